@@ -20,7 +20,6 @@ struct ReportFlags {
   fs::path results;
   fs::path markdown;
   fs::path html;
-  bool explain = false;
   bool latency = false;
 };
 
@@ -30,7 +29,7 @@ int run_report(const ReportFlags& flags) {
   if (!flags.html.empty()) write_file_atomic(flags.html, evaluate::report_html(results));
   if (flags.latency) fmt::print("{}", evaluate::latency_tables(results));
   if (flags.markdown.empty() && flags.html.empty() && !flags.latency) {
-    fmt::print("{}", evaluate::results_table(results, flags.explain));
+    fmt::print("{}", evaluate::results_table(results));
   }
   return 0;
 }
@@ -43,14 +42,11 @@ std::function<int()> add_report(CLI::App& app) {
       ->required();
   app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page")->type_name("FILE");
   app.add_option("--html", flags->html, "Write tables and plots as an HTML page")->type_name("FILE");
-  app.add_flag(
-      "--explain", flags->explain,
-      "Print what would make each setting faster, and where time went beyond the prediction; pages always say");
   app.add_flag("--latency", flags->latency, "Print throughput and percentiles of time a sentence and a token instead");
   app.footer(
       "Without --markdown and --html the tables are printed. A page says what was measured, with which\n"
       "command, commit and machine, and when; nothing is measured again.\n"
-      "Examples:\n  draftsmith report work/quickstart --explain\n"
+      "Examples:\n  draftsmith report work/quickstart\n"
       "  draftsmith report work/quickstart --markdown docs/results/quickstart.md");
   return [flags] { return run_report(*flags); };
 }

@@ -167,9 +167,7 @@ class Suite {
     results.environment = environment();
     results.environment.update(engine_.description());
     if (const auto load = other_load(before_)) results.environment["other_load"] = std::round(*load * 1000) / 1000;
-    if (engine_.cuda_device()) results.environment["execution"] = execution_json(device_execution());
-    const std::string counted = EnergyMeter(device_counters(engine_.cuda_device(), context_.powercap)).names();
-    if (!counted.empty()) results.environment["energy"] = counted;
+    if (engine_.on_gpu()) results.environment["execution"] = execution_json(device_execution());
     results.options = options_to_json(options_);
     for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
     return results;

@@ -9,7 +9,6 @@
 #include "infer/beam/beam_fields.h"
 #include "infer/decode_options.h"
 #include "infer/inside/calm.h"
-#include "infer/inside/ppd_sides.h"
 #include "infer/loop/context_fit.h"
 #include "infer/parts.h"
 #include "infer/windows/dynamic.h"
@@ -33,11 +32,6 @@ ReadBy read_by_acceptances(std::vector<std::string> names) {
 // Names of rules, and the empty one for the method's own.
 Choices or_none(std::vector<std::string> names) {
   names.insert(names.begin(), "");
-  return Choices(std::move(names));
-}
-
-Choices automatic_or(std::vector<std::string> names) {
-  names.insert(names.begin(), "auto");
   return Choices(std::move(names));
 }
 
@@ -133,30 +127,19 @@ void add_window_options(Fields<O>& fields) {
            Range{0}, AllowInfinity{},
            "BiLD's rollback threshold alpha_RB: a drafted token is taken back when -log p of the target exceeds it. "
            "inf never rolls back.")
-      .add("max_draft", &O::max_draft, GridKey::kList,
-           read_by_windows({"fallback", "entropy", "goodput", "router", "survival", "oracle"}),
+      .add("max_draft", &O::max_draft, GridKey::kList, read_by_windows({"fallback", "entropy", "router", "oracle"}),
            UnnamedIf<O>{[](const O& o) { return o.longest_draft() == 10 && o.window_rule_name() != "router"; }},
            Range{1, 256}, Unit{"tokens"},
            "Most tokens that the drafter writes before the target runs, of the windows fallback (BiLD), entropy, "
-           "goodput, router, survival and oracle. Default 10; of the router its own.")
+           "router and oracle. Default 10; of the router its own.")
       .add("max_entropy", &O::max_entropy, GridKey::kList, read_by_windows({"entropy"}), Label{"H"}, AlwaysNamed{},
            Range{0}, AllowInfinity{}, Unit{"nats"},
            "The window entropy ends after a token that was taken from a distribution of more entropy than this.")
-      .add("draft_cost", &O::draft_cost, GridKey::kList, read_by_windows({"goodput"}), Label{"c"}, AlwaysNamed{},
-           Above{0}, Range{0, 10},
-           "Time of a draft step over that of a step of the target, for the window goodput: it drafts on while another "
-           "token raises the expected tokens of a round over its time. `draftsmith bench` measures steps.")
-      .add("verify_cost", &O::verify_cost, GridKey::kList, read_by_windows({"goodput"}), Label{"v"}, Range{0, 10},
-           "Time of verifying one more token over that of a step of the target, for the window goodput.")
-      .add("router", &O::router, GridKey::kValue, read_by_windows({"router", "survival"}), Label{""},
-           "Directory of the router that the windows router and survival ask; it was trained for this drafter.")
+      .add("router", &O::router, GridKey::kValue, read_by_windows({"router"}), Label{""},
+           "Directory of the router that the window router asks; it was trained for this drafter.")
       .add("threshold", &O::threshold, GridKey::kList, read_by_windows({"router"}), Label{"tau"}, Range{0, 2},
            "The window router ends after a token whose predicted acceptance is below this. 0 never ends before "
            "max_draft, above 1 after each token. Default: the router's own, 0.8 unless it was trained with another.")
-      .add("max_risk", &O::max_risk, GridKey::kList, read_by_windows({"survival"}), Label{"risk"}, AlwaysNamed{},
-           Range{0, 1},
-           "The window survival (SpecDec++) ends once the predicted probability that at least one drafted token is "
-           "rejected exceeds this. 0 ends after each token, 1 never before max_draft.")
       .add("rollback_rule", &O::rollback_rule, GridKey::kList, read_by_acceptances({"rollback"}),
            Choices(rollback_rules().names()),
            "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
@@ -170,9 +153,8 @@ void add_window_options(Fields<O>& fields) {
           "as in the paper: BiLD stops once the last token is EOS, whoever wrote it. Drafters that only propose tokens "
           "(look-up) are always judged.")
       .add("window_rule", &O::window_rule, GridKey::kValue, or_none(window_rule_names()),
-           "Replaces the method's window rule (bild with fixed is BiLD without fallback). router and survival ask a "
-           "trained predictor. oracle stops exactly before the first rejection, which an untimed pass finds: the upper "
-           "bound "
+           "Replaces the method's window rule (bild with fixed is BiLD without fallback). router asks a trained "
+           "predictor. oracle stops exactly before the first rejection, which an untimed pass finds: the upper bound "
            "at temperature 0, for evaluations only.")
       .add("acceptance", &O::acceptance, GridKey::kValue, or_none(acceptance_rule_names()),
            "Replaces the method's acceptance rule.")
@@ -226,12 +208,7 @@ void add_inside_options(Fields<O>& fields) {
            "Layer d-bar whose hidden state predicts the candidates of ppd, from half of the model's d layers to d - 1. "
            "Default: the first of these that has an exit, else half.")
       .add("candidates", &O::candidates, GridKey::kList, methods({"ppd"}), Label{"k"}, AlwaysNamed{}, Range{1},
-           "Most likely next tokens of layer d-bar that ppd begins with, k: each has a branch of its own.")
-      .add("execution", &O::execution, GridKey::kList, methods({"ppd"}), automatic_or(ppd_executions().names()),
-           NoResult{},
-           "How ppd runs its branches beside the last layers: batched is one after the other on one device, the "
-           "branches as one pass; threads gives each side its share of a CPU's cores; streams runs both on one GPU. "
-           "auto: batched, the fastest on CPUs (not measured on GPUs).");
+           "Most likely next tokens of layer d-bar that ppd begins with, k: each has a branch of its own.");
 }
 
 void add_lengths(Fields<O>& fields) {

@@ -33,11 +33,8 @@ struct DecodeOptions {
   double rollback = 5.0;
   std::optional<int64_t> max_draft;  // absent: 10; of the router its own
   double max_entropy = 1.0;          // nats, of the entropy window
-  double draft_cost = 0.1;           // of the goodput window: a draft step over a step of the target
-  double verify_cost = 0.05;         // of the goodput window: verifying one more token, likewise
-  std::filesystem::path router;      // directory, of the windows router and survival
+  std::filesystem::path router;      // directory, of the router window
   std::optional<double> threshold;   // of the router window; absent: its own
-  double max_risk = 0.7;             // of the survival window: h
   std::string rollback_rule = "effective";
   bool verify_end = false;       // of rollback: the target also judges drafts that end a text
   std::string window_rule;       // empty: the method's own
@@ -56,7 +53,6 @@ struct DecodeOptions {
   double exit_decay = 4;                    // of calm: temp
   std::optional<int64_t> early_layer;       // of ppd: d-bar; absent: its first exit in d/2 .. d-1, else d/2
   int64_t candidates = 3;                   // of ppd: k
-  std::string execution = "auto";           // of ppd
   std::optional<int64_t> max_new_tokens;    // absent: the model's own setting, else 128
   std::optional<int64_t> min_new_tokens;    // absent: the model's own setting, else 0
   std::string long_prompts = "error";

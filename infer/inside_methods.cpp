@@ -37,7 +37,7 @@ void check_ppd(const GenerationModels& models, const DecodeOptions& options, Pro
     problems.add({where, "predicts from a layer before the last", "a model of at least 2 decoder layers",
                   std::to_string(info.layers), ""});
   } else if (early < half(info) || early >= info.layers) {
-    problems.add({where + ", early_layer", "branches run as many layers as are left after the early one, beside them",
+    problems.add({where + ", early_layer", "branches run as many layers as are left after the early one, at most half",
                   fmt::format("a layer from {} to {}, the second half of the model's {}", half(info), info.layers - 1,
                               info.layers),
                   std::to_string(early), ""});
@@ -45,13 +45,6 @@ void check_ppd(const GenerationModels& models, const DecodeOptions& options, Pro
   if (options.candidates > info.vocabulary) {
     problems.add({where + ", candidates", "there are fewer tokens than candidates",
                   "at most " + std::to_string(info.vocabulary), std::to_string(options.candidates), ""});
-  }
-  const PpdExecution execution = ppd_settings(models, options).execution;
-  if (execution == PpdExecution::kStreams && !info.device.is_cuda()) {
-    problems.add({where + ", execution", "streams are a GPU's", "batched or threads", "streams", ""});
-  }
-  if (execution == PpdExecution::kThreads && !info.device.is_cpu()) {
-    problems.add({where + ", execution", "worker threads share a CPU's cores", "batched or streams", "threads", ""});
   }
 }
 
@@ -92,7 +85,7 @@ CalmSettings calm_settings(const DecodeOptions& options) {
 
 PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& options) {
   const model::ModelInfo& info = models.target->info();
-  PpdSettings settings{half(info), options.candidates, PpdExecution::kBatched};
+  PpdSettings settings{half(info), options.candidates};
   if (options.early_layer) {
     settings.early_layer = *options.early_layer;
   } else if (models.exits != nullptr) {
@@ -104,8 +97,6 @@ PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& op
       settings.early_layer = found->layer;
     }
   }
-  settings.execution =
-      options.execution == "auto" ? fastest_execution(info.device) : ppd_executions().at(options.execution);
   return settings;
 }
 

@@ -1,9 +1,5 @@
 #include "infer/parts.h"
 
-#include <string_view>
-
-#include <fmt/format.h>
-
 #include "base/registry.h"
 #include "infer/acceptance/accept_all.h"
 #include "infer/acceptance/block.h"
@@ -16,10 +12,8 @@
 #include "infer/windows/entropy.h"
 #include "infer/windows/fallback.h"
 #include "infer/windows/fixed.h"
-#include "infer/windows/goodput.h"
 #include "infer/windows/oracle.h"
 #include "infer/windows/router.h"
-#include "infer/windows/survival.h"
 
 namespace draftsmith::infer {
 
@@ -50,16 +44,10 @@ DynamicWindowOptions dynamic_options(const O& options) {
   return {options.window.value_or(constant ? 20 : 5), schedule, options.confidence.value_or(constant ? 0.4 : 0)};
 }
 
-// `window` is no reference: GCC 13 takes the result for a reference to the argument.
-const model::RouterPredictor& router_for(std::string_view window, const I& inputs) {
-  if (inputs.router == nullptr) throw UserError(missing_router(fmt::format("window {}", window)));
-  return *inputs.router;
-}
-
 std::unique_ptr<WindowRule> router_window(const O& options, const I& inputs) {
-  const model::RouterPredictor& router = router_for("router", inputs);
-  const model::RouterConfig& config = router.config();
-  return std::make_unique<RouterWindow>(router, options.threshold.value_or(config.threshold),
+  if (inputs.router == nullptr) throw UserError(missing_router("window router"));
+  const model::RouterConfig& config = inputs.router->config();
+  return std::make_unique<RouterWindow>(*inputs.router, options.threshold.value_or(config.threshold),
                                         options.max_draft.value_or(config.max_draft));
 }
 
@@ -82,23 +70,16 @@ std::unique_ptr<Part> rule(Arguments... arguments) {
 const Registry<WindowRuleEntry>& window_rules() {
   using W = WindowRule;
   static const Registry<WindowRuleEntry> kRules(
-      "window rule",
-      {{"fixed", kind_of_rule<FixedWindow>,
-        [](const O& o, const I&) { return rule<W, FixedWindow>(o.fixed_window()); }},
-       {"fallback", kind_of_rule<FallbackWindow>,
-        [](const O& o, const I&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
-       {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
-        [](const O& o, const I&) { return rule<W, DynamicWindow>(dynamic_options(o)); }},
-       {"entropy", kind_of_rule<EntropyWindow>,
-        [](const O& o, const I&) { return rule<W, EntropyWindow>(o.max_entropy, o.longest_draft()); }},
-       {"goodput", kind_of_rule<GoodputWindow>,
-        [](const O& o, const I&) { return rule<W, GoodputWindow>(o.draft_cost + o.verify_cost, o.longest_draft()); }},
-       {"router", kind_of_rule<RouterWindow>, router_window},
-       {"survival", kind_of_rule<SurvivalWindow>,
-        [](const O& o, const I& inputs) -> std::unique_ptr<WindowRule> {
-          return std::make_unique<SurvivalWindow>(router_for("survival", inputs), o.max_risk, o.longest_draft());
-        }},
-       {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
+      "window rule", {{"fixed", kind_of_rule<FixedWindow>,
+                       [](const O& o, const I&) { return rule<W, FixedWindow>(o.fixed_window()); }},
+                      {"fallback", kind_of_rule<FallbackWindow>,
+                       [](const O& o, const I&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
+                      {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
+                       [](const O& o, const I&) { return rule<W, DynamicWindow>(dynamic_options(o)); }},
+                      {"entropy", kind_of_rule<EntropyWindow>,
+                       [](const O& o, const I&) { return rule<W, EntropyWindow>(o.max_entropy, o.longest_draft()); }},
+                      {"router", kind_of_rule<RouterWindow>, router_window},
+                      {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
   return kRules;
 }
 

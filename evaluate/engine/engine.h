@@ -14,7 +14,6 @@
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/suite/engagement_options.h"
 #include "evaluate/suite/setting_grid.h"
-#include "evaluate/theory/ppd_simulation.h"
 #include "evaluate/theory/prediction.h"
 #include "infer/costs/decode_work.h"
 #include "infer/engagement.h"
@@ -111,8 +110,6 @@ class Engine {
                                        std::span<const Prompt> /*prompts*/) {
     return {};
   }
-  // Returns the times of the parts of a ppd setting's tokens, measured after half of `output`.
-  virtual LayerTimes ppd_times(const Setting&, const Prompt&, const std::vector<int64_t>&) { return {}; }
   // Returns the origins of the tokens of a line's output (infer::trace_output()); empty if the engine knows none.
   virtual std::vector<infer::TracedToken> trace(const Setting&, const Prompt&, int64_t /*line*/,
                                                 int64_t /*max_new_tokens*/) {
@@ -120,8 +117,8 @@ class Engine {
   }
   // Returns number types, sizes, threads and directories, for results.json.
   virtual nlohmann::ordered_json description() const = 0;
-  // Returns the CUDA device that decodes; nothing for the CPU.
-  virtual std::optional<int> cuda_device() const { return std::nullopt; }
+  // Returns whether a CUDA device decodes.
+  virtual bool on_gpu() const { return false; }
   // Returns a text that differs for other models. Measurements of another fingerprint are not resumed.
   virtual std::string fingerprint() const = 0;
 };

@@ -88,12 +88,10 @@ class ModelEngine final : public Engine {
     const at::Device device = models_.target().model->info().device;
     generator.carry_window(batch.window);
     synchronize(device);
-    const double running = thread_seconds();
     const Stopwatch watch;
     auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
     synchronize(device);
     const double elapsed = watch.seconds();
-    const double waited = elapsed - (thread_seconds() - running);
     std::vector<LineRecord> records;
     const auto samples = static_cast<size_t>(run.decode.num_samples);
     for (size_t first = 0; first < results.size(); first += samples) {
@@ -105,7 +103,7 @@ class ModelEngine final : public Engine {
       record.window = generator.carried_window();
       records.push_back(std::move(record));
     }
-    add_overhead(records, elapsed, waited);
+    add_overhead(records, elapsed);
     return records;
   }
 
@@ -216,12 +214,6 @@ class ModelEngine final : public Engine {
     return infer::engage(models_.of(engaged_setting(table)), question, prompts);
   }
 
-  LayerTimes ppd_times(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output) override {
-    const infer::GenerationModels models = models_.of(run);
-    return measure_layer_times(infer::inside_model(models), models.exits, infer::ppd_settings(models, run.decode),
-                               middle_of(prompt, output));
-  }
-
   std::vector<infer::TracedToken> trace(const Setting& run, const Prompt& prompt, int64_t line,
                                         int64_t max_new_tokens) override {
     if (replays(run)) return {};  // its windows are those of a recorded batch
@@ -243,10 +235,7 @@ class ModelEngine final : public Engine {
     return json;
   }
 
-  std::optional<int> cuda_device() const override {
-    const at::Device device = models_.target().model->info().device;
-    return device.is_cuda() ? std::optional<int>(device.index()) : std::nullopt;
-  }
+  bool on_gpu() const override { return models_.target().model->info().device.is_cuda(); }
 
   std::string fingerprint() const override {
     return fmt::format("{} {} {}{}", git_commit(), models_.target().model->info().device.str(), threads_,

@@ -11,17 +11,12 @@ namespace draftsmith::evaluate {
 
 namespace {
 
-// Measures the steps of one setting, or those of its drafter unless an earlier setting has.
+// Measures the steps of a setting's drafter unless an earlier setting has.
 void calibrate_setting(const Setting& setting, bool measures, int64_t longest, Engine& engine, MeasuredTask& task) {
   const std::string drafting = setting.drafter_label();
   const SettingRecords& greedy = task.own_greedy(setting);
   const std::vector<size_t> lines = typical_lines(greedy);
   if (lines.empty()) return;
-  if (measures && setting.algorithm() == infer::Algorithm::kPpd) {
-    const size_t middle = lines[lines.size() / 2];
-    task.ppd_times[setting.label] = engine.ppd_times(setting, task.prompts[middle], greedy[middle].ids);
-  }
-  if (drafting.empty()) return;
   task.drafted_for[drafting] = setting.model;
   if (!measures || task.costs.contains(drafting)) return;
   std::vector<infer::StepCosts> measured;
@@ -42,7 +37,7 @@ void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) 
   for (const auto& row : task.rows) {
     throw_if_stop_requested(kHowToGoOn);
     const Setting& setting = row.settings;
-    if (setting.drafter_label().empty() && setting.algorithm() != infer::Algorithm::kPpd) continue;
+    if (setting.drafter_label().empty()) continue;
     const auto message = failure_of([&] { calibrate_setting(setting, options.calibrate, longest, engine, task); });
     if (message) task.failures.push_back({row.label, "step times", *message});
   }

@@ -6,9 +6,9 @@
 
 namespace draftsmith::evaluate {
 
-// Measures the steps of the task's drafters and of its PPD settings, unless SuiteOptions::calibrate is off. Adds to
-// task.costs, task.ppd_times and task.drafted_for. Where greedy decoding gives only empty outputs, there is nothing to
-// measure. A setting whose steps fail has an entry in task.failures instead. Errors: Interrupted.
+// Measures the steps of the task's drafters, unless SuiteOptions::calibrate is off. Adds to task.costs and
+// task.drafted_for. Where greedy decoding gives only empty outputs, there is nothing to measure. A setting whose steps
+// fail has an entry in task.failures instead. Errors: Interrupted.
 void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task);
 
 }  // namespace draftsmith::evaluate

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 
 #include "distributed/world.h"
-#include "evaluate/measure/energy.h"
 
 namespace draftsmith::evaluate {
 
@@ -14,8 +12,7 @@ struct SuiteContext {
   // Processes that evaluate together. They share the output directory and deal out all that is not timed; the leader
   // times alone, with SuiteOptions::threads.
   World* world = &World::alone();
-  int64_t shared_threads = 0;                  // of each process in work that is dealt out; 0: SuiteOptions::threads
-  std::filesystem::path powercap = kPowercap;  // folder of the processors' energy counters
+  int64_t shared_threads = 0;  // of each process in work that is dealt out; 0: SuiteOptions::threads
 };
 
 }  // namespace draftsmith::evaluate

@@ -47,12 +47,7 @@ size_t LineRecord::median_index() const {
 
 double LineRecord::latency() const {
   const size_t middle = median_index();
-  return middle < details.size() ? details[middle].latency : repetitions[middle].total();
-}
-
-std::optional<double> LineRecord::mean_joules() const {
-  if (repetitions.empty() || joules.size() != repetitions.size()) return std::nullopt;
-  return std::accumulate(joules.begin(), joules.end(), 0.0) / static_cast<double>(joules.size());
+  return middle < latencies.size() ? latencies[middle] : repetitions[middle].total();
 }
 
 nlohmann::json LineRecord::counts_json() const {
@@ -95,10 +90,7 @@ LineRecord LineRecord::from_counts(const nlohmann::json& json) {
 nlohmann::json LineRecord::times_json() const {
   nlohmann::json json{{"turn", turn}, {"seconds", nlohmann::json::array()}};
   for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
-  for (const TimingDetail& detail : details) {
-    json["details"].push_back({detail.overhead, detail.waited, detail.latency});
-  }
-  if (!joules.empty()) json["joules"] = joules;
+  if (!latencies.empty()) json["latencies"] = latencies;
   if (timed_again > 0) json["timed_again"] = timed_again;
   return json;
 }
@@ -106,12 +98,8 @@ nlohmann::json LineRecord::times_json() const {
 void LineRecord::set_times(const nlohmann::json& json) {
   json.at("turn").get_to(turn);
   timed_again = json.value("timed_again", int64_t{0});
-  joules = json.value("joules", std::vector<double>());
+  latencies = json.value("latencies", std::vector<double>());
   repetitions.clear();
-  details.clear();
-  for (const auto& detail : json.value("details", nlohmann::json::array())) {
-    details.push_back({.overhead = detail.at(0), .waited = detail.at(1), .latency = detail.at(2)});
-  }
   for (const auto& repetition : json.at("seconds")) {
     repetitions.push_back({.encode = repetition.at(0),
                            .prefill = repetition.at(1),
@@ -121,15 +109,13 @@ void LineRecord::set_times(const nlohmann::json& json) {
   }
 }
 
-void add_overhead(SettingRecords& batch, double elapsed, double waited) {
+void add_overhead(SettingRecords& batch, double elapsed) {
   double known = 0;
   for (const LineRecord& line : batch) known += line.repetitions.back().total();
   const double share = batch.empty() ? 0 : std::max(elapsed - known, 0.0) / static_cast<double>(batch.size());
   for (LineRecord& line : batch) {
     line.repetitions.back().other += share;
-    line.details.push_back({.overhead = share,
-                            .waited = std::max(waited, 0.0) / static_cast<double>(batch.size()),
-                            .latency = known + share * static_cast<double>(batch.size())});
+    line.latencies.push_back(known + share * static_cast<double>(batch.size()));
   }
 }
 

@@ -13,13 +13,6 @@
 
 namespace draftsmith::evaluate {
 
-// What the phases of a repetition do not tell apart.
-struct TimingDetail {
-  double overhead = 0;  // seconds of PhaseSeconds::other outside of the rounds: before, after, and between batches
-  double waited = 0;    // seconds, spread over all phases, in which the decoding thread did not run
-  double latency = 0;   // seconds of the whole batch
-};
-
 // Output, counts and times of one line under one setting. With several samples of a line, counts and times are sums,
 // and `ids` is the first sample.
 struct LineRecord {
@@ -29,8 +22,7 @@ struct LineRecord {
   int64_t prefill_runs = 0;                      // target runs of `stats` that were prefills and emitted a token
   int64_t turn = 0;                              // lines of one turn were timed one after the other
   std::vector<infer::PhaseSeconds> repetitions;  // empty: not timed
-  std::vector<TimingDetail> details = {};        // one a repetition; empty: unknown
-  std::vector<double> joules = {};               // a number for each repetition, the line's share; empty: unknown
+  std::vector<double> latencies = {};            // seconds of the whole batch, one a repetition; empty: unknown
   int64_t timed_again = 0;                       // timings that were thrown away: the machine stood still meanwhile
   // Tokens of the next batch's first windows (DecodeBatch::window); absent if windows do not go on across batches.
   std::optional<int64_t> window = std::nullopt;
@@ -40,16 +32,14 @@ struct LineRecord {
   const infer::PhaseSeconds& median() const { return repetitions[median_index()]; }
   // Returns the index of that repetition. Errors: std::logic_error for a line that was not timed.
   size_t median_index() const;
-  // Returns the latency of that repetition, in seconds; of lines without details its total.
+  // Returns the latency of that repetition, in seconds; of lines without latencies its total.
   double latency() const;
-  // Returns the mean energy of the repetitions, since counters are too coarse for a median; nothing if one is unknown.
-  std::optional<double> mean_joules() const;
   // Returns the number of tokens that all samples emitted.
   int64_t tokens() const { return stats.emitted; }
   // Returns output and counts. Errors of what reads them: nlohmann::json::exception for other values.
   nlohmann::json counts_json() const;
   static LineRecord from_counts(const nlohmann::json& json);
-  // Returns the times: turn, repetitions, details, joules, timed_again.
+  // Returns the times: turn, repetitions, latencies, timed_again.
   nlohmann::json times_json() const;
   void set_times(const nlohmann::json& json);
 };
@@ -58,9 +48,8 @@ struct LineRecord {
 using SettingRecords = std::vector<LineRecord>;
 
 // Adds the overhead of a batch to the last repetition of its records, each an equal share. The overhead is what remains
-// of the `elapsed` seconds after all phases of all lines. Adds the repetition's details; the thread `waited` for so
-// many of these seconds.
-void add_overhead(SettingRecords& batch, double elapsed, double waited = 0);
+// of the `elapsed` seconds after all phases of all lines. Adds the repetition's latency.
+void add_overhead(SettingRecords& batch, double elapsed);
 
 // Returns the sum of the counts over all lines.
 infer::DecodeStats sum_of_stats(const SettingRecords& run);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -26,7 +25,6 @@ struct Sums {
   double tokens = 0;
   double seconds = 0;
   double decode_seconds = 0;
-  double joules = 0;  // NaN: unknown
 
   double rate() const { return quotient(tokens, seconds); }
   double decode_rate() const { return quotient(tokens, decode_seconds); }
@@ -41,13 +39,11 @@ struct Times {
 // Timed line of a setting.
 struct TimedLine {
   double tokens = 0;
-  double joules = std::numeric_limits<double>::quiet_NaN();  // NaN: unknown
   std::vector<Times> repetitions;
 };
 
 TimedLine timed(const LineRecord& record) {
   TimedLine line{.tokens = static_cast<double>(record.tokens()), .repetitions = {}};
-  line.joules = record.mean_joules().value_or(line.joules);
   for (const auto& seconds : record.repetitions) line.repetitions.push_back({seconds.total(), seconds.decode()});
   return line;
 }
@@ -126,7 +122,6 @@ class TimedLines {
     sums.tokens += line.tokens;
     sums.seconds += middle->total;
     sums.decode_seconds += middle->decode;
-    sums.joules += line.joules;
   }
 
   bool same_;  // setting and baseline are one measurement
@@ -142,10 +137,6 @@ class TimedLines {
 
 using RatioOf = double (*)(const PairOfSums& sums);
 
-double joules_ratio(const PairOfSums& sums) {
-  return quotient(quotient(sums.own.joules, sums.own.tokens), quotient(sums.base.joules, sums.base.tokens));
-}
-
 constexpr std::array<std::pair<RatioOf, Ratio Speed::*>, 3> kRatios{{
     {[](const PairOfSums& sums) { return quotient(sums.own.rate(), sums.base.rate()); }, &Speed::speedup},
     {[](const PairOfSums& sums) { return quotient(sums.base.seconds, sums.own.seconds); }, &Speed::speedup_total},
@@ -157,19 +148,15 @@ void add_ratios(TimedLines& lines, const metrics::ResamplingOptions& resampling,
   const PairOfSums sums = lines.sums();
   speed.length_ratio = quotient(sums.own.tokens, sums.base.tokens);
   std::array<std::vector<double>, kRatios.size()> drawn;
-  std::vector<double> drawn_joules;
   RandomSequence random{CounterRandom(resampling.seed, "evaluate/speed")};
   for (int64_t resample = 0; resample < resampling.resamples; ++resample) {
     const PairOfSums of_resample = lines.resample(random);
     for (size_t i = 0; i < kRatios.size(); ++i) drawn[i].push_back(kRatios[i].first(of_resample));
-    drawn_joules.push_back(joules_ratio(of_resample));
   }
   for (size_t i = 0; i < kRatios.size(); ++i) {
     const auto& [ratio, member] = kRatios[i];
     speed.*member = {ratio(sums), metrics::percentile_interval(drawn[i], resampling.confidence)};
   }
-  if (!std::isfinite(sums.own.joules + sums.base.joules) || joules_ratio(sums) <= 0) return;
-  speed.joules_ratio = {joules_ratio(sums), metrics::percentile_interval(drawn_joules, resampling.confidence)};
 }
 
 }  // namespace
@@ -192,23 +179,13 @@ Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
                     const metrics::ResamplingOptions& resampling) {
   if (run.size() != baseline.size()) throw std::logic_error("speed: run and baseline differ in lines");
   Speed speed;
-  int64_t details = 0;  // lines with details
-  double joules = 0;    // NaN: unknown
   for (const LineRecord& line : run) {
     if (line.repetitions.empty()) continue;
     ++speed.lines;
     speed.tokens += line.tokens();
     speed.seconds += line.median();
-    joules += line.mean_joules().value_or(std::numeric_limits<double>::quiet_NaN());
-    details += line.details.empty() ? 0 : 1;
-    if (line.details.empty()) continue;
-    const TimingDetail& detail = line.details.at(line.median_index());
-    speed.overhead_seconds = speed.overhead_seconds.value_or(0) + detail.overhead;
-    speed.waited_seconds = speed.waited_seconds.value_or(0) + detail.waited;
   }
-  if (details < speed.lines) speed.overhead_seconds = speed.waited_seconds = std::nullopt;
   const auto tokens = static_cast<double>(speed.tokens);
-  if (joules > 0) speed.joules_per_token = quotient(joules, tokens);
   speed.tokens_per_second = quotient(tokens, speed.seconds.total());
   speed.sentences_per_second = quotient(static_cast<double>(speed.lines), speed.seconds.total());
   speed.latency = measure_latency(run);

@@ -20,11 +20,9 @@ struct Ratio {
 // its repetitions. All ratios are of sums over lines: a mean of the lines' own ratios would favour whichever setting's
 // lengths vary, because E[X/Y] exceeds E[X]/E[Y].
 struct Speed {
-  int64_t lines = 0;                       // timed lines
-  int64_t tokens = 0;                      // tokens emitted on the timed lines
-  infer::PhaseSeconds seconds;             // sum of the lines' median repetitions
-  std::optional<double> overhead_seconds;  // likewise (TimingDetail); absent: unknown
-  std::optional<double> waited_seconds;
+  int64_t lines = 0;            // timed lines
+  int64_t tokens = 0;           // tokens emitted on the timed lines
+  infer::PhaseSeconds seconds;  // sum of the lines' median repetitions
   double tokens_per_second = 0;
   double sentences_per_second = 0;  // lines, whatever their samples
   Latency latency;
@@ -34,9 +32,6 @@ struct Speed {
   Ratio speedup;                       // ratio of tokens per second, end to end: the headline
   Ratio speedup_total;                 // ratio of times for the same lines: baseline's / setting's
   Ratio speedup_decode;                // ratio of tokens per second, without encoder and prefill
-  // Energy of a token (evaluate/measure/energy.h), and its ratio to the baseline's; absent: not measured.
-  std::optional<double> joules_per_token;
-  std::optional<Ratio> joules_ratio;
 
   // Returns whether outputs are longer or shorter than the baseline's by more than 2 %, so that a sentence takes
   // another share of time than a token.

@@ -8,7 +8,6 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "base/timing.h"
-#include "evaluate/measure/energy.h"
 #include "evaluate/measure/failures.h"
 
 namespace draftsmith::evaluate {
@@ -27,14 +26,12 @@ constexpr int64_t kMostAttempts = 3;
 
 class TaskTiming {
  public:
-  TaskTiming(const MeasureTask& task, const SuiteOptions& options, Engine& engine, const SuiteContext& context,
-             TaskRecords& records)
+  TaskTiming(const MeasureTask& task, const SuiteOptions& options, Engine& engine, TaskRecords& records)
       : task_(task),
         common_(task.common_batch()),
         settings_(task.settings),
         options_(options),
         engine_(engine),
-        meter_(device_counters(engine.cuda_device(), context.powercap)),
         records_(records) {}
 
   // Decodes the first lines with every setting, untimed, until allocations, thread pools and caches settle.
@@ -161,16 +158,13 @@ class TaskTiming {
     SettingRecords records;
     double waited = 0;  // seconds
     bool stood_still = false;
-    std::optional<double> joules = std::nullopt;
   };
 
   Timing timing_of(const Setting& setting, int64_t first_line) {
-    meter_.take();
     const Stopwatch watch;
     const double running = thread_seconds();
     Timing timing{.records = engine_.decode(setting, request(setting, first_line))};
     const double elapsed = watch.seconds();
-    timing.joules = meter_.take();
     timing.waited = elapsed - (thread_seconds() - running);
     timing.stood_still = timing.waited > kStandstill && timing.waited > kMostWaiting * elapsed;
     return timing;
@@ -187,7 +181,6 @@ class TaskTiming {
       if (!again.stood_still || again.waited < best.waited) best = std::move(again);
     }
     add_seconds(best.records, records);
-    if (best.joules) add_joules(*best.joules, records);
   }
 
   // Decodes a few tokens untimed, since a user's decoding does not follow another model's.
@@ -208,16 +201,8 @@ class TaskTiming {
       if (records[row].failure) continue;
       const auto& seconds = repetition.at(row).repetitions;
       records[row].repetitions.insert(records[row].repetitions.end(), seconds.begin(), seconds.end());
-      const auto& details = repetition.at(row).details;
-      records[row].details.insert(records[row].details.end(), details.begin(), details.end());
-    }
-  }
-
-  // Adds a batch's energy to its lines, an equal share to each; lines that failed have none.
-  static void add_joules(double joules, std::span<LineRecord> records) {
-    const auto decoded = std::ranges::count_if(records, [](const LineRecord& line) { return !line.failure; });
-    for (LineRecord& line : records) {
-      if (!line.failure) line.joules.push_back(joules / static_cast<double>(decoded));
+      const auto& latencies = repetition.at(row).latencies;
+      records[row].latencies.insert(records[row].latencies.end(), latencies.begin(), latencies.end());
     }
   }
 
@@ -226,7 +211,6 @@ class TaskTiming {
   std::vector<Setting> settings_;  // those of the task that have not failed
   const SuiteOptions& options_;
   Engine& engine_;
-  EnergyMeter meter_;
   TaskRecords& records_;
   std::map<std::string, std::string> failed_;
   double fastest_ = 0;  // seconds of the fastest common batch; 0: unknown
@@ -244,7 +228,7 @@ std::string name_of(const MeasureTask& task, int64_t first_line) {
 std::map<std::string, std::string> time_task(const MeasureTask& task, const SuiteOptions& options, Engine& engine,
                                              MeasurementStore& store, const SuiteContext& context,
                                              TaskRecords& records) {
-  TaskTiming timing(task, options, engine, context, records);
+  TaskTiming timing(task, options, engine, records);
   const int64_t lines = task.timed > 0 ? std::min(task.timed, task.lines()) : task.lines();
   const int64_t common = task.common_batch();
   Progress progress(

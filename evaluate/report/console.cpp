@@ -26,12 +26,12 @@ std::string part_text(const Part& part) {
   return text;
 }
 
-// Returns the tables of the sections that are shown where these are asked for.
-std::string tables_of(const Results& results, const std::vector<Request>& asked) {
+// Returns the tables of the sections that are shown on this request.
+std::string tables_of(const Results& results, Request asked) {
   std::string text;
   for (const TaskResult& task : results.tasks) {
     for (const Section& section : sections()) {
-      if (section.parts == nullptr || std::ranges::find(asked, section.request) == asked.end()) continue;
+      if (section.parts == nullptr || section.request != asked) continue;
       for (const Part& part : section.parts({results, task}, Form::kBrief)) {
         if (part.table.empty()) continue;
         if (!text.empty()) text += "\n";
@@ -44,10 +44,8 @@ std::string tables_of(const Results& results, const std::vector<Request>& asked)
 
 }  // namespace
 
-std::string results_table(const Results& results, bool explain) {
-  std::vector<Request> asked{Request::kNone};
-  if (explain) asked.push_back(Request::kExplain);
-  std::string text = tables_of(results, asked);
+std::string results_table(const Results& results) {
+  std::string text = tables_of(results, Request::kNone);
   const std::vector<std::string> lines = headlines(results);
   if (!text.empty() && !lines.empty()) text += "\n";
   for (const std::string& line : lines) text += wrapped(line, kWidth);
@@ -55,7 +53,7 @@ std::string results_table(const Results& results, bool explain) {
 }
 
 std::string latency_tables(const Results& results) {
-  return tables_of(results, {Request::kLatency});
+  return tables_of(results, Request::kLatency);
 }
 
 }  // namespace draftsmith::evaluate

@@ -20,7 +20,6 @@ constexpr std::array kWords{KeyWords{"draftsmith", "Draftsmith"},
                             KeyWords{"date", "measured"},
                             KeyWords{"drafters", "drafter"},
                             KeyWords{"parameters", "parameters of"},
-                            KeyWords{"energy", "counters of energy"},
                             KeyWords{"dtype", "number type"},
                             KeyWords{"drafter_dtypes", "number type of"}};
 

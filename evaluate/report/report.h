@@ -12,8 +12,7 @@ namespace draftsmith::evaluate {
 // Returns the tables of each task for the console, at most 100 columns wide, and the headlines at the end. Notes report
 // measurement errors and lossless settings that differ. Speedup is end to end (mean over lines), decode is without
 // encoder and prefill, and theory predicts decode. Runs are those of target + drafter per output.
-// With `explain` it also shows what would make settings faster, and where their time went.
-std::string results_table(const Results& results, bool explain = false);
+std::string results_table(const Results& results);
 
 // Returns the tables of throughput and latency of each task for the console, which results_table() leaves out.
 std::string latency_tables(const Results& results);

@@ -53,7 +53,7 @@ struct CsvColumn {
 nlohmann::ordered_json csv_number(const std::optional<double>& value);
 
 // Wish without which the console leaves a section out; other reports have it always.
-enum class Request { kNone, kExplain, kLatency };
+enum class Request { kNone, kLatency };
 
 // Part of a report that shows one aspect of a task, or of all results. An empty list of parts leaves it out.
 struct Section {

@@ -1,5 +1,5 @@
 // Methods inside the model (early-exit, exits as drafters, calm, ppd): layers per token, layers of exits and early
-// predictions, and PPD's match rate, theorem, simulation and speed on one device.
+// predictions, and PPD's match rate, theorem and speed on one device.
 #include <algorithm>
 #include <numeric>
 
@@ -25,24 +25,14 @@ std::string number(const std::optional<int64_t>& value) {
   return value ? std::to_string(*value) : "";
 }
 
-// Returns the simulated speedup on k + 1 devices, without encoder and prefill.
-std::string on_all_devices(const PpdSimulation& simulation) {
-  return fixed(simulation.speedup(std::ssize(simulation.latency)), 2);
-}
-
-std::string pays_from(const PpdSimulation& simulation) {
-  return simulation.pays_from ? std::to_string(*simulation.pays_from) : "never";
-}
-
 void add_row(const SettingResult& setting, Table& table) {
   const Inside& inside = *setting.inside;
   table.add_row({setting.name, std::to_string(inside.layers), fixed(inside.layer_runs_per_token, 2),
                  fixed(inside.path_per_token, 2),
                  number(inside.exit_layer) + fixed(inside.average_exit_layer, 2) + number(inside.early_layer),
                  fixed(inside.match_rate, 3), fixed(inside.units_in_use, 2),
-                 fixed(setting.speed.speedup_decode.value, 2), inside.theorem ? fixed(inside.theorem->speedup, 2) : "",
-                 inside.simulation ? on_all_devices(*inside.simulation) : "",
-                 inside.simulation ? pays_from(*inside.simulation) : ""});
+                 fixed(setting.speed.speedup_decode.value, 2),
+                 inside.theorem ? fixed(inside.theorem->speedup, 2) : ""});
 }
 
 constexpr const char* kInsideMeaning =
@@ -50,18 +40,7 @@ constexpr const char* kInsideMeaning =
     "calm the mean exit";
 constexpr const char* kMoreMeaning =
     "; match: how often the next token is among PPD's candidates; units: layers that run at one time, on average; "
-    "theorem: Theorem 4.1's speed at that match rate; k+1 dev.: the speed simulated on so many devices, and from how "
-    "many it pays.";
-
-std::string simulation_words(const PpdSimulation& simulation) {
-  const std::string text = fmt::format(" Simulated from measured layer times and copies, {} devices would give {}; ",
-                                       simulation.latency.size(), on_all_devices(simulation));
-  if (simulation.pays_from == 1) return text + "it pays on one device already.";
-  if (simulation.pays_from) return text + fmt::format("it pays from {} devices.", *simulation.pays_from);
-  const auto& rate = simulation.break_even_match_rate;
-  return text + (rate ? fmt::format("it would pay from a match rate of {}.", fixed(rate, 3))
-                      : "it would not pay at any match rate.");
-}
+    "theorem: Theorem 4.1's speed at that match rate.";
 
 // Returns a comparison of the theorem's gain with the measured one; empty for settings without a theorem.
 std::string ppd_words(const SettingResult& setting) {
@@ -74,7 +53,7 @@ std::string ppd_words(const SettingResult& setting) {
       setting.name, fixed(inside.match_rate, 3), fixed(inside.theorem->speedup, 2),
       fixed(inside.theorem->units_in_use, 2), decode, fixed(inside.units_in_use, 2));
   text += decode <= 1 ? ": it shows none of that gain, because branches and last layers share the device." : ".";
-  return inside.simulation ? text + simulation_words(*inside.simulation) : text;
+  return text;
 }
 
 // Returns a row of the plot of exits: the share of tokens that left at each layer.
@@ -122,9 +101,7 @@ std::vector<Part> inside_parts(const TaskView& view, Form form) {
                             {"match"},
                             {"units"},
                             {"decode"},
-                            {"theorem"},
-                            {"k+1 dev."},
-                            {"pays from"}})};
+                            {"theorem"}})};
   for (const SettingResult* setting : settings) {
     add_row(*setting, part.table);
     const std::string words = ppd_words(*setting);

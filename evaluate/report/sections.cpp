@@ -10,16 +10,24 @@
 namespace draftsmith::evaluate {
 
 const std::vector<Section>& sections() {
-  static const std::vector<Section> kAll{quality_speedup_section(),  settings_section(),
-                                         categories_section(),       predicted_speed_section(),
-                                         windows_section(),          prediction_quality_section(),
-                                         quality_latency_section(),  energy_section(),
-                                         latency_section(),          work_section(),
-                                         phases_section(),           acceptance_positions_section(),
-                                         accepted_lengths_section(), explanation_section(),
-                                         inside_section(),           match_rates_section(),
-                                         engagement_section(),       examples_section(),
-                                         training_section(),         checks_section()};
+  static const std::vector<Section> kAll{quality_speedup_section(),
+                                         settings_section(),
+                                         categories_section(),
+                                         predicted_speed_section(),
+                                         windows_section(),
+                                         prediction_quality_section(),
+                                         quality_latency_section(),
+                                         latency_section(),
+                                         work_section(),
+                                         phases_section(),
+                                         acceptance_positions_section(),
+                                         accepted_lengths_section(),
+                                         inside_section(),
+                                         match_rates_section(),
+                                         engagement_section(),
+                                         examples_section(),
+                                         training_section(),
+                                         checks_section()};
   return kAll;
 }
 

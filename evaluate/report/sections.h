@@ -19,7 +19,6 @@ Section windows_section();               // best draft windows (SpecGame)
 Section prediction_quality_section();    // how well drafters predict texts
 Section quality_latency_section();       // BiLD's figure 7
 Section latency_section();               // throughput, percentiles of times
-Section energy_section();                // joules of a token
 Section work_section();                  // operations and bytes (BiLD's figure 8)
 Section phases_section();                // where time goes
 Section acceptance_positions_section();  // by place in the draft
@@ -28,7 +27,6 @@ Section inside_section();                // layers that ran, where tokens left
 Section match_rates_section();           // PPD's tables 2 and 5 to 8
 Section engagement_section();            // BiLD's figure 2
 Section examples_section();              // outputs by their tokens' origins (BiLD's figure 9)
-Section explanation_section();           // what would make settings faster, where time went beyond predictions
 Section training_section();              // losses of the models' training
 Section checks_section();  // checks of the measurement, for CSV only: settings_section() has them as notes
 

@@ -50,7 +50,6 @@ Named<DrafterResult> drafter_results(const MeasuredTask& measured) {
     DrafterResult& drafter = entry(drafters, name);
     drafter.cost_ratio = costs.cost_ratio();
     drafter.draft_step_seconds = costs.draft;
-    if (!costs.drafts.empty()) drafter.drafting_seconds = costs.drafts;
     drafter.target_step_seconds = costs.target;
   }
   for (const auto& [name, alpha] : measured.forced) {

@@ -2,11 +2,21 @@
 
 #include <cmath>
 
+#include "evaluate/theory/formulas.h"
+
 namespace draftsmith::evaluate {
 namespace {
 
 double per(int64_t count, int64_t tokens) {
   return static_cast<double>(count) / static_cast<double>(tokens);
+}
+
+PpdSetting ppd_setting(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats) {
+  const double rate = stats.match_rate();
+  return {.layers = depth.layers,
+          .early_layer = depth.early,
+          .candidates = setting.decode.candidates,
+          .match_rate = std::isfinite(rate) ? rate : 0};
 }
 
 // Returns Theorem 4.1 summed over the outputs: each has a token that nothing was predicted for.
@@ -34,14 +44,6 @@ int64_t path(const Setting& setting, const infer::DecodeStats& stats) {
 }
 
 }  // namespace
-
-PpdSetting ppd_setting(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats) {
-  const double rate = stats.match_rate();
-  return {.layers = depth.layers,
-          .early_layer = depth.early,
-          .candidates = setting.decode.candidates,
-          .match_rate = std::isfinite(rate) ? rate : 0};
-}
 
 std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats,
                                     int64_t outputs) {

@@ -6,7 +6,6 @@
 
 #include "evaluate/results/results.h"
 #include "evaluate/suite/setting_grid.h"
-#include "evaluate/theory/ppd_simulation.h"
 
 namespace draftsmith::evaluate {
 
@@ -14,8 +13,5 @@ namespace draftsmith::evaluate {
 // `stats` sums over `outputs` output sequences.
 std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats,
                                     int64_t outputs);
-
-// Returns the layers, candidates and match rate of a ppd setting, for its simulation.
-PpdSetting ppd_setting(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats);
 
 }  // namespace draftsmith::evaluate

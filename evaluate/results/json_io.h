@@ -8,13 +8,10 @@
 //   }
 #pragma once
 
-#include <charconv>
-#include <cstdint>
 #include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -53,15 +50,6 @@ class InvalidValue : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Returns the number that a key spells. Errors: InvalidValue for other keys.
-inline int64_t key_number(const std::string& key) {
-  int64_t number = 0;
-  const char* end = key.data() + key.size();
-  const auto read = std::from_chars(key.data(), end, number);
-  if (read.ec != std::errc() || read.ptr != end) throw InvalidValue("the key '" + key + "' is no number");
-  return number;
-}
-
 // Writer of structs into `json`. Numbers that are not finite become null.
 class JsonWriter {
  public:
@@ -75,11 +63,6 @@ class JsonWriter {
     } else {
       json[key] = written(value);
     }
-  }
-  // Writes the value of a key, null if it is absent.
-  template <class T>
-  void or_null(const std::string& key, const std::optional<T>& value) {
-    json[key] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
   }
   // Writes a value that follows from others. Readers ignore it.
   template <class T>
@@ -142,11 +125,6 @@ class JsonReader {
     } else if (found != json.end()) {
       read(*found, value);
     }
-  }
-  template <class T>
-  void or_null(const std::string& key, std::optional<T>& value) {
-    const auto found = json.find(key);
-    if (found != json.end() && !found->is_null()) read(*found, value.emplace());
   }
   template <class T>
   void derived(const std::string& /*key*/, const T& /*value*/) {}

@@ -21,7 +21,6 @@ void add_line(const nlohmann::json& json, Lines& lines) {
     const double own = decode.at(i);
     record.repetitions.push_back({.prefill = json.at("seconds").at(i).get<double>() - own, .verify = own});
   }
-  record.joules = json.value("joules", std::vector<double>());
   if (json.contains("failure")) record.failure = json.at("failure").get<std::string>();
   if (!json.contains("statistics")) return;
   const auto statistics = json.at("statistics").get<std::vector<double>>();
@@ -50,7 +49,6 @@ std::string lines_jsonl(const MeasuredTask& task) {
       if (statistics != task.statistics.end() && statistics->second.width > 0) {
         json["statistics"] = statistics->second.line(static_cast<int64_t>(line));
       }
-      if (!records[line].joules.empty()) json["joules"] = records[line].joules;
       if (records[line].failure) json["failure"] = *records[line].failure;
       text += json.dump() + "\n";
     }

@@ -13,8 +13,8 @@ namespace draftsmith::evaluate {
 
 // Returns a JSON object a line for each line and setting of the task: `task`, `run` (the setting's own name, also where
 // a choice gave it another), `line` (from 0), `turn`, `tokens`, and the lists `seconds` and `decode_seconds` with one
-// number a repetition, empty where the line was not timed. `joules` are there where energy was measured. Scored tasks
-// have `statistics`, whose sums the metric scores (metrics::LineStatistics).
+// number a repetition, empty where the line was not timed. Scored tasks have `statistics`, whose sums the metric scores
+// (metrics::LineStatistics).
 //
 // speedup = (Σ tokens / Σ median seconds) of the run over the same of its baseline, over the timed lines;
 // speedup_decode takes the decode_seconds of the median repetitions (evaluate/measure/speed.h).

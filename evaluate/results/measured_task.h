@@ -43,7 +43,6 @@ struct MeasuredTask {
   std::map<std::string, ForcedAlphas> forced;                 // on greedy outputs of the model that decodes
   std::map<std::string, ForcedAlphas> forced_sampled;         // on outputs that it sampled at temperature 1
   std::map<std::string, ForcedAlphas> predicted;              // on forced_texts
-  std::map<std::string, LayerTimes> ppd_times;                // by records' label
 
   // Returns the greedy decoding of the setting's own model. The setting is one of the target, or
   // compares_with_own_greedy() holds.

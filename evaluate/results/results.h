@@ -20,8 +20,6 @@
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/results/quality.h"
 #include "evaluate/results/work_result.h"
-#include "evaluate/theory/explanation.h"
-#include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
 #include "metrics/registry.h"
 
@@ -83,7 +81,6 @@ struct PredictedSpeed {
 struct AccountedSpeed {
   std::optional<double> cost_ratio;
   double speedup = 0;
-  std::optional<TimedRuns> runs = {};  // of the timed lines; absent in older files
 };
 
 // Theorem 4.1 at the measured match rate, for outputs of the measured lengths.
@@ -111,7 +108,6 @@ struct Inside {
   std::optional<double> units_in_use;
   std::optional<PpdTheorem> theorem;
   std::optional<int64_t> exit_layer;  // early-exit and exits as drafters
-  std::optional<PpdSimulation> simulation;
 };
 
 // Place where an output begins to differ from greedy decoding. A token is absent where an output has ended.
@@ -210,7 +206,6 @@ struct ForcedAlphaResult {
 struct DrafterResult {
   std::optional<double> cost_ratio;
   std::optional<double> draft_step_seconds;
-  std::optional<std::vector<double>> drafting_seconds;     // [n-1] for n draft steps of a round
   std::optional<std::vector<double>> target_step_seconds;  // [L-1] for an L-token step
   std::optional<ForcedAlphaResult> alpha_forced;
 };

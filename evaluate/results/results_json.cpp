@@ -74,7 +74,6 @@ template <class Io>
 void visit(Io& io, Of<Io, DrafterResult>& drafter) {
   io("cost_ratio", drafter.cost_ratio);
   io("draft_step_seconds", drafter.draft_step_seconds);
-  io("drafting_seconds", drafter.drafting_seconds);
   io("target_step_seconds", drafter.target_step_seconds);
   io("alpha_forced", drafter.alpha_forced);
 }

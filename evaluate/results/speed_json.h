@@ -55,11 +55,7 @@ void visit(Io& io, Of<Io, SpeedResult>& speed) {
   io("length_ratio", speed.length_ratio);
   io("decode_ms_per_token", speed.decode_ms_per_token);
   io("seconds", speed.seconds);
-  io("overhead_seconds", speed.overhead_seconds);
-  io("waited_seconds", speed.waited_seconds);
   io("speedup_decode_bound", speed.bound);
-  io("joules_per_token", speed.joules_per_token);
-  io("joules_ratio", speed.joules_ratio);
   if (!Io::kWrites || std::isfinite(speed.latency.sentence_ms.p50)) {  // files of older programs have none
     io("sentences_per_second", speed.sentences_per_second);
     io("latency", speed.latency);
@@ -76,18 +72,9 @@ void visit(Io& io, Of<Io, PredictedSpeed>& predicted) {
 }
 
 template <class Io>
-void visit(Io& io, Of<Io, TimedRuns>& runs) {
-  io("tokens", runs.tokens);
-  io("target_runs", runs.target_runs);
-  io("target_tokens", runs.target_tokens);
-  io("draft_runs", runs.draft_runs);
-}
-
-template <class Io>
 void visit(Io& io, Of<Io, AccountedSpeed>& accounted) {
   io("cost_ratio", accounted.cost_ratio);
   io("speedup", accounted.speedup);
-  io("runs", accounted.runs);
 }
 
 }  // namespace draftsmith::evaluate

@@ -179,19 +179,11 @@ class TaskSummary {
   }
 
   void add_inside(const Setting& setting, const infer::DecodeStats& stats, SettingResult& result) const {
-    const LayerDepth depth = engine_.depth(setting);
-    result.inside = inside_result(setting, depth, stats, outputs(setting));
-    if (!result.inside) return;
+    result.inside = inside_result(setting, engine_.depth(setting), stats, outputs(setting));
+    if (!result.inside || !result.inside->theorem) return;
     // The theorem leaves out heads, caches and everything else beside the layers.
-    if (result.inside->theorem) {
-      if (!result.predicted) result.predicted.emplace();
-      result.predicted->speedup = result.inside->theorem->speedup;
-    }
-    const auto times = measured_.ppd_times.find(setting.label);
-    if (times != measured_.ppd_times.end() && stats.early_predictions > 0) {
-      const double length = static_cast<double>(stats.emitted) / static_cast<double>(outputs(setting));
-      result.inside->simulation = simulate_ppd(times->second, ppd_setting(setting, depth, stats), length);
-    }
+    if (!result.predicted) result.predicted.emplace();
+    result.predicted->speedup = result.inside->theorem->speedup;
   }
 
   void add_prediction(const Setting& setting, const infer::DecodeStats& stats, SettingResult& result) const {
@@ -200,11 +192,7 @@ class TaskSummary {
     // Counts of other lines would not explain the time of the timed ones.
     const infer::DecodeStats counts = timed_counts(records(setting));
     if (const auto timed = predict(setting, counts, costs->second)) {
-      const TimedRuns runs{.tokens = counts.emitted,
-                           .target_runs = counts.target_runs,
-                           .target_tokens = counts.target_tokens,
-                           .draft_runs = counts.draft_runs};
-      result.accounted = {.cost_ratio = timed->cost_ratio, .speedup = timed->speedup_from_counts, .runs = runs};
+      result.accounted = {.cost_ratio = timed->cost_ratio, .speedup = timed->speedup_from_counts};
     }
     const auto prediction = predict(setting, stats, costs->second);
     if (!prediction) return;

@@ -70,7 +70,6 @@ std::string group_of(const std::string& name, const Setting& setting) {
   std::string group = label_of(name, setting);
   if (decode.exit_layer) group += fmt::format(".exit{}", *decode.exit_layer);
   if (algorithm == infer::Algorithm::kCalm) group += "." + decode.exit_measure;
-  if (algorithm == infer::Algorithm::kPpd && decode.execution != "auto") group += "." + decode.execution;
   if (name.empty() && !decode.window_rule.empty()) group += "." + decode.window_rule;
   if (name.empty() && !decode.acceptance.empty()) group += "." + decode.acceptance;
   if (setting.temperature() != 0) group += fmt::format(".T{}", setting.temperature());

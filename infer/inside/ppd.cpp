@@ -43,8 +43,7 @@ class PpdLoop {
         exits_(exits),
         ppd_(ppd),
         settings_(settings),
-        account_(target.info().layers, ppd.early_layer),
-        sides_(ppd.execution, target.info().device) {}
+        account_(target.info().layers, ppd.early_layer) {}
 
   void run(RowBatch& batch, PhaseTimer& timer) {
     resumes_.assign(batch.rows.size(), 0);
@@ -61,7 +60,6 @@ class PpdLoop {
   model::StepLayout layout(const RowBatch& batch, model::LayerRange layers) const;
   at::Tensor first_layers(const RowBatch& batch) const;
   Branches predict(const RowBatch& batch, const at::Tensor& hidden) const;
-  bool make_independent(const RowBatch& batch, const Branches& branches) const;
   void commit(RowBatch& batch, const Branches& branches, std::span<const int64_t> next);
   void select_rows(std::span<const int64_t> rows);
 
@@ -70,7 +68,6 @@ class PpdLoop {
   const PpdSettings& ppd_;
   const DecodeSettings& settings_;
   PpdAccount account_;
-  PpdSides sides_;
   std::vector<int64_t> resumes_;  // [B] flags
   at::Tensor resumed_;            // [B,1,D] after layer s; undefined: no row resumes
 };
@@ -126,21 +123,6 @@ Branches PpdLoop::predict(const RowBatch& batch, const at::Tensor& hidden) const
   return branches;
 }
 
-// Prepares both sides for running at the same time. Returns false if they must not.
-//
-// The sides run different layers (d-bar >= s), and each layer writes only its own part of the state: caches, lengths,
-// counts of runs. Weights and rows are only read. All layers read the tables of positions, which grow with a layout:
-// for the last token they grew in layers [s,d-bar), and for the branches an empty range of layers makes them grow here.
-//
-// On a GPU caches must not grow, which branches beyond the capacity would cause: memory that one stream frees is reused
-// without waiting for the other stream.
-bool PpdLoop::make_independent(const RowBatch& batch, const Branches& branches) const {
-  target_.run_layers({0, 0}, branches.input, branches.layout, state(batch));
-  if (target_.info().device.is_cpu()) return true;
-  const auto longest = *std::ranges::max_element(branches.layout.base);
-  return longest + branches.layout.tokens <= state(batch).capacity();
-}
-
 void PpdLoop::round(RowBatch& batch, PhaseTimer& timer) {
   model::DecoderState& caches = state(batch);
   const int64_t ahead = account_.ahead();
@@ -150,23 +132,13 @@ void PpdLoop::round(RowBatch& batch, PhaseTimer& timer) {
   hidden = target_.run_layers({ahead, ppd_.early_layer}, hidden, last, caches);
   timer.enter(Phase::kDraft);
   Branches branches = predict(batch, hidden);
-  std::vector<int64_t> next;
-  const PpdSide branch = [&] {
+  if (branches.any()) {
     const at::Tensor embedded = target_.embed(branches.input, branches.layout);
     branches.hidden = target_.run_layers({0, ahead}, embedded, branches.layout, caches);
-  };
-  const PpdSide main = [&] {
-    timer.enter(Phase::kVerify);
-    const at::Tensor after = target_.run_layers({ppd_.early_layer, target_.info().layers}, hidden, last, caches);
-    next = choose_next(batch, target_.exit_head(after).squeeze(1), settings_);
-  };
-  if (!branches.any()) {
-    main();
-  } else if (make_independent(batch, branches)) {
-    sides_.run(branch, main);
-  } else {
-    PpdSides::run_in_turn(branch, main);
   }
+  timer.enter(Phase::kVerify);
+  hidden = target_.run_layers({ppd_.early_layer, target_.info().layers}, hidden, last, caches);
+  const std::vector<int64_t> next = choose_next(batch, target_.exit_head(hidden).squeeze(1), settings_);
   timer.enter(Phase::kOther);
   commit(batch, branches, next);
   batch.share_time(timer);
@@ -229,10 +201,6 @@ std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, i
     if (known[i] >= 0) tokens[i / static_cast<size_t>(k)].push_back(known[i]);
   }
   return tokens;
-}
-
-PpdExecution fastest_execution(at::Device /*device*/) {
-  return PpdExecution::kBatched;
 }
 
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,

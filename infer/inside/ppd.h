@@ -1,28 +1,23 @@
 // Predictive pipelined decoding (Yang et al. 2024, algorithm 2): exact, greedily and by sampling (appendix B). Layer
-// d-bar predicts k candidates for the token after token t. While t runs through its last d - d-bar layers, a branch for
-// each candidate runs the first d - d-bar layers. The branch of the actual next token continues from there; the others
-// are dropped. The next token is always chosen from the last layer, so the candidates change no output.
+// d-bar predicts k candidates for the token after token t. Before t runs through its last d - d-bar layers, a branch
+// for each candidate runs the first d - d-bar layers, all branches as one pass. The branch of the actual next token
+// continues from there; the others are dropped. The next token is always chosen from the last layer, so the candidates
+// change no output. The paper runs branches and last layers at the same time, on several devices (ppd_account.h).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "infer/inside/ppd_sides.h"
+#include "base/aten.h"
 #include "infer/loop/decode_settings.h"
 #include "infer/loop/row_batch.h"
 #include "model/kinds/exits.h"
 
 namespace draftsmith::infer {
 
-// Returns the execution that `auto` means on a device: the fastest one that bench/ppd_execution.cpp measured. On two
-// cores batched took 1.2 to 1.7 times as long as greedy decoding and threads 1.4 to 2.5 times, because each side has
-// half of the cores and of the memory bandwidth. GPUs were not measured and also use batched.
-PpdExecution fastest_execution(at::Device device);
-
 struct PpdSettings {
   int64_t early_layer = 0;  // d-bar, d/2 .. d-1
   int64_t candidates = 3;   // k
-  PpdExecution execution = PpdExecution::kBatched;
 };
 
 // Returns the k most likely tokens of each row of logits [B,V], in falling order; fewer if others are ruled out (-inf

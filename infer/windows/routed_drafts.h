@@ -1,5 +1,5 @@
-// The answers of a router while tokens are drafted, for the window rules that ask one: keeps the history of each row
-// that the router reads.
+// The answers of a router while tokens are drafted, for the window `router`: keeps the history of each row that the
+// router reads.
 #pragma once
 
 #include <vector>

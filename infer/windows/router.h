@@ -10,36 +10,24 @@
 
 namespace draftsmith::infer {
 
-// Base of window rules that ask a router after each token.
-class RoutedWindow : public BoundedWindow {
+class RouterWindow : public BoundedWindow {
  public:
   // The predictor must outlive the rule.
-  RoutedWindow(const model::RouterPredictor& router, int64_t max_draft) : BoundedWindow(max_draft), drafts_(router) {}
-  void begin(std::span<const Row> rows) override { drafts_.begin(rows); }
-  void observe(int64_t row, const WindowOutcome& outcome) override { drafts_.observe(row, outcome); }
-  void select_rows(std::span<const int64_t> rows) override { drafts_.select_rows(rows); }
-
- protected:
-  // Returns RoutedDrafts::acceptance() of the step.
-  at::Tensor acceptance(const DraftStep& step) { return drafts_.acceptance(step); }
-
- private:
-  RoutedDrafts drafts_;
-};
-
-class RouterWindow : public RoutedWindow {
- public:
   RouterWindow(const model::RouterPredictor& router, double threshold, int64_t max_draft)
-      : RoutedWindow(router, max_draft), threshold_(threshold) {}
+      : BoundedWindow(max_draft), drafts_(router), threshold_(threshold) {}
   static WindowTraits kind() { return {.name = "router", .decides = Decides::kAfterToken, .asks_router = true}; }
   WindowTraits traits() const override { return kind(); }
+  void begin(std::span<const Row> rows) override { drafts_.begin(rows); }
   at::Tensor go_on(const DraftStep& step) override {
-    const at::Tensor accepted = acceptance(step);  // [B]
+    const at::Tensor accepted = drafts_.acceptance(step);  // [B]
     if (!accepted.is_cpu()) return accepted.ge(threshold_);
     return row_answers(accepted, [this](double value) { return value >= threshold_; });
   }
+  void observe(int64_t row, const WindowOutcome& outcome) override { drafts_.observe(row, outcome); }
+  void select_rows(std::span<const int64_t> rows) override { drafts_.select_rows(rows); }
 
  private:
+  RoutedDrafts drafts_;
   double threshold_;
 };
 

@@ -148,7 +148,7 @@ class DecoderState final : public DecodeState {
   PositionTables positions_;
   std::vector<int64_t> cache_rows_;  // [B]
   std::vector<LayerCache> layers_;
-  std::vector<int64_t> runs_;  // by layer, so that layers may run on several threads
+  std::vector<int64_t> runs_;  // by layer
   std::vector<CrossCache> cross_;
   std::vector<int64_t> source_lengths_;  // [R]
   std::vector<int64_t> source_of_row_;   // [B]

@@ -46,7 +46,7 @@ class FakeEngine : public Engine {
   std::vector<double> distribution{0.4, 0.3, 0.2, 0.1};
   std::vector<std::vector<std::vector<int64_t>>> forced_outputs;  // of each forced_alpha()
   double tokens_per_run = 3;
-  bool detailed = false;  // records have timing details
+  bool detailed = false;  // records have latencies
   int64_t decodes = 0;
   int64_t fail_after = -1;  // decodes until the machine "dies"
   // What happens in a decoding: an exception is the setting's failure.

@@ -72,7 +72,6 @@ TEST_F(InsideSuite, LosslessMethodsGiveTheGreedyIdsAndSayWhatLayersRan) {
   EXPECT_GE(inside.at("match_rate"), 0);
   EXPECT_GT(inside.at("units_in_use"), 1);
   EXPECT_GE(inside.at("theorem").at("speedup"), 1);
-  EXPECT_EQ(inside.at("simulation").at("speedup_by_devices").size(), 4U);
   EXPECT_NEAR(inside.at("path_per_token").get<double>(), inside.at("theorem").at("latency_per_token").get<double>(),
               1e-9);
 }

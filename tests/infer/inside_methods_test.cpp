@@ -73,9 +73,6 @@ TEST_F(InsideMethods, EarlyLayersAndCandidatesFitTheModel) {
   EXPECT_EQ(problem(options), "no error");
   options.candidates = 25;
   EXPECT_THAT(problem(options), AllOf(HasSubstr("at most 24"), HasSubstr("25")));
-  options = exit_options("ppd");
-  options.execution = "streams";
-  EXPECT_THAT(problem(options), HasSubstr("streams are a GPU's"));
   const auto single = exit_model({.layers = 1});
   EXPECT_THAT(error_of([&] { Generator(exit_models(*single), exit_options("ppd")); }),
               HasSubstr("at least 2 decoder layers"));

@@ -31,7 +31,7 @@ TEST(Latency, ASentenceWaitsForItsBatch) {
 
 TEST(Latency, IsThatOfTheMedianRepetitionAndOfOneSample) {
   LineRecord line = timed(12, {3, 1, 2}, 12);
-  line.details = {{.latency = 30}, {.latency = 10}, {.latency = 20}};
+  line.latencies = {30, 10, 20};
   line.first_tokens = {7, 7, 7};
   EXPECT_DOUBLE_EQ(line.latency(), 20);
   EXPECT_DOUBLE_EQ(measure_latency({line}).token_ms.p50, 5000);

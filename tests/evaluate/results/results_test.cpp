@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "evaluate/report/report.h"
 #include "tests/evaluate/fake_engine.h"
-#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/paths.h"
 
@@ -22,7 +21,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // Written by the program of commit 2a718b9 and shortened by hand: settings of every kind of method, an intended
-// measurement error, a choice, a simulation, match rates.
+// measurement error, a choice, match rates.
 std::filesystem::path old_results() {
   return draftsmith::test::source_dir() / "tests/evaluate/results/old_results.json";
 }
@@ -80,7 +79,6 @@ TEST(ResultsFile, NumbersAreReadAsTheyStand) {
   EXPECT_EQ(task.name, "test");
   const SettingResult& ppd = *task.find("ppd.k3");
   EXPECT_EQ(ppd.inside->candidates, 3);
-  EXPECT_EQ(ppd.inside->simulation->latency.size(), 4U);
   EXPECT_DOUBLE_EQ(ppd.predicted->speedup, ppd.inside->theorem->speedup);
   EXPECT_FALSE(ppd.predicted->cost_ratio.has_value());
   EXPECT_EQ(task.find("bild.small.drop0")->chosen->on, "val");
@@ -133,33 +131,6 @@ TEST(ResultsFile, UnknownMetricsAndNamelessBaselinesAreRefused) {
   EXPECT_THAT(refusal("baseline", {{"method", "greedy"}}), HasSubstr("a 'baseline' without 'name'"));
   EXPECT_EQ(refusal("baseline", ordered_json::object()), "no error");
   EXPECT_EQ(refusal("metric", "none"), "no error");
-}
-
-// Returns the old results as JSON, after an edit of the setting ppd.k3 on the task "test".
-template <class Edit>
-ordered_json edited_ppd(const Edit& edit) {
-  ordered_json json = ordered_json::parse(read_file(old_results()));
-  for (auto& setting : json.at("tasks").at(1).at("runs")) {
-    if (setting.at("name") == "ppd.k3") edit(setting.at("inside").at("simulation"));
-  }
-  return json;
-}
-
-TEST(ResultsFile, ASimulationThatNoEvaluationWritesIsRefused) {
-  const auto defect = [](const ordered_json& json) { return error_of([&] { results_from_json(json, "here.json"); }); };
-  EXPECT_EQ(defect(edited_ppd([](auto&) {})), "no error");
-  EXPECT_THAT(defect(edited_ppd([](auto& simulation) {
-                simulation["seconds"]["branches"] = {{"three", 0.1}};
-              })),
-              AllOf(HasSubstr("here.json"), HasSubstr("the key 'three' is no number")));
-  EXPECT_THAT(defect(edited_ppd([](auto& simulation) {
-                simulation["seconds"]["branches"] = {{"3x", 0.1}};
-              })),
-              HasSubstr("the key '3x' is no number"));
-  EXPECT_THAT(defect(edited_ppd([](auto& simulation) { simulation["latency_by_devices"] = ordered_json::array(); })),
-              HasSubstr("'latency_by_devices' of a simulation is empty"));
-  EXPECT_THAT(defect(edited_ppd([](auto& simulation) { simulation.erase("latency_by_devices"); })),
-              HasSubstr("'latency_by_devices' of a simulation is empty"));
 }
 
 // A results.json may be edited by hand, or come from a program that records less.

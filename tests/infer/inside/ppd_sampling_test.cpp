@@ -46,7 +46,6 @@ TEST_P(PpdSampling, WritesWhatPlainSamplingWrites) {
         DecodeOptions options = sampled("ppd", warping, batch);
         options.early_layer = early;
         options.candidates = 1 + batch % 3;
-        options.execution = batch == 2 ? "threads" : "batched";
         const auto results = run_exit(*model, 0, options);
         ASSERT_EQ(tokens_of(results), expected) << name << ", d-bar " << early << ", batch " << batch;
         matches += total(results).early_matches;
@@ -73,7 +72,7 @@ TEST_P(PpdSampling, MatchesAreThoseOfTeacherForcing) {
   const auto model = exit_model({.family = GetParam()});
   const auto sources = exit_sources(*model);
   PpdDecoding decoding;
-  decoding.ppd = {2, 3, PpdExecution::kBatched};
+  decoding.ppd = {2, 3};
   decoding.batch = 4;
   decoding.settings.warping = {.temperature = 1, .top_p = 0.95};
   const PpdOutput output = run_ppd(*model, sources, decoding);

@@ -20,8 +20,6 @@ namespace {
 
 using model::transformer_state;
 
-constexpr PpdExecution kOnCpu[] = {PpdExecution::kBatched, PpdExecution::kThreads};
-
 class Ppd : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<model::TransformerModel> make(int64_t layers, at::ScalarType type = at::kDouble) const {
@@ -48,7 +46,7 @@ model::Exits random_exits(const model::TransformerModel& model) {
 }
 
 TEST_P(Ppd, EqualsGreedyForEveryLayerBatchSizeAndNumberOfCandidates) {
-  for (const int64_t layers : {4, 5}) {
+  for (const int64_t layers : {2, 4, 5}) {
     const auto model = make(layers);
     const auto sources = exit_sources(*model);
     const auto expected = run_plainly(*model, sources, {}).ids;
@@ -56,26 +54,10 @@ TEST_P(Ppd, EqualsGreedyForEveryLayerBatchSizeAndNumberOfCandidates) {
       for (const int64_t candidates : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{5}, kExitVocabulary}) {
         for (int64_t batch = 1; batch <= 6; ++batch) {
           PpdDecoding decoding;
-          decoding.ppd = {early, candidates, PpdExecution::kBatched};
+          decoding.ppd = {early, candidates};
           decoding.batch = batch;
           ASSERT_EQ(run_ppd(*model, sources, decoding).ids, expected) << layers << " layers, " << describe(decoding);
         }
-      }
-    }
-  }
-}
-
-TEST_P(Ppd, EqualsGreedyOnThreads) {
-  for (const int64_t layers : {2, 5}) {
-    const auto model = make(layers);
-    const auto sources = exit_sources(*model);
-    const auto expected = run_plainly(*model, sources, {}).ids;
-    for (int64_t early = (layers + 1) / 2; early < layers; ++early) {
-      for (int64_t batch = 1; batch <= 6; ++batch) {
-        PpdDecoding decoding;
-        decoding.ppd = {early, 1 + batch % 4, PpdExecution::kThreads};
-        decoding.batch = batch;
-        ASSERT_EQ(run_ppd(*model, sources, decoding).ids, expected) << layers << " layers, " << describe(decoding);
       }
     }
   }
@@ -85,13 +67,11 @@ TEST_P(Ppd, EqualsGreedyInSinglePrecision) {
   const auto model = make(4, at::kFloat);
   const auto sources = exit_sources(*model);
   const auto expected = run_plainly(*model, sources, {}).ids;
-  for (const PpdExecution execution : kOnCpu) {
-    for (const int64_t batch : {1, 4}) {
-      PpdDecoding decoding;
-      decoding.ppd = {2, 3, execution};
-      decoding.batch = batch;
-      EXPECT_EQ(run_ppd(*model, sources, decoding).ids, expected) << describe(decoding);
-    }
+  for (const int64_t batch : {1, 4}) {
+    PpdDecoding decoding;
+    decoding.ppd = {2, 3};
+    decoding.batch = batch;
+    EXPECT_EQ(run_ppd(*model, sources, decoding).ids, expected) << describe(decoding);
   }
 }
 
@@ -104,7 +84,7 @@ TEST_P(Ppd, EqualsGreedyWhateverItsHeadsPredict) {
   decoding.exits = &exits;
   std::map<int64_t, int64_t> misses;
   for (const int64_t candidates : {int64_t{1}, int64_t{4}, kExitVocabulary}) {
-    decoding.ppd = {3, candidates, PpdExecution::kBatched};
+    decoding.ppd = {3, candidates};
     decoding.batch = 3;
     const PpdOutput output = run_ppd(*model, sources, decoding);
     EXPECT_EQ(output.ids, expected) << describe(decoding);
@@ -123,7 +103,7 @@ TEST_P(Ppd, MatchesAreThoseOfTeacherForcing) {
   int64_t misses = 0;
   for (const int64_t candidates : {1, 3}) {
     PpdDecoding decoding;
-    decoding.ppd = {3, candidates, PpdExecution::kBatched};
+    decoding.ppd = {3, candidates};
     decoding.batch = 4;
     const PpdOutput output = run_ppd(*model, sources, decoding);
     for (size_t i = 0; i < sources.size(); ++i) {
@@ -146,7 +126,7 @@ TEST_P(Ppd, UnitsAreTheLayersThatRanAndTheTheorems) {
   const auto sources = exit_sources(*model);
   for (int64_t early = 3; early < 5; ++early) {
     PpdDecoding decoding;
-    decoding.ppd = {early, 2, PpdExecution::kThreads};
+    decoding.ppd = {early, 2};
     decoding.batch = 3;
     const PpdOutput output = run_ppd(*model, sources, decoding);
     int64_t runs = 0;
@@ -165,52 +145,33 @@ TEST_P(Ppd, UnitsAreTheLayersThatRanAndTheTheorems) {
 }
 
 TEST_P(Ppd, CachesAreThoseOfItsOutput) {
-  for (const PpdExecution execution : kOnCpu) {
-    const auto model = make(5);
-    auto sources = exit_sources(*model);
-    sources.resize(4);
-    PpdDecoding decoding;
-    decoding.ppd = {3, 3, execution};
-    decoding.batch = 4;
-    decoding.settings.eos = {};  // so that all rows stay to the end
-    const PpdOutput output = run_ppd(*model, sources, decoding);
-    const PpdOutput plain = run_plainly(*model, sources, decoding);
-    ASSERT_EQ(output.ids, plain.ids);
-    const auto& ours = transformer_state(*output.states.front());
-    const auto& theirs = transformer_state(*plain.states.front());
-    for (int64_t row = 0; row < 4; ++row) EXPECT_EQ(ours.length(row), theirs.length(row));
-    for (int64_t layer = 0; layer < 5; ++layer) {
-      ASSERT_EQ(ours.keys(layer).sizes(), theirs.keys(layer).sizes());
-      EXPECT_LT(difference(ours.keys(layer), theirs.keys(layer)), 1e-11);
-      EXPECT_LT(difference(ours.values(layer), theirs.values(layer)), 1e-11);
-    }
-  }
-}
-
-TEST_P(Ppd, ThreadsGiveTheSameResultsEachTime) {
-  const auto model = make(4);
-  const auto sources = exit_sources(*model);
+  const auto model = make(5);
+  auto sources = exit_sources(*model);
+  sources.resize(4);
   PpdDecoding decoding;
-  decoding.ppd = {2, 3, PpdExecution::kThreads};
-  decoding.batch = 5;
-  const PpdOutput first = run_ppd(*model, sources, decoding);
-  for (int repetition = 0; repetition < 30; ++repetition) {
-    const PpdOutput again = run_ppd(*model, sources, decoding);
-    ASSERT_EQ(again.ids, first.ids);
-    for (size_t i = 0; i < sources.size(); ++i) {
-      ASSERT_EQ(again.stats[i].early_matches, first.stats[i].early_matches);
-      ASSERT_EQ(again.stats[i].layer_runs, first.stats[i].layer_runs);
-    }
+  decoding.ppd = {3, 3};
+  decoding.batch = 4;
+  decoding.settings.eos = {};  // so that all rows stay to the end
+  const PpdOutput output = run_ppd(*model, sources, decoding);
+  const PpdOutput plain = run_plainly(*model, sources, decoding);
+  ASSERT_EQ(output.ids, plain.ids);
+  const auto& ours = transformer_state(*output.states.front());
+  const auto& theirs = transformer_state(*plain.states.front());
+  for (int64_t row = 0; row < 4; ++row) EXPECT_EQ(ours.length(row), theirs.length(row));
+  for (int64_t layer = 0; layer < 5; ++layer) {
+    ASSERT_EQ(ours.keys(layer).sizes(), theirs.keys(layer).sizes());
+    EXPECT_LT(difference(ours.keys(layer), theirs.keys(layer)), 1e-11);
+    EXPECT_LT(difference(ours.values(layer), theirs.values(layer)), 1e-11);
   }
 }
 
-// Past the slots and positions that a state begins with, which then grow while both sides run.
-TEST_P(Ppd, ThreadsEqualGreedyWhereCachesAndTablesGrow) {
+// Past the slots and positions that a state begins with, which grow for branches first.
+TEST_P(Ppd, EqualsGreedyWhereCachesAndTablesGrow) {
   const auto model = make(2);
   auto sources = exit_sources(*model);
   sources.resize(3);
   PpdDecoding decoding;
-  decoding.ppd = {1, 3, PpdExecution::kThreads};
+  decoding.ppd = {1, 3};
   decoding.batch = 3;
   decoding.limit = 150;
   decoding.settings.eos = {};
@@ -222,7 +183,7 @@ TEST_P(Ppd, ShortLimits) {
   const auto sources = exit_sources(*model);
   for (int64_t limit = 1; limit <= 4; ++limit) {
     PpdDecoding decoding;
-    decoding.ppd = {2, kExitVocabulary, PpdExecution::kThreads};
+    decoding.ppd = {2, kExitVocabulary};
     decoding.limit = limit;
     decoding.batch = 3;
     const PpdOutput output = run_ppd(*model, sources, decoding);
@@ -245,7 +206,7 @@ TEST(PpdCandidates, ArePredictedAsDecodingWouldChooseThem) {
   model::GenerationConfig generation;
   generation.forced_bos = 9;
   PpdDecoding decoding;
-  decoding.ppd = {3, 1, PpdExecution::kBatched};
+  decoding.ppd = {3, 1};
   decoding.exits = &exits;
   decoding.settings.processors = LogitsProcessors(generation);
   decoding.settings.ids = 20;
@@ -272,7 +233,7 @@ TEST(PpdCandidates, MayBeMany) {
   const auto model = exit_model({.vocabulary = 40});
   const auto sources = exit_sources(*model);
   PpdDecoding decoding;
-  decoding.ppd = {2, 40, PpdExecution::kThreads};
+  decoding.ppd = {2, 40};
   decoding.batch = 3;
   EXPECT_EQ(run_ppd(*model, sources, decoding).ids, run_plainly(*model, sources, decoding).ids);
 }

@@ -221,7 +221,6 @@ TEST(AdaptiveWindows, RouterIsAskedForAndRefusedByName) {
   GenerationModels models = pair.models();
   models.router = nullptr;
   EXPECT_THAT(error_of([&] { Generator(models, assisted("router", 1)); }), ::testing::HasSubstr("--router"));
-  EXPECT_THAT(error_of([&] { Generator(models, assisted("survival", 1)); }), ::testing::HasSubstr("--router"));
   EXPECT_THAT(error_of([&] { Generator(models, assisted("oracle", 1)); }), ::testing::HasSubstr("evaluation"));
 }
 
@@ -278,14 +277,6 @@ TEST(AdaptiveWindows, KeepTheDistributionWhenSampling) {
       const DecodeStats stats = expect_distribution(options, "entropy " + std::to_string(most));
       EXPECT_LT(stats.drafted, stats.verifications * 3);  // the rule did stop drafts
     }
-    options.window_rule = "survival";
-    std::vector<double> by_risk;
-    for (const double max_risk : {0.0, 0.6, 1.0}) {
-      options.max_risk = max_risk;
-      by_risk.push_back(drafted(expect_distribution(options, "survival " + std::to_string(max_risk))));
-    }
-    EXPECT_LT(by_risk[0], 0.95 * by_risk[1]);
-    EXPECT_LT(by_risk[1], 0.95 * by_risk[2]);
   }
 }
 
