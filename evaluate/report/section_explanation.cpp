@@ -57,11 +57,11 @@ std::vector<Explained> explained_settings(const TaskView& view) {
   for (const SettingResult& setting : view.task.settings) {
     const SettingResult* baseline = view.task.find(setting.baseline);
     const auto costs = costs_of(view.task, setting.drafter);
-    if (!costs || baseline == nullptr || !setting.accounted || !setting.accounted->runs) continue;
-    if (!one_by_one(results, setting) || setting.accounted->runs->target_runs == 0) continue;
+    if (!costs || baseline == nullptr || !setting.accounted) continue;
+    if (!one_by_one(results, setting) || setting.accounted->runs.target_runs == 0) continue;
     if (setting.speed.tokens == 0 || !(setting.speed.speedup.value > 0)) continue;
     explained.push_back(
-        {setting, *setting.accounted->runs, work_of(setting, on_cpu), work_of(*baseline, on_cpu), *costs});
+        {setting, setting.accounted->runs, work_of(setting, on_cpu), work_of(*baseline, on_cpu), *costs});
   }
   return explained;
 }

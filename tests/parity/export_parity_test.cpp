@@ -38,7 +38,8 @@ fs::path write_results(const TransformersReference& reference, const std::string
   const auto file = reference.root() / (name + ".results.json");
   write_json(
       file,
-      {{"suite", "s"},
+      {{"version", 1},
+       {"suite", "s"},
        {"environment", {{"model", reference.directory(name).string()}, {"drafters", {{"small", drafter.string()}}}}},
        {"tasks", {{{"name", "a: test"}, {"metric", "bleu"}, {"baseline", baseline}, {"runs", {setting}}}}}});
   return file;

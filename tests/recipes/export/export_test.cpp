@@ -367,7 +367,8 @@ class Cards : public Exporting {
                                             .options = {{"training", {{"length", "10 steps"}}}},
                                             .inputs = {{"@corpus", std::string(64, 'c')}}});
     replace_link(work_ / "drafter", "drafter-11111111");
-    nlohmann::ordered_json results = {{"suite", "s"},
+    nlohmann::ordered_json results = {{"version", 1},
+                                      {"suite", "s"},
                                       {"environment",
                                        {{"device", "a fast machine"},
                                         {"model", (folder_ / "target").string()},
