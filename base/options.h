@@ -50,18 +50,6 @@ class Fields : public FieldList {
     return *this;
   }
 
-  // Makes the field `name` one that must be given. Errors: std::logic_error for an unknown name.
-  Fields& require(const std::string& name) {
-    find(name)->required = true;
-    return *this;
-  }
-
-  // Moves the field `name` to the place before the field `next`. Errors: std::logic_error for unknown names.
-  Fields& place(const std::string& name, const std::string& next) {
-    move_before(name, next);
-    return *this;
-  }
-
   // Adds every field and check of the base struct B, so that structs can share options by inheritance.
   template <class B>
   Fields& inherit() {
@@ -148,13 +136,14 @@ std::vector<std::filesystem::path> option_paths(const T& options) {
   return paths_of_fields(T::fields(), &options);
 }
 
-nlohmann::ordered_json identity_of_fields(const FieldList& fields, const void* object, const void* defaults);
-std::string hash_of_identity(const nlohmann::ordered_json& identity);
+nlohmann::json identity_of_fields(const FieldList& fields, const void* object, const void* defaults);
+std::string hash_of_identity(const nlohmann::json& identity);
 
 // Returns what identifies these options: the fields that change results and differ from their defaults, and required
-// ones. A field that is added later with a default leaves the identity as it is, so finished work stays finished.
-// If you change an existing default, increment StageKind::version.
-template <class T, class Json = nlohmann::ordered_json>
+// ones. Its keys are sorted, so the order of the list does not matter. A field that is added later with a default
+// leaves the identity as it is, so finished work stays finished. If you change an existing default, increment
+// StageKind::version.
+template <class T, class Json = nlohmann::json>
 Json options_identity(const T& options) {
   const T defaults{};
   return identity_of_fields(T::fields(), &options, &defaults);

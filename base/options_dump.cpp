@@ -1,7 +1,5 @@
 // From options structs to TOML text, JSON, hashes and help.
-#include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -95,10 +93,10 @@ ordered_json member_json(const FieldPointer& pointer) {
 
 // A table is compared with the one that the struct around it has when nothing was given; tables of a list, and one that
 // may be absent, with an empty one.
-ordered_json nested_identity(const NestedPointer& nested, const NestedPointer& unset) {
+nlohmann::json nested_identity(const NestedPointer& nested, const NestedPointer& unset) {
   const FieldList fields = nested.type->fields();
   if (nested.type->kind == NestedType::Kind::kSingle) return identity_of_fields(fields, nested.member, unset.member);
-  ordered_json list = ordered_json::array();
+  auto list = nlohmann::json::array();
   for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
     list.push_back(identity_of_fields(fields, nested.type->at(nested.member, i), nested.type->defaults()));
   }
@@ -213,8 +211,8 @@ ordered_json field_json(const Field& field, const void* object) {
   return member_json(field.pointer(const_cast<void*>(object)));
 }
 
-ordered_json identity_of_fields(const FieldList& fields, const void* object, const void* defaults) {
-  ordered_json json = ordered_json::object();
+nlohmann::json identity_of_fields(const FieldList& fields, const void* object, const void* defaults) {
+  auto identity = nlohmann::json::object();
   for (const Field& field : fields.all()) {
     if (!field.affects_result) continue;
     const auto value = field.pointer(const_cast<void*>(object));
@@ -222,29 +220,14 @@ ordered_json identity_of_fields(const FieldList& fields, const void* object, con
     const ordered_json given = member_json(value);
     if (given == member_json(unset) && !field.required) continue;
     const auto* nested = std::get_if<NestedPointer>(&value);
-    json[field.name] = nested == nullptr ? given : nested_identity(*nested, std::get<NestedPointer>(unset));
+    identity[field.name] =
+        nested == nullptr ? nlohmann::json(given) : nested_identity(*nested, std::get<NestedPointer>(unset));
   }
-  return json;
+  return identity;
 }
 
-std::string hash_of_identity(const ordered_json& identity) {
-  return sha256(identity.dump(-1, ' ', true, ordered_json::error_handler_t::replace));
-}
-
-std::vector<Field>::iterator FieldList::find(const std::string& name) {
-  const auto found = std::find_if(fields_.begin(), fields_.end(), [&](const Field& one) { return one.name == name; });
-  if (found == fields_.end()) throw std::logic_error("there is no field " + name + " of " + title_);
-  return found;
-}
-
-void FieldList::move_before(const std::string& name, const std::string& next) {
-  const auto from = find(name);
-  const auto to = find(next);
-  if (from < to) {
-    std::rotate(from, from + 1, to);
-  } else {
-    std::rotate(to, from, from + 1);
-  }
+std::string hash_of_identity(const nlohmann::json& identity) {
+  return sha256(identity.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
 std::string field_text(const Field& field, void* object) {

@@ -44,9 +44,9 @@ struct Required {};
 struct NoResult {};
 // `inf` is a meaningful value (a rollback threshold that never triggers); otherwise infinite numbers are errors.
 struct AllowInfinity {};
-// How a grid over the struct (base/options_grid.h) takes the field: not at all, as one value, or as a list of values
-// that spans the grid.
-enum class GridKey { kNone, kValue, kList };
+// How a grid over the struct (base/options_grid.h) takes the field: not at all, as one value, as one that must be
+// given, or as a list of values that spans the grid.
+enum class GridKey { kNone, kValue, kRequired, kList };
 // Marks a field whose list spans the outer loop of a grid: fields with it come before all others.
 struct OuterLoop {};
 // Short name of the field in labels made of its value, "H" in "H0.5". Without it the field's own name is taken; an
@@ -125,10 +125,6 @@ class FieldList {
   const std::vector<Check>& checks() const { return checks_; }
 
  protected:
-  // Errors: std::logic_error for an unknown name.
-  std::vector<Field>::iterator find(const std::string& name);
-  void move_before(const std::string& name, const std::string& next);
-
   std::string title_;
   std::vector<Field> fields_;
   std::vector<Check> checks_;

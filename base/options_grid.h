@@ -113,6 +113,7 @@ void add_grid(Fields<G>& fields, T G::*base, OptionLists<T> G::*lists) {
     if (all[i].grid == GridKey::kNone) continue;
     Field field = all[i];
     field.affects_result = true;
+    field.required = field.grid == GridKey::kRequired;
     if (field.grid == GridKey::kList) {
       field.accepts_one = true;
       field.pointer = [lists, i](void* object) { return (static_cast<G*>(object)->*lists).pointer(i); };

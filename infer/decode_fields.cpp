@@ -239,7 +239,7 @@ void add_lengths(Fields<O>& fields) {
 Fields<DecodeOptions> DecodeOptions::fields() {
   Fields<O> fields("decoding options");
   fields.add(
-      "method", &O::method, GridKey::kValue, Choices(decoding_methods().names()),
+      "method", &O::method, GridKey::kRequired, Choices(decoding_methods().names()),
       "Decoding method: greedy, sample and beam use the model alone; speculative is rejection sampling (lossless), "
       "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder. tandem keeps "
       "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless). Three "

@@ -41,7 +41,7 @@ struct StageContext {
 // Options of a stage, parsed without errors.
 struct CheckedOptions {
   nlohmann::ordered_json options;            // resolved options that change the result
-  nlohmann::ordered_json identity;           // the given ones of them, which enter the stage's hash
+  nlohmann::json identity;                   // the given ones of them, which enter the stage's hash
   std::vector<std::filesystem::path> paths;  // inputs of the stage, with unresolved references
 };
 

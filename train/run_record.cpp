@@ -49,7 +49,10 @@ Texts flattened(const Json& training) {
 
 Texts texts_at(const nlohmann::json& json, const std::string& key, const std::string& where, Problems& problems) {
   Texts texts;
-  if (!json.contains(key)) return texts;
+  if (!json.contains(key)) {
+    problems.add({.where = where, .what = "'" + key + "' is missing"});
+    return texts;
+  }
   for (const auto& [name, value] : json.at(key).items()) {
     if (value.is_string()) {
       texts[name] = value;
@@ -95,22 +98,19 @@ void to_json(Json& json, const RunRecord& record) {
 
 RunRecord run_record_from_json(const nlohmann::json& json, const std::string& where, Problems& problems) {
   JsonReader reader(json, where, problems);
-  RunRecord record{.identity = reader.get_string("identity"), .threads = reader.get_int("threads", {.min = 0}, 0)};
+  RunRecord record{.identity = reader.get_string("identity"), .threads = reader.get_int("threads", {.min = 1})};
   if (!json.is_object()) return record;
-  if (json.contains("training")) record.training = Json::parse(json.at("training").dump());
+  if (json.contains("training") && json.at("training").is_object()) {
+    record.training = Json::parse(json.at("training").dump());
+  } else {
+    problems.add({.where = where, .what = "'training' is no object with the run's settings"});
+  }
   record.inputs = texts_at(json, "inputs", where, problems);
   record.validated = texts_at(json, "validated", where, problems);
   return record;
 }
 
 void check_continues(const RunRecord& own, const RunRecord& parent, Problems& problems) {
-  if (!parent.training.is_object()) {
-    problems.add({.where = "continue_from",
-                  .what = "the run's checkpoint is of an earlier version and does not tell its settings",
-                  .expected = "a checkpoint of this version",
-                  .hint = "start from its model: from = \"...\", with a new optimizer"});
-    return;
-  }
   const auto compare = [&](const std::string& where, const std::string& found, const std::string& expected,
                            const std::string& hint) {
     if (found == expected) return;
@@ -120,9 +120,7 @@ void check_continues(const RunRecord& own, const RunRecord& parent, Problems& pr
                   .found = found,
                   .hint = hint});
   };
-  // A setting that the parent's version lacked had its default.
-  Texts before = flattened(options_to_json(TrainOptions(), true));
-  for (const auto& [name, value] : flattened(parent.training)) before[name] = value;
+  Texts before = flattened(parent.training);
   for (const auto& [name, value] : flattened(own.training)) {
     if (!may_differ(name)) compare("training." + name, value, before[name], kMayDifferText);
   }

@@ -16,8 +16,8 @@ namespace draftsmith::train {
 
 struct RunRecord {
   std::string identity = {};                          // hash of what the run computes
-  int64_t threads = 0;                                // of the processor; 0: unknown
-  nlohmann::ordered_json training = {};               // the resolved TrainOptions that change the result; null: unknown
+  int64_t threads = 0;                                // of the processor
+  nlohmann::ordered_json training = {};               // the resolved TrainOptions that change the result
   std::map<std::string, std::string> inputs = {};     // inputs that decide how training goes on, by option
   std::map<std::string, std::string> validated = {};  // inputs of the validation, by option
 };
@@ -26,7 +26,7 @@ struct RunRecord {
 RunRecord record_run(const TrainerInputs& inputs, const TrainOptions& options);
 
 void to_json(nlohmann::ordered_json& json, const RunRecord& record);
-// Adds a problem at `where` for keys of other types. Keys of later versions may be missing.
+// Adds a problem at `where` for missing keys and keys of other types.
 RunRecord run_record_from_json(const nlohmann::json& json, const std::string& where, Problems& problems);
 
 // Reports a problem for each setting and input of `own` that must be as in the parent and is not. Length, learning

@@ -29,7 +29,7 @@ void remove_others(const std::filesystem::path& folder, const std::filesystem::p
 }
 
 void warn_of_threads(const RunRecord& stored, const RunRecord& own) {
-  if (stored.threads == 0 || stored.threads == own.threads) return;
+  if (stored.threads == own.threads) return;
   log_warning(
       "the run went on with {} threads until now, and with {} from here on: sums are rounded otherwise, so the "
       "result is not bit for bit that of an uninterrupted run (--threads {})",
@@ -43,7 +43,14 @@ StoredCheckpoint read_checkpoint(const std::filesystem::path& checkpoint) {
   const nlohmann::json json = load_json(file);
   Problems problems;
   JsonReader reader(json, file.string(), problems);
-  reader.get_int("format_version", {.min = kFormatVersion, .max = kFormatVersion});
+  const int64_t version = reader.get_int("format_version", {.min = 0}, 0);
+  if (version != kFormatVersion) {
+    throw UserError(Problem{.where = file.string(),
+                            .what = "the checkpoint has another format version",
+                            .expected = std::to_string(kFormatVersion),
+                            .found = std::to_string(version),
+                            .hint = "train in another directory, or remove this one to start anew"});
+  }
   StoredCheckpoint stored{.directory = checkpoint,
                           .record = run_record_from_json(json, file.string(), problems),
                           .state = {},

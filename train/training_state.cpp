@@ -51,13 +51,12 @@ TrainingState state_from_json(const nlohmann::json& json, const std::string& whe
   state.window_loss = reader.get_double("window_loss");
   state.window_labels = reader.get_int("window_labels", count);
   state.window_seconds = reader.get_double("window_seconds");
-  // Checkpoints of earlier versions lack these.
-  state.window_divisor = reader.get_int("window_divisor", count, state.window_labels);
-  state.window_updates = reader.get_int("window_updates", count, 0);
-  state.window_clipped = reader.get_int("window_clipped", count, 0);
-  state.window_largest_norm = reader.get_double("window_largest_norm", 0.0);
-  state.skipped = reader.get_int("skipped", count, 0);
-  state.skipped_in_a_row = reader.get_int("skipped_in_a_row", count, 0);
+  state.window_divisor = reader.get_int("window_divisor", count);
+  state.window_updates = reader.get_int("window_updates", count);
+  state.window_clipped = reader.get_int("window_clipped", count);
+  state.window_largest_norm = reader.get_double("window_largest_norm");
+  state.skipped = reader.get_int("skipped", count);
+  state.skipped_in_a_row = reader.get_int("skipped_in_a_row", count);
   state.validations = reader.get_int("validations", count);
   state.best_step = reader.get_int("best_step", count);
   state.since_best = reader.get_int("since_best", count);

@@ -1,6 +1,6 @@
 // A tokenised corpus: an HDF5 file of ragged /source and /target token rows, with provenance in its attributes.
 // Its arrays are contiguous and uncompressed, so that readers map them: several processes share one copy, which the
-// system drops and reads again when memory gets scarce. Corpora of other layouts are read into memory.
+// system drops and reads again when memory gets scarce.
 //
 //   /source/tokens  int32 [source tokens]      row i is tokens[offsets[i] .. offsets[i+1])
 //   /source/offsets int64 [examples + 1]

@@ -17,22 +17,14 @@ constexpr int64_t kMostExamples = int64_t{1} << 48;
 // Values between two looks at how many pages of the file are in memory.
 constexpr size_t kValuesAtOnce = size_t{1} << 22;
 
-// An array of the file: mapped, or in memory if the file's layout cannot be mapped (one of an earlier version or
-// another program).
-template <class T>
-struct Column {
-  std::span<const T> values;
-  std::vector<T> own;
-};
-
 struct Side {
-  Column<int32_t> tokens;
-  Column<int64_t> offsets;
+  std::span<const int32_t> tokens;
+  std::span<const int64_t> offsets;
 
   std::span<const int32_t> row(int64_t example) const {
-    const int64_t begin = offsets.values[static_cast<size_t>(example)];
-    const int64_t end = offsets.values[static_cast<size_t>(example) + 1];
-    return tokens.values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    const int64_t begin = offsets[static_cast<size_t>(example)];
+    const int64_t end = offsets[static_cast<size_t>(example) + 1];
+    return tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   }
 };
 
@@ -68,8 +60,8 @@ class CorpusChecks : Hdf5Checks {
                 input_.shape(offsets_name, Hdf5Type::kInt64, 1)[0]);
     check_equal("number of values in " + tokens_name, token_count, input_.shape(tokens_name, Hdf5Type::kInt32, 1)[0]);
     Side side{.tokens = column<int32_t>(tokens_name), .offsets = column<int64_t>(offsets_name)};
-    check_offsets(offsets_name, side.offsets.values, token_count);
-    check_ids(tokens_name, side.tokens.values, info.vocabulary);
+    check_offsets(offsets_name, side.offsets, token_count);
+    check_ids(tokens_name, side.tokens, info.vocabulary);
     return side;
   }
 
@@ -77,13 +69,9 @@ class CorpusChecks : Hdf5Checks {
 
  private:
   template <class T>
-  Column<T> column(const std::string& name) const {
-    if (const auto place = input_.find_place(name, hdf5_type<T>())) {
-      return {.values = mapping_.values<T>(place->offset, place->count), .own = {}};
-    }
-    Column<T> column{.values = {}, .own = input_.read<T>(name)};
-    column.values = column.own;
-    return column;
+  std::span<const T> column(const std::string& name) const {
+    const Hdf5Place place = input_.place(name, hdf5_type<T>());
+    return mapping_.values<T>(place.offset, place.count);
   }
 
   // Calls visit(first, values) for pieces in order, and drops the pages that it read.

@@ -31,7 +31,7 @@ void check_shard(const std::filesystem::path& file, const ShardRange& range, con
 bool is_merged(const std::filesystem::path& file, const CorpusInfo& own, int64_t examples) {
   if (!own.provenance.contains(kJob)) return false;
   const CorpusInfo found = read_corpus_info(file);
-  return found.provenance.contains(kJob) && !differing(own, found) && found.examples == examples;
+  return !differing(own, found) && found.examples == examples;
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -91,11 +90,9 @@ class Hdf5Reader {
   // Returns the shape of a dataset. Errors: UserError if it is missing, has another type or rank, or claims more
   // elements than its stored bytes can hold.
   std::vector<int64_t> shape(const std::string& name, Hdf5Type type, int64_t rank) const;
-  // Returns the position of a dataset that can be mapped into memory; none for one that is chunked, compressed, of
-  // other byte order or not aligned to its values. Errors: UserError as in shape(), and for one outside the file.
-  std::optional<Hdf5Place> find_place(const std::string& name, Hdf5Type type, int64_t rank = 1) const;
-  // Returns the position of a dataset that write_array() or create_plain() wrote. Errors: UserError for a dataset that
-  // cannot be mapped.
+  // Returns the position of a dataset that write_array() or create_plain() wrote, so that it can be mapped into memory.
+  // Errors: UserError as in shape(), for one outside the file, and for one that is chunked, compressed, of other byte
+  // order or not aligned to its values.
   Hdf5Place place(const std::string& name, Hdf5Type type, int64_t rank = 1) const;
   // Returns all rows, or rows [first, first + rows), of a dataset after the checks of shape().
   template <class T>

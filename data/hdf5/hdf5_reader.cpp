@@ -143,7 +143,7 @@ std::vector<int64_t> Hdf5Reader::shape(const std::string& name, Hdf5Type type, i
   return {extent.begin(), extent.end()};
 }
 
-std::optional<Hdf5Place> Hdf5Reader::find_place(const std::string& name, Hdf5Type type, int64_t rank) const {
+Hdf5Place Hdf5Reader::place(const std::string& name, Hdf5Type type, int64_t rank) const {
   int64_t count = 1;
   for (const int64_t length : shape(name, type, rank)) {
     if (__builtin_mul_overflow(count, length, &count)) impl_->fail("dataset " + name + " claims more than fits a file");
@@ -151,8 +151,13 @@ std::optional<Hdf5Place> Hdf5Reader::find_place(const std::string& name, Hdf5Typ
   const Hdf5Handle dataset = impl_->open_dataset(name);
   const Hdf5Handle layout(H5Dget_create_plist(dataset.id()), H5Pclose);
   const Hdf5Handle stored(H5Dget_type(dataset.id()), H5Tclose);
-  if (H5Pget_layout(layout.id()) != H5D_CONTIGUOUS) return std::nullopt;
-  if (H5Tequal(stored.id(), hdf5_datatype(type).id()) <= 0) return std::nullopt;
+  const auto refuse = [&] {
+    impl_->fail("dataset " + name + " cannot be mapped into memory",
+                "a contiguous, uncompressed dataset of aligned little-endian " + std::string(hdf5_name(type)),
+                "another layout");
+  };
+  if (H5Pget_layout(layout.id()) != H5D_CONTIGUOUS) refuse();
+  if (H5Tequal(stored.id(), hdf5_datatype(type).id()) <= 0) refuse();
   if (count == 0) return Hdf5Place{};
   const haddr_t offset = H5Dget_offset(dataset.id());
   const auto size = static_cast<uint64_t>(hdf5_size(type));
@@ -161,18 +166,8 @@ std::optional<Hdf5Place> Hdf5Reader::find_place(const std::string& name, Hdf5Typ
   if (offset == HADDR_UNDEF || offset > file_bytes || static_cast<uint64_t>(count) > (file_bytes - offset) / size) {
     impl_->fail("dataset " + name + " does not lie inside the file", "a whole file", "a damaged or truncated one");
   }
-  if (offset % size != 0) return std::nullopt;
+  if (offset % size != 0) refuse();
   return Hdf5Place{static_cast<int64_t>(offset), count};
-}
-
-Hdf5Place Hdf5Reader::place(const std::string& name, Hdf5Type type, int64_t rank) const {
-  const std::optional<Hdf5Place> place = find_place(name, type, rank);
-  if (!place) {
-    impl_->fail("dataset " + name + " cannot be mapped into memory",
-                "a contiguous, uncompressed dataset of aligned little-endian " + std::string(hdf5_name(type)),
-                "another layout");
-  }
-  return *place;
 }
 
 void Hdf5Reader::read_bytes(const std::string& name, Hdf5Type type, Rows rows, void* values) const {

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/logging.h"
 
 namespace draftsmith::data {
 
@@ -78,7 +77,7 @@ bool same_job(const std::map<std::string, std::string>& own, const std::map<std:
   const auto own_job = own.find(kJob);
   if (own_job == own.end()) return without_range(found) == own;
   const auto job = found.find(kJob);
-  return job == found.end() || job->second == own_job->second;
+  return job != found.end() && job->second == own_job->second;
 }
 
 std::map<std::string, std::string> shard_provenance(std::map<std::string, std::string> provenance,
@@ -120,12 +119,7 @@ void Shards::find() {
     const auto label = shard_label(name, file_.stem().string());
     if (!label) continue;
     const auto range = range_of(*label);
-    if (range && place(*range) == entry.path()) {
-      found.push_back(*range);
-    } else if (number_of(*label)) {
-      if (!merged_) log_warning("  {} was written by an earlier version and is made again", entry.path().string());
-      useless_.push_back(entry.path());
-    }
+    if (range && place(*range) == entry.path()) found.push_back(*range);
   }
   // Of shards that begin with the same example, the longest comes first.
   std::sort(found.begin(), found.end(), [](const ShardRange& a, const ShardRange& b) {

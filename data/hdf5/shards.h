@@ -40,8 +40,7 @@ struct ShardDifference {
 ShardDifference job_difference(const std::map<std::string, std::string>& own,
                                const std::map<std::string, std::string>& found);
 
-// Returns whether two provenances have the same kJob or, if `own` has none, are equal but for the shard's range. A
-// provenance `found` without kJob counts as written by an earlier version, for the same job.
+// Returns whether two provenances have the same kJob or, if `own` has none, are equal but for the shard's range.
 bool same_job(const std::map<std::string, std::string>& own, const std::map<std::string, std::string>& found);
 
 // Returns the provenance of a shard: that of the whole file, and the shard's range.
@@ -63,7 +62,7 @@ class Shards {
   using CheckMerged = std::function<bool(const std::filesystem::path&)>;
 
   // Finds the shards of earlier runs, or the file of `examples` if a run had merged them. Shards that overlap another
-  // one, and those of versions that numbered their shards, are not used, but removed at the end.
+  // one are not used, but removed at the end.
   Shards(std::filesystem::path file, int64_t examples, const Check& check, const CheckMerged& check_merged);
 
   const std::filesystem::path& file() const { return file_; }

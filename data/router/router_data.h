@@ -11,8 +11,7 @@
 //   attributes of /: format "draftsmith router data", format_version, top_k, context, vocabulary, drafter_hash,
 //                    positions, examples; attributes of /provenance: free text pairs
 //
-// p and q are whole distributions at temperature 1. A position takes 16 + 8 k + 4 C bytes before compression. Version 1
-// had no context.
+// p and q are whole distributions at temperature 1. A position takes 16 + 8 k + 4 C bytes before compression.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@
 namespace draftsmith::data {
 
 struct RouterDataInfo {
-  static constexpr int64_t kFormatVersion = 2;
+  static constexpr int64_t kFormatVersion = 1;
   int64_t top_k = 0;       // k
   int64_t context = 0;     // C
   int64_t vocabulary = 0;  // the drafter's vocabulary

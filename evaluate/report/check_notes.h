@@ -17,7 +17,7 @@ std::string exactness_note(const SettingResult& setting, Form form);
 // Returns a note on first tokens that lack the target's distribution; empty if they have it.
 std::string first_tokens_note(const SettingResult& setting, Form form);
 
-// Returns the verdict on all lossless settings of a task; empty if there are none, and for files without such checks.
+// Returns the verdict on all lossless settings of a task; empty if there are none.
 std::string lossless_verdict(const TaskResult& task);
 
 }  // namespace draftsmith::evaluate

@@ -29,9 +29,7 @@ bool counts(const SettingResult& setting, const TaskResult& task) {
 }
 
 bool is_lossless(const SettingResult& setting) {
-  if (setting.lossless_check) return *setting.lossless_check;
-  // Files of earlier versions lack the verdict.
-  return setting.exactness && setting.exactness->lossless && setting.exactness->explained_by_rounding.value_or(true);
+  return setting.lossless_check.value_or(false);
 }
 
 bool has_difference(const SettingResult& setting) {

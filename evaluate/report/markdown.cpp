@@ -56,8 +56,7 @@ std::string broken_command(const std::string& command) {
   return lines + line + "\n";
 }
 
-// Returns the head of the page: suite, commit, date, machine and command. Old files lack some of it. A device that is
-// the CPU is named once.
+// Returns the head of the page: suite, commit, date, machine and command. A device that is the CPU is named once.
 std::string stamp(const Results& results) {
   const std::string cpu = results.environment_text("cpu").value_or("");
   const std::string device = results.environment_text("device").value_or(cpu);

@@ -267,13 +267,9 @@ std::string conditional_note(const TaskResult& task) {
                      kConditional);
 }
 
-constexpr const char* kOldSpeedup =
-    "! An earlier version measured: speedup is the mean over lines of ratios of times, biased where lengths differ.";
-
 std::vector<Part> setting_parts(const TaskView& view, Form form) {
   const TaskResult& task = view.task;
   Part part{.caption = caption_of(task, form), .table = settings_table(task, form)};
-  if (view.results.version < 2) part.notes.emplace_back(kOldSpeedup);
   if (task.timed_again > 0) {
     part.notes.push_back(fmt::format("  {} timings were repeated: the machine had stood still for most of their time",
                                      task.timed_again));

@@ -1,7 +1,5 @@
-// Keys of checks in results.json, and the reading of older files' predictions; a part of results_json.cpp.
+// Keys of checks in results.json; a part of results_json.cpp.
 #pragma once
-
-#include <limits>
 
 #include "evaluate/results/json_io.h"
 #include "evaluate/results/results.h"
@@ -49,16 +47,6 @@ void visit(Io& io, Of<Io, FirstTokenTest>& test) {
   io("distance", test.distance);
   io("p_value", test.p_value);
   io("passed", test.passed);
-}
-
-// Parts the account of an older file from its prediction. Such a file has the account as `speedup_from_counts` of every
-// prediction, and as its `speedup` too where nothing was predicted.
-inline void part_old_account(const nlohmann::ordered_json& json, SettingResult& setting) {
-  if (!setting.predicted || !json.at("predicted").contains("speedup_from_counts")) return;
-  const auto& old = json.at("predicted").at("speedup_from_counts");
-  setting.accounted = {.cost_ratio = setting.predicted->cost_ratio,
-                       .speedup = old.is_null() ? std::numeric_limits<double>::quiet_NaN() : old.get<double>()};
-  if (!setting.predicted->long_run_ms) setting.predicted.reset();
 }
 
 }  // namespace draftsmith::evaluate

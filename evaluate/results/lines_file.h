@@ -23,7 +23,7 @@ std::string lines_jsonl(const MeasuredTask& task);
 // Lines of a setting on a task as lines.jsonl has them. Records have tokens and times, but neither ids nor counts.
 struct SettingLines {
   SettingRecords records;
-  metrics::LineStatistics statistics;  // empty: the task is not scored, or an older program wrote the file
+  metrics::LineStatistics statistics;  // empty: the task is not scored
 };
 
 // Lines by task and run.

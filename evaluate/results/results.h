@@ -193,13 +193,12 @@ struct SettingResult {
   bool falls_back() const;
 };
 
-// alpha_forced at temperature 0 on greedy outputs, and at temperature 1 on outputs sampled at temperature 1. Files
-// without `sampled_positions` have the latter on greedy outputs too.
+// alpha_forced at temperature 0 on greedy outputs, and at temperature 1 on outputs sampled at temperature 1.
 struct ForcedAlphaResult {
   double temperature_0 = 0;
   double temperature_1 = 0;
   int64_t positions = 0;
-  std::optional<int64_t> sampled_positions = {};
+  int64_t sampled_positions = 0;
 };
 
 // Step times and alpha_forced of a drafter, the same for all methods.
@@ -258,14 +257,11 @@ struct MatchRateResult {
 // head.
 const char* head_name(bool trained);
 
-// Version of the results.json that this program writes; it reads all versions up to it.
-inline constexpr int64_t kNewestVersion = 2;
+// Version of results.json, of which this program writes and reads no other.
+inline constexpr int64_t kResultsVersion = 1;
 
 // Content of a results.json.
 struct Results {
-  // Version of the file. 1: `speedup` was the mean of the lines' ratios of times, and `difference` was from greedy
-  // decoding for all settings. 2: ratio of pooled tokens per second, difference from the setting's own baseline.
-  int64_t version = kNewestVersion;
   std::string suite;
   nlohmann::ordered_json environment = nlohmann::ordered_json::object();  // machine, build, models
   nlohmann::ordered_json options;                                         // resolved options of the suite
@@ -288,14 +284,14 @@ nlohmann::ordered_json to_json(const TaskResult& task);
 // wrong types, InvalidValue (json_io.h) for other values that no evaluation writes.
 Results read_results(const nlohmann::ordered_json& json);
 
-// Returns the results like read_results(). Errors: UserError with `where` and the defect of a value that is no results.
+// Returns the results like read_results(). Errors: UserError with `where`, for another version and with the defect of a
+// value that is no results.
 Results results_from_json(const nlohmann::ordered_json& json, const std::string& where);
 
 // Returns the results in a file. Errors: UserError if it cannot be read or is no results.json.
 Results load_results(const std::filesystem::path& file);
 
-// Refuses to write results over those of a later version of the program. Any other file may be replaced. Errors:
-// UserError.
+// Refuses to write results over those of another version. Any other file may be replaced. Errors: UserError.
 void require_replaceable_results(const std::filesystem::path& file);
 
 }  // namespace draftsmith::evaluate

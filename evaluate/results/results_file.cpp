@@ -26,6 +26,7 @@ bool is_metric(const ordered_json& value) {
 std::string defect_of(const ordered_json& results) {
   using Type = ordered_json::value_t;
   if (!has(results, "suite", Type::string)) return "no name 'suite'";
+  if (!results.contains("version")) return "no number 'version'";
   if (!has(results, "environment", Type::object)) return "no object 'environment'";
   if (!has(results, "tasks", Type::array)) return "no list 'tasks'";
   for (const auto& task : results.at("tasks")) {
@@ -50,22 +51,21 @@ UserError no_results(const std::string& where, const std::string& defect) {
                     .found = defect});
 }
 
-// Refuses files of other versions: their numbers may mean something else.
-void require_known_version(const ordered_json& results, const std::string& where) {
-  if (!results.is_object() || !results.contains("version")) return;  // version 1 has no key
-  const auto& version = results.at("version");
-  if (version.is_number_integer() && version >= 1 && version <= kNewestVersion) return;
+// Refuses files of another version, whose numbers may mean something else.
+void refuse_other_versions(const ordered_json& results, const std::string& where, const std::string& what,
+                           const std::string& hint) {
+  if (!results.is_object() || !results.contains("version") || results.at("version") == kResultsVersion) return;
   throw UserError({.where = where,
-                   .what = "the results were written by another version of draftsmith",
-                   .expected = "'version' 1 to " + std::to_string(kNewestVersion),
-                   .found = version.dump(),
-                   .hint = "read the file with the program that wrote it, or evaluate again"});
+                   .what = what,
+                   .expected = "'version' " + std::to_string(kResultsVersion),
+                   .found = results.at("version").dump(),
+                   .hint = hint});
 }
 
 }  // namespace
 
 Results results_from_json(const ordered_json& json, const std::string& where) {
-  require_known_version(json, where);
+  refuse_other_versions(json, where, "the results have another version", "evaluate again");
   if (const std::string defect = defect_of(json); !defect.empty()) throw no_results(where, defect);
   try {
     return read_results(json);
@@ -83,15 +83,8 @@ Results load_results(const std::filesystem::path& file) {
 
 void require_replaceable_results(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return;
-  const auto json = ordered_json::parse(read_file(file), nullptr, false);
-  if (!json.is_object() || !json.contains("version")) return;
-  const auto& version = json.at("version");
-  if (!version.is_number_integer() || version <= kNewestVersion) return;
-  throw UserError({.where = file.string(),
-                   .what = "results of a later version of draftsmith would be replaced",
-                   .expected = "'version' 1 to " + std::to_string(kNewestVersion) + ", or no results",
-                   .found = version.dump(),
-                   .hint = "name another directory for these results"});
+  refuse_other_versions(ordered_json::parse(read_file(file), nullptr, false), file.string(),
+                        "results of another version would be replaced", "name another directory for these results");
 }
 
 }  // namespace draftsmith::evaluate

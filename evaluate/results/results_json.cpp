@@ -48,7 +48,6 @@ void visit(Io& io, Of<Io, SettingResult>& setting) {
   io("acceptance", setting.acceptance);
   io("predicted", setting.predicted);
   io("accounted", setting.accounted);
-  if constexpr (!Io::kWrites) part_old_account(io.json, setting);
   io("work", setting.work);
   io("inside", setting.inside);
   io("drafting", setting.drafter);
@@ -107,7 +106,7 @@ void visit(Io& io, Of<Io, TaskResult>& task) {
 
 template <class Io>
 void visit(Io& io, Of<Io, Results>& results) {
-  if (!Io::kWrites || results.version > 1) io("version", results.version);
+  io.derived("version", kResultsVersion);
   io("suite", results.suite);
   io("environment", results.environment);
   io("options", results.options);
@@ -131,7 +130,6 @@ ordered_json to_json(const TaskResult& task) {
 Results read_results(const ordered_json& json) {
   JsonReader reader(json);
   Results results;
-  results.version = 1;  // of files without the key
   visit(reader, results);
   return results;
 }

@@ -1,8 +1,6 @@
 // Keys of measured, predicted and accounted speeds in results.json; a part of results_json.cpp.
 #pragma once
 
-#include <cmath>
-
 #include "evaluate/results/json_io.h"
 #include "evaluate/results/results.h"
 
@@ -56,10 +54,8 @@ void visit(Io& io, Of<Io, SpeedResult>& speed) {
   io("decode_ms_per_token", speed.decode_ms_per_token);
   io("seconds", speed.seconds);
   io("speedup_decode_bound", speed.bound);
-  if (!Io::kWrites || std::isfinite(speed.latency.sentence_ms.p50)) {  // files of older programs have none
-    io("sentences_per_second", speed.sentences_per_second);
-    io("latency", speed.latency);
-  }
+  io("sentences_per_second", speed.sentences_per_second);
+  io("latency", speed.latency);
   if (!Io::kWrites || !speed.versus_beams.empty()) io("versus_beams", speed.versus_beams);
 }
 

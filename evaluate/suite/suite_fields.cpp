@@ -60,9 +60,6 @@ Fields<SettingGrid> SettingGrid::fields() {
            "Task (validation data) on which the grid runs and settings are chosen for the other tasks.")
       .add("max_drop", &SettingGrid::max_drop, Range{0}, Unit{"points"},
            "With choose_on: for each value the fastest setting that loses at most so many points is chosen.");
-  // Stage identities hash the keys in this order: moving one would make finished evaluations run again.
-  fields.require("method").place("method", "model").place("window", "temperature");
-  fields.place("schedule", "rollback_rule").place("confidence", "rollback_rule");
   return fields;
 }
 

@@ -85,7 +85,7 @@ void check_format(const JsonReader& values, const std::string& format, int64_t v
   }
   if (version == kExitsVersion) return;
   throw UserError({file.string(), "the exits have another format version", std::to_string(kExitsVersion),
-                   std::to_string(version), "train the exits again, or use the Draftsmith that wrote them"});
+                   std::to_string(version), kTrainAgain});
 }
 
 StoredExits read_stored(const fs::path& directory) {

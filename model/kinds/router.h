@@ -9,7 +9,6 @@
 // text's earlier drafts (infer/windows/draft_history.h).
 //
 // A router directory: config.json and model.safetensors. It belongs to one drafter, which it knows by model_hash().
-// Format version 2; routers of version 1 read no context and are loaded as such.
 #pragma once
 
 #include <array>

@@ -15,8 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kKind = "draftsmith_router";
-constexpr int64_t kRouterVersion = 2;
-constexpr int64_t kVersionWithoutContext = 1;
+constexpr int64_t kRouterVersion = 1;
 
 bool is_hash(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -44,13 +43,13 @@ RouterConfig read_config(const fs::path& directory) {
     throw UserError({file.string(), "is not the config.json of a router", std::string("model_type ") + kKind,
                      kind.empty() ? "no model_type" : printable(kind), "a router is made by a stage of kind router"});
   }
-  const int64_t version = values.get_int("format_version", {1, INT32_MAX});
-  if (version > kRouterVersion) {
-    problems.add({file.string(), "the router has another format version", "at most " + std::to_string(kRouterVersion),
-                  std::to_string(version), "train the router again"});
+  const int64_t version = values.get_int("format_version", {0, INT32_MAX}, 0);
+  if (version != kRouterVersion) {
+    throw UserError({file.string(), "the router has another format version", std::to_string(kRouterVersion),
+                     std::to_string(version), "train the router again"});
   }
   RouterConfig config;
-  config.reads_context = version > kVersionWithoutContext && read_context(root, file.string(), problems);
+  config.reads_context = read_context(root, file.string(), problems);
   config.top_k = values.get_int("top_k", {1, kMostRouterTokens});
   config.hidden = values.get_int("hidden", {1, kMostRouterHidden});
   config.width = values.get_int("drafter_width", {1, 1 << 20});

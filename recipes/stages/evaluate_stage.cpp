@@ -31,7 +31,7 @@ void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) 
 
 StageKind evaluate_stage() {
   return run_by_all(
-      make_stage_kind<evaluate::SuiteOptions>("evaluate", 3, "measures methods against baselines", run_evaluate));
+      make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, "measures methods against baselines", run_evaluate));
 }
 
 }  // namespace draftsmith::recipes

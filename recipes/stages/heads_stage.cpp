@@ -119,7 +119,7 @@ void run_heads(const HeadsStageOptions& options, const StageContext& run) {
 
 StageKind heads_stage() {
   return run_by_all(
-      make_stage_kind<HeadsStageOptions>("heads", 2, "trains early-prediction heads of a frozen model", run_heads));
+      make_stage_kind<HeadsStageOptions>("heads", 1, "trains early-prediction heads of a frozen model", run_heads));
 }
 
 }  // namespace draftsmith::recipes

@@ -180,7 +180,7 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
 
 StageKind router_data_stage() {
   return run_by_all(make_stage_kind<RouterDataOptions>(
-      "router-data", 4, "decodes a corpus and collects training data of a router", run_router_data));
+      "router-data", 1, "decodes a corpus and collects training data of a router", run_router_data));
 }
 
 }  // namespace draftsmith::recipes

@@ -58,7 +58,7 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
 }  // namespace
 
 StageKind router_stage() {
-  return make_stage_kind<RouterStageOptions>("router", 4, "trains a router, which decides when a draft ends",
+  return make_stage_kind<RouterStageOptions>("router", 1, "trains a router, which decides when a draft ends",
                                              run_router);
 }
 

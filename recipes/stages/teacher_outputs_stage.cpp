@@ -212,11 +212,9 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
 
 }  // namespace
 
-// Version 1 wrote one greedy output for all plain texts of a decoder-only model, and sampled with the model's own top-k
-// and top-p.
 StageKind teacher_outputs_stage() {
   return run_by_all(make_stage_kind<TeacherOutputsOptions>(
-      "teacher-outputs", 2, "decodes calibration inputs with the target", run_teacher_outputs));
+      "teacher-outputs", 1, "decodes calibration inputs with the target", run_teacher_outputs));
 }
 
 }  // namespace draftsmith::recipes

@@ -24,7 +24,7 @@ struct Oven {
         .add("degrees", &Oven::degrees, GridKey::kList, Range{0, 300}, "Heat.")
         .add("hours", &Oven::hours, GridKey::kList, OuterLoop{}, "Time.")
         .add("shelf", &Oven::shelf, GridKey::kList, Choices{"low", "middle", "high"}, "Place.")
-        .add("fan", &Oven::fan, GridKey::kValue, NoResult{}, "Moves air.")
+        .add("fan", &Oven::fan, GridKey::kRequired, NoResult{}, "Moves air.")
         .add("owner", &Oven::owner, "Not a key of grids.");
   }
 };
@@ -37,7 +37,7 @@ struct Menu {
     Fields<Menu> fields("menu");
     add_grid(fields, &Menu::base, &Menu::lists);
     fields.add("name", &Menu::name, "Its name.");
-    return fields.place("name", "degrees").require("fan");
+    return fields;
   }
 };
 
@@ -88,17 +88,18 @@ TEST(OptionsGrid, EmptyListsAreRefused) {
   EXPECT_THAT(to_string(problems.list()[0]), HasSubstr("leave the key out"));
 }
 
-TEST(OptionsGrid, JsonAndIdentityShowListsInTheirOrder) {
+TEST(OptionsGrid, RequiredKeysAreMissed) {
   Problems problems;
-  const Menu menu = parsed("degrees = [100]\nfan = false\nname = \"bread\"\n", problems);
-  EXPECT_EQ(options_to_json(menu).dump(), R"({"name":"bread","degrees":[100],"hours":[],"shelf":[],"fan":false})");
-  EXPECT_EQ(options_identity(menu).dump(), R"({"name":"bread","degrees":[100],"fan":false})");
+  parsed("degrees = 100\n", problems);
+  ASSERT_EQ(problems.list().size(), 1U);
+  EXPECT_THAT(to_string(problems.list()[0]), HasSubstr("the key 'fan' is missing"));
 }
 
-TEST(OptionsGrid, FieldsThatAreNoPartOfTheStructAreMistakesOfTheProgram) {
-  Fields<Menu> fields = Menu::fields();
-  EXPECT_THROW(fields.place("nothing", "name"), std::logic_error);
-  EXPECT_THROW(fields.require("nothing"), std::logic_error);
+TEST(OptionsGrid, JsonAndIdentityShowLists) {
+  Problems problems;
+  const Menu menu = parsed("degrees = [100]\nfan = false\nname = \"bread\"\n", problems);
+  EXPECT_EQ(options_to_json(menu).dump(), R"({"degrees":[100],"hours":[],"shelf":[],"fan":false,"name":"bread"})");
+  EXPECT_EQ(options_identity(menu).dump(), R"({"degrees":[100],"fan":false,"name":"bread"})");
 }
 
 }  // namespace

@@ -273,7 +273,7 @@ TEST(Options, HashIgnoresWhatDoesNotChangeResultsAndNothingElse) {
   }
 }
 
-// What an old version of a struct knew, and the struct after a field was added.
+// A struct before and after a field was added.
 struct YoungerInner {
   double rate = 0.1;
   int64_t added = 3;
@@ -311,6 +311,25 @@ TEST(Options, HashOutlivesFieldsAddedWithADefault) {
     EXPECT_EQ(problems_of<Outer<YoungerInner>>(given, &younger), "");
     EXPECT_EQ(options_hash(older), options_hash(younger)) << given;
   }
+}
+
+// The fields of InnerOptions in another order.
+struct ReorderedOptions : InnerOptions {
+  static Fields<ReorderedOptions> fields() {
+    return Fields<ReorderedOptions>("inner options")
+        .add("mode", &ReorderedOptions::mode, "How it is done.")
+        .add("rate", &ReorderedOptions::rate, "A rate.");
+  }
+};
+
+TEST(Options, HashDoesNotDependOnTheOrderOfTheList) {
+  ReorderedOptions reordered;
+  reordered.rate = 0.25;
+  reordered.mode = "linear";
+  const InnerOptions plain{.rate = 0.25, .mode = "linear"};
+  EXPECT_NE(options_to_json(reordered).dump(), options_to_json(plain).dump());
+  EXPECT_EQ(options_hash(reordered), options_hash(plain));
+  EXPECT_NE(options_hash(plain), options_hash(InnerOptions{.rate = 0.25}));
 }
 
 TEST(Options, JsonKeepsTheOrderOfTheList) {

@@ -182,16 +182,5 @@ TEST(Speedups, SampledRunsDifferInQualityFromSampling) {
   EXPECT_FALSE(find(results, "sample.T1").quality.difference.has_value());
 }
 
-TEST(Speedups, ResultsOfAnEarlierVersionSayHowTheyWereMeasured) {
-  FakeSuite suite;
-  suite.options.run = {FakeSuite::run("assisted")};
-  FakeEngine engine;
-  auto json = to_json(suite.evaluate(engine).results);
-  EXPECT_EQ(json.at("version"), 2);
-  EXPECT_THAT(results_table(read_results(json)), testing::Not(HasSubstr("earlier version")));
-  json.erase("version");
-  EXPECT_THAT(results_table(read_results(json)), HasSubstr("earlier version"));
-}
-
 }  // namespace
 }  // namespace draftsmith::evaluate

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-constexpr const char* kResults = R"({"suite": "s", "environment": {}, "tasks": [
+constexpr const char* kResults = R"({"version": 1, "suite": "s", "environment": {}, "tasks": [
   {"name": "t", "baseline": {"name": "greedy"}, "runs": [{"name": "bild", "method": "bild"}]}]})";
 
 // A work directory as a recipe leaves it: a finished stage with results and a (broken) model.
@@ -118,9 +118,12 @@ TEST_F(Inspection, BrokenResultsAreAUserErrorThatNamesTheDefect) {
     return inspect_error(file);
   };
   EXPECT_THAT(defect_of(R"({"tasks": [1]})"), HasSubstr("no name 'suite'"));
-  EXPECT_THAT(defect_of(R"({"suite": "s", "environment": {}, "tasks": [1]})"), HasSubstr("a task without 'name'"));
-  EXPECT_THAT(defect_of(R"({"suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {}, "runs": [1]}]})"),
-              HasSubstr("a run without 'name' of task 't'"));
+  EXPECT_THAT(defect_of(R"({"version": 1, "suite": "s", "environment": {}, "tasks": [1]})"),
+              HasSubstr("a task without 'name'"));
+  EXPECT_THAT(
+      defect_of(
+          R"({"version": 1, "suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {}, "runs": [1]}]})"),
+      HasSubstr("a run without 'name' of task 't'"));
 }
 
 }  // namespace

@@ -157,6 +157,19 @@ TEST_F(Pipeline, AskedToStopItBeginsNoFurtherStage) {
   EXPECT_FALSE(fs::exists(work_ / "b"));
 }
 
+TEST_F(Pipeline, AStagesHashDependsOnKindOptionsAndInputs) {
+  StageKind newer = kind_;
+  newer.version = 2;
+  Recipe other_kind = recipe(1, 1);
+  other_kind.stages[0].kind = &newer;
+  const std::map<std::string, std::string> inputs = {{"file", "0a"}};
+  const std::string hash = stage_hash(recipe(1, 1).stages[0], inputs);
+  EXPECT_EQ(stage_hash(recipe(1, 2).stages[0], {{"another name", "0a"}}), hash);
+  EXPECT_NE(stage_hash(recipe(2, 1).stages[0], inputs), hash);
+  EXPECT_NE(stage_hash(recipe(1, 1).stages[0], {{"file", "0b"}}), hash);
+  EXPECT_NE(stage_hash(other_kind.stages[0], inputs), hash);
+}
+
 TEST_F(Pipeline, ChangedInputFilesRedoTheStage) {
   const fs::path input = work_ / "input.txt";
   write_file_atomic(input, "one");

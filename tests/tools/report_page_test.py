@@ -53,7 +53,7 @@ def results_of(settings, suite="demo"):
                                              {"text": "dog", "origin": "target"}]}]}
     task = {"name": "captions", "metric": "bleu", "signature": "tok:13a", "lines": 100, "baseline": baseline,
             "runs": settings, "drafters": {"small": {"cost_ratio": 0.1}}, "examples": [example]}
-    return {"version": 2, "suite": suite, "environment": {"cpu": "a processor", "commit": "abc", "date": "2026-01-01",
+    return {"version": 1, "suite": suite, "environment": {"cpu": "a processor", "commit": "abc", "date": "2026-01-01",
                                                           "command": "draftsmith eval demo.toml", "drafters": {"small": "x"}},
             "options": {"name": suite}, "tasks": [task]}
 

@@ -38,12 +38,8 @@ ordered_json to_json(const AucGain& gain) {
       {"value", finite_or_null(gain.value)}, {"low", finite_or_null(gain.low)}, {"high", finite_or_null(gain.high)}};
 }
 
-// Returns a gain of a report; NaN if it has none.
 AucGain gain_at(const nlohmann::json& report, const char* key) {
-  const auto gains = report.find(kGain);
-  const nlohmann::json none = nlohmann::json::object();
-  const bool found = gains != report.end() && gains->is_object() && gains->contains(key);
-  const nlohmann::json& gain = found && gains->at(key).is_object() ? gains->at(key) : none;
+  const nlohmann::json& gain = report.at(kGain).at(key);
   return {number_at(gain, "value"), number_at(gain, "low"), number_at(gain, "high")};
 }
 
@@ -64,8 +60,8 @@ void check_report(const nlohmann::json& json, const std::filesystem::path& file)
     throw UserError({file.string(), "is not a report of a router", "the key " + key, "none, or of another type",
                      "the stage of kind router writes it"});
   };
-  for (const char* key : {"training_positions", "validation_positions", "cross_entropy", "constant_cross_entropy",
-                          "least_cross_entropy", "calibration_error"}) {
+  for (const char* key : {"training_positions", "validation_positions", "test_positions", "cross_entropy",
+                          "constant_cross_entropy", "least_cross_entropy", "calibration_error"}) {
     if (!json.is_object() || !json.contains(key) || !(json.at(key).is_number() || json.at(key).is_null())) wrong(key);
   }
   if (!json.contains("target") || !json.at("target").is_string()) wrong("target");
@@ -73,6 +69,12 @@ void check_report(const nlohmann::json& json, const std::filesystem::path& file)
   for (const auto& entry : json.at("auc").items()) {
     if (!entry.value().is_object() || !entry.value().contains("rejected") || !entry.value().contains("disagreement")) {
       wrong("auc." + entry.key());
+    }
+  }
+  const nlohmann::json gains = json.value(kGain, nlohmann::json());
+  for (const char* key : {"rejected", "disagreement"}) {
+    if (!gains.is_object() || !gains.contains(key) || !gains.at(key).is_object()) {
+      wrong(std::string(kGain) + "." + key);
     }
   }
   if (!json.contains("calibration") || !json.at("calibration").is_array()) wrong("calibration");
@@ -165,7 +167,7 @@ RouterReport load_router_report(const std::filesystem::path& file) {
   report.target = json.at("target").get<std::string>();
   report.training_positions = count_at(json, "training_positions");
   report.validation_positions = count_at(json, "validation_positions");
-  report.test_positions = count_at(json, "test_positions");  // earlier versions had none
+  report.test_positions = count_at(json, "test_positions");
   report.epochs = count_at(json, "epochs");
   report.best_epoch = count_at(json, "best_epoch");
   report.cross_entropy = number_at(json, "cross_entropy");

@@ -107,21 +107,6 @@ TEST(ShardedCorpus, RefusesShardsOfOtherExamplesThanTheirNamesSay) {
               AllOf(HasSubstr("other examples than its name says"), HasSubstr("4-6"), HasSubstr("2-4")));
 }
 
-TEST(ShardedCorpus, DoesNotMisreadTheNumberedShardsOfEarlierVersions) {
-  const TemporaryDirectory directory;
-  {
-    CorpusWriter old(directory / "c.shard-00000.h5", job_info("one"));
-    old.add(Row{77}, Row{77, 1});
-    old.finish();
-  }
-  ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 3);
-  EXPECT_EQ(writer.done(), 0);
-  write_missing(writer, 2);
-  writer.finish();
-  expect_counting(directory / "c.h5", 3);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
-}
-
 TEST(ShardedCorpus, TheJobAloneTellsItsShards) {
   const TemporaryDirectory directory;
   {

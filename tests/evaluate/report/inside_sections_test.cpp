@@ -190,7 +190,8 @@ ordered_json task_of(const std::vector<std::pair<double, double>>& speed_and_qua
 }
 
 Results results_of(const ordered_json& task) {
-  return results_from_json({{"suite", "s"}, {"environment", ordered_json::object()}, {"tasks", {task}}}, "here");
+  return results_from_json({{"version", 1}, {"suite", "s"}, {"environment", ordered_json::object()}, {"tasks", {task}}},
+                           "here");
 }
 
 std::string page_of(const ordered_json& task) {

@@ -1,4 +1,4 @@
-// results.json: what an older program wrote comes back as it was, and what is missing stays missing.
+// results.json comes back as it was written, and what is missing stays missing.
 #include "evaluate/results/results.h"
 
 #include <cmath>
@@ -11,7 +11,6 @@
 #include "evaluate/report/report.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/files.h"
-#include "tests/support/paths.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -20,44 +19,13 @@ using nlohmann::ordered_json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Written by the program of commit 2a718b9 and shortened by hand: settings of every kind of method, an intended
-// measurement error, a choice, match rates.
-std::filesystem::path old_results() {
-  return draftsmith::test::source_dir() / "tests/evaluate/results/old_results.json";
-}
-
-// The account of a setting's own runs has a place of its own now; everything else comes back byte for byte.
-TEST(ResultsFile, AnOlderFileComesBack) {
-  ordered_json expected = ordered_json::parse(read_file(old_results()));
-  int64_t accounts = 0;
-  for (auto& task : expected.at("tasks")) {
-    for (auto& run : task.at("runs")) {
-      if (!run.contains("predicted") || !run.at("predicted").contains("speedup_from_counts")) continue;
-      ++accounts;
-      ordered_json moved = ordered_json::object();  // with `accounted` behind `predicted`
-      for (auto& [key, value] : run.items()) {
-        moved[key] = value;
-        if (key != "predicted") continue;
-        moved["accounted"] = {{"cost_ratio", value.at("cost_ratio")}, {"speedup", value.at("speedup_from_counts")}};
-        moved[key].erase("speedup_from_counts");
-      }
-      run = moved;
-    }
-  }
-  EXPECT_EQ(accounts, 2);
-  EXPECT_EQ(to_json(load_results(old_results())).dump(2), expected.dump(2));
-}
-
-TEST(ResultsFile, AnOlderAccountIsNoPrediction) {
-  const Results results = results_from_json(
-      ordered_json::parse(R"({"suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {"name": "greedy"},
-        "runs": [{"name": "bild.a", "method": "bild",
-                  "predicted": {"cost_ratio": 0.1, "speedup": 1.5, "speedup_from_counts": 1.5}}]}]})"),
-      "here");
-  const SettingResult& setting = results.tasks.front().settings.front();
-  EXPECT_FALSE(setting.predicted.has_value());
-  EXPECT_DOUBLE_EQ(setting.accounted->speedup, 1.5);
-  EXPECT_DOUBLE_EQ(setting.accounted->cost_ratio.value(), 0.1);
+// Returns the JSON of an evaluation.
+ordered_json some_results() {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild"), FakeSuite::run("speculative")};
+  suite.options.run.back().lists[&DecodeOptions::window] = {2};
+  FakeEngine engine;
+  return to_json(suite.evaluate(engine).results);
 }
 
 TEST(ResultsFile, ResultsComeBackFromTheirJson) {
@@ -73,24 +41,19 @@ TEST(ResultsFile, ResultsComeBackFromTheirJson) {
   EXPECT_EQ(report_html(back), read_file(suite.directory / "out/report.html"));
 }
 
-TEST(ResultsFile, NumbersAreReadAsTheyStand) {
-  const Results results = load_results(old_results());
-  const TaskResult& task = results.tasks.at(1);
-  EXPECT_EQ(task.name, "test");
-  const SettingResult& ppd = *task.find("ppd.k3");
-  EXPECT_EQ(ppd.inside->candidates, 3);
-  EXPECT_DOUBLE_EQ(ppd.predicted->speedup, ppd.inside->theorem->speedup);
-  EXPECT_FALSE(ppd.predicted->cost_ratio.has_value());
-  EXPECT_EQ(task.find("bild.small.drop0")->chosen->on, "val");
-  EXPECT_TRUE(task.find("speculative.small.T0.G1")->measurement_error.has_value());
+TEST(ResultsFile, SettingsAreFoundByName) {
+  const Results results = results_from_json(some_results(), "here");
+  const TaskResult& task = results.tasks.front();
   EXPECT_TRUE(std::isnan(task.baseline.acceptance.alpha));
   EXPECT_EQ(task.find("greedy"), &task.baseline);
+  EXPECT_EQ(task.find(task.settings.front().name), &task.settings.front());
   EXPECT_EQ(task.find("nothing"), nullptr);
 }
 
 TEST(ResultsFile, MissingNumbersAreUnknown) {
   const Results results = results_from_json(
-      ordered_json::parse(R"({"suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {"name": "greedy"},
+      ordered_json::parse(
+          R"({"version": 1, "suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {"name": "greedy"},
         "runs": [{"name": "bild.a", "method": "bild", "quality": {"bleu": 20}, "acceptance": {"alpha": null}}]}]})"),
       "here");
   const SettingResult& setting = results.tasks.front().settings.front();
@@ -104,7 +67,7 @@ TEST(ResultsFile, MissingNumbersAreUnknown) {
 
 TEST(ResultsFile, WrongTypesAreRefused) {
   try {
-    results_from_json(ordered_json::parse(R"({"suite": "s", "environment": {}, "tasks": [
+    results_from_json(ordered_json::parse(R"({"version": 1, "suite": "s", "environment": {}, "tasks": [
       {"name": "t", "baseline": {}, "runs": [{"name": "a", "method": "bild", "speed": {"speedup": "fast"}}]}]})"),
                       "here.json");
     FAIL();
@@ -133,9 +96,11 @@ TEST(ResultsFile, UnknownMetricsAndNamelessBaselinesAreRefused) {
   EXPECT_EQ(refusal("metric", "none"), "no error");
 }
 
-// A results.json may be edited by hand, or come from a program that records less.
+// A results.json may be edited by hand.
 TEST(ResultsFile, ValuesOfAnotherTypeAreNotRecorded) {
-  ordered_json json = ordered_json::parse(read_file(old_results()));
+  ordered_json json = some_results();
+  json["environment"]["cores"] = 2;
+  json["environment"]["threads"] = 1;
   json["environment"]["cpu"] = nullptr;
   json["environment"]["device"] = 3;
   json["environment"]["command"] = {"draftsmith", "eval"};
@@ -164,14 +129,19 @@ TEST(ResultsFile, ValuesOfAnotherTypeAreNotRecorded) {
 }
 
 TEST(ResultsFile, AccessorsReadWhatTheSuiteGave) {
-  const Results results = load_results(old_results());
+  ordered_json json = some_results();
+  json["environment"]["parameters"] = {{"small", 8048}};
+  const Results results = results_from_json(json, "here");
   EXPECT_EQ(results.parameters_of("small"), 8048);
-  const SettingResult& speculative = *results.tasks.at(1).find("speculative.small.T0.G1");
-  EXPECT_EQ(speculative.window(), 1);
+  const std::vector<SettingResult>& settings = results.tasks.front().settings;
+  ASSERT_GE(settings.size(), 2U);
+  EXPECT_EQ(settings.front().method, "bild");
+  EXPECT_TRUE(settings.front().falls_back());
+  const SettingResult& speculative = settings.back();
+  EXPECT_EQ(speculative.window(), 2);
   EXPECT_EQ(speculative.drafter_name(), "small");
   EXPECT_EQ(speculative.model(), "target");
   EXPECT_FALSE(speculative.falls_back());
-  EXPECT_TRUE(results.tasks.at(1).find("bild.small.drop0")->falls_back());
 }
 
 TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
@@ -223,21 +193,17 @@ TEST(MarkdownPage, BreaksCommandsNeverInsideQuotes) {
   EXPECT_THAT(page, HasSubstr(" \\\n  --set \"say"));
 }
 
-TEST(MarkdownPage, OfAnOldFileSaysWhatWasNotRecorded) {
-  const std::string page = report_markdown(load_results(old_results()));
-  EXPECT_THAT(page, HasSubstr("The command was not recorded."));
-  EXPECT_THAT(page, HasSubstr("\n- ! speculative.small.T0.G1: "));
-}
-
-TEST(Results, FilesOfAnotherVersionAreRefused) {
-  nlohmann::ordered_json json = to_json(Results());
-  EXPECT_EQ(results_from_json(json, "file").version, 2);
-  json["version"] = 3;
-  const std::string error = error_of([&] { results_from_json(json, "a/results.json"); });
-  EXPECT_THAT(error, testing::AllOf(testing::HasSubstr("a/results.json"), testing::HasSubstr("another version"),
-                                    testing::HasSubstr("1 to 2"), testing::HasSubstr("3")));
-  json["version"] = "two";
-  EXPECT_THAT(error_of([&] { results_from_json(json, "file"); }), testing::HasSubstr("another version"));
+TEST(ResultsFile, AnotherVersionIsRefused) {
+  ordered_json json = some_results();
+  EXPECT_EQ(json.at("version"), 1);
+  for (const ordered_json& version : {ordered_json(2), ordered_json("one"), ordered_json()}) {
+    json["version"] = version;
+    EXPECT_THAT(error_of([&] { results_from_json(json, "a/results.json"); }),
+                AllOf(HasSubstr("a/results.json: the results have another version"), HasSubstr("expected: 'version' 1"),
+                      HasSubstr("found:    " + version.dump()), HasSubstr("evaluate again")));
+  }
+  json.erase("version");
+  EXPECT_THAT(error_of([&] { results_from_json(json, "file"); }), HasSubstr("no number 'version'"));
 }
 
 }  // namespace

@@ -197,18 +197,12 @@ void change(const std::filesystem::path& directory, const std::string& key, cons
   write_json(directory / "config.json", root);
 }
 
-// Routers of format version 1 have no list of a context and read none.
-TEST_F(RouterTest, RoutersOfTheFirstFormatReadTheDistributionAlone) {
+TEST_F(RouterTest, ARouterWithoutAContextComesBackWithoutOne) {
   const TemporaryDirectory root;
   RouterConfig config = config_for(*drafter_);
   config.reads_context = false;
   const Router router(config, 3);
   save_router(root / "router", router);
-  EXPECT_FALSE(load_router(root / "router").config().reads_context);
-  nlohmann::ordered_json old = load_json(root / "router/config.json");
-  old.erase("context");
-  old["format_version"] = 1;
-  write_json(root / "router/config.json", old);
   const Router loaded = load_router(root / "router");
   EXPECT_FALSE(loaded.config().reads_context);
   EXPECT_TRUE(at::equal(loaded.parameters().at("scalars.weight"), router.parameters().at("scalars.weight")));

@@ -18,7 +18,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr double kTolerance = 1e-9;
 
@@ -211,15 +210,15 @@ TEST_F(RouterTraining, LearnsWhatTheContextShows) {
 TEST_F(RouterTraining, RefusesDataWithoutTheContextUnlessNoneIsRead) {
   data::RouterRows rows = learnable_rows(300);
   rows.context.clear();
-  data::write_router_data(root_ / "old.h5", {.top_k = 2, .vocabulary = 30, .examples = 30, .drafter_hash = kHash},
+  data::write_router_data(root_ / "plain.h5", {.top_k = 2, .vocabulary = 30, .examples = 30, .drafter_hash = kHash},
                           rows);
-  const data::RouterData old(root_ / "old.h5");
+  const data::RouterData plain(root_ / "plain.h5");
   RouterTrainingOptions few = options();
   few.epochs = 1;
-  EXPECT_THAT(error_of([&] { train_router(old, drafter(), few); }),
+  EXPECT_THAT(error_of([&] { train_router(plain, drafter(), few); }),
               AllOf(HasSubstr("another context"), HasSubstr("context = false"), HasSubstr("0 numbers")));
   few.context = false;
-  EXPECT_FALSE(train_router(old, drafter(), few).router.config().reads_context);
+  EXPECT_FALSE(train_router(plain, drafter(), few).router.config().reads_context);
 }
 
 TEST_F(RouterTraining, IsDeterministic) {
@@ -316,10 +315,11 @@ TEST_F(RouterTraining, ReportIsWrittenReadAndShown) {
   EXPECT_TRUE(svg.starts_with("<svg xmlns="));
   EXPECT_THAT(svg, HasSubstr("<path class=\"mark"));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  nlohmann::ordered_json old = to_json(report);  // of earlier versions
-  old.erase("gain_over_max_probability");
-  write_json(root_ / "old.json", old);
-  EXPECT_THAT(report_text(load_router_report(root_ / "old.json")), Not(HasSubstr("alone")));
+  nlohmann::ordered_json damaged = to_json(report);
+  damaged["gain_over_max_probability"].erase("rejected");
+  write_json(root_ / "bad.json", damaged);
+  EXPECT_THAT(error_of([&] { load_router_report(root_ / "bad.json"); }),
+              HasSubstr("gain_over_max_probability.rejected"));
   write_file_atomic(root_ / "bad.json", "{\"auc\": 1}");
   EXPECT_THAT(error_of([&] { load_router_report(root_ / "bad.json"); }), HasSubstr("not a report of a router"));
 }
