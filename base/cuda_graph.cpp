@@ -59,8 +59,8 @@ class CudaGraphWork final : public RecordedWork {
     const c10::cuda::CUDAStream stream = recording_stream(device.index());
     earlier.synchronize();
     const c10::StreamGuard guard(stream.unwrap());
-    graph_.capture_begin(pool_->id(), cudaStreamCaptureModeThreadLocal);
     try {
+      graph_.capture_begin(pool_->id(), cudaStreamCaptureModeThreadLocal);
       work();
     } catch (...) {
       try_to([&] { graph_.capture_end(); });
@@ -74,10 +74,12 @@ class CudaGraphWork final : public RecordedWork {
       throw;
     }
     graph_.instantiate();
-    size_t nodes = 0;
-    const CudaRuntime runtime = cuda_runtime();
-    runtime.check(runtime.graph_nodes(graph_.raw_cuda_graph(), nullptr, &nodes), "a recording cannot be counted");
-    nodes_ = static_cast<int64_t>(nodes);
+    try_to([&] {
+      size_t nodes = 0;
+      const CudaRuntime runtime = cuda_runtime();
+      runtime.check(runtime.graph_nodes(graph_.raw_cuda_graph(), nullptr, &nodes), "a recording cannot be counted");
+      nodes_ = static_cast<int64_t>(nodes);
+    });
   }
 
   int64_t nodes() const override { return nodes_; }

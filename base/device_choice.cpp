@@ -40,7 +40,7 @@ void probe_gpu(c10::Device device) {
 bool gpu_is_usable() {
   static const bool usable = [] {
     const c10::Device device(c10::kCUDA, 0);
-    const auto reason = reason_against_gpu(cuda_capability(device), [&] { probe_gpu(device); });
+    const auto reason = reason_against_gpu([&] { return cuda_capability(device); }, [&] { probe_gpu(device); });
     if (reason) log_warning("the CPU is used, not the GPU: {}", *reason);
     return !reason;
   }();
@@ -65,11 +65,13 @@ int cuda_devices() {
 
 }  // namespace
 
-std::optional<std::string> reason_against_gpu(int capability, const std::function<void()>& probe) {
-  if (capability < kLeastCapability) {
-    return fmt::format("its compute capability is {}.{}, and 7.5 or more is needed", capability / 10, capability % 10);
-  }
+std::optional<std::string> reason_against_gpu(const std::function<int()>& capability,
+                                              const std::function<void()>& probe) {
   try {
+    const int found = capability();
+    if (found < kLeastCapability) {
+      return fmt::format("its compute capability is {}.{}, and 7.5 or more is needed", found / 10, found % 10);
+    }
     probe();
   } catch (const c10::Error& problem) {
     return problem.what_without_backtrace();

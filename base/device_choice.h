@@ -15,8 +15,9 @@ namespace draftsmith {
 // machine or this LibTorch does not have.
 c10::Device choose_device(const std::string& name, const std::string& where = "--device");
 
-// Returns why "auto" does not take a GPU of `capability` (90: 9.0) on which `probe` runs, which throws if work on the
-// GPU fails; nothing if it does. Exposed for tests.
-std::optional<std::string> reason_against_gpu(int capability, const std::function<void()>& probe);
+// Returns why "auto" does not take a GPU; nothing if it does. `capability` returns 90 for 9.0; `probe` runs work on the
+// GPU. Both throw if that fails. Exposed for tests.
+std::optional<std::string> reason_against_gpu(const std::function<int()>& capability,
+                                              const std::function<void()>& probe);
 
 }  // namespace draftsmith

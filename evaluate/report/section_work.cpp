@@ -92,7 +92,7 @@ Plot work_plot(const TaskResult& task, const std::vector<const SettingResult*>& 
 constexpr const char* kWorkMeaning =
     "operations and bytes for a new token, counted from shapes and runs: products and attention; weights once a step, "
     "keys and values";
-constexpr const char* kMoreMeaning =
+constexpr const char* kMoreOfWork =
     "; x: over greedy decoding's; decode: without encoders and prompts; theory: Leviathan et al.'s theorem 3.11 for "
     "fixed windows.";
 constexpr const char* kSlopeMeaning =
@@ -106,7 +106,7 @@ std::vector<Part> work_parts(const TaskView& view, Form form) {
   if (settings.empty()) return {};
   const bool full = form == Form::kFull;
   std::vector<Part> parts{
-      {.caption = full ? std::string(kWorkMeaning) + kMoreMeaning : view.task.name + ": " + kWorkMeaning,
+      {.caption = full ? std::string(kWorkMeaning) + kMoreOfWork : view.task.name + ": " + kWorkMeaning,
        .table = work_table(settings)}};
   if (!full) return parts;
   const Plot plot = work_plot(view.task, settings);

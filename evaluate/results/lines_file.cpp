@@ -11,19 +11,19 @@ namespace draftsmith::evaluate {
 namespace {
 
 // Adds the line of a file to its setting. Errors: nlohmann::json::exception.
-void add_line(const nlohmann::json& json, Lines& lines) {
-  SettingLines& setting = lines[{json.at("task"), json.at("run")}];
+void add_line(const nlohmann::json& entry, Lines& lines) {
+  SettingLines& setting = lines[{entry.at("task"), entry.at("run")}];
   LineRecord& record = setting.records.emplace_back();
-  json.at("turn").get_to(record.turn);
-  json.at("tokens").get_to(record.stats.emitted);
-  const auto& decode = json.at("decode_seconds");
-  for (size_t i = 0; i < json.at("seconds").size(); ++i) {
+  entry.at("turn").get_to(record.turn);
+  entry.at("tokens").get_to(record.stats.emitted);
+  const auto& decode = entry.at("decode_seconds");
+  for (size_t i = 0; i < entry.at("seconds").size(); ++i) {
     const double own = decode.at(i);
-    record.repetitions.push_back({.prefill = json.at("seconds").at(i).get<double>() - own, .verify = own});
+    record.repetitions.push_back({.prefill = entry.at("seconds").at(i).get<double>() - own, .verify = own});
   }
-  if (json.contains("failure")) record.failure = json.at("failure").get<std::string>();
-  if (!json.contains("statistics")) return;
-  const auto statistics = json.at("statistics").get<std::vector<double>>();
+  if (entry.contains("failure")) record.failure = entry.at("failure").get<std::string>();
+  if (!entry.contains("statistics")) return;
+  const auto statistics = entry.at("statistics").get<std::vector<double>>();
   setting.statistics.width = std::ssize(statistics);
   setting.statistics.values.insert(setting.statistics.values.end(), statistics.begin(), statistics.end());
 }

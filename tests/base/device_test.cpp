@@ -33,16 +33,19 @@ TEST(Device, WordsAreUnderstood) {
 
 TEST(Device, AutoTakesNoGpuThatIsOldOrFails) {
   bool tried = false;
-  EXPECT_THAT(reason_against_gpu(70, [&] { tried = true; }).value(), HasSubstr("capability is 7.0, and 7.5"));
+  EXPECT_THAT(reason_against_gpu([] { return 70; }, [&] { tried = true; }).value(),
+              HasSubstr("capability is 7.0, and 7.5"));
   EXPECT_FALSE(tried);
-  EXPECT_EQ(reason_against_gpu(75, [&] { tried = true; }), std::nullopt);
+  EXPECT_EQ(reason_against_gpu([] { return 75; }, [&] { tried = true; }), std::nullopt);
   EXPECT_TRUE(tried);
-  EXPECT_THAT(reason_against_gpu(90,
+  EXPECT_THAT(reason_against_gpu([] { return 90; },
                                  [] {
                                    throw RunError({"CUDA", "no kernel image", "", "", ""});
                                  })
                   .value(),
               HasSubstr("no kernel image"));
+  const auto unreadable = []() -> int { throw RunError({"CUDA", "the architecture cannot be read", "", "", ""}); };
+  EXPECT_THAT(reason_against_gpu(unreadable, [] {}).value(), HasSubstr("cannot be read"));
 }
 
 TEST(Device, AMissingGpuIsExplained) {

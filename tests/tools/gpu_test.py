@@ -212,7 +212,7 @@ class Strictness(InFolder):
         greedy = {"measure": "greedy", "shape": "t5-large", "own_kernels": True, "recorded": True}
         self.make_bench(places.DECODING_BENCH, [greedy])
         self.make_bench(places.KERNELS_BENCH, [])
-        record = self.run_step(speeds.speeds)
+        record = self.run_step(speeds.speeds, at_once=1)
         self.assertEqual(record["status"], "ok", record)
         calls = self.calls(places.DECODING_BENCH)
         self.assertEqual([call[call.index("strict="):] for call in calls],
@@ -220,7 +220,7 @@ class Strictness(InFolder):
                           "strict=1 kernels= graphs= launch=on", "strict=1 kernels= graphs= launch="])
         self.assertEqual([tables.way_of(record) for record in record["data"]["records"]],
                          ["default", "kernels off", "programmatic", "again"])
-        self.run_step(speeds.decoding)
+        self.run_step(speeds.decoding, at_once=1)
         eager = [call for call in self.calls(places.DECODING_BENCH)[4:] if "strict= " in call]
         self.assertEqual(len(eager), 1)
         self.assertIn("graphs=off", eager[0])

@@ -24,9 +24,9 @@ SUITE_S = 20.0  # of a suite's process
 NO_GATE = "a share: own kernels, cuBLAS (over 16 rows) and Transformers round half types differently"
 
 
-def run_checks(context: Context, words: list[str], limit_s: float) -> None:
+def run_checks(context: Context, words: list[str], limit_s: float, more: dict[str, str] | None = None) -> None:
     bench = Bench([context.place.need(places.CHECKS_BENCH), *words, "--device", context.own_device()],
-                  context.place.environment(), limit_s)
+                  context.place.environment() | (more or {}), limit_s)
     run_benches(context, [bench])
     if not context.data["records"]:
         raise Problem("no check ran", f"records of {places.CHECKS_BENCH}", "none")
@@ -41,6 +41,8 @@ def shapes(context: Context) -> None:
     """Compares logits and ids at real shapes; speculation is lossless."""
     names = "tiny-t5,tiny-llama" if context.dry else "t5-large,llama-1b"
     run_checks(context, ["--checks", "shapes", "--dtypes", "fp32,bf16", "--shapes", names], 35)
+    # The numbers of programmatic launches, which the speeds time, too.
+    run_checks(context, ["--checks", "smoke", "--dtypes", "fp32,bf16"], 15, places.PROGRAMMATIC)
 
 
 # ---- device suites ----

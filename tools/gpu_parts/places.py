@@ -32,6 +32,7 @@ PROGRAMS = (PROGRAM, DEVICE_TESTS, *GPU_TESTS, CHECKS_BENCH, KERNELS_BENCH, DECO
 # Variables that turn fast ways off on purpose.
 KERNELS_OFF = {"DRAFTSMITH_KERNELS": "off"}
 EAGER = {"DRAFTSMITH_GRAPHS": "off"}
+PROGRAMMATIC = {"DRAFTSMITH_PROGRAMMATIC_LAUNCH": "on"}  # kernels begin before the ones ahead of them have ended
 
 
 class Problem(Exception):

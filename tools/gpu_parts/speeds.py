@@ -18,7 +18,6 @@ from gpu_parts.running import Bench, Command, Context, Skipped, check, run_all, 
 PEAKS = {"H200": 989, "H100": 989, "A100": 312, "B200": 2250, "L40S": 362, "L4": 121}
 TINY_DECODING = "--rounds 2 --new-tokens 10 --source 6 --copy-mb 8 --lengths 1,4 --alphas 0.8 --threads 1".split()
 TINY_TRAINING = "--shapes tiny-t5 --rows 2 --source 8 --target 8 --rounds 1 --threads 1 --matrix 64".split()
-PROGRAMMATIC = {"DRAFTSMITH_PROGRAMMATIC_LAUNCH": "on"}
 LAUNCHES = 60  # that ncu looks at
 NCU_METRICS = {"gpu__time_duration.sum": ("us", 1e-3), "dram__bytes.sum.per_second": ("gb_per_second", 1e-9)}
 
@@ -52,7 +51,7 @@ def speeds(context: Context) -> None:
     run_benches(context, [
         decoding_bench(context, f"{words} {shapes}", 25, run="default"),
         decoding_bench(context, f"{words} {shapes} --rounds 3", 25, KERNELS_OFF, kernels="off"),
-        decoding_bench(context, f"{words} --shapes t5-large,llama-1b", 20, more=PROGRAMMATIC, launch="programmatic"),
+        decoding_bench(context, f"{words} --shapes t5-large,llama-1b", 20, more=places.PROGRAMMATIC, launch="programmatic"),
         decoding_bench(context, f"{words} --shapes t5-large,llama-1b --rounds 3", 20, run="again")])
 
 
@@ -65,7 +64,7 @@ def kernels(context: Context) -> None:
         return
     run_benches(context, [
         Bench([program, *measures, "--dtype", "bf16"], environment, 15),
-        Bench([program, *measures, "--dtype", "bf16", "--rounds", "3"], environment | PROGRAMMATIC, 15,
+        Bench([program, *measures, "--dtype", "bf16", "--rounds", "3"], environment | places.PROGRAMMATIC, 15,
               {"launch": "programmatic"})])
 
 

@@ -220,10 +220,11 @@ __device__ inline Int64 part_of_warp() {
 
 }  // namespace kernel
 
-// Kernels of type X for at most `most` rows.
+// Kernels of type X for at most `most` rows. x has no __restrict__: when a kernel is launched early, the one ahead
+// still writes it, so it may not be read through the cache of constants.
 #define LINEAR_ROWS_KERNEL(name, X, normed, most)                                                                      \
   extern "C" __global__ void __launch_bounds__(64, 4)                                                                  \
-      name(const X* __restrict__ x, const X* __restrict__ norm, float epsilon, const X* __restrict__ weight,           \
+      name(const X* x, const X* __restrict__ norm, float epsilon, const X* __restrict__ weight,                        \
            const X* __restrict__ bias, const X* __restrict__ up, const X* __restrict__ up_bias, const X* residual,     \
            X* y, int rows, int inputs, int outputs, int then) {                                                        \
     kernel::linear_rows<normed, most, X>({x, norm, epsilon, rows, inputs}, {weight, bias}, {up, up_bias}, residual, y, \

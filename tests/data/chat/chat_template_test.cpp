@@ -123,7 +123,8 @@ TEST(ChatTemplates, AMissingPythonOrJinjaIsNamed) {
     EXPECT_THAT(render_error(kChatMl), AllOf(HasSubstr("model/chat.jinja"), HasSubstr("/no/such/python: No such file"),
                                              HasSubstr("DRAFTSMITH_PYTHON")));
   }
-  EXPECT_THAT(error_with("exec python3 -I -S \"$@\""), AllOf(HasSubstr("No module named 'jinja2'"), HasSubstr("install")));
+  EXPECT_THAT(error_with("exec python3 -I -S \"$@\""),
+              AllOf(HasSubstr("No module named 'jinja2'"), HasSubstr("install")));
   EXPECT_THAT(error_with("echo broken >&2; exit 3"), HasSubstr("exit code 3: broken"));
   EXPECT_THAT(error_with("kill -9 $$"), HasSubstr("signal 9"));
   EXPECT_THAT(error_with("exec cat"), HasSubstr("an answer that is none"));

@@ -157,7 +157,6 @@ TEST_F(RouterStages, CollectingGoesOnWithTheMissingShardsAndGivesTheSame) {
     shards.add_shard({0, 10}, first);
     shards.add_shard({20, 30}, marked_rows(whole.rows(), 20, 30));
   }
-  data::write_router_data(folder_ / "killed/router_data.shard-00000.h5", whole.info(), whole.rows());  // of old
   run("router-data", collection(), "killed");
   const data::RouterData killed(folder_ / "killed/router_data.h5");
   ASSERT_EQ(killed.rows().size(), whole.rows().size());
