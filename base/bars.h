@@ -24,7 +24,7 @@ struct BarPlot {
   std::vector<Bar> bars;
 
   std::string svg() const;
-  // Returns the plot's data for evaluate/report/page/plots.js.
+  // Returns the plot's data for evaluate/report/page/plots.page.js.
   nlohmann::ordered_json json() const;
 };
 
@@ -42,7 +42,7 @@ struct ColumnPlot {
   std::vector<ColumnPanel> panels;
 
   std::string svg() const;
-  // Returns the plot's data for evaluate/report/page/plots.js.
+  // Returns the plot's data for evaluate/report/page/plots.page.js.
   nlohmann::ordered_json json() const;
 };
 

@@ -52,7 +52,7 @@ struct Plot {
 
   // Returns the plot; the scales hold all points, intervals and levels.
   std::string svg() const;
-  // Returns the plot's data for evaluate/report/page/plots.js.
+  // Returns the plot's data for evaluate/report/page/plots.page.js.
   nlohmann::ordered_json json() const;
 };
 

@@ -27,7 +27,7 @@ struct TaskView {
 struct Figure {
   std::string caption = {};          // what to see in it
   std::string svg = {};              // shown on paper, and where no script runs
-  nlohmann::ordered_json data = {};  // for evaluate/report/page/plots.js; null: the picture is all there is
+  nlohmann::ordered_json data = {};  // for evaluate/report/page/plots.page.js; null: the picture is all there is
 };
 // Returns the figure of a plot: base/plot.h, base/bars.h.
 template <class AnyPlot>
