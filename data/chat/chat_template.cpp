@@ -175,19 +175,24 @@ std::vector<ChatReply> ChatTemplate::replies(const ordered_json& conversation) {
   return list;
 }
 
+std::optional<ChatTemplateText> find_chat_template(const fs::path& directory) {
+  const fs::path template_file = directory / kTemplateFile;
+  if (fs::exists(template_file)) return ChatTemplateText{read_file(template_file), template_file};
+  const fs::path config_file = directory / kTokenizerConfig;
+  const nlohmann::json config = fs::exists(config_file) ? load_json(config_file) : nlohmann::json::object();
+  std::string text = config.contains("chat_template") ? template_text(config["chat_template"]) : "";
+  return text.empty() ? std::nullopt : std::optional(ChatTemplateText{std::move(text), config_file});
+}
+
 ChatTemplate load_chat_template(const fs::path& file_or_directory) {
   const fs::path folder = fs::is_directory(file_or_directory) ? file_or_directory : file_or_directory.parent_path();
-  const fs::path config_file = folder / kTokenizerConfig;
-  const nlohmann::json config = fs::exists(config_file) ? load_json(config_file) : nlohmann::json::object();
   const ordered_json tokens = special_token_texts(folder);
   if (file_or_directory.extension() == ".jinja") return {read_file(file_or_directory), tokens, file_or_directory};
-  if (fs::exists(folder / kTemplateFile)) return {read_file(folder / kTemplateFile), tokens, folder / kTemplateFile};
-  const std::string text = config.contains("chat_template") ? template_text(config["chat_template"]) : "";
-  if (!text.empty()) return {text, tokens, config_file};
+  if (const auto found = find_chat_template(folder)) return {found->text, tokens, found->file};
   throw UserError({.where = folder.string(),
                    .what = "there is no chat template",
                    .expected = std::string(kTemplateFile) + ", or chat_template in " + kTokenizerConfig,
-                   .found = fs::exists(config_file) ? "a tokenizer_config.json without one" : "neither",
+                   .found = fs::exists(folder / kTokenizerConfig) ? "a tokenizer_config.json without one" : "neither",
                    .hint = "chat messages need a model whose tokenizer has a template"});
 }
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,8 +56,18 @@ class ChatTemplate {
   std::unique_ptr<ChildProcess> python_;  // none after it died: the next conversation starts another one
 };
 
-// Returns the template of a model directory or of a file in it: chat_template.jinja, or else chat_template of
-// tokenizer_config.json (the one named "default" of several). Errors: UserError if there is none, and as ChatTemplate.
+// Text of a template, and the file that holds it.
+struct ChatTemplateText {
+  std::string text;
+  std::filesystem::path file;
+};
+
+// Returns the template's text as Transformers finds it in a model directory: chat_template.jinja, or else chat_template
+// of tokenizer_config.json (the one named "default" of several); nothing if there is none.
+std::optional<ChatTemplateText> find_chat_template(const std::filesystem::path& directory);
+
+// Returns the template of a model directory, as find_chat_template() does, or of a file in it. Errors: UserError if
+// there is none, and as ChatTemplate.
 ChatTemplate load_chat_template(const std::filesystem::path& file_or_directory);
 
 // Returns the conversation that a JSON object holds: its list of messages under `field`, tools and documents. Errors:

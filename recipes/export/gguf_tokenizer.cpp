@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "base/files.h"
 #include "base/json.h"
+#include "data/chat/chat_template.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/gpt2_files.h"
 #include "data/tokenizers/known_patterns.h"
@@ -146,22 +146,6 @@ GgufValues bpe_values(const data::Tokenizer& tokenizer, int64_t vocabulary) {
   return values;
 }
 
-// Returns the chat template of a directory, as Transformers finds it: chat_template.jinja, or else `chat_template` of
-// tokenizer_config.json, which is a text or a list of named ones. Empty if there is none.
-std::string chat_template_text(const std::filesystem::path& directory) {
-  const std::filesystem::path config_file = directory / "tokenizer_config.json";
-  const std::filesystem::path template_file = directory / "chat_template.jinja";
-  if (std::filesystem::exists(template_file)) return read_file(template_file);
-  const nlohmann::json config = std::filesystem::exists(config_file) ? load_json(config_file) : nlohmann::json();
-  if (!config.is_object() || !config.contains("chat_template")) return "";
-  const nlohmann::json& value = config["chat_template"];
-  if (value.is_string()) return value.get<std::string>();
-  for (const nlohmann::json& one : value) {
-    if (one.is_object() && one.value("name", "") == "default") return one.value("template", "");
-  }
-  return "";
-}
-
 }  // namespace
 
 GgufValues gguf_tokenizer(const std::filesystem::path& directory, int64_t vocabulary) {
@@ -169,8 +153,8 @@ GgufValues gguf_tokenizer(const std::filesystem::path& directory, int64_t vocabu
   const auto tokenizer = data::load_tokenizer(directory);
   GgufValues values = data::is_sentencepiece(tokenizer->file()) ? sentencepiece_values(*tokenizer, vocabulary)
                                                                 : bpe_values(*tokenizer, vocabulary);
-  if (std::string text = chat_template_text(directory); !text.empty()) {
-    values.emplace_back("tokenizer.chat_template", std::move(text));
+  if (const auto chat = data::find_chat_template(directory); chat && !chat->text.empty()) {
+    values.emplace_back("tokenizer.chat_template", chat->text);
   }
   return values;
 }
