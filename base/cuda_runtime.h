@@ -26,7 +26,7 @@ struct LaunchAttribute {
 };
 static_assert(sizeof(LaunchAttribute) == 72);
 
-// What a launch needs beside the kernel: cudaLaunchConfig_t.
+// Configuration of a launch: cudaLaunchConfig_t.
 struct LaunchConfig {
   Dim3 grid;
   Dim3 block;

@@ -7,6 +7,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <fmt/format.h>
 
+#include "base/cuda_runtime.h"
 #include "base/device_execution.h"
 #include "base/device_kernels.h"
 #include "base/error.h"
@@ -40,7 +41,8 @@ void probe_gpu(c10::Device device) {
 bool gpu_is_usable() {
   static const bool usable = [] {
     const c10::Device device(c10::kCUDA, 0);
-    const auto reason = reason_against_gpu([&] { return cuda_capability(device); }, [&] { probe_gpu(device); });
+    const auto reason =
+        reason_against_gpu([&] { return capability_of(cuda_runtime(), device.index()); }, [&] { probe_gpu(device); });
     if (reason) log_warning("the CPU is used, not the GPU: {}", *reason);
     return !reason;
   }();

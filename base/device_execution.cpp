@@ -32,6 +32,12 @@ Execution& execution() {
   return one;
 }
 
+// Returns whether fallbacks are errors.
+bool strict_device() {
+  const char* value = std::getenv("DRAFTSMITH_STRICT_DEVICE");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
 }  // namespace
 
 DeviceExecution device_execution() {
@@ -57,11 +63,6 @@ void count_recording(int64_t nodes) {
 
 void count_replay() {
   ++execution().replays;
-}
-
-bool strict_device() {
-  const char* value = std::getenv("DRAFTSMITH_STRICT_DEVICE");
-  return value != nullptr && std::string_view(value) == "1";
 }
 
 void report_fallback(const std::string& what, const std::string& reason) {

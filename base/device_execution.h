@@ -36,9 +36,6 @@ void count_replay();
 // RunError instead if DRAFTSMITH_STRICT_DEVICE=1.
 void report_fallback(const std::string& what, const std::string& reason);
 
-// Returns whether fallbacks are errors: DRAFTSMITH_STRICT_DEVICE=1.
-bool strict_device();
-
 // Return whether own kernels and recordings are wanted: yes, unless DRAFTSMITH_KERNELS=off, DRAFTSMITH_GRAPHS=off, or
 // the last call of the functions below says otherwise.
 bool wants_own_kernels();

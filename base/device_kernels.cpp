@@ -61,7 +61,7 @@ const void* DeviceKernels::load(c10::Device device, const std::string& kernel) {
 void DeviceKernels::launch_with(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, void** arguments) const {
   const c10::DeviceGuard guard(device);
   LaunchAttribute early{.number = LaunchAttribute::kProgrammaticSerialization, .value = 1};
-  const bool is_early = loader_->launches_early(device.index());
+  const bool is_early = launches_early(device);
   const LaunchConfig config{.grid = grid,
                             .block = block,
                             .stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle(),
@@ -73,8 +73,11 @@ void DeviceKernels::launch_with(const void* kernel, c10::Device device, Dim3 gri
   count_kernel_launch();
 }
 
-int cuda_capability(c10::Device device) {
-  return capability_of(cuda_runtime(), device.index());
+// Launches take the loader's lock only where kernels may begin early.
+bool DeviceKernels::launches_early(c10::Device device) const {
+  if (!loader_->may_launch_early()) return false;
+  const std::scoped_lock lock(mutex_);
+  return loader_->launches_early(device.index());
 }
 
 }  // namespace draftsmith

@@ -42,15 +42,13 @@ class DeviceKernels {
  private:
   void launch_with(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, void** arguments) const;
   const void* load(c10::Device device, const std::string& kernel);
+  bool launches_early(c10::Device device) const;
 
   KernelSource source_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unique_ptr<KernelLoader> loader_;
   bool failed_ = false;
   std::map<std::pair<c10::DeviceIndex, std::string>, const void*> kernels_;
 };
-
-// Returns the compute capability of a CUDA device: 90 for 9.0. Throws RunError if it cannot be read.
-int cuda_capability(c10::Device device);
 
 }  // namespace draftsmith

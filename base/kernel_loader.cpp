@@ -57,11 +57,11 @@ const std::string& KernelLoader::architecture_of(int device) {
 }
 
 bool KernelLoader::launches_early(int device) {
-  return is_early(architecture_of(device));
+  return may_launch_early() && is_early(architecture_of(device));
 }
 
 bool KernelLoader::is_early(const std::string& architecture) const {
-  return tools_->early_launches && source_.waits_for_inputs && std::stoi(architecture.substr(3)) >= kFirstEarly;
+  return may_launch_early() && std::stoi(architecture.substr(3)) >= kFirstEarly;
 }
 
 void* KernelLoader::library_for(const std::string& architecture) {

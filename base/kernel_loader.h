@@ -53,6 +53,8 @@ class KernelLoader {
   // source cannot be compiled or loaded, or has no such kernel.
   const void* kernel(int device, const std::string& name);
 
+  // Returns whether kernels are launched early where the hardware can do it. Needs no lock.
+  bool may_launch_early() const { return tools_->early_launches && source_.waits_for_inputs; }
   // Returns whether the kernels of a device are launched early: the tools say so, the source waits for its inputs, and
   // the hardware can do it.
   bool launches_early(int device);

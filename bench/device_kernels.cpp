@@ -8,7 +8,6 @@
 // work, a JSON record each: a node of a recording, linear layers of a few rows, attention over cached keys. Weights and
 // keys change from one repetition to the next, so that no cache holds them.
 #include <cmath>
-#include <cstdlib>
 #include <iostream>
 
 #include <ATen/core/grad_mode.h>
@@ -17,6 +16,7 @@
 #include <fmt/ranges.h>
 
 #include "base/device_graph.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/kernel_loader.h"
 #include "base/statistics.h"
@@ -117,9 +117,10 @@ class KernelMeasures {
     const at::Tensor position = at::zeros({1, 1}, at::TensorOptions(device_).dtype(at::kLong));
     const double add = us_each(count, [&](int64_t) { x.add_(1); });
     const double own = us_each(count, [&](int64_t) { model::rotate_at(x, cosine, sine, position, 64); });
-    const char* variable = std::getenv("DRAFTSMITH_PROGRAMMATIC_LAUNCH");
-    const bool programmatic = variable != nullptr && std::string_view(variable) == "on";
-    records_.add("nodes", {{"nodes", count}, {"programmatic", programmatic}, {"us_add", add}, {"us_rotate", own}});
+    records_.add("nodes", {{"nodes", count},
+                           {"programmatic", switched_on("DRAFTSMITH_PROGRAMMATIC_LAUNCH")},
+                           {"us_add", add},
+                           {"us_rotate", own}});
   }
 
   void linear_rows() const {

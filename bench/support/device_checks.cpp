@@ -24,7 +24,7 @@ constexpr int64_t kManyRows = 16;
 constexpr int64_t kWindow = 4;  // of drafts
 constexpr int64_t kSteps = 4;   // of one token: the first as it is, the second recorded, the others replayed
 
-// What models may not use.
+// Fast way that models may not use.
 enum class Without { kNothing, kKernels, kRecordings };
 
 // Turns it off while this exists.

@@ -32,7 +32,7 @@ using Implementation = std::function<void(const c10::OperatorHandle&, torch::jit
 void replace_operator(const std::string& name, Implementation implementation);
 
 // While this exists, launches are recorded, memory is the pool's, and waits and copies from or to the host are errors.
-// What launches change in tensors is undone at the end, and new tensors have no contents: recording does nothing, as on
+// Changes of tensors by launches are undone at the end, and new tensors have no contents: recording does nothing, as on
 // a GPU.
 class Recording {
  public:

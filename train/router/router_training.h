@@ -58,7 +58,7 @@ struct RouterReport {
     double disagreement = 0;
   };
   std::vector<Auc> auc;
-  // What the router's AUC has over that of max_probability. NaN where all labels are the same.
+  // Gain of the router's AUC over that of max_probability. NaN where all labels are the same.
   struct Gain {
     AucGain rejected;
     AucGain disagreement;
