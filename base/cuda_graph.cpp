@@ -50,10 +50,30 @@ void renew_generator(c10::DeviceIndex device) {
       fresh.get<at::CUDAGeneratorImpl>()->graphsafe_get_state());
 }
 
+// Memory that graphs record in. LibTorch 2.11 counts who uses the pool of pinned memory beside it, and cannot record in
+// a pool whose last graph is gone: this counts as one more.
+class GraphPool {
+ public:
+  GraphPool() : pool_(nullptr, /*is_user_created=*/false) {
+    host().begin_allocate_to_pool(id(), [](c10::Stream) { return false; });
+    host().end_allocate_to_pool(id());
+  }
+  ~GraphPool() { host().release_pool(id()); }
+  GraphPool(const GraphPool&) = delete;
+  GraphPool& operator=(const GraphPool&) = delete;
+
+  at::cuda::MempoolId_t id() { return pool_.id(); }
+
+ private:
+  static at::HostAllocator& host() { return *at::getHostAllocator(at::kCUDA); }
+
+  at::cuda::MemPool pool_;
+};
+
 class CudaGraphWork final : public RecordedWork {
  public:
   // Records on a stream of its own: the default one cannot be recorded.
-  CudaGraphWork(c10::Device device, std::shared_ptr<at::cuda::MemPool> pool, const std::function<void()>& work)
+  CudaGraphWork(c10::Device device, std::shared_ptr<GraphPool> pool, const std::function<void()>& work)
       : pool_(std::move(pool)) {
     const c10::cuda::CUDAStream earlier = c10::cuda::getCurrentCUDAStream(device.index());
     const c10::cuda::CUDAStream stream = recording_stream(device.index());
@@ -95,7 +115,7 @@ class CudaGraphWork final : public RecordedWork {
     try_to([&] { renew_generator(device); });
   }
 
-  std::shared_ptr<at::cuda::MemPool> pool_;  // outlives the graph
+  std::shared_ptr<GraphPool> pool_;  // outlives the graph
   at::cuda::CUDAGraph graph_{/*keep_graph=*/true};
   int64_t nodes_ = 0;
 };
@@ -106,9 +126,9 @@ GraphRecorder cuda_graph_recorder() {
   return [](c10::Device device, WorkMemory& memory, const std::function<void()>& work) {
     if (!memory) {
       const c10::DeviceGuard guard(device);
-      memory = std::make_shared<at::cuda::MemPool>(nullptr, /*is_user_created=*/false);
+      memory = std::make_shared<GraphPool>();
     }
-    const auto pool = std::static_pointer_cast<at::cuda::MemPool>(memory);
+    const auto pool = std::static_pointer_cast<GraphPool>(memory);
     try {
       return std::make_unique<CudaGraphWork>(device, pool, work);
     } catch (const c10::OutOfMemoryError&) {

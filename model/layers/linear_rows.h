@@ -1,7 +1,7 @@
 // Linear layers of few rows on devices other than the CPU: decoding steps and short verifications. Each call is one
 // launch there; LibTorch's dispatcher knows them as draftsmith::linear_rows and ::gated_rows.
 //
-// Own kernels (model/layers/kernels/linear_rows.cu) take fp32, bf16 and fp16, and weights of int8 with each of them.
+// Own kernels (model/layers/linear_rows_gpu.h) take fp32, bf16 and fp16; those of bf16 run on tensor cores.
 // Their sums are of fp32, in an order that the number of inputs alone decides: a row's result is the same, to the last
 // bit, alone and among others. So a token that is verified among others gets the logits of a step of one token.
 // Kernels read 16 bytes at a time: rows of weights must be multiples of that. Elsewhere LibTorch's operators compute.

@@ -1,6 +1,7 @@
 #include "model/layers/linear_rows_gpu.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -12,7 +13,6 @@
 namespace draftsmith::model {
 namespace {
 
-constexpr int64_t kWarpsOfBlock = 2;
 constexpr int64_t kBytes = 16;  // of a load
 constexpr int64_t kMostNumbers = int64_t{1} << 30;
 
@@ -58,24 +58,34 @@ bool takes_weights(const at::Tensor& x, const LinearWeights& layer, const Linear
          (!residual.defined() || (residual.scalar_type() == x.scalar_type() && residual.numel() == rows * outputs));
 }
 
-// Returns the number of rows of the kernel for `rows` of them, at most kMostLinearRows.
-int64_t kernel_rows_for(int64_t rows) {
-  for (const int64_t most : kLinearRowsKernels) {
-    if (rows <= most) return most;
-  }
-  return kMostLinearRows;
+int64_t divided_up(int64_t number, int64_t by) {
+  return (number + by - 1) / by;
+}
+
+// Returns the kernel on tensor cores. With few outputs, blocks of 8 occupy more of a device than blocks of 16.
+LinearRowsKernel tensor_rows_kernel(const std::string& name, int64_t rows, int64_t outputs, bool gated) {
+  const int64_t block = gated || outputs > 2048 ? 16 : 8;
+  return {fmt::format("{}_{}_{}", name, rows <= 8 ? 8 : 16, block), divided_up(outputs, block / (gated ? 2 : 1)), 256};
 }
 
 }  // namespace
 
 KernelSource linear_rows_source(at::ScalarType type) {
-  return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/linear_rows.cu", "LINEAR_ROWS",
-                               dtype_name(type));
+  if (type != at::kBFloat16) {
+    return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/linear_rows.cu", "LINEAR_ROWS",
+                                 dtype_name(type));
+  }
+  KernelSource source = kernel_source(model_kernel_texts(), "model/layers/kernels/tensor_rows.cu", {"--fmad=false"});
+  source.waits_for_inputs = true;
+  return source;
 }
 
-int64_t linear_rows_blocks(int64_t kernel_rows, int64_t outputs, int64_t layers) {
-  const int64_t of_warp = (kernel_rows <= 4 ? 2 : 4) / layers;
-  return (outputs + of_warp * kWarpsOfBlock - 1) / (of_warp * kWarpsOfBlock);
+LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t outputs, bool normed, bool gated) {
+  const std::string name = fmt::format("{}_rows_{}", normed ? "normed" : "linear", dtype_name(type));
+  if (type == at::kBFloat16) return tensor_rows_kernel(name, rows, outputs, gated);
+  const auto most = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
+  const int64_t of_block = 2 * (most <= 4 ? 2 : 4) / (gated ? 2 : 1);
+  return {fmt::format("{}_{}", name, most), divided_up(outputs, of_block), 64};
 }
 
 std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
@@ -86,20 +96,19 @@ std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const Input
   if (kernels == nullptr) return std::nullopt;
   const int64_t rows = in.numel() / in.size(-1);
   const int64_t outputs = layer.weight.size(0);
-  const int64_t kernel_rows = kernel_rows_for(rows);
-  const void* kernel =
-      kernels->find(in.device(), fmt::format("{}_rows_{}_{}", norm.weight.defined() ? "normed" : "linear",
-                                             dtype_name(in.scalar_type()), kernel_rows));
+  const LinearRowsKernel chosen =
+      linear_rows_kernel(in.scalar_type(), rows, outputs, norm.weight.defined(), up.weight.defined());
+  const void* kernel = kernels->find(in.device(), chosen.name);
   if (kernel == nullptr) return std::nullopt;
   std::vector<int64_t> shape = in.sizes().vec();
   shape.back() = outputs;
   at::Tensor y = at::empty(shape, in.options());
   const at::Tensor added = residual.defined() ? residual.contiguous() : residual;
-  const int64_t blocks = linear_rows_blocks(kernel_rows, outputs, up.weight.defined() ? 2 : 1);
-  kernels->launch(kernel, in.device(), {static_cast<unsigned>(blocks)}, {32 * kWarpsOfBlock}, pointer(in),
-                  pointer(norm.weight), static_cast<float>(norm.epsilon), pointer(layer.weight), pointer(layer.bias),
-                  pointer(up.weight), pointer(up.bias), pointer(added), y.mutable_data_ptr(), static_cast<int>(rows),
-                  static_cast<int>(in.size(-1)), static_cast<int>(outputs), static_cast<int>(then));
+  kernels->launch(kernel, in.device(), {static_cast<unsigned>(chosen.blocks)}, {static_cast<unsigned>(chosen.threads)},
+                  pointer(in), pointer(norm.weight), static_cast<float>(norm.epsilon), pointer(layer.weight),
+                  pointer(layer.bias), pointer(up.weight), pointer(up.bias), pointer(added), y.mutable_data_ptr(),
+                  static_cast<int>(rows), static_cast<int>(in.size(-1)), static_cast<int>(outputs),
+                  static_cast<int>(then));
   return y;
 }
 

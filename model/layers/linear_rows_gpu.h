@@ -1,7 +1,9 @@
-// Linear layers of few rows on CUDA devices, by own kernels (model/layers/kernels/linear_rows.cu).
+// Linear layers of few rows on CUDA devices, by own kernels: model/layers/kernels/tensor_rows.cu for bf16 and
+// linear_rows.cu for fp32 and fp16.
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "base/kernel_texts.h"
 #include "model/layers/linear_weights.h"
@@ -15,12 +17,15 @@ constexpr at::ScalarType kLinearRowsTypes[] = {at::kFloat, at::kBFloat16, at::kH
 // Returns the source of the kernels of a type, which take seconds to compile.
 KernelSource linear_rows_source(at::ScalarType type);
 
-// Numbers of rows that kernels are made for, ascending. Fewer rows take the next one.
-constexpr int64_t kLinearRowsKernels[] = {1, 2, 4, 8, 16};
+// Kernel for a number of rows and outputs, with its grid.
+struct LinearRowsKernel {
+  std::string name;
+  int64_t blocks = 0;
+  int64_t threads = 0;  // of a block
+};
 
-// Returns the number of blocks, of 64 threads, of a launch: `kernel_rows` is one of the numbers above, `layers` 2 for
-// gated outputs.
-int64_t linear_rows_blocks(int64_t kernel_rows, int64_t outputs, int64_t layers);
+// Returns the kernel for `rows` of 1 to kMostLinearRows. `gated` outputs are those of two layers.
+LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t outputs, bool normed, bool gated);
 
 // Returns what linear_rows() does (model/layers/linear_rows.h), or gated_rows() if `up` has weights; nothing where no
 // kernel takes the tensors: more rows than kMostLinearRows, other or mixed dtypes, rows that are no multiples of 16

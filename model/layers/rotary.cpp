@@ -52,9 +52,12 @@ at::Tensor rotary_frequencies(const RotaryConfig& config) {
 }
 
 RotaryTable rotary_table(const RotaryConfig& config, int64_t positions, const at::TensorOptions& options) {
-  const at::Tensor frequencies = upload(rotary_frequencies(config), options.device());
+  const at::Tensor frequencies = rotary_frequencies(config);
   const at::Tensor angle = at::outer(at::arange(0, positions, frequencies.options()), frequencies);  // [n,w/2]
-  return {angle.cos().to(options), angle.sin().to(options)};
+  // On the CPU, since devices round sines otherwise.
+  const at::Tensor both = at::stack({angle.cos(), angle.sin()}).to(options.device(at::kCPU));
+  const at::Tensor moved = upload(both, options.device());
+  return {moved[0], moved[1]};
 }
 
 RotaryTable rotary_rows(const RotaryTable& table, const at::Tensor& positions) {

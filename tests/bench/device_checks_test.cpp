@@ -32,15 +32,15 @@ using Stack = torch::jit::Stack;
 using Kernel = void (*)(const float*, const float*, float, const float*, const float*, const float*, const float*,
                         const float*, float*, int, int, int, int);
 
-// Kernels without and with a norm, of one row and of up to four, eight and sixteen.
-struct Kernels {
-  Kernel plain[5];
-  Kernel normed[5];
-};
-#define KERNELS_OF(name) \
-  { name##_1, name##_2, name##_4, name##_8, name##_16 }
-constexpr Kernels kRight{KERNELS_OF(linear_rows_fp32), KERNELS_OF(normed_rows_fp32)};
-constexpr Kernels kWrong{KERNELS_OF(linear_rows_wrong), KERNELS_OF(normed_rows_wrong)};
+// Kernels without and with a norm, by their names.
+using Kernels = std::map<std::string, Kernel>;
+#define KERNELS_OF(kind, suffix)                                                        \
+  {#kind "_fp32_1", kind##_##suffix##_1}, {#kind "_fp32_2", kind##_##suffix##_2},       \
+      {#kind "_fp32_4", kind##_##suffix##_4}, {#kind "_fp32_8", kind##_##suffix##_8}, { \
+#kind "_fp32_16", kind##_##suffix##_16                                              \
+  }
+const Kernels kRight{KERNELS_OF(linear_rows, fp32), KERNELS_OF(normed_rows, fp32)};
+const Kernels kWrong{KERNELS_OF(linear_rows, wrong), KERNELS_OF(normed_rows, wrong)};
 
 const float* numbers(const c10::IValue& tensor) {
   return tensor.isNone() ? nullptr : tensor.toTensor().const_data_ptr<float>();
@@ -52,14 +52,13 @@ at::Tensor run_kernel(const Kernels& kernels, const at::Tensor& x, const c10::IV
                       const c10::IValue& up_bias, int64_t then, const c10::IValue& residual) {
   const int64_t rows = x.numel() / x.size(-1);
   const int64_t outputs = weight.size(0);
-  size_t which = 0;
-  while (model::kLinearRowsKernels[which] < rows) ++which;
-  const Kernel kernel = (norm.isNone() ? kernels.plain : kernels.normed)[which];
+  const model::LinearRowsKernel chosen =
+      model::linear_rows_kernel(at::kFloat, rows, outputs, !norm.isNone(), !up.isNone());
+  const Kernel kernel = kernels.at(chosen.name);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = outputs;
   const at::Tensor y = at::empty(shape, x.options());
-  const int64_t blocks = model::linear_rows_blocks(model::kLinearRowsKernels[which], outputs, up.isNone() ? 1 : 2);
-  cuda_shim::run_grid({static_cast<unsigned>(blocks)}, {64}, [&] {
+  cuda_shim::run_grid({static_cast<unsigned>(chosen.blocks)}, {static_cast<unsigned>(chosen.threads)}, [&] {
     kernel(x.const_data_ptr<float>(), numbers(norm), static_cast<float>(epsilon), weight.const_data_ptr<float>(),
            numbers(bias), numbers(up), numbers(up_bias), numbers(residual), y.mutable_data_ptr<float>(),
            static_cast<int>(rows), static_cast<int>(x.size(-1)), static_cast<int>(outputs), static_cast<int>(then));

@@ -78,6 +78,16 @@ class Block {
     return result;
   }
 
+  // Calls `use` with the threads' data of this warp, in their order, after each has given its own.
+  template <class T, class Use>
+  void share(const T& own, const Use& use) {
+    fibers_[running_].shared = &own;
+    wait(State::kAtWarp);
+    const size_t begin = running_ / kWarp * kWarp;
+    use([&](size_t lane) -> const T& { return *static_cast<const T*>(fibers_.at(begin + lane).shared); });
+    wait(State::kAtWarp);  // before it is gone
+  }
+
  private:
   enum class State { kReady, kAtWarp, kAtBlock, kDone };
   struct Fiber {
@@ -85,6 +95,7 @@ class Block {
     std::unique_ptr<char[]> stack;
     State state = State::kReady;
     uint64_t slot = 0;
+    const void* shared = nullptr;
   };
   static constexpr size_t kStackBytes = 64 << 10;
   static constexpr size_t kWarp = 32;
@@ -184,4 +195,29 @@ inline unsigned __float_as_uint(float value) {
 
 inline float __uint_as_float(unsigned bits) {
   return std::bit_cast<float>(bits);
+}
+
+// Adds to sums [16,8] the products of a [16,16] and b [16,8] of bf16, shared by the lanes of a warp as for the
+// instruction mma.m16n8k16.
+inline void tensor_core_bf16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  struct Parts {
+    unsigned a[4];
+    unsigned b[2];
+  };
+  const Parts own{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const auto half = [](unsigned word, size_t which) {
+    return __uint_as_float(which == 0 ? word << 16 : word & 0xffff0000u);
+  };
+  draftsmith::cuda_shim::Block::current()->share(own, [&](const auto& lanes) {
+    const size_t lane = threadIdx.x % 32;
+    for (size_t i = 0; i < 4; ++i) {
+      const size_t row = lane / 4;
+      const size_t column = lane % 4 * 2 + i % 2;
+      for (size_t k = 0; k < 16; ++k) {
+        const unsigned left = lanes(row * 4 + k % 8 / 2).a[k / 8 * 2 + i / 2];
+        const unsigned right = lanes(column * 4 + k % 8 / 2).b[k / 8];
+        sums[i] += half(left, k % 2) * half(right, k % 2);
+      }
+    }
+  });
 }

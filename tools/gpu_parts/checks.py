@@ -20,7 +20,7 @@ DRY_TESTS = "*.OperatorsGiveTheCpusNumbers:*.InPlaceOperatorsChangeDeviceMemory:
 RESULT = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] (\w[\w/]*\.[\w/]+)")
 # Of parity in fp32: the largest difference of logits over the largest logit.
 FP32_LOGITS = 1e-4
-SUITE_S = 20.0  # of a suite's process
+SUITE_S = 45.0  # of a suite's process
 NO_GATE = "a share: own kernels, cuBLAS (over 16 rows) and Transformers round half types differently"
 
 

@@ -131,7 +131,7 @@ def run_peer(context: Context, words: str, limit_s: float) -> None:
 
 def peer(context: Context) -> None:
     """Times greedy decoding with Transformers, operator by operator."""
-    run_peer(context, "decoding --shapes t5-large,t5-small --batches 1 --rounds 3", 30)
+    run_peer(context, "decoding --shapes t5-large,t5-small --batches 1 --rounds 1", 40)
 
 
 def peer_training(context: Context) -> None:
@@ -141,7 +141,7 @@ def peer_training(context: Context) -> None:
 
 def peers_compiled(context: Context) -> None:
     """Times greedy decoding with Transformers' compiled step."""
-    run_peer(context, "decoding --shapes t5-large --modes compiled --rounds 3", 45)
+    run_peer(context, "decoding --shapes t5-large --modes compiled --rounds 2", 95)
 
 
 # ---- what tools see ----

@@ -1,31 +1,15 @@
-// Linear layers of few rows, for model/layers/linear_rows.h: f(x W^T + b), at the speed at which memory is read. x may
-// be RMS-normed on the way, (r w x) W^T with r = 1/sqrt(mean(x^2) + eps): weights are multiplied by w, sums by r.
+// Linear layers of few rows of fp32 and fp16, for model/layers/linear_rows.h: f(x W^T + b). x may be RMS-normed on the
+// way, (r w x) W^T with r = 1/sqrt(mean(x^2) + eps): weights are multiplied by w, sums by r. Those of bf16 stand in
+// tensor_rows.cu.
 //
 // A warp reads some rows of the weights once, 16 bytes a lane at a time, and multiplies them with all rows of x. Sums
 // are of fp32: a lane adds its products in ascending order, then lanes are added as a tree. The order depends on the
 // number of inputs alone, so that a row's result does not depend on the other rows. Compiled with --fmad=false.
 #include "base/kernels/numbers.cuh"
 #include "base/kernels/vectors.cuh"
+#include "model/layers/kernels/post_op.cuh"
 
 namespace kernel {
-
-// Operations on sums, by the numbers of PostOp (model/layers/post_op.h).
-enum PostOp { kNothing, kRelu, kGelu, kGeluTanh, kSilu };
-
-__device__ inline float activated(float x, int then) {
-  switch (then) {
-    case kRelu:
-      return x < 0.0f ? 0.0f : x;  // keeps NaN
-    case kGelu:
-      return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-    case kGeluTanh:
-      return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * (x * x * x))));
-    case kSilu:
-      return x / (1.0f + expf(-x));
-    default:
-      return x;
-  }
-}
 
 // Inputs of a layer, and the weights of their norm.
 template <class X>
@@ -247,7 +231,6 @@ __device__ inline Int64 part_of_warp() {
 #define LINEAR_ROWS_KERNELS_OF(suffix, X) LINEAR_ROWS_KERNELS(suffix, X)
 LINEAR_ROWS_KERNELS_OF(LINEAR_ROWS_SUFFIX, kernel::LINEAR_ROWS_TYPE)
 #else
-LINEAR_ROWS_KERNELS(bf16, kernel::BFloat16)
 LINEAR_ROWS_KERNELS(fp16, kernel::Half)
 LINEAR_ROWS_KERNELS(fp32, float)
 #endif
