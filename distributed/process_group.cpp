@@ -215,7 +215,8 @@ struct ProcessGroup::Connection {
   // Returns the texts of all processes. The n-th exchange puts texts under n/rank. A process that begins it has
   // finished the one before, for which all had finished the one before that: so nobody reads its text of two exchanges
   // ago.
-  std::vector<std::string> exchange(const std::string& what, const std::string& text, std::optional<seconds> limit) {
+  std::vector<std::string> exchange(const std::string& what, const std::string& text, std::optional<seconds> limit,
+                                    seconds stop_wait = kStopWait) {
     std::vector<std::string> all;
     guard(what, [&] {
       const int64_t number = exchanges++;
@@ -229,7 +230,7 @@ struct ProcessGroup::Connection {
         const auto now = Clock::now();
         if (limit && now - begin > *limit) refuse_missing(what, keys, *limit);
         if (stop_requested() == 0) last_without_stop = now;
-        if (now - last_without_stop > kStopWait) throw_if_stop_requested(what + " was not waited for");
+        if (now - last_without_stop > stop_wait) throw_if_stop_requested(what + " was not waited for");
         std::this_thread::sleep_for(wait);
       }
       for (const auto& bytes : store->multiGet(keys)) all.emplace_back(bytes.begin(), bytes.end());
@@ -326,7 +327,7 @@ void ProcessGroup::require_same(const std::string& what, const std::string& valu
 }
 
 void ProcessGroup::wait_for_all(const std::string& what) {
-  if (connection_) connection_->exchange(what, "", {});
+  if (connection_) connection_->exchange(what, "", {}, seconds(0));
 }
 
 std::vector<nlohmann::json> ProcessGroup::gather_parts(const std::string& what,

@@ -63,7 +63,8 @@ class ProcessGroup {
   // processes that differ; as gather().
   void require_same(const std::string& what, const std::string& value);
 
-  // Waits until all processes are here, for as long as it takes: `what` may be hours of work of one of them.
+  // Waits until all processes are here, for as long as it takes: `what` may be hours of work of one of them. Errors: as
+  // gather() but for the limits; Interrupted as soon as this process is asked to stop.
   void wait_for_all(const std::string& what);
   // Returns what each process's part of a work gives, by rank; waits as wait_for_all(). When one process is asked to
   // stop during its part, all throw Interrupted (base/signals.h) together.

@@ -116,7 +116,7 @@ TEST_F(TorchrunProgram, TrainsAsOneProcessDoesAndGivesItsFiles) {
 TEST_F(TorchrunProgram, IsRestartedAfterALossAndEndsWithTheBitsOfAWholeRun) {
   const std::string longer = "--until target --set target.training.length='150 steps'";
   ProcessBeside job(in_two(train("lost", longer), 1));
-  for (int i = 0; i < 3000 && steps("lost").size() < 25; ++i) {
+  for (int i = 0; i < 12000 && steps("lost").size() < 25; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   const std::vector<pid_t> processes = job.children();
