@@ -116,8 +116,8 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
                          .execution = options.execution,
                          .options = done.options,
                          .inputs = done.inputs};
-  if (world.leads() || stage.kind->processes == Processes::kAll)
-    stage.kind->run(resolve_references(stage, options.work), run);
+  const bool works = world.leads() || stage.kind->processes == Processes::kAll;
+  if (works) stage.kind->run(resolve_references(stage, options.work), run);
   world.wait_for_all("stage " + stage.name);
   done.seconds = watch.seconds();
   done.finished = now_utc();
