@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include <fmt/format.h>
@@ -189,6 +190,14 @@ std::vector<int64_t> JsonReader::get_ints(const std::string& key, IntRange range
 
 nlohmann::ordered_json finite_or_null(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+}
+
+std::string exact_text(double number) {
+  return fmt::format("{}", number);
+}
+
+double exact_number(const json& text) {
+  return std::strtod(text.get<std::string>().c_str(), nullptr);  // std::stod() refuses numbers near 0
 }
 
 }  // namespace draftsmith

@@ -67,5 +67,8 @@ std::string brief(const nlohmann::json& value, size_t width = 60);
 
 // JSON has no NaN and no infinity: returns null for a number that is not finite.
 nlohmann::ordered_json finite_or_null(double value);
+// Returns a number as a text from which exact_number() reads the same bits, NaN and infinity too.
+std::string exact_text(double number);
+double exact_number(const nlohmann::json& text);
 
 }  // namespace draftsmith

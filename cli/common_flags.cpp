@@ -1,12 +1,7 @@
 #include "cli/common_flags.h"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include "base/device.h"
 #include "base/device_choice.h"
-#include "base/environment.h"
 #include "base/logging.h"
 
 namespace draftsmith::cli {
@@ -41,15 +36,6 @@ void add_set_flag(CLI::App& app, std::vector<std::string>& set) {
                  "Override one key of the file, for example --set target.training.length='500 steps'; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-}
-
-ExecutionOptions for_launch(ExecutionOptions execution, const Launch& launch) {
-  // Not the launcher's own choice: torchrun sets OMP_NUM_THREADS to 1.
-  if (execution.threads == 0) execution.threads = std::max<int64_t>(1, cpu_cores() / launch.local_size);
-  const bool any_gpu = execution.device == "cuda" || (execution.device == "auto" && choose_device("auto").is_cuda());
-  if (any_gpu) execution.device = fmt::format("cuda:{}", launch.local_rank);
-  execution.quiet = execution.quiet || launch.rank > 0;
-  return execution;
 }
 
 ExecutionContext begin_execution(const ExecutionOptions& execution) {

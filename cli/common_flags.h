@@ -10,7 +10,6 @@
 
 #include "base/options.h"
 #include "base/progress.h"
-#include "distributed/launch.h"
 
 namespace draftsmith::cli {
 
@@ -39,10 +38,6 @@ struct ExecutionContext {
   int64_t threads = 1;
   ProgressStyle progress = ProgressStyle::kQuiet;
 };
-
-// Returns the flags of one of several processes (distributed/launch.h): its share of the machine's processors, its own
-// GPU, and quiet unless it leads.
-ExecutionOptions for_launch(ExecutionOptions execution, const Launch& launch);
 
 // Checks the flags, starts logging, sets threads and precision, and chooses the device. Throws a UserError with every
 // problem.

@@ -10,8 +10,8 @@
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
-#include "cli/job.h"
 #include "cli/suite_file.h"
+#include "distributed/launch.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/results.h"
@@ -27,33 +27,34 @@ struct EvalFlags {
   fs::path out;
   fs::path markdown;
   bool latency = false;
-  int64_t timeout = kJobTimeout;  // seconds
 };
 
+void require_one_process() {
+  const auto launch = find_launch();
+  if (!launch) return;
+  throw UserError({.where = "draftsmith eval",
+                   .what = "an evaluation runs in one process, whose times no other may disturb",
+                   .expected = "one process",
+                   .found = fmt::format("{} processes (WORLD_SIZE)", launch->size),
+                   .hint = "start it without torchrun"});
+}
+
 int run_eval(const EvalFlags& flags) {
-  const auto launch = find_launch(process_environment());
-  const ExecutionOptions execution = launch ? for_launch(flags.common.execution, *launch) : flags.common.execution;
-  const ExecutionContext context = begin_execution(execution);
+  require_one_process();
+  const ExecutionOptions& execution = flags.common.execution;
+  begin_execution(execution);
   evaluate::SuiteOptions options = load_suite(flags.suite, flags.common.set);
   if (execution.device != "auto") options.device = execution.device;
-  options.threads = evaluate::timing_threads(options, flags.common.execution.threads, !launch);
+  if (execution.threads > 0) options.threads = execution.threads;
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
-  Job job(launch, context.device, flags.timeout);
-  World& world = job.world();
-  job.run([&] {
-    const auto result = evaluate::run_evaluation(
-        options, out, {.quiet = execution.quiet, .world = &world, .shared_threads = execution.threads});
-    if (world.leads()) {
-      if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
-      if (flags.latency) fmt::print("{}\n", evaluate::latency_tables(result.results));
-      fmt::print("{}\nwritten: {}\n", result.table, out.string());
-      std::fflush(stdout);  // before the errors
-      evaluate::throw_if_failed(result);
-    }
-    world.wait_for_all("the end of the evaluation");
-  });
+  const auto result = evaluate::run_evaluation(options, out, {.quiet = execution.quiet});
+  if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
+  if (flags.latency) fmt::print("{}\n", evaluate::latency_tables(result.results));
+  fmt::print("{}\nwritten: {}\n", result.table, out.string());
+  std::fflush(stdout);  // before the errors
+  evaluate::throw_if_failed(result);
   return 0;
 }
 
@@ -67,7 +68,6 @@ std::function<int()> add_eval(CLI::App& app) {
       ->type_name("FILE");
   app.add_flag("--latency", flags->latency,
                "Print throughput and percentiles of time a sentence and a token too (files always have them)");
-  add_timeout_flag(app, flags->timeout);
   add_set_flag(app, flags->common.set);
   add_execution_flags(app, flags->common.execution);
   app.footer(
@@ -75,8 +75,7 @@ std::function<int()> add_eval(CLI::App& app) {
       "continue an interrupted evaluation.\n"
       "Examples:\n"
       "  draftsmith eval suite.toml\n"
-      "  draftsmith eval suite.toml --set task.test.limit=100 --out results\n"
-      "  torchrun --nproc-per-node=4 --no-python draftsmith eval suite.toml");
+      "  draftsmith eval suite.toml --set task.test.limit=100 --out results");
   return [flags] { return run_eval(*flags); };
 }
 

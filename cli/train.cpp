@@ -1,14 +1,20 @@
 // `draftsmith train`: runs a recipe.
+#include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "base/device_choice.h"
+#include "base/environment.h"
+#include "base/logging.h"
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
-#include "cli/job.h"
+#include "distributed/process_group.h"
 #include "evaluate/report/report.h"
 #include "recipes/pipeline.h"
 
@@ -22,8 +28,19 @@ struct TrainFlags {
   std::filesystem::path work;
   std::string until;
   bool fresh = false;
-  int64_t timeout = kJobTimeout;  // seconds
+  int64_t timeout = 600;  // seconds
 };
+
+// Returns the flags of one of several processes: its share of the machine's processors, its own GPU, and quiet unless
+// it leads.
+ExecutionOptions for_launch(ExecutionOptions execution, const Launch& launch) {
+  // Not the launcher's own choice: torchrun sets OMP_NUM_THREADS to 1.
+  if (execution.threads == 0) execution.threads = std::max<int64_t>(1, cpu_cores() / launch.local_size);
+  const bool any_gpu = execution.device == "cuda" || (execution.device == "auto" && choose_device("auto").is_cuda());
+  if (any_gpu) execution.device = fmt::format("cuda:{}", launch.local_rank);
+  execution.quiet = execution.quiet || launch.rank > 0;
+  return execution;
+}
 
 // Lists the results of a stage that a user looks for.
 std::string products(const std::filesystem::path& directory) {
@@ -41,7 +58,7 @@ std::string finished_table(const std::filesystem::path& directory) {
 }
 
 int run_train(const TrainFlags& flags) {
-  const auto launch = find_launch(process_environment());
+  const auto launch = find_launch();
   const ExecutionOptions execution = launch ? for_launch(flags.common.execution, *launch) : flags.common.execution;
   const ExecutionContext context = begin_execution(execution);
   const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.common.set);
@@ -50,14 +67,16 @@ int run_train(const TrainFlags& flags) {
   options.until = flags.until;
   options.fresh = flags.fresh;
   const SignalWatch signals;
-  Job job(launch, context.device, flags.timeout);
-  options.execution = {.device = execution.device,
-                       .threads = execution.threads,
-                       .threads_alone = flags.common.execution.threads,
-                       .progress = context.progress,
-                       .world = &job.world()};
-  const auto results = job.run([&] { return recipes::run_recipe(recipe, options); });
-  if (!job.world().leads()) return 0;
+  std::optional<ProcessGroup> several;
+  if (launch) {
+    several.emplace(*launch, GroupOptions{.timeout = std::chrono::seconds(flags.timeout), .device = context.device});
+    log_info("{} processes", launch->size);
+  }
+  ProcessGroup& world = several ? *several : ProcessGroup::single();
+  options.execution = {
+      .device = execution.device, .threads = execution.threads, .progress = context.progress, .world = &world};
+  const auto results = recipes::run_recipe(recipe, options);
+  if (!world.leads()) return 0;
   for (const auto& result : results) {
     if (result.skipped) std::cout << finished_table(result.directory);
   }
@@ -77,7 +96,11 @@ std::function<int()> add_train(CLI::App& app) {
   app.add_option("--work", flags->work, "Directory of the stages' directories (default: work/NAME)")->type_name("DIR");
   app.add_option("--until", flags->until, "Last stage to run")->type_name("STAGE");
   app.add_flag("--fresh", flags->fresh, "Redo every stage; existing results are kept under another name");
-  add_timeout_flag(app, flags->timeout);
+  app.add_option("--timeout", flags->timeout,
+                 "Of several processes (torchrun): seconds to wait for the others at the start and in a training step")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86400))
+      ->type_name("SECONDS");
   add_set_flag(app, flags->common.set);
   add_execution_flags(app, flags->common.execution);
   app.footer(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 #include <fmt/format.h>
@@ -11,9 +12,6 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/processor_use.h"
-#include "base/sha256.h"
-#include "distributed/dealing.h"
-#include "distributed/shared_directory.h"
 #include "evaluate/measure/calibration.h"
 #include "evaluate/measure/engagement_points.h"
 #include "evaluate/measure/failed_settings.h"
@@ -59,51 +57,36 @@ class Suite {
   // `settings` are those of the suite (expand_settings()).
   Suite(const SuiteOptions& options, const std::vector<Setting>& settings, fs::path out_dir, Engine& engine,
         const SuiteContext& context)
-      : options_(options),
-        settings_(settings),
-        out_dir_(std::move(out_dir)),
-        engine_(engine),
-        context_(context),
-        world_(*context.world) {}
+      : options_(options), settings_(settings), out_dir_(std::move(out_dir)), engine_(engine), context_(context) {}
 
-  // Returns the result in the leader, and an empty one in other processes.
   SuiteResult run() {
     tasks_ = prepare_tasks(options_, settings_, engine_);
-    run_on_leader(world_, "trying the metrics' commands", [&] { std::ranges::for_each(tasks_, try_command); });
-    const std::string key = begin_together();
-    MeasurementStore store(out_dir_, key, world_);
+    std::ranges::for_each(tasks_, try_command);
+    make_directories(out_dir_);
+    MeasurementStore store(out_dir_, common_key() + " " + engine_.fingerprint());
     if (store.resumed() > 0) log_info("resuming with {} measurements in {}", store.resumed(), out_dir_.string());
     for (auto& task : tasks_) {
-      if (!task.chooses) add_chosen_rows(settings_, tasks_, world_, task);
+      if (!task.chooses) add_chosen_rows(settings_, tasks_, task);
       measure(task, store);
     }
     const auto match_rates = count_match_rates(store);
     const std::vector<EngagementPrompts> curves = engagement_curves();
     const auto engaged = measure_engagement(curves, engine_, store, context_);
     SuiteResult result;
-    run_on_leader(world_, "the summary of the evaluation", [&] {
-      result.results = summarize();
-      result.results.match_rates = match_rates;
-      for (size_t i = 0; i < curves.size(); ++i) add_curve(curves[i], engaged[i], result.results);
-      result.table = results_table(result.results);
-      write_evaluation(result.results, tasks_, out_dir_);
-      result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
-      // Only times come out otherwise when they are measured again; settings that failed may not fail again.
-      if (result.failures.empty() || (has_measurement_error(result.results) && !has_failures(result.results))) {
-        store.remove();
-      }
-    });
+    result.results = summarize();
+    result.results.match_rates = match_rates;
+    for (size_t i = 0; i < curves.size(); ++i) add_curve(curves[i], engaged[i], result.results);
+    result.table = results_table(result.results);
+    write_evaluation(result.results, tasks_, out_dir_);
+    result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
+    // Only times come out otherwise when they are measured again; settings that failed may not fail again.
+    if (result.failures.empty() || (has_measurement_error(result.results) && !has_failures(result.results))) {
+      store.remove();
+    }
     return result;
   }
 
  private:
-  // Returns a key of suite and data.
-  std::string suite_key() const {
-    Sha256 data;
-    for (const auto& task : tasks_) data.update(task.key);
-    return options_hash(options_) + " " + data.hex_digest();
-  }
-
   // Returns a key of the options that all measurements depend on. Tasks, settings, match rates and engagement
   // curves are in the names of their own measurements, so that a suite with other runs keeps what is measured.
   std::string common_key() const {
@@ -114,16 +97,6 @@ class Suite {
     common.match_rates.clear();
     common.engagement.clear();
     return options_hash(common);
-  }
-
-  // Checks that all processes measure the same, and makes the output directory. Returns a key of all that measurements
-  // depend on: those of another key are not resumed.
-  std::string begin_together() {
-    world_.require_same("the suite or its data", suite_key());
-    if (world_.leads()) make_directories(out_dir_);
-    const std::string key = world_.from_leader("preparing the evaluation", common_key() + " " + engine_.fingerprint());
-    require_shared_directory(world_, out_dir_, "the output directory");
-    return key;
   }
 
   // Returns the task of that name; an empty name is the first one's.
@@ -145,20 +118,16 @@ class Suite {
                                      [&](const auto& setting) { return setting.label == row.settings.label; });
       if (!known) request.settings.push_back(row.settings);
     }
-    DealtMeasurements counting{.title = "evaluating " + request.name, .unit = "outputs", .chains = {}};
-    counting.chains = counting_chains(request, engine_, store, world_.size());
-    const std::vector<Chain> sampling = sampling_chains(task, options_, engine_);
-    counting.chains.insert(counting.chains.end(), sampling.begin(), sampling.end());
-    measure_missing(counting, store, context_);
+    std::vector<Measurement> counting = counting_pass(request, engine_, store);
+    std::ranges::move(sampling_measurements(task, options_, engine_), std::back_inserter(counting));
+    measure_missing(counting, store, context_, "evaluating " + request.name, "outputs");
     task.records = counted_records(request, store);
     remove_failed(failed_countings(request, store), "decoding", task);
     std::erase_if(request.settings, [&](const Setting& setting) { return !task.records.contains(setting.label); });
     measure_forced_alphas(options_, engine_, store, context_, task);
-    run_on_leader(world_, "the timing of task " + request.name, [&] {
-      remove_failed(time_task(request, options_, engine_, store, context_, task.records), "timing", task);
-      score_hypotheses(task, engine_, store);
-      calibrate(options_, engine_, task);
-    });
+    remove_failed(time_task(request, options_, engine_, store, context_, task.records), "timing", task);
+    score_hypotheses(task, engine_, store);
+    calibrate(options_, engine_, task);
   }
 
   Results summarize() {
@@ -213,17 +182,11 @@ class Suite {
   fs::path out_dir_;
   Engine& engine_;
   const SuiteContext& context_;
-  World& world_;
   std::vector<MeasuredTask> tasks_;  // choosing ones first
   std::optional<ProcessorTimes> before_ = processor_times();
 };
 
 }  // namespace
-
-int64_t timing_threads(const SuiteOptions& options, int64_t given, bool alone) {
-  if (given > 0) return given;
-  return alone || options.threads > 0 ? options.threads : cpu_cores();
-}
 
 SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine,
                            const SuiteContext& context) {

@@ -5,9 +5,6 @@
 // and lines.jsonl (tokens and times of each line, evaluate/results/lines_file.h). Match rates add match_rates.csv and
 // .svg, engagement curves engagement.csv and .svg. measurements.jsonl exists only while the evaluation runs: an
 // interrupted one continues from it (evaluate/measure/measurement_store.h).
-//
-// Several processes give the results of one (SuiteContext::world): outputs and counts are dealt out, and the leader
-// alone times, chooses, checks and writes, while the others sleep.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +14,7 @@
 
 #include "base/error.h"
 #include "evaluate/engine/engine.h"
-#include "evaluate/measure/context.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/results.h"
 #include "evaluate/suite/suite_options.h"
 
@@ -35,16 +32,11 @@ void throw_if_failed(const SuiteResult& result);
 // Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.
 std::unique_ptr<Engine> make_model_engine(const SuiteOptions& options);
 
-// Returns SuiteOptions::threads: those `given` by a flag, else the suite's own; of several processes, which share the
-// machine's processors and of which one times while the others wait, by default all processors.
-int64_t timing_threads(const SuiteOptions& options, int64_t given, bool alone);
-
 // Runs the suite. A setting that fails, by an exception or for want of memory, is in the results' failures, and all
 // others are measured; only the greedy baseline's failure ends the suite. The measurements are kept then, and the next
-// run measures what failed. All processes of a job call it; only the leader's result has content. A stop request
-// (base/signals.h) ends it between measurements; the next run continues, with other runs in the suite too. Errors:
-// UserError before any work; as World::gather(). Checks that fail are in the result: a speedup beyond its bound
-// (batches have none), and lossless settings that are not (evaluate/results/lossless_checks.h).
+// run measures what failed. A stop request (base/signals.h) ends it between measurements; the next run continues,
+// with other runs in the suite too. Errors: UserError before any work. Checks that fail are in the result: a speedup
+// beyond its bound (batches have none), and lossless settings that are not (evaluate/results/lossless_checks.h).
 SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine,
                            const SuiteContext& context = {});
 

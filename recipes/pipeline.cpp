@@ -4,6 +4,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/environment.h"
 #include "base/files.h"
@@ -13,7 +14,6 @@
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
-#include "distributed/shared_directory.h"
 #include "recipes/directory_lock.h"
 #include "recipes/done_file.h"
 
@@ -41,9 +41,38 @@ std::filesystem::path unused_name(const std::filesystem::path& directory) {
   }
 }
 
-// Checks that all processes of the job run the same recipe in the same directory, in which the leader has made `work`.
-void require_same_run(const Recipe& recipe, const PipelineOptions& options) {
-  World& world = *options.execution.world;
+// Checks that all processes see one work directory, which the leader has made: on one machine or on a shared file
+// system.
+void require_shared_directory(ProcessGroup& world, const std::filesystem::path& work) {
+  const std::filesystem::path mark = work / ".processes";
+  const std::string own = fmt::format("{}/{}", now_utc(), ::getpid());
+  if (world.leads()) write_file_atomic(mark, own);
+  const std::string written = world.from_leader("comparing directories", own);
+  const bool seen = std::filesystem::exists(mark) && read_file(mark) == written;
+  const auto all = world.gather("comparing directories", seen ? "" : "missing");
+  if (world.leads()) std::filesystem::remove(mark);
+  if (std::ranges::all_of(all, &std::string::empty)) return;
+  throw UserError({.where = work.string(),
+                   .what = "the processes do not share this work directory",
+                   .expected = "one directory that all machines see, by the same name",
+                   .found = seen ? "another process sees another directory" : "what process 0 wrote there is missing",
+                   .hint = "put --work on a shared file system"});
+}
+
+// Refuses stages that measure times, if several processes run the recipe.
+void require_one_process(const RecipeStage& stage, const ProcessGroup& world) {
+  if (world.is_alone() || stage.kind->processes != Processes::kOne) return;
+  throw UserError({.where = fmt::format("stage '{}' ({})", stage.name, stage.kind->name),
+                   .what = "an evaluation runs in one process, whose times no other may disturb",
+                   .expected = "one process",
+                   .found = fmt::format("{} processes", world.size()),
+                   .hint = "run the stages before it with --until, then the same command without torchrun"});
+}
+
+// Checks that all processes run the same recipe in the same directory, in which the leader has made `work`, and that
+// no stage to be run is one of a single process, unless it was finished before.
+void require_same_run(const Recipe& recipe, size_t count, const PipelineOptions& options) {
+  ProcessGroup& world = *options.execution.world;
   if (world.is_alone()) return;
   world.require_same("the version of draftsmith", version() + " " + git_commit());
   nlohmann::json stages = nlohmann::json::array();
@@ -51,7 +80,10 @@ void require_same_run(const Recipe& recipe, const PipelineOptions& options) {
     stages.push_back({stage.name, stage.kind->name, stage.checked.options, stage.checked.identity});
   }
   world.require_same("the recipe", sha256(nlohmann::json{stages, options.until, options.fresh}.dump()));
-  require_shared_directory(world, options.work, "--work");
+  require_shared_directory(world, options.work);
+  for (size_t i = 0; i < count; ++i) {
+    if (options.fresh || !read_done(options.work / recipe.stages[i].name)) require_one_process(recipe.stages[i], world);
+  }
 }
 
 // Makes the stage's directory and the link to it. With --fresh, first renames an existing directory.
@@ -64,11 +96,11 @@ void prepare_directory(const RecipeStage& stage, const PipelineOptions& options,
   replace_link(options.work / stage.name, directory);
 }
 
-// Runs one stage in its directory: in all processes of the job, or in the leader while the others wait. Returns false
-// if it was finished before.
+// Runs one stage in its directory: in all processes, or in the leader while the others wait. Returns false if it was
+// finished before.
 bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& options,
                   const std::filesystem::path& directory) {
-  World& world = *options.execution.world;
+  ProcessGroup& world = *options.execution.world;
   bool finished = false;
   if (world.leads()) {
     prepare_directory(stage, options, directory);
@@ -77,13 +109,15 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
   }
   finished = !world.from_leader("preparing stage " + stage.name, finished ? "finished" : "").empty();
   if (finished) return false;
+  require_one_process(stage, world);
   const Stopwatch watch;
   const StageContext run{.directory = directory,
                          .identity = done.hash,
                          .execution = options.execution,
                          .options = done.options,
                          .inputs = done.inputs};
-  if (world.leads() || stage.kind->by_all) stage.kind->run(resolve_references(stage, options.work), run);
+  const bool works = world.leads() || stage.kind->processes == Processes::kAll;
+  if (works) stage.kind->run(resolve_references(stage, options.work), run);
   world.wait_for_all("stage " + stage.name);
   done.seconds = watch.seconds();
   done.finished = now_utc();
@@ -126,13 +160,13 @@ std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std
 
 std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions& options) {
   const size_t count = stages_to_run(recipe, options.until);
-  World& world = *options.execution.world;
+  ProcessGroup& world = *options.execution.world;
   std::optional<DirectoryLock> lock;
   if (world.leads()) {
     make_directories(options.work);
     lock.emplace(options.work);
   }
-  require_same_run(recipe, options);
+  require_same_run(recipe, count, options);
   std::map<std::string, std::string> hashes;
   RememberedHashes known;
   if (!options.fresh) known.load(options.work / kInputHashes);

@@ -14,7 +14,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/registry.h"
-#include "distributed/world.h"
+#include "distributed/process_group.h"
 
 namespace draftsmith::recipes {
 
@@ -22,11 +22,8 @@ namespace draftsmith::recipes {
 struct Execution {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
-  // Of several processes: threads that the user wants for measurements of one process, for which the others wait; 0:
-  // all processors.
-  int64_t threads_alone = 0;
   ProgressStyle progress = ProgressStyle::kLines;
-  World* world = &World::alone();  // processes that run the recipe together
+  ProcessGroup* world = &ProcessGroup::single();  // processes that run the recipe together
 };
 
 // The context of a running stage.
@@ -45,6 +42,10 @@ struct CheckedOptions {
   std::vector<std::filesystem::path> paths;  // inputs of the stage, with unresolved references
 };
 
+// Which processes run a stage: rank 0 while the others wait, all of them together, or a process by itself, so that a
+// recipe with several refuses it.
+enum class Processes { kLeader, kAll, kOne };
+
 // Kind of stages (kind = "train"): its options, and the function that runs a stage. Immutable.
 struct StageKind {
   std::string name;
@@ -56,8 +57,7 @@ struct StageKind {
   std::function<std::string()> describe_options;
   // Parses a stage's table and adds every error.
   std::function<CheckedOptions(const toml::table& table, const std::string& stage, Problems& problems)> check;
-  // True if all processes of a job run a stage together; else the leader runs it and the others wait.
-  bool by_all = false;
+  Processes processes = Processes::kLeader;
   // Runs a stage, whose table has paths in place of references. Must continue the work of an interrupted run. Throws
   // Interrupted if a stop is requested.
   std::function<void(const toml::table& table, const StageContext& run)> run;
@@ -88,9 +88,9 @@ StageKind make_stage_kind(std::string name, int64_t version, const std::string& 
               }};
 }
 
-// Returns the kind, whose stages all processes of a job run together.
+// Returns the kind, whose stages all processes run together.
 inline StageKind run_by_all(StageKind kind) {
-  kind.by_all = true;
+  kind.processes = Processes::kAll;
   return kind;
 }
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "distributed/dealing.h"
+#include "base/json.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/shared_encoder_drafter.h"
 #include "infer/drafters/tandem_loading.h"

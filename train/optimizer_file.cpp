@@ -16,8 +16,6 @@ namespace draftsmith::train {
 
 namespace {
 
-constexpr int64_t kLeader = 0;
-
 // The tensors of all processes, and who has each.
 struct WholeState {
   std::vector<model::TensorPlace> places;  // in the order of a file
@@ -32,7 +30,7 @@ std::string places_text(const std::map<std::string, at::Tensor>& own) {
 }
 
 // Finds what all processes have. All call it if the optimizer is sharded.
-WholeState whole_state(const Optimizer& optimizer, World& world) {
+WholeState whole_state(const Optimizer& optimizer, ProcessGroup& world) {
   const std::string own = places_text(optimizer.state());
   const auto texts = optimizer.is_sharded() ? world.gather("an exchange of what each process has of the optimizer", own)
                                             : std::vector<std::string>{own};
@@ -69,27 +67,24 @@ void require_fit(const model::SafetensorsFile& stored, const WholeState& whole) 
 
 }  // namespace
 
-void write_optimizer(const std::filesystem::path& file, const Optimizer& optimizer, World& world) {
+void write_optimizer(const std::filesystem::path& file, const Optimizer& optimizer, ProcessGroup& world) {
   const at::NoGradGuard no_grad;
   const WholeState whole = whole_state(optimizer, world);
   const std::map<std::string, at::Tensor> own = optimizer.state();
-  // Returns the tensor on the leader.
   const auto fetch = [&](const model::TensorPlace& place) {
     const int64_t owner = whole.owners.at(place.name);
     const at::Tensor tensor = owner == world.rank() ? own.at(place.name) : space_for(place, optimizer);
-    world.transfer({tensor}, owner, kLeader);
+    if (optimizer.is_sharded()) world.broadcast({tensor}, owner);
     return tensor;
   };
   if (world.leads()) {
     model::write_safetensors(file, whole.places, fetch);
   } else {
-    for (const model::TensorPlace& place : whole.places) {
-      if (whole.owners.at(place.name) == world.rank()) fetch(place);
-    }
+    for (const model::TensorPlace& place : whole.places) fetch(place);
   }
 }
 
-void read_optimizer(const std::filesystem::path& file, Optimizer& optimizer, World& world) {
+void read_optimizer(const std::filesystem::path& file, Optimizer& optimizer, ProcessGroup& world) {
   const at::NoGradGuard no_grad;
   const WholeState whole = whole_state(optimizer, world);
   std::map<std::string, at::Tensor> own = optimizer.state();
@@ -99,21 +94,14 @@ void read_optimizer(const std::filesystem::path& file, Optimizer& optimizer, Wor
     require_fit(*stored, whole);
   }
   for (const model::TensorPlace& place : whole.places) {
-    const int64_t owner = whole.owners.at(place.name);
+    const auto mine = own.find(place.name);
+    at::Tensor tensor = mine == own.end() ? space_for(place, optimizer) : mine->second;
     if (stored) {
-      const bool keeps = owner == world.rank();
-      at::Tensor tensor = keeps ? own.at(place.name) : space_for(place, optimizer);
       tensor.copy_(stored->stored(place.name));
       stored->forget_pages();
-      world.transfer({tensor}, kLeader, owner);
-    } else if (owner == world.rank()) {
-      world.transfer({own.at(place.name)}, kLeader, owner);
     }
+    world.broadcast({tensor});
   }
-  if (optimizer.is_sharded()) return;
-  std::vector<at::Tensor> all;
-  for (const auto& [name, tensor] : own) all.push_back(tensor);
-  world.broadcast(all);
 }
 
 }  // namespace draftsmith::train

@@ -108,9 +108,6 @@ Fields<TrainOptions> TrainOptions::fields() {
       .add("shard_optimizer", &TrainOptions::shard_optimizer, NoResult{},
            "Each of several processes keeps optimizer state for its share of the parameters alone (ZeRO stage 1): less "
            "memory, more communication, the same results. One process keeps all. May differ from session to session.")
-      .add("overlap_communication", &TrainOptions::overlap_communication, NoResult{},
-           "Several processes begin to add their gradients during the backward pass of a step's last micro-batches, "
-           "with the same results. Pays on links between machines; on one machine it neither gains nor costs time.")
       .add("checkpoint_every", &TrainOptions::checkpoint_every, NoResult{},
            "How often a training checkpoint is written, beside interruptions and the end; empty: only then.")
       .add("log_every", &TrainOptions::log_every, Range{1}, Unit{"steps"}, NoResult{},

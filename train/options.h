@@ -47,7 +47,6 @@ struct TrainOptions {
   // another order, which rounds otherwise.)
   bool activation_checkpointing = false;
   bool shard_optimizer = false;
-  bool overlap_communication = false;
   std::string checkpoint_every = "1000 steps";  // a period, or empty: only at validations' ends and interruptions
   int64_t log_every = 50;
   bool tensorboard = true;

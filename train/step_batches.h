@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/corpus/batches.h"
-#include "distributed/world.h"
+#include "distributed/process_group.h"
 #include "train/batch.h"
 
 namespace draftsmith::train {
@@ -25,7 +25,7 @@ class StepBatches {
   // Batches are made for `device`, `accumulate` of them a step, of which each process of `world` takes its own. Order
   // and world must outlive this.
   StepBatches(data::BatchOrder& order, HostBatchMaker make, at::Device device, int64_t accumulate,
-              const World& world = World::alone())
+              const ProcessGroup& world = ProcessGroup::single())
       : order_(order), make_(std::move(make)), device_(device), accumulate_(accumulate), world_(world) {}
 
   // Returns the examples of the step at `position` and advances it. A step never reaches over the end of an epoch.
@@ -50,7 +50,7 @@ class StepBatches {
   HostBatchMaker make_;
   at::Device device_;
   int64_t accumulate_;
-  const World& world_;
+  const ProcessGroup& world_;
   std::optional<Step> upcoming_;  // whose batches are being made
   HostBatches ready_;             // of the present step, those that were not taken yet
   // Batches that threads make: of the present step, until the first is taken, and of the next one. The end of a future

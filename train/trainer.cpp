@@ -13,6 +13,7 @@
 #include "base/timing.h"
 #include "train/best_model.h"
 #include "train/continuation.h"
+#include "train/data_parallel.h"
 #include "train/memory.h"
 #include "train/optimizers/sharded_optimizer.h"
 #include "train/precision.h"
@@ -21,7 +22,6 @@
 #include "train/training_checkpoint.h"
 #include "train/training_log.h"
 #include "train/training_step.h"
-#include "train/world_training.h"
 
 namespace draftsmith::train {
 
@@ -119,13 +119,6 @@ struct Trainer::Impl {
     }
   }
 
-  void watch_gradients() {
-    require_gradients();
-    if (world.is_alone()) return;
-    const auto type = options.reduce_dtype == "bf16" ? std::optional(at::kBFloat16) : std::nullopt;
-    sums.emplace(world, inputs.trainable, GradientSumOptions{type, options.overlap_communication});
-  }
-
   // Restores what the leader finds, on all processes.
   void resume() {
     std::optional<StoredCheckpoint> found;
@@ -175,7 +168,7 @@ struct Trainer::Impl {
             .step = state.step + 1,
             .batches = &step_batches,
             .world = &world,
-            .sums = sums ? &*sums : nullptr};
+            .reduce_type = options.reduce_dtype == "bf16" ? std::optional(at::kBFloat16) : std::nullopt};
   }
 
   // Counters after a step.
@@ -290,7 +283,6 @@ struct Trainer::Impl {
 
   // Writes the result; the model in memory becomes it.
   TrainResult finish() {
-    sums.reset();
     train::require_gradients(inputs.trainable, false);
     const std::filesystem::path result = directory / "model";
     if (world.leads()) write_result(result);
@@ -310,7 +302,7 @@ struct Trainer::Impl {
   TrainOptions options;
   std::filesystem::path directory;
   Period length;
-  World& world;
+  ProcessGroup& world;
   ValidationInputs validation_inputs;
   data::BatchOrder batches;
   StepBatches step_batches;
@@ -321,10 +313,9 @@ struct Trainer::Impl {
   RunRecord record;
   CheckpointFolder checkpoints;
   TrainingState state;
-  std::optional<GradientSums> sums;  // of several processes
-  std::optional<TrainingLog> log;    // the leader's
-  bool stop_agreed = false;          // of several processes, one was asked to stop
-  double waited = 0;                 // seconds of the steps since the last line of the log
+  std::optional<TrainingLog> log;  // the leader's
+  bool stop_agreed = false;        // of several processes, one was asked to stop
+  double waited = 0;               // seconds of the steps since the last line of the log
 };
 
 Trainer::Trainer(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory)
@@ -336,7 +327,7 @@ TrainResult Trainer::run() {
   keep_freed_memory();
   const ConsiderateThreads threads;
   impl_->resume();
-  impl_->watch_gradients();
+  impl_->require_gradients();
   if (impl_->state.validation_due) impl_->complete_step(true);
   while (!impl_->over()) {
     const Progressed before = impl_->state.progressed();

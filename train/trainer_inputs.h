@@ -10,7 +10,7 @@
 #include "base/progress.h"
 #include "data/corpus/corpus.h"
 #include "data/tokenizers/tokenizer.h"
-#include "distributed/world.h"
+#include "distributed/process_group.h"
 #include "model/files/generation_config.h"
 #include "train/teacher/teacher_source.h"
 #include "train/trainable/trainable_model.h"
@@ -35,7 +35,7 @@ struct TrainerInputs {
   std::map<std::string, std::string> shared = {};
   std::map<std::string, std::string> validated = {};
   ProgressStyle progress = ProgressStyle::kQuiet;
-  World* world = &World::alone();  // processes that share the run; the leader alone writes
+  ProcessGroup* world = &ProcessGroup::single();  // processes that share the run; the leader alone writes
 };
 
 }  // namespace draftsmith::train

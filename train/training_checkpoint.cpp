@@ -65,12 +65,12 @@ void load_weights(const StoredCheckpoint& stored, TrainableModel& trainable) {
   trainable.load(stored.directory / kModel);
 }
 
-void load_optimizer(const StoredCheckpoint& stored, Optimizer& optimizer, World& world) {
+void load_optimizer(const StoredCheckpoint& stored, Optimizer& optimizer, ProcessGroup& world) {
   read_optimizer(stored.directory / kOptimizer, optimizer, world);
   optimizer.set_steps(stored.optimizer_steps);
 }
 
-CheckpointFolder::CheckpointFolder(std::filesystem::path folder, RunRecord record, World& world)
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder, RunRecord record, ProcessGroup& world)
     : folder_(std::move(folder)), record_(std::move(record)), world_(world) {}
 
 void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& optimizer, const TrainingState& state,

@@ -5,15 +5,15 @@
 //   step-000001000/state.json            counters, and the record of the run (run_record.h)
 //   step-000001000/DONE                  written last
 //
-// A checkpoint is written under a temporary name and renamed; older ones are removed only afterwards. Of the processes
-// of a job the leader alone reads and writes.
+// A checkpoint is written under a temporary name and renamed; older ones are removed only afterwards. Of several
+// processes the leader alone reads and writes.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
 
-#include "distributed/world.h"
+#include "distributed/process_group.h"
 #include "train/optimizers/optimizer.h"
 #include "train/run_record.h"
 #include "train/trainable/trainable_model.h"
@@ -37,12 +37,12 @@ void load_weights(const StoredCheckpoint& stored, TrainableModel& trainable);
 
 // Loads the optimizer's tensors and steps; all processes call it, and `stored` is the leader's. Errors: UserError when
 // they do not fit.
-void load_optimizer(const StoredCheckpoint& stored, Optimizer& optimizer, World& world);
+void load_optimizer(const StoredCheckpoint& stored, Optimizer& optimizer, ProcessGroup& world);
 
 class CheckpointFolder {
  public:
   // `record` describes the run; checkpoints of a run with another identity are refused. `world` must outlive this.
-  CheckpointFolder(std::filesystem::path folder, RunRecord record, World& world = World::alone());
+  CheckpointFolder(std::filesystem::path folder, RunRecord record, ProcessGroup& world = ProcessGroup::single());
 
   // Writes the checkpoint of state.step, points `last` to it and removes the others. If that step already has one, only
   // its counters are replaced. All processes call it. Errors: RunError.
@@ -64,7 +64,7 @@ class CheckpointFolder {
 
   std::filesystem::path folder_;
   RunRecord record_;
-  World& world_;
+  ProcessGroup& world_;
 };
 
 }  // namespace draftsmith::train

@@ -4,6 +4,7 @@
 
 #include "base/device_autocast.h"
 #include "base/signals.h"
+#include "train/data_parallel.h"
 
 namespace draftsmith::train {
 
@@ -72,23 +73,21 @@ Loss add_gradients(TrainableModel& trainable, Objective& objective, const data::
 
 StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
                                 const MicroBatches& micro_batches, const StepSettings& settings) {
-  World& world = *settings.world;
+  ProcessGroup& world = *settings.world;
   StepCounts counts;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     if (!world.has(static_cast<int64_t>(i))) {
       counts.losses.push_back(at::zeros({}, at::TensorOptions(trainable.info().device).dtype(at::kDouble)));
       continue;
     }
-    const bool last = std::ssize(micro_batches) <= static_cast<int64_t>(i) + world.size();
-    if (settings.sums != nullptr && last) settings.sums->expect_last_pass();
     const Loss loss = add_gradients(trainable, objective, corpus, micro_batches[i], settings, i);
     counts.losses.push_back(loss.sum.detach().to(at::kDouble));
     counts.labels += loss.count;
     counts.divisor += loss.divisor();
   }
-  if (settings.sums != nullptr) {
+  if (!world.is_alone()) {
     counts.stop = stop_requested() != 0;
-    settings.sums->finish(counts);
+    sum_gradients(world, trainable, settings.reduce_type, counts);
   }
   StepResult result{.labels = counts.labels, .divisor = counts.divisor, .stop = counts.stop};
   std::vector<at::Tensor>& values = counts.losses;

@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "data/corpus/corpus.h"
-#include "distributed/world.h"
-#include "train/gradient_sums.h"
+#include "distributed/process_group.h"
 #include "train/objectives/objective.h"
 #include "train/step_batches.h"
 
@@ -23,8 +22,9 @@ struct StepSettings {
   bool recompute = false;          // activation checkpointing: layers are computed again in the backward pass
   int64_t step = 0;                // the step's number, for messages
   StepBatches* batches = nullptr;  // gives the batches, in this order; nullptr: they are made here
-  World* world = &World::alone();  // shares the micro-batches: micro-batch i is of the process that World::has(i) names
-  GradientSums* sums = nullptr;    // of that world's processes, if there are several
+  ProcessGroup* world = &ProcessGroup::single();   // shares the micro-batches: micro-batch i is of the process that
+                                                   // ProcessGroup::has(i) names
+  std::optional<at::ScalarType> reduce_type = {};  // in which gradients are summed over processes; absent: their own
 };
 
 struct StepResult {
@@ -39,7 +39,7 @@ struct StepResult {
 
 // Adds the gradients of the micro-batches' loss *sums* to the parameters; gradient_scale() turns them into gradients of
 // the mean loss of one large batch. Of several processes all get the sums over all micro-batches. Errors: as
-// World::sum().
+// ProcessGroup::sum().
 StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
                                 const MicroBatches& micro_batches, const StepSettings& settings);
 

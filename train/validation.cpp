@@ -8,7 +8,6 @@
 #include "base/signals.h"
 #include "base/timing.h"
 #include "data/corpus/batches.h"
-#include "distributed/dealing.h"
 #include "infer/drafters/tandem_loading.h"
 #include "infer/generator.h"
 #include "infer/loop/vocabulary.h"
@@ -82,7 +81,7 @@ std::vector<PredictionSums> measure(TrainableModel& trainable, const ValidationI
     return own;
   };
   std::vector<PredictionSums> all;
-  for (const nlohmann::json& one : gather_parts(*inputs.world, "the validation", part)) {
+  for (const nlohmann::json& one : inputs.world->gather_parts("the validation", part)) {
     all.resize(std::max(all.size(), one.size()));
     for (size_t i = 0; i < one.size(); ++i) all[i].add(one[i]);
   }
@@ -134,8 +133,8 @@ std::vector<std::string> own_outputs(const TrainableModel& trained, const Valida
 }
 
 double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
-  const auto parts = gather_parts(*inputs.world, "the validation's BLEU",
-                                  [&] { return nlohmann::json(own_outputs(trained, inputs, options)); });
+  const auto parts = inputs.world->gather_parts("the validation's BLEU",
+                                                [&] { return nlohmann::json(own_outputs(trained, inputs, options)); });
   const auto count = static_cast<size_t>(examples_to_use(inputs, options.bleu_examples));
   metrics::References references;
   std::vector<std::string> hypotheses;
@@ -154,7 +153,7 @@ DraftMeasures draft_measures(const TrainableModel& trained, const ValidationInpu
   const auto begin_of = [&](int64_t rank) { return std::ssize(all) * rank / inputs.world->size(); };
   const int64_t begin = begin_of(inputs.world->rank()), end = begin_of(inputs.world->rank() + 1);
   const auto own = std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-  const auto parts = gather_parts(*inputs.world, "the validation's speculative decode", [&] {
+  const auto parts = inputs.world->gather_parts("the validation's speculative decode", [&] {
     return to_json(measure_drafts(trained, {inputs.teacher, inputs.tokenizer, own, begin, stop_if_asked}, options));
   });
   DraftSums sums;

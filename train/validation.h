@@ -9,7 +9,7 @@
 
 #include "data/corpus/corpus.h"
 #include "data/tokenizers/tokenizer.h"
-#include "distributed/world.h"
+#include "distributed/process_group.h"
 #include "train/draft_measures.h"
 #include "train/options.h"
 #include "train/trainable/trainable_model.h"
@@ -43,7 +43,7 @@ struct ValidationInputs {
   const data::Tokenizer* tokenizer = nullptr;
   std::vector<std::string> references = {};  // one an example; empty: the decoded targets
   model::TransformerModel* teacher = nullptr;
-  World* world = &World::alone();  // shares batches, and the sources that are decoded
+  ProcessGroup* world = &ProcessGroup::single();  // shares batches, and the sources that are decoded
 };
 
 // Checks the inputs. Errors (UserError): BLEU without a tokenizer; BLEU or a speculative decode for models that cannot
@@ -53,7 +53,7 @@ void check_validation(const TrainableModel& trainable, const ValidationInputs& i
                       const ValidationOptions& options);
 
 // Validates; all processes get the same result. Errors: Interrupted when SIGINT or SIGTERM came to one of them
-// (base/signals.h), between two batches; otherwise as World::sum().
+// (base/signals.h), between two batches; otherwise as ProcessGroup::sum().
 ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options);
 
 // Returns the value of a measure by its name in ValidationOptions; "loss" is the weighted one, if there is one.

@@ -1,6 +1,6 @@
 #include "train/validation_sums.h"
 
-#include "distributed/dealing.h"
+#include "base/json.h"
 #include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {

@@ -30,9 +30,6 @@ class ShardedRouterData {
   // Writes the positions of a range's sources. Errors: std::logic_error for positions of other sources, and for a range
   // that is not missing.
   void add_shard(const ShardRange& range, const RouterRows& rows);
-  // Registers a shard of a missing range that another process has written. Errors: std::logic_error for a range that is
-  // not missing.
-  void adopt(const ShardRange& range) { shards_.add(range); }
   // Merges the shards into the file and removes them. Errors: std::logic_error if a shard is missing.
   void finish();
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/signals.h"
-#include "evaluate/measure/dealt_measurements.h"
 #include "evaluate/measure/failures.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/measure/typical_lines.h"
 
 namespace draftsmith::evaluate {

@@ -1,5 +1,4 @@
-// Times of single steps, of which predictions of the speedup are made (evaluate/theory). One process measures them
-// while all others of its job wait.
+// Times of single steps, of which predictions of the speedup are made (evaluate/theory).
 #pragma once
 
 #include "evaluate/results/measured_task.h"

@@ -11,9 +11,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// Chains that a setting's lines are cut into for each process, so that all end at about the same time.
-constexpr int64_t kChainsOfAProcess = 4;
-
 std::string name_of(const MeasureTask& task, const Setting& setting, int64_t first_line) {
   return measurement_name({"counts", task.key, measured_name(setting), std::to_string(first_line)});
 }
@@ -57,17 +54,12 @@ struct SettingPass {
     return to_json(engine.decode(setting, batch));
   }
 
-  void add_chains(int64_t processes, std::vector<Chain>& chains) const {
-    const int64_t batches = (task.lines() + size() - 1) / size();
-    const int64_t parts = carries(setting) ? 1 : kChainsOfAProcess * processes;
-    const int64_t in_chain = (batches + parts - 1) / parts;
-    for (int64_t batch = 0; batch < batches; ++batch) {
-      if (batch % in_chain == 0) chains.emplace_back();
-      const int64_t first = batch * size();
-      chains.back().push_back({.name = name_of(task, setting, first),
-                               .size = std::ssize(task.batch(setting, first)),
-                               .measure = [*this, first] { return count(first); },
-                               .owner = owner_of(task, setting)});
+  void add_to(std::vector<Measurement>& measurements) const {
+    for (int64_t first = 0; first < task.lines(); first += size()) {
+      measurements.push_back({.name = name_of(task, setting, first),
+                              .size = std::ssize(task.batch(setting, first)),
+                              .measure = [*this, first] { return count(first); },
+                              .owner = owner_of(task, setting)});
     }
   }
 };
@@ -89,15 +81,10 @@ int64_t MeasureTask::common_batch() const {
   return common;
 }
 
-std::vector<Chain> counting_chains(const MeasureTask& task, Engine& engine, const MeasurementStore& store,
-                                   int64_t processes) {
-  std::vector<Chain> chains;
-  for (const bool carrying : {true, false}) {  // long chains first
-    for (const Setting& setting : task.settings) {
-      if (carries(setting) == carrying) SettingPass{task, setting, engine, store}.add_chains(processes, chains);
-    }
-  }
-  return chains;
+std::vector<Measurement> counting_pass(const MeasureTask& task, Engine& engine, const MeasurementStore& store) {
+  std::vector<Measurement> measurements;
+  for (const Setting& setting : task.settings) SettingPass{task, setting, engine, store}.add_to(measurements);
+  return measurements;
 }
 
 TaskRecords counted_records(const MeasureTask& task, const MeasurementStore& store) {

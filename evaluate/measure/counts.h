@@ -1,5 +1,4 @@
-// The counting pass of a task: every setting decodes every line once, untimed. It gives outputs and counts, and is
-// dealt out to the processes of a job (evaluate/measure/dealt_measurements.h).
+// The counting pass of a task: every setting decodes every line once, untimed. It gives outputs and counts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 #include <vector>
 
 #include "evaluate/engine/engine.h"
-#include "evaluate/measure/dealt_measurements.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/suite/suite_options.h"
 
 namespace draftsmith::evaluate {
@@ -39,9 +38,8 @@ struct MeasureTask {
   int64_t common_batch() const;
 };
 
-// Returns the task's counting pass for so many processes. The result refers to task, engine and store.
-std::vector<Chain> counting_chains(const MeasureTask& task, Engine& engine, const MeasurementStore& store,
-                                   int64_t processes);
+// Returns the task's counting pass. The result refers to task, engine and store.
+std::vector<Measurement> counting_pass(const MeasureTask& task, Engine& engine, const MeasurementStore& store);
 
 // Returns the records of a counting pass whose measurements are all in the store. They have no times. Settings that
 // failed have none.

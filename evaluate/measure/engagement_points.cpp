@@ -37,7 +37,7 @@ infer::EngagedOutputs outputs_of(const nlohmann::json& json) {
 std::vector<std::vector<MeasuredEngagement>> measure_engagement(const std::vector<EngagementPrompts>& curves,
                                                                 Engine& engine, MeasurementStore& store,
                                                                 const SuiteContext& context) {
-  DealtMeasurements dealt{.title = {}, .unit = {}, .chains = {}};
+  std::vector<Measurement> measurements;
   for (const EngagementPrompts& curve : curves) {
     for (const MeasuredEngagement& point : points_of(curve.table)) {
       const auto decode = [&curve, &engine, policy = point.policy, threshold = point.threshold] {
@@ -48,10 +48,10 @@ std::vector<std::vector<MeasuredEngagement>> measure_engagement(const std::vecto
                                       .batch_size = curve.batch_size},
                                      curve.prompts));
       };
-      dealt.chains.push_back({{.name = name_of(curve, point), .measure = decode}});
+      measurements.push_back({.name = name_of(curve, point), .measure = decode});
     }
   }
-  measure_missing(dealt, store, context);
+  measure_missing(measurements, store, context);
   std::vector<std::vector<MeasuredEngagement>> measured;
   for (const EngagementPrompts& curve : curves) {
     auto& points = measured.emplace_back(points_of(curve.table));

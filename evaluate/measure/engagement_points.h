@@ -1,4 +1,4 @@
-// Points of a suite's engagement curves (infer/engagement.h): each threshold is decoded by one process of a job.
+// Points of a suite's engagement curves (infer/engagement.h).
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "evaluate/engine/engine.h"
-#include "evaluate/measure/dealt_measurements.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/suite/engagement_options.h"
 
 namespace draftsmith::evaluate {
@@ -28,8 +28,8 @@ struct MeasuredEngagement {
   infer::EngagedOutputs outputs = {};
 };
 
-// Returns the points of each curve, the oracle's before those of fallback, in the order of the thresholds. All
-// processes call it. Errors: as measure_missing().
+// Returns the points of each curve, the oracle's before those of fallback, in the order of the thresholds.
+// Errors: as measure_missing().
 std::vector<std::vector<MeasuredEngagement>> measure_engagement(const std::vector<EngagementPrompts>& curves,
                                                                 Engine& engine, MeasurementStore& store,
                                                                 const SuiteContext& context);

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "distributed/dealing.h"
+#include "base/json.h"
 #include "evaluate/measure/typical_lines.h"
 
 namespace draftsmith::evaluate {
@@ -87,8 +87,8 @@ std::vector<Setting> forced_settings(const MeasuredTask& task) {
   return settings;
 }
 
-std::vector<Chain> sampling_chains(const MeasuredTask& task, const SuiteOptions& options, Engine& engine) {
-  std::vector<Chain> chains;
+std::vector<Measurement> sampling_measurements(const MeasuredTask& task, const SuiteOptions& options, Engine& engine) {
+  std::vector<Measurement> measurements;
   std::set<std::string> models;
   const int64_t lines = forced_lines(task, options);
   for (const auto& row : task.rows) {
@@ -103,13 +103,13 @@ std::vector<Chain> sampling_chains(const MeasuredTask& task, const SuiteOptions&
         }
         return outputs;
       };
-      chains.push_back({{.name = sample_name(task, row.settings.model, first),
-                         .size = static_cast<int64_t>(rows),
-                         .measure = sample,
-                         .owner = samples_owner(task, row.settings.model)}});
+      measurements.push_back({.name = sample_name(task, row.settings.model, first),
+                              .size = static_cast<int64_t>(rows),
+                              .measure = sample,
+                              .owner = samples_owner(task, row.settings.model)});
     }
   }
-  return chains;
+  return measurements;
 }
 
 void measure_forced_alphas(const SuiteOptions& options, Engine& engine, MeasurementStore& store,
@@ -126,21 +126,21 @@ void measure_forced_alphas(const SuiteOptions& options, Engine& engine, Measurem
     return message.has_value();
   });
   const auto prompts = std::span(task.prompts).first(static_cast<size_t>(lines));
-  DealtMeasurements dealt;
-  const auto deal = [&](const Setting& setting, const char* texts, std::span<const Prompt> sources, auto outputs) {
+  std::vector<Measurement> measurements;
+  const auto add = [&](const Setting& setting, const char* texts, std::span<const Prompt> sources, auto outputs) {
     const auto measure = [&engine, setting, sources, outputs] {
       return to_json(engine.forced_alpha(setting, sources, outputs()));
     };
-    dealt.chains.push_back(
-        {{.name = forced_name(task, setting, texts), .measure = measure, .owner = forced_owner(task, setting)}});
+    measurements.push_back(
+        {.name = forced_name(task, setting, texts), .measure = measure, .owner = forced_owner(task, setting)});
   };
   for (const Setting& setting : settings) {
-    deal(setting, "greedy", prompts, [&task, setting, lines] { return greedy_outputs(task, setting, lines); });
-    deal(setting, "sampled", prompts, [&, setting] { return sampled_outputs(task, setting, options, store); });
+    add(setting, "greedy", prompts, [&task, setting, lines] { return greedy_outputs(task, setting, lines); });
+    add(setting, "sampled", prompts, [&, setting] { return sampled_outputs(task, setting, options, store); });
     if (task.forced_texts.outputs.empty()) continue;
-    deal(setting, "texts", task.forced_texts.prompts, [&task] { return task.forced_texts.outputs; });
+    add(setting, "texts", task.forced_texts.prompts, [&task] { return task.forced_texts.outputs; });
   }
-  measure_missing(dealt, store, context);
+  measure_missing(measurements, store, context);
   for (const Setting& setting : settings) {
     const std::string drafter = setting.drafter_label();
     if (const auto message = store.failure(forced_owner(task, setting))) {

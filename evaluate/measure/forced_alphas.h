@@ -1,8 +1,8 @@
 // How well drafters predict, teacher-forced: alpha_forced on outputs of the model that decodes, and the quality of
-// predictions of the task's own texts (methods.md §3). All of it is dealt out to the processes of a job.
+// predictions of the task's own texts (methods.md §3).
 #pragma once
 
-#include "evaluate/measure/dealt_measurements.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/measured_task.h"
 
 namespace draftsmith::evaluate {
@@ -13,12 +13,12 @@ std::vector<Setting> forced_settings(const MeasuredTask& task);
 
 // Returns the sampling of outputs at temperature 1 by each model that decodes for a drafter, with the suite's seed: the
 // first forced_lines lines. The result refers to all arguments.
-std::vector<Chain> sampling_chains(const MeasuredTask& task, const SuiteOptions& options, Engine& engine);
+std::vector<Measurement> sampling_measurements(const MeasuredTask& task, const SuiteOptions& options, Engine& engine);
 
 // Measures the drafters of forced_settings() on the first forced_lines lines: at temperature 0 on greedy outputs, at
-// temperature 1 on those of sampling_chains(), which must be in the store, and on task.forced_texts. Adds to
-// task.forced, task.forced_sampled and task.predicted; a drafter that fails has an entry in task.failures instead. All
-// processes call it. Errors: as measure_missing().
+// temperature 1 on those of sampling_measurements(), which must be in the store, and on task.forced_texts. Adds to
+// task.forced, task.forced_sampled and task.predicted; a drafter that fails has an entry in task.failures instead.
+// Errors: as measure_missing().
 void measure_forced_alphas(const SuiteOptions& options, Engine& engine, MeasurementStore& store,
                            const SuiteContext& context, MeasuredTask& task);
 

@@ -29,7 +29,7 @@ infer::MatchRate cell_of(const nlohmann::json& json) {
 
 std::vector<MatchRateResult> measure_match_rates(const std::vector<MatchPrompts>& tables, Engine& engine,
                                                  MeasurementStore& store, const SuiteContext& context) {
-  DealtMeasurements dealt{.title = {}, .unit = {}, .chains = {}};
+  std::vector<Measurement> measurements;
   for (size_t i = 0; i < tables.size(); ++i) {
     for (const infer::MatchDecoding& decoding : tables[i].rates.options().decodings) {
       const auto count = [&, i, name = decoding.name] {
@@ -37,10 +37,10 @@ std::vector<MatchRateResult> measure_match_rates(const std::vector<MatchPrompts>
         one.decoding = {name};
         return to_json(engine.match_rates(one, tables[i].prompts, tables[i].max_new_tokens));
       };
-      dealt.chains.push_back({{.name = name_of(tables[i], decoding.name), .measure = count}});
+      measurements.push_back({.name = name_of(tables[i], decoding.name), .measure = count});
     }
   }
-  measure_missing(dealt, store, context);
+  measure_missing(measurements, store, context);
   std::vector<MatchRateResult> results;
   for (const MatchPrompts& table : tables) {
     MatchRateResult& result = results.emplace_back(MatchRateResult{.name = table.rates.name,

@@ -1,4 +1,4 @@
-// Match rates of a suite (infer/forced/match_rates.h): each decoding of each table is counted by one process of a job.
+// Match rates of a suite (infer/forced/match_rates.h).
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "evaluate/engine/engine.h"
-#include "evaluate/measure/dealt_measurements.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/results.h"
 #include "evaluate/suite/match_rate_options.h"
 
@@ -21,7 +21,7 @@ struct MatchPrompts {
   int64_t max_new_tokens = 0;
 };
 
-// Returns the match rates of all tables. All processes call it. Errors: as measure_missing().
+// Returns the match rates of all tables. Errors: as measure_missing().
 std::vector<MatchRateResult> measure_match_rates(const std::vector<MatchPrompts>& tables, Engine& engine,
                                                  MeasurementStore& store, const SuiteContext& context);
 

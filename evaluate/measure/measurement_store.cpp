@@ -8,6 +8,9 @@
 
 #include "base/error.h"
 #include "base/logging.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "evaluate/measure/failures.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -22,22 +25,25 @@ std::string line_of(const std::string& name, const std::string& measured) {
   return fmt::format("{}{}{}{}}}", kName, nlohmann::json(name).dump(), kMeasured, measured);
 }
 
-// Returns whether the file is one of a MeasurementStore.
-bool holds_measurements(const fs::path& file) {
-  const std::string name = file.filename().string();
-  return name.starts_with("measurements.") && name.ends_with("jsonl");
-}
-
 std::string failure_name(const std::string& owner) {
   return measurement_name({"failure", owner});
 }
 
-std::vector<fs::path> measurement_files(const fs::path& directory) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    if (entry.is_regular_file() && holds_measurements(entry.path())) files.push_back(entry.path());
+bool failed(const Measurement& one, const MeasurementStore& store) {
+  return !one.owner.empty() && store.failure(one.owner);
+}
+
+// Adds the measurement to the store, or its owner's failure.
+void add_measured(const Measurement& one, MeasurementStore& store) {
+  nlohmann::json measured;
+  const auto measure = [&] { measured = one.measure(); };
+  if (one.owner.empty()) {
+    measure();
+  } else if (const auto message = failure_of(measure)) {
+    log_warning("{} failed: {}", one.owner, *message);
+    return store.add_failure(one.owner, *message);
   }
-  return files;
+  store.add(one.name, measured);
 }
 
 }  // namespace
@@ -46,33 +52,31 @@ std::string measurement_name(const std::vector<std::string>& parts) {
   return nlohmann::json(parts).dump();
 }
 
-MeasurementStore::MeasurementStore(fs::path directory, const std::string& key, World& world)
-    : directory_(std::move(directory)), header_(nlohmann::json{{"key", key}}.dump()), world_(world) {
-  for (const fs::path& file : measurement_files(directory_)) read(file);
+MeasurementStore::MeasurementStore(const fs::path& directory, const std::string& key)
+    : file_(directory / "measurements.jsonl"), header_(nlohmann::json{{"key", key}}.dump()) {
+  const uintmax_t whole = read();
   const std::string failures = failure_name("").substr(0, failure_name("").size() - 3);  // without quotes and bracket
   std::erase_if(measured_, [&](const auto& one) { return one.first.starts_with(failures); });
   resumed_ = std::ssize(measured_);
-  world_.wait_for_all("reading finished measurements");
-  open_own();
+  std::error_code failed;
+  if (whole > 0) fs::resize_file(file_, whole, failed);
+  stream_.open(file_, whole > 0 ? std::ios::app : std::ios::trunc);
+  if (whole == 0) stream_ << header_ << "\n" << std::flush;
+  if (!stream_ || failed) refuse("the file of measurements cannot be written");
 }
 
-fs::path MeasurementStore::file_of(int64_t rank) const {
-  return directory_ / (rank == 0 ? "measurements.jsonl" : fmt::format("measurements.{}.jsonl", rank));
-}
-
-void MeasurementStore::read(const fs::path& file) {
-  std::ifstream input(file);
-  uintmax_t& done = bytes_read_[file];
-  input.seekg(static_cast<std::streamoff>(done));
+uintmax_t MeasurementStore::read() {
+  std::ifstream input(file_);
+  uintmax_t done = 0;
   std::string line;
   while (std::getline(input, line) && !input.eof()) {  // the last line of a killed evaluation may be cut off
     if (done == 0) {
-      if (line != header_) return;
+      if (line != header_) return done;
     } else {
       const size_t end = line.find(kMeasured);
       if (end == std::string::npos || !line.starts_with(kName) || !nlohmann::json::accept(line)) {
-        log_warning("{}: a damaged measurement and what follows it is measured again", file.string());
-        return;
+        log_warning("{}: a damaged measurement and what follows it is measured again", file_.string());
+        return done;
       }
       const size_t begin = end + kMeasured.size();
       const auto name = nlohmann::json::parse(line.substr(kName.size(), end - kName.size())).get<std::string>();
@@ -80,20 +84,11 @@ void MeasurementStore::read(const fs::path& file) {
     }
     done += line.size() + 1;
   }
-}
-
-void MeasurementStore::open_own() {
-  const fs::path file = file_of(world_.rank());
-  const uintmax_t whole = bytes_read_[file];
-  std::error_code failed;
-  if (whole > 0) fs::resize_file(file, whole, failed);
-  stream_.open(file, whole > 0 ? std::ios::app : std::ios::trunc);
-  if (whole == 0) stream_ << header_ << "\n" << std::flush;
-  if (!stream_ || failed) refuse("the file of measurements cannot be written");
+  return done;
 }
 
 void MeasurementStore::refuse(const std::string& what) const {
-  throw RunError({.where = file_of(world_.rank()).string(), .what = what, .hint = "is the disk full?"});
+  throw RunError({.where = file_.string(), .what = what, .hint = "is the disk full?"});
 }
 
 nlohmann::json MeasurementStore::at(const std::string& name) const {
@@ -118,16 +113,32 @@ std::optional<std::string> MeasurementStore::failure(const std::string& owner) c
   return has(name) ? std::optional(at(name).get<std::string>()) : std::nullopt;
 }
 
-void MeasurementStore::read_others() {
-  for (int64_t rank = 0; rank < world_.size(); ++rank) {
-    if (rank != world_.rank()) read(file_of(rank));
-  }
-}
-
 void MeasurementStore::remove() {
   stream_.close();
   std::error_code ignored;
-  for (const fs::path& file : measurement_files(directory_)) fs::remove(file, ignored);
+  fs::remove(file_, ignored);
+}
+
+void measure_missing(const std::vector<Measurement>& measurements, MeasurementStore& store, const SuiteContext& context,
+                     const std::string& title, const std::string& unit) {
+  int64_t total = 0, done = 0;
+  for (const Measurement& one : measurements) {
+    total += one.size;
+    if (store.has(one.name)) done += one.size;
+  }
+  if (done == total) return;
+  Progress progress({.style = progress_style(context.quiet || title.empty()),
+                     .title = title,
+                     .unit = unit,
+                     .total = total,
+                     .done_before = done});
+  for (const Measurement& one : measurements) {
+    if (store.has(one.name)) continue;
+    throw_if_stop_requested(kHowToGoOn);
+    if (!failed(one, store)) add_measured(one, store);
+    progress.advance(one.size);
+  }
+  progress.finish();
 }
 
 }  // namespace draftsmith::evaluate

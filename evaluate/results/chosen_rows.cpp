@@ -16,25 +16,22 @@ const MeasuredTask& task_named(const std::vector<MeasuredTask>& tasks, const std
 
 }  // namespace
 
-void add_chosen_rows(const std::vector<Setting>& settings, const std::vector<MeasuredTask>& measured, World& world,
+void add_chosen_rows(const std::vector<Setting>& settings, const std::vector<MeasuredTask>& measured,
                      MeasuredTask& task) {
   std::vector<std::string> groups;
   for (const auto& setting : settings) {
     if (setting.choose_on.empty() || std::find(groups.begin(), groups.end(), setting.group) != groups.end()) continue;
     groups.push_back(setting.group);
     for (const double max_drop : setting.max_drop) {
-      Choice choice;
-      if (world.leads())
-        choice = choose_in_group(task_named(measured, setting.choose_on), setting, max_drop).value_or(choice);
-      choice.label = world.from_leader("choosing settings", choice.label);
-      if (choice.label.empty()) {
+      const auto choice = choose_in_group(task_named(measured, setting.choose_on), setting, max_drop);
+      if (!choice) {
         task.failures.push_back({chosen_label(setting.group, max_drop), "choosing",
                                  fmt::format("no setting of {} was measured on {}", setting.group, setting.choose_on)});
         continue;
       }
       const auto chosen = std::find_if(settings.begin(), settings.end(),
-                                       [&](const auto& other) { return other.label == choice.label; });
-      task.rows.push_back({chosen_label(setting.group, max_drop), *chosen, choice});
+                                       [&](const auto& other) { return other.label == choice->label; });
+      task.rows.push_back({chosen_label(setting.group, max_drop), *chosen, *choice});
     }
   }
 }

@@ -31,10 +31,7 @@ py::list train(const JobFiles& files, const std::string& until, bool fresh, cons
     options.work = files.output.empty() ? std::filesystem::path("work") / recipe.name : files.output;
     options.until = until;
     options.fresh = fresh;
-    options.execution = {.device = execution.device,
-                         .threads = execution.threads,
-                         .threads_alone = execution.threads,
-                         .progress = context.progress};
+    options.execution = {.device = execution.device, .threads = execution.threads, .progress = context.progress};
     results = recipes::run_recipe(recipe, options);
   });
   py::list list;
@@ -53,10 +50,9 @@ py::dict evaluate_suite(const JobFiles& files, const py::dict& flags) {
     cli::begin_execution(execution);
     evaluate::SuiteOptions options = cli::load_suite(files.input, files.set);
     if (execution.device != "auto") options.device = execution.device;
-    options.threads = evaluate::timing_threads(options, execution.threads, true);
+    if (execution.threads > 0) options.threads = execution.threads;
     directory = files.output.empty() ? std::filesystem::path("results") / options.name : files.output;
-    result =
-        evaluate::run_evaluation(options, directory, {.quiet = execution.quiet, .shared_threads = execution.threads});
+    result = evaluate::run_evaluation(options, directory, {.quiet = execution.quiet});
   });
   py::list failures;
   for (const Problem& problem : result->failures) failures.append(to_string(problem));

@@ -12,16 +12,13 @@ namespace {
 // Returns the suite with the flags of the command line, which override the recipe.
 evaluate::SuiteOptions with_flags(evaluate::SuiteOptions options, const Execution& execution) {
   if (execution.device != Execution().device) options.device = execution.device;
-  const bool alone = execution.world->is_alone();
-  options.threads = evaluate::timing_threads(options, alone ? execution.threads : execution.threads_alone, alone);
+  if (execution.threads > 0) options.threads = execution.threads;
   return options;
 }
 
 void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) {
   const ThreadCount threads(0);  // later stages have those of now
-  const evaluate::SuiteContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet,
-                                       .world = run.execution.world,
-                                       .shared_threads = run.execution.threads};
+  const evaluate::SuiteContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet};
   const auto result = evaluate::run_evaluation(with_flags(suite, run.execution), run.directory, context);
   std::cout << result.table << std::flush;
   evaluate::throw_if_failed(result);  // an evaluation with a failed check is not finished
@@ -30,8 +27,10 @@ void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) 
 }  // namespace
 
 StageKind evaluate_stage() {
-  return run_by_all(
-      make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, "measures methods against baselines", run_evaluate));
+  StageKind kind =
+      make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, "measures methods against baselines", run_evaluate);
+  kind.processes = Processes::kOne;
+  return kind;
 }
 
 }  // namespace draftsmith::recipes

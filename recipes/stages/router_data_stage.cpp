@@ -20,7 +20,6 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
 #include "model/kinds/router.h"
-#include "recipes/stages/dealt_shards.h"
 #include "recipes/stages/decoded_sources.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
@@ -166,12 +165,11 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
                      .unit = "sources",
                      .total = count,
                      .done_before = writer.done()});
-  const auto write = [&](const data::ShardRange& range) { writer.add_shard(range, collection.decode(range)); };
-  for (const auto& range : deal_out(run, by_size(writer.missing(options.shard_examples)), progress, write)) {
-    writer.adopt(range);
+  for (const data::ShardRange& range : writer.missing(options.shard_examples)) {
+    writer.add_shard(range, collection.decode(range));
+    progress.advance(range.size());
   }
   progress.finish();
-  if (!run.execution.world->leads()) return;
   writer.finish();
   log_info("  {}", data::describe_router_data(data::RouterData(file)));
 }
@@ -179,8 +177,8 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
 }  // namespace
 
 StageKind router_data_stage() {
-  return run_by_all(make_stage_kind<RouterDataOptions>(
-      "router-data", 1, "decodes a corpus and collects training data of a router", run_router_data));
+  return make_stage_kind<RouterDataOptions>("router-data", 1, "decodes a corpus and collects training data of a router",
+                                            run_router_data);
 }
 
 }  // namespace draftsmith::recipes

@@ -1,10 +1,6 @@
 // kind = "teacher-logits": stores the teacher's next-token distributions for a corpus's targets, so that students are
 // distilled without running the teacher. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); goes on with the
 // missing shards.
-#include <algorithm>
-#include <functional>
-#include <numeric>
-
 #include <fmt/format.h>
 
 #include "base/device.h"
@@ -17,7 +13,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/files/model_hash.h"
-#include "recipes/stages/dealt_shards.h"
+#include "recipes/stages/divided_shards.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
@@ -122,15 +118,14 @@ int64_t shard_end(const data::Corpus& corpus, const data::ShardRange& range, con
   return end;
 }
 
-// Returns the shards that are missing, and the target tokens of each.
-DealtShards shards_to_write(const data::Corpus& corpus, const data::TeacherCacheInfo& info,
-                            const std::vector<data::ShardRange>& missing) {
-  DealtShards shards;
+// Returns the shards that are missing.
+std::vector<data::ShardRange> shards_to_write(const data::Corpus& corpus, const data::TeacherCacheInfo& info,
+                                              const std::vector<data::ShardRange>& missing) {
+  std::vector<data::ShardRange> shards;
   for (data::ShardRange left : missing) {
     while (left.size() > 0) {
-      shards.ranges.push_back({left.first, shard_end(corpus, left, info)});
-      shards.sizes.push_back(target_tokens(corpus, shards.ranges.back()));
-      left.first = shards.ranges.back().last;
+      shards.push_back({left.first, shard_end(corpus, left, info)});
+      left.first = shards.back().last;
     }
   }
   return shards;
@@ -139,9 +134,9 @@ DealtShards shards_to_write(const data::Corpus& corpus, const data::TeacherCache
 void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& options, const data::Corpus& corpus,
                   const data::TeacherCacheInfo& info, const StageContext& run, data::ShardedTeacherCache& cache) {
   train::TeacherLogits logits(teacher, corpus, {.k = info.k, .temperature = info.temperature}, options.batch_tokens);
-  DealtShards missing = shards_to_write(corpus, info, cache.missing(options.shard_examples));
-  const int64_t done =
-      std::accumulate(missing.sizes.begin(), missing.sizes.end(), corpus.info().target_tokens, std::minus<int64_t>());
+  const auto missing = shards_to_write(corpus, info, cache.missing(options.shard_examples));
+  int64_t done = corpus.info().target_tokens;
+  for (const data::ShardRange& shard : missing) done -= target_tokens(corpus, shard);
   announce(info, corpus, run.directory, done);
   Progress progress({.style = run.execution.progress,
                      .title = "teacher logits",
@@ -150,7 +145,6 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
                      .done_before = done});
   // A process alone need not wait for the end of a shard to show how far it is.
   const bool alone = run.execution.world->is_alone();
-  if (alone) std::fill(missing.sizes.begin(), missing.sizes.end(), 0);
   const auto on_positions = [&](int64_t positions) {
     if (alone) progress.advance(positions);
     throw_if_stop_requested("whole shards are saved; run it again to continue");
@@ -159,7 +153,10 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
     const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
     cache.add_shard(shard, train::by_example(rows, corpus, shard.first, shard.last));
   };
-  for (const auto& shard : deal_out(run, missing, progress, write)) cache.adopt(shard);
+  const auto written = [&](const data::ShardRange& shard) {
+    if (!alone) progress.advance(target_tokens(corpus, shard));
+  };
+  for (const auto& shard : divide_shards(run, missing, write, written)) cache.adopt(shard);
   progress.finish();
 }
 

@@ -14,8 +14,8 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
-#include "recipes/stages/dealt_shards.h"
 #include "recipes/stages/decoded_sources.h"
+#include "recipes/stages/divided_shards.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
@@ -198,7 +198,8 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   const auto write = [&](const data::ShardRange& range) {
     writer.write(range, [&](data::CorpusWriter& shard) { outputs.add(range, shard); });
   };
-  for (const auto& range : deal_out(run, by_size(writer.missing(options.shard_examples)), progress, write)) {
+  const auto written = [&](const data::ShardRange& range) { progress.advance(range.size()); };
+  for (const auto& range : divide_shards(run, writer.missing(options.shard_examples), write, written)) {
     writer.adopt(range);
   }
   progress.finish();

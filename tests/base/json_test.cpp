@@ -1,5 +1,8 @@
 #include "base/json.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,6 +98,14 @@ TEST(JsonReader, SomethingElseThanAnObjectIsReportedOnce) {
   EXPECT_EQ(reader.get_string("s"), "");
   ASSERT_EQ(problems.list().size(), 1u);
   EXPECT_THAT(to_string(problems.list()[0]), HasSubstr("expected: a JSON object"));
+}
+
+TEST(ExactText, KeepsTheBitsOfEveryNumber) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double number : {0.1, 1.0 / 3, -1e-300, 1e300, 5e-324, kInfinity, -kInfinity}) {
+    EXPECT_EQ(exact_number(nlohmann::json(exact_text(number))), number);
+  }
+  EXPECT_TRUE(std::isnan(exact_number(nlohmann::json(exact_text(std::nan(""))))));
 }
 
 TEST(Brief, CutsLongValues) {

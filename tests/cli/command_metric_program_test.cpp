@@ -8,11 +8,12 @@
 
 #include "base/json.h"
 #include "model/files/checkpoint.h"
-#include "tests/cli/job.h"
+#include "tests/cli/process_beside.h"
 #include "tests/cli/program.h"
 #include "tests/evaluate/report/results_of_settings.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith::test {
 namespace {
@@ -210,9 +211,9 @@ TEST_F(CommandMetricProgram, ScoreAsksItToo) {
 TEST_F(CommandMetricProgram, CtrlCEndsTheCommandWithTheProgram) {
   write_text(root_ / "hyp", "5 6\n7\n");
   const std::string noted = (root_ / "process").string();
-  ProcessBeside scoring({"score", "command", "--hyp", (root_ / "hyp").string(), "--ref", (root_ / "test.ref").string(),
-                         "--command", "echo $$ > " + noted + ".new; mv " + noted + ".new " + noted + "; sleep 100"},
-                        {});
+  ProcessBeside scoring({draftsmith_binary(), "score", "command", "--hyp", (root_ / "hyp").string(), "--ref",
+                         (root_ / "test.ref").string(), "--command",
+                         "echo $$ > " + noted + ".new; mv " + noted + ".new " + noted + "; sleep 100"});
   for (int i = 0; i < 3000 && !std::filesystem::exists(noted); ++i) usleep(10'000);
   ASSERT_TRUE(std::filesystem::exists(noted));
   scoring.send(SIGINT);

@@ -81,7 +81,7 @@ class Optimizer {
   const std::vector<OptimizedParameter>& parameters() const { return parameters_; }
   int64_t steps() const { return steps_; }
 
-  // Returns whether each process of a job has the state of other parameters.
+  // Returns whether each process of a group has the state of other parameters.
   virtual bool is_sharded() const { return false; }
   // Returns this process's state tensors by "<parameter name>/<state name>", shared with the optimizer. All exist, as
   // zeros, from construction on.

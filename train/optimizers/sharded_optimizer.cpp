@@ -5,12 +5,12 @@
 
 namespace draftsmith::train {
 
-std::vector<int64_t> deal_parameters(const std::vector<OptimizedParameter>& parameters, int64_t processes) {
+std::vector<int64_t> deal_parameters(const std::vector<OptimizedParameter>& parameters, int64_t world_size) {
   std::vector<size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return parameters[a].value.numel() > parameters[b].value.numel(); });
-  std::vector<int64_t> numbers(static_cast<size_t>(processes)), owners(parameters.size());
+  std::vector<int64_t> numbers(static_cast<size_t>(world_size)), owners(parameters.size());
   for (const size_t i : order) {
     const auto least = std::min_element(numbers.begin(), numbers.end());
     *least += parameters[i].value.numel();
@@ -20,7 +20,7 @@ std::vector<int64_t> deal_parameters(const std::vector<OptimizedParameter>& para
 }
 
 ShardedOptimizer::ShardedOptimizer(const std::map<std::string, at::Tensor>& parameters, const OptimizerOptions& options,
-                                   World& world)
+                                   ProcessGroup& world)
     : Optimizer(group_parameters(parameters, options)),
       world_(world),
       owners_(deal_parameters(this->parameters(), world.size())) {
@@ -44,7 +44,9 @@ void ShardedOptimizer::update(double lr, double gradient_scale) {
     const bool changed = parameter.lr_factor != 0 && parameter.value.grad().defined();
     if (changed) by_owner[static_cast<size_t>(owners_[i])].push_back(parameter.value);
   }
-  world_.broadcast_each(by_owner);
+  for (size_t owner = 0; owner < by_owner.size(); ++owner) {
+    world_.broadcast(by_owner[owner], static_cast<int64_t>(owner));
+  }
 }
 
 }  // namespace draftsmith::train

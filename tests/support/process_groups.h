@@ -1,4 +1,4 @@
-// Jobs of several processes for tests: each "process" is a thread with a World of its own.
+// Process groups for tests: each "process" is a thread with a ProcessGroup of its own.
 #pragma once
 
 #include <cstdlib>
@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "distributed/job_world.h"
+#include "distributed/process_group.h"
 
 namespace draftsmith::testing_support {
 
@@ -30,10 +30,9 @@ inline int64_t free_port() {
   return ntohs(address.sin_port);
 }
 
-// Returns the launch of process `rank` of a job on this machine.
+// Returns the launch of process `rank` on this machine.
 inline Launch local_launch(int64_t rank, int64_t size, int64_t port) {
-  return {.launcher = "test",
-          .rank = rank,
+  return {.rank = rank,
           .size = size,
           .local_rank = rank,
           .local_size = size,
@@ -42,11 +41,11 @@ inline Launch local_launch(int64_t rank, int64_t size, int64_t port) {
           .attempt = "0"};
 }
 
-// Runs `work` in each process of a job and returns when all have ended. Throws what the process of the lowest rank
-// threw. One process is World::alone().
-inline void run_in_world(int64_t size, const std::function<void(World&)>& work,
+// Runs `work` in each process of a group and returns when all have ended. Throws what the process of the lowest rank
+// threw. One process is ProcessGroup::single().
+inline void run_in_group(int64_t size, const std::function<void(ProcessGroup&)>& work,
                          std::chrono::seconds timeout = std::chrono::seconds(60)) {
-  if (size == 1) return work(World::alone());
+  if (size == 1) return work(ProcessGroup::single());
   // c10d's record of operations belongs to the process, and its table of groups has no lock: it is for one group.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
   const int64_t port = free_port();
@@ -55,8 +54,8 @@ inline void run_in_world(int64_t size, const std::function<void(World&)>& work,
   for (int64_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto world = join_world(local_launch(rank, size, port), {.timeout = timeout});
-        work(*world);
+        ProcessGroup world(local_launch(rank, size, port), {.timeout = timeout});
+        work(world);
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();
       }

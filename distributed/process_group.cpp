@@ -1,0 +1,358 @@
+// The only file that sees c10d.
+#include "distributed/process_group.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#ifdef USE_C10D_NCCL
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "base/timing.h"
+
+namespace draftsmith {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int64_t kBucketBytes = int64_t{32} << 20;
+// Buckets on their way at a time. Each may be a copy, so they bound the memory.
+constexpr size_t kFlights = 4;
+constexpr milliseconds kFirstWait{1}, kLongestWait{50};
+// Wait of process 0 at the end for the others to leave.
+constexpr seconds kLeaveWait{5};
+// Wait of a process that was asked to stop for the others in an exchange, so that all stop at the same place.
+constexpr seconds kStopWait{20};
+
+at::ScalarType travelling_type(const at::Tensor& tensor, std::optional<at::ScalarType> as) {
+  return as && tensor.is_floating_point() ? *as : tensor.scalar_type();
+}
+
+// Puts tensors into buckets of at most kBucketBytes, in their order: few large messages are faster than many small
+// ones. A larger tensor is alone. Buckets depend on types, sizes and devices only.
+std::vector<std::vector<at::Tensor>> in_buckets(const std::vector<at::Tensor>& tensors,
+                                                std::optional<at::ScalarType> as) {
+  std::vector<std::vector<at::Tensor>> buckets;
+  int64_t bytes = 0;  // of the last bucket
+  for (const at::Tensor& tensor : tensors) {
+    const at::ScalarType type = travelling_type(tensor, as);
+    const int64_t size = tensor.numel() * static_cast<int64_t>(c10::elementSize(type));
+    const bool joins = !buckets.empty() && bytes + size <= kBucketBytes &&
+                       travelling_type(buckets.back().front(), as) == type &&
+                       buckets.back().front().device() == tensor.device();
+    if (!joins) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+    buckets.back().push_back(tensor);
+    bytes += size;
+  }
+  return buckets;
+}
+
+// Returns a bucket as one tensor: of one contiguous part in its type that part itself, else a copy.
+at::Tensor pack(const std::vector<at::Tensor>& bucket, std::optional<at::ScalarType> as) {
+  const at::Tensor& first = bucket.front();
+  const at::ScalarType type = travelling_type(first, as);
+  if (bucket.size() == 1 && first.is_contiguous() && first.scalar_type() == type) return first;
+  int64_t elements = 0, begin = 0;
+  for (const at::Tensor& part : bucket) elements += part.numel();
+  at::Tensor packed = at::empty({elements}, first.options().requires_grad(false).dtype(type));
+  for (const at::Tensor& part : bucket) {
+    packed.narrow(0, begin, part.numel()).view(part.sizes()).copy_(part);
+    begin += part.numel();
+  }
+  return packed;
+}
+
+void unpack(const at::Tensor& packed, const std::vector<at::Tensor>& bucket) {
+  if (packed.is_same(bucket.front())) return;
+  int64_t begin = 0;
+  for (at::Tensor part : bucket) {
+    part.copy_(packed.narrow(0, begin, part.numel()).view(part.sizes()));
+    begin += part.numel();
+  }
+}
+
+[[noreturn]] void refuse_store(const Launch& launch, seconds timeout, const std::exception& error) {
+  const std::string place = fmt::format("{}:{}", launch.host, launch.port);
+  const std::string text = error.what();
+  const std::string found = text.substr(0, text.find('\n'));
+  const bool serves = launch.rank == 0 && !launch.store_exists;
+  if (serves && found.find("in use") != std::string::npos) {
+    throw UserError({.where = place,
+                     .what = "the port of the process group is taken",
+                     .expected = "a free port on this machine",
+                     .found = "another program, perhaps another job, listens there",
+                     .hint = "set MASTER_PORT to a free port on all processes (torchrun: --master-port)"});
+  }
+  throw UserError({.where = place,
+                   .what = fmt::format("process {} of {} cannot reach the group's store", launch.rank, launch.size),
+                   .expected = fmt::format("process 0, or the launcher, there within {} s", timeout.count()),
+                   .found = found,
+                   .hint = "is MASTER_ADDR right, has process 0 started, and does a firewall let the port through?"});
+}
+
+// Opens the store of texts that all processes see; process 0 serves it unless the launcher does.
+c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, seconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(launch.port);
+  options.isServer = launch.rank == 0 && !launch.store_exists;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  options.useLibUV = false;  // whose server asks for each caller's name: five seconds where no name server answers
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(launch.host, options);
+    return c10::make_intrusive<c10d::PrefixStore>("draftsmith/" + launch.attempt + "/", std::move(store));
+  } catch (const std::exception& error) {
+    refuse_store(launch, timeout, error);
+  }
+}
+
+c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store, const Launch& launch,
+                                          const GroupOptions& group) {
+  const int rank = static_cast<int>(launch.rank), size = static_cast<int>(launch.size);
+#ifdef USE_C10D_NCCL
+  if (group.device.is_cuda()) {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = group.timeout;
+    return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, std::move(options));
+  }
+#endif
+  if (!group.device.is_cpu()) {
+    throw UserError({.where = "--device",
+                     .what = "this build sums over processes on CPUs only",
+                     .expected = "cpu",
+                     .found = group.device.str(),
+                     .hint = "build where NCCL's header is, which torch's CUDA wheel brings"});
+  }
+  auto options = c10d::ProcessGroupGloo::Options::create(group.timeout);
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  options->devices.push_back(interface != nullptr ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                                                  : c10d::ProcessGroupGloo::createDefaultDevice());
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, std::move(options));
+}
+
+}  // namespace
+
+struct ProcessGroup::Connection {
+  // A bucket on its way.
+  struct Flight {
+    std::vector<at::Tensor> bucket, packed;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  using Operation = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>& one)>;
+
+  int64_t rank, size;
+  seconds timeout;
+  c10::intrusive_ptr<c10d::Store> store = {};
+  c10::intrusive_ptr<c10d::Backend> backend = {};
+  int64_t exchanges = 0;
+  double waited = 0;
+
+  std::vector<std::string> keys_of(const std::string& prefix) const {
+    std::vector<std::string> keys;
+    for (int64_t i = 0; i < size; ++i) keys.push_back(fmt::format("{}/{}", prefix, i));
+    return keys;
+  }
+  std::string place() const { return fmt::format("process {} of {}", rank, size); }
+
+  // Runs `work`, and turns what c10d throws into an error that says what it was for.
+  template <class Work>
+  void guard(const std::string& what, const Work& work) {
+    const Stopwatch watch;
+    try {
+      work();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::string found = error.what();
+      throw RunError({.where = place(),
+                      .what = "another process of the group was lost or did not answer in time, during " + what,
+                      .expected = fmt::format("an answer within {} s", timeout.count()),
+                      .found = found.substr(0, found.find('\n')),
+                      .hint = "its own output says why, unless it was killed (memory?); the same command goes on from "
+                              "the last checkpoint"});
+    }
+    waited += watch.seconds();
+  }
+
+  // Runs an operation on all tensors, some buckets at a time.
+  void run(const std::string& what, const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as,
+           const Operation& operation) {
+    const at::NoGradGuard no_grad;
+    guard(what, [&] {
+      std::deque<Flight> flights;
+      const auto land = [&] {
+        flights.front().work->wait();
+        unpack(flights.front().packed.front(), flights.front().bucket);
+        flights.pop_front();
+      };
+      for (const auto& bucket : in_buckets(tensors, as)) {
+        if (flights.size() == kFlights) land();
+        std::vector<at::Tensor> packed{pack(bucket, as)};
+        auto work = operation(packed);
+        flights.push_back({bucket, std::move(packed), std::move(work)});
+      }
+      while (!flights.empty()) land();
+    });
+  }
+
+  // Returns the texts of all processes. The n-th exchange puts texts under n/rank. A process that begins it has
+  // finished the one before, for which all had finished the one before that: so nobody reads its text of two exchanges
+  // ago.
+  std::vector<std::string> exchange(const std::string& what, const std::string& text, std::optional<seconds> limit,
+                                    seconds stop_wait = kStopWait) {
+    std::vector<std::string> all;
+    guard(what, [&] {
+      const int64_t number = exchanges++;
+      const auto own = [&](int64_t n) { return fmt::format("exchange/{}/{}", n, rank); };
+      store->set(own(number), std::vector<uint8_t>(text.begin(), text.end()));
+      if (number >= 2) store->deleteKey(own(number - 2));
+      const auto keys = keys_of(fmt::format("exchange/{}", number));
+      const auto begin = Clock::now();
+      auto last_without_stop = begin;
+      for (milliseconds wait = kFirstWait; !store->check(keys); wait = std::min(2 * wait, kLongestWait)) {
+        const auto now = Clock::now();
+        if (limit && now - begin > *limit) refuse_missing(what, keys, *limit);
+        if (stop_requested() == 0) last_without_stop = now;
+        if (now - last_without_stop > stop_wait) throw_if_stop_requested(what + " was not waited for");
+        std::this_thread::sleep_for(wait);
+      }
+      for (const auto& bytes : store->multiGet(keys)) all.emplace_back(bytes.begin(), bytes.end());
+    });
+    return all;
+  }
+
+  [[noreturn]] void refuse_missing(const std::string& what, const std::vector<std::string>& keys, seconds limit) {
+    std::string missing;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!store->check({keys[i]})) missing += (missing.empty() ? "" : ", ") + std::to_string(i);
+    }
+    throw RunError({.where = place(),
+                    .what = "not all processes of the group came to " + what,
+                    .expected = fmt::format("{} processes within {} s", size, limit.count()),
+                    .found = "no sign of process " + missing,
+                    .hint = "look at the output of those processes, or whether the launcher could start them"});
+  }
+
+  // Process 0, which may serve the store, leaves last; the others would take its end for a failure.
+  void leave() noexcept {
+    try {
+      const auto keys = keys_of("left");
+      store->set(keys[static_cast<size_t>(rank)], std::vector<uint8_t>{'1'});
+      if (rank != 0) return;
+      const auto end = Clock::now() + kLeaveWait;
+      while (!store->check(keys) && Clock::now() < end) std::this_thread::sleep_for(kFirstWait);
+    } catch (...) {  // the store is gone already
+    }
+  }
+};
+
+ProcessGroup& ProcessGroup::single() {
+  static ProcessGroup group;
+  return group;
+}
+
+ProcessGroup::ProcessGroup() = default;
+
+ProcessGroup::ProcessGroup(const Launch& launch, const GroupOptions& options)
+    : rank_(launch.rank),
+      size_(launch.size),
+      connection_(new Connection{.rank = launch.rank, .size = launch.size, .timeout = options.timeout}) {
+  Connection& own = *connection_;
+  own.store = open_store(launch, options.timeout);
+  own.exchange("the start", "", options.timeout);
+  const std::string what = "connecting all processes";
+  own.guard(what, [&] { own.backend = connect(own.store, launch, options); });
+  // One that is connected may have nothing to do and leave, which must not end the connecting of another.
+  own.exchange(what, "", options.timeout);
+}
+
+ProcessGroup::~ProcessGroup() {
+  if (!connection_) return;
+  connection_->backend.reset();
+  connection_->leave();
+}
+
+void ProcessGroup::sum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as) {
+  if (!connection_) return;
+  connection_->run("a sum over all processes", tensors, as,
+                   [&](std::vector<at::Tensor>& one) { return connection_->backend->allreduce(one); });
+}
+
+void ProcessGroup::broadcast(const std::vector<at::Tensor>& tensors, int64_t from) {
+  if (!connection_) return;
+  connection_->run("receiving what another process has", tensors, {}, [&](std::vector<at::Tensor>& one) {
+    c10d::BroadcastOptions options;
+    options.rootRank = from;
+    return connection_->backend->broadcast(one, options);
+  });
+}
+
+std::vector<std::string> ProcessGroup::gather(const std::string& what, const std::string& text) {
+  return connection_ ? connection_->exchange(what, text, connection_->timeout) : std::vector<std::string>{text};
+}
+
+std::string ProcessGroup::from_leader(const std::string& what, const std::string& text) {
+  return gather(what, leads() ? text : "").front();
+}
+
+void ProcessGroup::require_same(const std::string& what, const std::string& value) {
+  const auto all = gather("comparing " + what, value);
+  std::string others;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] != all.front()) others += fmt::format("{}{}: {}", others.empty() ? "" : "; ", i, all[i]);
+  }
+  if (others.empty()) return;
+  throw UserError({.where = connection_->place(),
+                   .what = "the processes of one group differ in " + what,
+                   .expected = "on all, as on process 0: " + all.front(),
+                   .found = "on process " + others,
+                   .hint = "start all with the same program, recipe, flags and data"});
+}
+
+void ProcessGroup::wait_for_all(const std::string& what) {
+  if (connection_) connection_->exchange(what, "", {}, seconds(0));
+}
+
+std::vector<nlohmann::json> ProcessGroup::gather_parts(const std::string& what,
+                                                       const std::function<nlohmann::json()>& part) {
+  if (!connection_) return {part()};
+  nlohmann::json own;
+  try {
+    own["part"] = part();
+  } catch (const Interrupted& stop) {
+    own = {{"stopped", stop.problems().front().hint}};
+  }
+  std::vector<nlohmann::json> parts;
+  for (const std::string& text : connection_->exchange(what, own.dump(), {})) {
+    const nlohmann::json one = nlohmann::json::parse(text);
+    if (one.contains("stopped")) {
+      request_stop(SIGTERM);
+      throw_if_stop_requested(one.at("stopped").get<std::string>());
+    }
+    parts.push_back(one.at("part"));
+  }
+  return parts;
+}
+
+double ProcessGroup::waited() const {
+  return connection_ ? connection_->waited : 0;
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,170 @@
+#include "distributed/process_group.h"
+
+#include <csignal>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "tests/support/process_groups.h"
+
+namespace draftsmith {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::run_in_group;
+
+class GroupOf : public testing::TestWithParam<int> {};
+
+TEST_P(GroupOf, SumsTensorsOfAllTypesAndSizes) {
+  run_in_group(GetParam(), [](ProcessGroup& world) {
+    const double mine = static_cast<double>(world.rank()) + 1;
+    const double size = static_cast<double>(world.size());
+    const double all = size * (size + 1) / 2;
+    std::vector<at::Tensor> tensors{at::full({3}, mine, at::kFloat),        at::full({2, 2}, mine, at::kFloat),
+                                    at::full({5}, mine, at::kDouble),       at::full({9'000'000}, mine, at::kFloat),
+                                    at::full({4, 3}, mine, at::kFloat).t(), at::full({}, mine, at::kLong)};
+    world.sum(tensors);
+    for (const at::Tensor& tensor : tensors) {
+      EXPECT_EQ(tensor.min().item<double>(), all) << tensor.sizes();
+      EXPECT_EQ(tensor.max().item<double>(), all) << tensor.sizes();
+    }
+    world.sum({});
+  });
+}
+
+TEST_P(GroupOf, SumsInAnotherTypeAndGivesAllTheSameBits) {
+  std::mutex mutex;
+  std::vector<at::Tensor> sums, wholes;
+  run_in_group(GetParam(), [&](ProcessGroup& world) {
+    const at::Tensor own = at::arange(1, 10'001, at::kFloat) * (static_cast<double>(world.rank()) + 0.123);
+    const at::Tensor sum = own.clone(), whole = own.clone(), counts = at::full({2}, 1000, at::kLong);
+    world.sum({sum, counts}, at::kBFloat16);
+    world.sum({whole});
+    EXPECT_EQ(counts[1].item<int64_t>(), 1000 * world.size()) << "whole numbers keep their type";
+    EXPECT_EQ(sum.scalar_type(), at::kFloat);
+    const std::lock_guard lock(mutex);
+    sums.push_back(sum);
+    wholes.push_back(whole);
+  });
+  const double roundings = GetParam() == 1 ? 0 : GetParam();  // each number, and each sum of two
+  const at::Tensor error = ((sums.front() - wholes.front()) / wholes.front()).abs();
+  EXPECT_LE(error.max().item<double>(), roundings * 0x1p-8);
+  EXPECT_EQ(error.max().item<double>() > 0x1p-12, GetParam() > 1);
+  for (const at::Tensor& sum : sums) EXPECT_TRUE(sum.equal(sums.front()));
+}
+
+TEST_P(GroupOf, GivesAllTheTensorsOfOne) {
+  run_in_group(GetParam(), [](ProcessGroup& world) {
+    for (int64_t from = 0; from < world.size(); ++from) {
+      const double own = static_cast<double>(world.rank() + 7);
+      const std::vector<at::Tensor> tensors{at::full({2, 3}, own).t(), at::full({9'000'000}, own), at::full({}, own)};
+      world.broadcast(tensors, from);
+      for (const at::Tensor& tensor : tensors) {
+        EXPECT_EQ(tensor.min().item<double>(), static_cast<double>(from + 7));
+        EXPECT_EQ(tensor.max().item<double>(), static_cast<double>(from + 7));
+      }
+    }
+    world.broadcast({});
+  });
+}
+
+TEST_P(GroupOf, GathersTextsAndPartsByRank) {
+  run_in_group(GetParam(), [](ProcessGroup& world) {
+    for (int round = 0; round < 20; ++round) {
+      const auto texts = world.gather("a test", std::to_string(10 * round + world.rank()));
+      ASSERT_EQ(std::ssize(texts), world.size());
+      for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], std::to_string(10 * round + static_cast<int>(i)));
+    }
+    EXPECT_EQ(world.from_leader("a test", "from " + std::to_string(world.rank())), "from 0");
+    EXPECT_EQ(world.gather("long texts", std::string(3'000'000, 'x')).back().size(), 3'000'000U);
+    const auto parts = world.gather_parts("a test", [&] { return nlohmann::json{{"rank", world.rank()}}; });
+    ASSERT_EQ(std::ssize(parts), world.size());
+    for (size_t i = 0; i < parts.size(); ++i) EXPECT_EQ(parts[i].at("rank"), i);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Processes, GroupOf, testing::Values(1, 2, 3));
+
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(ProcessGroup, AStopOfOneInItsPartStopsAll) {
+  const SignalWatch signals;
+  run_in_group(3, [](ProcessGroup& world) {
+    const std::string message = message_of([&] {
+      world.gather_parts("a test", [&]() -> nlohmann::json {
+        if (world.rank() == 1) throw Interrupted(SIGTERM, "half is saved");
+        return true;
+      });
+    });
+    EXPECT_THAT(message, HasSubstr("half is saved"));
+  });
+}
+
+TEST(ProcessGroup, LeavingEarlyDoesNotEndTheConnectingOfOthers) {
+  for (int round = 0; round < 6; ++round) {
+    run_in_group(8, [](ProcessGroup&) {});
+  }
+}
+
+TEST(ProcessGroup, NamesTheProcessThatDiffers) {
+  const std::string message = message_of([] {
+    run_in_group(3, [](ProcessGroup& world) { world.require_same("the recipe", world.rank() == 2 ? "b7" : "a1"); });
+  });
+  EXPECT_THAT(message, HasSubstr("the processes of one group differ in the recipe"));
+  EXPECT_THAT(message, HasSubstr("process 2: b7"));
+}
+
+TEST(ProcessGroup, NamesAProcessThatDoesNotComeInTime) {
+  const std::string start = message_of([] {
+    const ProcessGroup alone(testing_support::local_launch(0, 2, testing_support::free_port()),
+                             {.timeout = std::chrono::seconds(1)});
+  });
+  EXPECT_THAT(start, HasSubstr("not all processes of the group came to the start"));
+  EXPECT_THAT(start, HasSubstr("no sign of process 1"));
+  run_in_group(
+      2,
+      [](ProcessGroup& world) {
+        if (world.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(3));
+        const at::Tensor tensor = at::ones({3});
+        EXPECT_THAT(message_of([&] { world.sum({tensor}); }),
+                    HasSubstr("was lost or did not answer in time, during a sum over all processes"));
+      },
+      std::chrono::seconds(1));
+}
+
+TEST(ProcessGroup, NamesAPortThatIsTaken) {
+  const int64_t port = testing_support::free_port();
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  ASSERT_EQ(::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(::listen(descriptor, 1), 0);
+  const std::string message = message_of([&] {
+    const ProcessGroup refused(testing_support::local_launch(0, 2, port), {.timeout = std::chrono::seconds(2)});
+  });
+  ::close(descriptor);
+  EXPECT_THAT(message, HasSubstr("the port of the process group is taken"));
+  EXPECT_THAT(message, HasSubstr("MASTER_PORT"));
+}
+
+TEST(ProcessGroup, NamesAHostWithoutAStore) {
+  const std::string message = message_of([] {
+    const ProcessGroup refused(testing_support::local_launch(1, 2, testing_support::free_port()),
+                               {.timeout = std::chrono::seconds(2)});
+  });
+  EXPECT_THAT(message, HasSubstr("process 1 of 2 cannot reach the group's store"));
+}
+
+}  // namespace
+}  // namespace draftsmith
