@@ -1,13 +1,13 @@
-// Match rates of early predictions (infer/forced/match_rates.h), as in PPD's tables 2 and 5 to 8: a table of totals,
-// and heat maps by layer and position.
+// Methods inside the model (early-exit, exits as drafters, calm, ppd) in a report: layers per token, layers of exits,
+// PPD's match rate and theorem, and match rates of early predictions (PPD's tables 2 and 5 to 8).
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
 #include "base/add_new.h"
 #include "base/files.h"
-#include "base/svg.h"
+#include "base/plot.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/suite/setting_grid.h"
@@ -16,197 +16,184 @@ namespace draftsmith::evaluate {
 namespace {
 
 using infer::MatchRate;
-using Cells = std::vector<MatchRate>;
 
-constexpr double kPanelRow = 18;
-constexpr double kGap = 20;     // between panels
-constexpr double kLabels = 34;  // width left of a panel, for the layers
-constexpr double kHeading = 36;
+// ---- layers ----
 
-// Returns whether a bin of positions is the total of all.
-bool is_total(const std::string& positions) {
-  return positions == "total";
+std::string whole(const std::optional<int64_t>& value) {
+  return value ? std::to_string(*value) : "";
 }
 
-bool same_row(const MatchRate& a, const MatchRate& b) {
-  return a.layer == b.layer && a.k == b.k && a.trained == b.trained;
-}
-
-std::string percentage(const MatchRate& rate) {
-  return rate.tokens == 0 ? "" : fmt::format("{:.1f}", 100 * rate.rate());
-}
-
-// Returns the table of totals: a row for each layer, k and head, a column for each decoding.
-Table totals_table(const Cells& cells) {
-  Cells totals;
-  std::copy_if(cells.begin(), cells.end(), std::back_inserter(totals),
-               [](const MatchRate& rate) { return is_total(rate.positions); });
-  std::vector<std::string> decodings;
-  Cells rows;  // first cell of each row
-  for (const MatchRate& rate : totals) {
-    add_new(decodings, rate.decoding);
-    const auto known = [&](const MatchRate& row) { return same_row(row, rate); };
-    if (std::none_of(rows.begin(), rows.end(), known)) rows.push_back(rate);
+Table layers_table(const std::vector<const SettingResult*>& settings) {
+  Table table({{"run", Align::kLeft},
+               {"layers"},
+               {"work"},
+               {"path"},
+               {"layer"},
+               {"match"},
+               {"units"},
+               {"decode"},
+               {"theorem"}});
+  for (const SettingResult* setting : settings) {
+    const Inside& inside = *setting->inside;
+    table.add_row({setting->name, std::to_string(inside.layers), fixed(inside.layer_runs_per_token, 2),
+                   fixed(inside.path_per_token, 2),
+                   whole(inside.exit_layer) + fixed(inside.average_exit_layer, 2) + whole(inside.early_layer),
+                   fixed(inside.match_rate, 3), fixed(inside.units_in_use, 2),
+                   fixed(setting->speed.speedup_decode.value, 2),
+                   inside.theorem ? fixed(inside.theorem->speedup, 2) : ""});
   }
-  std::vector<Column> columns{{"layer"}, {"k"}, {"head", Align::kLeft}};
-  for (const std::string& decoding : decodings) columns.push_back({decoding});
-  Table table(std::move(columns));
+  table.drop_empty_columns();
+  return table;
+}
+
+constexpr const char* kLayersMeaning =
+    ": layers a token: work, all that ran; path, one after the other; layer: where drafts or candidates come from, of "
+    "calm the mean exit; match: how often the next token is among PPD's candidates; units: layers that run at one "
+    "time, on average; theorem: Theorem 4.1's speed at that match rate";
+
+// Returns a comparison of the theorem's gain with the measured one; empty for settings without a theorem.
+std::string theorem_note(const SettingResult& setting) {
+  const Inside& inside = *setting.inside;
+  if (!inside.theorem) return "";
+  const double decode = setting.speed.speedup_decode.value;
+  return fmt::format(
+      "{}: at its match rate of {} Theorem 4.1 promises {} times greedy decoding's speed with {} units in use; "
+      "measured "
+      "on this one device {:.2f}, with {} units{}",
+      setting.name, fixed(inside.match_rate, 3), fixed(inside.theorem->speedup, 2),
+      fixed(inside.theorem->units_in_use, 2), decode, fixed(inside.units_in_use, 2),
+      decode <= 1 ? ": it shows none of that gain, because branches and last layers share the device." : ".");
+}
+
+// Returns the plot of the layers where calm's tokens leave. Without calm settings it has no series.
+Plot exits_plot(const std::vector<const SettingResult*>& settings) {
+  Plot plot{.label = "exits by layer", .x_title = "layer", .y_title = "tokens that leave there, %", .series = {}};
+  for (const SettingResult* setting : settings) {
+    const std::vector<int64_t> counts = setting->inside->exit_histogram.value_or(std::vector<int64_t>());
+    const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+    if (total == 0) continue;
+    PlotSeries series{.name = setting->name, .style = series_style(plot.series.size())};
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const double share = 100 * static_cast<double>(counts[i]) / total;
+      series.marks.push_back({.x = static_cast<double>(i + 1),
+                              .y = share,
+                              .title = fmt::format("{}, layer {}: {:.1f} %", setting->name, i + 1, share),
+                              .key = setting->name});
+    }
+    series.line = series.marks;
+    series.line_title = setting->name;
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+// ---- match rates ----
+
+// Returns rates in percent: a row for each layer, k and head, and a column for each of `columns`, the values that
+// `member` has in them.
+Table rates_table(const std::vector<MatchRate>& cells, std::string MatchRate::*member) {
+  std::vector<std::string> columns;
+  std::vector<MatchRate> rows;  // the first cell of each
+  const auto same_row = [](const MatchRate& a, const MatchRate& b) {
+    return a.layer == b.layer && a.k == b.k && a.trained == b.trained;
+  };
+  for (const MatchRate& cell : cells) {
+    add_new(columns, cell.*member);
+    if (std::ranges::none_of(rows, [&](const MatchRate& row) { return same_row(row, cell); })) rows.push_back(cell);
+  }
+  std::vector<Column> headers{{"layer"}, {"k"}, {"head", Align::kLeft}};
+  for (const std::string& column : columns) headers.push_back({column});
+  Table table(std::move(headers));
   for (const MatchRate& row : rows) {
     std::vector<std::string> line{std::to_string(row.layer), std::to_string(row.k), head_name(row.trained)};
-    for (const std::string& decoding : decodings) {
-      const auto found = std::find_if(totals.begin(), totals.end(), [&](const MatchRate& rate) {
-        return same_row(rate, row) && rate.decoding == decoding;
-      });
-      line.push_back(found == totals.end() ? "" : percentage(*found));
+    for (const std::string& column : columns) {
+      const auto found = std::ranges::find_if(
+          cells, [&](const MatchRate& cell) { return same_row(row, cell) && cell.*member == column; });
+      const bool unknown = found == cells.end() || found->tokens == 0;
+      line.push_back(unknown ? "" : fixed(100 * found->rate(), 1));
     }
     table.add_row(std::move(line));
   }
   return table;
 }
 
-// Layout that all panels of a heat map share.
-struct Grid {
-  std::vector<int64_t> layers;
-  std::vector<std::string> positions;
-  std::vector<int64_t> candidates;
-  bool trained = false;  // there are cells of exits
-
-  double panel_height() const { return kHeading + kPanelRow * static_cast<double>(layers.size()) + kGap; }
-  double cell_width() const {
-    const double panel = (kPlotWidth - kGap) / 2 - kLabels;
-    return panel / static_cast<double>(std::max<size_t>(positions.size(), 1));
+// Returns a part for each decoding: a table with a column for each bin of positions.
+std::vector<Part> rates_by_position(const MatchRateResult& rates) {
+  std::vector<std::string> decodings;
+  for (const MatchRate& cell : rates.cells) add_new(decodings, cell.decoding);
+  std::vector<Part> parts;
+  for (const std::string& decoding : decodings) {
+    std::vector<MatchRate> cells = rates.cells;
+    std::erase_if(cells, [&](const MatchRate& cell) { return cell.decoding != decoding; });
+    parts.push_back({.caption = fmt::format("match rates of {} decoding by position in the output, %", decoding),
+                     .table = rates_table(cells, &MatchRate::positions)});
   }
-};
-
-template <class T>
-double place_of(const std::vector<T>& values, const T& value) {
-  return static_cast<double>(std::find(values.begin(), values.end(), value) - values.begin());
-}
-
-// Returns a colour between white and a light blue. It changes most above one half, where rates are.
-std::string colour(double rate) {
-  const double depth = rate * rate * rate;
-  const auto mix = [&](double full) { return static_cast<int>(std::lround(255 + (full - 255) * depth)); };
-  return fmt::format("#{:02x}{:02x}{:02x}", mix(104), mix(162), mix(214));
-}
-
-// Returns the first position of a bin, since columns are narrower than the bins' names.
-std::string column_label(const std::string& positions) {
-  if (is_total(positions)) return "all";
-  return positions.substr(0, positions.find('-')) + (positions.ends_with('-') ? "+" : "");
-}
-
-std::string panel_frame(const Grid& grid, const std::string& title, double left, double top) {
-  std::string svg = svg_text(left + kLabels, top + 12, title + ", by layer and position");
-  for (size_t column = 0; column < grid.positions.size(); ++column) {
-    const double x = left + kLabels + grid.cell_width() * (static_cast<double>(column) + 0.5);
-    svg += svg_text(x, top + kHeading - 5, column_label(grid.positions[column]), "middle");
-  }
-  for (size_t row = 0; row < grid.layers.size(); ++row) {
-    const double y = top + kHeading + kPanelRow * static_cast<double>(row) + 13;
-    svg += svg_text(left + kLabels - 6, y, std::to_string(grid.layers[row]), "end");
-  }
-  return svg;
-}
-
-std::string cell(const Grid& grid, const MatchRate& rate, double left, double top) {
-  const double width = grid.cell_width();
-  const double x = left + kLabels + width * place_of(grid.positions, rate.positions);
-  const double y = top + kHeading + kPanelRow * place_of(grid.layers, rate.layer);
-  const std::string title = fmt::format("layer {}, k = {}, {} head, positions {}: {:.2f} % of {}", rate.layer, rate.k,
-                                        head_name(rate.trained), rate.positions, 100 * rate.rate(), rate.tokens);
-  return svg_box({x, y, width - 1, kPanelRow - 1}, colour(rate.rate()), title) +
-         svg_text(x + width / 2, y + 13, fmt::format("{:.0f}", 100 * rate.rate()), "middle");
-}
-
-Grid grid_of(const Cells& cells, const std::string& decoding) {
-  Grid grid;
-  for (const MatchRate& rate : cells) {
-    if (rate.decoding != decoding) continue;
-    add_new(grid.layers, rate.layer);
-    add_new(grid.positions, rate.positions);
-    add_new(grid.candidates, rate.k);
-    grid.trained = grid.trained || rate.trained;
-  }
-  return grid;
-}
-
-// Returns the heat map of a decoding, with percentages in the cells. Each k has a panel for the model's own head and
-// one for trained exits, with layers from top to bottom. Empty without cells of that decoding.
-std::string heat_map(const Cells& cells, const std::string& decoding) {
-  const Grid grid = grid_of(cells, decoding);
-  if (grid.layers.empty()) return "";
-  std::string svg = open_svg(grid.panel_height() * static_cast<double>(grid.candidates.size()),
-                             "match rates by layer and position, " + decoding + " decoding");
-  const double beside = (kPlotWidth + kGap) / 2;
-  for (const int64_t k : grid.candidates) {
-    const double top = grid.panel_height() * place_of(grid.candidates, k);
-    svg += panel_frame(grid, fmt::format("k = {}, the model's own head", k), 0, top);
-    if (grid.trained) svg += panel_frame(grid, fmt::format("k = {}, trained exits", k), beside, top);
-    for (const MatchRate& rate : cells) {
-      if (rate.decoding != decoding || rate.k != k || rate.tokens == 0) continue;
-      svg += cell(grid, rate, rate.trained ? beside : 0, top);
-    }
-  }
-  return svg + "</svg>\n";
-}
-
-std::vector<std::string> decodings_of(const Cells& cells) {
-  std::vector<std::string> names;
-  for (const MatchRate& rate : cells) add_new(names, rate.decoding);
-  return names;
-}
-
-std::string heading(const MatchRateResult& rates) {
-  return fmt::format("match rates of early predictions{} ({} prompts of {}, model {})",
-                     rates.name.empty() ? "" : ": " + rates.name, rates.prompts, rates.task, rates.model);
+  return parts;
 }
 
 constexpr const char* kMatchRatesMeaning =
-    "The share of new tokens that are among the k which a layer finds most likely, by position in the output: through "
-    "the model's own final norm and head, and through the layer's trained exit.";
+    "The share of new tokens that are among the k which a layer finds most likely: through the model's own final norm "
+    "and head, and through the layer's trained exit.";
+
+}  // namespace
+
+std::vector<Part> layer_parts(const TaskView& view, Form form) {
+  std::vector<const SettingResult*> settings;
+  for (const SettingResult& setting : view.task.settings) {
+    if (setting.inside) settings.push_back(&setting);
+  }
+  if (settings.empty()) return {};
+  Part part{.caption = view.task.name + kLayersMeaning, .table = layers_table(settings)};
+  for (const SettingResult* setting : settings) {
+    const std::string note = theorem_note(*setting);
+    if (!note.empty()) part.notes.push_back("  " + note);
+  }
+  const Plot exits = exits_plot(settings);
+  if (form == Form::kFull && !exits.series.empty()) part.figures = {figure_of(exits, "Where calm's tokens leave.")};
+  return {part};
+}
+
+void add_layer_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
+  const std::optional<Inside>& inside = setting.inside;
+  row["layer_runs_per_token"] = csv_cell(inside, &Inside::layer_runs_per_token);
+  row["path_per_token"] = csv_cell(inside, &Inside::path_per_token);
+  row["exit_layer"] = csv_cell(inside, &Inside::exit_layer);
+  row["average_exit_layer"] = csv_cell(inside, &Inside::average_exit_layer);
+  row["early_layer"] = csv_cell(inside, &Inside::early_layer);
+  row["candidates"] = csv_cell(inside, &Inside::candidates);
+  row["match_rate"] = csv_cell(inside, &Inside::match_rate);
+  row["units_in_use"] = csv_cell(inside, &Inside::units_in_use);
+  row["theorem_speedup"] = inside ? csv_cell(inside->theorem, &PpdTheorem::speedup) : CsvRow();
+}
 
 std::vector<Part> match_rate_parts(const TaskView& view, Form form) {
   std::vector<Part> parts;
   for (const MatchRateResult& rates : view.results.match_rates) {
     if (rates.task != view.task.name) continue;
     Part& part = parts.emplace_back();
-    part.caption = heading(rates) + "\nmatch rates of early predictions, % of new tokens";
-    part.table = totals_table(rates.cells);
+    part.caption = fmt::format(
+        "match rates of early predictions{} ({} prompts of {}, model {})\n"
+        "match rates of early predictions, % of new tokens",
+        rates.name.empty() ? "" : ": " + rates.name, rates.prompts, rates.task, rates.model);
+    std::vector<MatchRate> totals = rates.cells;
+    std::erase_if(totals, [](const MatchRate& cell) { return cell.positions != "total"; });
+    part.table = rates_table(totals, &MatchRate::decoding);
     if (form == Form::kBrief) continue;
     part.notes.emplace_back(kMatchRatesMeaning);
-    for (const std::string& decoding : decodings_of(rates.cells)) {
-      part.figures.push_back({.caption = "Match rates of " + decoding + " decoding, in %: layers from top to bottom.",
-                              .svg = heat_map(rates.cells, decoding)});
-    }
+    for (Part& more : rates_by_position(rates)) parts.push_back(std::move(more));
   }
   return parts;
 }
 
-Table cells_table(const Cells& cells) {
+void write_match_rates(const MatchRateResult& rates, const std::filesystem::path& directory) {
   Table table({{"decoding"}, {"layer"}, {"k"}, {"head"}, {"positions"}, {"matches"}, {"tokens"}, {"rate"}});
-  for (const MatchRate& rate : cells) {
+  for (const MatchRate& rate : rates.cells) {
     table.add_row({rate.decoding, std::to_string(rate.layer), std::to_string(rate.k), head_name(rate.trained),
                    rate.positions, std::to_string(rate.matches), std::to_string(rate.tokens),
                    rate.tokens == 0 ? "" : fmt::format("{:.6f}", rate.rate())});
   }
-  return table;
-}
-
-}  // namespace
-
-Section match_rates_section() {
-  return {.title = "Match rates of early predictions", .parts = match_rate_parts};
-}
-
-void write_match_rates(const MatchRateResult& rates, const std::filesystem::path& directory) {
-  std::string stem = "match_rates";
-  if (!rates.name.empty()) stem.append(".").append(file_safe(rates.name));
-  write_file_atomic(directory / (stem + ".csv"), cells_table(rates.cells).csv());
-  for (const std::string& decoding : decodings_of(rates.cells)) {
-    const std::string svg = heat_map(rates.cells, decoding);
-    write_file_atomic(directory / fmt::format("{}.{}.svg", stem, file_safe(decoding)), standalone_svg(svg));
-  }
+  const std::string name = rates.name.empty() ? "" : "." + file_safe(rates.name);
+  write_file_atomic(directory / ("match_rates" + name + ".csv"), table.csv());
 }
 
 }  // namespace draftsmith::evaluate

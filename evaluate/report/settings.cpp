@@ -1,19 +1,20 @@
-// Table of quality, speed and acceptance of each setting of a task, with notes on errors, differences and choices.
+// Quality, speed and acceptance of each setting of a task: a table, its columns of results.csv, and notes on errors,
+// checks of lossless settings, choices and the machine.
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "evaluate/report/busy_note.h"
-#include "evaluate/report/check_notes.h"
-#include "evaluate/report/drafter_note.h"
+#include "base/add_new.h"
 #include "evaluate/report/sections.h"
-#include "evaluate/report/versus_beams.h"
 
 namespace draftsmith::evaluate {
 namespace {
+
+// Mark of an alpha over tokens that the window rule chose to draft.
+constexpr const char* kConditionalMark = "†";
 
 bool known(const metrics::Interval& interval) {
   return std::isfinite(interval.low) && std::isfinite(interval.high);
@@ -28,193 +29,215 @@ std::string with_interval(double value, const metrics::Interval& interval, int d
   return fmt::format("{} [{:.{}f}, {:.{}f}]", text, interval.low, digits, interval.high, digits);
 }
 
-std::string quality(const SettingResult& setting, const ScoreStyle& score, Form form) {
-  const metrics::NamedScore* found = setting.quality.find(score.name);
-  return found == nullptr ? "" : with_interval(found->value, found->interval, score.digits, form);
-}
+// ---- table ----
 
-std::string difference(const SettingResult& setting, int digits) {
-  return setting.quality.difference ? fixed(setting.quality.difference->value, digits) : "";
-}
-
-std::string theory(const SettingResult& setting) {
-  return setting.predicted ? fixed(setting.predicted->speedup, 2) : "";
-}
-
-std::string accounted(const SettingResult& setting) {
-  return setting.accounted ? fixed(setting.accounted->speedup, 2) : "";
-}
-
-// Mark of an alpha over tokens that the window rule chose to draft.
-constexpr const char* kConditional = "†";
-
-std::string alpha(const Acceptance& acceptance) {
-  const std::string text = fixed(acceptance.alpha, 3);
-  return !text.empty() && acceptance.alpha_conditional.value_or(false) ? text + kConditional : text;
-}
-
-// Returns the runs of target and drafter per output (Nair et al. 2024, table 5).
-std::string runs_text(const Acceptance& acceptance) {
-  const std::string drafter = fixed(acceptance.draft_runs_per_output, 1);
-  const std::string target = fixed(acceptance.target_runs_per_output, 1);
-  return drafter.empty() || drafter == "0.0" ? target : target + "+" + drafter;
-}
-
-// Setting whose row is written, with the table that the row is in.
-struct TableRow {
-  const SettingResult& setting;
-  const ScoreStyle& score;
-  Form form;
-  bool fallbacks;  // some setting of the task has a fallback rate
-
-  // Returns digits behind the point for the table's form.
-  int digits(int brief, int full) const { return form == Form::kBrief ? brief : full; }
-  // Returns a rate of fallbacks or rollbacks; empty for settings that do not fall back.
-  std::string rate(double value) const { return setting.falls_back() ? fixed(value, 3) : ""; }
-};
-
-// Column of the table of settings. Tables of a form lack the columns without a header for it.
-struct SettingColumn {
-  std::string brief;
+// Cell of the table of settings with its column. Tables of a form lack the columns without a header for it.
+struct SettingCell {
+  std::string brief;  // header
   std::string full;
-  std::function<std::string(const TableRow& row)> cell;
-  std::string title = {};  // of pages: what the column is
-  Align align = Align::kRight;
+  std::string text;
+  std::string title;            // of pages: what the column is
   bool best_is_lowest = false;  // of pages: sorting begins with the lowest number
 
   const std::string& header(Form form) const { return form == Form::kBrief ? brief : full; }
 };
 
-std::vector<SettingColumn> quality_and_speed_cells(const ScoreStyle& style) {
-  const std::string& score = style.name;
-  return {
-      {"run", "setting", [](const TableRow& row) { return row.setting.name; }, "run", Align::kLeft},
-      {score, score_words(score), [](const TableRow& row) { return quality(row.setting, row.score, row.form); },
-       score + ", with its 95 % interval" + (style.lower_is_better ? "; lower is better" : ""), Align::kRight,
-       style.lower_is_better},
-      {"diff", "difference", [](const TableRow& row) { return difference(row.setting, row.score.digits); },
-       "diff: from the setting's own baseline", Align::kRight, style.lower_is_better},
-      {"", "p-value",
-       [](const TableRow& row) {
-         return row.setting.quality.difference ? fixed(row.setting.quality.difference->p_value, 3) : "";
-       },
-       "p: of the difference, by the paired bootstrap"},
-      {"speedup", "speedup",
-       [](const TableRow& row) {
-         const Ratio& speedup = row.setting.speed.speedup;
-         return with_interval(speedup.value, speedup.interval, 2, row.form);
-       },
-       "speedup: tokens a second over those of the baseline"},
-      {"", "speedup a line", [](const TableRow& row) { return fixed(row.setting.speed.speedup_total.value, 2); },
-       "speedup_total: time a line, whatever the outputs' lengths"},
-      {"decode", "decoding alone", [](const TableRow& row) { return fixed(row.setting.speed.speedup_decode.value, 2); },
-       "decode: speedup without encoder and prompt"},
-      {"theory", "predicted", [](const TableRow& row) { return theory(row.setting); },
-       "theory: predicts the speedup of decoding alone from alpha and step times"},
-      {"acct", "accounted", [](const TableRow& row) { return accounted(row.setting); },
-       "acct: the speedup that the counted runs explain"},
-  };
+// What all rows of a table share.
+struct SettingsForm {
+  Form form;
+  ScoreStyle score;
+  std::vector<int64_t> beams = {};  // of the searches that settings are compared with
+  bool fallbacks = false;           // some setting has a fallback rate
+};
+
+SettingsForm form_of(const TaskResult& task, Form form) {
+  SettingsForm shared{.form = form, .score = score_style(task)};
+  for (const SettingResult* setting : task.rows()) {
+    for (const BeamSpeedup& versus : setting->speed.versus_beams) add_new(shared.beams, versus.beams);
+    const bool known_rate = !fixed(setting->acceptance.fallback_rate, 3).empty();
+    shared.fallbacks = shared.fallbacks || (setting->falls_back() && known_rate);
+  }
+  return shared;
 }
 
-std::vector<SettingColumn> acceptance_cells() {
+std::vector<SettingCell> quality_cells(const SettingResult& setting, const SettingsForm& shared) {
+  const ScoreStyle& score = shared.score;
+  const metrics::NamedScore* quality = setting.quality.find(score.name);
+  const auto& difference = setting.quality.difference;
+  return {{"run", "setting", setting.name, "run"},
+          {score.name, score_words(score.name),
+           quality == nullptr ? "" : with_interval(quality->value, quality->interval, score.digits, shared.form),
+           score.name + ", with its 95 % interval" + (score.lower_is_better ? "; lower is better" : ""),
+           score.lower_is_better},
+          {"diff", "difference", difference ? fixed(difference->value, score.digits) : "",
+           "diff: from the setting's own baseline", score.lower_is_better},
+          {"", "p-value", difference ? fixed(difference->p_value, 3) : "",
+           "p: of the difference, by the paired bootstrap"}};
+}
+
+std::vector<SettingCell> speed_cells(const SettingResult& setting, const SettingsForm& shared) {
+  const SpeedResult& speed = setting.speed;
+  std::vector<SettingCell> cells{
+      {"speedup", "speedup", with_interval(speed.speedup.value, speed.speedup.interval, 2, shared.form),
+       "speedup: tokens a second over those of the baseline"},
+      {"", "speedup a line", fixed(speed.speedup_total.value, 2),
+       "speedup_total: time a line, whatever the outputs' lengths"},
+      {"decode", "decoding alone", fixed(speed.speedup_decode.value, 2), "decode: speedup without encoder and prompt"},
+      {"theory", "predicted", setting.predicted ? fixed(setting.predicted->speedup, 2) : "",
+       "theory: predicts the speedup of decoding alone from alpha and step times"},
+      {"acct", "accounted", setting.accounted ? fixed(setting.accounted->speedup, 2) : "",
+       "acct: the speedup that the counted runs explain"}};
+  for (const int64_t beams : shared.beams) {
+    const auto found = std::ranges::find(speed.versus_beams, beams, &BeamSpeedup::beams);
+    const std::string header = fmt::format("vs beam {}", beams);
+    cells.push_back({header, header, found == speed.versus_beams.end() ? "" : fixed(found->speedup.value, 2),
+                     fmt::format("tokens a second over those of beam search with {} beams", beams)});
+  }
+  return cells;
+}
+
+std::vector<SettingCell> acceptance_cells(const SettingResult& setting, const SettingsForm& shared) {
+  const Acceptance& acceptance = setting.acceptance;
+  const std::string alpha = fixed(acceptance.alpha, 3);
+  const bool conditional = !alpha.empty() && acceptance.alpha_conditional.value_or(false);
+  const std::string target = fixed(acceptance.target_runs_per_output, 1);
+  const std::string drafter = fixed(acceptance.draft_runs_per_output, 1);
+  const std::string runs = drafter.empty() || drafter == "0.0" ? target : target + "+" + drafter;
+  const bool falls_back = setting.falls_back();
   return {
       // Without room for both, the fallback rate tells about the runs of BiLD.
-      {"runs", "", [](const TableRow& row) { return row.fallbacks ? "" : runs_text(row.setting.acceptance); }},
-      {"tok/run", "tokens a target run",
-       [](const TableRow& row) { return fixed(row.setting.acceptance.tokens_per_target_run, row.digits(2, 3)); },
+      {"runs", "", shared.fallbacks ? "" : runs, ""},
+      {"tok/run", "tokens a target run", fixed(acceptance.tokens_per_target_run, shared.form == Form::kBrief ? 2 : 3),
        "tok/run: new tokens for each run of the target"},
-      {"alpha", "acceptance rate", [](const TableRow& row) { return alpha(row.setting.acceptance); },
+      {"alpha", "acceptance rate", alpha + (conditional ? kConditionalMark : ""),
        "alpha: expected overlap of both models' distributions"},
-      {"", "drafted tokens kept", [](const TableRow& row) { return fixed(row.setting.acceptance.acceptance_rate, 3); },
-       "acceptance_rate: share of all drafted tokens"},
-      {"fallb", "target steps in", [](const TableRow& row) { return row.rate(row.setting.acceptance.fallback_rate); },
+      {"", "drafted tokens kept", fixed(acceptance.acceptance_rate, 3), "acceptance_rate: share of all drafted tokens"},
+      {"fallb", "target steps in", falls_back ? fixed(acceptance.fallback_rate, 3) : "",
        "fallb: fallbacks a new token (BiLD)"},
-      {"rollb", "takes back", [](const TableRow& row) { return row.rate(row.setting.acceptance.rollback_rate); },
+      {"rollb", "takes back", falls_back ? fixed(acceptance.rollback_rate, 3) : "",
        "rollb: rollbacks a new token (BiLD)"},
-      {"", "target runs", [](const TableRow& row) { return fixed(row.setting.acceptance.target_runs_per_output, 1); },
-       "target_runs_per_output"},
-      {"", "drafter runs", [](const TableRow& row) { return fixed(row.setting.acceptance.draft_runs_per_output, 1); },
-       "draft_runs_per_output"},
-      {"", "tokens a second", [](const TableRow& row) { return fixed(row.setting.speed.tokens_per_second, 0); },
-       "tokens_per_second"},
-  };
+      {"", "target runs", target, "target_runs_per_output"},
+      {"", "drafter runs", drafter, "draft_runs_per_output"},
+      {"", "tokens a second", fixed(setting.speed.tokens_per_second, 0), "tokens_per_second"}};
 }
 
-// Returns the columns of speedups beside the task's beam searches.
-std::vector<SettingColumn> versus_beam_cells(const TaskResult& task) {
-  std::vector<SettingColumn> columns;
-  for (const int64_t beams : beams_of(task)) {
-    const std::string header = fmt::format("vs beam {}", beams);
-    columns.push_back({header, header,
-                       [beams](const TableRow& row) {
-                         const BeamSpeedup* versus = versus_beams(row.setting, beams);
-                         return versus == nullptr ? "" : fixed(versus->speedup.value, 2);
-                       },
-                       fmt::format("tokens a second over those of beam search with {} beams", beams)});
+// Returns the cells of a setting in all columns of the form.
+std::vector<SettingCell> cells_of(const SettingResult& setting, const SettingsForm& shared) {
+  std::vector<SettingCell> cells = quality_cells(setting, shared);
+  for (const auto& more : {speed_cells(setting, shared), acceptance_cells(setting, shared)}) {
+    cells.insert(cells.end(), more.begin(), more.end());
   }
-  return columns;
-}
-
-// Returns the columns of a form's tables.
-std::vector<SettingColumn> columns_of(const TaskResult& task, const ScoreStyle& score, Form form) {
-  std::vector<SettingColumn> columns = quality_and_speed_cells(score);
-  for (SettingColumn& column : versus_beam_cells(task)) columns.push_back(std::move(column));
-  for (SettingColumn& column : acceptance_cells()) columns.push_back(std::move(column));
-  std::erase_if(columns, [&](const SettingColumn& column) { return column.header(form).empty(); });
-  return columns;
+  std::erase_if(cells, [&](const SettingCell& cell) { return cell.header(shared.form).empty(); });
+  return cells;
 }
 
 Table settings_table(const TaskResult& task, Form form) {
-  const ScoreStyle score = score_style(task);
-  const auto settings = task.rows();
-  const bool fallbacks = std::any_of(settings.begin(), settings.end(), [](const SettingResult* setting) {
-    return setting->falls_back() && !fixed(setting->acceptance.fallback_rate, 3).empty();
-  });
-  const std::vector<SettingColumn> columns = columns_of(task, score, form);
+  const SettingsForm shared = form_of(task, form);
   std::vector<Column> headers;
-  for (const SettingColumn& column : columns) {
-    headers.push_back({column.header(form), column.align, column.title, column.best_is_lowest});
+  for (const SettingCell& cell : cells_of(task.baseline, shared)) {
+    const Align align = headers.empty() ? Align::kLeft : Align::kRight;
+    headers.push_back({cell.header(form), align, cell.title, cell.best_is_lowest});
   }
   Table table(std::move(headers));
-  for (size_t i = 0; i < settings.size(); ++i) {
-    const TableRow row{*settings[i], score, form, fallbacks};
-    std::vector<std::string> cells;
-    for (const SettingColumn& column : columns) cells.push_back(column.cell(row));
-    table.add_row(std::move(cells));
-    if (form == Form::kBrief && i == 0) table.add_rule();
+  for (const SettingResult* setting : task.rows()) {
+    std::vector<std::string> texts;
+    for (const SettingCell& cell : cells_of(*setting, shared)) texts.push_back(cell.text);
+    table.add_row(std::move(texts));
+    if (form == Form::kBrief && setting == &task.baseline) table.add_rule();
   }
   table.drop_empty_columns();
   return table;
+}
+
+// ---- notes ----
+
+// Returns whether rounding explains all differences of a lossless setting.
+std::string difference_words(const Exactness& exactness) {
+  const bool rounding = exactness.explained_by_rounding.value_or(false);
+  std::string text = fmt::format("largest margin {:.2g}", exactness.largest_margin.value_or(NAN));
+  if (exactness.tolerance) text += fmt::format(", tolerance {:.2g}", *exactness.tolerance);
+  text += rounding ? ": rounding" : ": more than rounding explains";
+  if (const auto& first = exactness.first_unexplained) {
+    const auto id = [](const std::optional<int64_t>& token) { return token ? std::to_string(*token) : "nothing"; };
+    text += fmt::format(" (first on line {} behind {} new tokens: {} for {})", first->line + 1, first->position,
+                        id(first->token), id(first->greedy_token));
+  }
+  return text;
+}
+
+// The next functions return a note on a setting; empty if there is nothing to say.
+
+std::string failed_lines_note(const SettingResult& setting, Form /*form*/) {
+  if (!setting.failed_lines) return "";
+  const FailedLines& failed = *setting.failed_lines;
+  return fmt::format("! {}: {} lines failed (first line {}: {}): scores count them as empty, speeds lack them",
+                     setting.name, failed.lines, failed.first + 1, failed.failure);
+}
+
+// Brief reports note differences of lossless settings only.
+std::string exactness_note(const SettingResult& setting, Form form) {
+  if (!setting.exactness || setting.exactness->differing_lines == 0) return "";
+  const Exactness& exactness = *setting.exactness;
+  const std::string differ = fmt::format("{}: {} of {} lines differ from greedy decoding", setting.name,
+                                         exactness.differing_lines, exactness.lines);
+  if (!exactness.lossless) return form == Form::kFull ? differ + "." : "";
+  return fmt::format("{} {}, {}", exactness.explained_by_rounding.value_or(false) ? " " : "!", differ,
+                     difference_words(exactness));
+}
+
+std::string first_tokens_note(const SettingResult& setting, Form /*form*/) {
+  if (!setting.first_tokens || setting.first_tokens->passed) return "";
+  return fmt::format("! {}: {} first tokens do not have the target's distribution, p = {:.2g}", setting.name,
+                     setting.first_tokens->tokens, setting.first_tokens->p_value);
+}
+
+// Returns the verdict on all lossless settings of a task; empty if there are none.
+std::string lossless_verdict(const TaskResult& task) {
+  std::vector<std::string> failed;
+  int64_t greedy = 0;
+  int64_t sampled = 0;
+  double least = 1;
+  for (const SettingResult* setting : task.rows()) {
+    if (!setting->lossless_check) continue;
+    if (!*setting->lossless_check) failed.push_back(setting->name);
+    if (setting->first_tokens) {
+      ++sampled;
+      least = std::min(least, setting->first_tokens->p_value);
+    } else {
+      ++greedy;
+    }
+  }
+  if (greedy + sampled == 0) return "";
+  if (!failed.empty()) {
+    return fmt::format("! Lossless check FAILED: {} of {} settings: {}", failed.size(), greedy + sampled,
+                       fmt::join(failed, ", "));
+  }
+  std::string text = fmt::format("  Lossless check passed: {} greedy settings", greedy);
+  if (sampled > 0) text += fmt::format(", {} sampled ones (first tokens, least p = {:.2g})", sampled, least);
+  return text;
 }
 
 std::string error_note(const SettingResult& setting, Form /*form*/) {
   return setting.measurement_error ? fmt::format("! {}: {}", setting.name, *setting.measurement_error) : "";
 }
 
-std::string chosen_note(const SettingResult& setting, Form form) {
+std::string chosen_note(const SettingResult& setting, Form /*form*/) {
   if (!setting.chosen) return "";
   const ChosenSetting& chosen = *setting.chosen;
-  if (form == Form::kFull) {
-    return fmt::format("{}: {} chosen on {} for at most {:g} points lost there (it lost {:.2f}).", setting.name,
-                       chosen.setting, chosen.on, chosen.max_drop, chosen.drop_there);
-  }
-  return fmt::format("  {}: {}, chosen on {}{}", setting.name, chosen.setting, chosen.on,
-                     chosen.allowed ? "" : " (no setting lost so little; this one lost least)");
-}
-
-// Returns the distance from 1 that the interval of a baseline beside itself reaches.
-double noise_of(const Ratio& repeated) {
-  return std::max(std::abs(repeated.interval.low - 1), std::abs(repeated.interval.high - 1));
+  return fmt::format("  {}: {}, chosen on {} for at most {:g} points lost; there it lost {:.2f}{}", setting.name,
+                     chosen.setting, chosen.on, chosen.max_drop, chosen.drop_there,
+                     chosen.allowed ? "" : ", and no other setting less");
 }
 
 // Returns the noise floor, from a baseline that was measured twice.
 std::string noise_note(const SettingResult& setting, Form form) {
   const Ratio& speedup = setting.speed.speedup;
   if (!setting.repeats || !known(speedup.interval)) return "";
-  const bool reads_one = speedup.interval.low <= 1 && speedup.interval.high >= 1;
+  const auto [low, high] = std::pair(speedup.interval.low, speedup.interval.high);
   const std::string name = fmt::format("{} {}", setting.name, with_interval(speedup.value, speedup.interval, 2, form));
-  if (reads_one) {
-    return fmt::format("  {}: noise floor, differences of speedup below {:.2f} are none", name, noise_of(speedup));
+  if (low <= 1 && high >= 1) {
+    return fmt::format("  {}: noise floor, differences of speedup below {:.2f} are none", name,
+                       std::max(1 - low, high - 1));
   }
   return fmt::format("! {}: the same decoding twice differs by more than its interval; something disturbed the machine",
                      name);
@@ -229,68 +252,121 @@ std::string lengths_note(const SettingResult& setting, Form form) {
                      100 * (*speed.length_ratio - 1));
 }
 
-// Adds the notes of a setting, in the order of the form.
-void add_notes(const SettingResult& setting, Form form, std::vector<std::string>& notes) {
-  using Note = std::string (*)(const SettingResult&, Form);
-  constexpr std::array<Note, 7> kBriefOrder{failed_lines_note, error_note,        noise_note, lengths_note,
-                                            exactness_note,    first_tokens_note, chosen_note};
-  constexpr std::array<Note, 7> kFullOrder{failed_lines_note, error_note,     noise_note,       lengths_note,
-                                           chosen_note,       exactness_note, first_tokens_note};
-  for (const Note note : form == Form::kBrief ? kBriefOrder : kFullOrder) {
-    std::string text = note(setting, form);
-    if (!text.empty()) notes.push_back(std::move(text));
-  }
+// Returns the note that explains the mark of conditional alphas; empty if no setting has one.
+std::string conditional_note(const TaskResult& task) {
+  const auto conditional = [](auto* setting) { return setting->acceptance.alpha_conditional.value_or(false); };
+  if (std::ranges::none_of(task.rows(), conditional)) return "";
+  return fmt::format("  {} alpha where the window rule let the drafter go on: higher than over fixed windows",
+                     kConditionalMark);
 }
 
-std::string caption_of(const TaskResult& task, Form form) {
+// Returns a warning that other processes were at work during the evaluation; empty if they used little of the
+// processors, or that is not recorded.
+std::string busy_note(const Results& results) {
+  constexpr double kDisturbing = 0.1;  // share of the processors above which others disturb times
+  const auto load = results.environment.find("other_load");
+  if (load == results.environment.end() || !load->is_number() || load->get<double>() < kDisturbing) return "";
+  return fmt::format(
+      "! Other processes used {:.0f} % of the processors meanwhile: these are speeds of a busy machine, and low ones",
+      100 * load->get<double>());
+}
+
+// Returns the notes below the table. Those on errors begin with "!".
+std::vector<std::string> setting_notes(const TaskView& view, Form form) {
+  constexpr std::array kNotes{failed_lines_note, error_note,  noise_note,       lengths_note,
+                              exactness_note,    chosen_note, first_tokens_note};
+  const TaskResult& task = view.task;
+  std::vector<std::string> notes;
+  const auto add = [&](std::string note) {
+    if (!note.empty()) notes.push_back(std::move(note));
+  };
+  if (task.timed_again > 0) {
+    add(fmt::format("  {} timings were repeated: the machine had stood still for most of their time",
+                    task.timed_again));
+  }
+  for (const SettingFailure& failure : task.failures) {
+    add(fmt::format("! {} failed during {}: {}", failure.setting, failure.during, failure.message));
+  }
+  for (const SettingResult& setting : task.settings) {
+    for (const auto& note : kNotes) add(note(setting, form));
+  }
+  add(lossless_verdict(task));
+  add(conditional_note(task));
+  add(busy_note(view.results));
+  return notes;
+}
+
+std::string settings_caption(const TaskResult& task, Form form) {
   std::string cut;
+  if (task.cut_sources > 0) cut = fmt::format(", {} sources cut (longer than max_source_tokens)", task.cut_sources);
   if (form == Form::kFull) {
-    if (task.cut_sources > 0) {
-      cut = fmt::format(" ({} sources were longer than max_source_tokens and were cut)", task.cut_sources);
-    }
     return fmt::format("{} lines{}, {}; 95 % bootstrap intervals in brackets; runs are means over outputs.", task.lines,
                        cut, task.signature);
   }
-  if (task.cut_sources > 0) cut = fmt::format(", {} sources cut", task.cut_sources);
   return fmt::format("{} ({} lines{}, greedy {} tokens/s)\n{}", task.name, task.lines, cut,
                      fixed(task.baseline.speed.tokens_per_second, 0), task.signature);
 }
 
-// Returns the note that explains the mark of conditional alphas; empty if no setting has one.
-std::string conditional_note(const TaskResult& task) {
-  const auto settings = task.rows();
-  const bool any = std::any_of(settings.begin(), settings.end(), [](const SettingResult* setting) {
-    return setting->acceptance.alpha_conditional.value_or(false);
-  });
-  if (!any) return "";
-  return fmt::format("  {} alpha where the window rule let the drafter go on: higher than over fixed windows",
-                     kConditional);
-}
-
-std::vector<Part> setting_parts(const TaskView& view, Form form) {
-  const TaskResult& task = view.task;
-  Part part{.caption = caption_of(task, form), .table = settings_table(task, form)};
-  if (task.timed_again > 0) {
-    part.notes.push_back(fmt::format("  {} timings were repeated: the machine had stood still for most of their time",
-                                     task.timed_again));
-  }
-  for (const SettingFailure& failure : task.failures) {
-    part.notes.push_back(fmt::format("! {} failed during {}: {}", failure.setting, failure.during, failure.message));
-  }
-  for (const SettingResult& setting : task.settings) add_notes(setting, form, part.notes);
-  for (std::string note : {lossless_verdict(task), conditional_note(task), busy_note(view.results)}) {
-    if (!note.empty()) part.notes.push_back(std::move(note));
-  }
-  if (form == Form::kFull) {
-    for (const auto& [name, drafter] : task.drafters) part.notes.push_back(drafter_note(name, drafter));
-  }
-  return {part};
-}
-
 }  // namespace
 
-Section settings_section() {
-  return {.title = "All settings", .parts = setting_parts, .csv = setting_columns()};
+std::vector<Part> setting_parts(const TaskView& view, Form form) {
+  return {{.caption = settings_caption(view.task, form),
+           .table = settings_table(view.task, form),
+           .notes = setting_notes(view, form)}};
+}
+
+void add_setting_columns(const TaskView& view, const SettingResult& setting, CsvRow& row) {
+  const std::string score = score_style(view.task).name;
+  const metrics::NamedScore* found = setting.quality.find(score);
+  const std::optional quality = found == nullptr ? std::nullopt : std::optional(*found);
+  row["task"] = view.task.name;
+  row["metric"] = score;
+  row["quality"] = csv_cell(quality, &metrics::NamedScore::value);
+  row["quality_low"] = quality ? csv_cell(quality->interval.low) : CsvRow();
+  row["quality_high"] = quality ? csv_cell(quality->interval.high) : CsvRow();
+  row["run"] = setting.name;
+  row["method"] = setting.method;
+  row["params"] = setting.params;
+  row["quality_difference"] = csv_cell(setting.quality.difference, &QualityDifference::value);
+  row["quality_p_value"] = csv_cell(setting.quality.difference, &QualityDifference::p_value);
+  const SpeedResult& speed = setting.speed;
+  row["tokens_per_second"] = csv_cell(speed.tokens_per_second);
+  row["ms_per_token"] = csv_cell(speed.ms_per_token);
+  row["decode_ms_per_token"] = csv_cell(speed.decode_ms_per_token);
+  row["speedup"] = csv_cell(speed.speedup.value);
+  row["speedup_low"] = csv_cell(speed.speedup.interval.low);
+  row["speedup_high"] = csv_cell(speed.speedup.interval.high);
+  row["speedup_total"] = csv_cell(speed.speedup_total.value);
+  row["speedup_decode"] = csv_cell(speed.speedup_decode.value);
+  row["speedup_decode_bound"] = csv_cell(speed.bound);
+  row["predicted_speedup"] = csv_cell(setting.predicted, &PredictedSpeed::speedup);
+  row["accounted_speedup"] = csv_cell(setting.accounted, &AccountedSpeed::speedup);
+  row["cost_ratio"] = csv_cell(setting.accounted, &AccountedSpeed::cost_ratio);
+  row["e_pt_ms"] = csv_cell(setting.predicted, &PredictedSpeed::e_pt_ms);
+  row["long_run_ms"] = csv_cell(setting.predicted, &PredictedSpeed::long_run_ms);
+  const BeamSpeedup* beam = speed.versus_beams.empty() ? nullptr : &speed.versus_beams.front();
+  row["beam_run"] = beam == nullptr ? CsvRow() : CsvRow(beam->setting);
+  row["speedup_vs_beam"] = beam == nullptr ? CsvRow() : csv_cell(beam->speedup.value);
+  row["speedup_vs_beam_low"] = beam == nullptr ? CsvRow() : csv_cell(beam->speedup.interval.low);
+  row["speedup_vs_beam_high"] = beam == nullptr ? CsvRow() : csv_cell(beam->speedup.interval.high);
+  const Acceptance& acceptance = setting.acceptance;
+  row["alpha"] = csv_cell(acceptance.alpha);
+  row["alpha_conditional"] = acceptance.alpha_conditional ? CsvRow(*acceptance.alpha_conditional) : CsvRow();
+  row["acceptance_rate"] = csv_cell(acceptance.acceptance_rate);
+  row["tokens_per_target_run"] = csv_cell(acceptance.tokens_per_target_run);
+  row["fallback_rate"] = csv_cell(acceptance.fallback_rate);
+  row["rollback_rate"] = csv_cell(acceptance.rollback_rate);
+  row["target_runs"] = acceptance.target_runs;
+  row["draft_runs"] = acceptance.draft_runs;
+  row["target_runs_per_output"] = csv_cell(acceptance.target_runs_per_output);
+  row["draft_runs_per_output"] = csv_cell(acceptance.draft_runs_per_output);
+  row["tokens"] = acceptance.tokens;
+  row["failed_lines"] = csv_cell(setting.failed_lines, &FailedLines::lines);
+  row["differing_lines"] = csv_cell(setting.exactness, &Exactness::differing_lines);
+  const std::optional<bool>& lossless = setting.lossless_check;
+  row["lossless_check"] = lossless ? CsvRow(*lossless ? "passed" : "failed") : CsvRow();
+  row["first_token_p"] = csv_cell(setting.first_tokens, &FirstTokenTest::p_value);
+  row["measurement_error"] = setting.measurement_error ? CsvRow(*setting.measurement_error) : CsvRow();
 }
 
 }  // namespace draftsmith::evaluate

@@ -1,6 +1,7 @@
-// Draft windows: latency by window K and the best K of each method and drafter, as in SpecGame's table 1 and figures 4
-// to 7.
+// Theory in a report: measured speed against what is predicted and what the counted runs explain, and draft windows:
+// latency by window K and the best K of each method and drafter, as in SpecGame's table 1 and figures 4 to 7.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -12,54 +13,84 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// Settings of one method and drafter that differ only in the window, by rising window.
-struct Curve {
-  std::string method;   // with its other parameters: "speculative T=1"
-  std::string drafter;  // Setting::drafter_label()
-  std::vector<const SettingResult*> settings;
-
-  const SettingResult& best() const {
-    return **std::max_element(settings.begin(), settings.end(), [](const auto* a, const auto* b) {
-      return a->speed.speedup.value < b->speed.speedup.value;
-    });
-  }
-};
-
-std::string shown_parameter(const std::string& key, const nlohmann::ordered_json& value) {
-  const std::string name = key == "temperature" ? "T" : key == "num_samples" ? "samples" : key;
-  return fmt::format(" {}={}", name,
-                     value.is_number()   ? fmt::format("{:g}", value.get<double>())
-                     : value.is_string() ? value.get<std::string>()
-                                         : value.dump());
+// Adds a setting's measured speedup over an expected one.
+void add_expected(const SettingResult& setting, const std::string& label, double expected, PlotSeries& series) {
+  const double measured = setting.speed.speedup_decode.value;
+  if (!std::isfinite(expected) || !std::isfinite(measured)) return;
+  series.marks.push_back({.x = expected,
+                          .y = measured,
+                          .title = fmt::format("{}: {:.2f} × {}, {:.2f} × measured ({:+.0f} %)", setting.name, expected,
+                                               series.name, measured, 100 * (measured / expected - 1)),
+                          .label = label,
+                          .key = setting.name});
 }
 
-std::string method_of(const SettingResult& setting) {
+// Returns the plot of measured speed against what theory predicts, and against what the counted runs explain.
+std::vector<Part> expected_parts(const TaskView& view) {
+  PlotSeries predicted{.name = "predicted by theory", .style = series_style(0)};
+  PlotSeries accounted{.name = "explained by counted runs", .style = series_style(1)};
+  accounted.style.filled = false;
+  for (const SettingResult& setting : view.task.settings) {
+    if (setting.predicted) add_expected(setting, setting.name, setting.predicted->speedup, predicted);
+    const std::string label = setting.predicted ? "" : setting.name;  // one label a setting
+    if (setting.accounted) add_expected(setting, label, setting.accounted->speedup, accounted);
+  }
+  if (predicted.marks.empty() && accounted.marks.empty()) return {};
+  Plot plot{.label = "measured against predicted speedup",
+            .x_title = "expected speedup",
+            .y_title = "measured speedup, without encoder and prompt",
+            .series = {},
+            .diagonal = true};
+  for (PlotSeries* series : {&predicted, &accounted}) {
+    if (!series->marks.empty()) plot.series.push_back(std::move(*series));
+  }
+  return {{.figures = {figure_of(plot,
+                                 "On the line, measurement and expectation agree; below it, time went into what "
+                                 "the expectation leaves out. Theory predicts from acceptance and step times; "
+                                 "the other marks take the runs as they were counted.")}}};
+}
+
+// Settings of one method and drafter that differ only in the window, by rising window.
+struct WindowCurve {
+  std::string method;   // with its other parameters: "speculative T=1"
+  std::string drafter;  // Setting::drafter_label()
+  std::vector<const SettingResult*> settings = {};
+
+  const SettingResult& best() const {
+    return **std::ranges::max_element(settings, {}, [](auto* setting) { return setting->speed.speedup.value; });
+  }
+  double best_speedup() const { return best().speed.speedup.value; }
+};
+
+// Returns a method with its parameters other than models and windows: "speculative T=1".
+std::string method_words(const SettingResult& setting) {
   static const std::set<std::string> kNotShown{"model", "drafter", "exits", "exit_layer", "window", "window_rule"};
   std::string text = setting.method;
   for (const auto& [key, value] : setting.params.items()) {
-    if (!kNotShown.contains(key)) text += shown_parameter(key, value);
+    if (kNotShown.contains(key)) continue;
+    const std::string name = key == "temperature" ? "T" : key == "num_samples" ? "samples" : key;
+    text += fmt::format(" {}={}", name,
+                        value.is_number()   ? fmt::format("{:g}", value.get<double>())
+                        : value.is_string() ? value.get<std::string>()
+                                            : value.dump());
   }
   return text;
 }
 
-std::vector<Curve> curves_of(const TaskResult& task) {
-  std::vector<Curve> curves;
+// Returns the curves of at least two fixed windows, by method.
+std::vector<WindowCurve> window_curves(const TaskResult& task) {
+  std::vector<WindowCurve> curves;
   for (const SettingResult& setting : task.settings) {
-    const bool fixed_window = setting.predicted && setting.predicted->long_run_ms;
-    if (!fixed_window || !setting.window()) continue;
-    const std::string method = method_of(setting);
-    auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& curve) {
-      return curve.method == method && curve.drafter == setting.drafter;
-    });
-    if (found == curves.end()) found = curves.insert(curves.end(), {method, setting.drafter, {}});
+    if (!setting.predicted || !setting.predicted->long_run_ms || !setting.window()) continue;
+    const std::string method = method_words(setting);
+    auto found = std::ranges::find_if(
+        curves, [&](const WindowCurve& curve) { return curve.method == method && curve.drafter == setting.drafter; });
+    if (found == curves.end()) found = curves.insert(found, {.method = method, .drafter = setting.drafter});
     found->settings.push_back(&setting);
   }
-  std::erase_if(curves, [](const Curve& curve) { return curve.settings.size() < 2; });
-  for (Curve& curve : curves) {
-    std::sort(curve.settings.begin(), curve.settings.end(),
-              [](const auto* a, const auto* b) { return a->window() < b->window(); });
-  }
-  std::stable_sort(curves.begin(), curves.end(), [](const Curve& a, const Curve& b) { return a.method < b.method; });
+  std::erase_if(curves, [](const WindowCurve& curve) { return curve.settings.size() < 2; });
+  for (WindowCurve& curve : curves) std::ranges::sort(curve.settings, {}, &SettingResult::window);
+  std::ranges::stable_sort(curves, {}, &WindowCurve::method);
   return curves;
 }
 
@@ -70,42 +101,12 @@ std::string scaling(const Results& results, const SettingResult& setting) {
   return drafter && model ? fmt::format("{:.1f}x", *model / *drafter) : "";
 }
 
-std::vector<std::string> row_of(const Curve& curve, bool fastest, const Results& results) {
-  const SettingResult& setting = curve.best();
-  return {curve.method,
-          curve.drafter + (fastest ? " *" : ""),
-          scaling(results, setting),
-          fmt::format("{} of {}", *setting.window(), curve.settings.size()),
-          fixed(setting.acceptance.alpha, 3),
-          fixed(setting.speed.speedup.value, 2),
-          fixed(setting.predicted->speedup, 2),
-          fixed(setting.speed.decode_ms_per_token, 3),
-          fixed(setting.predicted->long_run_ms, 3),
-          fixed(setting.predicted->e_pt_ms, 3)};
-}
-
-// Returns the autoregressive decoding that the curve is compared with.
-const SettingResult& baseline_of_curve(const TaskResult& task, const Curve& curve) {
-  const SettingResult* named = task.find(curve.best().baseline);
-  return named == nullptr ? task.baseline : *named;
-}
-
-std::vector<std::string> baseline_row(const SettingResult& baseline) {
-  const SpeedResult& speed = baseline.speed;
-  return {
-      baseline.name, "", "1x", "", "", fixed(speed.speedup.value, 2), "", fixed(speed.decode_ms_per_token, 3), "", ""};
-}
-
-Table table_of(const TaskView& view, const std::vector<Curve>& curves) {
-  std::map<std::string, const Curve*> fastest;
-  for (const Curve& curve : curves) {
-    const Curve*& best = fastest[curve.method];
-    const auto speed = [](const Curve& of) { return of.best().speed.speedup.value; };
-    if (best == nullptr || speed(curve) > speed(*best)) best = &curve;
-  }
+Table window_table(const Results& results, const std::vector<WindowCurve>& curves) {
+  std::map<std::string, double> fastest;  // speedup of each method
+  for (const WindowCurve& curve : curves) fastest[curve.method] = std::max(fastest[curve.method], curve.best_speedup());
   Table table({{"method", Align::kLeft},
                {"drafter", Align::kLeft},
-               {"scaling"},
+               {"scaling", Align::kRight, "parameters of the model over the drafter's"},
                {"best K"},
                {"alpha"},
                {"speedup"},
@@ -113,18 +114,23 @@ Table table_of(const TaskView& view, const std::vector<Curve>& curves) {
                {"ms/token"},
                {"long-run"},
                {"E_pt"}});
-  std::string method;
-  for (const Curve& curve : curves) {
-    if (curve.method != method) table.add_row(baseline_row(baseline_of_curve(view.task, curve)));
-    method = curve.method;
-    table.add_row(row_of(curve, fastest.at(method) == &curve, view.results));
+  for (const WindowCurve& curve : curves) {
+    const SettingResult& best = curve.best();
+    table.add_row({curve.method, curve.drafter + (curve.best_speedup() == fastest.at(curve.method) ? " *" : ""),
+                   scaling(results, best), fmt::format("{} of {}", *best.window(), curve.settings.size()),
+                   fixed(best.acceptance.alpha, 3), fixed(best.speed.speedup.value, 2),
+                   fixed(best.predicted->speedup, 2), fixed(best.speed.decode_ms_per_token, 3),
+                   fixed(best.predicted->long_run_ms, 3), fixed(best.predicted->e_pt_ms, 3)});
   }
   return table;
 }
 
 // Returns the plot of latency by window of one method's drafters: measured solid, long-run latency dashed. A level
-// marks decoding without a drafter (`without`, milliseconds per token).
-Plot plot_of(const std::string& method, const std::vector<const Curve*>& curves, double without) {
+// marks decoding without a drafter.
+Plot window_plot(const TaskResult& task, const std::vector<const WindowCurve*>& curves) {
+  const std::string& method = curves.front()->method;
+  const SettingResult* baseline = task.find(curves.front()->best().baseline);
+  const double without = (baseline == nullptr ? task.baseline : *baseline).speed.decode_ms_per_token;
   Plot plot{.label = "latency by window, " + method,
             .x_title = "K, drafted tokens",
             .y_title = "ms per token without prefill, " + method,
@@ -132,13 +138,15 @@ Plot plot_of(const std::string& method, const std::vector<const Curve*>& curves,
             .levels = {{without, "autoregressive"}}};
   for (size_t i = 0; i < curves.size(); ++i) {
     const SeriesStyle style = series_style(i);
-    PlotSeries measured{.name = curves[i]->drafter, .style = style};
-    measured.line_title = curves[i]->drafter + " measured";
-    measured.line_width = style.filled ? 2 : 0.8;  // never dashed, unlike the long-run latency
-    PlotSeries predicted{.name = "", .style = style};
-    predicted.line_title = curves[i]->drafter + " long_run_ms";
-    predicted.line_width = 1;
-    predicted.dashes = "3 4";
+    PlotSeries measured{.name = curves[i]->drafter,
+                        .style = style,
+                        .line_title = curves[i]->drafter + " measured",
+                        .line_width = style.filled ? 2 : 0.8};  // never dashed, unlike the long-run latency
+    PlotSeries predicted{.name = "",
+                         .style = style,
+                         .line_title = curves[i]->drafter + " long_run_ms",
+                         .line_width = 1,
+                         .dashes = "3 4"};
     for (const SettingResult* setting : curves[i]->settings) {
       const auto window = static_cast<double>(*setting->window());
       measured.line.push_back({window, setting->speed.decode_ms_per_token, ""});
@@ -154,29 +162,27 @@ constexpr const char* kWindowsMeaning =
     "ms/token as measured without encoder and prefill; long-run and E_pt are what theory says of it from alpha and the "
     "times of single steps. E_pt averages over iterations: only the long-run latency predicts a speed.";
 
-// Returns a table with the fastest window of each method and drafter that ran with several fixed windows. Pages add a
-// plot for each method.
-std::vector<Part> window_parts(const TaskView& view, Form form) {
-  const auto curves = curves_of(view.task);
-  if (curves.empty()) return {};
-  Part part{.caption = "best window of each method and drafter, best of n on these lines (* the method's fastest)",
-            .table = table_of(view, curves)};
-  if (form == Form::kBrief) return {part};
-  part.notes.emplace_back(kWindowsMeaning);
-  std::map<std::string, std::vector<const Curve*>> methods;
-  for (const Curve& curve : curves) methods[curve.method].push_back(&curve);
-  for (const auto& [method, of_method] : methods) {
-    const double without = baseline_of_curve(view.task, *of_method.front()).speed.decode_ms_per_token;
-    part.figures.push_back(
-        figure_of(plot_of(method, of_method, without), "Solid: measured; dashed: the long-run latency of theory."));
-  }
-  return {part};
-}
-
 }  // namespace
 
-Section windows_section() {
-  return {.title = "Best window of each method and drafter", .parts = window_parts};
+// Pages show the expected speeds and a plot of windows for each method; all reports have a table with the fastest
+// window of each method and drafter that ran with several fixed ones.
+std::vector<Part> theory_parts(const TaskView& view, Form form) {
+  std::vector<Part> parts = form == Form::kFull ? expected_parts(view) : std::vector<Part>();
+  const auto curves = window_curves(view.task);
+  if (curves.empty()) return parts;
+  Part part{.caption = "best window of each method and drafter, best of n on these lines (* the method's fastest)",
+            .table = window_table(view.results, curves)};
+  if (form == Form::kFull) {
+    part.notes.emplace_back(kWindowsMeaning);
+    std::map<std::string, std::vector<const WindowCurve*>> methods;
+    for (const WindowCurve& curve : curves) methods[curve.method].push_back(&curve);
+    for (const auto& [method, of_method] : methods) {
+      part.figures.push_back(
+          figure_of(window_plot(view.task, of_method), "Solid: measured; dashed: the long-run latency of theory."));
+    }
+  }
+  parts.push_back(std::move(part));
+  return parts;
 }
 
 }  // namespace draftsmith::evaluate
