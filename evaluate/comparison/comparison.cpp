@@ -1,168 +1,194 @@
 #include "evaluate/comparison/comparison.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "evaluate/comparison/json_changes.h"
+#include "base/add_new.h"
+#include "base/json.h"
+#include "base/table.h"
 #include "evaluate/measure/speed.h"
-#include "evaluate/report/section.h"
+#include "evaluate/report/sections.h"
 #include "metrics/registry.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
-constexpr double kSignificant = 0.05;  // p-value
+using nlohmann::ordered_json;
 
-// Setting in one of the evaluations.
-struct Measured {
-  const TaskResult& task;
-  const SettingResult& setting;
-  const SettingLines* lines;  // nullptr: unknown
-};
+constexpr double kSignificantP = 0.05;
+constexpr size_t kColumns = 100;
 
-const SettingLines* lines_of(const Evaluation& evaluation, const TaskResult& task, const SettingResult& setting) {
-  const auto found = evaluation.lines.find({task.name, setting.chosen ? setting.chosen->setting : setting.name});
-  return found == evaluation.lines.end() ? nullptr : &found->second;
-}
-
-std::optional<double> leading_score(const SettingResult& setting, const std::string& score) {
-  const metrics::NamedScore* found = setting.quality.find(score);
-  return found != nullptr && std::isfinite(found->value) ? std::optional(found->value) : std::nullopt;
-}
-
-bool known(double value) {
+bool is_positive(double value) {
   return std::isfinite(value) && value > 0;
 }
 
-// Returns half of an interval's width on the scale of logarithms.
-std::optional<double> log_width(const metrics::Interval& interval) {
-  if (!known(interval.low) || !known(interval.high)) return std::nullopt;
-  return (std::log(interval.high) - std::log(interval.low)) / 2;
+// Returns two numbers as "1.93 → 1.85", or one if they look alike.
+std::string arrow(double first, double second, int digits) {
+  const std::string text = fixed(first, digits);
+  return text == fixed(second, digits) ? text : text + " → " + fixed(second, digits);
 }
 
-// Returns the change of the speedup; errors of both measurements are independent.
-std::optional<SpeedChange> speedup_change(const Measured& first, const Measured& second) {
-  const Ratio& a = first.setting.speed.speedup;
-  const Ratio& b = second.setting.speed.speedup;
-  if (!known(a.value) || !known(b.value) || first.setting.name == first.setting.baseline) return std::nullopt;
-  SpeedChange change{.first = a.value, .second = b.value, .ratio = b.value / a.value, .interval = {}};
-  const auto width_a = log_width(a.interval);
-  const auto width_b = log_width(b.interval);
-  if (width_a && width_b) {
-    const double width = std::exp(std::hypot(*width_a, *width_b));
-    change.interval = {change.ratio / width, change.ratio * width};
+// Speed in both evaluations. A ratio of NaN is unknown, and so is an interval of NaNs.
+struct SpeedChange {
+  double first = NAN;
+  double second = NAN;
+  Ratio ratio = {.value = NAN, .interval = {NAN, NAN}};
+
+  bool has_interval() const { return is_positive(ratio.interval.low) && is_positive(ratio.interval.high); }
+  // Returns whether the interval lies on one side of 1.
+  bool significant() const { return has_interval() && (ratio.interval.low > 1 || ratio.interval.high < 1); }
+  // Returns both speeds, and the change in percent: "-4.2 %*".
+  std::pair<std::string, std::string> words(int digits) const {
+    if (!is_positive(ratio.value)) return {};
+    return {arrow(first, second, digits),
+            fmt::format("{:+.1f} %{}", 100 * (ratio.value - 1), significant() ? "*" : "")};
   }
-  return change;
+};
+
+// Returns the change of a setting's speedup; errors of both measurements are independent.
+SpeedChange speedup_change(const SettingResult& first, const SettingResult& second) {
+  if (first.name == first.baseline) return {};
+  const auto log_width = [](const metrics::Interval& interval) { return std::log(interval.high / interval.low) / 2; };
+  const Ratio& a = first.speed.speedup;
+  const Ratio& b = second.speed.speedup;
+  const double ratio = b.value / a.value;
+  const double width = std::exp(std::hypot(log_width(a.interval), log_width(b.interval)));
+  return {.first = a.value, .second = b.value, .ratio = {.value = ratio, .interval = {ratio / width, ratio * width}}};
 }
 
-std::optional<SpeedChange> rate_change(const Measured& first, const Measured& second,
-                                       const metrics::ResamplingOptions& resampling) {
-  const double a = first.setting.speed.tokens_per_second;
-  const double b = second.setting.speed.tokens_per_second;
-  if (!known(a) || !known(b)) return std::nullopt;
-  SpeedChange change{.first = a, .second = b, .ratio = b / a, .interval = {}};
-  if (first.lines != nullptr && second.lines != nullptr &&
-      first.lines->records.size() == second.lines->records.size()) {
-    const Ratio ratio = measure_speed(second.lines->records, first.lines->records, resampling).speedup;
-    if (known(ratio.value)) change = {.first = a, .second = b, .ratio = ratio.value, .interval = ratio.interval};
+// Comparison of a task: a row for each setting that both evaluations have.
+class TaskComparison {
+ public:
+  TaskComparison(const TaskResult& first, const TaskResult& second, const Limits& limits,
+                 const metrics::ResamplingOptions& resampling)
+      : first_(first), second_(second), limits_(limits), resampling_(resampling), score_(score_style(first)) {
+    note_other("metric", first.metric, second.metric);
+    note_other("scoring", first.signature, second.signature);
+    comparable_ = notes_.empty();
+    note_other("number of lines", first.lines, second.lines);
+    note_other("max_new_tokens", first.max_new_tokens, second.max_new_tokens);
+    for (const SettingFailure& failure : second.failures) {
+      notes_.push_back(fmt::format("! {} failed during {}: {}", failure.setting, failure.during, failure.message));
+    }
+    if (score_.lower_is_better) notes_.push_back(score_words(score_.name) + ": lower is better");
   }
-  return change;
-}
 
-std::optional<QualityDifference> quality_change(const Measured& first, const Measured& second,
-                                                const metrics::ResamplingOptions& resampling) {
-  if (first.lines == nullptr || second.lines == nullptr) return std::nullopt;
-  const metrics::LineStatistics& a = first.lines->statistics;
-  const metrics::LineStatistics& b = second.lines->statistics;
-  if (a.lines() == 0 || a.width != b.width || a.lines() != b.lines()) return std::nullopt;
-  const auto metric = metrics::make_metric(first.task.metric_options());
-  const metrics::PairedTest test = metrics::paired_bootstrap(b, a, metric->function(), resampling);
-  return QualityDifference{.value = test.difference, .interval = test.difference_interval, .p_value = test.p_value};
-}
-
-SettingChange change_of(const Measured& first, const Measured& second, const std::string& score,
-                        const metrics::ResamplingOptions& resampling) {
-  SettingChange change;
-  change.name = first.setting.name;
-  change.repeats = first.setting.repeats;
-  if (!score.empty()) {
-    change.first_quality = leading_score(first.setting, score);
-    change.second_quality = leading_score(second.setting, score);
-    change.quality = quality_change(first, second, resampling);
+  void compare(const Lines& first_lines, const Lines& second_lines, Comparison& result) {
+    const std::string score = score_.name.empty() ? "score" : score_words(score_.name);
+    Table table({{"run", Align::kLeft}, {score}, {"change"}, {"p"}, {"speedup"}, {"change"}, {"tokens/s"}, {"change"}});
+    for (const SettingResult* setting : first_.rows()) {
+      if (const SettingResult* other = second_.find(setting->name)) {
+        add_row(*setting, lines_of(first_lines, *setting), *other, lines_of(second_lines, *other), table);
+      } else {
+        notes_.push_back("! missing setting: " + setting->name);
+        if (limits_.slower || limits_.worse) fail(*setting, "the setting is missing");
+      }
+    }
+    for (const SettingResult* setting : second_.rows()) {
+      if (first_.find(setting->name) == nullptr) notes_.push_back("new setting: " + setting->name);
+    }
+    if (untested_) {
+      notes_.emplace_back("without p-values and marks: lines.jsonl with scores of the same lines must lie beside both");
+    }
+    table.drop_empty_columns();
+    result.text += first_.name + "\n" + table.text_with_whole_names(kColumns);
+    for (const std::string& note : notes_) result.text += wrapped(note, kColumns);
+    result.text += "\n";
+    result.failures.insert(result.failures.end(), failures_.begin(), failures_.end());
   }
-  change.speedup = speedup_change(first, second);
-  change.tokens_per_second = rate_change(first, second, resampling);
-  return change;
-}
 
-const TaskResult* find_task(const Results& results, const std::string& name) {
-  const auto found = std::ranges::find(results.tasks, name, &TaskResult::name);
-  return found == results.tasks.end() ? nullptr : &*found;
-}
+ private:
+  template <class T>
+  void note_other(const char* what, const T& one, const T& other) {
+    if (one != other) notes_.push_back(fmt::format("! other {}: {} → {}", what, one, other));
+  }
+  void fail(const SettingResult& setting, const std::string& words) {
+    failures_.push_back(fmt::format("{}, {}: {}", first_.name, setting.name, words));
+  }
 
-// Returns what makes the tasks' numbers incomparable.
-std::vector<std::string> task_notes(const TaskResult& first, const TaskResult& second) {
-  std::vector<std::string> notes;
-  const auto note = [&](const std::string& what, const std::string& a, const std::string& b) {
-    if (a != b) notes.push_back(fmt::format("! other {}: {} → {}", what, a, b));
-  };
-  note("metric", first.metric, second.metric);
-  note("scoring", first.signature, second.signature);
-  note("number of lines", std::to_string(first.lines), std::to_string(second.lines));
-  note("max_new_tokens", std::to_string(first.max_new_tokens), std::to_string(second.max_new_tokens));
-  for (const SettingFailure& failure : second.failures) {
-    notes.push_back(fmt::format("! {} failed during {}: {}", failure.setting, failure.during, failure.message));
+  // Returns the lines of a setting; nullptr: unknown.
+  const SettingLines* lines_of(const Lines& lines, const SettingResult& setting) const {
+    const auto found = lines.find({first_.name, setting.chosen ? setting.chosen->setting : setting.name});
+    return found == lines.end() ? nullptr : &found->second;
+  }
+
+  void add_row(const SettingResult& a, const SettingLines* a_lines, const SettingResult& b, const SettingLines* b_lines,
+               Table& table) {
+    const auto quality = quality_cells(a, a_lines, b, b_lines);
+    const SpeedChange speedup = speedup_change(a, b);
+    SpeedChange rate{.first = a.speed.tokens_per_second, .second = b.speed.tokens_per_second};
+    rate.ratio.value = rate.second / rate.first;
+    if (a_lines != nullptr && b_lines != nullptr && a_lines->records.size() == b_lines->records.size()) {
+      const Ratio measured = measure_speed(b_lines->records, a_lines->records, resampling_).speedup;
+      if (is_positive(measured.value)) rate.ratio = measured;
+    }
+    untested_ = untested_ || (is_positive(rate.ratio.value) && !rate.has_interval());
+    const SpeedChange& change = limits_.by_tokens_per_second ? rate : speedup;
+    const bool noise = a.repeats || (change.has_interval() && !change.significant());
+    if (limits_.slower && change.ratio.value < 1 - *limits_.slower && !noise) {
+      fail(a, fmt::format("slower by {:.1f} % ({} {:.2f} → {:.2f})", 100 * (1 - change.ratio.value),
+                          limits_.by_tokens_per_second ? "tokens/s" : "speedup", change.first, change.second));
+    }
+    const auto [speedups, faster] = speedup.words(2);
+    const auto [rates, more] = rate.words(0);
+    table.add_row({a.name, quality[0], quality[1], quality[2], speedups, faster, rates, more});
+  }
+
+  // Returns both scores, the change and its p-value, by the paired bootstrap over lines.
+  std::array<std::string, 3> quality_cells(const SettingResult& a, const SettingLines* a_lines, const SettingResult& b,
+                                           const SettingLines* b_lines) {
+    const metrics::NamedScore* first = a.quality.find(score_.name);
+    const metrics::NamedScore* second = b.quality.find(score_.name);
+    if (!comparable_ || first == nullptr || second == nullptr || !std::isfinite(first->value + second->value))
+      return {};
+    double p = NAN;
+    if (a_lines != nullptr && b_lines != nullptr && a_lines->statistics.lines() > 0 &&
+        a_lines->statistics.width == b_lines->statistics.width &&
+        a_lines->statistics.lines() == b_lines->statistics.lines()) {
+      const auto metric = metrics::make_metric(first_.metric_options());
+      p = metrics::paired_bootstrap(b_lines->statistics, a_lines->statistics, metric->function(), resampling_).p_value;
+    }
+    untested_ = untested_ || std::isnan(p);
+    const int digits = score_.digits;
+    const std::string scores = arrow(first->value, second->value, digits);
+    const double lost = score_.loss(first->value, second->value) / score_.point;
+    if (limits_.worse && lost > *limits_.worse && !(p >= kSignificantP)) {
+      fail(a, fmt::format("worse by {:.2f} points ({}{})", lost, scores,
+                          std::isnan(p) ? "" : fmt::format(", p = {:.3f}", p)));
+    }
+    return {scores, fmt::format("{:+.{}f}{}", second->value - first->value, digits, p < kSignificantP ? "*" : ""),
+            fixed(p, 3)};
+  }
+
+  const TaskResult& first_;
+  const TaskResult& second_;
+  const Limits& limits_;
+  const metrics::ResamplingOptions& resampling_;
+  ScoreStyle score_;
+  bool comparable_ = true;  // both are scored alike
+  bool untested_ = false;   // an interval or a p-value is unknown
+  std::vector<std::string> notes_;
+  std::vector<std::string> failures_;
+};
+
+// Returns a note for each value of two objects that differs: "other option: threads: 2 → 4".
+std::string json_notes(const std::string& what, const ordered_json& first, const ordered_json& second) {
+  std::vector<std::string> keys;
+  for (const ordered_json* json : {&first, &second}) {
+    for (const auto& [key, value] : json->items()) add_new(keys, key);
+  }
+  std::string notes;
+  for (const std::string& key : keys) {
+    if (key == "date" || key == "command" || key == "other_load" || key == "name") continue;  // always others
+    const auto words = [&](const ordered_json& json) { return json.contains(key) ? brief(json.at(key)) : "nothing"; };
+    const std::string change = fmt::format("other {}: {}: {} → {}", what, key, words(first), words(second));
+    if (words(first) != words(second)) notes += wrapped(change, kColumns);
   }
   return notes;
-}
-
-TaskChange task_change(const Evaluation& first, const TaskResult& a, const Evaluation& second, const TaskResult& b,
-                       const metrics::ResamplingOptions& resampling) {
-  const ScoreStyle style = score_style(a);
-  TaskChange change{.name = a.name,
-                    .score = style.name,
-                    .digits = style.digits,
-                    .point = style.point,
-                    .lower_is_better = style.lower_is_better,
-                    .settings = {},
-                    .missing = {},
-                    .added = {},
-                    .notes = task_notes(a, b)};
-  const std::string score = a.metric == b.metric && a.signature == b.signature ? style.name : "";
-  for (const SettingResult* row : a.rows()) {
-    if (const SettingResult* other = b.find(row->name)) {
-      change.settings.push_back(
-          change_of({a, *row, lines_of(first, a, *row)}, {b, *other, lines_of(second, b, *other)}, score, resampling));
-    } else {
-      change.missing.push_back(row->name);
-    }
-  }
-  for (const SettingResult* row : b.rows()) {
-    if (a.find(row->name) == nullptr) change.added.push_back(row->name);
-  }
-  return change;
-}
-
-std::string exceeded_quality(const SettingChange& setting, const TaskChange& task, double limit) {
-  if (!setting.first_quality || !setting.second_quality) return "";
-  const ScoreStyle style{.lower_is_better = task.lower_is_better};
-  const double lost = style.loss(*setting.first_quality, *setting.second_quality) / task.point;
-  if (lost <= limit || (setting.quality && setting.quality->p_value >= kSignificant)) return "";
-  return fmt::format("{}, {}: worse by {:.2f} points ({:.{}f} → {:.{}f}{})", task.name, setting.name, lost,
-                     *setting.first_quality, task.digits, *setting.second_quality, task.digits,
-                     setting.quality ? fmt::format(", p = {:.3f}", setting.quality->p_value) : "");
-}
-
-std::string exceeded_speed(const SettingChange& setting, const TaskChange& task, const Limits& limits) {
-  const auto& change = limits.by_tokens_per_second ? setting.tokens_per_second : setting.speedup;
-  if (setting.repeats || !change || change->ratio >= 1 - *limits.slower) return "";
-  if (change->interval && !change->significant()) return "";
-  return fmt::format("{}, {}: slower by {:.1f} % ({} {:.2f} → {:.2f})", task.name, setting.name,
-                     100 * (1 - change->ratio), limits.by_tokens_per_second ? "tokens/s" : "speedup", change->first,
-                     change->second);
 }
 
 }  // namespace
@@ -171,42 +197,31 @@ Evaluation load_evaluation(const std::filesystem::path& file) {
   return {.file = file, .results = load_results(file), .lines = load_lines(file.parent_path() / "lines.jsonl")};
 }
 
-Comparison compare(const Evaluation& first, const Evaluation& second, const metrics::ResamplingOptions& resampling) {
-  // What is another in each evaluation says nothing.
-  static const std::set<std::string> kAlwaysOthers{"date", "command", "other_load"};
+Comparison compare(const Evaluation& first, const Evaluation& second, const Limits& limits,
+                   const metrics::ResamplingOptions& resampling) {
+  const auto find = [](const Results& results, const std::string& name) {
+    const auto found = std::ranges::find(results.tasks, name, &TaskResult::name);
+    return found == results.tasks.end() ? nullptr : &*found;
+  };
   Comparison comparison;
   for (const TaskResult& task : first.results.tasks) {
-    if (const TaskResult* other = find_task(second.results, task.name)) {
-      comparison.tasks.push_back(task_change(first, task, second, *other, resampling));
-    } else {
-      comparison.missing_tasks.push_back(task.name);
+    if (const TaskResult* other = find(second.results, task.name)) {
+      TaskComparison(task, *other, limits, resampling).compare(first.lines, second.lines, comparison);
+      continue;
     }
+    comparison.text += wrapped("! missing task: " + task.name, kColumns);
+    if (limits.slower || limits.worse) comparison.failures.push_back(task.name + ": the task is missing");
   }
   for (const TaskResult& task : second.results.tasks) {
-    if (find_task(first.results, task.name) == nullptr) comparison.added_tasks.push_back(task.name);
+    if (find(first.results, task.name) == nullptr) comparison.text += wrapped("new task: " + task.name, kColumns);
   }
-  comparison.environment = json_changes(first.results.environment, second.results.environment, kAlwaysOthers);
-  comparison.options = json_changes(first.results.options, second.results.options, {"run", "name"});
+  comparison.text += json_notes("environment", first.results.environment, second.results.environment) +
+                     json_notes("option", first.results.options, second.results.options) +
+                     wrapped(
+                         "* more than noise: the interval of a ratio excludes 1, or p < 0.05. Speedups are over "
+                         "each evaluation's own baseline; tokens/s also change with the machine's load.",
+                         kColumns);
   return comparison;
-}
-
-std::vector<std::string> exceeded(const Comparison& comparison, const Limits& limits) {
-  std::vector<std::string> lines;
-  if (!limits.any()) return lines;
-  for (const std::string& task : comparison.missing_tasks) lines.push_back(task + ": the task is missing");
-  for (const TaskChange& task : comparison.tasks) {
-    for (const std::string& name : task.missing) {
-      lines.push_back(fmt::format("{}, {}: the setting is missing", task.name, name));
-    }
-    for (const SettingChange& setting : task.settings) {
-      const std::string worse = limits.worse ? exceeded_quality(setting, task, *limits.worse) : "";
-      const std::string slower = limits.slower ? exceeded_speed(setting, task, limits) : "";
-      for (const std::string& line : {worse, slower}) {
-        if (!line.empty()) lines.push_back(line);
-      }
-    }
-  }
-  return lines;
 }
 
 }  // namespace draftsmith::evaluate

@@ -4,16 +4,13 @@
 #include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/html.h"
 #include "base/utf8.h"
-#include "evaluate/report/headline.h"
-#include "evaluate/report/page_environment.h"
 #include "evaluate/report/page_texts.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
-#include "evaluate/report/setting_details.h"
-#include "evaluate/report/task_order.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -45,11 +42,9 @@ std::string caption_html(const std::string& caption) {
 }
 
 std::string figure_html(const Figure& figure) {
-  std::string html = figure.data.is_null() ? "<figure>\n" : "<figure class=\"plot\">\n";
-  html += "<div class=\"drawing\">" + figure.svg + "</div>\n";
-  if (!figure.data.is_null()) html += data_element(figure.data, "data");
-  if (!figure.caption.empty()) html += "<figcaption>" + escape_html(figure.caption) + "</figcaption>\n";
-  return html + "</figure>\n";
+  return "<figure class=\"plot\">\n<div class=\"drawing\">" + figure.svg + "</div>\n" +
+         data_element(figure.data, "data") + "<figcaption>" + escape_html(figure.caption) +
+         "</figcaption>\n</figure>\n";
 }
 
 // Returns notes: errors, and a few others. More of these are folded away.
@@ -74,67 +69,86 @@ std::string part_html(const Part& part) {
   return html + notes_html(part.notes) + part.html;
 }
 
-// Returns the headings and parts of sections. `parts` returns those of a section, and `place` begins the headings' ids.
-template <class Parts>
-std::string sections_html(const std::string& place, const Parts& parts) {
-  std::string html;
-  size_t index = 0;
-  for (const Section& section : sections()) {
-    ++index;
-    const std::vector<Part> shown = parts(section);
-    if (shown.empty()) continue;
-    html += "<section>\n";
-    if (!section.title.empty()) {
-      html += fmt::format("<h3 id=\"{}-{}\">{}</h3>\n", place, index, escape_html(section.title));
+// Returns the method and the given parameters of each setting, which a page shows when its mark or name is chosen: an
+// object with, for each setting, a list of pairs [name, value].
+ordered_json parameters_of(const TaskResult& task) {
+  ordered_json all = ordered_json::object();
+  for (const SettingResult* setting : task.rows()) {
+    ordered_json& pairs = all[setting->name] = ordered_json::array({ordered_json::array({"method", setting->method})});
+    for (const auto& [key, value] : setting->params.items()) {
+      pairs.push_back(ordered_json::array({key, value.is_string() ? value.get<std::string>() : value.dump()}));
     }
-    for (const Part& part : shown) html += part_html(part);
-    html += "</section>\n";
   }
-  return html;
+  return all;
 }
 
+// Returns a task's heading and sections. `place` begins the headings' ids.
 std::string task_html(const TaskView& view, const std::string& place) {
   std::string html = fmt::format("<article><h2 id=\"{}\">{}</h2>\n", place, escape_html(task_heading(view.task)));
   const std::string purpose = task_purpose(view.results, view.task);
   if (!purpose.empty()) html += paragraph(purpose, "purpose");
-  html += data_element(setting_details(view.task), "details");
-  html += sections_html(place, [&](const Section& section) {
-    return section.parts == nullptr ? std::vector<Part>() : section.parts(view, Form::kFull);
-  });
-  return html + "</article>\n";
-}
-
-std::string shared_html(const Results& results) {
-  const std::string html = sections_html("all", [&](const Section& section) {
-    return section.shared_parts == nullptr ? std::vector<Part>() : section.shared_parts(results);
-  });
-  return html.empty() ? "" : "<article>\n" + html + "</article>\n";
-}
-
-// Returns a headline whose names of settings, in parentheses, step back.
-std::string headline_html(const std::string& line) {
-  std::string html;
-  for (const char c : paragraph(line, "headline")) {
-    if (c == '(') html += "<span class=\"who\">";
-    html.push_back(c);
-    if (c == ')') html += "</span>";
+  html += data_element(parameters_of(view.task), "parameters");
+  size_t index = 0;
+  for (const Section& section : sections()) {
+    ++index;
+    const std::vector<Part> shown = section.parts(view, Form::kFull);
+    if (shown.empty()) continue;
+    html += fmt::format("<section>\n<h3 id=\"{}-{}\">{}</h3>\n", place, index, escape_html(section.title));
+    for (const Part& part : shown) html += part_html(part);
+    html += "</section>\n";
   }
-  return html;
+  return html + "</article>\n";
 }
 
 // Returns the page's first lines: what was found, when and where.
 std::string head_html(const Results& results) {
   std::string html = "<header><h1>" + escape_html(results.suite) + "</h1>\n";
-  for (const std::string& line : headlines(results)) html += headline_html(line);
-  std::string stamp;
-  for (const char* key : {"date", "device", "commit"}) {
-    const auto text = results.environment_text(key);
-    if (!text || text->empty()) continue;
-    const bool commit = std::string(key) == "commit";
-    const std::string shown = std::string(key) == "date" ? text->substr(0, 10) : *text;
-    stamp += (stamp.empty() ? "" : " · ") + std::string(commit ? "commit " : "") + shown;
+  for (const std::string& line : headlines(results)) html += paragraph(line, "headline");
+  std::vector<std::string> stamp;
+  const auto add = [&](const std::string& before, const std::string& text) {
+    if (!text.empty()) stamp.push_back(before + text);
+  };
+  add("", results.environment_text("date").value_or("").substr(0, 10));
+  add("", results.environment_text("device").value_or(""));
+  add("commit ", results.environment_text("commit").value_or(""));
+  return html + paragraph(fmt::format("{}", fmt::join(stamp, " · ")), "stamp") + "</header>\n";
+}
+
+std::string environment_entry(std::string key, const ordered_json& value) {
+  std::ranges::replace(key, '_', ' ');
+  const std::string shown = value.is_string() ? value.get<std::string>()
+                            : value.is_null() ? "not recorded"
+                                              : value.dump();
+  return fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape_html(key), escape_html(shown));
+}
+
+// Returns what is needed to measure the same again: command, machine, models and options.
+std::string environment_html(const Results& results) {
+  std::string html = "<h2 id=\"environment\">How it was measured</h2>\n";
+  const std::string command = results.environment_text("command").value_or("");
+  if (!command.empty()) html += "<pre class=\"command\">" + escape_html(command) + "</pre>\n";
+  html += "<dl>\n";
+  for (const auto& [key, value] : results.environment.items()) {
+    if (key == "command") continue;
+    if (value.is_object()) {
+      for (const auto& [name, one] : value.items()) html += environment_entry(key + " " + name, one);
+    } else {
+      html += environment_entry(key, value);
+    }
   }
-  return html + paragraph(stamp, "stamp") + "</header>\n";
+  html += "</dl>\n";
+  if (results.options.empty()) return html;
+  const std::string text = results.options.dump(2, ' ', false, ordered_json::error_handler_t::replace);
+  return html + "<details><summary>All options of the suite</summary><pre>" + escape_html(text) + "</pre></details>\n";
+}
+
+// Returns the texts of the files whose names end like this, one after the other.
+std::string page_texts_ending(std::string_view ending) {
+  std::string text;
+  for (const PageText& file : page_texts()) {
+    if (file.name.ends_with(ending)) text += std::string(file.text) + "\n";
+  }
+  return text;
 }
 
 std::string scripts_html() {
@@ -143,14 +157,6 @@ std::string scripts_html() {
 }
 
 }  // namespace
-
-std::string page_texts_ending(std::string_view ending) {
-  std::string text;
-  for (const PageText& file : page_texts()) {
-    if (file.name.ends_with(ending)) text += std::string(file.text) + "\n";
-  }
-  return text;
-}
 
 std::string report_html(const Results& results) {
   std::string html = fmt::format(
@@ -161,7 +167,7 @@ std::string report_html(const Results& results) {
   html += head_html(results) + "<main>\n";
   const std::vector<const TaskResult*> tasks = page_order(results);
   for (size_t i = 0; i < tasks.size(); ++i) html += task_html({results, *tasks[i]}, fmt::format("task{}", i + 1));
-  html += shared_html(results) + "<article>\n" + environment_html(results) + "</article>\n</main>\n";
+  html += "<article>\n" + environment_html(results) + "</article>\n</main>\n";
   return replace_invalid_utf8(html + scripts_html() + "</body></html>\n");
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace draftsmith::evaluate {
@@ -15,8 +14,5 @@ struct PageText {
 
 // Returns all files, those of D3 first and in the order in which they must run.
 std::span<const PageText> page_texts();
-
-// Returns the texts of the files whose names end like this, one after the other.
-std::string page_texts_ending(std::string_view ending);
 
 }  // namespace draftsmith::evaluate

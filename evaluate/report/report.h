@@ -30,7 +30,7 @@ std::string report_html(const Results& results);
 // Returns the tables as a Markdown page. Its head has the headlines, suite, commit, date, machine, threads and command.
 std::string report_markdown(const Results& results);
 
-// Writes match_rates.csv and, for each decoding, match_rates.DECODING.svg. A name of the rates follows "match_rates".
+// Writes match_rates.csv. A name of the rates follows "match_rates".
 void write_match_rates(const MatchRateResult& rates, const std::filesystem::path& directory);
 
 // Writes engagement.csv and engagement.svg. A name of the curve follows "engagement".

@@ -1,5 +1,6 @@
 #include "evaluate/report/sections.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -10,24 +11,20 @@
 namespace draftsmith::evaluate {
 
 const std::vector<Section>& sections() {
-  static const std::vector<Section> kAll{quality_speedup_section(),
-                                         settings_section(),
-                                         categories_section(),
-                                         predicted_speed_section(),
-                                         windows_section(),
-                                         prediction_quality_section(),
-                                         quality_latency_section(),
-                                         latency_section(),
-                                         work_section(),
-                                         phases_section(),
-                                         acceptance_positions_section(),
-                                         accepted_lengths_section(),
-                                         inside_section(),
-                                         match_rates_section(),
-                                         engagement_section(),
-                                         examples_section(),
-                                         training_section(),
-                                         checks_section()};
+  static const std::vector<Section> kAll{
+      {"Quality and speed", quality_speed_parts},
+      {"All settings", setting_parts, add_setting_columns},
+      {"Speed by category", category_parts},
+      {"Predicted and measured speed", theory_parts},
+      {"How well each drafter predicts", drafter_parts, add_drafter_columns},
+      {"Acceptance by position", position_parts},
+      {"Throughput and latency", time_parts, add_time_columns, true},
+      {"Operations and bytes", work_parts, add_work_columns},
+      {"Inside the model", layer_parts, add_layer_columns},
+      {"Match rates of early predictions", match_rate_parts},
+      {"How often the large model must decide", engagement_parts},
+      {"Example outputs", example_parts},
+  };
   return kAll;
 }
 
@@ -39,19 +36,10 @@ ScoreStyle score_style(const TaskResult& task) {
           .lower_is_better = metric->lower_is_better()};
 }
 
-PlotLevel one_point_worse(double quality, const ScoreStyle& style) {
-  if (style.lower_is_better) return {quality + style.point, "one point more"};
-  return {quality - style.point, "one point less"};
-}
-
 std::string score_words(const std::string& score) {
   if (score == "bleu") return "BLEU";
   if (score.starts_with("chrf")) return "chrF" + score.substr(4);
   return score.starts_with("rouge") ? "ROUGE-" + score.substr(5) : score;
-}
-
-nlohmann::ordered_json csv_number(const std::optional<double>& value) {
-  return value ? finite_or_null(*value) : nlohmann::ordered_json();
 }
 
 std::string fixed(double value, int digits) {
@@ -60,6 +48,29 @@ std::string fixed(double value, int digits) {
 
 std::string fixed(const std::optional<double>& value, int digits) {
   return value ? fixed(*value, digits) : "";
+}
+
+CsvRow csv_cell(double value) {
+  return finite_or_null(value);
+}
+
+CsvRow csv_cell(int64_t value) {
+  return value;
+}
+
+ShownSettings fastest_settings(const TaskResult& task, size_t limit, bool (*shown)(const SettingResult& setting)) {
+  std::vector<const SettingResult*> settings = task.rows();
+  std::erase_if(settings, [&](const SettingResult* setting) { return !shown(*setting); });
+  if (settings.size() <= limit) return {settings, ""};
+  const std::string left_out = fmt::format(" Shown: the {} fastest of {}.", limit, settings.size());
+  const auto speed = [](const SettingResult* setting) {
+    return std::isfinite(setting->speed.speedup.value) ? setting->speed.speedup.value : 0;
+  };
+  std::vector<const SettingResult*> fastest = settings;
+  std::ranges::stable_sort(fastest, [&](auto* a, auto* b) { return speed(a) > speed(b); });
+  fastest.resize(limit);
+  std::erase_if(settings, [&](auto* setting) { return std::ranges::find(fastest, setting) == fastest.end(); });
+  return {settings, left_out};
 }
 
 }  // namespace draftsmith::evaluate

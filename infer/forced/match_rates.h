@@ -1,6 +1,6 @@
 // Match rates of early predictions (Yang et al. 2024, PPD's p-hat, tables 2 and 5 to 8): the share of new tokens that
 // are among the k which a decoder layer finds most likely, by layer, k, head and position in the output.
-// Reports: evaluate/report/section_match_rates.cpp.
+// Reports: evaluate/report/self_drafting.cpp.
 #pragma once
 
 #include <cstdint>

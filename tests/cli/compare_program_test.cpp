@@ -39,11 +39,10 @@ class CompareProgram : public testing::Test {
 };
 
 TEST_F(CompareProgram, ShowsWhatChanged) {
-  const auto result = compare({"--markdown", (root_ / "page.md").string()});
+  const auto result = compare({});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("30.00 → 29.00"), HasSubstr("2.00 → 1.80"), HasSubstr("-10.0 %*"),
                                 HasSubstr("other environment: threads: 1 → 2")));
-  EXPECT_THAT(read_file(root_ / "page.md"), HasSubstr("| bild.small |"));
 }
 
 TEST_F(CompareProgram, ExitsWithOneBeyondTheLimits) {
@@ -57,7 +56,7 @@ TEST_F(CompareProgram, ExitsWithOneBeyondTheLimits) {
 }
 
 TEST_F(CompareProgram, ExitsWithTwoForBadInput) {
-  EXPECT_THAT(compare({"--fail-on-slower", "0.05"}).err, AllOf(HasSubstr("is no percentage"), HasSubstr("such as 5%")));
+  EXPECT_THAT(compare({"--fail-on-slower", "0.05"}).err, HasSubstr("is no percentage such as 5%: 0.05"));
   EXPECT_EQ(compare({"--fail-on-slower", "0.05"}).exit_code, 2);
   const auto nothing = run_program({"compare", (root_ / "first").string(), root_.path().string()});
   EXPECT_EQ(nothing.exit_code, 2);

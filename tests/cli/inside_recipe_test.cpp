@@ -102,7 +102,7 @@ TEST(InsideRecipe, TrainsExitsAndHeadsAndMeasuresThem) {
     ++lossless;
   }
   EXPECT_EQ(lossless, 3);
-  EXPECT_THAT(read_file(out / "report.html"), HasSubstr("Quality against latency"));
+  EXPECT_THAT(read_file(out / "report.html"), HasSubstr("Inside the model"));
 }
 
 }  // namespace

@@ -229,7 +229,8 @@ TEST(EvaluationSuite, CutSourcesAreReported) {
   suite.options.task[0].max_source_tokens = 8;
   FakeEngine engine;
   EXPECT_THAT(suite.evaluate(engine).table, HasSubstr("24 lines, 15 sources cut"));
-  EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("15 sources were longer"));
+  EXPECT_THAT(read_file(suite.directory / "out/report.html"),
+              HasSubstr("15 sources cut (longer than max_source_tokens)"));
 }
 
 TEST(EvaluationSuite, AStopIsHeardWhereNothingIsTimed) {

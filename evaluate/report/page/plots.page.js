@@ -208,31 +208,7 @@ const Plots = (() => {
     text.text(`${words}…`);
   }
 
-  // ---- columns ----
-
-  function drawColumns(parent, data, width) {
-    const panels = parent.append("div").attr("class", "panels");
-    const most = Math.max(...data.panels.flatMap((panel) => panel.shares));
-    for (const panel of data.panels) {
-      const cell = panels.append("div");
-      const heading = cell.append("h4").text(panel.name);
-      if (panel.key) heading.attr("data-key", panel.key);
-      const wide = Math.min(300, cell.node().clientWidth || width);
-      const svg = svgIn(cell, wide, 96, `${data.label}: ${panel.name}`);
-      const x = d3.scaleBand(d3.range(panel.shares.length), [0, wide]).padding(0.18);
-      const y = d3.scaleLinear([0, most], [74, 12]);
-      panel.shares.forEach((share, count) => {
-        const rect = svg.append("rect").attr("class", "box s0").attr("x", x(count)).attr("width", Math.min(x.bandwidth(), 34))
-          .attr("y", y(share)).attr("height", 74 - y(share));
-        stands(rect, {title: `${panel.name}: ${count} ${data.x} in ${d3.format(".1%")(share)} of runs`, key: panel.key});
-        if (x.bandwidth() < 12 && count % 2) return;
-        svg.append("text").attr("class", "axis-title").attr("text-anchor", "middle").attr("y", 90)
-          .attr("x", x(count) + Math.min(x.bandwidth(), 34) / 2).text(count);
-      });
-    }
-  }
-
-  const kDrawings = {points: drawPoints, bars: drawBars, columns: drawColumns};
+  const kDrawings = {points: drawPoints, bars: drawBars};
 
   // Draws a figure's data in place of its picture. The picture stays if its kind is not known.
   function draw(figure) {

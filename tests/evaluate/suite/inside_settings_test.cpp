@@ -1,27 +1,18 @@
-// Methods inside the model in the parts of an evaluation: names of settings, bounds, what is summed up, tables and
-// plots.
+// Methods inside the model in an evaluation: names of settings, bounds, and what is summed up.
 
-#include <algorithm>
 #include <set>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/utf8.h"
 #include "evaluate/measure/records.h"
-#include "evaluate/report/report.h"
-#include "evaluate/report/sections.h"
 #include "evaluate/results/inside_summary.h"
 #include "evaluate/suite/setting_grid.h"
-#include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
-using nlohmann::ordered_json;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 SettingGrid run_of(const std::string& method, const std::string& model = "target") {
   SettingGrid run;
@@ -65,19 +56,6 @@ TEST(InsideRuns, AnotherModelBringsItsOwnGreedyDecoding) {
   SuiteOptions options;
   options.run = {run_of("ppd", "other"), run_of("greedy", "other")};  // asked for by name as well
   EXPECT_EQ(expand_settings(options).size(), 3U);
-}
-
-TEST(InsideRuns, DraftingNamesModelAndExits) {
-  SettingGrid run = run_of("early-exit", "other");
-  run.lists[&DecodeOptions::exit_layer] = {2};
-  run.decode.exits = "heads";
-  EXPECT_EQ(expand_grid(run).front().drafter_label(), "other/exit2 [heads]");
-}
-
-TEST(InsideRuns, SamplesOfAnotherModelBringItsGreedyDecodingToo) {
-  SettingGrid run = run_of("speculative", "other");
-  run.drafter = {"small"};
-  EXPECT_THAT(labels(run), ElementsAre("greedy", "sample.T1", "greedy.other", "speculative.other.small.T1"));
 }
 
 TEST(InsideRuns, MeasuresAndExitsAreComparedThresholdsChosenAmong) {
@@ -168,88 +146,6 @@ TEST(InsideSummary, WithoutLayersThatDraftThereIsNothingToSay) {
   assisted.drafter = "small";
   EXPECT_FALSE(inside_result(assisted, {6, 0}, stats, 1).has_value());
   EXPECT_TRUE(inside_result(assisted, {6, 2}, stats, 1).has_value());
-}
-
-// A task of results.json with a run for each point of two grids.
-ordered_json task_of(const std::vector<std::pair<double, double>>& speed_and_quality) {
-  const auto run = [](const std::string& name, const std::string& group, double speedup, double quality) {
-    return ordered_json{{"name", name},
-                        {"group", group},
-                        {"method", group},
-                        {"params", ordered_json::object()},
-                        {"baseline", "greedy"},
-                        {"speed", {{"speedup", speedup}, {"speedup_decode", speedup}}},
-                        {"quality", {{"bleu", quality}}}};
-  };
-  ordered_json task{{"name", "test"}, {"baseline", run("greedy", "greedy", 1, 30)}, {"runs", ordered_json::array()}};
-  for (size_t i = 0; i < speed_and_quality.size(); ++i) {
-    const auto [speedup, quality] = speed_and_quality[i];
-    task["runs"].push_back(run("calm." + std::to_string(i), "calm", speedup, quality));
-  }
-  return task;
-}
-
-Results results_of(const ordered_json& task) {
-  return results_from_json({{"version", 1}, {"suite", "s"}, {"environment", ordered_json::object()}, {"tasks", {task}}},
-                           "here");
-}
-
-std::string page_of(const ordered_json& task) {
-  return report_html(results_of(task));
-}
-
-// The plots of quality against latency.
-std::string curves_of(const ordered_json& task) {
-  const Results results = results_of(task);
-  const auto parts = quality_latency_section().parts({results, results.tasks.front()}, Form::kFull);
-  return parts.empty() ? "" : parts.front().figures.front().svg;
-}
-
-TEST(QualityCurves, JoinThePointsThatNoOtherBeats) {
-  const std::string svg = curves_of(task_of({{2, 25}, {1.5, 29}, {1.4, 28}, {1.1, 30}}));
-  EXPECT_THAT(svg, HasSubstr("calm.2: latency 0.714"));  // beaten: a point, but not on the line
-  const size_t line = svg.find("<polyline points=\"");
-  ASSERT_NE(line, std::string::npos);
-  const std::string points = svg.substr(line + 18, svg.find('"', line + 18) - line - 18);
-  EXPECT_EQ(std::count(points.begin(), points.end(), ','), 3);
-}
-
-TEST(QualityCurves, NeedSeveralPointsOfOneGroup) {
-  EXPECT_EQ(curves_of(task_of({{2, 25}})), "");
-  ordered_json unscored = task_of({{2, 25}, {1, 30}});
-  unscored["metric"] = "none";
-  EXPECT_EQ(curves_of(unscored), "");
-}
-
-ordered_json ppd_task(double decode) {
-  ordered_json task = task_of({{decode, 30}});
-  task["runs"][0]["inside"] = {{"layers", 6},           {"layer_runs_per_token", 14.0},
-                               {"path_per_token", 5.1}, {"early_layer", 4},
-                               {"candidates", 3},       {"match_rate", 0.5},
-                               {"units_in_use", 2.4},   {"theorem", {{"speedup", 1.18}, {"units_in_use", 2.59}}}};
-  return task;
-}
-
-TEST(InsideReport, SaysInWordsThatOneDeviceShowsNoneOfTheGain) {
-  const std::string text = results_table(results_of(ppd_task(0.61)));
-  EXPECT_THAT(page_of(ppd_task(0.61)), HasSubstr("none of that gain"));
-  EXPECT_THAT(page_of(ppd_task(0.61)), HasSubstr("speed with 2.59 units in use; measured on this one device "
-                                                 "0.61, with 2.40 units"));
-  EXPECT_LE(widest_line(text), 100u) << text;
-  EXPECT_THAT(page_of(ppd_task(1.1)), testing::Not(HasSubstr("none of that gain")));
-  EXPECT_THAT(page_of(ppd_task(0.61)), HasSubstr("Theorem 4.1"));
-}
-
-TEST(InsideReport, ShowsWhereTokensLeft) {
-  ordered_json task = task_of({{1.3, 29}});
-  task["runs"][0]["inside"] = {{"layers", 2},
-                               {"layer_runs_per_token", 1.25},
-                               {"path_per_token", 1.25},
-                               {"average_exit_layer", 1.25},
-                               {"exit_histogram", {75, 25}}};
-  EXPECT_THAT(results_table(results_of(task)), HasSubstr("1.25"));
-  EXPECT_THAT(page_of(task), HasSubstr("layer 1: 75.0 %"));
-  EXPECT_THAT(results_table(results_of(task_of({{1, 30}}))), testing::Not(HasSubstr("layers a token")));
 }
 
 }  // namespace

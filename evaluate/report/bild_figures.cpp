@@ -1,0 +1,298 @@
+// BiLD's figures (Kim et al. 2023) in a report: operations and bytes beside greedy decoding (figure 8), quality against
+// the share of tokens that the large model decides (figure 2), and outputs by their tokens' origins (figure 9).
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/add_new.h"
+#include "base/files.h"
+#include "base/html.h"
+#include "base/plot.h"
+#include "evaluate/report/report.h"
+#include "evaluate/report/sections.h"
+#include "evaluate/suite/setting_grid.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+// ---- operations and bytes ----
+
+Table work_table(const std::vector<const SettingResult*>& settings) {
+  constexpr double kMillion = 1e6;
+  Table table({{"run", Align::kLeft},
+               {"MFLOP", Align::kRight, "operations for a new token, encoders and prompts included"},
+               {"MB", Align::kRight, "bytes of weights, keys and values read for a new token"},
+               {"FLOP/B", Align::kRight, "operations for each byte: the arithmetic intensity"},
+               {"FLOP x", Align::kRight, "operations over those of greedy decoding"},
+               {"MB x", Align::kRight, "bytes over those of greedy decoding"},
+               {"FLOP/B x", Align::kRight, "intensity over that of greedy decoding"},
+               {"decode x", Align::kRight, "operations over greedy decoding's, without encoders and prompts"},
+               {"theory x", Align::kRight, "the same by Leviathan et al., theorem 3.11, at the measured alpha"}});
+  for (const SettingResult* setting : settings) {
+    const WorkResult& work = *setting->work;
+    table.add_row({setting->name, fixed(work.operations / kMillion, 3), fixed(work.bytes / kMillion, 3),
+                   fixed(work.intensity(), 2), fixed(work.operations_ratio, 2), fixed(work.bytes_ratio, 2),
+                   fixed(work.intensity_ratio, 2), fixed(work.decode_operations_ratio, 2),
+                   fixed(work.theory_operations_ratio, 2)});
+  }
+  table.drop_empty_columns();
+  return table;
+}
+
+// Returns the operations a second that a setting attained, in billions; 0 if it was not timed.
+double attained(const SettingResult& setting) {
+  const double rate = setting.work->operations * setting.speed.tokens_per_second / 1e9;
+  return rate > 0 ? rate : 0;
+}
+
+// Returns the plot of attained operations against intensity. Its slope is what memory gave greedy decoding: a setting
+// on it reads as many bytes a second.
+Plot work_plot(const TaskResult& task, const std::vector<const SettingResult*>& settings) {
+  Plot plot{.label = "operations a second against operations for each byte",
+            .x_title = "operations for each byte read",
+            .y_title = "billion operations a second",
+            .series = {}};
+  double widest = 0;
+  for (const SettingResult* setting : settings) {
+    const double rate = attained(*setting);
+    if (rate == 0) continue;
+    const double intensity = setting->work->intensity();
+    widest = std::max(widest, intensity);
+    auto found = std::ranges::find(plot.series, setting->method, &PlotSeries::name);
+    if (found == plot.series.end()) {
+      found = plot.series.insert(found, {.name = setting->method, .style = series_style(plot.series.size())});
+    }
+    found->marks.push_back({.x = intensity,
+                            .y = rate,
+                            .title = fmt::format("{}: {:.3g} operations for each byte, {:.3g} billion a second, "
+                                                 "{:.3g} billion bytes a second",
+                                                 setting->name, intensity, rate, rate / intensity),
+                            .label = setting->name,
+                            .key = setting->name});
+  }
+  const SettingResult& greedy = task.baseline;
+  if (plot.series.empty() || !greedy.work || attained(greedy) == 0) return plot;
+  const double slope = attained(greedy) / greedy.work->intensity();  // billion bytes a second
+  PlotSeries line{.name = "", .style = kInk, .line = {{0, 0, ""}, {widest, slope * widest, ""}}};
+  line.line_title = fmt::format("greedy decoding's {:.3g} billion bytes a second", slope);
+  line.line_width = 1;
+  line.dashes = "2 3";
+  plot.series.push_back(std::move(line));
+  return plot;
+}
+
+constexpr const char* kWorkMeaning =
+    ": operations and bytes for a new token, counted from shapes and runs: products and attention; weights once a "
+    "step, keys and values; x: over greedy decoding's; decode: without encoders and prompts; theory: theorem 3.11 of "
+    "Leviathan et al. for fixed windows";
+constexpr const char* kSlopeMeaning =
+    "Attained operations a second against operations for each byte. On the dashed slope a setting reads as many bytes "
+    "a second as greedy decoding does; below it, time goes elsewhere. Higher intensity alone makes nothing faster: "
+    "rejected drafts are operations too.";
+
+// ---- engagement ----
+
+// Returns the name of the leading score; empty if nothing is scored.
+std::string leading_score(const EngagementResult& curve) {
+  return curve.large.scores.empty() ? "" : curve.large.scores.front().name;
+}
+
+std::string percent(const std::optional<double>& share) {
+  return share && std::isfinite(*share) ? fmt::format("{:.1f}", 100 * *share) : "";
+}
+
+PlotPoint engagement_mark(const EngagementPoint& point, const std::string& score) {
+  const metrics::NamedScore& quality = *point.quality.find(score);
+  PlotPoint mark{.x = 100 * point.engaged_share(),
+                 .y = quality.value,
+                 .title = fmt::format("{} at {:g}: {} % of the tokens, {} {:.4g}", point.policy, point.threshold,
+                                      percent(point.engaged_share()), score_words(score), quality.value),
+                 .label = fmt::format("{:g}", point.threshold)};
+  if (const auto& difference = point.quality.difference) {
+    const double large = quality.value - difference->value;
+    mark.y_interval = {large + difference->interval.low, large + difference->interval.high};
+  }
+  return mark;
+}
+
+// Returns the curve of each policy, and a line at the quality of the large model alone.
+Plot engagement_plot(const EngagementResult& curve) {
+  const std::string score = leading_score(curve);
+  Plot plot{.label = "quality against the large model's share of the tokens, small model " + curve.drafter,
+            .x_title = "tokens that the large model decides, %",
+            .y_title = score_words(score),
+            .series = {},
+            .levels = {{curve.large.scores.front().value, "the large model alone"}}};
+  std::vector<std::string> policies;
+  for (const EngagementPoint& point : curve.points) add_new(policies, point.policy);
+  for (const std::string& policy : policies) {
+    PlotSeries series{.name = policy, .style = series_style(plot.series.size())};
+    for (const EngagementPoint& point : curve.points) {
+      if (point.policy == policy) series.marks.push_back(engagement_mark(point, score));
+    }
+    series.line = series.marks;
+    std::ranges::stable_sort(series.line, {}, &PlotPoint::x);
+    series.line_title = policy;
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+Table engagement_table(const EngagementResult& curve, int digits) {
+  const std::string score = leading_score(curve);
+  Table table({{"policy", Align::kLeft},
+               {"threshold"},
+               {"large %", Align::kRight, "share of tokens that the large model decides"},
+               {"changed %", Align::kRight, "share of tokens where its choice differs from the small model's"},
+               {score_words(score)},
+               {"difference", Align::kRight, "from the large model alone, with a paired 95 % interval"}});
+  for (const EngagementPoint& point : curve.points) {
+    const auto& difference = point.quality.difference;
+    table.add_row({point.policy, fmt::format("{:g}", point.threshold), percent(point.engaged_share()),
+                   percent(point.changed_share()), fixed(point.quality.find(score)->value, digits),
+                   difference ? fmt::format("{:+.{}f} [{:+.{}f}, {:+.{}f}]", difference->value, digits,
+                                            difference->interval.low, digits, difference->interval.high, digits)
+                              : ""});
+  }
+  table.drop_empty_columns();
+  return table;
+}
+
+constexpr const char* kEngagementMeaning =
+    "The oracle runs both models for every token and lets the large one decide where it gives the small model's token "
+    "a probability below the threshold. It bounds rules that do not know that probability, and saves no time itself. "
+    "With fallback the large model decides where the small model's largest probability is below the threshold; nothing "
+    "is rolled back.";
+
+std::string engagement_csv(const EngagementResult& curve) {
+  std::vector<Column> columns{{"policy"}, {"threshold"}, {"tokens"}, {"engaged"}, {"changed"}, {"engaged_share"}};
+  for (const auto& score : curve.large.scores) columns.push_back({score.name});
+  for (const char* column : {"difference", "difference_low", "difference_high", "p_value"}) columns.push_back({column});
+  Table table(std::move(columns));
+  for (const EngagementPoint& point : curve.points) {
+    std::vector<std::string> cells{point.policy, fmt::format("{}", point.threshold), std::to_string(point.tokens)};
+    cells.push_back(std::to_string(point.engaged));
+    cells.push_back(point.changed ? std::to_string(*point.changed) : "");
+    cells.push_back(fixed(point.engaged_share(), 6));
+    for (const auto& score : point.quality.scores) cells.push_back(fixed(score.value, 6));
+    const QualityDifference difference =
+        point.quality.difference.value_or(QualityDifference{.value = NAN, .interval = {NAN, NAN}, .p_value = NAN});
+    for (const double value :
+         {difference.value, difference.interval.low, difference.interval.high, difference.p_value}) {
+      cells.push_back(fixed(value, 6));
+    }
+    table.add_row(std::move(cells));
+  }
+  return table.csv();
+}
+
+// ---- examples ----
+
+struct Origin {
+  const char* name;
+  const char* words;
+};
+constexpr std::array kOrigins{Origin{"drafted", "drafted and kept"}, Origin{"target", "the target's own"},
+                              Origin{"rejected", "drafted and taken back"},
+                              Origin{"unverified", "drafted at the end, not judged"}};
+
+// Returns a token's text in the look of its origin; the text alone for an origin that is not known.
+std::string token_html(const TokenText& token) {
+  for (const Origin& origin : kOrigins) {
+    if (token.origin == origin.name) {
+      return fmt::format("<span class=\"{}\" title=\"{}\">{}</span>", origin.name, origin.words,
+                         escape_html(token.text));
+    }
+  }
+  return escape_html(token.text);
+}
+
+std::string origins_html() {
+  std::string html = "<p class=\"tokens hint\">Tokens are";
+  for (const Origin& origin : kOrigins) {
+    html += origin.name == kOrigins.front().name ? " " : ", ";
+    html += fmt::format("<span class=\"{}\">{}</span>", origin.name, origin.words);
+  }
+  return html + ".</p>\n";
+}
+
+std::string example_entry(const std::string& name, const std::string& html) {
+  return html.empty() ? "" : fmt::format("<dt>{}</dt><dd class=\"tokens\">{}</dd>\n", escape_html(name), html);
+}
+
+std::string example_html(const Example& example) {
+  std::string html = fmt::format("<div class=\"example\"><p class=\"hint\">Line {}</p>\n<dl>\n", example.line + 1);
+  html += example_entry("source", escape_html(example.source)) +
+          example_entry("reference", escape_html(example.reference)) +
+          example_entry("greedy", escape_html(example.greedy));
+  for (const ExampleOutput& output : example.outputs) {
+    std::string tokens;
+    for (const TokenText& token : output.tokens) tokens += token_html(token);
+    html += example_entry(output.setting, tokens);
+  }
+  return html + "</dl></div>\n";
+}
+
+}  // namespace
+
+std::vector<Part> work_parts(const TaskView& view, Form form) {
+  std::vector<const SettingResult*> settings = view.task.rows();
+  std::erase_if(settings, [](const SettingResult* setting) { return !setting->work || setting->repeats; });
+  if (settings.empty()) return {};
+  Part part{.caption = view.task.name + kWorkMeaning, .table = work_table(settings)};
+  const Plot plot = form == Form::kFull ? work_plot(view.task, settings) : Plot();
+  if (!plot.series.empty()) part.figures = {figure_of(plot, kSlopeMeaning)};
+  return {part};
+}
+
+void add_work_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
+  const std::optional<WorkResult>& work = setting.work;
+  row["operations_per_token"] = csv_cell(work, &WorkResult::operations);
+  row["bytes_per_token"] = csv_cell(work, &WorkResult::bytes);
+  row["intensity"] = work ? csv_cell(work->intensity()) : CsvRow();
+  row["operations_ratio"] = csv_cell(work, &WorkResult::operations_ratio);
+  row["bytes_ratio"] = csv_cell(work, &WorkResult::bytes_ratio);
+  row["intensity_ratio"] = csv_cell(work, &WorkResult::intensity_ratio);
+  row["decode_operations_ratio"] = csv_cell(work, &WorkResult::decode_operations_ratio);
+  row["theory_operations_ratio"] = csv_cell(work, &WorkResult::theory_operations_ratio);
+  row["drafter_operations_ratio"] = csv_cell(work, &WorkResult::drafter_operations_ratio);
+}
+
+std::vector<Part> engagement_parts(const TaskView& view, Form form) {
+  std::vector<Part> parts;
+  const int digits = score_style(view.task).digits;
+  for (const EngagementResult& curve : view.results.engagement) {
+    if (curve.task != view.task.name || leading_score(curve).empty()) continue;
+    Part& part = parts.emplace_back();
+    part.caption = fmt::format("engagement of the large model{}: small model {}, {} lines of {}",
+                               curve.name.empty() ? "" : ", " + curve.name, curve.drafter, curve.lines, curve.task);
+    part.table = engagement_table(curve, digits);
+    part.notes = {fmt::format("  the large model alone: {} {}", score_words(leading_score(curve)),
+                              fixed(curve.large.scores.front().value, digits))};
+    if (form == Form::kBrief) continue;
+    part.notes.emplace_back(kEngagementMeaning);
+    part.figures = {figure_of(engagement_plot(curve),
+                              "Quality by how many tokens the large model decides. Marks have their thresholds; "
+                              "whiskers are those of the difference from the large model alone.")};
+  }
+  return parts;
+}
+
+void write_engagement(const EngagementResult& curve, const std::filesystem::path& directory) {
+  const std::string stem = "engagement" + (curve.name.empty() ? "" : "." + file_safe(curve.name));
+  write_file_atomic(directory / (stem + ".csv"), engagement_csv(curve));
+  if (!leading_score(curve).empty()) {
+    write_file_atomic(directory / (stem + ".svg"), standalone_svg(engagement_plot(curve).svg()));
+  }
+}
+
+std::vector<Part> example_parts(const TaskView& view, Form form) {
+  if (form == Form::kBrief || view.task.examples.empty()) return {};
+  Part part{.html = origins_html()};
+  for (const Example& example : view.task.examples) part.html += example_html(example);
+  return {part};
+}
+
+}  // namespace draftsmith::evaluate

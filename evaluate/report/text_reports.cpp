@@ -1,0 +1,162 @@
+// Reports of text: tables for the console, a Markdown page, and results.csv.
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/table.h"
+#include "evaluate/report/report.h"
+#include "evaluate/report/sections.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr size_t kConsoleWidth = 100;   // columns
+constexpr size_t kDocumentWidth = 120;  // columns of a document's lines
+
+// ---- console ----
+
+std::string part_text(const Part& part) {
+  std::string text;
+  std::istringstream caption(part.caption);
+  for (std::string line; std::getline(caption, line);) text += wrapped(line, kConsoleWidth);
+  text += part.table.text_with_whole_names(kConsoleWidth);
+  for (const std::string& note : part.notes) text += wrapped(note, kConsoleWidth);
+  return text;
+}
+
+// Returns the tables of the sections that are shown on request, or of all others.
+std::string console_tables(const Results& results, bool on_request) {
+  std::string text;
+  for (const TaskResult& task : results.tasks) {
+    for (const Section& section : sections()) {
+      if (section.on_request != on_request) continue;
+      for (const Part& part : section.parts({results, task}, Form::kBrief)) {
+        if (!part.table.empty()) text += (text.empty() ? "" : "\n") + part_text(part);
+      }
+    }
+  }
+  return text;
+}
+
+// ---- Markdown ----
+
+// Returns a text or number of the environment in that format, or says that it was not recorded.
+std::string recorded(const Results& results, const std::string& key, fmt::format_string<std::string> format) {
+  if (const auto text = results.environment_text(key)) return fmt::format(format, std::string(*text));
+  if (const auto number = results.environment_number(key)) return fmt::format(format, std::to_string(*number));
+  return key + " not recorded";
+}
+
+// Returns a long command with a line for each option. One with quotes stays as it is.
+std::string broken_command(std::string command) {
+  if (command.size() <= kDocumentWidth || command.find_first_of("'\"\\") != std::string::npos) return command;
+  for (size_t at = command.find(" --"); at != std::string::npos; at = command.find(" --", at + 6)) {
+    command.replace(at, 1, " \\\n  ");
+  }
+  return command;
+}
+
+// Returns the head of the page: suite, commit, date, machine and command. A device that is the CPU is named once.
+std::string markdown_stamp(const Results& results) {
+  const std::string cpu = results.environment_text("cpu").value_or("");
+  const std::string device = results.environment_text("device").value_or(cpu);
+  std::string text = fmt::format("Suite `{}`, {}, {}.\n", results.suite, recorded(results, "commit", "commit {}"),
+                                 recorded(results, "date", "{}"));
+  text += fmt::format("{}, {}{}, {}, {}.\n", recorded(results, "cpu", "{}"), recorded(results, "cores", "{} cores"),
+                      device == cpu ? "" : ", " + device, recorded(results, "threads", "threads: {}"),
+                      recorded(results, "dtype", "{}"));
+  const std::string command = results.environment_text("command").value_or("");
+  return text + (command.empty() ? "The command was not recorded.\n" : "\n```\n" + broken_command(command) + "\n```\n");
+}
+
+// Returns a note as an item of a list, without the leading blanks that would make it code.
+std::string list_item(const std::string& note) {
+  const size_t begin = note.find_first_not_of(' ');
+  return begin == std::string::npos ? "" : wrapped("- " + note.substr(begin), kDocumentWidth, 0, 2);
+}
+
+std::string part_markdown(const Part& part) {
+  std::string text;
+  std::istringstream caption(part.caption);
+  for (std::string line; std::getline(caption, line);) {
+    text += (text.empty() ? "" : "\n") + wrapped(line, kDocumentWidth, 0, 0);
+  }
+  text += "\n" + part.table.markdown();
+  if (!part.notes.empty()) text += "\n";
+  for (const std::string& note : part.notes) text += list_item(note);
+  return text;
+}
+
+// Returns a task's heading, what it was for, and its sections.
+std::string task_markdown(const TaskView& view) {
+  std::string text = fmt::format("\n## {}\n", task_heading(view.task));
+  const std::string purpose = task_purpose(view.results, view.task);
+  if (!purpose.empty()) text += "\n" + wrapped(purpose, kDocumentWidth, 0, 0);
+  for (const Section& section : sections()) {
+    std::string shown;
+    for (const Part& part : section.parts(view, Form::kBrief)) {
+      if (!part.table.empty()) shown += "\n" + part_markdown(part);
+    }
+    if (!shown.empty()) text += fmt::format("\n### {}\n", section.title) + shown;
+  }
+  return text;
+}
+
+std::string text_of_cell(const ordered_json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+}  // namespace
+
+std::string results_table(const Results& results) {
+  std::string text = console_tables(results, false);
+  const std::vector<std::string> lines = headlines(results);
+  if (!text.empty() && !lines.empty()) text += "\n";
+  for (const std::string& line : lines) text += wrapped(line, kConsoleWidth);
+  return text;
+}
+
+std::string latency_tables(const Results& results) {
+  return console_tables(results, true);
+}
+
+std::string report_markdown(const Results& results) {
+  std::string text = fmt::format("# {}\n\n", results.suite);
+  for (const std::string& line : headlines(results)) text += wrapped(line, kDocumentWidth, 0, 0) + "\n";
+  text += markdown_stamp(results);
+  for (const TaskResult* task : page_order(results)) text += task_markdown({results, *task});
+  return text;
+}
+
+ordered_json results_rows(const Results& results) {
+  auto rows = ordered_json::array();
+  for (const TaskResult& task : results.tasks) {
+    for (const SettingResult* setting : task.rows()) {
+      CsvRow row = ordered_json::object();
+      for (const Section& section : sections()) {
+        if (section.add_columns != nullptr) section.add_columns({results, task}, *setting, row);
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+std::string results_csv(const Results& results) {
+  const ordered_json rows = results_rows(results);
+  if (rows.empty()) return "";
+  std::vector<Column> headers;
+  for (const auto& [header, value] : rows.front().items()) headers.push_back({header});
+  Table table(std::move(headers));
+  for (const ordered_json& row : rows) {
+    std::vector<std::string> cells;
+    for (const auto& cell : row) cells.push_back(text_of_cell(cell));
+    table.add_row(std::move(cells));
+  }
+  return table.csv();
+}
+
+}  // namespace draftsmith::evaluate
