@@ -8,10 +8,10 @@
 
 #include "base/files.h"
 #include "base/signals.h"
-#include "cli/commands.h"
-#include "cli/common_flags.h"
+#include "cli/application.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
 #include "cli/job.h"
-#include "cli/suite_file.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/results.h"
@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct EvalFlags {
-  CommonFlags common;
+  Execution execution;
+  std::vector<std::string> set;  // --set KEY=VALUE, in order
   fs::path suite;
   fs::path out;
   fs::path markdown;
@@ -32,15 +33,15 @@ struct EvalFlags {
 
 int run_eval(const EvalFlags& flags) {
   const auto launch = find_launch(process_environment());
-  const ExecutionOptions execution = launch ? for_launch(flags.common.execution, *launch) : flags.common.execution;
-  const ExecutionContext context = begin_execution(execution);
-  evaluate::SuiteOptions options = load_suite(flags.suite, flags.common.set);
+  const Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
+  const c10::Device device = begin_execution(execution);
+  evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
   if (execution.device != "auto") options.device = execution.device;
-  options.threads = evaluate::timing_threads(options, flags.common.execution.threads, !launch);
+  options.threads = evaluate::timing_threads(options, flags.execution.threads, !launch);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
-  Job job(launch, context.device, flags.timeout);
+  Job job(launch, device, flags.timeout);
   World& world = job.world();
   job.run([&] {
     const auto result = evaluate::run_evaluation(
@@ -59,7 +60,7 @@ int run_eval(const EvalFlags& flags) {
 
 }  // namespace
 
-std::function<int()> add_eval(CLI::App& app) {
+Action add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
   app.add_option("suite", flags->suite, "Suite: tasks, models and methods (TOML)")->required();
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
@@ -68,8 +69,8 @@ std::function<int()> add_eval(CLI::App& app) {
   app.add_flag("--latency", flags->latency,
                "Print throughput and percentiles of time a sentence and a token too (files always have them)");
   add_timeout_flag(app, flags->timeout);
-  add_set_flag(app, flags->common.set);
-  add_execution_flags(app, flags->common.execution);
+  add_set_flag(app, flags->set);
+  add_execution_flags(app, flags->execution);
   app.footer(
       "`draftsmith help options evaluate` explains the keys of a suite. Run the same command again to\n"
       "continue an interrupted evaluation.\n"

@@ -4,12 +4,12 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/commands.h"
+#include "cli/application.h"
 #include "recipes/inspection.h"
 
 namespace draftsmith::cli {
 
-std::function<int()> add_inspect(CLI::App& app) {
+Action add_inspect(CLI::App& app) {
   auto path = std::make_shared<std::filesystem::path>();
   app.add_option("path", *path, "Model, exits, corpus, stage or work directory, results.json or step curve")
       ->required();
@@ -20,7 +20,7 @@ std::function<int()> add_inspect(CLI::App& app) {
   };
 }
 
-std::function<int()> add_verify(CLI::App& app) {
+Action add_verify(CLI::App& app) {
   auto path = std::make_shared<std::filesystem::path>();
   app.add_option("path", *path, "Model, exits, corpus, stage or work directory, results.json or step curve")
       ->required();

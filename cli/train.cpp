@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "base/signals.h"
-#include "cli/commands.h"
-#include "cli/common_flags.h"
+#include "cli/application.h"
+#include "cli/flags.h"
 #include "cli/job.h"
 #include "evaluate/report/report.h"
 #include "recipes/pipeline.h"
@@ -17,7 +17,8 @@ namespace draftsmith::cli {
 namespace {
 
 struct TrainFlags {
-  CommonFlags common;
+  Execution execution;
+  std::vector<std::string> set;  // --set KEY=VALUE, in order
   std::filesystem::path recipe;
   std::filesystem::path work;
   std::string until;
@@ -42,19 +43,19 @@ std::string finished_table(const std::filesystem::path& directory) {
 
 int run_train(const TrainFlags& flags) {
   const auto launch = find_launch(process_environment());
-  const ExecutionOptions execution = launch ? for_launch(flags.common.execution, *launch) : flags.common.execution;
-  const ExecutionContext context = begin_execution(execution);
-  const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.common.set);
+  const Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
+  const c10::Device device = begin_execution(execution);
+  const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.set);
   recipes::PipelineOptions options;
   options.work = flags.work.empty() ? std::filesystem::path("work") / recipe.name : flags.work;
   options.until = flags.until;
   options.fresh = flags.fresh;
   const SignalWatch signals;
-  Job job(launch, context.device, flags.timeout);
+  Job job(launch, device, flags.timeout);
   options.execution = {.device = execution.device,
                        .threads = execution.threads,
-                       .threads_alone = flags.common.execution.threads,
-                       .progress = context.progress,
+                       .quiet = execution.quiet,
+                       .threads_alone = flags.execution.threads,
                        .world = &job.world()};
   const auto results = job.run([&] { return recipes::run_recipe(recipe, options); });
   if (!job.world().leads()) return 0;
@@ -71,15 +72,15 @@ int run_train(const TrainFlags& flags) {
 
 }  // namespace
 
-std::function<int()> add_train(CLI::App& app) {
+Action add_train(CLI::App& app) {
   auto flags = std::make_shared<TrainFlags>();
   app.add_option("recipe", flags->recipe, "Recipe (TOML)")->required()->type_name("RECIPE.toml");
   app.add_option("--work", flags->work, "Directory of the stages' directories (default: work/NAME)")->type_name("DIR");
   app.add_option("--until", flags->until, "Last stage to run")->type_name("STAGE");
   app.add_flag("--fresh", flags->fresh, "Redo every stage; existing results are kept under another name");
   add_timeout_flag(app, flags->timeout);
-  add_set_flag(app, flags->common.set);
-  add_execution_flags(app, flags->common.execution);
+  add_set_flag(app, flags->set);
+  add_execution_flags(app, flags->execution);
   app.footer(
       "Finished stages are skipped, changed stages are redone beside the old ones, and an interrupted stage\n"
       "continues.\n"

@@ -18,15 +18,20 @@
 
 namespace draftsmith::recipes {
 
-// Settings of a run that change no result, so that none of them enters a stage's hash.
+// How a command runs: what changes no result, so that none of it enters a stage's hash. The fields are flags of every
+// command that runs a model.
 struct Execution {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
+  std::string matmul_precision = "highest";
+  bool quiet = false;
   // Of several processes: threads that the user wants for measurements of one process, for which the others wait; 0:
   // all processors.
   int64_t threads_alone = 0;
-  ProgressStyle progress = ProgressStyle::kLines;
   World* world = &World::alone();  // processes that run the recipe together
+
+  ProgressStyle progress() const { return progress_style(quiet); }
+  static Fields<Execution> fields();
 };
 
 // The context of a running stage.

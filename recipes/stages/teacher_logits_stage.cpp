@@ -143,7 +143,7 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
   const int64_t done =
       std::accumulate(missing.sizes.begin(), missing.sizes.end(), corpus.info().target_tokens, std::minus<int64_t>());
   announce(info, corpus, run.directory, done);
-  Progress progress({.style = run.execution.progress,
+  Progress progress({.style = run.execution.progress(),
                      .title = "teacher logits",
                      .unit = "tokens",
                      .total = corpus.info().target_tokens,
@@ -192,7 +192,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   if (!merged) write_shards(*teacher, options, corpus, info, run, cache);
   if (!run.execution.world->leads()) return;
   if (merged) return cache.finish({}, {});
-  cache.finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress));
+  cache.finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress()));
 }
 
 }  // namespace

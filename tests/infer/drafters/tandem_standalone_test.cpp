@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "evaluate/theory/prediction.h"
+#include "evaluate/theory/formulas.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tandem_pairs.h"
 
