@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "evaluate/suite/setting_grid.h"
 #include "evaluate/theory/formulas.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tandem_pairs.h"
