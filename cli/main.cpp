@@ -4,7 +4,6 @@
 #include "base/allocator.h"
 #include "base/logging.h"
 #include "cli/application.h"
-#include "cli/guard.h"
 
 int main(int argc, char** argv) {
   draftsmith::keep_freed_memory();

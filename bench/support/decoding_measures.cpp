@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/device.h"
 #include "base/device_execution.h"
 #include "base/statistics.h"
+#include "base/timing.h"
 #include "bench/support/coin_acceptance.h"
 #include "bench/support/device_counts.h"
 #include "evaluate/theory/formulas.h"
-#include "infer/costs/machine_rates.h"
 #include "infer/costs/step_costs.h"
 #include "infer/costs/step_work.h"
 #include "infer/drafters/model_drafter.h"
@@ -142,14 +143,18 @@ DecodingMeasures::DecodingMeasures(MeasureSettings settings, int64_t copy_bytes,
     : settings_(std::move(settings)), records_(records), bandwidth_(copy_bandwidth(copy_bytes)) {}
 
 double DecodingMeasures::copy_bandwidth(int64_t bytes) {
-  const auto copying = infer::copy_rate(settings_.device, bytes);
-  std::vector<double> rates;
+  const at::Tensor from = at::ones({bytes}, at::TensorOptions(settings_.device).dtype(at::kByte));
+  const at::Tensor to = at::zeros_like(from);
+  std::vector<double> times;
   for (int64_t round = -2; round < settings_.rounds; ++round) {
-    const double rate = copying->measure();
-    if (round >= 0) rates.push_back(rate);
+    synchronize(settings_.device);
+    const Stopwatch watch;
+    to.copy_(from);
+    synchronize(settings_.device);
+    if (round >= 0) times.push_back(watch.seconds());
   }
-  const double bandwidth = median(rates);
-  const double seconds = 2 * static_cast<double>(bytes) / bandwidth;
+  const double seconds = median(times);
+  const double bandwidth = 2 * static_cast<double>(bytes) / seconds;
   records_.add("copy", {{"bytes", bytes}, {"ms", kMilli * seconds}, {"gb_per_second", bandwidth / 1e9}});
   return bandwidth;
 }

@@ -14,7 +14,7 @@
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/suite/engagement_options.h"
 #include "evaluate/suite/setting_grid.h"
-#include "evaluate/theory/prediction.h"
+#include "evaluate/theory/formulas.h"
 #include "infer/costs/decode_work.h"
 #include "infer/engagement.h"
 #include "infer/forced/prediction_quality.h"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <pybind11/stl.h>
 
-#include "cli/common_flags.h"
-#include "cli/suite_file.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "metrics/scoring.h"
@@ -22,16 +22,16 @@ namespace draftsmith::python {
 namespace py = pybind11;
 
 py::list train(const JobFiles& files, const std::string& until, bool fresh, const py::dict& flags) {
-  const auto execution = options_of<cli::ExecutionOptions>(flags);
+  const auto execution = options_of<recipes::Execution>(flags);
   std::vector<recipes::StageResult> results;
   run_job([&] {
-    const cli::ExecutionContext context = cli::begin_execution(execution);
+    cli::begin_execution(execution);
     const recipes::Recipe recipe = recipes::load_recipe(files.input, files.set);
     recipes::PipelineOptions options;
     options.work = files.output.empty() ? std::filesystem::path("work") / recipe.name : files.output;
     options.until = until;
     options.fresh = fresh;
-    options.execution = {.device = execution.device, .threads = execution.threads, .progress = context.progress};
+    options.execution = execution;
     results = recipes::run_recipe(recipe, options);
   });
   py::list list;
@@ -43,7 +43,7 @@ py::list train(const JobFiles& files, const std::string& until, bool fresh, cons
 }
 
 py::dict evaluate_suite(const JobFiles& files, const py::dict& flags) {
-  const auto execution = options_of<cli::ExecutionOptions>(flags);
+  const auto execution = options_of<recipes::Execution>(flags);
   std::filesystem::path directory;
   std::optional<evaluate::SuiteResult> result;
   run_job([&] {

@@ -160,7 +160,7 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
   Collection collection(options, run, inputs);
   const fs::path file = run.directory / "router_data.h5";
   data::ShardedRouterData writer(file, data_info(options, run, count, collection.vocabulary()));
-  Progress progress({.style = run.execution.progress,
+  Progress progress({.style = run.execution.progress(),
                      .title = "router data",
                      .unit = "sources",
                      .total = count,

@@ -40,7 +40,7 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
   const std::string name =
       run.options.contains("drafter") ? run.options.at("drafter").get<std::string>() : options.drafter.string();
   Progress progress(
-      {.style = run.execution.progress, .title = "training the router", .unit = "epochs", .total = options.epochs});
+      {.style = run.execution.progress(), .title = "training the router", .unit = "epochs", .total = options.epochs});
   const train::TrainedRouter trained = train::train_router(
       data, {infer::router_embeddings(drafter.get(), "drafter", name), name, model::model_hash(options.drafter)},
       options, [&](int64_t, double cross_entropy) {

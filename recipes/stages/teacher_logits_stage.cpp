@@ -138,7 +138,7 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
   int64_t done = corpus.info().target_tokens;
   for (const data::ShardRange& shard : missing) done -= target_tokens(corpus, shard);
   announce(info, corpus, run.directory, done);
-  Progress progress({.style = run.execution.progress,
+  Progress progress({.style = run.execution.progress(),
                      .title = "teacher logits",
                      .unit = "tokens",
                      .total = corpus.info().target_tokens,
@@ -189,7 +189,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   if (!merged) write_shards(*teacher, options, corpus, info, run, cache);
   if (!run.execution.world->leads()) return;
   if (merged) return cache.finish({}, {});
-  cache.finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress));
+  cache.finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress()));
 }
 
 }  // namespace

@@ -190,7 +190,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   OutputWriter outputs(options, run, inputs);
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
   data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run), count);
-  Progress progress({.style = run.execution.progress,
+  Progress progress({.style = run.execution.progress(),
                      .title = "teacher outputs",
                      .unit = "outputs",
                      .total = count,

@@ -1,9 +1,7 @@
-// Times of steps and prompts on a device: the work is the CPU's, again and again.
+// Times of steps on a device: the work is the CPU's, again and again.
 #include <gtest/gtest.h>
 
-#include "infer/costs/machine_rates.h"
 #include "infer/costs/step_costs.h"
-#include "infer/costs/timed_prompt.h"
 #include "tests/device/test_device.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
@@ -11,15 +9,13 @@
 namespace draftsmith::infer {
 namespace {
 
-// Returns the logits of a second timed step, after others and after a prompt were timed on the device.
+// Returns the logits of a second timed step, after others were timed on the device.
 at::Tensor timed_logits(const model::TransformerConfig& config, at::Device device) {
   const auto model = model::varied_model(config, 4, at::kDouble);
   model->requires_grad(false);
   model->to(device, at::kDouble);
   TimedModel timed(*model, random_context(model->info(), {.rows = 2, .source = 6, .length = 5}), 3);
-  TimedPrompt prompt(*model, random_sources(1, 6, model->info().vocabulary).front(), 2, 1);
   for (const int64_t tokens : {1, 3, 3}) {
-    for (const PromptPart part : prompt_parts(model->info())) EXPECT_GT(prompt.run(part), 0);
     timed.go_back();
     EXPECT_GT(timed.run(tokens), 0);
   }
@@ -31,11 +27,6 @@ TEST(DeviceCosts, TimedStepsEqualTheCpus) {
     SCOPED_TRACE(config.family);
     EXPECT_LT(difference(timed_logits(config, on_device::test_device()), timed_logits(config, at::kCPU)), 1e-12);
   }
-}
-
-TEST(DeviceCosts, CopiesAndProductsHaveRates) {
-  EXPECT_GT(copy_rate(on_device::test_device(), 1 << 20)->measure(), 0);
-  EXPECT_GT(product_rate(on_device::test_device(), at::kFloat, 32)->measure(), 0);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "evaluate/measure/records.h"
 #include "evaluate/suite/choice.h"
 #include "evaluate/suite/tasks.h"
-#include "evaluate/theory/prediction.h"
+#include "evaluate/theory/formulas.h"
 
 namespace draftsmith::evaluate {
 namespace {

@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "evaluate/theory/prediction.h"
+#include "evaluate/suite/setting_grid.h"
+#include "evaluate/theory/formulas.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tandem_pairs.h"
 

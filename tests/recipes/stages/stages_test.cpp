@@ -62,7 +62,7 @@ class Stages : public testing::Test {
 
   void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
     fs::create_directories(folder_ / directory);
-    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    const Execution execution{.device = "cpu", .threads = 1, .quiet = true};
     stage_kinds().find(kind)->run(table,
                                   {.directory = folder_ / directory, .identity = "this job", .execution = execution});
   }

@@ -1,6 +1,7 @@
-// Flags made from the fields of an options struct: `max_draft` becomes --max-draft, with the help, range and choices of
-// configuration files. The flag of a list is repeated for each element. The flag of a true/false field takes no value,
-// or =false.
+// Flags of commands: those made from the fields of an options struct, and those that many commands share.
+//
+// A field `max_draft` becomes --max-draft, with the help, range and choices of configuration files. The flag of a list
+// is repeated for each element. The flag of a true/false field takes no value, or =false.
 #pragma once
 
 #include <set>
@@ -9,8 +10,11 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <c10/core/Device.h>
 
 #include "base/options.h"
+#include "distributed/launch.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::cli {
 
@@ -58,5 +62,22 @@ class OptionFlags {
 
 // Returns the flag of a field: "--max-draft" for "max_draft".
 std::string flag_name(const std::string& field_name);
+
+// ---- Flags that many commands share
+
+using recipes::Execution;
+
+// Adds --device, --threads, --matmul-precision and --quiet.
+void add_execution_flags(CLI::App& app, Execution& execution);
+// Adds --set, which the user may repeat.
+void add_set_flag(CLI::App& app, std::vector<std::string>& set);
+
+// Returns the flags of one of several processes (distributed/launch.h): its share of the machine's processors, its own
+// GPU, and quiet unless it leads.
+Execution for_launch(Execution execution, const Launch& launch);
+
+// Checks the flags, starts logging and sets threads and precision. Returns the device. Throws a UserError with every
+// problem.
+c10::Device begin_execution(const Execution& execution);
 
 }  // namespace draftsmith::cli

@@ -1,4 +1,5 @@
-// Prints output lines of `generate` while they grow: the first unfinished line live, later lines in their turn.
+// Lines of text or token ids that `generate` and `logits` read, and output lines of `generate`, printed while they
+// grow.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,27 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/tokenizers/stream_decoder.h"
 #include "infer/generator.h"
+#include "infer/load_models.h"
 
 namespace draftsmith::cli {
+
+enum class LineKind { kSource, kTarget };
+
+// Reads the token ids of every line of `file` ("-" is standard input). If `ids`, lines are ids separated by blanks,
+// which are taken as they are. Otherwise lines are text; EOS is added to targets and to sources of encoder-decoders,
+// and BOS before prompts if the tokenizer's settings ask for it. Empty lines are valid. Errors: a UserError with
+// file:line for invalid UTF-8, words that are not ids, and ids outside the vocabulary.
+std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const infer::LoadedModel& loaded,
+                                                   LineKind kind, bool ids);
+
+// Returns the text with blanks for line breaks.
+std::string one_line(std::string text);
+// Returns the ids separated by blanks.
+std::string words_of(const std::vector<int64_t>& ids);
 
 // Throws RunError if writing to `out` failed.
 void require_written(const std::ostream& out);
@@ -20,7 +37,8 @@ void require_written(const std::ostream& out);
 int64_t report_failures(std::span<const infer::GenerationResult> results);
 
 // Printer of lines that grow at the same time (a batch, samples). Text of a later line waits until all lines before it
-// are complete. Never prints half a character. A complete line equals text_of() of its tokens or, for ids, words_of().
+// are complete. Never prints half a character. A complete line equals infer::text_of_known() of its tokens in one line
+// or, for ids, words_of().
 class LivePrinter {
  public:
   // Prints token ids if the tokenizer is null. Both arguments must outlive the printer.

@@ -1,6 +1,13 @@
-#include "cli/option_flags.h"
+#include "cli/flags.h"
 
 #include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/device.h"
+#include "base/device_choice.h"
+#include "base/environment.h"
+#include "base/logging.h"
 
 namespace draftsmith::cli {
 
@@ -66,6 +73,45 @@ void FieldFlags::parse_into(void* object, Problems& problems) const {
     parse_field_text(flag.field, flag.option->results(), flag_name(flag.field.name), object, problems);
   }
   if (problems.list().size() == problems_before) validate_fields(fields_, object, "", problems);
+}
+
+void add_execution_flags(CLI::App& app, Execution& execution) {
+  const Fields<Execution> fields = Execution::fields();
+  const auto help = [&](const std::string& name) {
+    const auto named = [&](const Field& field) { return field.name == name; };
+    return std::find_if(fields.all().begin(), fields.all().end(), named)->help;
+  };
+  app.add_option("--device", execution.device, help("device"))->capture_default_str();
+  app.add_option("--threads", execution.threads, help("threads"))->capture_default_str();
+  app.add_option("--matmul-precision", execution.matmul_precision, help("matmul_precision"))->capture_default_str();
+  app.add_flag("--quiet,-q", execution.quiet, help("quiet"));
+}
+
+void add_set_flag(CLI::App& app, std::vector<std::string>& set) {
+  app.add_option("--set", set,
+                 "Override one key of the file, for example --set target.training.length='500 steps'; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+Execution for_launch(Execution execution, const Launch& launch) {
+  // Not the launcher's own choice: torchrun sets OMP_NUM_THREADS to 1.
+  if (execution.threads == 0) execution.threads = std::max<int64_t>(1, cpu_cores() / launch.local_size);
+  const bool any_gpu = execution.device == "cuda" || (execution.device == "auto" && choose_device("auto").is_cuda());
+  if (any_gpu) execution.device = fmt::format("cuda:{}", launch.local_rank);
+  execution.quiet = execution.quiet || launch.rank > 0;
+  return execution;
+}
+
+c10::Device begin_execution(const Execution& execution) {
+  Problems problems;
+  validate_options(execution, "", problems);
+  problems.throw_if_any();
+  start_logging(execution.quiet ? LogLevel::kWarning : LogLevel::kInfo);
+  const c10::Device device = choose_device(execution.device);
+  set_threads(execution.threads);
+  set_matmul_precision(execution.matmul_precision);
+  return device;
 }
 
 }  // namespace draftsmith::cli

@@ -1,4 +1,4 @@
-#include "base/allocation_count.h"
+#include "tests/model/transformer/allocation_count.h"
 
 #include <atomic>
 #include <stdexcept>
