@@ -27,7 +27,7 @@
 #include "evaluate/results/evaluation_files.h"
 #include "evaluate/results/failed_checks.h"
 #include "evaluate/results/scoring.h"
-#include "evaluate/results/task_summary.h"
+#include "evaluate/results/summary.h"
 #include "evaluate/suite/setting_defaults.h"
 #include "evaluate/task_preparation.h"
 

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/lines_file.h"
-#include "evaluate/results/task_summary.h"
+#include "evaluate/results/summary.h"
 
 namespace draftsmith::evaluate {
 

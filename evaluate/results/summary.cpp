@@ -1,4 +1,4 @@
-#include "evaluate/results/task_summary.h"
+#include "evaluate/results/summary.h"
 
 #include <algorithm>
 #include <cmath>
