@@ -38,7 +38,6 @@ int run_eval(const EvalFlags& flags) {
   if (execution.device != "auto") options.device = execution.device;
   options.threads = evaluate::timing_threads(options, flags.common.execution.threads, !launch);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
-  evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
   Job job(launch, context.device, flags.timeout);
   World& world = job.world();

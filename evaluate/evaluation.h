@@ -2,7 +2,7 @@
 // of the same prompts in the same process (methods.md §3).
 //
 // The output directory gets results.json, results.csv, report.html, hyp/<task>.<setting>.txt (one hypothesis a line)
-// and lines.jsonl (tokens and times of each line, evaluate/results/lines_file.h). Match rates add match_rates.csv and
+// and lines.jsonl (tokens and times of each line, evaluate/results/files.cpp). Match rates add match_rates.csv and
 // .svg, engagement curves engagement.csv and .svg. measurements.jsonl exists only while the evaluation runs: an
 // interrupted one continues from it (evaluate/measure/measurement_store.h).
 //
@@ -44,7 +44,7 @@ int64_t timing_threads(const SuiteOptions& options, int64_t given, bool alone);
 // run measures what failed. All processes of a job call it; only the leader's result has content. A stop request
 // (base/signals.h) ends it between measurements; the next run continues, with other runs in the suite too. Errors:
 // UserError before any work; as World::gather(). Checks that fail are in the result: a speedup beyond its bound
-// (batches have none), and lossless settings that are not (evaluate/results/lossless_checks.h).
+// (batches have none), and lossless settings that are not (evaluate/results/checks.cpp).
 SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine,
                            const SuiteContext& context = {});
 

@@ -36,10 +36,10 @@ Table work_table(const std::vector<const SettingResult*>& settings) {
                {"theory x", Align::kRight, "the same by Leviathan et al., theorem 3.11, at the measured alpha"}});
   for (const SettingResult* setting : settings) {
     const WorkResult& work = *setting->work;
-    table.add_row({setting->name, fixed(work.operations / kMillion, 3), fixed(work.bytes / kMillion, 3),
-                   fixed(work.intensity(), 2), fixed(work.operations_ratio, 2), fixed(work.bytes_ratio, 2),
-                   fixed(work.intensity_ratio, 2), fixed(work.decode_operations_ratio, 2),
-                   fixed(work.theory_operations_ratio, 2)});
+    table.add_row({setting->name, fixed(work.operations_per_token / kMillion, 3),
+                   fixed(work.bytes_per_token / kMillion, 3), fixed(work.intensity(), 2),
+                   fixed(work.operations_ratio, 2), fixed(work.bytes_ratio, 2), fixed(work.intensity_ratio, 2),
+                   fixed(work.decode_operations_ratio, 2), fixed(work.theory_operations_ratio, 2)});
   }
   table.drop_empty_columns();
   return table;
@@ -47,7 +47,7 @@ Table work_table(const std::vector<const SettingResult*>& settings) {
 
 // Returns the operations a second that a setting attained, in billions; 0 if it was not timed.
 double attained(const SettingResult& setting) {
-  const double rate = setting.work->operations * setting.speed.tokens_per_second / kBillion;
+  const double rate = setting.work->operations_per_token * setting.speed.tokens_per_second / kBillion;
   return rate > 0 ? rate : 0;
 }
 
@@ -127,8 +127,8 @@ CsvColumn work_column(const std::string& header) {
 Section work_section() {
   return {.title = "Operations and bytes",
           .parts = work_parts,
-          .csv = {work_column<&WorkResult::operations>("operations_per_token"),
-                  work_column<&WorkResult::bytes>("bytes_per_token"),
+          .csv = {work_column<&WorkResult::operations_per_token>("operations_per_token"),
+                  work_column<&WorkResult::bytes_per_token>("bytes_per_token"),
                   {"intensity",
                    [](const TaskView&, const SettingResult& row) {
                      return row.work ? csv_number(row.work->intensity()) : ordered_json();

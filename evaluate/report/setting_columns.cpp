@@ -59,7 +59,7 @@ std::vector<CsvColumn> speed_columns() {
           {"speedup_high", [](View, Row row) { return csv_number(row.speed.speedup.interval.high); }},
           {"speedup_total", [](View, Row row) { return csv_number(row.speed.speedup_total.value); }},
           {"speedup_decode", [](View, Row row) { return csv_number(row.speed.speedup_decode.value); }},
-          {"speedup_decode_bound", [](View, Row row) { return csv_number(row.speed.bound); }},
+          {"speedup_decode_bound", [](View, Row row) { return csv_number(row.speed.speedup_decode_bound); }},
           {"predicted_speedup",
            [](View, Row row) { return row.predicted ? csv_number(row.predicted->speedup) : ordered_json(); }},
           {"accounted_speedup",
