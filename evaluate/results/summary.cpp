@@ -200,8 +200,9 @@ std::vector<Example> example_outputs(const MeasuredTask& measured, Engine& engin
       if (example.outputs.size() == kSettings) return false;
       const auto message = failure_of([&] {
         const auto trace = engine.trace(*setting, measured.prompts[line], number, measured.max_new_tokens);
+        ExampleOutput output{setting->label, token_texts(trace, engine, ids)};
         // Engines that know no origins trace nothing.
-        if (!trace.empty()) example.outputs.push_back({setting->label, token_texts(trace, engine, ids)});
+        if (!output.tokens.empty()) example.outputs.push_back(std::move(output));
       });
       if (message) failures.push_back({setting->label, "examples", *message});
       return message.has_value();

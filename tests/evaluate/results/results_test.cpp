@@ -115,23 +115,6 @@ TEST(ResultsFile, ValuesOfAnotherTypeAreNotRecorded) {
   EXPECT_THAT(report_html(results), HasSubstr("<dt title=\"cpu\">processor</dt><dd>not recorded</dd>"));
 }
 
-TEST(ResultsFile, AccessorsReadWhatTheSuiteGave) {
-  ordered_json json = some_results();
-  json["environment"]["parameters"] = {{"small", 8048}};
-  const Results results = results_from_json(json, "here");
-  EXPECT_EQ(results.parameters_of("small"), 8048);
-  const std::vector<SettingResult>& settings = results.tasks.front().settings;
-  ASSERT_GE(settings.size(), 2U);
-  const auto bild = std::ranges::find(settings, "bild", &SettingResult::method);
-  ASSERT_NE(bild, settings.end());
-  EXPECT_TRUE(bild->falls_back());
-  const SettingResult& speculative = settings.back();
-  EXPECT_EQ(speculative.window(), 2);
-  EXPECT_EQ(speculative.drafter_name(), "small");
-  EXPECT_EQ(speculative.model(), "target");
-  EXPECT_FALSE(speculative.falls_back());
-}
-
 TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   FakeSuite suite;
   suite.options.run = {FakeSuite::run("bild")};
