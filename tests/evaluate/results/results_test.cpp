@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "evaluate/report/report.h"
 #include "tests/evaluate/fake_engine.h"
