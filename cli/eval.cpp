@@ -48,7 +48,6 @@ int run_eval(const EvalFlags& flags) {
   if (execution.device != "auto") options.device = execution.device;
   if (execution.threads > 0) options.threads = execution.threads;
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
-  evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
   const auto result = evaluate::run_evaluation(options, out, {.quiet = execution.quiet});
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));

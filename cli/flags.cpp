@@ -94,15 +94,6 @@ void add_set_flag(CLI::App& app, std::vector<std::string>& set) {
       ->allow_extra_args(false);
 }
 
-Execution for_launch(Execution execution, const Launch& launch) {
-  // Not the launcher's own choice: torchrun sets OMP_NUM_THREADS to 1.
-  if (execution.threads == 0) execution.threads = std::max<int64_t>(1, cpu_cores() / launch.local_size);
-  const bool any_gpu = execution.device == "cuda" || (execution.device == "auto" && choose_device("auto").is_cuda());
-  if (any_gpu) execution.device = fmt::format("cuda:{}", launch.local_rank);
-  execution.quiet = execution.quiet || launch.rank > 0;
-  return execution;
-}
-
 c10::Device begin_execution(const Execution& execution) {
   Problems problems;
   validate_options(execution, "", problems);

@@ -13,7 +13,6 @@
 #include <c10/core/Device.h>
 
 #include "base/options.h"
-#include "distributed/launch.h"
 #include "recipes/stage.h"
 
 namespace draftsmith::cli {
@@ -71,10 +70,6 @@ using recipes::Execution;
 void add_execution_flags(CLI::App& app, Execution& execution);
 // Adds --set, which the user may repeat.
 void add_set_flag(CLI::App& app, std::vector<std::string>& set);
-
-// Returns the flags of one of several processes (distributed/launch.h): its share of the machine's processors, its own
-// GPU, and quiet unless it leads.
-Execution for_launch(Execution execution, const Launch& launch);
 
 // Checks the flags, starts logging and sets threads and precision. Returns the device. Throws a UserError with every
 // problem.

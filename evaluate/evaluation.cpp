@@ -20,12 +20,7 @@
 #include "evaluate/measure/match_counts.h"
 #include "evaluate/measure/timing.h"
 #include "evaluate/report/report.h"
-#include "evaluate/results/chosen_rows.h"
-#include "evaluate/results/engagement_summary.h"
-#include "evaluate/results/evaluation_files.h"
-#include "evaluate/results/failed_checks.h"
-#include "evaluate/results/scoring.h"
-#include "evaluate/results/task_summary.h"
+#include "evaluate/results/summary.h"
 #include "evaluate/suite/setting_defaults.h"
 #include "evaluate/task_preparation.h"
 

@@ -1,4 +1,6 @@
-#include "evaluate/results/lines_file.h"
+// Files of an evaluation. lines.jsonl has tokens, times and scores of each line under each setting, from which anyone
+// can recompute the speedups, and compare two evaluations line by line.
+#include "base/files.h"
 
 #include <fstream>
 
@@ -6,6 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "evaluate/report/report.h"
+#include "evaluate/results/summary.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -28,8 +33,13 @@ void add_line(const nlohmann::json& entry, Lines& lines) {
   setting.statistics.values.insert(setting.statistics.values.end(), statistics.begin(), statistics.end());
 }
 
-}  // namespace
-
+// Returns a JSON object a line for each line and setting of the task: `task`, `run` (the setting's own name, also where
+// a choice gave it another), `line` (from 0), `turn`, `tokens`, and the lists `seconds` and `decode_seconds` with one
+// number a repetition, empty where the line was not timed. Scored tasks have `statistics`, whose sums the metric scores
+// (metrics::LineStatistics).
+//
+// speedup = (Σ tokens / Σ median seconds) of the run over the same of its baseline, over the timed lines;
+// speedup_decode takes the decode_seconds of the median repetitions (evaluate/measure/speed.h).
 std::string lines_jsonl(const MeasuredTask& task) {
   std::string text;
   for (const auto& [label, records] : task.records) {
@@ -54,6 +64,32 @@ std::string lines_jsonl(const MeasuredTask& task) {
     }
   }
   return text;
+}
+
+}  // namespace
+
+std::string hypotheses_file(const TaskOptions& task, const SettingRow& row) {
+  return fmt::format("hyp/{}.{}.txt", file_safe(task.name), file_safe(row.label));
+}
+
+void write_evaluation(const Results& results, const std::vector<MeasuredTask>& tasks,
+                      const std::filesystem::path& out_dir) {
+  make_directories(out_dir / "hyp");
+  for (const auto& task : tasks) {
+    for (const auto& row : task.rows) {
+      std::string lines;
+      for (const auto& line : task.hypotheses.at(row.settings.label)) lines += line + "\n";
+      write_file_atomic(out_dir / hypotheses_file(*task.task, row), lines);
+    }
+  }
+  std::string lines;
+  for (const auto& task : tasks) lines += lines_jsonl(task);
+  write_file_atomic(out_dir / "lines.jsonl", lines);
+  for (const auto& rates : results.match_rates) write_match_rates(rates, out_dir);
+  for (const auto& curve : results.engagement) write_engagement(curve, out_dir);
+  write_file_atomic(out_dir / "results.csv", results_csv(results));
+  write_file_atomic(out_dir / "report.html", report_html(results));
+  write_json(out_dir / "results.json", to_json(results));
 }
 
 Lines load_lines(const std::filesystem::path& file) {

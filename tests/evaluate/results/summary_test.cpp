@@ -1,5 +1,5 @@
-// Outputs of some lines by their tokens' origins.
-#include "evaluate/results/examples.h"
+// Summary of a task: example outputs by their tokens' origins, drafters, choices.
+#include "evaluate/results/summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,20 +67,48 @@ TEST(Examples, TextsAreWhatTokensAdd) {
   EXPECT_THAT(page, testing::HasSubstr("<span class=\"rejected\" title=\"drafted and taken back\"> w98</span>"));
 }
 
-TEST(Examples, ComeBackFromTheirJson) {
-  FakeSuite suite;
-  suite.options.run = {FakeSuite::run("bild")};
-  TracingEngine engine;
-  const auto json = to_json(suite.evaluate(engine).results);
-  EXPECT_EQ(json.at("tasks").at(0).at("examples").size(), 3u);
-  EXPECT_EQ(to_json(read_results(json)).dump(), json.dump());
-}
-
 TEST(Examples, AreLeftOutWithoutTraces) {
   FakeSuite suite;
   suite.options.run = {FakeSuite::run("bild")};
   FakeEngine engine;
-  EXPECT_FALSE(to_json(suite.evaluate(engine).results).at("tasks").at(0).contains("examples"));
+  EXPECT_TRUE(suite.evaluate(engine).results.tasks.front().examples.empty());
+}
+
+// A drafter for the target, which decodes with its own first layers as well.
+MeasuredTask task_with_a_model_that_also_drafts() {
+  MeasuredTask measured;
+  measured.drafted_for = {{"small", "target"}, {"small/exit2", "small"}, {"tiny", "target"}};
+  measured.predicted["small"] = {0.7, 0.6, 9, {0.8, 1.25}, {0.5, 2.5}};
+  measured.predicted["small/exit2"] = {0.6, 0.5, 9, {0.5, 2.5}, {0.4, 3.5}};
+  measured.predicted["tiny"] = {0.3, 0.2, 9, {0.8, 1.25}, {0.1, 4.5}};
+  return measured;
+}
+
+TEST(DrafterSummary, AModelThatDecodesAndDraftsStandsOnce) {
+  const TaskPrediction prediction = task_prediction(task_with_a_model_that_also_drafts());
+  std::vector<std::string> names;
+  for (const auto& [name, model] : prediction.models) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"target", "small", "small/exit2", "tiny"}));
+  EXPECT_EQ(prediction.models.at(0).second.cross_entropy, 1.25);
+  EXPECT_FALSE(prediction.models.at(0).second.relative_accuracy.has_value());
+  EXPECT_EQ(prediction.models.at(1).second.cross_entropy, 2.5);
+  EXPECT_EQ(prediction.models.at(1).second.relative_accuracy, 0.7);  // what it says as a drafter
+  EXPECT_EQ(prediction.positions, 9);
+}
+
+TEST(Choice, TakesTheFastestSettingThatLosesLittleEnough) {
+  const auto candidate = [](const std::string& setting, double drop, double speedup) {
+    return ChosenSetting{.setting = setting, .drop_there = drop, .speedup_there = speedup};
+  };
+  const std::vector<ChosenSetting> candidates{candidate("slow", -0.2, 1.1), candidate("good", 0.1, 1.5),
+                                              candidate("fast", 0.8, 1.9), candidate("bad", 10, 3)};
+  EXPECT_EQ(choose(candidates, 0)->setting, "slow");
+  EXPECT_EQ(choose(candidates, 1)->setting, "fast");
+  EXPECT_TRUE(choose(candidates, 1)->allowed);
+  EXPECT_EQ(choose(candidates, 100)->setting, "bad");
+  EXPECT_EQ(choose(candidates, -1)->setting, "slow") << "it loses least";
+  EXPECT_FALSE(choose(candidates, -1)->allowed);
+  EXPECT_FALSE(choose({}, 1).has_value());
 }
 
 }  // namespace
