@@ -43,7 +43,7 @@ class JobEvaluation : public JobProgram {
  protected:
   void SetUp() override {
     JobProgram::SetUp();
-    run_alone("work", {"--until", "drafter", "--set", "logits.measured_positions=0"});
+    run_alone("work", {"--until", "drafter"});
     std::string suite = kEvaluated;
     for (size_t at = suite.find("WORK"); at != std::string::npos; at = suite.find("WORK")) {
       suite.replace(at, 4, work("work"));

@@ -9,7 +9,6 @@
 #include "tests/train/trainable/exit_training_fixtures.h"
 #include "tests/train/worlds_fixtures.h"
 #include "train/teacher/cached_teacher.h"
-#include "train/teacher/teacher_logits.h"
 #include "train/trainable/block_trainables.h"
 #include "train/trainable/shared_encoder_trainable.h"
 
