@@ -42,7 +42,6 @@ model = "@target/model"
 corpus = "@corpus/corpus.h5"
 k = 4
 shard_examples = 64
-measured_positions = 50
 [drafter]
 kind = "train"
 architecture = { width = 16, heads = 1, head_width = 16, ff_width = 24, encoder_layers = 1, decoder_layers = 1, embedding_std = 0.1 }
@@ -53,7 +52,6 @@ drafter = "@drafter/model"
 corpus = "@corpus/corpus.h5"
 limit = 60
 max_new_tokens = 12
-shard_examples = 8
 [evaluation]
 kind = "evaluate"
 model = "@target/model"

@@ -1,10 +1,8 @@
-// A router as a user meets it: `generate --router`, `eval`, `inspect`.
-#include <fmt/format.h>
+// A router as a user meets it: `generate --router`, `inspect`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
 #include "model/kinds/router.h"
@@ -54,6 +52,7 @@ TEST_F(RouterProgram, GeneratesTheSameWithARouter) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, generate({}).out);
   EXPECT_NE(result.out, "");
+  EXPECT_THAT(run_program({"inspect", path("router")}).out, HasSubstr("threshold 0.8, max_draft 16"));
 }
 
 TEST_F(RouterProgram, ARouterThatIsMissingOrOfAnotherDrafterExitsWith2) {
@@ -71,20 +70,6 @@ TEST_F(RouterProgram, ARouterThatIsMissingOrOfAnotherDrafterExitsWith2) {
   const ProgramResult lookup = with({"--drafter", "lookup", "--router", path("router")});
   EXPECT_EQ(lookup.exit_code, 2);
   EXPECT_THAT(lookup.err, HasSubstr("a drafter that is a model of its own"));
-}
-
-TEST_F(RouterProgram, EvalRecordsTheDefaultsThatInspectShows) {
-  EXPECT_THAT(run_program({"inspect", path("router")}).out, HasSubstr("threshold 0.8, max_draft 16"));
-  const std::string suite = fmt::format(
-      "model = \"{0}\"\nrepetitions = 1\nmax_new_tokens = 8\nresamples = 10\nforced_lines = 0\nwarmup = 0\n"
-      "[[drafter]]\nname = \"small\"\nmodel = \"{1}\"\n"
-      "[[task]]\nname = \"ids\"\nsource = \"{2}\"\nreferences = [\"{2}\"]\nids = true\n"
-      "[[run]]\nmethod = \"assisted\"\ndrafter = [\"small\"]\nwindow_rule = \"router\"\nrouter = \"{3}\"\n",
-      path("target"), path("small"), path("ids"), path("router"));
-  write_file_atomic(*folder_ / "suite.toml", suite);
-  const ProgramResult result = run_program({"eval", path("suite.toml"), "--out", path("out"), "--device", "cpu"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("assisted.small.max_draft16.tau0.8.router"));
 }
 
 }  // namespace
