@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/random.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
