@@ -18,7 +18,6 @@
 #include "tests/support/models.h"
 #include "train/memory.h"
 #include "train/teacher/cached_teacher.h"
-#include "train/teacher/teacher_logits.h"
 #include "train/training_step.h"
 
 namespace {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/table.h"
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
@@ -21,7 +22,7 @@
 #include "recipes/done_file.h"
 #include "recipes/model_inspection.h"
 #include "recipes/validation_file.h"
-#include "train/router/router_training.h"
+#include "train/router/router_report.h"
 
 namespace draftsmith::recipes {
 
@@ -74,7 +75,7 @@ Kind kind_of_path(const fs::path& path) {
 std::string inspect_router(const fs::path& directory) {
   std::string text = model::describe_router(model::load_router(directory));
   const fs::path report = fs::canonical(directory).parent_path() / "router_report.json";
-  if (fs::exists(report)) text += train::report_text(train::load_router_report(report));
+  if (fs::exists(report)) text += train::router_report_text(load_json(report), report.string());
   return text;
 }
 

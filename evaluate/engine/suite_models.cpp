@@ -10,7 +10,7 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/inside_methods.h"
 #include "infer/prompts.h"
-#include "infer/router_loading.h"
+#include "infer/routers.h"
 #include "model/kinds/language_models.h"
 
 namespace draftsmith::evaluate {

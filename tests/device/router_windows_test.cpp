@@ -1,4 +1,4 @@
-// Windows that ask a router, which keeps the texts' histories on the host while the device drafts.
+// Windows that ask a router, which reads the logits where they lie.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using on_device::Decoding;
 using on_device::test_device;
 
-// Decodes with a router whose answers differ along a text; outputs and statistics.
+// Decodes with a router whose answers differ along a text.
 std::vector<GenerationResult> routed_on(at::Device device, double threshold) {
   Decoding decoding{.config = model::tiny_t5(), .options = on_device::device_options("assisted", 0, 3)};
   decoding.options.window_rule = "router";

@@ -100,11 +100,6 @@ SharedRows::SharedRows(const model::TransformerConfig& student, int64_t teacher_
   lacks = shared < teacher_vocabulary;
 }
 
-at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
-                          const DistillationTerms& terms) {
-  return compare(log_q, teacher, shared, terms, nullptr).sum();
-}
-
 at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
                                const SharedRows& shared, const DistillationTerms& terms, bool slope) {
   at::Tensor log_probs;  // [C,V] at temperature 1

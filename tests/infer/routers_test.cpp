@@ -1,5 +1,5 @@
 // What is collected for a router: exact features and targets at the positions that verification examined.
-#include "infer/router_collection.h"
+#include "infer/routers.h"
 
 #include <cmath>
 
@@ -82,42 +82,6 @@ TEST(RouterCollection, EndsAtTheFirstEosOfADraft) {
   EXPECT_EQ(collected.rejected, (std::vector<int32_t>{0, 0, 0, 0, 1}));
 }
 
-// What a window rule would have known at each token: two rounds of one text whose source has three tokens.
-TEST(RouterCollection, KnowsTheTextsHistory) {
-  OracleModel drafter(oracle_info(4), constant_oracle({0.1, 0.2, 0.3, 0.4}));
-  RouterCollector collector(2);
-  const DraftParts parts = collector.around(parts_around(drafter, 2), {kEos});
-  std::vector<Row> rows(1);
-  rows[0].source = {2, 3, 2};
-  rows[0].tokens = {0};
-  rows[0].prefix = 1;
-  DraftHistory history(3);
-  std::vector<float> expected;
-  const auto expect = [&](int64_t tokens) {
-    for (int64_t j = 0; j < tokens; ++j) {
-      for (const float value : history.context(j)) expected.push_back(value);
-    }
-  };
-  const auto round = [&](int64_t accepted) {
-    for (int64_t step = 0; step < 2; ++step) collector.drafted(at::zeros({1, 4}, at::kDouble), step == 0);
-    const Verification verification{.rows = rows,
-                                    .logits = at::zeros({1, 3, 4}, at::kDouble),
-                                    .tokens = at::tensor({2, 3}, at::kLong).view({1, 2}),
-                                    .counts = at::tensor({2}, at::kLong),
-                                    .probabilities = {},
-                                    .warping = {}};
-    collector.judged(verification, at::tensor({accepted}, at::kLong));
-  };
-  expect(1);  // the first token is rejected, the second not examined
-  round(0);
-  rows[0].tokens = {0, 3};
-  history.observe({.drafted = 2, .accepted = 0, .emitted = 1});
-  expect(2);
-  round(2);
-  EXPECT_EQ(collector.drain().context, expected);
-  ASSERT_EQ(expected.size(), 3U * model::kRouterContext);
-}
-
 TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
   const OracleFunction function = random_oracle(6, 1);
   OracleModel target(oracle_info(6), function);
@@ -139,7 +103,6 @@ TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
     const auto b = collect(4, temperature, together);
     EXPECT_EQ(a.disagreement, b.disagreement);
     EXPECT_EQ(a.ids, b.ids);
-    EXPECT_EQ(a.context, b.context);
     EXPECT_EQ(a.rejected, b.rejected);
     EXPECT_EQ(a.examples, b.examples);
     Generator plain({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, decoding(temperature),

@@ -1,11 +1,10 @@
-#include "infer/router_collection.h"
+#include "infer/routers.h"
 
 #include <algorithm>
-#include <cmath>
-#include <tuple>
 
 #include <ATen/Dispatch.h>
 
+#include "infer/parts.h"
 #include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
 
@@ -79,6 +78,28 @@ double total_variation(const T* a, const T* b, int64_t vocabulary) {
 
 }  // namespace
 
+DrafterSpec parse_router_drafter(const std::string& text, const std::string& where) {
+  DrafterSpec spec = parse_drafter(text);
+  if (!kind_of(spec).is_model) throw UserError(router_needs_model(where, text));
+  return spec;
+}
+
+const model::TransformerModel& router_embeddings(const LoadedDrafter* drafter, const std::string& where,
+                                                 const std::string& name) {
+  const model::TransformerModel* embeddings = drafter == nullptr ? nullptr : drafter->transformer();
+  if (embeddings == nullptr) throw UserError(router_needs_model(where, name));
+  return *embeddings;
+}
+
+std::unique_ptr<model::RouterPredictor> load_router(const std::filesystem::path& directory,
+                                                    const LoadedDrafter* drafter, const std::string& where,
+                                                    const std::string& name) {
+  const model::Router router = model::load_router(directory);
+  const model::TransformerModel& embeddings = router_embeddings(drafter, where, name);
+  model::require_router_fits(router, directory, {drafter->path(), embeddings});
+  return std::make_unique<model::RouterPredictor>(router, embeddings);
+}
+
 DraftParts RouterCollector::around(DraftParts parts, std::vector<int64_t> eos) {
   eos_ = std::move(eos);
   return {std::make_unique<WatchedDrafter>(std::move(parts.drafter), *this), std::move(parts.window),
@@ -94,22 +115,17 @@ void RouterCollector::drafted(const at::Tensor& logits, bool first_of_window) {
   window_.push_back(logits);
 }
 
-DraftHistory& RouterCollector::history_of(const Row& row) {
-  DraftHistory& history = histories_[{row.line, row.output}];
-  if (row.emitted() == 0) history = DraftHistory(std::ssize(row.input()));
-  return history;
-}
-
 template <class T>
-void RouterCollector::add(const Row& row, int64_t index, const T* q, const T* p, int64_t vocabulary) {
-  Position position{.line = static_cast<int64_t>(row.line), .index = row.emitted() + index};
-  position.probabilities.resize(static_cast<size_t>(top_k_));
-  position.ids.resize(static_cast<size_t>(top_k_));
-  position.entropy =
-      static_cast<float>(router_features(q, vocabulary, std::span(position.probabilities), std::span(position.ids)));
-  position.context = histories_.at({row.line, row.output}).context(index);
-  position.disagreement = static_cast<float>(total_variation(q, p, vocabulary));
-  positions_.push_back(std::move(position));
+void RouterCollector::add(const Row& row, const T* q, const T* p, int64_t vocabulary, bool rejected) {
+  data::RouterRows& rows = texts_[row.line];
+  std::vector<float> probabilities(static_cast<size_t>(top_k_));
+  std::vector<int64_t> ids(probabilities.size());
+  rows.entropy.push_back(static_cast<float>(router_features(q, vocabulary, std::span(probabilities), std::span(ids))));
+  rows.probabilities.insert(rows.probabilities.end(), probabilities.begin(), probabilities.end());
+  for (const int64_t id : ids) rows.ids.push_back(static_cast<int32_t>(id));
+  rows.disagreement.push_back(static_cast<float>(total_variation(q, p, vocabulary)));
+  rows.rejected.push_back(rejected ? 1 : 0);
+  rows.examples.push_back(static_cast<int32_t>(row.line));
 }
 
 void RouterCollector::judged(const Verification& verification, const at::Tensor& accepted) {
@@ -132,35 +148,27 @@ void RouterCollector::judged(const Verification& verification, const at::Tensor&
       if (row.finished) continue;
       const int64_t until_eos = std::min(counts[b], end - drafted + 1);
       const int64_t examined = std::min(lengths[b] + 1, until_eos);
-      DraftHistory& history = history_of(row);
       for (int64_t j = 0; j < examined; ++j) {
         const auto* q = drafter[static_cast<size_t>(j)].const_data_ptr<scalar_t>() + at_row * vocabulary;
         const auto* p = target.const_data_ptr<scalar_t>() + (at_row * target.size(1) + j) * vocabulary;
-        add(row, j, q, p, vocabulary);
-        positions_.back().rejected = j == lengths[b];
+        add(row, q, p, vocabulary, j == lengths[b]);
       }
-      const int64_t kept = std::min(lengths[b], until_eos);
-      history.observe({.drafted = until_eos, .accepted = kept, .emitted = row.emitted() + kept + 1});
     }
   });
 }
 
 data::RouterRows RouterCollector::drain() {
-  std::stable_sort(positions_.begin(), positions_.end(), [](const Position& a, const Position& b) {
-    return std::tie(a.line, a.index) < std::tie(b.line, b.index);
-  });
   data::RouterRows rows;
-  for (const Position& position : positions_) {
-    rows.entropy.push_back(position.entropy);
-    rows.probabilities.insert(rows.probabilities.end(), position.probabilities.begin(), position.probabilities.end());
-    for (const int64_t id : position.ids) rows.ids.push_back(static_cast<int32_t>(id));
-    rows.context.insert(rows.context.end(), position.context.begin(), position.context.end());
-    rows.disagreement.push_back(position.disagreement);
-    rows.rejected.push_back(position.rejected ? 1 : 0);
-    rows.examples.push_back(static_cast<int32_t>(position.line));
+  const auto append = [](auto& values, const auto& more) { values.insert(values.end(), more.begin(), more.end()); };
+  for (const auto& [line, text] : texts_) {
+    append(rows.entropy, text.entropy);
+    append(rows.probabilities, text.probabilities);
+    append(rows.ids, text.ids);
+    append(rows.disagreement, text.disagreement);
+    append(rows.rejected, text.rejected);
+    append(rows.examples, text.examples);
   }
-  positions_.clear();
-  histories_.clear();
+  texts_.clear();
   return rows;
 }
 
