@@ -17,9 +17,8 @@
 #include "data/synthetic/synthetic.h"
 #include "data/text/line_reader.h"
 #include "data/text/text_input.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/token_ids.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::cli {
 namespace {

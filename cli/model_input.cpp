@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 #include "data/text/line_reader.h"
-#include "data/tokenizers/token_ids.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/loop/vocabulary.h"
 
 namespace draftsmith::cli {

@@ -10,7 +10,7 @@
 #include "base/sha256.h"
 #include "data/text/readers.h"
 #include "data/text/text_input.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

@@ -9,8 +9,8 @@
 
 #include "base/files.h"
 #include "base/sha256.h"
-#include "data/tokenizers/bpe_model.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/errors.h"

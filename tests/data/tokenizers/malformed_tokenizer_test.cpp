@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/tokenizers/bpe_model.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

@@ -7,8 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
-#include "data/tokenizers/character_classes.h"
-#include "data/tokenizers/text_normalizer.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::data {

@@ -1,6 +1,4 @@
 // Texts of streams: their pieces put together are the text decoded at once, and each is whole characters.
-#include "data/tokenizers/stream_decoder.h"
-
 #include <random>
 
 #include <gmock/gmock.h>
@@ -8,7 +6,8 @@
 
 #include "base/files.h"
 #include "base/utf8.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/token_decoder.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/paths.h"

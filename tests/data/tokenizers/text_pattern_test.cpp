@@ -1,13 +1,11 @@
 // Regular expressions have the meaning that Hugging Face `tokenizers` gives them: expected cuts are those of its Split.
-#include "data/tokenizers/text_pattern.h"
-
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
-#include "data/tokenizers/character_classes.h"
+#include "data/tokenizers/pre_tokenizer.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::data {

@@ -1,9 +1,8 @@
-#include "data/tokenizers/token_ids.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::data {

@@ -1,10 +1,11 @@
+#include "data/tokenizers/tokenizer.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/sha256.h"
 #include "data/text/readers.h"
-#include "data/tokenizers/load_tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
