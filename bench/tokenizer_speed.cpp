@@ -10,7 +10,7 @@
 
 #include "base/files.h"
 #include "base/timing.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace {

@@ -15,7 +15,7 @@
 #include "data/datasets/dataset_input.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 #include "data/text/text_input.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"

@@ -9,7 +9,7 @@
 #include "base/table.h"
 #include "data/datasets/dataset.h"
 #include "data/datasets/jsonl_summary.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 
 namespace draftsmith::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/utf8.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/loop/vocabulary.h"
 

@@ -7,7 +7,7 @@
 
 #include "data/corpus/corpus.h"
 #include "data/corpus/prepare_options.h"
-#include "data/text/example_stream.h"
+#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {

@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 
 namespace draftsmith::data {
 

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 
 namespace draftsmith::data {
 

@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 #include "data/tokenizers/pre_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/files.h"
 #include "base/utf8.h"
-#include "data/text/line_reader.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/paths.h"
