@@ -12,7 +12,7 @@
 #include "cli/option_flags.h"
 #include "data/corpus/prepare.h"
 #include "data/corpus/show.h"
-#include "data/datasets/dataset_input.h"
+#include "data/datasets/datasets.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
 #include "data/text/readers.h"

@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "base/table.h"
-#include "data/datasets/dataset.h"
-#include "data/datasets/jsonl_summary.h"
+#include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 
 namespace draftsmith::cli {

@@ -3,8 +3,7 @@
 #include <set>
 
 #include "base/toml.h"
-#include "data/datasets/data_path.h"
-#include "data/datasets/dataset_keys.h"
+#include "data/datasets/datasets.h"
 #include "evaluate/suite/tasks.h"
 
 namespace draftsmith::cli {

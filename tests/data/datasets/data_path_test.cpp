@@ -1,12 +1,10 @@
-#include "data/datasets/data_path.h"
-
 #include <cstdlib>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/datasets/dataset.h"
+#include "data/datasets/datasets.h"
 
 namespace draftsmith::data {
 namespace {

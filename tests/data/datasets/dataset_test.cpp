@@ -1,14 +1,10 @@
-#include "data/datasets/dataset.h"
-
 #include <cstdlib>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/datasets/dataset_input.h"
-#include "data/datasets/dataset_keys.h"
-#include "data/datasets/jsonl_summary.h"
+#include "data/datasets/datasets.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/paths.h"

@@ -1,20 +1,39 @@
-#include "data/datasets/dataset.h"
+#include "data/datasets/datasets.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <set>
+#include <string_view>
 #include <system_error>
 
-#include "base/error.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/json.h"
 #include "base/registry.h"
+#include "base/utf8.h"
+#include "data/text/readers.h"
 
 namespace draftsmith::data {
 
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::string_view kDataPrefix = "$DATA/";
+
+std::string hint_of_missing(const std::string& text) {
+  if (!text.starts_with(kDataPrefix))
+    return fs::path(text).is_absolute() ? "" : "paths are relative to the current directory";
+  const fs::path folder = data_folder();
+  const bool there = fs::is_directory(folder);
+  return fmt::format("$DATA is {}{}; set {} to {}", folder.string(), there ? "" : " (not there)", kDataVariable,
+                     there ? "another folder, or correct the path" : "the folder with your data");
+}
 
 constexpr const char* kSacrebleu = "sacrebleu/";
 
@@ -84,7 +103,7 @@ void add_files(const fs::path& folder, const std::string& folder_name, std::vect
   }
 }
 
-std::vector<std::string> names_of_sets(const std::vector<NamedDataset>& sets) {
+std::vector<std::string> names_of(const std::vector<NamedDataset>& sets) {
   std::vector<std::string> names;
   for (const NamedDataset& set : sets) names.push_back(set.name);
   return names;
@@ -107,11 +126,10 @@ NamedDataset find_sacrebleu(const std::string& name) {
   const fs::path folder = sacrebleu_folder();
   const std::vector<NamedDataset> sets = sacrebleu_datasets(folder);
   if (const NamedDataset* found = find_in(sets, name)) return *found;
-  const std::vector<std::string> known = names_of_sets(sets);
+  const std::vector<std::string> known = names_of(sets);
   const std::string near = nearest(name, known);
   const std::string test_set = name.substr(std::string(kSacrebleu).size());
-  std::string list;
-  for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
+  const std::string list = fmt::format("{}", fmt::join(known, ", "));
   throw UserError({.where = name,
                    .what = "sacreBLEU has not downloaded this test set on this machine",
                    .expected = "files " + test_set + ".LANGUAGES.src and .ref in " + (folder / test_set).string(),
@@ -121,7 +139,113 @@ NamedDataset find_sacrebleu(const std::string& name) {
                                : "did you mean '" + near + "'?"});
 }
 
+// Beginning of the prompts that SPEED-Bench leaves out for their licence.
+constexpr const char* kPlaceholder = "FULL BENCHMARK DATA SHOULD BE FETCHED";
+
+// Fields of a kind of data sets. The first convention whose fields an object has is the one that applies.
+struct Convention {
+  const char* source;
+  const char* reference;  // nullptr: prompts without references
+  const char* metric;
+};
+
+constexpr std::array<Convention, 16> kConventions{{{"messages", nullptr, "none"},
+                                                   {"turns[0]", nullptr, "none"},
+                                                   {"dialogue", "summary", "rouge"},
+                                                   {"dialogue", "summary1", "rouge"},
+                                                   {"article", "highlights", "rouge"},
+                                                   {"article", "summary", "rouge"},
+                                                   {"document", "summary", "rouge"},
+                                                   {"text", "summary", "rouge"},
+                                                   {"source", "target", "bleu"},
+                                                   {"prompt", nullptr, "none"},
+                                                   {"question", nullptr, "none"},
+                                                   {"article", nullptr, "none"},
+                                                   {"dialogue", nullptr, "none"},
+                                                   {"document", nullptr, "none"},
+                                                   {"source", nullptr, "none"},
+                                                   {"text", nullptr, "none"}}};
+
+// Returns the key of a field: "turns" of "turns[0]".
+std::string key_of(const std::string& field) {
+  return field.substr(0, field.find('['));
+}
+
+// Returns the fields summary1, summary2, ... of an object, for a first one that ends in "1".
+std::vector<std::string> numbered_fields(const json& object, const std::string& first) {
+  if (!first.ends_with('1')) return {first};
+  std::vector<std::string> fields;
+  const std::string stem = first.substr(0, first.size() - 1);
+  for (int i = 1; object.contains(stem + std::to_string(i)); ++i) fields.push_back(stem + std::to_string(i));
+  return fields;
+}
+
+void apply_convention(const json& object, JsonlSummary& summary) {
+  for (const auto& [key, value] : object.items()) summary.fields.push_back(key);
+  for (const Convention& one : kConventions) {
+    if (!object.contains(key_of(one.source)) || (one.reference && !object.contains(one.reference))) continue;
+    summary.source = one.source;
+    summary.metric = one.metric;
+    if (one.reference) summary.references = numbered_fields(object, one.reference);
+    // Lists of sentences are documents and their summaries, not sentences and their translations.
+    if (summary.metric == "bleu" && object[one.source].is_array()) summary.metric = "rouge";
+    return;
+  }
+}
+
+void require_fields(const JsonlSummary& summary, const json& object, const std::string& where) {
+  std::vector<std::string> fields = summary.references;
+  if (!summary.source.empty()) fields.push_back(key_of(summary.source));
+  for (const std::string& field : fields) {
+    if (object.contains(field) && !object[field].is_null()) continue;
+    const bool reference = field != key_of(summary.source);
+    throw UserError({.where = where,
+                     .what = fmt::format("the line has no {} \"{}\"", reference ? "reference" : "source", field),
+                     .expected = "the field on every line, as on the first",
+                     .found = "none",
+                     .hint = "use the lines before it (limit), or name other fields with `jsonl`"});
+  }
+}
+
+void count_turns(const json& object, JsonlSummary& summary) {
+  if (!object.contains("turns") || !object["turns"].is_array()) return;
+  const json& turns = object["turns"];
+  if (turns.size() > 1) ++summary.further_turns;
+  const bool missing = std::any_of(turns.begin(), turns.end(), [](const json& turn) {
+    return turn.is_string() && turn.get_ref<const std::string&>().find(kPlaceholder) != std::string::npos;
+  });
+  if (missing) ++summary.placeholders;
+}
+
+void count_category(const json& object, JsonlSummary& summary) {
+  if (!object.contains("category") || !object["category"].is_string()) return;
+  const std::string name = object["category"].get<std::string>();
+  auto found = std::find_if(summary.categories.begin(), summary.categories.end(),
+                            [&](const DatasetCategory& category) { return category.name == name; });
+  if (found == summary.categories.end()) found = summary.categories.insert(found, {.name = name, .categories = {name}});
+  ++found->lines;
+  if (object.contains("reference")) ++found->with_reference;
+}
+
 }  // namespace
+
+std::string real_path(const std::string& text) {
+  return text.starts_with(kDataPrefix) ? data_folder().string() + text.substr(kDataPrefix.size() - 1) : text;
+}
+
+std::string portable_path(const fs::path& file) {
+  const fs::path inside = file.lexically_relative(data_folder());
+  const bool outside = inside.empty() || inside.begin()->string() == "..";
+  return outside ? file.string() : std::string(kDataPrefix) + inside.string();
+}
+
+Problem missing_path(const std::string& text, const std::string& where) {
+  return {.where = where,
+          .what = "a file or model directory is missing",
+          .expected = "a file or folder",
+          .found = real_path(text) + " (not there)",
+          .hint = hint_of_missing(text)};
+}
 
 const Direction& NamedDataset::direction(const std::string& wanted) const {
   if (wanted.empty() && directions.size() == 1) return directions.begin()->second;
@@ -185,7 +309,7 @@ NamedDataset find_dataset(const std::string& name) {
   const std::vector<NamedDataset> sets = datasets_in(folder);
   if (const NamedDataset* found = find_in(sets, name)) return *found;
   const bool missing = !fs::is_directory(folder);
-  Problem problem = unknown_name("data set", name, names_of_sets(sets));
+  Problem problem = unknown_name("data set", name, names_of(sets));
   problem.where = "data folder " + folder.string() + (missing ? " (not there)" : "");
   if (problem.hint.empty()) {
     problem.hint =
@@ -204,6 +328,23 @@ std::string document_separator(const fs::path& file) {
   text.resize(static_cast<size_t>(std::max<std::streamsize>(0, input.gcount())));
   const bool found = text.starts_with(separator + "\n") || text.find("\n" + separator + "\n") != std::string::npos;
   return found ? separator : "";
+}
+
+JsonlSummary summarize_jsonl(const std::filesystem::path& file) {
+  LineReader lines(file);
+  JsonlSummary summary;
+  for (std::string line; lines.next(line);) {
+    if (const auto bad = invalid_utf8_offset(line)) throw_invalid_utf8(lines.where(), line, *bad);
+    if (is_blank(line)) continue;
+    const json object = parse_object_line(line, lines.where());
+    if (summary.lines == 0) apply_convention(object, summary);
+    require_fields(summary, object, lines.where());
+    count_turns(object, summary);
+    count_category(object, summary);
+    ++summary.lines;
+  }
+  if (summary.lines > 0) return summary;
+  throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
 }
 
 }  // namespace draftsmith::data
