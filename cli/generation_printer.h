@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "data/tokenizers/token_decoder.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
 
 namespace draftsmith::cli {

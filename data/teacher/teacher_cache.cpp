@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/sha256.h"
-#include "data/hdf5/hdf5_checks.h"
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 

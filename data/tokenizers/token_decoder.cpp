@@ -1,12 +1,12 @@
-#include "data/tokenizers/token_decoder.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
 
 #include "base/utf8.h"
+#include "data/tokenizers/bpe.h"
 #include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
 

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/tokenizers/token_decoder.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/parity/transformers_reference.h"
 #include "tests/support/paths.h"

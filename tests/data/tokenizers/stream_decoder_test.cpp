@@ -6,7 +6,6 @@
 
 #include "base/files.h"
 #include "base/utf8.h"
-#include "data/tokenizers/token_decoder.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"

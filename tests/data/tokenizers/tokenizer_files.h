@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "data/tokenizers/token_decoder.h"
+#include "data/tokenizers/bpe.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/support/files.h"
 
