@@ -122,23 +122,6 @@ const NamedDataset* find_in(const std::vector<NamedDataset>& sets, const std::st
   return in_folder == 1 ? found : nullptr;
 }
 
-NamedDataset find_sacrebleu(const std::string& name) {
-  const fs::path folder = sacrebleu_folder();
-  const std::vector<NamedDataset> sets = sacrebleu_datasets(folder);
-  if (const NamedDataset* found = find_in(sets, name)) return *found;
-  const std::vector<std::string> known = names_of(sets);
-  const std::string near = nearest(name, known);
-  const std::string test_set = name.substr(std::string(kSacrebleu).size());
-  const std::string list = fmt::format("{}", fmt::join(known, ", "));
-  throw UserError({.where = name,
-                   .what = "sacreBLEU has not downloaded this test set on this machine",
-                   .expected = "files " + test_set + ".LANGUAGES.src and .ref in " + (folder / test_set).string(),
-                   .found = list.empty() ? "no test set there" : list,
-                   .hint = near.empty()
-                               ? "`sacrebleu -t " + test_set + " -l de-en --echo src` downloads it, with your languages"
-                               : "did you mean '" + near + "'?"});
-}
-
 // Beginning of the prompts that SPEED-Bench leaves out for their licence.
 constexpr const char* kPlaceholder = "FULL BENCHMARK DATA SHOULD BE FETCHED";
 
@@ -304,17 +287,22 @@ std::vector<NamedDataset> sacrebleu_datasets(const fs::path& folder) {
 }
 
 NamedDataset find_dataset(const std::string& name) {
-  if (name.starts_with(kSacrebleu)) return find_sacrebleu(name);
-  const fs::path folder = data_folder();
-  const std::vector<NamedDataset> sets = datasets_in(folder);
+  const bool downloaded = name.starts_with(kSacrebleu);
+  const fs::path folder = downloaded ? sacrebleu_folder() : data_folder();
+  const std::vector<NamedDataset> sets = downloaded ? sacrebleu_datasets(folder) : datasets_in(folder);
   if (const NamedDataset* found = find_in(sets, name)) return *found;
   const bool missing = !fs::is_directory(folder);
   Problem problem = unknown_name("data set", name, names_of(sets));
   problem.where = "data folder " + folder.string() + (missing ? " (not there)" : "");
-  if (problem.hint.empty()) {
-    problem.hint =
-        missing ? std::string("set ") + kDataVariable + " to the folder with your data"
-                : "`draftsmith data list` shows what is there; " + std::string(kDataVariable) + " names another folder";
+  if (downloaded) problem.what = "sacreBLEU has not downloaded this test set on this machine";
+  if (!problem.hint.empty()) throw UserError(problem);
+  if (downloaded) {
+    problem.hint = fmt::format("`sacrebleu -t {} -l de-en --echo src` downloads it, with your languages",
+                               name.substr(std::string_view(kSacrebleu).size()));
+  } else if (missing) {
+    problem.hint = fmt::format("set {} to the folder with your data", kDataVariable);
+  } else {
+    problem.hint = fmt::format("`draftsmith data list` shows what is there; {} names another folder", kDataVariable);
   }
   throw UserError(problem);
 }

@@ -69,10 +69,9 @@ int64_t count_lines(const std::filesystem::path& file);
 struct Example {
   std::string source{};
   std::vector<std::string> targets{};
-  std::string where{};  // file:line, for messages
-  // Parallel text: file:line of the target.
-  std::string target_where{};
-  bool has_source = true;  // false: plain text
+  std::string where{};         // file:line, for messages
+  std::string target_where{};  // parallel text: file:line of the target
+  bool has_source = true;      // false: plain text
   // A chat template has written it: the source has its own BOS, and takes no prefix, suffix or EOS.
   bool from_template = false;
 };

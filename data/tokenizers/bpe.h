@@ -43,9 +43,7 @@ struct BpeDescription {
 inline constexpr int64_t kMaxTokenId = (int64_t{1} << 21) - 1;
 
 // The byte-level alphabet (Radford et al. 2019): one printable character stands for each byte, so that pieces of any
-// bytes are valid text.
-//
-// Returns the bytes of a piece, or nothing if one of its characters stands for no byte.
+// bytes are valid text. Returns the bytes of a piece, or nothing if one of its characters stands for no byte.
 std::optional<std::string> bytes_of_piece(std::string_view piece);
 
 // Returns the piece of the bytes.

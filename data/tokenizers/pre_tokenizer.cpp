@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include <fmt/format.h>
+#define ONIG_ESCAPE_UCHAR_COLLISION 1  // keeps <oniguruma.h> from defining UChar, a type of ICU
 #include <oniguruma.h>
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
