@@ -125,16 +125,6 @@ std::string message_of(int code, OnigErrorInfo* details) {
   return {reinterpret_cast<const char*>(message.data()), static_cast<size_t>(length)};
 }
 
-// Positions of a match and its groups, freed at the end.
-struct Region {
-  Region() = default;
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
-  ~Region() { onig_region_free(&positions, 0); }
-
-  OnigRegion positions{};
-};
-
 // A class in an expression: its ranges, whether it is negated, and the bytes that name it.
 struct NamedClass {
   std::span<const CodePointRange> ranges;
@@ -216,11 +206,12 @@ TextPattern::TextPattern(std::string_view expression, std::string where)
 
 std::vector<TextMatch> TextPattern::matches(std::string_view text) const {
   std::vector<TextMatch> found;
-  Region region;
+  const std::unique_ptr<OnigRegion, void (*)(OnigRegion*)> region(onig_region_new(),
+                                                                  [](OnigRegion* used) { onig_region_free(used, 1); });
   const OnigUChar* begin = bytes_of(text);
   const OnigUChar* end = begin + text.size();
   for (size_t from = 0; from <= text.size();) {
-    const int code = onig_search(compiled_.get(), begin, end, begin + from, end, &region.positions, ONIG_OPTION_NONE);
+    const int code = onig_search(compiled_.get(), begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
     if (code == ONIG_MISMATCH) break;
     if (code < 0) {
       throw UserError({.where = where_,
@@ -228,7 +219,7 @@ std::vector<TextMatch> TextPattern::matches(std::string_view text) const {
                        .expected = "an expression without nested repetitions of the same characters",
                        .found = expression_.substr(0, 200)});
     }
-    const TextMatch match{static_cast<size_t>(region.positions.beg[0]), static_cast<size_t>(region.positions.end[0])};
+    const TextMatch match{static_cast<size_t>(region->beg[0]), static_cast<size_t>(region->end[0])};
     const bool empty = match.begin == match.end;
     from = match.end;
     if (empty) from += from < text.size() ? code_point_at(text, from).length : 1;

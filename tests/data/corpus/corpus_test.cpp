@@ -171,22 +171,6 @@ TEST_F(DamagedCorpora, NeverGiveIdsOutsideTheVocabulary) {
   EXPECT_GT(refused, 0);
 }
 
-TEST(Hdf5, HalfPrecisionTablesReadBackByRange) {
-  const TemporaryDirectory directory;
-  Hdf5Writer writer(directory / "t.h5");
-  const size_t dataset = writer.create("/teacher/log_probs", Hdf5Type::kFloat16, 3);
-  std::vector<uint16_t> values(300);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint16_t>(i);
-  writer.append(dataset, std::span<const uint16_t>(values));
-  writer.finish();
-  const Hdf5Reader reader(directory / "t.h5");
-  EXPECT_THAT(reader.shape("/teacher/log_probs", Hdf5Type::kFloat16, 2), ElementsAre(100, 3));
-  EXPECT_THAT(reader.read_rows<uint16_t>("/teacher/log_probs", 2, 10, 2), ElementsAre(30, 31, 32, 33, 34, 35));
-  EXPECT_THAT(error_of([&] { reader.read<float>("/teacher/log_probs", 2); }), HasSubstr("float16"));
-  EXPECT_THROW(reader.read_rows<uint16_t>("/teacher/log_probs", 2, 99, 2), std::out_of_range);
-  EXPECT_THAT(reader.list("/teacher"), ElementsAre("log_probs"));
-}
-
 TEST(Show, PrintsInfoHistogramsAndExamples) {
   const TemporaryDirectory directory;
   const auto tokenizer = small_tokenizer(directory / "spiece.model");

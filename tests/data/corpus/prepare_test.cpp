@@ -54,16 +54,6 @@ TEST_F(Prepare, RowsAreTheTextsIdsWithEos) {
   EXPECT_TRUE(report.nonzero().empty());
 }
 
-TEST_F(Prepare, SkipAndLimitTakeASlice) {
-  const PrepareReport report = prepare("the cat\na dog\na cat\nthe dog\n", "a\nb\nc\nd\n", {.skip = 1, .limit = 2});
-  const Corpus corpus(out_);
-  ASSERT_EQ(corpus.size(), 2);
-  EXPECT_EQ(report.written, 2);
-  EXPECT_THAT(corpus.source(0), testing::ElementsAreArray(with_eos("a dog")));
-  EXPECT_THAT(corpus.source(1), testing::ElementsAreArray(with_eos("a cat")));
-  EXPECT_EQ(corpus.info().provenance.at("skip"), "1");
-}
-
 TEST_F(Prepare, SourcesHaveAPrefixAndASuffixThatStaysWhenTheyAreCut) {
   const auto ids = [&](const std::string& text) { return tokenizer_->encode(text); };
   prepare("the cat sees\n", "a dog\n", {.prefix = "a dog ", .suffix = "the", .prompts = true});

@@ -7,7 +7,6 @@
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "tests/support/paths.h"
 
 namespace draftsmith::data {
 namespace {
@@ -94,17 +93,6 @@ TEST(Tokenizer, FilesThatAreNoModelsAreErrors) {
   const std::string model = read_file(directory / "spiece.model");
   EXPECT_THAT(load(model.substr(0, model.size() / 2)), HasSubstr("not a SentencePiece model"));
   EXPECT_THAT(error_of([&] { load_tokenizer(directory / "absent.model"); }), HasSubstr("absent.model"));
-}
-
-TEST(Tokenizer, ReadsLlamasModelWithItsOwnSpecialIds) {
-  const auto file = draftsmith::test::data_dir() / "models" / "llama32k_tokenizer" / "tokenizer.model";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
-  const auto tokenizer = load_tokenizer(file);
-  EXPECT_EQ(tokenizer->vocabulary(), 32000);
-  EXPECT_EQ(tokenizer->pad(), -1);
-  EXPECT_EQ(tokenizer->eos(), 2);
-  EXPECT_EQ(tokenizer->unk(), 0);
-  EXPECT_EQ(tokenizer->decode(tokenizer->encode("Zwei Männer – 日本")), "Zwei Männer – 日本");
 }
 
 TEST(TokenIds, AreSeparatedByBlanks) {
