@@ -186,13 +186,13 @@ TEST_F(Datasets, CorporaHaveTheSameNames) {
 }
 
 TEST_F(Datasets, OnlyABeginningOfDollarDataIsTheDataFolder) {
-  const std::string folder = folder().string();
-  EXPECT_EQ(real_path("$DATA/a/b.de"), folder + "/a/b.de");
-  EXPECT_EQ(real_path("$DATA//etc"), folder + "//etc");  // stays in the folder
+  EXPECT_EQ(real_path("$DATA/a/b.de"), folder().string() + "/a/b.de");
+  EXPECT_EQ(real_path("$DATA//etc"), folder().string() + "//etc");  // stays in the folder
   for (const char* other : {"a/b", "/a/b", "./$DATA/a", "$DATABASE/a", "$DATA", ""}) EXPECT_EQ(real_path(other), other);
 }
 
 TEST_F(Datasets, AMissingPathSaysWhatItIsRelativeTo) {
+  write_captions();
   EXPECT_EQ(missing_path("$DATA/a", "suite.toml:3").where, "suite.toml:3");
   EXPECT_EQ(missing_path("$DATA/a", "").found, (folder() / "a").string() + " (not there)");
   EXPECT_THAT(missing_path("$DATA/a", "").hint, HasSubstr("or correct the path"));
