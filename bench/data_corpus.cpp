@@ -12,8 +12,8 @@
 #include "data/corpus/prepare.h"
 #include "data/synthetic/synthetic.h"
 #include "data/text/readers.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 
 #include "base/files.h"
 #include "base/timing.h"
-#include "data/text/line_reader.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/text/readers.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace {
 

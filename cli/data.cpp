@@ -13,16 +13,13 @@
 #include "cli/flags.h"
 #include "data/corpus/prepare.h"
 #include "data/corpus/show.h"
-#include "data/datasets/dataset.h"
-#include "data/datasets/dataset_input.h"
-#include "data/datasets/jsonl_summary.h"
+#include "data/datasets/datasets.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 #include "data/text/text_input.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/token_ids.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::cli {
 namespace {

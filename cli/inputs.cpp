@@ -8,8 +8,7 @@
 
 #include "base/error.h"
 #include "base/toml.h"
-#include "data/datasets/data_path.h"
-#include "data/datasets/dataset_keys.h"
+#include "data/datasets/datasets.h"
 #include "evaluate/suite/tasks.h"
 
 namespace draftsmith::cli {

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/utf8.h"
-#include "data/text/line_reader.h"
-#include "data/tokenizers/token_ids.h"
+#include "data/text/readers.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/loop/vocabulary.h"
 
 namespace draftsmith::cli {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizers/stream_decoder.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"
 

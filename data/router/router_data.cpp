@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/printable.h"
-#include "data/hdf5/hdf5_checks.h"
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 

@@ -14,7 +14,7 @@
 #include "base/half.h"
 #include "base/sha256.h"
 #include "base/table.h"
-#include "data/hdf5/hdf5_checks.h"
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 

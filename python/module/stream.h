@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/tokenizers/stream_decoder.h"
+#include "data/tokenizers/tokenizer.h"
 #include "python/module/decoder.h"
 
 namespace draftsmith::python {

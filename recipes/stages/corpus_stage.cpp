@@ -5,7 +5,7 @@
 #include "base/sha256.h"
 #include "data/corpus/prepare.h"
 #include "data/text/text_input.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {

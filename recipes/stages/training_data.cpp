@@ -1,6 +1,6 @@
 #include "recipes/stages/training_data.h"
 
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "recipes/stages/tokenizers.h"
 
 namespace draftsmith::recipes {

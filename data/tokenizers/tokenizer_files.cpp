@@ -1,11 +1,16 @@
-#include "data/tokenizers/tokenizer_config.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 #include <algorithm>
 #include <charconv>
+#include <sstream>
+
+#include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
-#include "data/tokenizers/bpe_model.h"
+#include "base/sha256.h"
+#include "base/utf8.h"
 
 namespace draftsmith::data {
 
@@ -54,10 +59,10 @@ AddedToken token_of(const json& value, bool special) {
 int32_t checked_id(const fs::path& file, std::string_view text) {
   int64_t id = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (error != std::errc() || end != text.data() + text.size() || id < 0 || id > BpeModel::kMaxId) {
+  if (error != std::errc() || end != text.data() + text.size() || id < 0 || id > kMaxTokenId) {
     throw UserError({.where = file.string(),
                      .what = "an added token's id is unusable",
-                     .expected = "an integer from 0 to " + std::to_string(BpeModel::kMaxId),
+                     .expected = "an integer from 0 to " + std::to_string(kMaxTokenId),
                      .found = std::string(text.substr(0, 40))});
   }
   return static_cast<int32_t>(id);
@@ -193,6 +198,104 @@ std::vector<fs::path> with_configuration_files(const fs::path& file) {
     if (beside != file && fs::exists(beside)) files.push_back(beside);
   }
   return files;
+}
+
+std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const json& vocabulary, const std::string& where) {
+  std::vector<std::pair<std::string, int32_t>> pieces;
+  const auto refuse = [&](const std::string& what, const std::string& expected, const std::string& found) {
+    throw UserError({.where = where, .what = what, .expected = expected, .found = found});
+  };
+  if (!vocabulary.is_object() || vocabulary.empty()) {
+    refuse("has an unusable value", "an object of pieces and their ids", brief(vocabulary));
+  }
+  pieces.reserve(vocabulary.size());
+  for (const auto& [piece, id] : vocabulary.items()) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId)) {
+      refuse("a token id is unusable", fmt::format("an integer from 0 to {}", kMaxTokenId),
+             fmt::format("'{}': {}", piece.substr(0, 60), brief(id)));
+    }
+    pieces.emplace_back(piece, static_cast<int32_t>(id.get<uint64_t>()));
+  }
+  return pieces;
+}
+
+std::pair<std::string, std::string> parse_merge(std::string_view line, const std::string& where) {
+  const size_t blank = line.find(' ');
+  if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
+    throw UserError({.where = where,
+                     .what = "a merge has an unusable value",
+                     .expected = "two pieces with one blank between them",
+                     .found = "'" + std::string(line.substr(0, 80)) + "'"});
+  }
+  return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
+}
+
+namespace {
+
+constexpr uint64_t kMaxGpt2Bytes = 256'000'000;
+const std::string kDefaultToken = "<|endoftext|>";  // GPT2Tokenizer's default for BOS, EOS and <unk>
+
+std::vector<std::pair<std::string, std::string>> merges_on_lines(const std::string& text, const fs::path& file) {
+  std::vector<std::pair<std::string, std::string>> merges;
+  std::istringstream lines(text);
+  size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    ++number;
+    if (line.starts_with("#version")) continue;
+    merges.push_back(parse_merge(line, fmt::format("{}:{}", file.string(), number)));
+  }
+  return merges;
+}
+
+// Marks tokens with a role as special, also those from added_tokens.json, which has no such flag.
+void mark_special(BpeParts& parts, const std::string& content) {
+  for (AddedToken& token : parts.added) {
+    if (token.content != content) continue;
+    token.special = true;
+    return;
+  }
+  parts.added.push_back({.content = content, .special = true});
+}
+
+}  // namespace
+
+BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
+  const std::string vocabulary_text = read_file(vocabulary, kMaxGpt2Bytes);
+  const std::string merges_text = read_file(merges, kMaxGpt2Bytes);
+  if (const auto bad = invalid_utf8_offset(merges_text)) {
+    throw UserError({.where = merges.string(), .what = fmt::format("not valid UTF-8 at byte {}", *bad)});
+  }
+  BpeParts parts;
+  parts.file = vocabulary;
+  parts.files = with_configuration_files(vocabulary);
+  parts.files.push_back(merges);
+  Sha256 hash;
+  for (const std::string& text : {vocabulary_text, merges_text}) {
+    hash.update(fmt::format("{}\n", text.size()));
+    hash.update(text);
+  }
+  parts.hash = hash.hex_digest();
+  parts.model.pieces = parse_vocabulary(parse_json(vocabulary_text, vocabulary.string()), vocabulary.string());
+  parts.model.merges = merges_on_lines(merges_text, merges);
+
+  TokenizerConfig config = read_tokenizer_config(vocabulary.parent_path());
+  parts.added = std::move(config.added);
+  const auto or_default = [](const std::string& content) { return content.empty() ? kDefaultToken : content; };
+  parts.bos = or_default(config.bos);
+  parts.eos = or_default(config.eos);
+  parts.unk = or_default(config.unk);
+  parts.pad = config.pad;
+  for (const std::string& content : {parts.bos, parts.eos, parts.unk, parts.pad}) {
+    if (!content.empty()) mark_special(parts, content);
+  }
+  if (config.add_prefix_space.value_or(false))
+    parts.pre_tokenizer.add([](Words& words, bool) { add_prefix_space(words); });
+  parts.pre_tokenizer.add(
+      make_split(SplitPattern::regex(kGpt2Pattern, vocabulary.string()), SplitBehavior::kIsolated, false));
+  parts.decoder.use_byte_level();
+  parts.add_bos = config.add_bos_token.value_or(false);
+  return parts;
 }
 
 }  // namespace draftsmith::data

@@ -1,9 +1,12 @@
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
 
 #include <algorithm>
+#include <cstring>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
 #include "base/error.h"
@@ -11,10 +14,196 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
-#include "data/text/line_reader.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/text/readers.h"
+#include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 namespace draftsmith::data {
+
+namespace {
+
+constexpr uint64_t kMaxModelBytes = uint64_t{256} << 20;
+constexpr const char* kSpaceSymbol = "\xE2\x96\x81";  // U+2581
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  explicit SentencePieceTokenizer(const std::filesystem::path& file) : file_(file) {
+    const std::string model = read_file(file, kMaxModelBytes);
+    const sentencepiece::util::Status status = processor_.LoadFromSerializedProto(model);
+    if (model.empty() || !status.ok() || processor_.GetPieceSize() == 0) {
+      throw UserError({.where = file.string(),
+                       .what = "not a SentencePiece model",
+                       .expected = "a file such as spiece.model or tokenizer.model",
+                       .found = model.empty() ? "an empty file" : status.ToString()});
+    }
+    hash_ = sha256(model);
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int> ids;
+    const sentencepiece::util::Status status = processor_.Encode({text.data(), text.size()}, &ids);
+    if (!status.ok()) throw RunError({.where = file_.string(), .what = "encoding failed: " + status.ToString()});
+    return {ids.begin(), ids.end()};
+  }
+
+  std::string decode(std::span<const int32_t> ids) const override {
+    for (const int32_t id : ids) check(id);
+    std::string text;
+    const sentencepiece::util::Status status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+    if (!status.ok()) throw RunError({.where = file_.string(), .what = "decoding failed: " + status.ToString()});
+    return text;
+  }
+
+  int64_t vocabulary() const override { return processor_.GetPieceSize(); }
+  int64_t writable_ids() const override { return sentencepiece_writable_ids(file_.parent_path(), vocabulary()); }
+  int32_t pad() const override { return processor_.pad_id(); }
+  int32_t eos() const override { return processor_.eos_id(); }
+  int32_t unk() const override { return processor_.unk_id(); }
+  int32_t bos() const override { return processor_.bos_id(); }
+
+  std::string piece(int32_t id) const override {
+    check(id);
+    return processor_.IdToPiece(id);
+  }
+
+  const std::string& hash() const override { return hash_; }
+  const std::filesystem::path& file() const override { return file_; }
+  std::vector<std::filesystem::path> files() const override { return with_configuration_files(file_); }
+
+  TextFrame frame() const override {
+    return sentencepiece_frame(file_.parent_path(), processor_.bos_id(), processor_.eos_id());
+  }
+
+  TextPiece text_piece(int32_t id) const override {
+    check(id);
+    if (processor_.IsControl(id)) return {TextPiece::Kind::kText, ""};
+    if (processor_.IsUnknown(id)) return {TextPiece::Kind::kText, decode({&id, 1})};
+    const std::string piece = processor_.IdToPiece(id);
+    if (processor_.IsByte(id)) {
+      return {TextPiece::Kind::kBytes, std::string(1, static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16)))};
+    }
+    return {TextPiece::Kind::kText, replace_all(piece, kSpaceSymbol, " ")};
+  }
+
+  StreamRules stream_rules() const override {
+    return {.invalid = InvalidBytes::kReplaceEach, .drops_leading_space = true};
+  }
+
+ private:
+  void check(int32_t id) const {
+    if (id >= 0 && id < vocabulary()) return;
+    throw UserError({.where = file_.string(),
+                     .what = "token id outside the vocabulary",
+                     .expected = "0 to " + std::to_string(vocabulary() - 1),
+                     .found = std::to_string(id)});
+  }
+
+  std::filesystem::path file_;
+  std::string hash_;
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file) {
+  return std::make_unique<SentencePieceTokenizer>(file);
+}
+
+bool is_sentencepiece(const std::filesystem::path& file) {
+  try {
+    load_sentencepiece(file);
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+namespace {
+
+// A field of a Protocol Buffers message: its number, and its content as bytes or as an integer.
+struct MessageField {
+  uint64_t number = 0;
+  std::string_view bytes{};
+  uint64_t integer = 0;
+};
+
+// Calls visit(field) for every field of a serialised message. Returns false if the bytes are no message.
+template <class Visit>
+bool read_message(std::string_view bytes, const Visit& visit) {
+  size_t at = 0;
+  bool sound = true;
+  const auto variable_integer = [&]() -> uint64_t {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64 && at < bytes.size(); shift += 7) {
+      const auto byte = static_cast<uint8_t>(bytes[at++]);
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    sound = false;
+    return 0;
+  };
+  const auto take = [&](uint64_t count) {
+    sound = sound && count <= bytes.size() - at;
+    const std::string_view taken = sound ? bytes.substr(at, count) : std::string_view();
+    at += taken.size();
+    return taken;
+  };
+  while (sound && at < bytes.size()) {
+    const uint64_t tag = variable_integer();
+    MessageField field{.number = tag >> 3};
+    switch (tag & 7) {
+      case 0:
+        field.integer = variable_integer();
+        break;
+      case 1:
+        field.bytes = take(8);
+        break;
+      case 2:
+        field.bytes = take(variable_integer());
+        break;
+      case 5:
+        field.bytes = take(4);
+        break;
+      default:
+        sound = false;
+    }
+    if (sound) visit(field);
+  }
+  return sound;
+}
+
+}  // namespace
+
+SentencePieceContents read_sentencepiece(const std::filesystem::path& file) {
+  const std::string model = read_file(file, kMaxModelBytes);
+  SentencePieceContents contents;
+  bool read = true;
+  const auto read_piece = [&](const MessageField& field) {
+    SentencePieceContents::Piece& piece = contents.pieces.back();
+    if (field.number == 1) piece.text = field.bytes;
+    if (field.number == 2 && field.bytes.size() == 4) std::memcpy(&piece.score, field.bytes.data(), 4);
+    if (field.number == 3) piece.type = static_cast<int32_t>(field.integer);
+  };
+  const auto read_training = [&](const MessageField& field) {
+    if (field.number == 3) contents.kind = static_cast<SentencePieceContents::Kind>(field.integer);
+  };
+  const auto read_normalizer = [&](const MessageField& field) {
+    if (field.number == 2) contents.character_map = field.bytes;
+    if (field.number == 3) contents.adds_space = field.integer != 0;
+    if (field.number == 4) contents.joins_spaces = field.integer != 0;
+  };
+  read &= read_message(model, [&](const MessageField& field) {
+    if (field.number == 1) contents.pieces.emplace_back();
+    if (field.number == 1) read &= read_message(field.bytes, read_piece);
+    if (field.number == 2) read &= read_message(field.bytes, read_training);
+    if (field.number == 3) read &= read_message(field.bytes, read_normalizer);
+  });
+  if (read && !contents.pieces.empty()) return contents;
+  throw UserError({.where = file.string(),
+                   .what = "not a SentencePiece model",
+                   .expected = "a file such as spiece.model or tokenizer.model",
+                   .found = contents.pieces.empty() ? "no pieces" : "damaged bytes"});
+}
 
 namespace {
 

@@ -1,18 +1,23 @@
-// Configuration files beside a tokenizer's file, as Transformers reads them: tokenizer_config.json,
-// special_tokens_map.json and added_tokens.json.
+// Files of tokenizers: tokenizer.json, GPT-2's vocab.json with merges.txt, and the configuration beside them.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "data/tokenizers/added_tokens.h"
+#include <nlohmann/json_fwd.hpp>
+
+#include "data/tokenizers/bpe.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
 
+// Configuration beside a tokenizer's file, as Transformers reads it: tokenizer_config.json, special_tokens_map.json and
+// added_tokens.json.
 struct TokenizerConfig {
   std::string tokenizer_class{};
   std::optional<bool> add_prefix_space{};
@@ -46,5 +51,23 @@ int64_t sentencepiece_writable_ids(const std::filesystem::path& directory, int64
 
 // Returns a tokenizer's file and the configuration files in its directory.
 std::vector<std::filesystem::path> with_configuration_files(const std::filesystem::path& file);
+
+// Return what the files of a byte-level tokenizer say, of which make_bpe_tokenizer() makes a tokenizer. Encoding and
+// decoding then equal Hugging Face `tokenizers` (0.23), without truncation and padding. Errors: UserError for a missing
+// or malformed file, and for an unsupported component of tokenizer.json, with the list of supported ones.
+BpeParts read_tokenizer_json(const std::filesystem::path& file);
+// GPT-2's form (Radford et al. 2019), vocab.json and merges.txt: ids equal Transformers' GPT2Tokenizer's.
+BpeParts read_gpt2_files(const std::filesystem::path& vocabulary, const std::filesystem::path& merges);
+
+// Returns whether the model of a tokenizer.json is byte pair encoding (a T5's is Unigram). Errors: UserError for a file
+// that is not JSON.
+bool is_bpe_json(const std::filesystem::path& file);
+
+// Returns the pieces of a vocabulary, {"piece": id}. Errors: UserError for an id that is not from 0 to kMaxTokenId.
+std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const nlohmann::json& vocabulary,
+                                                              const std::string& where);
+
+// Returns the two pieces of a merge, which one blank separates. Errors: UserError.
+std::pair<std::string, std::string> parse_merge(std::string_view line, const std::string& where);
 
 }  // namespace draftsmith::data
