@@ -16,10 +16,6 @@ namespace draftsmith {
 
 namespace {
 
-// A thread gets its processor if others leave this much of it. Beside a process that computes all the time, a thread
-// of two would have half, and the other thread would wait as long.
-constexpr double kEnough = 0.65;
-
 double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
@@ -63,13 +59,6 @@ std::optional<ProcessorTimes> processor_times() {
   return ProcessorTimes{.wall = static_cast<double>(clock.tv_sec) + static_cast<double>(clock.tv_nsec) * 1e-9,
                         .busy = busy_seconds(stat, allowed_processors(), static_cast<double>(sysconf(_SC_CLK_TCK))),
                         .own = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime)};
-}
-
-int64_t threads_with_processor(const ProcessorTimes& before, const ProcessorTimes& now, int64_t processors,
-                               int64_t threads) {
-  const double others = std::max(0.0, (now.busy - before.busy) - (now.own - before.own)) / (now.wall - before.wall);
-  const double left = static_cast<double>(processors) - others;
-  return std::clamp(static_cast<int64_t>(std::floor(left + 1 - kEnough)), int64_t{1}, threads);
 }
 
 }  // namespace draftsmith

@@ -21,8 +21,4 @@ std::optional<ProcessorTimes> processor_times();
 // Returns the seconds that the given processors were busy for, from the text of /proc/stat with `ticks` a second.
 double busy_seconds(const std::string& stat, const std::vector<int>& processors, double ticks);
 
-// Returns how many of `threads` threads have a processor beside the others' work between two times: at least 1.
-int64_t threads_with_processor(const ProcessorTimes& before, const ProcessorTimes& now, int64_t processors,
-                               int64_t threads);
-
 }  // namespace draftsmith

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "base/considerate_threads.h"
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
@@ -334,7 +333,6 @@ Trainer::~Trainer() = default;
 
 TrainResult Trainer::run() {
   keep_freed_memory();
-  const ConsiderateThreads threads;
   impl_->resume();
   impl_->watch_gradients();
   if (impl_->state.validation_due) impl_->complete_step(true);
