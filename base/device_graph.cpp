@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "base/cuda_graph.h"
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 
 namespace draftsmith {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <c10/core/Device.h>
 
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 
 namespace draftsmith {
 

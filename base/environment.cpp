@@ -1,21 +1,39 @@
 #include "base/environment.h"
 
-#include <cstdlib>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>  // defines __GLIBC__
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
+#include <stdexcept>
 #include <string_view>
 #include <thread>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sched.h>
+#include <sys/resource.h>
 #include <torch/version.h>
 #include <unistd.h>
 
-#include "base/build_info.h"
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace draftsmith {
+
+// Of the source that CMake writes at each build (base/CMakeLists.txt).
+namespace build_info {
+extern const char* const kVersion;
+extern const char* const kCommit;
+extern const char* const kCompiler;
+}  // namespace build_info
 
 std::string version() {
   return build_info::kVersion;
@@ -103,6 +121,115 @@ nlohmann::ordered_json environment() {
   json["date"] = now_utc();
   json["command"] = command_line();
   return json;
+}
+
+namespace {
+
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+std::vector<int> allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> processors;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return processors;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) processors.push_back(i);
+  }
+  return processors;
+}
+
+}  // namespace
+
+double busy_seconds(const std::string& stat, const std::vector<int>& processors, double ticks) {
+  std::istringstream lines(stat);
+  double busy = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    if (!name.starts_with("cpu") || name.size() == 3) continue;
+    if (std::find(processors.begin(), processors.end(), std::atoi(name.c_str() + 3)) == processors.end()) continue;
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests' times are in user and nice.
+    std::array<double, 8> times{};
+    for (double& time : times) words >> time;
+    busy += times[0] + times[1] + times[2] + times[5] + times[6] + times[7];
+  }
+  return busy / ticks;
+}
+
+std::optional<ProcessorTimes> processor_times() {
+  std::ifstream file("/proc/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  rusage usage{};
+  timespec clock{};
+  if (stat.empty() || getrusage(RUSAGE_SELF, &usage) != 0 || clock_gettime(CLOCK_MONOTONIC, &clock) != 0) return {};
+  return ProcessorTimes{.wall = static_cast<double>(clock.tv_sec) + static_cast<double>(clock.tv_nsec) * 1e-9,
+                        .busy = busy_seconds(stat, allowed_processors(), static_cast<double>(sysconf(_SC_CLK_TCK))),
+                        .own = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime)};
+}
+
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int kLargest = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kLargest);  // smaller blocks come from the heap, which the process keeps
+  mallopt(M_TRIM_THRESHOLD, kLargest);
+#endif
+}
+
+namespace {
+
+using Hook = void (*)(const void* block, size_t bytes);
+using ChangeHooks = int (*)(Hook);
+
+// A hook takes no argument of ours, so what it counts is the process's own.
+std::atomic<int64_t> calls{0};
+std::atomic<int64_t> bytes_asked{0};
+std::atomic<bool> counting{false};
+
+void count(const void* /*block*/, size_t bytes) {
+  calls.fetch_add(1, std::memory_order_relaxed);
+  bytes_asked.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+}
+
+// Returns a function of TCMalloc, which may be linked or preloaded; null without it.
+ChangeHooks find(const char* name) {
+  return reinterpret_cast<ChangeHooks>(dlsym(RTLD_DEFAULT, name));
+}
+
+// Keeps the hook in place while it lives.
+class Counting {
+ public:
+  Counting(ChangeHooks add, ChangeHooks remove) : remove_(remove) {
+    if (counting.exchange(true)) throw std::logic_error("allocations are being counted already");
+    calls = 0;
+    bytes_asked = 0;
+    if (add(count) == 0) {
+      counting = false;
+      throw std::logic_error("TCMalloc has no room for another hook");
+    }
+  }
+  ~Counting() {
+    remove_(count);
+    counting = false;
+  }
+  Counting(const Counting&) = delete;
+  Counting& operator=(const Counting&) = delete;
+
+ private:
+  ChangeHooks remove_;
+};
+
+}  // namespace
+
+std::optional<AllocationCount> count_allocations(const std::function<void()>& work) {
+  static const ChangeHooks add = find("MallocHook_AddNewHook");
+  static const ChangeHooks remove = find("MallocHook_RemoveNewHook");
+  if (add == nullptr || remove == nullptr) return std::nullopt;
+  const Counting hook(add, remove);
+  work();
+  return AllocationCount{calls, bytes_asked};
 }
 
 }  // namespace draftsmith

@@ -7,6 +7,9 @@
 
 namespace draftsmith {
 
+// Tables of text: for the console (columns aligned by display width, never wider than a limit), and as HTML, CSV and
+// Markdown.
+
 enum class Align { kLeft, kRight };
 
 struct Column {
@@ -56,5 +59,8 @@ std::string cut_to_width(const std::string& text, size_t width);
 // Returns a text in lines of at most `width` columns, broken at blanks, each with a newline. The first line is indented
 // by `first` columns, the others by `rest`; an empty text is an empty line.
 std::string wrapped(const std::string& text, size_t width, size_t first = 0, size_t rest = 4);
+
+// Returns the text with &, <, > and double quotes escaped for HTML. Attributes must stand in double quotes.
+std::string escape_html(const std::string& text);
 
 }  // namespace draftsmith

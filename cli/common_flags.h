@@ -8,8 +8,8 @@
 #include <CLI/CLI.hpp>
 #include <c10/core/Device.h>
 
+#include "base/logging.h"
 #include "base/options.h"
-#include "base/progress.h"
 #include "distributed/launch.h"
 
 namespace draftsmith::cli {

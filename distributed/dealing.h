@@ -13,7 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/progress.h"
+#include "base/logging.h"
 #include "distributed/world.h"
 
 namespace draftsmith {

@@ -6,11 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/logging.h"
-#include "base/processor_use.h"
 #include "base/sha256.h"
 #include "distributed/dealing.h"
 #include "distributed/shared_directory.h"

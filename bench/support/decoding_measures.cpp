@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/device_execution.h"
-#include "base/statistics.h"
+#include "base/device_kernels.h"
+#include "base/util.h"
 #include "bench/support/coin_acceptance.h"
 #include "bench/support/device_counts.h"
 #include "evaluate/theory/formulas.h"

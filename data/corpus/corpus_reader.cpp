@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5_checks.h"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/utf8.h"
 
 namespace draftsmith::data {
 

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/spill_file.h"
 #include "data/corpus/corpus_targets.h"
 #include "data/hdf5/hdf5.h"
 #include "data/ngrams/ngram_keys.h"

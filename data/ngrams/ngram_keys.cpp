@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/spill_file.h"
+#include "base/files.h"
 
 namespace draftsmith::data {
 

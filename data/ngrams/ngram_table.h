@@ -17,7 +17,7 @@
 #include <map>
 #include <string>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "base/options.h"
 #include "data/corpus/prepare.h"
 #include "data/ngrams/ngram_counts.h"

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/half.h"
 #include "base/sha256.h"
+#include "base/util.h"
 #include "data/hdf5/hdf5_checks.h"
 
 namespace draftsmith::data {

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "base/logging.h"
-#include "base/progress.h"
 #include "base/signals.h"
-#include "base/thread_count.h"
 #include "distributed/dealing.h"
 #include "evaluate/measure/failures.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/html.h"
+#include "base/table.h"
 #include "base/utf8.h"
 #include "evaluate/report/headline.h"
 #include "evaluate/report/page_environment.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/html.h"
+#include "base/table.h"
 #include "evaluate/report/key_words.h"
 
 namespace draftsmith::evaluate {

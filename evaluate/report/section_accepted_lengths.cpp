@@ -1,7 +1,7 @@
 // Histograms of the number of drafted tokens kept per verification, one for each setting.
 #include <numeric>
 
-#include "base/bars.h"
+#include "base/plots.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/report/setting_names.h"
 

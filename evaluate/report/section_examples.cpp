@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "base/html.h"
+#include "base/table.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/svg.h"
+#include "base/plots.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "base/bars.h"
+#include "base/plots.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/report/setting_names.h"
 

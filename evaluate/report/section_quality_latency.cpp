@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "base/plot.h"
+#include "base/plots.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/plot.h"
+#include "base/plots.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/report/setting_names.h"
 

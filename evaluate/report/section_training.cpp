@@ -1,7 +1,7 @@
 // Plot of the losses of the models' training.
 #include <fmt/format.h>
 
-#include "base/plot.h"
+#include "base/plots.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/report/training_curves.h"
 

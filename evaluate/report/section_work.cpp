@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "base/plot.h"
+#include "base/plots.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/report/setting_names.h"
 

@@ -11,7 +11,7 @@
 #include "base/device.h"
 #include "base/files.h"
 #include "base/timing.h"
-#include "base/vector_math.h"
+#include "base/util.h"
 #include "model/cpu/weight_arena.h"
 
 namespace draftsmith::infer {

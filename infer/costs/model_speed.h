@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/allocation_count.h"
-#include "base/statistics.h"
+#include "base/environment.h"
+#include "base/util.h"
 #include "infer/costs/step_work.h"
 #include "infer/costs/timed_prompt.h"
 #include "model/transformer/transformer_model.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/allocation_count.h"
+#include "base/environment.h"
 #include "infer/costs/calibration_state.h"
 #include "infer/costs/step_times.h"
 #include "infer/drafters/drafter.h"

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/aten.h"
-#include "base/dropout_kernel.h"
+#include "base/random_tensors.h"
 #include "model/cpu/softmax_rows.h"
 
-// BLAS' product, which LibTorch's CPU library holds if it has one. LibTorch's operators would cost more than a product of
-// one head.
+// BLAS' product, which LibTorch's CPU library holds if it has one. LibTorch's operators would cost more than a product
+// of one head.
 extern "C" [[gnu::weak]] void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
                                      const int* k, const float* alpha, const float* a, const int* lda, const float* b,
                                      const int* ldb, const float* beta, float* c, const int* ldc);

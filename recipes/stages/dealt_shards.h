@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "base/progress.h"
+#include "base/logging.h"
 #include "data/hdf5/shards.h"
 #include "recipes/stage.h"
 

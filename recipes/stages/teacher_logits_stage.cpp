@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/device_choice.h"
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"

@@ -1,5 +1,3 @@
-#include "base/allocation_count.h"
-
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -7,6 +5,8 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+
+#include "base/environment.h"
 
 namespace draftsmith {
 namespace {

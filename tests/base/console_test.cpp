@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/environment.h"
-#include "base/progress.h"
+#include "base/logging.h"
 #include "base/table.h"
 #include "base/utf8.h"
 

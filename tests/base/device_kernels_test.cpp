@@ -4,7 +4,6 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
 
-#include "base/device_execution.h"
 #include "base/error.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/errors.h"

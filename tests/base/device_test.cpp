@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/device_choice.h"
 #include "base/error.h"
 #include "tests/support/errors.h"
 

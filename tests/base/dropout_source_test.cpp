@@ -3,8 +3,6 @@
 #include <ATen/core/stack.h>
 #include <gtest/gtest.h>
 
-#include "base/dropout_kernel.h"
-#include "base/dropout_operator.h"
 #include "base/random_tensors.h"
 #include "tests/support/cuda_shim.h"
 // The shim comes first.

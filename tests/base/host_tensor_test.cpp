@@ -1,6 +1,6 @@
-#include "base/host_tensor.h"
-
 #include <gtest/gtest.h>
+
+#include "base/device_tensors.h"
 
 namespace draftsmith {
 namespace {

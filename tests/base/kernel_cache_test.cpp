@@ -1,8 +1,7 @@
-#include "base/kernel_cache.h"
-
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "base/kernel_loader.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/scoped_variable.h"
 

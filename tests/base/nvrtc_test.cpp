@@ -1,7 +1,6 @@
-#include "base/nvrtc.h"
-
 #include <gtest/gtest.h>
 
+#include "base/kernel_loader.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
 #include "tests/support/kernel_gate.h"

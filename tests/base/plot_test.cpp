@@ -1,12 +1,10 @@
 // Plots as pictures and as data.
-#include "base/plot.h"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/bars.h"
+#include "base/plots.h"
 
 namespace draftsmith {
 namespace {

@@ -1,6 +1,6 @@
-#include "base/printable.h"
-
 #include <gtest/gtest.h>
+
+#include "base/utf8.h"
 
 namespace draftsmith {
 namespace {

@@ -7,8 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "base/aten.h"
-#include "base/dropout_kernel.h"
-#include "base/dropout_operator.h"
 #include "base/random.h"
 #include "tests/support/captured_log.h"
 

@@ -1,6 +1,4 @@
 // Hashes of files that are remembered by size and time of change.
-#include "base/remembered_hashes.h"
-
 #include <chrono>
 #include <fstream>
 

@@ -1,11 +1,10 @@
 // Commands of users: both ways at once, and every way in which a command can end.
-#include "base/shell_command.h"
-
 #include <csignal>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/child_process.h"
 #include "base/signals.h"
 #include "tests/support/errors.h"
 

@@ -1,6 +1,6 @@
-#include "base/statistics.h"
-
 #include <gtest/gtest.h>
+
+#include "base/util.h"
 
 namespace draftsmith {
 namespace {

@@ -1,9 +1,9 @@
 // The exponential of vectorised loops against the library's.
-#include "base/vector_math.h"
-
 #include <limits>
 
 #include <gtest/gtest.h>
+
+#include "base/util.h"
 
 namespace draftsmith {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/kernel_loader.h"
-#include "base/nvrtc.h"
 
 namespace draftsmith {
 

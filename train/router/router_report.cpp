@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "base/plot.h"
+#include "base/plots.h"
 #include "base/table.h"
 #include "train/router/router_training.h"
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "train/teacher/teacher_rows.h"
 
 namespace draftsmith::train {

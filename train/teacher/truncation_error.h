@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/progress.h"
+#include "base/logging.h"
 #include "data/corpus/corpus.h"
 #include "data/teacher/teacher_cache.h"
 #include "model/transformer/transformer_model.h"

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/half.h"
+#include "base/util.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/data/teacher/teacher_cache_fixtures.h"
 #include "tests/support/errors.h"

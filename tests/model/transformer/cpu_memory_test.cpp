@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/allocation_count.h"
+#include "base/environment.h"
 #include "model/transformer/cpu_pass.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
