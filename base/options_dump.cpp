@@ -73,7 +73,7 @@ namespace {
 using namespace options_detail;
 using nlohmann::ordered_json;
 
-constexpr size_t kColumns = 100;
+constexpr size_t kHelpColumns = 100;
 
 template <class E>
 std::string toml_text(const E& value) {
@@ -187,7 +187,7 @@ std::string described(const Field& field, const M& member) {
 
 // Returns nothing for a field without help.
 std::string help_lines(const Field& field) {
-  return field.help.empty() ? "" : wrapped(field.help, kColumns, 6, 6);
+  return field.help.empty() ? "" : wrapped(field.help, kHelpColumns, 6, 6);
 }
 
 std::string describe_level(const FieldList& fields, const void* defaults, const std::string& prefix);
@@ -198,7 +198,7 @@ std::string describe_nested(const Field& field, const NestedPointer& nested, con
   std::string kind = many ? "list of tables [[" + prefix + field.name + "]]" : "table [" + prefix + field.name + "]";
   if (field.required) kind += "; required";
   if (nested.type->kind == NestedType::Kind::kOptional) kind += "; default: none";
-  std::string text = wrapped(name + ": " + kind, kColumns, 2, 2) + help_lines(field);
+  std::string text = wrapped(name + ": " + kind, kHelpColumns, 2, 2) + help_lines(field);
   // An absent optional or an empty list has no element to take the defaults from: make one, describe it, remove it.
   const size_t size = nested.type->size(nested.member);
   if (size == 0) nested.type->resize(nested.member, 1);
@@ -210,13 +210,13 @@ std::string describe_nested(const Field& field, const NestedPointer& nested, con
 std::string describe_level(const FieldList& fields, const void* defaults, const std::string& prefix) {
   std::string text;
   for (const Field& field : fields.all()) {
-    text +=
-        std::visit(Overload{[&](NestedPointer nested) { return describe_nested(field, nested, prefix); },
-                            [&](auto* member) {
-                              return wrapped(prefix + field.name + ": " + described(field, *member), kColumns, 2, 2) +
-                                     help_lines(field);
-                            }},
-                   field.pointer(const_cast<void*>(defaults)));
+    text += std::visit(Overload{[&](NestedPointer nested) { return describe_nested(field, nested, prefix); },
+                                [&](auto* member) {
+                                  return wrapped(prefix + field.name + ": " + described(field, *member), kHelpColumns,
+                                                 2, 2) +
+                                         help_lines(field);
+                                }},
+                       field.pointer(const_cast<void*>(defaults)));
   }
   return text;
 }

@@ -319,7 +319,7 @@ ordered_json interval_json(const std::optional<std::pair<double, double>>& inter
 }
 
 ordered_json series_json(const PlotSeries& series) {
-  ordered_json json{{"name", series.name},
+  ordered_json data{{"name", series.name},
                     {"style", series.style.name},
                     {"filled", series.style.filled},
                     {"shape", series.style.shape},
@@ -329,7 +329,7 @@ ordered_json series_json(const PlotSeries& series) {
                     {"line_width", series.line_width},
                     {"dashes", series.dashes}};
   for (const PlotPoint& point : series.marks) {
-    json["marks"].push_back({{"x", point.x},
+    data["marks"].push_back({{"x", point.x},
                              {"y", point.y},
                              {"title", point.title},
                              {"label", point.label},
@@ -337,8 +337,8 @@ ordered_json series_json(const PlotSeries& series) {
                              {"x_interval", interval_json(point.x_interval)},
                              {"y_interval", interval_json(point.y_interval)}});
   }
-  for (const PlotPoint& point : series.line) json["line"].push_back({point.x, point.y});
-  return json;
+  for (const PlotPoint& point : series.line) data["line"].push_back({point.x, point.y});
+  return data;
 }
 
 }  // namespace

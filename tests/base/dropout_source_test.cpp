@@ -91,14 +91,5 @@ TEST(KernelNumbers, RoundAsLibTorchDoes) {
   EXPECT_TRUE(std::isnan(kernel::widen(kernel::Rounding<kernel::Half>::of(NAN))));
 }
 
-TEST(DropoutOperator, IsWhatTheDispatcherCallsToo) {
-  const at::Tensor x = normal_tensor({3, 50}, 1.0, 3, "x", at::kFloat);
-  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::dropout", "");
-  torch::jit::Stack stack{x, int64_t{6554}, static_cast<int64_t>(kSourceKey.seed),
-                          static_cast<int64_t>(kSourceKey.step), static_cast<int64_t>(kSourceKey.site)};
-  handle.callBoxed(&stack);
-  EXPECT_TRUE(at::equal(stack.at(0).toTensor(), masked_by_key(x, 6554, kSourceKey)));
-}
-
 }  // namespace
 }  // namespace draftsmith

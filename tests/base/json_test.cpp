@@ -87,20 +87,5 @@ TEST(JsonReader, CollectsEveryProblem) {
   EXPECT_EQ(to_string(problems.list()[7]), "c.json: the key 'missing' is missing");
 }
 
-TEST(JsonReader, SomethingElseThanAnObjectIsReportedOnce) {
-  const auto json = parse_json("[1]", "");
-  Problems problems;
-  JsonReader reader(json, "c.json", problems);
-  EXPECT_EQ(reader.get_int("i"), 0);
-  EXPECT_EQ(reader.get_string("s"), "");
-  ASSERT_EQ(problems.list().size(), 1u);
-  EXPECT_THAT(to_string(problems.list()[0]), HasSubstr("expected: a JSON object"));
-}
-
-TEST(Brief, CutsLongValues) {
-  EXPECT_EQ(brief(std::string(100, 'x'), 10), "\"xxxxxx...");
-  EXPECT_EQ(brief(nlohmann::json{1, 2}), "[1,2]");
-}
-
 }  // namespace
 }  // namespace draftsmith

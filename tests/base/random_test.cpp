@@ -72,14 +72,6 @@ TEST(CounterRandom, NormalNumbersHaveTheirMoments) {
   EXPECT_NEAR(fourths / kDraws, 3, 6 * std::sqrt(96.0 / kDraws));
 }
 
-TEST(CounterRandom, BelowReachesEveryValueAndNoOther) {
-  const CounterRandom random(1, "below");
-  std::set<uint64_t> seen;
-  for (uint64_t i = 0; i < 200; ++i) seen.insert(random.below(i, 3));
-  EXPECT_EQ(seen, (std::set<uint64_t>{0, 1, 2}));
-  EXPECT_EQ(random.below(7, 1), 0u);
-}
-
 TEST(RandomSequence, ResumesFromItsPosition) {
   RandomSequence whole{CounterRandom(9, "s")};
   for (int i = 0; i < 10; ++i) whole.uniform();

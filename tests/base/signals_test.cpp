@@ -24,17 +24,6 @@ TEST(Signals, AreRequestsWhileWatched) {
   }
 }
 
-TEST(Signals, AnInterruptExitsWith130) {
-  const SignalWatch watch;
-  std::raise(SIGINT);
-  try {
-    throw_if_stop_requested("");
-    FAIL();
-  } catch (const Interrupted& stop) {
-    EXPECT_EQ(stop.exit_code(), 130);
-  }
-}
-
 TEST(Signals, EndWithTheWatch) {
   {
     const SignalWatch watch;
@@ -68,11 +57,6 @@ TEST(Signals, CallersKeepTheirHandlersAndAskByThemselves) {
     EXPECT_EQ(stop_requested(), SIGINT);
   }
   EXPECT_EQ(stop_requested(), 0);
-}
-
-TEST(Signals, OneWatchAtATime) {
-  const SignalWatch watch;
-  EXPECT_THROW(SignalWatch(), std::logic_error);
 }
 
 }  // namespace

@@ -41,16 +41,6 @@ TEST(Toml, SyntaxErrorsNameFileLineAndColumn) {
   EXPECT_EQ(toml_syntax_error("a = 1\n"), "no error");
 }
 
-TEST(Toml, MissingFilesAreNamed) {
-  EXPECT_THAT(error_of([] { load_toml("/nonexistent/recipe.toml"); }), HasSubstr("/nonexistent/recipe.toml"));
-}
-
-TEST(Toml, LocationsAreFileAndLine) {
-  const toml::table root = parse_toml("a = 1\n[b]\nc = 2", "f.toml");
-  EXPECT_EQ(location_of(*root.get("a")), "f.toml:1");
-  EXPECT_EQ(location_of(*root.at_path("b.c").node()), "f.toml:3");
-}
-
 TEST(Overlay, ReplacesValuesOfEveryType) {
   EXPECT_EQ(with("stage.train.steps=5").at_path("stage.train.steps").value<int64_t>(), 5);
   EXPECT_EQ(with("stage.train.steps = 1e-4").at_path("stage.train.steps").value<double>(), 1e-4);

@@ -1,12 +1,13 @@
+// The machine, use of its processors, and counts of allocations.
+#include "base/environment.h"
+
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <stdexcept>
-#include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "base/environment.h"
 
 namespace draftsmith {
 namespace {
@@ -40,15 +41,6 @@ TEST_F(AllocationCounts, SeesEveryWayToTakeMemory) {
   EXPECT_LT(count->bytes, 1100);  // an aligned block counts with its padding
 }
 
-TEST_F(AllocationCounts, IsZeroForWorkThatTakesNone) {
-  double sum = 0;
-  const auto count = count_allocations([&] {
-    for (int i = 0; i < 1000; ++i) sum += i;
-  });
-  EXPECT_EQ(count->calls, 0);
-  EXPECT_EQ(sum, 499500);
-}
-
 TEST_F(AllocationCounts, BeginsAnewAndEndsAfterTheWork) {
   take(10);
   EXPECT_EQ(count_allocations([] { take(20); })->calls, 1);
@@ -58,15 +50,21 @@ TEST_F(AllocationCounts, BeginsAnewAndEndsAfterTheWork) {
   EXPECT_EQ(count_allocations([] {})->calls, 0);
 }
 
-TEST_F(AllocationCounts, SeesOtherThreads) {
-  const auto count = count_allocations([] { std::thread([] { take(12345); }).join(); });
-  EXPECT_GE(count->calls, 1);
-  EXPECT_GE(count->bytes, 12345);
+TEST(Environment, NamesBuildAndMachine) {
+  EXPECT_THAT(version(), testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(git_commit(), testing::MatchesRegex("unknown|[0-9a-f]+[+]?"));
+  EXPECT_THAT(now_utc(), testing::MatchesRegex("20[0-9-]+T[0-9:]+Z"));
+  EXPECT_GE(cpu_cores(), 1);
 }
 
-TEST_F(AllocationCounts, RefusesACountInsideAnother) {
-  EXPECT_THROW(count_allocations([] { count_allocations([] {}); }), std::logic_error);
-  EXPECT_EQ(count_allocations([] { take(1); })->calls, 1);
+TEST(ProcessorUse, CountsTheGivenProcessorsBusyTimes) {
+  const std::string stat =
+      "cpu  600 60 66 5000 500 6 6 6 0 0\ncpu0 100 10 11 1000 100 1 2 3 50 0\ncpu1 200 20 22 2000 200 2 2 2 0 0\n"
+      "cpu11 300 30 33 2000 200 3 2 1 0 0\nintr 5 5\n";
+  EXPECT_DOUBLE_EQ(busy_seconds(stat, {0}, 100), 1.27);
+  EXPECT_DOUBLE_EQ(busy_seconds(stat, {1, 0}, 100), 3.75);
+  const std::optional<ProcessorTimes> times = processor_times();
+  if (times) EXPECT_TRUE(times->wall > 0 && times->busy > 0 && times->own > 0);
 }
 
 }  // namespace
