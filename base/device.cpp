@@ -48,6 +48,39 @@ c10::ScalarType find_type(const std::string& name, const std::string& where, con
   throw UserError({where, "unknown number type", expected, "'" + name + "'", ""});
 }
 
+bool is_chosen_by_user() {
+  return std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr;
+}
+
+#ifdef _OPENMP
+// GNU's OpenMP waits briefly while it manages more threads than there are processors. It has no other switch once a
+// program runs. So this thread keeps a pool of that many, which sleep.
+void keep_pool(std::binary_semaphore& made) {
+#pragma omp parallel num_threads(omp_get_num_procs() + 1)
+  {}
+  made.release();
+  static std::binary_semaphore never(0);
+  never.acquire();
+}
+#endif
+
+// Lets OpenMP's threads sleep some 50 us after a region. By default GNU's OpenMP lets them spin for milliseconds:
+// meanwhile a decoding step's own threads (model/cpu/team.h) and other processes have a processor less, and two
+// processes that train wait for each other's spinning threads. Does nothing where the environment says how to wait
+// (OMP_WAIT_POLICY, GOMP_SPINCOUNT) or another OpenMP is in use. The first call does it, for the whole process.
+void shorten_openmp_waits() {
+#if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
+  static const bool done = [] {
+    if (is_chosen_by_user()) return false;
+    static std::binary_semaphore made(0);
+    std::thread([] { keep_pool(made); }).detach();
+    made.acquire();
+    return true;
+  }();
+  static_cast<void>(done);
+#endif
+}
+
 }  // namespace
 
 c10::ScalarType parse_dtype(const std::string& name, const std::string& where) {
@@ -111,39 +144,6 @@ ThreadCount::ThreadCount(int64_t threads) : before_(set_threads(0)) {
 
 ThreadCount::~ThreadCount() {
   set_threads(before_);
-}
-
-namespace {
-
-bool is_chosen_by_user() {
-  return std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr;
-}
-
-#ifdef _OPENMP
-// GNU's OpenMP waits briefly while it manages more threads than there are processors. It has no other switch once a
-// program runs. So this thread keeps a pool of that many, which sleep.
-void keep_pool(std::binary_semaphore& made) {
-#pragma omp parallel num_threads(omp_get_num_procs() + 1)
-  {}
-  made.release();
-  static std::binary_semaphore never(0);
-  never.acquire();
-}
-#endif
-
-}  // namespace
-
-void shorten_openmp_waits() {
-#if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
-  static const bool done = [] {
-    if (is_chosen_by_user()) return false;
-    static std::binary_semaphore made(0);
-    std::thread([] { keep_pool(made); }).detach();
-    made.acquire();
-    return true;
-  }();
-  static_cast<void>(done);
-#endif
 }
 
 namespace {

@@ -19,7 +19,8 @@ c10::ScalarType parse_weight_type(const std::string& name, const std::string& wh
 // Returns the name that these read.
 std::string dtype_name(c10::ScalarType dtype);
 
-// Sets the number of threads for LibTorch's work on the CPU, unless it is 0. Returns the number in use.
+// Sets the number of threads for LibTorch's work on the CPU, unless it is 0. Returns the number in use. The first call
+// lets idle threads of OpenMP sleep soon, for the whole process.
 int64_t set_threads(int64_t threads);
 
 // Sets how precise matrix products on GPUs are. "highest": fp32 as it is, sums of bf16 and fp16 products in fp32.
@@ -45,12 +46,6 @@ class ThreadCount {
  private:
   int64_t before_;
 };
-
-// Lets OpenMP's threads sleep some 50 us after a region. By default GNU's OpenMP lets them spin for milliseconds:
-// meanwhile a decoding step's own threads (model/cpu/team.h) and other processes have a processor less, and two
-// processes that train wait for each other's spinning threads. Does nothing where the environment says how to wait
-// (OMP_WAIT_POLICY, GOMP_SPINCOUNT) or another OpenMP is in use. The first call does it, for the whole process.
-void shorten_openmp_waits();
 
 // Returns the device named "auto", "cpu", "cuda" or "cuda:N". "auto" is the first CUDA device if its capability is 7.5
 // or more and LibTorch's operators and own kernels run on it. Otherwise it is the CPU; a warning says why if there is a

@@ -61,13 +61,6 @@ std::string cpu_name() {
   return "unknown CPU";
 }
 
-int64_t cpu_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int64_t>(std::thread::hardware_concurrency());
-}
-
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -141,6 +134,11 @@ std::vector<int> allowed_processors() {
 }
 
 }  // namespace
+
+int64_t cpu_cores() {
+  const size_t allowed = allowed_processors().size();
+  return static_cast<int64_t>(allowed > 0 ? allowed : std::thread::hardware_concurrency());
+}
 
 double busy_seconds(const std::string& stat, const std::vector<int>& processors, double ticks) {
   std::istringstream lines(stat);

@@ -5,8 +5,6 @@
 #include <deque>
 #include <filesystem>
 #include <memory>
-#include <regex>
-#include <sstream>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -192,28 +190,6 @@ CompiledKernels Nvrtc::compile(const KernelSource& source, const std::string& ar
                     fmt::format("this is NVRTC {}", version_)});
   }
   return compiled;
-}
-
-std::vector<KernelUse> kernel_uses(const std::string& log) {
-  static const std::regex kEntry("Compiling entry function '([^']+)'");
-  static const std::regex kStack("(\\d+) bytes stack frame, (\\d+) bytes spill stores, (\\d+) bytes spill loads");
-  static const std::regex kRegisters("Used (\\d+) registers");
-  static const std::regex kShared("(\\d+) bytes smem");
-  std::vector<KernelUse> uses;
-  std::istringstream lines(log);
-  std::smatch match;
-  for (std::string line; std::getline(lines, line);) {
-    if (std::regex_search(line, match, kEntry)) uses.push_back({.kernel = match[1]});
-    if (uses.empty()) continue;
-    if (std::regex_search(line, match, kStack)) {
-      uses.back().stack = std::stoi(match[1]);
-      uses.back().spilled = std::stoi(match[2]) + std::stoi(match[3]);
-    }
-    if (std::regex_search(line, match, kRegisters)) uses.back().registers = std::stoi(match[1]);
-    if (std::regex_search(line, match, kShared)) uses.back().shared_bytes = std::stoi(match[1]);
-  }
-  std::sort(uses.begin(), uses.end(), [](const auto& a, const auto& b) { return a.kernel < b.kernel; });
-  return uses;
 }
 
 namespace {

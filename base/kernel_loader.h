@@ -49,18 +49,6 @@ class Nvrtc {
   std::vector<int> capabilities_;
 };
 
-// Resources that a kernel uses, as ptxas reports them.
-struct KernelUse {
-  std::string kernel;
-  int registers = 0;     // of a thread
-  int spilled = 0;       // bytes of spill stores and loads of a thread
-  int stack = 0;         // bytes of a thread
-  int shared_bytes = 0;  // of a block
-};
-
-// Reads the uses of all kernels from CompiledKernels::log, by name.
-std::vector<KernelUse> kernel_uses(const std::string& log);
-
 // Compiled kernels on disk, so that a machine compiles each source once for an architecture.
 //
 // A file holds a line of magic, its key, the hash of what follows, and the cubin. One that is damaged or belongs to

@@ -153,135 +153,6 @@ class FieldList {
 namespace options_detail {
 
 template <class M>
-struct Nested {
-  static constexpr bool value = false;
-};
-
-template <class M>
-concept OptionsStruct = requires {
-  M::fields();
-};
-
-template <class M>
-const void* defaults_of() {
-  static const M kDefaults{};
-  return &kDefaults;
-}
-
-template <OptionsStruct M>
-struct Nested<M> {
-  static constexpr bool value = true;
-  static constexpr NestedType type{NestedType::Kind::kSingle,
-                                   +[]() -> FieldList { return M::fields(); },
-                                   +[](const void*) -> size_t { return 1; },
-                                   +[](void* member, size_t) -> void* { return member; },
-                                   +[](void*, size_t) {},
-                                   &defaults_of<M>};
-};
-
-template <OptionsStruct M>
-struct Nested<std::optional<M>> {
-  static constexpr bool value = true;
-  using Member = std::optional<M>;
-  static constexpr NestedType type{
-      NestedType::Kind::kOptional,
-      +[]() -> FieldList { return M::fields(); },
-      +[](const void* member) -> size_t { return static_cast<const Member*>(member)->has_value() ? 1 : 0; },
-      +[](void* member, size_t) -> void* { return &**static_cast<Member*>(member); },
-      +[](void* member, size_t count) {
-        auto& optional = *static_cast<Member*>(member);
-        if (count == 0) {
-          optional.reset();
-        } else if (!optional) {
-          optional.emplace();
-        }
-      },
-      &defaults_of<M>};
-};
-
-template <OptionsStruct M>
-struct Nested<std::vector<M>> {
-  static constexpr bool value = true;
-  using Member = std::vector<M>;
-  static constexpr NestedType type{
-      NestedType::Kind::kVector,
-      +[]() -> FieldList { return M::fields(); },
-      +[](const void* member) -> size_t { return static_cast<const Member*>(member)->size(); },
-      +[](void* member, size_t index) -> void* { return &(*static_cast<Member*>(member))[index]; },
-      +[](void* member, size_t count) {
-        auto& vector = *static_cast<Member*>(member);
-        vector.clear();
-        vector.resize(count);
-      },
-      &defaults_of<M>};
-};
-
-template <class M>
-FieldPointer pointer_to(M& member) {
-  if constexpr (Nested<M>::value) {
-    return NestedPointer{&Nested<M>::type, &member};
-  } else {
-    return FieldPointer(&member);
-  }
-}
-
-inline void apply(Field& field, Range range) {
-  field.range = range;
-}
-inline void apply(Field& field, Above above) {
-  field.above = above.min;
-}
-inline void apply(Field& field, Choices choices) {
-  field.choices = std::move(choices.values);
-}
-inline void apply(Field& field, Unit unit) {
-  field.unit = std::move(unit.name);
-}
-inline void apply(Field& field, Required) {
-  field.required = true;
-}
-inline void apply(Field& field, NoResult) {
-  field.affects_result = false;
-}
-inline void apply(Field& field, AllowInfinity) {
-  field.allow_infinity = true;
-}
-inline void apply(Field& field, GridKey key) {
-  field.grid = key;
-}
-inline void apply(Field& field, OuterLoop) {
-  field.outer_loop = true;
-}
-inline void apply(Field& field, Label label) {
-  field.label = std::move(label.text);
-}
-inline void apply(Field& field, AlwaysNamed) {
-  field.always_named = true;
-}
-template <class T>
-void apply(Field& field, UnnamedIf<T> unnamed) {
-  field.unnamed_if = [test = unnamed.test](const void* object) { return test(*static_cast<const T*>(object)); };
-}
-inline void apply(Field& field, ReadBy readers) {
-  field.read_by = std::move(readers);
-}
-inline void apply(Field& field, std::string help) {
-  field.help = std::move(help);
-}
-
-// Returns a double as TOML writes it, the shortest text that reads back equal: "1.0", "1e-05", "inf".
-std::string number_text(double value);
-
-// Returns bounds as text: "1 to 64", "at least 1", "above 0"; empty: there are none.
-std::string bounds_text(const Field& field);
-
-// Returns "'a', 'b' or 'c'".
-std::string choices_text(const std::vector<std::string>& choices);
-
-// Returns whether a number satisfies the field's bounds and is finite (or infinite where allowed).
-bool in_bounds(const Field& field, double value);
-
-template <class M>
 struct ElementOf {
   using type = M;
 };
@@ -302,6 +173,105 @@ constexpr bool kIsOptional = false;
 template <class M>
 constexpr bool kIsOptional<std::optional<M>> = true;
 
+// A struct with a list of fields, or an optional or a vector of such structs.
+template <class M>
+concept Nested = requires {
+  ElementOf<M>::type::fields();
+};
+
+template <class M>
+size_t nested_size(const void* member) {
+  if constexpr (kIsVector<M>) {
+    return static_cast<const M*>(member)->size();
+  } else if constexpr (kIsOptional<M>) {
+    return static_cast<const M*>(member)->has_value() ? 1 : 0;
+  } else {
+    return 1;
+  }
+}
+
+template <class M>
+void* nested_at(void* member, size_t index) {
+  M& of = *static_cast<M*>(member);
+  if constexpr (kIsVector<M>) {
+    return &of[index];
+  } else if constexpr (kIsOptional<M>) {
+    return &*of;
+  } else {
+    return &of;
+  }
+}
+
+template <class M>
+void resize_nested(void* member, size_t count) {
+  M& of = *static_cast<M*>(member);
+  if constexpr (kIsVector<M>) of = M(count);
+  if constexpr (kIsOptional<M>) {
+    if (count == 0) of.reset();
+    if (count > 0 && !of) of.emplace();
+  }
+}
+
+template <class S>
+const void* defaults_of() {
+  static const S kDefaults{};
+  return &kDefaults;
+}
+
+template <Nested M>
+constexpr NestedType kNestedType{kIsVector<M>     ? NestedType::Kind::kVector
+                                 : kIsOptional<M> ? NestedType::Kind::kOptional
+                                                  : NestedType::Kind::kSingle,
+                                 +[]() -> FieldList { return ElementOf<M>::type::fields(); },
+                                 &nested_size<M>,
+                                 &nested_at<M>,
+                                 &resize_nested<M>,
+                                 &defaults_of<typename ElementOf<M>::type>};
+
+template <class M>
+FieldPointer pointer_to(M& member) {
+  if constexpr (Nested<M>) {
+    return NestedPointer{&kNestedType<M>, &member};
+  } else {
+    return FieldPointer(&member);
+  }
+}
+
+// Sets in a field what one of its attributes, or its help, says.
+struct Apply {
+  Field& field;
+
+  void operator()(Range range) const { field.range = range; }
+  void operator()(Above above) const { field.above = above.min; }
+  void operator()(Choices choices) const { field.choices = std::move(choices.values); }
+  void operator()(Unit unit) const { field.unit = std::move(unit.name); }
+  void operator()(Required) const { field.required = true; }
+  void operator()(NoResult) const { field.affects_result = false; }
+  void operator()(AllowInfinity) const { field.allow_infinity = true; }
+  void operator()(GridKey key) const { field.grid = key; }
+  void operator()(OuterLoop) const { field.outer_loop = true; }
+  void operator()(Label label) const { field.label = std::move(label.text); }
+  void operator()(AlwaysNamed) const { field.always_named = true; }
+  template <class T>
+  void operator()(UnnamedIf<T> unnamed) const {
+    field.unnamed_if = [test = unnamed.test](const void* object) { return test(*static_cast<const T*>(object)); };
+  }
+  void operator()(ReadBy readers) const { field.read_by = std::move(readers); }
+  void operator()(std::string help) const { field.help = std::move(help); }
+};
+
+// Returns a double as TOML writes it, the shortest text that reads back equal: "1.0", "1e-05", "inf".
+std::string number_text(double value);
+
+// Returns bounds as text: "1 to 64", "at least 1", "above 0"; empty: there are none.
+std::string bounds_text(const Field& field);
+
+// Returns "'a', 'b' or 'c'".
+std::string choices_text(const std::vector<std::string>& choices);
+
+// Returns whether a number satisfies the field's bounds and is finite (or infinite where allowed).
+bool in_bounds(const Field& field, double value);
+
 }  // namespace options_detail
 
 // The fields of options struct T, listed once in T::fields().
@@ -317,7 +287,7 @@ class Fields : public FieldList {
     static_assert(std::is_base_of_v<B, T>, "the member belongs to T or a base of it");
     Field field;
     field.name = std::move(name);
-    (options_detail::apply(field, std::forward<Rest>(rest)), ...);
+    (options_detail::Apply{field}(std::forward<Rest>(rest)), ...);
     field.pointer = [member](void* object) { return options_detail::pointer_to(static_cast<T*>(object)->*member); };
     fields_.push_back(std::move(field));
     return *this;

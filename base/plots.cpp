@@ -26,6 +26,27 @@ std::string title_element(const std::string& title) {
   return title.empty() ? "" : "<title>" + escape_html(title) + "</title>";
 }
 
+// Returns a line. kind: a class of the report's style, "grid" or "whisker".
+std::string svg_line(double x1, double y1, double x2, double y2, const char* kind) {
+  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n", x1, y1, x2, y2,
+                     kind);
+}
+
+// Returns a mark of the style's shape around a point. It shows `title` when the pointer rests on it.
+std::string svg_mark(double x, double y, const SeriesStyle& style, const std::string& title = "") {
+  return fmt::format(
+      "<path class=\"mark {}{}\" d=\"{}\" transform=\"translate({:.1f},{:.1f})\" fill=\"{}\" stroke=\"{}\" "
+      "stroke-width=\"1.5\">{}</path>\n",
+      style.name, style.filled ? "" : " hollow", shape_path(style.shape), x, y, style.filled ? style.color : "#fff",
+      style.color, title_element(title));
+}
+
+std::string rectangle(const SvgBox& box, const std::string& look, double opacity, const std::string& title) {
+  const std::string faint = opacity < 1 ? fmt::format(" fill-opacity=\"{:.3f}\"", opacity) : "";
+  return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}{}>{}</rect>\n", box.left,
+                     box.top, box.width, box.height, look, faint, title_element(title));
+}
+
 }  // namespace
 
 // Colours of Okabe and Ito's palette, which colour-blind readers can tell apart, a little darker for white paper.
@@ -55,29 +76,6 @@ std::string svg_text(double x, double y, const std::string& text, const char* an
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, escape_html(text));
 }
 
-std::string svg_line(double x1, double y1, double x2, double y2, const char* kind) {
-  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n", x1, y1, x2, y2,
-                     kind);
-}
-
-std::string svg_mark(double x, double y, const SeriesStyle& style, const std::string& title) {
-  return fmt::format(
-      "<path class=\"mark {}{}\" d=\"{}\" transform=\"translate({:.1f},{:.1f})\" fill=\"{}\" stroke=\"{}\" "
-      "stroke-width=\"1.5\">{}</path>\n",
-      style.name, style.filled ? "" : " hollow", shape_path(style.shape), x, y, style.filled ? style.color : "#fff",
-      style.color, title_element(title));
-}
-
-namespace {
-
-std::string rectangle(const SvgBox& box, const std::string& look, double opacity, const std::string& title) {
-  const std::string faint = opacity < 1 ? fmt::format(" fill-opacity=\"{:.3f}\"", opacity) : "";
-  return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}{}>{}</rect>\n", box.left,
-                     box.top, box.width, box.height, look, faint, title_element(title));
-}
-
-}  // namespace
-
 std::string svg_box(const SvgBox& box, const SeriesStyle& style, const std::string& title, double opacity) {
   return rectangle(box, fmt::format("class=\"box {}\" fill=\"{}\"", style.name, style.color), opacity, title);
 }
@@ -86,24 +84,39 @@ std::string svg_box(const SvgBox& box, const std::string& color, const std::stri
   return rectangle(box, fmt::format("fill=\"{}\"", color), opacity, title);
 }
 
-Scale::Scale(double low, double high, double from, double to) : from_(from), to_(to) {
-  const double span = std::max(high - low, std::max(std::abs(high) * 0.02, 1e-6));
-  low_ = low - span * 0.06;
-  high_ = high + span * 0.06;
-}
+namespace {
 
-std::vector<double> Scale::ticks() const {
-  const double raw = (high_ - low_) / 5;
-  const double power = std::pow(10, std::floor(std::log10(raw)));
-  double step = power;
-  for (const double factor : {2.0, 5.0, 10.0}) {
-    if (step < raw) step = power * factor;
+// A linear scale from data to pixels, with round tick values.
+class Scale {
+ public:
+  // Maps [low,high], with some room on both sides, onto [from,to].
+  Scale(double low, double high, double from, double to) : from_(from), to_(to) {
+    const double span = std::max(high - low, std::max(std::abs(high) * 0.02, 1e-6));
+    low_ = low - span * 0.06;
+    high_ = high + span * 0.06;
   }
-  std::vector<double> values;
-  for (double value = std::ceil(low_ / step) * step; value <= high_; value += step) values.push_back(value);
-  return values;
-}
+  double operator()(double value) const { return from_ + (value - low_) / (high_ - low_) * (to_ - from_); }
+  std::vector<double> ticks() const {
+    const double raw = (high_ - low_) / 5;
+    const double power = std::pow(10, std::floor(std::log10(raw)));
+    double step = power;
+    for (const double factor : {2.0, 5.0, 10.0}) {
+      if (step < raw) step = power * factor;
+    }
+    std::vector<double> values;
+    for (double value = std::ceil(low_ / step) * step; value <= high_; value += step) values.push_back(value);
+    return values;
+  }
+  double end() const { return to_; }  // in pixels
 
+ private:
+  double from_;
+  double to_;
+  double low_ = 0;
+  double high_ = 1;
+};
+
+// Returns grid lines and numbers at both scales' ticks; the plot's corner is at (left, bottom).
 std::string axes(const Scale& x, const Scale& y, double left, double bottom) {
   std::string svg;
   for (const double tick : x.ticks()) {
@@ -116,8 +129,6 @@ std::string axes(const Scale& x, const Scale& y, double left, double bottom) {
   }
   return svg;
 }
-
-namespace {
 
 using nlohmann::ordered_json;
 

@@ -34,10 +34,6 @@ std::string open_svg(double height, const std::string& label);
 std::string standalone_svg(const std::string& svg);
 // Returns a text, which is escaped. anchor: start, middle or end.
 std::string svg_text(double x, double y, const std::string& text, const char* anchor = "start");
-// Returns a mark of the style's shape around a point. It shows `title` when the pointer rests on it.
-std::string svg_mark(double x, double y, const SeriesStyle& style, const std::string& title = "");
-// Returns a line. kind: a class of the report's style, "grid" or "whisker".
-std::string svg_line(double x1, double y1, double x2, double y2, const char* kind);
 
 // Rectangle of a plot.
 struct SvgBox {
@@ -50,25 +46,6 @@ struct SvgBox {
 std::string svg_box(const SvgBox& box, const SeriesStyle& style, const std::string& title, double opacity = 1);
 // Likewise, in a colour that is the same in the light and in the dark.
 std::string svg_box(const SvgBox& box, const std::string& color, const std::string& title, double opacity = 1);
-
-// A linear scale from data to pixels, with round tick values.
-class Scale {
- public:
-  // Maps [low,high], with some room on both sides, onto [from,to].
-  Scale(double low, double high, double from, double to);
-  double operator()(double value) const { return from_ + (value - low_) / (high_ - low_) * (to_ - from_); }
-  std::vector<double> ticks() const;
-  double end() const { return to_; }  // in pixels
-
- private:
-  double from_;
-  double to_;
-  double low_ = 0;
-  double high_ = 1;
-};
-
-// Returns grid lines and numbers at both scales' ticks; the plot's corner is at (left, bottom).
-std::string axes(const Scale& x, const Scale& y, double left, double bottom);
 
 struct PlotPoint {
   double x = 0;

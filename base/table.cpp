@@ -258,22 +258,7 @@ std::string wrapped(const std::string& text, size_t width, size_t first, size_t 
 std::string escape_html(const std::string& text) {
   std::string html;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        html += "&amp;";
-        break;
-      case '<':
-        html += "&lt;";
-        break;
-      case '>':
-        html += "&gt;";
-        break;
-      case '"':
-        html += "&quot;";
-        break;
-      default:
-        html.push_back(c);
-    }
+    html += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
   }
   return html;
 }

@@ -59,13 +59,6 @@ TEST_F(ProgressTest, BarIsRedrawnInPlaceAndEndsItsLine) {
                         "\rtrain [##################......]  75% 3/4 steps, 1.50/s, 0.7s left, loss 2.31\x1b[K", "\n"));
 }
 
-TEST_F(ProgressTest, WorkOfAnEarlierRunIsDoneButNotInTheRate) {
-  Progress progress = make({.style = ProgressStyle::kLines, .title = "x", .unit = "", .total = 100, .done_before = 50});
-  pass(10);
-  progress.advance(10);
-  EXPECT_THAT(out_, ElementsAre("x  60% 60/100, 1/s, 40s left\n"));
-}
-
 TEST_F(ProgressTest, QuietPrintsNothing) {
   {
     Progress progress = make({.style = ProgressStyle::kQuiet, .title = "x", .unit = "", .total = 10});

@@ -130,15 +130,6 @@ TEST(DeviceKernelsGpu, LaunchOnTheCurrentStream) {
   EXPECT_TRUE(at::equal(y.cpu(), x.cpu() + 2));
 }
 
-TEST(HostTensor, ViewsShareNumbersAndKeepTheirPlace) {
-  const at::Tensor whole = at::arange(24, at::kLong).view({2, 3, 4});
-  at::Tensor view = viewed(whole.select(0, 1), {12});
-  EXPECT_TRUE(at::equal(view, at::arange(12, 24, at::kLong)));
-  view.fill_(7);
-  EXPECT_EQ(whole[1][2][3].item<int64_t>(), 7);
-  EXPECT_EQ(whole[0][2][3].item<int64_t>(), 11);
-}
-
 TEST(HostTensor, ViewsAreThoseOfLibTorch) {
   const at::Tensor whole = at::arange(24, at::kFloat).view({2, 3, 4});
   const at::Tensor gaps = whole.narrow(1, 2, 1);  // [2,1,4], not contiguous

@@ -64,7 +64,7 @@ TEST(ProcessorUse, CountsTheGivenProcessorsBusyTimes) {
   EXPECT_DOUBLE_EQ(busy_seconds(stat, {0}, 100), 1.27);
   EXPECT_DOUBLE_EQ(busy_seconds(stat, {1, 0}, 100), 3.75);
   const std::optional<ProcessorTimes> times = processor_times();
-  if (times) EXPECT_TRUE(times->wall > 0 && times->busy > 0 && times->own > 0);
+  EXPECT_TRUE(!times || (times->wall > 0 && times->busy > 0 && times->own > 0));
 }
 
 }  // namespace

@@ -45,13 +45,6 @@ struct Shape {
 
 const Registry<Shape> kShapes("shape", {{"square", 4}, {"triangle", 3}});
 
-TEST(Registry, FindsEntriesByNameInTheOrderOfTheList) {
-  EXPECT_EQ(kShapes.at("triangle").corners, 3);
-  EXPECT_EQ(kShapes.find("square")->corners, 4);
-  EXPECT_EQ(kShapes.find("circle"), nullptr);
-  EXPECT_THAT(kShapes.names(), ElementsAre("square", "triangle"));
-}
-
 TEST(Registry, AnUnknownNameIsAnErrorThatNamesTheKnownOnesAndTheNearest) {
   try {
     kShapes.at("sqare");

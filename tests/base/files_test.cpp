@@ -39,16 +39,6 @@ TEST(AtomicFile, AppearsOnCommitAndReplacesWhatLayThere) {
   EXPECT_EQ(entries(directory.path()), 1u);
 }
 
-TEST(AtomicFile, LeavesNothingBehindWithoutCommit) {
-  const TemporaryDirectory directory;
-  {
-    AtomicFile out(directory / "a.txt");
-    out.write("half");
-    EXPECT_EQ(entries(directory.path()), 1u);
-  }
-  EXPECT_EQ(entries(directory.path()), 0u);
-}
-
 // RLIMIT_FSIZE stands in for a full disk: write() fails half-way with an error instead of taking the bytes.
 TEST(AtomicFile, AFailedWriteNamesFileAndBytesAndLeavesNothing) {
   const TemporaryDirectory directory;

@@ -251,23 +251,6 @@ TEST(Nvrtc, AMissingLibraryIsAnErrorThatNamesTheVariable) {
   EXPECT_THAT(error_of<RunError>([] { Nvrtc(); }), testing::HasSubstr("/elsewhere/libnvrtc.so"));
 }
 
-TEST(Nvrtc, ReadsTheReport) {
-  const std::vector<KernelUse> uses = kernel_uses(
-      "ptxas info    : Compiling entry function 'two' for 'sm_90'\n"
-      "ptxas         .     40 bytes stack frame, 24 bytes spill stores, 32 bytes spill loads\n"
-      "ptxas info    : Used 255 registers, used 1 barriers, 40 bytes cumulative stack size, 4224 bytes smem\n"
-      "ptxas info    : Compiling entry function 'one' for 'sm_90'\n"
-      "ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-      "ptxas info    : Used 10 registers, used 0 barriers\n");
-  ASSERT_EQ(uses.size(), 2u);
-  EXPECT_EQ(uses[0].kernel, "one");
-  EXPECT_EQ(uses[0].registers, 10);
-  EXPECT_EQ(uses[1].spilled, 56);
-  EXPECT_EQ(uses[1].stack, 40);
-  EXPECT_EQ(uses[1].shared_bytes, 4224);
-  EXPECT_TRUE(kernel_uses("").empty());
-}
-
 TEST(KernelGate, DropoutCompilesWithoutSpills) {
   if (const auto reason = nvrtc_missing()) GTEST_SKIP() << *reason;
   expect_good_kernels(kernel_source(base_kernel_texts(), "base/kernels/dropout.cu", {"--fmad=false"}), 3, 40);

@@ -280,25 +280,6 @@ TEST(Options, HashOutlivesFieldsAddedWithADefault) {
   }
 }
 
-// The fields of InnerOptions in another order.
-struct ReorderedOptions : InnerOptions {
-  static Fields<ReorderedOptions> fields() {
-    return Fields<ReorderedOptions>("inner options")
-        .add("mode", &ReorderedOptions::mode, "How it is done.")
-        .add("rate", &ReorderedOptions::rate, "A rate.");
-  }
-};
-
-TEST(Options, HashDoesNotDependOnTheOrderOfTheList) {
-  ReorderedOptions reordered;
-  reordered.rate = 0.25;
-  reordered.mode = "linear";
-  const InnerOptions plain{.rate = 0.25, .mode = "linear"};
-  EXPECT_NE(options_to_json(reordered).dump(), options_to_json(plain).dump());
-  EXPECT_EQ(options_hash(reordered), options_hash(plain));
-  EXPECT_NE(options_hash(plain), options_hash(InnerOptions{.rate = 0.25}));
-}
-
 TEST(Options, DescriptionNamesEverythingWithinAHundredColumns) {
   const std::string text = describe_options<EveryOptions>();
   EXPECT_THAT(text, HasSubstr("count: integer (tokens), 1 to 64; default: 5\n      A count."));

@@ -93,17 +93,6 @@ TEST(DropoutMask, DropsTheGivenShareAndKeepsTheMean) {
   EXPECT_TRUE(at::equal(dropout_mask({100}, 0.0, kKey, at::kFloat), at::ones({100})));
 }
 
-TEST(DropoutMask, DiffersForEveryPartOfTheKey) {
-  const at::Tensor mask = dropout_mask({1000}, 0.5, kKey, at::kFloat);
-  for (const DropoutKey& other :
-       {DropoutKey{kKey.seed + 1, kKey.step, kKey.site}, DropoutKey{kKey.seed, kKey.step + 1, kKey.site},
-        DropoutKey{kKey.seed, kKey.step + (uint64_t{1} << 32), kKey.site},
-        DropoutKey{kKey.seed, kKey.step, kKey.site + 1}}) {
-    const double same = mask.eq(dropout_mask({1000}, 0.5, other, at::kFloat)).to(at::kDouble).mean().item<double>();
-    EXPECT_NEAR(same, 0.5, 0.1);
-  }
-}
-
 TEST(Dropout, EqualsTheProductWithItsMaskForwardAndBackward) {
   const at::Tensor x = normal_tensor({40, 77}, 1.0, 3, "x", at::kFloat).requires_grad_();
   const at::Tensor y = dropout(x.transpose(0, 1), 0.3, kKey);

@@ -24,17 +24,6 @@ TEST(Signals, AreRequestsWhileWatched) {
   }
 }
 
-TEST(Signals, EndWithTheWatch) {
-  {
-    const SignalWatch watch;
-    std::raise(SIGINT);
-  }
-  EXPECT_EQ(stop_requested(), 0);
-  struct sigaction now {};
-  sigaction(SIGINT, nullptr, &now);
-  EXPECT_EQ(now.sa_handler, SIG_DFL);
-}
-
 TEST(Signals, ASecondOneEndsTheProcess) {
   EXPECT_EXIT(
       {

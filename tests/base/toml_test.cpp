@@ -54,11 +54,6 @@ TEST(Overlay, ReplacesValuesOfEveryType) {
   EXPECT_EQ(with("title=1\ny = 2")["title"].value<std::string>(), "1\ny = 2");
 }
 
-TEST(Overlay, FindsStagesByTheirNameAlone) {
-  EXPECT_EQ(with("train.steps=7").at_path("stage.train.steps").value<int64_t>(), 7);
-  EXPECT_EQ(with("train.optimizer.lr=7").at_path("stage.train.optimizer.lr").value<int64_t>(), 7);
-}
-
 TEST(Overlay, FindsElementsOfArraysByNameOrIndex) {
   EXPECT_EQ(with("run.bild.fallback=0.25").at_path("run[1].fallback").value<double>(), 0.25);
   EXPECT_EQ(with("run.0.fallback=0.75").at_path("run[0].fallback").value<double>(), 0.75);
