@@ -62,18 +62,6 @@ TEST_F(Bf16Products, AreThoseOfTheirNumbers) {
   }
 }
 
-TEST_F(Bf16Products, RowsDoNotDependOnTheirNeighbours) {
-  const at::Tensor a = stored_bf16(21, 77, 1, 0), b = stored_bf16(50, 77, 2, 0), all = at::empty({21, 50}, at::kFloat);
-  const at::Tensor one = at::empty({1, 50}, at::kFloat);
-  MatrixProduct product{.m = 21, .n = 50, .k = 77, .transpose_b = true};
-  multiply_bf16(product, bf16_rows(a), bf16_rows(b), {all.mutable_data_ptr<float>(), 50});
-  product.m = 1;
-  for (const int64_t row : {0, 7, 8, 20}) {
-    multiply_bf16(product, bf16_rows(a.slice(0, row)), bf16_rows(b), {one.mutable_data_ptr<float>(), 50});
-    EXPECT_LT(difference(one[0], all[row]), 1e-5) << row;
-  }
-}
-
 TEST_F(Bf16Products, ShowNumbersThatAreNone) {
   const at::Tensor a = stored_bf16(9, 40, 1, 0), b = stored_bf16(20, 40, 2, 0), out = at::empty({9, 20}, at::kFloat);
   a[3][39].fill_(std::nan(""));

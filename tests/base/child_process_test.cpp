@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "base/signals.h"
-#include "tests/support/errors.h"
 
 namespace draftsmith {
 namespace {

@@ -12,7 +12,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 // A Progress on a clock that the test moves, with what it printed.
 class ProgressTest : public testing::Test {

@@ -54,21 +54,6 @@ TEST(DropoutSource, EqualsTheCpusDropoutToTheBit) {
   }
 }
 
-TEST(KernelNumbers, HaveTheValuesOfHalfTypes) {
-  for (unsigned bits = 0; bits < 0x10000; ++bits) {
-    const auto number = static_cast<uint16_t>(bits);
-    const float half = c10::Half(number, c10::Half::from_bits());
-    const float brain = c10::BFloat16(number, c10::BFloat16::from_bits());
-    if (!std::isnan(half)) {
-      ASSERT_EQ(__float_as_uint(kernel::widen(kernel::Half{number})), __float_as_uint(half)) << bits;
-      ASSERT_EQ(kernel::Rounding<kernel::Half>::of(half).bits, number);
-    } else {
-      ASSERT_TRUE(std::isnan(kernel::widen(kernel::Half{number}))) << bits;
-    }
-    ASSERT_EQ(__float_as_uint(kernel::widen(kernel::BFloat16{number})), __float_as_uint(brain)) << bits;
-  }
-}
-
 TEST(KernelNumbers, RoundAsLibTorchDoes) {
   const auto expect_equal = [](float value) {
     ASSERT_EQ(kernel::Rounding<kernel::Half>::of(value).bits, c10::Half(value).x) << value;

@@ -2,7 +2,6 @@
 #include "base/environment.h"
 
 #include <cstdlib>
-#include <memory>
 #include <new>
 #include <stdexcept>
 

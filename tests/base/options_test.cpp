@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -180,13 +179,6 @@ TEST(Options, NanIsRefusedAndInfinityWhereItMeansNothing) {
   EXPECT_THAT(problems_of<EveryOptions>("threshold = nan"), HasSubstr("not allowed"));
   EXPECT_EQ(problems_of<EveryOptions>("threshold = inf"), "");
   EXPECT_THAT(problems_of<EveryOptions>("maybe_rate = inf"), HasSubstr("not allowed"));
-}
-
-TEST(Options, ATableWhereAValueIsWantedAndTheOtherWayRound) {
-  EXPECT_THAT(problems_of<EveryOptions>("[count]\nx = 1"), HasSubstr("count: the value has the wrong type"));
-  EXPECT_THAT(problems_of<EveryOptions>("inner = 3"), HasSubstr("expected: a table [inner]"));
-  EXPECT_THAT(problems_of<EveryOptions>("list = [1]"), HasSubstr("expected: tables headed [[list]]"));
-  EXPECT_THAT(problems_of<EveryOptions>("sizes = 4"), HasSubstr("expected: a list"));
 }
 
 TEST(Options, CrossFieldChecksNameTheLineOfTheirOption) {

@@ -77,14 +77,6 @@ TEST(Utf8, WhiteSpaceIsUnicodes) {
     EXPECT_FALSE(is_blank(text)) << text;
 }
 
-TEST(Utf8, PrefixesKeepCharactersAndTheirMarksWhole) {
-  EXPECT_EQ(prefix_of_width("abc", 2), 2u);
-  EXPECT_EQ(prefix_of_width("abc", 9), 3u);
-  EXPECT_EQ(prefix_of_width("日本", 3), 3u) << "a wide character does not fit into one column";
-  EXPECT_EQ(prefix_of_width("u\xcc\x88n", 1), 3u) << "a combining mark takes no column";
-  EXPECT_EQ(prefix_of_width("abc", 0), 0u);
-}
-
 TEST(Printable, EscapesWhatATerminalWouldActOnAndCutsLongText) {
   EXPECT_EQ(printable("plain ~text"), "plain ~text");
   EXPECT_EQ(printable("a\x1b[31m\n\x7f\xc3"), "a\\x1b[31m\\x0a\\x7f\\xc3");
