@@ -1,5 +1,9 @@
 // How work on devices other than the CPU is done: which fast ways are wanted, which ones ran, and why others did not;
 // and launches of own kernels on LibTorch's devices and streams.
+//
+// Decoding on a GPU uses own kernels and recorded steps. Where one cannot be used, LibTorch's operators give the same
+// numbers more slowly. DRAFTSMITH_STRICT_DEVICE=1 turns each such fallback into an error, so that no test or bench
+// measures another way than it names.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +21,6 @@
 #include "base/kernel_texts.h"
 
 namespace draftsmith {
-
-// How work on devices other than the CPU is done: which fast ways are wanted, which ones ran, and why others did not.
-//
-// Decoding on a GPU uses own kernels and recorded steps. Where one cannot be used, LibTorch's operators give the same
-// numbers more slowly. DRAFTSMITH_STRICT_DEVICE=1 turns each such fallback into an error, so that no test or bench
-// measures another way than it names.
 
 // Counts of the process and reasons of fallbacks. Recorded launches of kernels count once, when they are recorded.
 struct DeviceExecution {
@@ -56,14 +54,11 @@ bool wants_recordings();
 void want_own_kernels(bool on);
 void want_recordings(bool on);
 
-// Launches own kernels (base/kernel_loader.h) on LibTorch's devices and streams.
-//
-// Where kernels cannot be used, callers compute with LibTorch's operators: no NVRTC, a source that does not compile, a
-// LibTorch without CUDA, or DRAFTSMITH_KERNELS=off in the environment. Each reason but the last is reported once
-// (report_fallback()).
-
 class KernelLoader;
 
+// Own kernels of one source. Where they cannot be used, callers compute with LibTorch's operators: no NVRTC, a source
+// that does not compile, a LibTorch without CUDA, or DRAFTSMITH_KERNELS=off in the environment. Each reason but the
+// last is reported once (report_fallback()).
 class DeviceKernels {
  public:
   explicit DeviceKernels(KernelSource source);

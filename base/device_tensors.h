@@ -1,4 +1,7 @@
 // Small tensors on the host, copies to a device that the host does not wait for, and the type of products.
+//
+// Tensors on the CPU are made and viewed here without LibTorch's dispatcher. One of its operators takes some 1 us, and
+// several where a target's weights have just gone through the caches: as long as a layer of a small drafter.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -7,9 +10,6 @@
 #include "base/aten.h"
 
 namespace draftsmith {
-
-// Small tensors on the CPU without LibTorch's dispatcher. One of its operators takes some 1 us, and several where a
-// target's weights have just gone through the caches: as long as a layer of a small drafter.
 
 // Returns a new contiguous tensor on the CPU whose numbers are undefined.
 at::Tensor host_empty(at::IntArrayRef sizes, at::ScalarType type);

@@ -50,6 +50,7 @@ double busy_seconds(const std::string& stat, const std::vector<int>& processors,
 // other C libraries or allocators.
 void keep_freed_memory();
 
+// Count of memory allocations, for work that should take no memory.
 struct AllocationCount {
   int64_t calls = 0;
   int64_t bytes = 0;  // freed again or not; of aligned blocks with their padding

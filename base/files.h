@@ -1,4 +1,8 @@
 // Files: reading with limits, atomic writes, folders, files mapped into memory and values kept on disk meanwhile.
+//
+// Files that are written are either complete or absent: they are written under a temporary name in the same directory,
+// synced, then renamed. A failed write (a full disk) is a RunError that names the file and its bytes; a bad path is a
+// UserError.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +18,6 @@
 #include "base/error.h"
 
 namespace draftsmith {
-
-// Files that are either complete or absent: they are written under a temporary name in the same directory, synced, then
-// renamed. A failed write (a full disk) is a RunError that names the file and its bytes; a bad path is a UserError.
 
 // Temporary name beside `final_path`, for libraries that open files by name (HDF5). Destruction without commit()
 // removes the temporary file or directory and leaves `final_path` as it was.
@@ -97,6 +98,7 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
+// File mapped as read-only memory: pages are read when they are touched and dropped when memory gets scarce.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -127,6 +129,7 @@ class MappedFile {
   int64_t bytes_ = 0;
 };
 
+// Collects values on disk and maps them into memory at the end.
 template <class T>
 class SpillFile {
  public:

@@ -16,14 +16,13 @@
 
 namespace draftsmith {
 
-// NVIDIA's run-time compiler for kernels. The library is loaded when it is first needed: programs link without it, and
-// no CUDA header is needed.
-
 struct CompiledKernels {
   std::string cubin;
   std::string log;  // warnings, then ptxas's report of registers and spills
 };
 
+// NVIDIA's run-time compiler for kernels. The library is loaded when it is first needed: programs link without it, and
+// no CUDA header is needed.
 class Nvrtc {
  public:
   // Loads the library at `path`. If it is empty: the one that the environment variable DRAFTSMITH_NVRTC names, the one
@@ -49,11 +48,6 @@ class Nvrtc {
   std::vector<int> capabilities_;
 };
 
-// Compiled kernels on disk, so that a machine compiles each source once for an architecture.
-//
-// A file holds a line of magic, its key, the hash of what follows, and the cubin. One that is damaged or belongs to
-// another key counts as absent, and is replaced.
-
 // Returns the folder that the environment variable DRAFTSMITH_KERNEL_CACHE names. Without it: draftsmith/kernels in
 // XDG_CACHE_HOME or in ~/.cache. Empty, which keeps nothing, if none of them is set.
 std::filesystem::path kernel_cache_folder();
@@ -61,6 +55,9 @@ std::filesystem::path kernel_cache_folder();
 // Returns the hash of all that a cubin depends on: texts, options, architecture ("sm_90") and NVRTC's version.
 std::string kernel_key(const KernelSource& source, const std::string& architecture, const std::string& compiler);
 
+// Compiled kernels on disk, so that a machine compiles each source once for an architecture. A file holds a line of
+// magic, its key, the hash of what follows, and the cubin. One that is damaged or belongs to another key counts as
+// absent, and is replaced.
 class KernelCache {
  public:
   // An empty folder keeps nothing.

@@ -18,9 +18,8 @@ struct DropoutKey {
   uint32_t site = 0;  // running number of the dropout within the forward pass
 };
 
-// Dropout on the CPU, for base/random_tensors.h: draws random bits for 128 elements (16 Philox blocks) at a time, in
-// loops that the compiler vectorises, with a copy for AVX-512.
-
+// Dropout on the CPU draws random bits for 128 elements (16 Philox blocks) at a time, in loops that the compiler
+// vectorises, with a copy for AVX-512.
 namespace dropout_detail {
 
 // Number of blocks that are drawn together, and number of elements that they decide: two for each 32-bit word. In a

@@ -28,6 +28,7 @@ std::string sha256(std::string_view bytes);
 // Returns the hash of a file's content, read in pieces. Throws UserError if the file cannot be read.
 std::string sha256_file(const std::filesystem::path& file);
 
+// Hashes of files, remembered by size and time of change, so that large files are read once.
 class RememberedHashes {
  public:
   // Returns the SHA-256 of a file's content as 64 hex digits: the remembered one if size and time are those of then.

@@ -7,9 +7,6 @@
 
 namespace draftsmith {
 
-// Tables of text: for the console (columns aligned by display width, never wider than a limit), and as HTML, CSV and
-// Markdown.
-
 enum class Align { kLeft, kRight };
 
 struct Column {
