@@ -4,7 +4,6 @@
 #include <mutex>
 
 #include "base/cuda_graph.h"
-#include "base/device_kernels.h"
 
 namespace draftsmith {
 namespace {

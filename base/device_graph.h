@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "base/device_work.h"
+#include "base/device_kernels.h"
 
 namespace draftsmith {
 
