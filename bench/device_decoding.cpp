@@ -12,7 +12,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "base/allocator.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "bench/support/bench_device.h"
 #include "bench/support/decoding_measures.h"

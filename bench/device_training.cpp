@@ -13,8 +13,8 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "base/error.h"
-#include "base/statistics.h"
 #include "base/timing.h"
+#include "base/util.h"
 #include "bench/support/bench_device.h"
 #include "bench/support/random_model.h"
 #include "bench/support/records.h"

@@ -9,7 +9,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "base/allocator.h"
+#include "base/environment.h"
 #include "base/timing.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"

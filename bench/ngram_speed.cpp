@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "base/allocator.h"
 #include "base/aten.h"
+#include "base/environment.h"
 #include "base/files.h"
 #include "base/random.h"
 #include "base/timing.h"

@@ -9,8 +9,8 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "base/allocator.h"
 #include "base/aten.h"
+#include "base/environment.h"
 #include "base/timing.h"
 #include "infer/acceptance/rejection.h"
 #include "infer/acceptance/rollback.h"

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/progress.h"
+#include "base/logging.h"
 #include "base/table.h"
 #include "base/utf8.h"
 #include "cli/application.h"

@@ -1,7 +1,7 @@
 // The program `draftsmith`. application.cpp has all that tests can call.
 #include <algorithm>
 
-#include "base/allocator.h"
+#include "base/environment.h"
 #include "base/logging.h"
 #include "cli/application.h"
 

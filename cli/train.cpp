@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "base/device_choice.h"
+#include "base/device.h"
 #include "base/environment.h"
 #include "base/logging.h"
 #include "base/signals.h"

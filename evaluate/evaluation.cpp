@@ -7,11 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/logging.h"
-#include "base/processor_use.h"
 #include "evaluate/measure/calibration.h"
 #include "evaluate/measure/engagement_points.h"
 #include "evaluate/measure/failed_settings.h"

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/device.h"
+#include "base/logging.h"
 #include "base/options.h"
-#include "base/progress.h"
 #include "base/registry.h"
 #include "distributed/process_group.h"
 

@@ -4,9 +4,9 @@
 #include <numeric>
 
 #include "base/device.h"
-#include "base/device_execution.h"
-#include "base/statistics.h"
+#include "base/device_kernels.h"
 #include "base/timing.h"
+#include "base/util.h"
 #include "bench/support/coin_acceptance.h"
 #include "bench/support/device_counts.h"
 #include "evaluate/theory/formulas.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/device.h"
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 #include "bench/support/random_model.h"
 #include "bench/support/shapes.h"
 #include "infer/costs/step_costs.h"

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 
-#include "base/considerate_threads.h"
 #include "base/files.h"
 #include "model/transformer/transformer_model.h"
 #include "train/objectives/objective.h"
@@ -42,7 +41,6 @@ class TrainingRun {
   const data::Corpus& corpus() const { return *corpus_; }
 
  private:
-  ConsiderateThreads threads_;
   TrainingRunOptions options_;
   at::Device device_;
   TemporaryDirectory folder_;

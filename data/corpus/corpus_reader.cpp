@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"
 

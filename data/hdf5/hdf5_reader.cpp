@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/utf8.h"
 #include "data/hdf5/hdf5.h"
 #include "data/hdf5/hdf5_handles.h"
 

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/spill_file.h"
 #include "data/hdf5/hdf5.h"
 #include "data/ngrams/ngram_table.h"
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "base/options.h"
 #include "data/corpus/corpus.h"
 

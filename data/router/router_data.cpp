@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "base/printable.h"
+#include "base/utf8.h"
 #include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {

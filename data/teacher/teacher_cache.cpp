@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/half.h"
 #include "base/sha256.h"
 #include "base/table.h"
+#include "base/util.h"
 #include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"
 #include "data/hdf5/shards.h"

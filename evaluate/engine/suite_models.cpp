@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/device_choice.h"
 #include "infer/drafters/early_exit_loading.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/inside_methods.h"

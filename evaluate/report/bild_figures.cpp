@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "base/add_new.h"
 #include "base/files.h"
-#include "base/html.h"
-#include "base/plot.h"
+#include "base/plots.h"
+#include "base/table.h"
+#include "base/util.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/suite/setting_grid.h"

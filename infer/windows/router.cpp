@@ -2,7 +2,7 @@
 
 #include <ATen/Dispatch.h>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
 

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/thread_count.h"
+#include "base/device.h"
 #include "python/module/errors.h"
 #include "python/module/signals.h"
 

@@ -5,7 +5,6 @@
 #include <pybind11/stl/filesystem.h>
 
 #include "base/device.h"
-#include "base/device_choice.h"
 #include "base/logging.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"

@@ -1,7 +1,7 @@
 // kind = "evaluate": an evaluation suite inside a recipe. Makes results.json, results.csv, report.html and hyp/.
 #include <iostream>
 
-#include "base/thread_count.h"
+#include "base/device.h"
 #include "evaluate/evaluation.h"
 #include "recipes/stages/stages.h"
 

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/device_choice.h"
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/signals.h"

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/device_choice.h"
 #include "base/logging.h"
 #include "base/signals.h"
 #include "data/corpus/sharded_corpus.h"

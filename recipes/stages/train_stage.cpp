@@ -2,7 +2,7 @@
 #include <utility>
 #include <variant>
 
-#include "base/device_choice.h"
+#include "base/device.h"
 #include "data/text/readers.h"
 #include "model/files/checkpoint.h"
 #include "model/kinds/block_prediction.h"

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/kernel_loader.h"

@@ -1,7 +1,7 @@
 // Losses of logits on the device: in fp32 also where matrix products are in bf16, and one launch for cross entropy.
 #include <gtest/gtest.h>
 
-#include "base/device_autocast.h"
+#include "base/device_tensors.h"
 #include "tests/device/test_device.h"
 #include "tests/standin/standin.h"
 #include "tests/support/tensors.h"

@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 #include <torch/library.h>
 
-#include "base/device_execution.h"
 #include "base/device_graph.h"
+#include "base/device_kernels.h"
 #include "tests/device/test_device.h"
 #include "tests/standin/fallback.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/cuda_graph.h"
-#include "base/device_choice.h"
-#include "base/device_execution.h"
+#include "base/device.h"
 #include "base/device_graph.h"
+#include "base/device_kernels.h"
 #include "tests/standin/standin.h"
 
 namespace draftsmith::on_device {

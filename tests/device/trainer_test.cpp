@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "base/files.h"
 #include "base/signals.h"
 #include "tests/device/test_device.h"

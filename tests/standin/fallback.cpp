@@ -10,7 +10,7 @@
 
 #include <ATen/Functions.h>
 
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 #include "tests/standin/device_memory.h"
 #include "tests/standin/standin.h"
 

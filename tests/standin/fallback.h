@@ -27,7 +27,7 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // aliases, and puts results there.
 using Implementation = std::function<void(const c10::OperatorHandle&, torch::jit::Stack*)>;
 // Has one of our operators ("linear_rows") computed in another way than on the CPU; empty: as on the CPU again. Its
-// launches count as own kernels' (base/device_execution.h). What is recorded keeps the implementation of then.
+// launches count as own kernels' (base/device_kernels.h). What is recorded keeps the implementation of then.
 // Errors: c10::Error if there is no such operator.
 void replace_operator(const std::string& name, Implementation implementation);
 

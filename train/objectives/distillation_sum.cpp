@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {

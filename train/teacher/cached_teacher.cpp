@@ -10,7 +10,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "base/error.h"
 #include "train/batch.h"
 #include "train/trainer_checks.h"

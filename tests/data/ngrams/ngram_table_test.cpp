@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/random.h"
+#include "base/sha256.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/support/errors.h"

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/half.h"
 #include "base/sha256.h"
+#include "base/util.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/support/errors.h"
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/corpus/sharded_corpus.h"

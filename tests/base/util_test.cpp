@@ -1,5 +1,5 @@
 // The exponential of vectorised loops against the library's.
-#include "base/vector_math.h"
+#include "base/util.h"
 
 #include <limits>
 

@@ -1,6 +1,8 @@
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 
 #include <ATen/EmptyTensor.h>
+
+#include "base/aten.h"
 
 namespace draftsmith {
 
@@ -17,6 +19,13 @@ at::Tensor viewed(const at::Tensor& tensor, at::IntArrayRef sizes) {
   view.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
   view.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   return view;
+}
+
+at::Tensor upload(const at::Tensor& host, c10::Device device) {
+  if (device.is_cpu()) return host;
+  at::Tensor pinned = at::empty(host.sizes(), host.options().pinned_memory(true));
+  pinned.copy_(host);
+  return pinned.to(device, /*non_blocking=*/true);
 }
 
 }  // namespace draftsmith

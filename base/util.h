@@ -1,10 +1,12 @@
-// Declarations of functions whose loops the compiler shall vectorise, and an exponential for such loops.
+// Small things without a subject of their own: statistics, lists, variants, half numbers, loops for vector units.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 // Compiles a function for several vector widths; the program chooses one when it starts.
 #ifdef __x86_64__
@@ -16,6 +18,43 @@
 #define DRAFTSMITH_INLINE inline __attribute__((always_inline))
 
 namespace draftsmith {
+
+// Returns the median, the upper one of two; `values` must not be empty.
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Returns the exact value; infinities and NaN stay what they are.
+inline float half_to_float(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  const int exponent = (bits >> 10) & 0x1f;
+  const uint32_t mantissa = bits & 0x3ffu;
+  if (exponent == 0) {  // zero and subnormal numbers: multiples of 2^-24
+    const float value = std::ldexp(static_cast<float>(mantissa), -24);
+    return sign != 0 ? -value : value;
+  }
+  const auto wide = static_cast<uint32_t>(exponent == 31 ? 255 : exponent + 112) << 23;
+  return std::bit_cast<float>(sign | wide | mantissa << 13);
+}
+
+// Appends `value` unless the list contains it.
+template <class T>
+void add_new(std::vector<T>& values, const T& value) {
+  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+}
+
+// One visitor of a std::variant from a function for each of its types.
+//
+//   std::visit(Overload{[](int number) { ... }, [](const std::string& text) { ... }}, value);
+
+template <class... F>
+struct Overload : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overload(F...) -> Overload<F...>;
 
 // Returns exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial); exactly 0 below -87, NaN for NaN.
 DRAFTSMITH_INLINE float exponential(float x) {

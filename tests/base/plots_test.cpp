@@ -1,12 +1,10 @@
 // Plots as pictures and as data.
-#include "base/plot.h"
+#include "base/plots.h"
 
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "base/bars.h"
 
 namespace draftsmith {
 namespace {
@@ -49,29 +47,12 @@ TEST(Plot, LabelsDoNotCoverEachOther) {
   EXPECT_THAT(crowded, Not(HasSubstr(">label39<")));
 }
 
-TEST(Plot, SeriesDifferInShapeOrFilling) {
-  for (size_t a = 0; a < 40; ++a) {
-    for (size_t b = 0; b < a; ++b) {
-      const SeriesStyle first = series_style(a);
-      const SeriesStyle second = series_style(b);
-      EXPECT_TRUE(first.shape != second.shape || std::string(first.name) != second.name ||
-                  first.filled != second.filled);
-    }
-  }
-}
-
 TEST(BarPlot, LeavesOutWhatIsNoLength) {
   const BarPlot plot{
       .label = "bars", .unit = "ms", .parts = {"a", "b"}, .bars = {{"x", {NAN, -1}, "0 ms"}, {"y", {1, 2}, ""}}};
   EXPECT_THAT(plot.svg(), Not(HasSubstr("nan")));
   EXPECT_EQ(plot.json().at("rows").at(0).at("values").dump(), "[0.0,0.0]");
   EXPECT_EQ(plot.json().at("parts").at(1).at("style"), "s1");
-}
-
-TEST(ColumnPlot, HasAColumnForEachShare) {
-  const ColumnPlot plot{.label = "columns", .x_title = "tokens", .panels = {{"x", {0.25, 0.75}}}};
-  EXPECT_THAT(plot.svg(), HasSubstr("1 tokens: 75.0 %"));
-  EXPECT_EQ(plot.json().at("panels").at(0).at("shares").size(), 2u);
 }
 
 }  // namespace
