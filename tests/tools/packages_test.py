@@ -1,6 +1,7 @@
-"""Tests of the C++ package: what `cmake --install` puts in place, and a program outside of the tree that uses it.
+"""Tests of the packages.
 
-    cpp_package_test.py BUILD PROGRAM
+    packages_test.py BUILD PROGRAM   what `cmake --install` puts in place, and a program outside of the tree that uses it
+    packages_test.py --wheel WHEEL   the wheel, and a package made of the sdist, in bare environments (tools/wheel --test)
 """
 
 import os
@@ -9,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -90,10 +92,6 @@ class CppPackage(unittest.TestCase):
         errors = self.configure(source, self.root / "component-build", status=1).stderr
         self.assertIn("no component 'serve'", errors)
 
-    def test_another_version_is_not_taken(self):
-        source = self.project("version", "find_package(Draftsmith 0.2 REQUIRED)\n")
-        self.assertIn('requested version "0.2"', self.configure(source, self.root / "version-build", status=1).stderr)
-
     def test_another_libtorch_is_named_with_both_versions(self):
         include = self.root / "other/include/torch"
         for file, text in {"csrc/api/include/torch/torch.h": "",
@@ -108,6 +106,85 @@ class CppPackage(unittest.TestCase):
         self.assertRegex(errors, r"hint: +pip install torch==\d")
 
 
+USE = """
+import sys
+import draftsmith
+assert draftsmith.__file__.startswith(sys.prefix), draftsmith.__file__
+print(draftsmith.__version__, draftsmith.score("bleu", ["a small cat sat there"], ["a small cat sat there"])["bleu"])
+"""
+# Shared libraries that a wheel may take from the machine.
+SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s|z)\.so")
+
+
+class BareEnvironment(unittest.TestCase):
+    """A virtual environment that sees the packages of .venv by links, in place of gigabytes of its own."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name).resolve()
+        self.torch = next((ROOT / ".venv").resolve().glob("lib/python3*/site-packages"))
+        self.environment = {name: value for name, value in os.environ.items()
+                            if name not in ("PYTHONPATH", "LD_LIBRARY_PATH", "LIBTORCH")}
+        self.environment.update(PYTHONNOUSERSITE="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
+        run(sys.executable, "-m", "venv", self.folder / "venv")
+        self.site = next(self.folder.glob("venv/lib/python3*/site-packages"))
+        for there in self.torch.iterdir():
+            if not there.name.startswith(("__pycache__", "draftsmith")) and not (self.site / there.name).exists():
+                (self.site / there.name).symlink_to(there)
+        self.before = self.installed()
+
+    def installed(self):
+        return sorted(path.name for path in self.site.iterdir() if path.name != "__pycache__")
+
+    def run_here(self, program, *arguments, **options):
+        """Runs a program of the environment in the folder, where nothing leads to the repository."""
+        return run(self.folder / "venv/bin" / program, *arguments, cwd=self.folder, env=self.environment, **options).stdout
+
+    def remove_package(self):
+        self.run_here("pip", "--quiet", "uninstall", "--yes", "draftsmith")
+        self.assertEqual(self.installed(), self.before)
+        self.assertFalse((self.folder / "venv/bin/draftsmith").exists())
+
+
+class WheelPackage(BareEnvironment):
+    def test_the_wheel_needs_torch_alone(self):
+        self.run_here("pip", "--quiet", "install", "--no-index", WHEEL)
+        for file in (self.site / "draftsmith/bin/draftsmith", *self.site.glob("draftsmith/*.so")):
+            listing = run("ldd", file, env=self.environment).stdout
+            self.assertNotIn("not found", listing)
+            for name, path in re.findall(r"(\S+) => (\S+)", listing):
+                inside = path.startswith((str(self.site), str(self.torch.parents[2])))
+                self.assertTrue(inside or SYSTEM.match(name), f"{file.name} uses {path}")
+        recipe = self.run_here("python", "-c", "import draftsmith; print(draftsmith.recipe('tiny'))").strip()
+        self.run_here("draftsmith", "train", recipe, "--work", "work", "--device", "cpu", "--quiet")
+        lines = (self.folder / "work/language/test.src").read_text().splitlines()[:3]
+        put_out = self.run_here("python", "-m", "draftsmith", "generate", "--model", "work/target/model", "--drafter",
+                                "work/drafter/model", "--method", "assisted", "--device", "cpu",
+                                input="".join(line + "\n" for line in lines))
+        self.assertEqual(len(put_out.splitlines()), 3)
+        blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.MULTILINE | re.DOTALL)
+        self.run_here("python", "-c", USE + "\n".join(blocks))
+        self.remove_package()
+
+    def test_pip_makes_a_package_of_the_sdist(self):
+        """In an environment of pip's own, with the tools that pip fetches for it."""
+        run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", self.folder / "dist", cwd=ROOT)
+        (sdist,) = (self.folder / "dist").iterdir()
+        with tarfile.open(sdist) as tar:
+            folders = {name.split("/")[1] for name in tar.getnames() if "/" in name}
+        self.assertFalse(folders & {".git", ".venv", "tests"})
+        self.environment["LIBTORCH"] = str(self.torch / "torch")
+        self.run_here("pip", "--quiet", "install", sdist)
+        del self.environment["LIBTORCH"]
+        self.run_here("draftsmith", "--version")
+        self.run_here("python", "-c", USE)
+        self.remove_package()
+
+
 if __name__ == "__main__":
-    BUILD, PROGRAM = sys.argv[1:3]
-    unittest.main(argv=sys.argv[:1])
+    if sys.argv[1] == "--wheel":
+        WHEEL, chosen = pathlib.Path(sys.argv[2]).resolve(), "WheelPackage"
+    else:
+        (BUILD, PROGRAM), chosen = sys.argv[1:3], "CppPackage"
+    unittest.main(argv=[sys.argv[0], chosen])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts libraries that torch does not bring into a wheel, with their licences.
 
-    repair.py WHEEL FOLDER        writes the wheel below FOLDER and prints its tag
+    repair_wheel.py WHEEL FOLDER     writes the wheel below FOLDER and prints its tag
 """
 
 import pathlib

@@ -1,4 +1,5 @@
-// Values between Python and Draftsmith: keyword arguments as TOML, texts and ids as sources, JSON as Python objects.
+// The extension module draftsmith._draftsmith: thin functions, of which python/draftsmith makes the public interface.
+// Options come as TOML, results go as tuples and dicts.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +9,21 @@
 #include <nlohmann/json_fwd.hpp>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
-#include <toml++/toml.h>
 
 #include "base/options.h"
+#include "base/toml.h"
 #include "infer/load_models.h"
 
 namespace draftsmith::python {
 
-// Returns the dict as a table: bool, int, float, str and paths, lists and dicts of them. Keys that are None are left
-// out. Adds a problem for each value of another type.
-toml::table table_of(const pybind11::dict& values, Problems& problems);
+// Thrown where a Python exception is already set in this thread.
+struct PythonError {};
 
-// Returns the options struct T with these values by its fields' names. Errors: UserError with all problems.
+// Returns the options struct T of lines `name = value`. Errors: UserError with all problems.
 template <class T>
-T options_of(const pybind11::dict& values) {
+T options_of(const std::string& lines) {
   Problems problems;
-  const toml::table table = table_of(values, problems);
-  problems.throw_if_any();
-  T options = parse_options<T>(table, "", problems);
+  T options = parse_options<T>(parse_toml(lines, ""), "", problems);
   problems.throw_if_any();
   return options;
 }
@@ -44,5 +42,11 @@ pybind11::array_t<T> array_of(std::vector<T> values) {
 
 // Returns Python's dicts, lists, numbers and strings.
 pybind11::object object_of(const nlohmann::ordered_json& json);
+
+// Adds load, DecodeCall, decode and options.
+void define_decoding(pybind11::module_& module);
+
+// Adds train, evaluate, score, Job and request_stop.
+void define_jobs(pybind11::module_& module);
 
 }  // namespace draftsmith::python
