@@ -1,5 +1,7 @@
-"""Tests of `import draftsmith` beside torch: versions, orders of imports, and what becomes of torch."""
+"""Tests of the package beside torch: versions, orders of imports, what becomes of torch; and of docs/python.md."""
 
+import contextlib
+import io
 import os
 import pathlib
 import re
@@ -8,7 +10,9 @@ import tempfile
 import unittest
 
 import draftsmith
-from fixtures import python, trained
+from fixtures import PROGRAM, python, trained
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # A number that depends on threads, products and random numbers of torch.
 TORCH_WORK = """
@@ -48,7 +52,7 @@ assert torch_work() == before, "train"
             python(code, trained() / "target/model", trained() / "drafter/model", folder)
 
     def test_exports_nothing_but_its_initialisation(self):
-        module = draftsmith._native.native.__file__
+        module = draftsmith._draftsmith.__file__
         symbols = subprocess.run(["nm", "-D", "--defined-only", module], capture_output=True, text=True, check=True).stdout
         names = [line.split()[-1] for line in symbols.splitlines()]
         self.assertEqual(names, ["PyInit__draftsmith"])
@@ -73,12 +77,6 @@ assert torch_work() == before, "train"
         self.assertIn("found:    torch 2.10.0+cpu", message)
         self.assertIn("hint:     pip install", message)
 
-    def test_a_torch_that_cannot_be_imported_is_named(self):
-        printed = self.beside_torch("raise ImportError('libcudart.so.13: no such file')\n", "import draftsmith", status=1)
-        message = printed[printed.rindex("ImportError"):]
-        self.assertIn("found:    libcudart.so.13: no such file", message)
-        self.assertIn("hint:     pip install", message)
-
     def test_the_program_refuses_another_torch_without_importing_it(self):
         message = self.beside_torch("raise SystemExit('imported')\n", "import draftsmith_program\ndraftsmith_program.main()",
                                     status=2)
@@ -92,11 +90,26 @@ assert torch_work() == before, "train"
         portable = python(code, trained() / "target/model", env=environment)
         self.assertEqual(portable.stdout, python(code, trained() / "target/model").stdout)
 
-    def test_instructions_above_the_baseline_are_chosen_at_run_time(self):
-        # Compiled for every x86-64: no file is compiled for newer processors as a whole.
-        root = pathlib.Path(__file__).resolve().parents[2]
-        for file in (root / "CMakeLists.txt", *sorted((root / "cmake").glob("*.cmake")), *root.glob("*/CMakeLists.txt")):
-            self.assertIsNone(re.search(r"-march|-mavx|-mfma", file.read_text()), file)
+    def test_the_program_is_the_packages(self):
+        version = subprocess.run([*PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+        self.assertTrue(version.startswith(f"draftsmith {draftsmith.__version__} "), version)
+
+
+class Document(unittest.TestCase):
+    def test_the_code_runs(self):
+        page = ROOT / "docs/python.md"
+        blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+        self.assertGreater(len(blocks), 5)
+        before, names, printed = os.getcwd(), {}, io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(printed):
+            os.chdir(folder)
+            try:
+                for number, block in enumerate(blocks, 1):
+                    exec(compile(block, f"{page.name}, block {number}", "exec"), names)
+            finally:
+                os.chdir(before)
+        self.assertIn("did you mean 'window'?", printed.getvalue())
+        self.assertIn("assisted", printed.getvalue())
 
 
 if __name__ == "__main__":
