@@ -145,9 +145,9 @@ class SignalPoll {
   std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now();
 };
 
-// Returns a function that calls Python's on_piece(output, ids, text, finished) with tokens that were committed together.
-// The text is that of these and earlier tokens, as far as whole characters; empty without a tokenizer. It throws
-// PythonError if on_piece raised an exception.
+// Returns a function that calls Python's on_piece(output, ids, text, finished) with tokens that were committed
+// together. The text is that of these and earlier tokens, as far as whole characters; empty without a tokenizer. It
+// throws PythonError if on_piece raised an exception.
 infer::OnTokens pieces_for(const py::object& on_piece, const data::Tokenizer* tokenizer) {
   auto texts = std::make_shared<std::map<size_t, data::StreamDecoder>>();  // of unfinished outputs
   return [=, &on_piece](size_t output, std::span<const int64_t> tokens, bool finished) {

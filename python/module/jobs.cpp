@@ -123,17 +123,17 @@ void define_jobs(py::module_& module) {
   module.def("request_stop", [] { request_stop(SIGINT); });
   module.def("train", &train);
   module.def("evaluate", &evaluate_suite);
-  module.def("score", [](const std::string& metric, Texts hypotheses, std::vector<Texts> references,
-                         std::optional<Texts> other, Texts sources, int64_t resamples, uint64_t seed,
-                         const std::string& options) {
-    metrics::require_scoring_metric(metric);
-    return score(options_of<metrics::MetricOptions>(options),
-                 {.hypotheses = std::move(hypotheses),
-                  .references = std::move(references),
-                  .sources = std::move(sources),
-                  .other_system = std::move(other)},
-                 {.resamples = resamples, .seed = seed});
-  });
+  module.def("score",
+             [](const std::string& metric, Texts hypotheses, std::vector<Texts> references, std::optional<Texts> other,
+                Texts sources, int64_t resamples, uint64_t seed, const std::string& options) {
+               metrics::require_scoring_metric(metric);
+               return score(options_of<metrics::MetricOptions>(options),
+                            {.hypotheses = std::move(hypotheses),
+                             .references = std::move(references),
+                             .sources = std::move(sources),
+                             .other_system = std::move(other)},
+                            {.resamples = resamples, .seed = seed});
+             });
 }
 
 }  // namespace draftsmith::python

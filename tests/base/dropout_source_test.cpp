@@ -1,10 +1,7 @@
 // The source of the dropout kernel, run on the host: it equals the CPU's dropout to the bit.
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
 #include <gtest/gtest.h>
 
 #include "base/dropout_kernel.h"
-#include "base/dropout_operator.h"
 #include "base/random_tensors.h"
 #include "tests/support/cuda_shim.h"
 // The shim comes first.
@@ -91,15 +88,6 @@ TEST(KernelNumbers, RoundAsLibTorchDoes) {
   }
   EXPECT_EQ(kernel::Rounding<kernel::BFloat16>::of(NAN).bits, 0x7fc0);
   EXPECT_TRUE(std::isnan(kernel::widen(kernel::Rounding<kernel::Half>::of(NAN))));
-}
-
-TEST(DropoutOperator, IsWhatTheDispatcherCallsToo) {
-  const at::Tensor x = normal_tensor({3, 50}, 1.0, 3, "x", at::kFloat);
-  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::dropout", "");
-  torch::jit::Stack stack{x, int64_t{6554}, static_cast<int64_t>(kSourceKey.seed),
-                          static_cast<int64_t>(kSourceKey.step), static_cast<int64_t>(kSourceKey.site)};
-  handle.callBoxed(&stack);
-  EXPECT_TRUE(at::equal(stack.at(0).toTensor(), masked_by_key(x, 6554, kSourceKey)));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
-// Linear layers of few rows on a device: one launch with bias, post-operation and residual, and the CPU's numbers.
+// Parts of a step on a device, with the CPU's numbers: linear layers of few rows in one launch with bias,
+// post-operation and residual; T5's relative bias; warping.
 #include <gtest/gtest.h>
 
+#include "infer/sampling/sampling.h"
 #include "model/layers/feed_forward.h"
-#include "tests/device/test_device.h"
-#include "tests/standin/standin.h"
+#include "model/layers/relative_bias.h"
+#include "tests/device/device.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::on_device {
@@ -58,30 +60,6 @@ TEST_F(DeviceLinearRows, EqualTheCpusInOneLaunch) {
   }
 }
 
-TEST_F(DeviceLinearRows, ManyRowsAndGradientsTakeTheOrdinaryWay) {
-  const Linear plain(random_tensor({24, 32}, 1), random_tensor({24}, 2));
-  const Linear moved = packed_on_device(plain, PostOp::kSilu);
-  const at::Tensor few = random_tensor({2, 32}, 3).to(test_device());
-  EXPECT_FALSE(moved.fuses(few));
-  const at::NoGradGuard no_grad;
-  EXPECT_TRUE(moved.fuses(few));
-  const at::Tensor many = random_tensor({17, 32}, 3);
-  EXPECT_FALSE(moved.fuses(many.to(test_device())));
-  EXPECT_LT(difference(moved(many.to(test_device())).cpu(), plain(many)), 1e-4);
-}
-
-// A post-operation is applied once, also where inputs are converted.
-TEST_F(DeviceLinearRows, InputsTakeTheWeightsDtype) {
-  const at::NoGradGuard no_grad;
-  const Linear plain(random_tensor({8, 16}, 1));
-  const Linear moved = packed_on_device(plain, PostOp::kGelu);
-  const at::Tensor x = random_tensor({2, 16}, 3, at::kHalf);
-  const at::Tensor on_device = x.to(test_device());
-  ASSERT_TRUE(moved.fuses(on_device));
-  EXPECT_EQ(moved(on_device).scalar_type(), at::kFloat);
-  EXPECT_LT(difference(moved(on_device).cpu(), at::gelu(plain(x))), 1e-4);
-}
-
 TEST_F(DeviceLinearRows, NormsAndGatesAreInTheSameLaunch) {
   const at::NoGradGuard no_grad;
   const Linear gate(random_tensor({24, 32}, 1));
@@ -130,6 +108,44 @@ TEST_F(DeviceLinearRows, ARowIsTheSameAmongOthersOnGpus) {
     const at::Tensor all = y(x);
     for (const int64_t rows : {1, 2, 3, 5, 8, 11}) {
       EXPECT_TRUE(at::equal(y(x.narrow(0, 16 - rows, rows)), all.narrow(0, 16 - rows, rows))) << rows;
+    }
+  }
+}
+
+// Made of positions there, without a copy, for all lengths.
+TEST(DeviceRelativeBias, IsTheCpus) {
+  const at::Tensor weight = random_tensor({32, 3});
+  for (const bool bidirectional : {false, true}) {
+    const model::RelativeBias expected(weight, bidirectional, 20);
+    const model::RelativeBias found(weight.to(test_device()), bidirectional, 20);
+    // Buckets are stored up to a distance of 83.
+    for (const auto& [queries, keys] : {std::pair{1, 1}, {83, 84}, {84, 2}, {2, 85}, {300, 250}}) {
+      standin::reset_counts();
+      const at::Tensor bias = found.full(queries, keys);
+      EXPECT_EQ(standin::counts().copies_to_device, 0);
+      EXPECT_TRUE(bias.cpu().equal(expected.full(queries, keys))) << queries << ' ' << keys;
+    }
+  }
+}
+
+TEST(DeviceSampling, WarpingIsTheCpusAndWaitsForNothing) {
+  using infer::Warping;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor logits = (random_tensor({2, 3, 900}, 5) * 3).to(type);
+    const at::Tensor there = logits.to(test_device());
+    for (const Warping& warping : {Warping{}, Warping{0.7, 0, 1}, Warping{1, 0, 0.9}, Warping{0.8, 50, 0.9, 0.01}}) {
+      const at::Tensor expected = infer::warp(logits, warping);
+      standin::reset_counts();
+      const at::Tensor found = infer::warp(there, warping);
+      EXPECT_EQ(standin::counts().waits, 0);
+      EXPECT_EQ(found.device().type(), test_device().type());
+      EXPECT_EQ(found.scalar_type(), at::kFloat);
+      if (test_device().is_cuda()) {  // a token at the edge of top-p may be on its other side
+        EXPECT_LT((found.cpu() - expected).abs().sum(-1).max().item<double>(), 2e-3);
+        continue;
+      }
+      EXPECT_TRUE(found.cpu().gt(0).equal(expected.gt(0)));
+      EXPECT_TRUE(found.cpu().allclose(expected, 1e-5, 0));
     }
   }
 }

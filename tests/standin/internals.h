@@ -1,13 +1,16 @@
-// Memory of the stand-in accelerator: one region, mapped twice. Tensors have addresses that may not be read; operators
-// use the readable ones. Released memory is overwritten with bytes of ones, which are NaN or -1: what still reads it
-// shows that.
+// The inside of the stand-in accelerator: its memory, and operators that are computed on the CPU in that memory.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
 #include <c10/core/Allocator.h>
 
 namespace draftsmith::standin {
@@ -29,6 +32,8 @@ class MemoryPool {
   std::map<const void*, size_t> fresh_;  // sizes of the blocks that the present recording was given
 };
 
+// One region, mapped twice. Tensors have addresses that may not be read; operators use the readable ones. Released
+// memory is overwritten with bytes of ones, which are NaN or -1: what still reads it shows that.
 class DeviceMemory final : public c10::Allocator {
  public:
   // Returns the memory of the process.
@@ -78,5 +83,40 @@ class DeviceMemory final : public c10::Allocator {
   SpareBlocks spare_;                // of no pool
   MemoryPool* recording_ = nullptr;  // the pool of the present recording
 };
+
+// Returns a CPU tensor over the same device memory. It keeps the memory.
+at::Tensor readable_alias(const at::Tensor& tensor);
+// Returns one that does not: a recorded launch knows addresses alone, and reads what lies there when it is replayed.
+// Undefined for an undefined tensor.
+at::Tensor readable_view(const at::Tensor& tensor);
+
+// Runs any operator: checks that its tensors are on the device, runs the CPU's kernel on aliases of them, and brings
+// new results to the device. Errors: std::logic_error for host tensors other than numbers, as on a GPU.
+void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+// While this exists, launches are recorded, memory is the pool's, and waits and copies from or to the host are errors.
+// Changes of tensors by launches are undone at the end, and new tensors have no contents: recording does nothing, as on
+// a GPU.
+class Recording {
+ public:
+  using Launches = std::vector<std::function<void()>>;
+  explicit Recording(MemoryPool& pool);
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  ~Recording();
+  // Returns what was recorded: the launches at the same addresses, in order.
+  Launches take();
+};
+// Returns whether there is a recording.
+bool is_recording();
+// Records a launch if there is a recording. It must not keep device memory: see readable_view().
+void record(std::function<void()> launch);
+// Keeps what a recorded launch is about to overwrite, for the recording's end.
+void keep_before_recording(const at::Tensor& tensor);
+
+// Count what the host asks of the device.
+void count_launch(const std::string& name);
+void count_copy(bool to_device, bool waits);
+void count_wait();
 
 }  // namespace draftsmith::standin

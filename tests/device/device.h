@@ -1,18 +1,30 @@
-// Decoding of fixed inputs with small models on a device.
+// The device that tests/device runs its suites on, and the models, inputs and corpora that they share.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "infer/generator.h"
 #include "model/transformer/transformer_config.h"
+#include "tests/standin/standin.h"
 #include "tests/support/token_ids.h"
 
 namespace draftsmith::on_device {
 
 using Ids = std::vector<int64_t>;
+
+// Returns the device that DRAFTSMITH_TEST_DEVICE names: standin (the default: tests/standin/standin.h), cpu, or a
+// device of --device, as cuda. Throws UserError for other words, and for a GPU that is not there.
+c10::Device test_device();
+
+// Returns whether that is the stand-in accelerator, which counts what the host asks of it.
+bool on_standin();
+
+// Lets work on the device be recorded as graphs, as it is at first, or not.
+void record_graphs(bool on);
 
 // Returns inputs of 1 to 40 tokens: the longest is processed as a prompt is.
 std::vector<Ids> device_sources();
@@ -41,11 +53,16 @@ struct DecodingModels {
 };
 
 DecodingModels models_on(c10::Device device, const Decoding& decoding);
-
 std::vector<infer::GenerationResult> results_on(c10::Device device, const Decoding& decoding);
 
-// Returns the outputs. Endless outputs have no EOS.
-std::vector<Ids> decode_on(c10::Device device, const model::TransformerConfig& config,
-                           const infer::DecodeOptions& options, c10::ScalarType type, bool endless = false);
+// Returns the outputs, none of which may fail.
+std::vector<Ids> decode_on(c10::Device device, const Decoding& decoding);
+
+// Writes a corpus that every family can be trained on: prompts and continuations of one length, or of several.
+void write_training_corpus(const std::filesystem::path& file, int32_t examples, bool ragged);
+
+// Returns a model of that corpus's vocabulary on a device that is ready to be trained.
+std::unique_ptr<model::TransformerModel> trainee(model::TransformerConfig config, at::Device device,
+                                                 at::ScalarType type);
 
 }  // namespace draftsmith::on_device

@@ -1,5 +1,4 @@
-#include "tests/standin/fallback.h"
-
+// Operators as launches: each runs on the CPU and, in a recording, is kept to be run again.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -10,8 +9,7 @@
 
 #include <ATen/Functions.h>
 
-#include "base/device_execution.h"
-#include "tests/standin/device_memory.h"
+#include "tests/standin/internals.h"
 #include "tests/standin/standin.h"
 
 namespace draftsmith::standin {
@@ -58,29 +56,6 @@ at::Tensor to_device(const at::Tensor& host) {
   return result;
 }
 
-// Implementations that take the CPU's place, by the operator's name.
-struct Replacements {
-  std::mutex mutex;
-  std::map<std::string, Implementation> by_name;
-};
-
-Replacements& replacements() {
-  static Replacements* one = new Replacements;
-  return *one;
-}
-
-std::string our_operator(const std::string& name) {
-  return "draftsmith::" + name;
-}
-
-// Returns an empty function if the CPU's is used.
-Implementation replacement_of(const c10::OperatorHandle& op) {
-  if (!wants_own_kernels()) return {};
-  const std::scoped_lock lock(replacements().mutex);
-  const auto found = replacements().by_name.find(op.operator_name().name);
-  return found == replacements().by_name.end() ? Implementation() : found->second;
-}
-
 // What a recording holds: launches, and the contents of tensors before the recording changed them.
 struct Recorded {
   Recording::Launches launches;
@@ -125,12 +100,10 @@ void copy_again(const c10::IValue& from, const c10::IValue& to) {
 // An operator's kernel, and what a recorded launch calls it with: numbers and addresses.
 struct Launch {
   c10::OperatorHandle op;
-  Implementation replacement;   // empty: the CPU's kernel
   torch::jit::Stack arguments;  // views of device memory
   torch::jit::Stack results;    // views of where new results go, and none for arguments that were written
 
   void compute(torch::jit::Stack& stack) const {
-    if (replacement) return replacement(op, &stack);
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   }
 
@@ -145,14 +118,13 @@ struct Launch {
 class Run {
  public:
   Run(const c10::OperatorHandle& op, torch::jit::Stack& stack)
-      : launch_{op, replacement_of(op), {}, {}}, name_(name_of(op)), stack_(stack) {
+      : launch_{op, {}, {}}, name_(name_of(op)), stack_(stack) {
     first_ = stack.size() - schema().arguments().size();
     originals_.assign(stack.begin() + static_cast<std::ptrdiff_t>(first_), stack.end());
   }
 
   void operator()() {
     count_launch(name_);
-    if (launch_.replacement) count_kernel_launch();
     if (host_waits_for(name_)) count_wait();
     compute();
     const auto& returns = schema().returns();
@@ -308,12 +280,6 @@ at::Tensor readable_view(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   void* memory = DeviceMemory::instance().readable(tensor.data_ptr());
   return at::from_blob(memory, tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU));
-}
-
-void replace_operator(const std::string& name, Implementation implementation) {
-  c10::Dispatcher::singleton().findSchemaOrThrow(our_operator(name).c_str(), "");
-  const std::scoped_lock lock(replacements().mutex);
-  replacements().by_name[our_operator(name)] = std::move(implementation);
 }
 
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
