@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/dropout_kernel.h"
+#include "base/dropout_operator.h"
 #include "base/random_tensors.h"
 #include "tests/support/cuda_shim.h"
 // The shim comes first.

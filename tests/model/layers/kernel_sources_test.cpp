@@ -1,5 +1,5 @@
-// Sources of the kernels of layers, run on the host: they equal the operators on the CPU, and a row's numbers are the same
-// among any others. And the gate of all: they compile for every architecture, without spills.
+// Sources of the kernels of layers, run on the host: they equal the operators on the CPU, and a row's numbers are the
+// same among any others. And the gate of all: they compile for every architecture, without spills.
 #include <iterator>
 
 #include <fmt/format.h>
