@@ -170,34 +170,6 @@ TEST_F(StandinGraphs, ResultsHaveNoValuesBeforeAReplay) {
   EXPECT_TRUE(all_are(largest, 2));
 }
 
-// Recordings that share memory use what the other computed on the way, and leave what tensors have.
-TEST_F(StandinGraphs, RecordingsShareTheMemoryOfWhatIsNoTensor) {
-  const at::Tensor x = filled(1000, 1);
-  WorkMemory memory, another;
-  const auto between = [&](WorkMemory& in, at::Tensor& result, std::unique_ptr<RecordedWork>& work) {
-    const void* address = nullptr;
-    work = recording_of(in, [&] {
-      const at::Tensor doubled = 2 * x;
-      address = doubled.const_data_ptr();
-      result = (doubled + 1) * 3;
-    });
-    return address;
-  };
-  at::Tensor first, second, third;
-  std::unique_ptr<RecordedWork> one, two, three;
-  const void* address = between(memory, first, one);
-  one->replay();
-  EXPECT_EQ(between(memory, second, two), address);
-  EXPECT_NE(between(another, third, three), address);
-  EXPECT_TRUE(all_are(first, 9)) << "recording changes no tensor";
-  x.fill_(2);
-  two->replay();
-  EXPECT_TRUE(all_are(first, 9));
-  EXPECT_TRUE(all_are(second, 15));
-  one->replay();
-  EXPECT_TRUE(all_are(first, 15));
-}
-
 TEST_F(StandinGraphs, WaitsAndCopiesOfTheHostCannotBeRecorded) {
   const at::Tensor x = numbers({4}).to(device());
   MemoryPool pool;

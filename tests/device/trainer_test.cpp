@@ -2,8 +2,6 @@
 // corpus, and validation leaves the memory as it was.
 #include "train/trainer.h"
 
-#include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -118,27 +116,6 @@ TEST_F(DeviceTrainer, BatchesMadeAheadAreThoseOfTheCorpus) {
       EXPECT_EQ(found.examples, wanted.examples);
     }
   }
-}
-
-// A trainer that ends in the middle of an epoch drops the batches of the step that it does not take, and waits for the
-// thread that makes them.
-TEST_F(DeviceTrainer, LeavesNoThread) {
-  const data::Corpus corpus(folder_ / "corpus.h5");
-  std::atomic<int64_t> at_work = 0;
-  const HostBatchMaker slow = [&](const std::vector<int64_t>& examples) {
-    ++at_work;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    HostBatch batch = maker(corpus)(examples);
-    --at_work;
-    return batch;
-  };
-  {
-    data::BatchOrder order(corpus, {.token_budget = 60});
-    StepBatches batches(order, slow, test_device(), 1);
-    data::BatchPosition position;
-    for (int i = 0; i < 3; ++i) batches.next(position);
-  }
-  EXPECT_EQ(at_work, 0);
 }
 
 // Errors of the thread reach the caller as they are.
