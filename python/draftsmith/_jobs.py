@@ -6,6 +6,7 @@ import os
 import pathlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,34 +155,23 @@ def _run(work: Callable[[], Any]) -> Any:
     if not _one_job.acquire(blocking=False):
         raise BusyError("another training or evaluation runs in this process", expected="one at a time",
                         found="a second call of train() or evaluate()", hint="wait for the first, or use another process")
-    settings, job, done, ended = _torch_settings(), native.Job(), threading.Event(), {}
-
-    def end() -> None:
-        try:
-            ended["value"] = work()
-        except BaseException as error:
-            ended["error"] = error
-        done.set()
-
-    raised: BaseException | None = None
+    settings, job, raised = _torch_settings(), native.Job(), None
     try:
-        threading.Thread(target=end).start()
-        while not done.is_set():
-            try:
-                done.wait()
-            except BaseException as error:  # of a signal's handler; later ones find the work stopping
-                raised = raised or error
-                native.request_stop()
+        with futures.ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(work)
+            while not ended.done():
+                try:
+                    futures.wait([ended])
+                except BaseException as error:  # of a signal's handler; later ones find the work stopping
+                    raised = raised or error
+                    native.request_stop()
     finally:
         del job
         _restore(settings)
         _one_job.release()
-    error = ended.get("error")
-    if raised and not (isinstance(error, Interrupted) and isinstance(raised, KeyboardInterrupt)):
+    if raised and not (isinstance(ended.exception(), Interrupted) and isinstance(raised, KeyboardInterrupt)):
         raise raised
-    if error:
-        raise error
-    return ended["value"]
+    return ended.result()
 
 
 def _torch_settings() -> dict[str, Any]:

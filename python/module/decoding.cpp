@@ -219,17 +219,17 @@ py::list option_list() {
 }  // namespace
 
 void define_decoding(py::module_& module) {
-  py::class_<DecodeCall>(module, "DecodeCall")
-      .def(py::init([](const Decoder& decoder, const py::list& inputs, const std::string& lines) {
-        return call_of(decoder.target(), inputs, lines);
-      }))
-      .def_readonly("unread", &DecodeCall::unread);
   py::class_<Decoder>(module, "Decoder")
       .def_property_readonly("reads_text", [](const Decoder& decoder) { return decoder.target().tokenizer != nullptr; })
       .def_property_readonly("device",
                              [](const Decoder& decoder) { return decoder.target().model->info().device.str(); })
       .def_property_readonly("vocabulary",
                              [](const Decoder& decoder) { return decoder.target().model->info().vocabulary; });
+  py::class_<DecodeCall>(module, "DecodeCall")
+      .def(py::init([](const Decoder& decoder, const py::list& inputs, const std::string& lines) {
+        return call_of(decoder.target(), inputs, lines);
+      }))
+      .def_readonly("unread", &DecodeCall::unread);
   module.def("load", &load);
   module.def("decode", &decode);
   module.def("options", &option_list);
