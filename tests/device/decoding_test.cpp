@@ -21,7 +21,6 @@ namespace {
 using on_device::decode_on;
 using on_device::Decoding;
 using on_device::device_options;
-using on_device::record_graphs;
 using on_device::test_device;
 using testing::tokens_of;
 
@@ -44,18 +43,6 @@ TEST(DeviceDecoding, EveryMethodGivesTheCpusIds) {
       const Decoding decoding{config, device_options(method, temperature, batch)};
       EXPECT_EQ(decode_on(test_device(), decoding), decode_on(at::kCPU, decoding));
     }
-  }
-}
-
-// Elsewhere the first step of a kind runs operator by operator, the others are replayed.
-TEST(DeviceDecoding, StepsThatAreNotRecordedGiveTheSameIds) {
-  for (const model::TransformerConfig& config : model::tiny_families()) {
-    SCOPED_TRACE(config.family);
-    const Decoding decoding{config, device_options("speculative", 1, 5)};
-    record_graphs(false);
-    const auto eager = decode_on(test_device(), decoding);
-    record_graphs(true);
-    EXPECT_EQ(decode_on(test_device(), decoding), eager);
   }
 }
 

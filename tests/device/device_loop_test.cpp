@@ -79,14 +79,6 @@ TEST_F(DeviceLoopTest, EqualsTheHostsLoops) {
   }
 }
 
-TEST_F(DeviceLoopTest, TruncatesDistributionsAndSamplesSeveralOutputs) {
-  Decoding decoding{model::tiny_t5(), device_options("speculative", 0.7, 2)};
-  decoding.options.top_k = 7;
-  decoding.options.top_p = 0.9;
-  decoding.options.num_samples = 3;
-  expect_same(decoding);
-}
-
 TEST_F(DeviceLoopTest, DraftsWithFewerIdsAndNeverPutsPaddingOut) {
   model::TransformerConfig config = model::tiny_llama();
   const testing::Letters letters(config.vocabulary - 3);
@@ -161,13 +153,15 @@ TEST_F(DeviceLoopTest, AnErrorLeavesNothingToLaterBatches) {
   }
 }
 
-// Windows longer than the kernels of steps take: samples of a source end at different times, so rows that stay belong
-// to other sources in one batch than in the next.
+// Windows longer than the kernels of steps take, and truncated distributions. Samples of a source end at different
+// times, so rows that stay belong to other sources in one batch than in the next.
 TEST_F(DeviceLoopTest, LongWindowsFollowTheRows) {
-  Decoding decoding{model::tiny_t5(), device_options("speculative", 1, 2)};
+  Decoding decoding{model::tiny_t5(), device_options("speculative", 0.7, 2)};
   decoding.options.window = 36;
   decoding.options.max_new_tokens = 45;
   decoding.options.num_samples = 3;
+  decoding.options.top_k = 7;
+  decoding.options.top_p = 0.9;
   expect_same(decoding);
 }
 

@@ -80,23 +80,6 @@ TEST_F(DeviceLinearRows, NormsAndGatesAreInTheSameLaunch) {
   EXPECT_LE(launches_of([&] { moved_up.after(moved_norm, on_device); }), 1);
 }
 
-// Norms of another dtype or kind run before the layer.
-TEST_F(DeviceLinearRows, OtherNormsRunBefore) {
-  const at::NoGradGuard no_grad;
-  const Linear plain(random_tensor({24, 32}, 1));
-  const Linear moved = packed_on_device(plain, PostOp::kRelu);
-  const at::Tensor weight = random_tensor({32}, 5);
-  const at::Tensor bias = random_tensor({32}, 6);
-  const at::Tensor x = random_tensor({3, 32}, 3);
-  const model::NormLayer layer_norm(model::Norm::kLayer, 1e-6, weight.to(test_device()), bias.to(test_device()));
-  EXPECT_LT(difference(moved.after(layer_norm, x.to(test_device())).cpu(),
-                       at::relu(plain(at::layer_norm(x, {32}, weight, bias, 1e-6)))),
-            1e-4);
-  const model::NormLayer norm(model::Norm::kRms, 1e-6, weight, {});
-  const model::NormLayer half_norm(model::Norm::kRms, 1e-6, weight.to(test_device(), at::kHalf), {});
-  EXPECT_LT(difference(moved.after(half_norm, x.to(test_device())).cpu(), at::relu(plain(norm(x)))), 3e-2);
-}
-
 // What makes speculative decoding equal greedy decoding bit for bit, which no library promises.
 TEST_F(DeviceLinearRows, ARowIsTheSameAmongOthersOnGpus) {
   if (!test_device().is_cuda()) GTEST_SKIP() << "kernels run on GPUs";

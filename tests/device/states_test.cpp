@@ -77,18 +77,6 @@ TEST_F(DeviceStates, ShowNothingOfTheBatchBefore) {
   }
 }
 
-TEST_F(DeviceStates, AreThoseOfTheModelAsItIs) {
-  for (const int change : {0, 1, 2}) {
-    auto state = model_->begin(encoded(9, 1), 20);
-    const uint64_t memory = memory_of(*model_, *state);
-    if (change == 0) model_->pack();
-    if (change == 1) model_->unpack();
-    if (change == 2) model_->to(on_device::test_device(), at::kFloat);
-    model_->give_back(std::move(state));
-    EXPECT_NE(memory_of(*model_, *model_->begin(encoded(9, 1), 20)), memory) << change;
-  }
-}
-
 // Recorded steps read the cross caches: longer sources give a kept state others.
 TEST_F(DeviceStates, ForgetWhatWasRecordedOverMemoryThatIsReplaced) {
   const EncoderStates longer = encoded(65, 2);

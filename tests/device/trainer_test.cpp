@@ -14,6 +14,7 @@
 #include "data/corpus/corpus.h"
 #include "tests/device/device.h"
 #include "tests/support/errors.h"
+#include "tests/support/models.h"
 #include "train/step_batches.h"
 #include "train/trainable/trainable_model.h"
 #include "train/validation.h"
