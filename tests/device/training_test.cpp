@@ -265,7 +265,9 @@ TEST(DeviceLoss, CrossEntropyIsTheCpusInOneLaunch) {
   const at::Tensor head = random_tensor({kIds, kWidth}, 2, at::kDouble);
   standin::reset_counts();
   const LossAndGradients found = computed(hidden, head, 0.2, test_device(), false);
-  if (on_device::on_standin()) EXPECT_EQ(standin::counts().launches.at("cross_entropy"), 1);
+  if (on_device::on_standin()) {
+    EXPECT_EQ(standin::counts().launches.at("cross_entropy"), 1);
+  }
   const LossAndGradients expected = computed(hidden, head, 0.2, at::kCPU, false);
   EXPECT_LT(difference(found.loss, expected.loss), 1e-12 * largest(expected.loss));
   EXPECT_LT(difference(found.hidden, expected.hidden), 1e-12);
