@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
-#include <vector>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
