@@ -145,7 +145,7 @@ double peak_memory_mb(at::Device device) {
 
 // Returns the floating-point operations of one training step: three times those of the forward pass's matrix products,
 // attention scores included. Decoder-only models read `source` + `target` tokens a row.
-double training_flops(const TransformerConfig& config, int64_t rows, int64_t source, int64_t target) {
+double training_flops(const model::TransformerConfig& config, int64_t rows, int64_t source, int64_t target) {
   const double read = static_cast<double>(config.encoder_decoder ? source : 0);
   const double written = static_cast<double>(config.encoder_decoder ? target : source + target);
   double forward = 0;  // of one row
@@ -194,21 +194,21 @@ void measure(const Settings& settings) {
   const TrainingSize& size = settings.run.size;
   const double tflops = training_flops(config, size.rows, size.source, size.target) / seconds / 1e12;
   Records records(settings.json, {{"device", device_label(device)}});
-  records.add("training",
-              {{"shape", settings.shape},
-               {"precision", settings.run.autocast ? "bf16" : "fp32"},
-               {"dropout", settings.run.dropout},
-               {"rows", size.rows},
-               {"source", size.source},
-               {"target", size.target},
-               {"ms_per_step", 1e3 * seconds},
-               {"seconds_per_step", seconds},
-               {"tokens_per_second", static_cast<double>(size.rows * size.target) / seconds},
-               {"tflops", tflops},
-               {"mfu", settings.peak_tflops > 0 ? nlohmann::json(tflops / settings.peak_tflops) : nlohmann::json()},
-               {"losses", losses},
-               {"memory_before_mb", before},
-               {"peak_memory_mb", peak_memory_mb(device)}});
+  records.add("training", {{"shape", settings.shape},
+                           {"precision", settings.run.autocast ? "bf16" : "fp32"},
+                           {"dropout", settings.run.dropout},
+                           {"rows", size.rows},
+                           {"source", size.source},
+                           {"target", size.target},
+                           {"ms_per_step", 1e3 * seconds},
+                           {"seconds_per_step", seconds},
+                           {"tokens_per_second", static_cast<double>(size.rows * size.target) / seconds},
+                           {"tflops", tflops},
+                           {"mfu", settings.peak_tflops > 0 ? nlohmann::ordered_json(tflops / settings.peak_tflops)
+                                                            : nlohmann::ordered_json()},
+                           {"losses", losses},
+                           {"memory_before_mb", before},
+                           {"peak_memory_mb", peak_memory_mb(device)}});
 }
 
 }  // namespace
