@@ -1,4 +1,5 @@
 // The source of the dropout kernel, run on the host: it equals the CPU's dropout to the bit.
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
 #include "base/dropout_kernel.h"
