@@ -2,8 +2,10 @@
 #include "model/layers/norm.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "model/layers/rms_norm_gpu.h"
 #include "model/layers/rms_norm_operator.h"
 #include "tests/support/tensors.h"
 
