@@ -1,6 +1,5 @@
 // The source of the dropout kernel, run on the host: it equals the CPU's dropout to the bit.
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
 #include "base/random_tensors.h"
