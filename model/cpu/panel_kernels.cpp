@@ -65,6 +65,8 @@ DRAFTSMITH_TARGET inline Ints dot(Ints sum, Ints weights, int32_t four) {
 DRAFTSMITH_TARGET inline Floats add_product(Floats sum, Floats factor, float scale) {
   return _mm256_fmadd_ps(factor, _mm256_set1_ps(scale), sum);
 }
+#include "model/cpu/float_tiles.h"
+#include "model/cpu/int8_tiles.h"
 }  // namespace avx2
 #undef DRAFTSMITH_TARGET
 
@@ -72,6 +74,7 @@ DRAFTSMITH_TARGET inline Floats add_product(Floats sum, Floats factor, float sca
 namespace avx512 {
 constexpr int64_t kLanes = 16;
 using Floats = float __attribute__((vector_size(64)));
+#include "model/cpu/float_tiles.h"
 }  // namespace avx512
 #undef DRAFTSMITH_TARGET
 
@@ -90,6 +93,7 @@ DRAFTSMITH_TARGET inline Ints dot(Ints sum, Ints weights, int32_t four) {
 DRAFTSMITH_TARGET inline Floats add_product(Floats sum, Floats factor, float scale) {
   return _mm512_fmadd_ps(factor, _mm512_set1_ps(scale), sum);
 }
+#include "model/cpu/int8_tiles.h"
 }  // namespace vnni
 #undef DRAFTSMITH_TARGET
 
