@@ -340,8 +340,8 @@ void add_setting_columns(const TaskView& view, const SettingResult& setting, Csv
   row["speedup_decode"] = csv_cell(speed.speedup_decode.value);
   row["speedup_decode_bound"] = csv_cell(speed.speedup_decode_bound);
   row["predicted_speedup"] = csv_cell(setting.predicted, &PredictedSpeed::speedup);
-  row["accounted_speedup"] = csv_cell(setting.accounted, &AccountedSpeed::speedup);
-  row["cost_ratio"] = csv_cell(setting.accounted, &AccountedSpeed::cost_ratio);
+  row["accounted_speedup"] = csv_cell(setting.accounted, &PredictedSpeed::speedup);
+  row["cost_ratio"] = csv_cell(setting.accounted, &PredictedSpeed::cost_ratio);
   row["e_pt_ms"] = csv_cell(setting.predicted, &PredictedSpeed::e_pt_ms);
   row["long_run_ms"] = csv_cell(setting.predicted, &PredictedSpeed::long_run_ms);
   const BeamSpeedup* beam = speed.versus_beams.empty() ? nullptr : &speed.versus_beams.front();

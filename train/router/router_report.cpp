@@ -15,13 +15,10 @@ namespace draftsmith::train {
 
 namespace {
 
-using nlohmann::json;
-using nlohmann::ordered_json;
-
 constexpr int64_t kBins = 10;
 
 // Returns a number of a report as text; null is a dash.
-std::string shown(const json& value) {
+std::string shown(const nlohmann::json& value) {
   return value.is_null() ? "-" : fmt::format("{:.4f}", value.get<double>());
 }
 
@@ -80,23 +77,23 @@ double calibration_error(const std::vector<ReliabilityBin>& bins) {
   return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
 }
 
-ordered_json to_json(const RouterReport& report) {
-  ordered_json json{{"training_positions", report.training_positions},
-                    {"validation_positions", report.validation_positions},
-                    {"test_positions", report.test_positions},
-                    {"epochs", report.epochs},
-                    {"best_epoch", report.best_epoch},
-                    {"cross_entropy", finite_or_null(report.cross_entropy)},
-                    {"constant_cross_entropy", finite_or_null(report.constant_cross_entropy)},
-                    {"least_cross_entropy", finite_or_null(report.least_cross_entropy)},
-                    {"mean_disagreement", finite_or_null(report.mean_disagreement)},
-                    {"rejected", finite_or_null(report.rejected)},
-                    {"calibration_error", finite_or_null(report.calibration_error)}};
+nlohmann::ordered_json to_json(const RouterReport& report) {
+  nlohmann::ordered_json json{{"training_positions", report.training_positions},
+                              {"validation_positions", report.validation_positions},
+                              {"test_positions", report.test_positions},
+                              {"epochs", report.epochs},
+                              {"best_epoch", report.best_epoch},
+                              {"cross_entropy", finite_or_null(report.cross_entropy)},
+                              {"constant_cross_entropy", finite_or_null(report.constant_cross_entropy)},
+                              {"least_cross_entropy", finite_or_null(report.least_cross_entropy)},
+                              {"mean_disagreement", finite_or_null(report.mean_disagreement)},
+                              {"rejected", finite_or_null(report.rejected)},
+                              {"calibration_error", finite_or_null(report.calibration_error)}};
   for (const auto& auc : report.auc) {
     json["auc"][auc.score] = {{"rejected", finite_or_null(auc.rejected)},
                               {"disagreement", finite_or_null(auc.disagreement)}};
   }
-  json["calibration"] = ordered_json::array();
+  json["calibration"] = nlohmann::ordered_json::array();
   for (const ReliabilityBin& bin : report.bins) {
     json["calibration"].push_back({{"count", bin.count},
                                    {"predicted", bin.predicted},
@@ -106,9 +103,9 @@ ordered_json to_json(const RouterReport& report) {
   return json;
 }
 
-std::string router_report_text(const json& report, const std::string& where) {
+std::string router_report_text(const nlohmann::json& report, const std::string& where) {
   try {
-    const auto count = [](const json& value) { return value.get<int64_t>(); };
+    const auto count = [](const nlohmann::json& value) { return value.get<int64_t>(); };
     const int64_t test = count(report.at("test_positions"));
     std::string text = fmt::format(
         "trained on {} positions, epoch {} of {} chosen by {} others, judged by {}; cross entropy {} (always the mean: "
@@ -123,7 +120,7 @@ std::string router_report_text(const json& report, const std::string& where) {
     }
     Table bins({{"predicted", Align::kLeft}, {"positions"}, {"mean"}, {"disagreement"}, {"rejected"}});
     int64_t low = 0;
-    for (const json& bin : report.at("calibration")) {
+    for (const nlohmann::json& bin : report.at("calibration")) {
       bins.add_row(
           {fmt::format("{:.1f} to {:.1f}", static_cast<double>(low) / kBins, static_cast<double>(low + 1) / kBins),
            std::to_string(count(bin.at("count"))), shown(bin.at("predicted")), shown(bin.at("disagreement")),
@@ -132,7 +129,7 @@ std::string router_report_text(const json& report, const std::string& where) {
     }
     return text + auc.text() + bins.text() +
            fmt::format("calibration error {}\n", shown(report.at("calibration_error")));
-  } catch (const json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw UserError({where, "is not a report of a router", "the keys that a stage of kind router writes", error.what(),
                      "train the router again"});
   }

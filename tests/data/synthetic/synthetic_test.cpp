@@ -13,13 +13,6 @@
 namespace draftsmith::data {
 namespace {
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
 bool equal(const std::vector<SyntheticPair>& a, const std::vector<SyntheticPair>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const SyntheticPair& x, const SyntheticPair& y) {
     return x.source == y.source && x.target == y.target;

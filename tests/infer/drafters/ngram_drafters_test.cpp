@@ -127,7 +127,7 @@ TEST(NgramDrafters, ComparisonFindsARuleThatKeepsTooManyCopies) {
 }
 
 // Sources and prompts of different lengths, so that rows leave their batch at different times.
-const std::vector<Ids>& prompts() {
+const std::vector<Ids>& varied_prompts() {
   static const std::vector<Ids> kPrompts = {{2, 3, 4, 2, 3}, {3},          {4, 4, 4, 4},    {2, 3, 2, 3, 2, 3},
                                             {5, 2},          {2, 2, 5, 3}, {5, 4, 3, 2, 0}, {3, 3, 4}};
   return kPrompts;
@@ -142,14 +142,14 @@ TEST(NgramDrafters, AssistedEqualsGreedyInEveryBatch) {
     OracleModel target(info, random_oracle(kIds, 4, 2.5));
     DecodeOptions options;
     options.max_new_tokens = 24;
-    const auto greedy = Generator(models_drafting(target, {}), options).generate(prompts());
+    const auto greedy = Generator(models_drafting(target, {}), options).generate(varied_prompts());
     for (const Source& drafter : {Source{.table = &table}, Source{.lookup = 4}, Source{.lookup = 1}}) {
       for (const char* method : {"assisted", "speculative"}) {
         for (int64_t batch = 1; batch <= 8; ++batch) {
           options.method = method;
           options.temperature = 0;
           options.batch_size = batch;
-          const auto results = Generator(models_drafting(target, drafter), options).generate(prompts());
+          const auto results = Generator(models_drafting(target, drafter), options).generate(varied_prompts());
           for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i].ids, greedy[i].ids) << method << batch;
           const DecodeStats stats = total(results);
           EXPECT_EQ(stats.accepted + stats.verifications - stats.cut, stats.emitted);

@@ -207,9 +207,10 @@ TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
   const std::string message = error_of([&] { Router(config, parameters, "here"); });
   EXPECT_NE(message.find("hidden.bias"), std::string::npos);
   EXPECT_NE(message.find("more.weight"), std::string::npos);
-  save_router(root / "router", Router(config, 3));
+  const Router third(config, 3);
+  save_router(root / "router", third);
   std::vector<TensorToStore> tensors;
-  for (const auto& [name, value] : Router(config, 3).parameters()) tensors.push_back({name, value, at::kFloat});
+  for (const auto& [name, value] : third.parameters()) tensors.push_back({name, value, at::kFloat});
   tensors.push_back({"more.ids", at::zeros({3}, at::kLong), at::kLong});  // reading it as numbers is another error
   write_safetensors(root / "router/model.safetensors", std::move(tensors));
   EXPECT_NE(error_of([&] { load_router(root / "router"); }).find("a tensor that no router has"), std::string::npos);
