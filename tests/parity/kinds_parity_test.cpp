@@ -4,7 +4,7 @@
 #include "model/kinds/block_prediction.h"
 #include "model/kinds/deep_tandem.h"
 #include "model/kinds/tandem.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/parity/transformers_reference.h"
 #include "tests/support/models.h"
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "infer/drafters/early_exit_loading.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 
 namespace draftsmith::infer::testing {

@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "model/files/model_hash.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 
 namespace draftsmith::model {

@@ -8,7 +8,7 @@
 #include "model/files/model_hash.h"
 #include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::model {

@@ -7,7 +7,7 @@
 #include "model/kinds/block_prediction.h"
 #include "model/kinds/deep_tandem.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

@@ -14,7 +14,7 @@
 #include "model/kinds/exits.h"
 #include "model/pruning/pruning.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/kinds/exits_fixtures.h"
+#include "tests/model/models/exits_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 

@@ -9,7 +9,7 @@
 
 #include "model/kinds/block_prediction.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/kinds/exits_fixtures.h"
+#include "tests/model/models/exits_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 

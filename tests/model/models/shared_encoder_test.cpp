@@ -8,7 +8,7 @@
 #include "base/files.h"
 #include "model/cpu/packed_weights.h"
 #include "model/kinds/shared_encoder_pair.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 
 namespace draftsmith::model {
 namespace {

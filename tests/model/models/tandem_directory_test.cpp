@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "model/files/model_hash.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

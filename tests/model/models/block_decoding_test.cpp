@@ -8,7 +8,7 @@
 #include "base/files.h"
 #include "model/kinds/language_models.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
 #include "tests/support/block_decoders.h"
 #include "tests/support/errors.h"
