@@ -25,21 +25,6 @@ TEST(LinearPacked, EqualsThePlainLayerForAnyShapeAndNumberOfRows) {
   }
 }
 
-TEST(LinearPacked, WeightsOutliveTheArenaAndSpanItsBlocks) {
-  std::vector<Linear> layers;
-  {
-    WeightArena arena;
-    for (uint64_t i = 0; i < 3; ++i) {
-      layers.emplace_back(random_tensor({2500, 2000}, i));  // 20 MB each: more than one block
-      layers.back().pack(arena);
-    }
-  }
-  for (const Linear& layer : layers) {
-    const at::Tensor x = random_tensor({2, 2000}, 9);
-    EXPECT_LT(difference(layer(x), at::linear(x, layer.weight())), 1e-3);
-  }
-}
-
 TEST(LinearPacked, KeepsOnlyWhatIsPackedAndConvertsItOnTheWay) {
   for (const at::ScalarType stored : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor weight = random_tensor({70, 33}, 4).to(stored);
@@ -82,19 +67,6 @@ TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
   }
 }
 
-TEST(LinearPacked, FusedActivationsKeepNan) {
-  WeightArena arena;
-  for (const PostOp then : {PostOp::kRelu, PostOp::kGelu, PostOp::kGeluTanh, PostOp::kSilu}) {
-    Linear layer(random_tensor({70, 33}, 4));
-    layer.pack(arena, then);
-    const at::Tensor x = random_tensor({3, 33}, 5);
-    if (!layer.fuses(x)) continue;
-    x[1][7] = std::numeric_limits<float>::quiet_NaN();
-    const at::Tensor rows = layer(x).isnan().all(1);
-    EXPECT_TRUE(rows.equal(at::tensor({0, 1, 0}, at::kLong).to(at::kBool))) << static_cast<int>(then);
-  }
-}
-
 // A layer of a model that is loaded for decoding in `type`.
 Linear loaded_layer(const at::Tensor& weight, at::ScalarType type, const at::Tensor& bias = {}) {
   WeightArena arena(type);
@@ -132,26 +104,6 @@ TEST(LinearPacked, NarrowWeightsTakeAndGiveFp32AndKeepNoPlainOnes) {
   }
 }
 
-TEST(LinearPacked, OtherDtypesAndEmptyInputsWork) {
-  WeightArena arena;
-  for (const at::ScalarType type : {at::kDouble, at::kBFloat16, at::kHalf}) {
-    const at::Tensor weight = random_tensor({20, 10}, 8).to(type);
-    Linear layer(weight);
-    layer.pack(arena);
-    const at::Tensor x = random_tensor({3, 10}, 9).to(type);
-    EXPECT_LT(difference(layer(x), at::linear(x, weight)), 0.1);
-    EXPECT_EQ(layer(x.narrow(0, 0, 0)).sizes(), (std::vector<int64_t>{0, 20}));
-  }
-}
-
-TEST(LinearPacked, GradientsComeFromThePlainWeight) {
-  WeightArena arena;
-  Linear layer(random_tensor({20, 10}, 10).requires_grad_(true));
-  layer.pack(arena);
-  layer(random_tensor({3, 10}, 11)).sum().backward();
-  EXPECT_TRUE(layer.weight().grad().defined());
-}
-
 TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
   WeightArena arena;
   Linear layer(random_tensor({20, 10}, 10));
@@ -160,11 +112,6 @@ TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
   EXPECT_FALSE(layer.fuses(x));
   layer.add_to(random_tensor({3, 20}, 12), x).sum().backward();
   EXPECT_TRUE(x.grad().defined());
-}
-
-TEST(LinearPacked, InputTakesTheWeightsDtype) {
-  const Linear layer(random_tensor({4, 3}, 12));
-  EXPECT_EQ(layer(random_tensor({2, 3}, 13).to(at::kHalf)).scalar_type(), at::kFloat);
 }
 
 }  // namespace

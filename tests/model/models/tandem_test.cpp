@@ -1,15 +1,28 @@
-// The Tandem secondary: a pass over whole sequences with a block mask, the same token by token over caches, and the
-// identity that holds both: a primary that reads itself is itself.
+// The Tandem secondary: a pass over whole sequences with a block mask, the same token by token over caches, the
+// identity that a primary that reads itself is itself, and directories.
+#include "tests/support/tandem.h"
+
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
+#include "base/json.h"
+#include "model/files/model_hash.h"
+#include "tests/model/files/checkpoint_files.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
+#include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
 
 const std::vector<int64_t> kLengths{9, 4, 1, 12};
 
@@ -76,15 +89,6 @@ TEST_P(TandemFamilies, PrimaryThatReadsItselfIsItselfForAnyBlock) {
   }
 }
 
-TEST_P(TandemFamilies, PrimaryThatReadsItselfDecodesAsItself) {
-  const auto secondary = secondary_like(*primary_);
-  const PrimaryStates states = primary_states(*primary_, *secondary, batch_);
-  for (const int64_t block : {1, 2, 5}) {
-    EXPECT_LT(row_difference(logits_token_by_token(*secondary, states, block), primary_logits(), kLengths), 1e-11)
-        << block;
-  }
-}
-
 TEST_P(TandemFamilies, MaskedPassEqualsTokenByTokenDecoding) {
   const auto secondary = small_secondary(*primary_, 21);
   const PrimaryStates states = primary_states(*primary_, *secondary, batch_);
@@ -92,33 +96,6 @@ TEST_P(TandemFamilies, MaskedPassEqualsTokenByTokenDecoding) {
     const at::Tensor pass = tandem_logits(*secondary, states, batch_, block);
     EXPECT_LT(row_difference(pass, logits_token_by_token(*secondary, states, block), kLengths), 1e-11) << block;
   }
-}
-
-TEST_P(TandemFamilies, BlockBeyondTheTextGivesThePlainSecondary) {
-  const auto secondary = small_secondary(*primary_, 21);
-  PrimaryStates states = primary_states(*primary_, *secondary, batch_);
-  const at::Tensor whole = tandem_logits(*secondary, states, batch_, 12);
-  const at::Tensor small_blocks = tandem_logits(*secondary, states, batch_, 2);
-  EXPECT_GT(row_difference(whole, small_blocks, kLengths), 1e-3);  // the primary is read otherwise
-  for (at::Tensor& layer : states.layers) layer.mul_(-3.0);
-  EXPECT_EQ(row_difference(tandem_logits(*secondary, states, batch_, 12), whole, kLengths), 0);
-  if (GetParam().encoder_decoder) return;
-  std::map<std::string, at::Tensor> plain = secondary->parameters();
-  std::erase_if(plain, [](const auto& entry) { return entry.first.ends_with("primary_projection.weight"); });
-  TransformerModel ordinary(smaller(GetParam()), plain);
-  const at::Tensor expected = ordinary.head(ordinary.forward(forward_input(batch_)).hidden);
-  EXPECT_LT(row_difference(whole, expected, kLengths), 1e-12);
-}
-
-TEST_P(TandemFamilies, TokensOfTheSameBlockAreReadFromTheSecondaryItself) {
-  const auto secondary = small_secondary(*primary_, 21);
-  PrimaryStates states = primary_states(*primary_, *secondary, batch_);
-  const at::Tensor before = tandem_logits(*secondary, states, batch_, 3);
-  for (at::Tensor& layer : states.layers) layer = layer.clone();
-  for (at::Tensor& layer : states.layers) layer[3].narrow(0, 6, 3).add_(1.0);  // the third block of the longest row
-  const at::Tensor after = tandem_logits(*secondary, states, batch_, 3);
-  EXPECT_EQ(difference(after[3].narrow(0, 0, 9), before[3].narrow(0, 0, 9)), 0);
-  for (int64_t t = 9; t < 12; ++t) EXPECT_GT(difference(after[3][t], before[3][t]), 1e-4) << t;
 }
 
 TEST_P(TandemFamilies, PackedRowsEqualSingleOnes) {
@@ -146,76 +123,7 @@ TEST_P(TandemFamilies, PackedRowsEqualSingleOnes) {
   }
 }
 
-TEST_P(TandemFamilies, GradientsOfProjectionsAndOfThePrimaryEqualFiniteDifferences) {
-  const auto secondary = small_secondary(*primary_, 21);
-  PrimaryStates states = primary_states(*primary_, *secondary, batch_);
-  const auto loss = [&] {
-    const at::Tensor logits = tandem_logits(*secondary, states, batch_, 2);
-    const at::Tensor factors = at::sin(at::arange(logits.numel(), logits.options().requires_grad(false)));
-    return (at::log_softmax(logits, -1).view(-1) * factors).sum();
-  };
-  std::map<std::string, at::Tensor> variables = {{"primary layer", states.layers.back()}};
-  if (states.encoder.defined()) variables["encoder"] = states.encoder;
-  for (const auto& [name, value] : secondary->parameters()) {
-    if (name.find("projection.weight") != std::string::npos) variables[name] = value;
-  }
-  for (auto& [name, value] : variables) value.requires_grad_(true);
-  loss().backward();
-  for (auto& [name, value] : variables) {
-    const at::Tensor gradient = value.grad().clone();
-    const at::NoGradGuard no_grad;
-    for (const int64_t index : {gradient.abs().argmax().item<int64_t>(), value.numel() / 3}) {
-      const at::Tensor entry = value.view(-1)[index];
-      const double before = entry.item<double>();
-      const auto at_distance = [&](double h) {
-        entry.fill_(before + h);
-        const double result = loss().item<double>();
-        entry.fill_(before);
-        return result;
-      };
-      const double numeric = (at_distance(1e-6) - at_distance(-1e-6)) / 2e-6;
-      const double analytic = gradient.view(-1)[index].item<double>();
-      EXPECT_NEAR(analytic, numeric, 2e-5 * std::max(1.0, std::abs(numeric))) << name << " " << index;
-    }
-  }
-}
-
-// With both models trained, the secondary's loss reaches the primary's weights through its representations.
-TEST_P(TandemFamilies, GradientsFlowIntoThePrimary) {
-  const auto secondary = small_secondary(*primary_, 21);
-  primary_->requires_grad(true);
-  const PrimaryStates states = primary_states(*primary_, *secondary, batch_);
-  tandem_logits(*secondary, states, batch_, 2).square().sum().backward();
-  const at::Tensor& first = primary_->parameters().at("decoder.0.self_attention.value.weight");
-  ASSERT_TRUE(first.grad().defined());
-  EXPECT_GT(largest(first.grad()), 0);
-  if (GetParam().encoder_decoder) {
-    EXPECT_GT(largest(primary_->parameters().at("encoder.0.feed_forward.up.weight").grad()), 0);
-  }
-}
-
-TEST_P(TandemFamilies, PackedWeightsDecodeAlike) {
-  const auto plain = small_secondary(*primary_, 21, at::kFloat);
-  const auto packed = small_secondary(*primary_, 21, at::kFloat);
-  packed->pack();
-  PrimaryStates states = primary_states(*primary_, *plain, batch_);
-  for (at::Tensor& layer : states.layers) layer = layer.to(at::kFloat);
-  if (states.encoder.defined()) states.encoder = states.encoder.to(at::kFloat);
-  const at::Tensor a = logits_token_by_token(*plain, states, 3);
-  EXPECT_LT(row_difference(a, logits_token_by_token(*packed, states, 3), kLengths), 2e-4);
-  EXPECT_LT(row_difference(a, tandem_logits(*packed, states, batch_, 3), kLengths), 2e-4);
-}
-
 INSTANTIATE_TEST_SUITE_P(Families, TandemFamilies, testing::ValuesIn(tiny_families()), family_name);
-
-TEST(Tandem, OtherModelsRefuseAPrimarysRepresentations) {
-  const auto ordinary = tiny_model(tiny_llama(), at::kDouble);
-  const auto state = ordinary->begin(1, 4);
-  DecoderState& own = transformer_state(*state);
-  const std::vector<at::Tensor> layers(2, at::zeros({1, 1, 12}, at::kDouble));
-  EXPECT_THROW(ordinary->write_primary(layers, own.append(std::vector<int64_t>{1}, 1), own), std::logic_error);
-  EXPECT_THROW(ordinary->project_encoder({layers.front(), {1}}), std::logic_error);
-}
 
 TEST(Tandem, RepresentationsOfOtherTokensAreRefused) {
   const auto primary = varied_model(tiny_llama(3), 1);
@@ -226,6 +134,231 @@ TEST(Tandem, RepresentationsOfOtherTokensAreRefused) {
   EXPECT_THROW(tandem_logits(*secondary, states, batch, 2), std::logic_error);
   states.layers.pop_back();
   EXPECT_THROW(tandem_logits(*secondary, states, batch, 2), std::logic_error);
+}
+
+class TandemDirectory : public testing::Test {
+ protected:
+  TandemDirectory() { save_model(root_ / "large", *primary_); }
+
+  void save(const std::string& name, TandemSaveOptions options) const {
+    save_tandem(root_ / name, *secondary_, options);
+  }
+  // Referencing root_/large.
+  fs::path referencing() const {
+    save("referencing", {.primary_directory = root_ / "large"});
+    return root_ / "referencing";
+  }
+  // What loading says when config.json's draftsmith_tandem was changed.
+  std::string error_with(const json& changes) const {
+    const fs::path directory = referencing();
+    json config = load_json(directory / "config.json");
+    config["draftsmith_tandem"].update(changes);
+    write_json(directory / "config.json", nlohmann::ordered_json(config));
+    const std::string message = error_of([&] { load_tandem(directory); });
+    fs::remove_all(directory);
+    return message;
+  }
+  void expect_loads_as_written(const fs::path& directory, const TandemLoadOptions& options = {}) const {
+    const auto plain = load_tandem_secondary(directory, {}, {.pack = false});
+    for (const auto& [name, value] : secondary_->parameters()) {
+      EXPECT_EQ(difference(plain->parameters().at(name), value), 0) << name;
+    }
+    EXPECT_EQ(plain->config().tandem.layer_map, secondary_->config().tandem.layer_map);
+    EXPECT_EQ(plain->config().tandem.block, 2);
+    const Tandem loaded = load_tandem(directory, options);
+    const PrimaryStates states = primary_states(*loaded.primary, *loaded.secondary, batch_);
+    const PrimaryStates expected = primary_states(*primary_, *secondary_, batch_);
+    EXPECT_LT(row_difference(tandem_logits(*loaded.secondary, states, batch_, 2),
+                             tandem_logits(*secondary_, expected, batch_, 2), {7, 3}),
+              1e-4);
+  }
+
+  TemporaryDirectory root_;
+  std::unique_ptr<TransformerModel> primary_ = varied_model(tiny_mt5(), 1, at::kFloat);
+  std::unique_ptr<TransformerModel> secondary_ = small_secondary(*primary_, 2, at::kFloat);
+  PairBatch batch_ = pair_batch(primary_->config(), {7, 3}, 3);
+};
+
+TEST_F(TandemDirectory, IsReadBackWithItsPrimaryInside) {
+  save("written", {.primary = primary_.get()});
+  expect_loads_as_written(root_ / "written");
+  EXPECT_EQ(tandem_primary(root_ / "written"), root_ / "written" / "primary");
+  save("copied", {.primary_directory = root_ / "large", .copy_primary = true});
+  expect_loads_as_written(root_ / "copied");
+  fs::rename(root_ / "copied", root_ / "moved");  // self-contained: it may lie anywhere
+  expect_loads_as_written(root_ / "moved");
+  EXPECT_NO_THROW(check_tandem_directory(root_ / "moved"));
+}
+
+// Loaded for decoding alone, in types that decode, the secondary goes on from its primary's representations.
+TEST_F(TandemDirectory, DecodesAsLoaded) {
+  const fs::path directory = referencing();
+  const auto logits_after_the_primary = [&](const LoadOptions& primary, const LoadOptions& secondary) {
+    const Tandem loaded = load_tandem(directory, {.secondary = secondary, .primary = primary});
+    const EncoderStates encoded = loaded.primary->encode(batch_.source);
+    const auto reading = loaded.primary->begin(encoded, 8);
+    const auto drafting = loaded.secondary->begin(loaded.secondary->project_encoder(encoded), 8);
+    StepInput input = step_input({slice(batch_.target, 0, 0, 4), slice(batch_.target, 1, 0, 2)}, Logits::kNone);
+    input.hidden_layers = loaded.secondary->config().tandem.layer_map;
+    const StepOutput read = loaded.primary->step(input, *reading);
+    DecoderState& state = transformer_state(*drafting);
+    loaded.secondary->write_primary(read.hidden, state.append(input.new_tokens, 4), state);
+    return loaded.secondary->step(step_input({{5}, {6}}), *drafting).logits.to(at::kFloat);  // [2,1,V]
+  };
+  const LoadOptions exact{.dtype = at::kDouble, .pack = false};
+  const at::Tensor expected = logits_after_the_primary(exact, exact);
+  EXPECT_LT(difference(logits_after_the_primary({}, {}), expected), 1e-4);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const at::ScalarType own : {type, at::kFloat}) {
+      const at::Tensor half = logits_after_the_primary({.dtype = type}, {.dtype = own});
+      EXPECT_LT(difference(half, expected), 0.15 * largest(expected)) << type << " " << own;
+    }
+  }
+}
+
+TEST_F(TandemDirectory, AnotherPrimaryIsRefusedNamingBoth) {
+  const fs::path directory = referencing();
+  save_model(root_ / "other", *varied_model(tiny_mt5(), 9, at::kFloat));
+  const auto with_other = [&](const fs::path& tandem) {
+    return error_of([&] { load_tandem(tandem, {.primary_directory = root_ / "other"}); });
+  };
+  const auto names_both = [&](const std::string& own) {
+    return AllOf(HasSubstr("another primary"), HasSubstr(own), HasSubstr((root_ / "other").string()),
+                 HasSubstr(model_hash(root_ / "large").substr(0, 16)));
+  };
+  EXPECT_THAT(with_other(directory), names_both((root_ / "large").string()));
+  save("inside", {.primary = primary_.get()});
+  EXPECT_THAT(with_other(root_ / "inside"), names_both((root_ / "inside" / "primary").string()));
+}
+
+TEST_F(TandemDirectory, ChangedOrMissingPrimaryIsNoticed) {
+  const fs::path directory = referencing();
+  fs::remove_all(root_ / "large");
+  EXPECT_THAT(error_of([&] { load_tandem(directory); }),
+              AllOf(HasSubstr("not there"), HasSubstr((root_ / "large").string())));
+  save_model(root_ / "large", *varied_model(tiny_mt5(), 9, at::kFloat));
+  EXPECT_THAT(error_of([&] { load_tandem(directory); }), HasSubstr("another primary"));
+  EXPECT_THAT(error_of([&] { check_tandem_directory(directory); }), HasSubstr("has changed"));
+}
+
+TEST_F(TandemDirectory, PrimaryOfAnotherShapeIsRefusedWithEveryDisagreement) {
+  TransformerConfig wide = tiny_mt5();
+  wide.width = 24;
+  wide.decoder_layers = 4;
+  save_model(root_ / "wide", *varied_model(wide, 9, at::kFloat));
+  EXPECT_THAT(error_of([&] { load_tandem_secondary(referencing(), root_ / "wide"); }),
+              AllOf(HasSubstr("primary's width"), HasSubstr("primary's layers")));
+}
+
+TEST_F(TandemDirectory, APrimaryOfAnotherPaddingIsRead) {
+  TransformerConfig padded = tiny_mt5();
+  padded.vocabulary += 6;
+  const auto primary = varied_model(padded, 9, at::kFloat);
+  save_model(root_ / "padded", *primary);
+  const auto secondary = make_tandem_secondary(*varied_model(smaller(tiny_mt5()), 4, at::kFloat), *primary);
+  save_tandem(root_ / "pair", *secondary, {.primary_directory = root_ / "padded"});
+  check_tandem_directory(root_ / "pair");
+  EXPECT_EQ(load_tandem_secondary(root_ / "pair", root_ / "padded")->config().vocabulary, tiny_mt5().vocabulary);
+  // Both read the secondary's padding.
+  TransformerConfig few = tiny_mt5();
+  TransformerConfig odd = smaller(tiny_mt5());
+  odd.vocabulary = few.vocabulary + 2;
+  odd.pad = few.vocabulary + 1;
+  EXPECT_THAT(error_of([&] {
+                require_tandem_pair(odd, few, {"small/", "large/"});
+              }),
+              AllOf(HasSubstr("small/"), HasSubstr("large/"), HasSubstr("lacks the padding token")));
+}
+
+TEST_F(TandemDirectory, IsTakenForNoOtherModel) {
+  const fs::path directory = referencing();
+  const json config = load_json(directory / "config.json");
+  EXPECT_EQ(config.at("architectures"), json({"DraftsmithTandemMT5ForConditionalGeneration"}));
+  EXPECT_EQ(config.at("model_type"), "draftsmith_tandem");
+  EXPECT_THAT(error_of([&] { load_model(directory); }), AllOf(HasSubstr("Tandem secondary"), HasSubstr("--drafter")));
+  EXPECT_THAT(error_of([&] { load_tandem_secondary(root_ / "large", {}); }),
+              AllOf(HasSubstr("an ordinary model"), HasSubstr("a Tandem secondary")));
+  EXPECT_TRUE(is_tandem_directory(directory));
+  EXPECT_FALSE(is_tandem_directory(root_ / "large"));
+  EXPECT_FALSE(is_tandem_directory(root_ / "nothing"));
+  const ModelDescription description = describe_model(directory);
+  EXPECT_EQ(description.kind, tandem_kind());
+  EXPECT_EQ(description.architecture, "DraftsmithTandemMT5ForConditionalGeneration");
+}
+
+TEST_F(TandemDirectory, SecondaryWithoutARecordedPrimaryIsLoadedWithAnyThatFits) {
+  save_model(root_ / "checkpoint", *secondary_);
+  EXPECT_THAT(error_of([&] { tandem_primary(root_ / "checkpoint"); }), HasSubstr("names no primary"));
+  EXPECT_NO_THROW(load_tandem_secondary(root_ / "checkpoint", root_ / "large"));
+}
+
+// `..` in a recorded path leads out of the directory itself, not out of where a link to it lies.
+TEST_F(TandemDirectory, FindsItsPrimaryThroughALink) {
+  save("work/stage/model", {.primary_directory = root_ / "large"});
+  fs::create_directory_symlink(root_ / "work/stage/model", root_ / "link");
+  EXPECT_TRUE(fs::equivalent(tandem_primary(root_ / "link"), root_ / "large"));
+  EXPECT_EQ(error_of([&] { check_tandem_directory(root_ / "link"); }), "no error");
+  expect_loads_as_written(root_ / "link");
+}
+
+// A checkpoint: to name its primary by its hash would be to read it back each time.
+TEST_F(TandemDirectory, IsTheSameModelWhereverItsPrimaryLies) {
+  const std::string hash = model_hash(referencing());
+  save("inside", {.primary_directory = root_ / "large", .copy_primary = true});
+  save("deep/er", {.primary_directory = root_ / "large"});
+  EXPECT_EQ(model_hash(root_ / "inside"), hash);
+  EXPECT_EQ(model_hash(root_ / "deep/er"), hash);
+  save_model(root_ / "another", *varied_model(tiny_mt5(), 7, at::kFloat));
+  save("of another", {.primary_directory = root_ / "another"});
+  EXPECT_NE(model_hash(root_ / "of another"), hash);
+}
+
+TEST_F(TandemDirectory, MalformedOnesAreRefusedByName) {
+  EXPECT_THAT(error_with({{"layer_map", {1, 4}}}),
+              AllOf(HasSubstr("layer_map"), HasSubstr("0 (embedding output) to 3"), HasSubstr("found:    4")));
+  EXPECT_THAT(error_with({{"layer_map", {-1, 3}}}), HasSubstr("found:    -1"));
+  EXPECT_THAT(error_with({{"layer_map", {1, 2, 3}}}), AllOf(HasSubstr("2 numbers"), HasSubstr("1, 2, 3")));
+  EXPECT_THAT(error_with({{"block", 0}}), AllOf(HasSubstr("block"), HasSubstr("0")));
+  EXPECT_THAT(error_with({{"primary_width", "wide"}}), HasSubstr("primary_width"));
+  EXPECT_THAT(error_with({{"primary_width", 12}}), AllOf(HasSubstr("primary_projection"), HasSubstr("[16, 12]")));
+  EXPECT_THAT(error_with({{"primary", {{"path", "x"}, {"sha256", "abc"}}}}), HasSubstr("64 hexadecimal digits"));
+  EXPECT_THAT(error_with({{"primary", 3}}), HasSubstr("primary"));
+}
+
+TEST(TandemConfig, DefaultLayerMapIsEven) {
+  EXPECT_EQ(default_layer_map(2, 6), (std::vector<int64_t>{3, 6}));
+  EXPECT_EQ(default_layer_map(3, 4), (std::vector<int64_t>{1, 2, 4}));
+  EXPECT_EQ(default_layer_map(1, 6), (std::vector<int64_t>{6}));
+  EXPECT_EQ(default_layer_map(4, 2), (std::vector<int64_t>{0, 1, 1, 2}));
+}
+
+TEST(TandemConfig, PairsThatDoNotFitAreRefusedWithBothNames) {
+  TransformerConfig other = smaller(tiny_llama(3));
+  other.eos = {4};
+  const auto message = [&](const TransformerConfig& secondary, const TandemStart& start) {
+    return error_of([&] { tandem_config(secondary, tiny_llama(3), start, {"small/", "large/"}); });
+  };
+  EXPECT_THAT(message(other, {}), AllOf(HasSubstr("small/"), HasSubstr("large/"), HasSubstr("end a text")));
+  EXPECT_THAT(message(smaller(tiny_t5()), {}), HasSubstr("encoder-decoder"));
+  const TransformerConfig fitting = smaller(tiny_llama(3));
+  TransformerConfig other_start = fitting;
+  other_start.decoder_start = fitting.decoder_start + 1;
+  EXPECT_THAT(message(other_start, {}), HasSubstr("the start id"));
+  EXPECT_THAT(message(fitting, {{1, 5}, 0, ProjectionStart::kRandom, 1}),
+              AllOf(HasSubstr("found:    5"), HasSubstr("at least one token")));
+  EXPECT_EQ(message(fitting, {}), "no error");
+}
+
+TEST(TandemConfig, UnitProjectionsCutOrPad) {
+  const auto primary = varied_model(tiny_llama(3), 1, at::kFloat);  // width 12
+  const auto wider = varied_model(smaller(tiny_llama(3)), 2, at::kFloat);
+  const auto secondary = make_tandem_secondary(*wider, *primary, {{}, 2, ProjectionStart::kIdentity, 1});
+  const at::Tensor& projection = secondary->parameters().at("decoder.1.primary_projection.weight");
+  EXPECT_EQ(difference(projection, at::eye(16, 12)), 0);
+  // A random start keeps the size of what it projects.
+  const auto random = make_tandem_secondary(*wider, *primary, {});
+  EXPECT_NEAR(random->parameters().at("decoder.0.primary_projection.weight").std().item<double>(), std::pow(12, -0.5),
+              0.06);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// Attention in blocks against sums in fp64, and the independence of a query from the others.
-#include "model/cpu/block_attention.h"
-
+// Attention in blocks, norms, activations, rotations and softmax of rows against fp64; a row's numbers do not depend on
+// the others.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +8,11 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "model/cpu/block_attention.h"
+#include "model/cpu/row_operations.h"
+#include "model/cpu/softmax_rows.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -164,12 +168,6 @@ TEST(BlockAttention, PassesOnNumbersThatAreNotFinite) {
   for (size_t t = 0; t < 30; ++t) EXPECT_TRUE(std::isnan(in.context(30)[t * 8]));
 }
 
-TEST(BlockAttention, IsZeroWithoutKeys) {
-  BlockCase in{.tokens = 40, .keys = 40, .prefix = 0, .width = 8};
-  in.fill(17);
-  EXPECT_EQ(in.context(40), std::vector<float>(in.query.size(), 0.0F));
-}
-
 TEST(BlockAttention, CutsTokensIntoPartsOfManyForAllThreads) {
   EXPECT_EQ(block_tokens(30, 8, 1, 2), 30);
   EXPECT_EQ(block_tokens(256, 8, 1, 2), 256);
@@ -178,6 +176,106 @@ TEST(BlockAttention, CutsTokensIntoPartsOfManyForAllThreads) {
   EXPECT_LE(block_tokens(256, 1, 1, 4), 128);
   EXPECT_GE(block_tokens(256, 1, 1, 64), 96);
   EXPECT_EQ(block_tokens(0, 8, 1, 2), 1);
+}
+
+at::Tensor normalized(const RowNorm& norm, const at::Tensor& x) {
+  at::Tensor y = at::empty_like(x);
+  normalize_rows(norm, x.const_data_ptr<float>(), x.size(0), x.size(1), y.mutable_data_ptr<float>());
+  return y;
+}
+
+TEST(RowOperations, NormsOfEveryWidth) {
+  for (const int64_t width : {1, 5, 15, 16, 17, 33, 512, 1000}) {
+    const at::Tensor x = random_tensor({3, width}, 1) * 2 + 0.5;
+    const at::Tensor weight = random_tensor({width}, 2), bias = random_tensor({width}, 3);
+    const auto* w = weight.const_data_ptr<float>();
+    const at::Tensor wide = x.to(at::kDouble);
+    const at::Tensor rms = wide * at::rsqrt(wide.square().mean(-1, true) + 1e-6) * weight;
+    EXPECT_LT(difference(normalized({w, nullptr, 1e-6, false}, x), rms), 1e-5) << width;
+    const at::Tensor centered = wide - wide.mean(-1, true);
+    const at::Tensor layer = centered * at::rsqrt(centered.square().mean(-1, true) + 1e-5) * weight + bias;
+    EXPECT_LT(difference(normalized({w, bias.const_data_ptr<float>(), 1e-5, true}, x), layer), 1e-5) << width;
+  }
+}
+
+TEST(RowOperations, NormsAreOfEachRowAloneAndKeepNan) {
+  at::Tensor x = random_tensor({4, 40}, 4);
+  const at::Tensor weight = at::ones({40});
+  const RowNorm norm{weight.const_data_ptr<float>(), nullptr, 1e-6, false};
+  const at::Tensor together = normalized(norm, x);
+  for (int64_t row = 0; row < 4; ++row) {
+    EXPECT_TRUE(at::equal(normalized(norm, x.narrow(0, row, 1)), together.narrow(0, row, 1)));
+  }
+  x[1][7] = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor damaged = normalized(norm, x);
+  EXPECT_TRUE(damaged[1].isnan().all().item<bool>());
+  EXPECT_TRUE(at::equal(damaged[2], together[2]));
+}
+
+TEST(RowOperations, ActivationsAreLibTorchs) {
+  const at::Tensor x = at::cat({random_tensor({1003}, 5) * 4, at::tensor({0.0F, -0.0F, 60.0F, -60.0F, 1e-30F, -3e4F})});
+  for (const PostOp then : {PostOp::kNone, PostOp::kRelu, PostOp::kGelu, PostOp::kGeluTanh, PostOp::kSilu}) {
+    at::Tensor y = x.clone();
+    activate(then, y.mutable_data_ptr<float>(), y.numel());
+    const at::Tensor expected = applied(then, x.to(at::kDouble));
+    EXPECT_TRUE(at::allclose(y.to(at::kDouble), expected, 3e-6, 3e-7)) << static_cast<int>(then);
+    at::Tensor none = at::full({37}, std::numeric_limits<float>::quiet_NaN());
+    activate(then, none.mutable_data_ptr<float>(), none.numel());
+    EXPECT_TRUE(none.isnan().all().item<bool>()) << static_cast<int>(then);
+  }
+}
+
+TEST(RowOperations, RotatesPairsAndLeavesTheRest) {
+  const at::Tensor x = random_tensor({2, 10}, 6);
+  const at::Tensor cosine = random_tensor({3}, 7), sine = random_tensor({3}, 8);
+  at::Tensor y = x.clone();
+  rotate_heads(y.mutable_data_ptr<float>(), 2, 10, cosine.const_data_ptr<float>(), sine.const_data_ptr<float>(), 3);
+  const at::Tensor first = x.narrow(1, 0, 3), second = x.narrow(1, 3, 3);
+  const at::Tensor expected =
+      at::cat({first * cosine - second * sine, second * cosine + first * sine, x.narrow(1, 6, 4)}, 1);
+  EXPECT_LT(difference(y, expected), 1e-6);
+}
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> random_scores(int64_t count) {
+  const at::Tensor scores = 4 * random_tensor({count}, 1);
+  const float* data = scores.const_data_ptr<float>();
+  return {data, data + count};
+}
+
+TEST(SoftmaxRows, IsThatOfFp64ForRowsOfAnyLength) {
+  for (int64_t columns = 1; columns <= 70; ++columns) {
+    for (const int64_t rows : {1, 2, 3, 23}) {
+      const auto count = static_cast<size_t>(rows * columns);
+      std::vector<float> scores = random_scores(rows * columns);
+      if (columns > 3) scores[static_cast<size_t>(columns - 2)] = -1e30F;  // a hidden key
+      const at::Tensor expected = at::from_blob(scores.data(), {rows, columns}, at::kFloat).to(at::kDouble).softmax(-1);
+      scores.push_back(7);
+      softmax_rows(scores.data(), rows, columns);
+      EXPECT_EQ(scores.back(), 7) << "writes beyond its end";
+      const at::Tensor found = at::from_blob(scores.data(), {rows, columns}, at::kFloat);
+      EXPECT_LT(difference(found, expected), 1e-6) << rows << " rows of " << columns;
+      ASSERT_EQ(scores.size(), count + 1);
+    }
+  }
+}
+
+TEST(SoftmaxRows, NanAndRowsWithoutAFiniteNumberSpoilTheirOwnRowAlone) {
+  for (const int64_t columns : {5, 16, 21, 40}) {
+    const auto width = static_cast<size_t>(columns);
+    std::vector<float> scores(5 * width, 1.0F);
+    scores[width + 2] = kNan;
+    std::fill_n(scores.begin() + 3 * columns, columns, -kInfinity);
+    softmax_rows(scores.data(), 5, columns);
+    for (size_t i = 0; i < scores.size(); ++i) {
+      const bool spoiled = i / width == 1 || i / width == 3;
+      EXPECT_EQ(std::isnan(scores[i]), spoiled) << "row " << i / width << " of " << columns;
+      if (spoiled) continue;
+      EXPECT_NEAR(scores[i], 1.0 / static_cast<double>(columns), 1e-7);
+    }
+  }
 }
 
 }  // namespace
