@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -28,86 +26,56 @@ struct BlockCase {
   bool biased = true;
   double scale = 1;
 
-  std::vector<float> query = {}, key = {}, value = {}, bias = {};
+  at::Tensor query = {};  // [tokens,heads,K]
+  at::Tensor key = {};    // [keys,K]
+  at::Tensor value = {};  // [keys,K]
+  at::Tensor bias = {};   // [heads,tokens+keys]
 
-  void fill(unsigned seed) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    for (std::vector<float>* numbers : {&query, &key, &value, &bias}) numbers->clear();
-    for (int64_t i = 0; i < tokens * heads * width; ++i) query.push_back(normal(random));
-    for (int64_t i = 0; i < keys * width; ++i) key.push_back(normal(random));
-    for (int64_t i = 0; i < keys * width; ++i) value.push_back(normal(random));
-    for (int64_t i = 0; i < heads * (tokens + keys); ++i) bias.push_back(normal(random));
-  }
-  int64_t seen(int64_t t) const { return prefix + (growing ? t : 0); }
-  float bias_of(int64_t head, int64_t t, int64_t s) const {
-    return biased ? bias[static_cast<size_t>(head * (tokens + keys) + tokens + s - t)] : 0.0F;
+  void fill(uint64_t seed) {
+    query = random_tensor({tokens, heads, width}, seed);
+    key = random_tensor({keys, width}, seed + 1000);
+    value = random_tensor({keys, width}, seed + 2000);
+    bias = random_tensor({heads, tokens + keys}, seed + 3000);
   }
 
-  BlockHead head(std::vector<float>& context) const {
-    context.assign(query.size(), -1);
-    return {.query = query.data(),
-            .keys = key.data(),
-            .values = value.data(),
-            .bias = biased ? bias.data() + tokens : nullptr,
-            .context = context.data(),
-            .heads = heads,
-            .width = width,
-            .prefix = prefix,
-            .growing = growing,
-            .query_stride = heads * width,
-            .key_stride = width,
-            .context_stride = heads * width,
-            .bias_stride = tokens + keys,
-            .scale = scale};
-  }
-  std::vector<float> context(int64_t part) const {
-    std::vector<float> out;
-    const BlockHead all = head(out);
+  // Computes `part` tokens at a time. [tokens,heads,K]
+  at::Tensor context(int64_t part) const {
+    at::Tensor out = at::full_like(query, -1);
+    const BlockHead all{.query = query.const_data_ptr<float>(),
+                        .keys = key.const_data_ptr<float>(),
+                        .values = value.const_data_ptr<float>(),
+                        .bias = biased ? bias.const_data_ptr<float>() + tokens : nullptr,
+                        .context = out.mutable_data_ptr<float>(),
+                        .heads = heads,
+                        .width = width,
+                        .prefix = prefix,
+                        .growing = growing,
+                        .query_stride = heads * width,
+                        .key_stride = width,
+                        .context_stride = heads * width,
+                        .bias_stride = tokens + keys,
+                        .scale = scale};
     for (int64_t begin = 0; begin < tokens; begin += part) attend_blocks(all, begin, std::min(begin + part, tokens));
     return out;
   }
-  std::vector<double> expected() const;
+
+  // Expects the sums of fp64.
+  void expect_exact() const {
+    at::Tensor scores = query.to(at::kDouble).matmul(key.to(at::kDouble).t()) * scale;  // [tokens,heads,keys]
+    for (int64_t t = 0; t < tokens; ++t) {
+      if (biased) scores[t].add_(bias.narrow(1, tokens - t, keys));
+      const int64_t seen = prefix + (growing ? t : 0);
+      scores[t].narrow(1, seen, keys - seen).fill_(-std::numeric_limits<double>::infinity());
+    }
+    // A key that nobody sees may be NaN.
+    const at::Tensor expected = at::nan_to_num(scores.softmax(-1)).matmul(at::nan_to_num(value).to(at::kDouble));
+    EXPECT_LT(difference(context(tokens), expected), 2e-5)
+        << tokens << " tokens, " << keys << " keys, K " << width << ", " << heads << " heads";
+  }
 };
 
-std::vector<double> BlockCase::expected() const {
-  std::vector<double> out(query.size(), 0.0);
-  for (int64_t t = 0; t < tokens; ++t) {
-    for (int64_t h = 0; h < heads; ++h) {
-      const auto first = static_cast<size_t>((t * heads + h) * width);
-      std::vector<double> weights;
-      double highest = -std::numeric_limits<double>::infinity(), total = 0;
-      for (int64_t s = 0; s < seen(t); ++s) {
-        double score = 0;
-        for (int64_t i = 0; i < width; ++i) {
-          score += static_cast<double>(query[first + static_cast<size_t>(i)]) * key[static_cast<size_t>(s * width + i)];
-        }
-        weights.push_back(scale * score + bias_of(h, t, s));
-        highest = std::max(highest, weights.back());
-      }
-      for (double& weight : weights) total += weight = std::exp(weight - highest);
-      for (size_t s = 0; s < weights.size(); ++s) {
-        for (size_t i = 0; i < static_cast<size_t>(width); ++i) {
-          out[first + i] += weights[s] / total * value[s * static_cast<size_t>(width) + i];
-        }
-      }
-    }
-  }
-  return out;
-}
-
-void expect_near(const std::vector<float>& found, const std::vector<double>& expected, const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 2e-5) << what << " at " << i;
-}
-
-std::string name(const BlockCase& in) {
-  return std::to_string(in.tokens) + " tokens, " + std::to_string(in.keys) + " keys, K " + std::to_string(in.width) +
-         ", " + std::to_string(in.heads) + " heads";
-}
-
 TEST(BlockAttention, EqualsSumsInFp64ForEverySize) {
-  unsigned seed = 0;
+  uint64_t seed = 0;
   for (const int64_t width : {1, 8, 64, 80, 128}) {
     for (const int64_t keys : {1, 2, 15, 63, 64, 65, 255, 256, 257, 600}) {
       for (const int64_t tokens : {1, 5, 23, 24, 25, 70}) {
@@ -115,24 +83,21 @@ TEST(BlockAttention, EqualsSumsInFp64ForEverySize) {
         in.biased = seed % 3 != 0;
         in.scale = seed % 2 == 0 ? 1.0 : 1 / std::sqrt(static_cast<double>(width));
         in.fill(++seed);
-        expect_near(in.context(tokens), in.expected(), name(in));
+        in.expect_exact();
       }
     }
   }
 }
 
 TEST(BlockAttention, HidesLaterKeysOfGrowingPrefixes) {
-  unsigned seed = 100;
+  uint64_t seed = 100;
   for (const int64_t prefix : {0, 1, 50, 200, 255, 256, 257, 500}) {
     BlockCase in{.tokens = 130, .keys = prefix + 130, .prefix = prefix, .growing = true, .width = 16, .heads = 2};
     in.fill(++seed);
     // Nothing may come from the slot behind the last visible one.
-    const auto hidden = static_cast<size_t>(in.seen(in.tokens - 1));
-    ASSERT_EQ(hidden + 1, static_cast<size_t>(in.keys));
-    for (size_t i = 0; i < 16; ++i) {
-      in.key[hidden * 16 + i] = in.value[hidden * 16 + i] = std::numeric_limits<float>::quiet_NaN();
-    }
-    expect_near(in.context(in.tokens), in.expected(), name(in));
+    in.key[in.keys - 1].fill_(std::numeric_limits<float>::quiet_NaN());
+    in.value[in.keys - 1].fill_(std::numeric_limits<float>::quiet_NaN());
+    in.expect_exact();
   }
 }
 
@@ -140,8 +105,8 @@ TEST(BlockAttention, GivesAQueryTheSameBitsInEveryPart) {
   for (const bool growing : {false, true}) {
     BlockCase in{.tokens = 300, .keys = 700, .prefix = growing ? 400 : 700, .growing = growing, .heads = 2};
     in.fill(7);
-    const std::vector<float> whole = in.context(in.tokens);
-    for (const int64_t part : {1, 7, 96, 299}) EXPECT_EQ(in.context(part), whole) << part;
+    const at::Tensor whole = in.context(in.tokens);
+    for (const int64_t part : {1, 7, 96, 299}) EXPECT_TRUE(at::equal(in.context(part), whole)) << part;
   }
 }
 
@@ -149,23 +114,22 @@ TEST(BlockAttention, TakesScoresThatGrowFromBlockToBlock) {
   // The highest score rises, and falls, by more than a weight can hold.
   BlockCase in{.tokens = 3, .keys = 900, .prefix = 900, .width = 4, .biased = false};
   in.fill(11);
-  for (size_t s = 0; s < 900; ++s) {
-    for (size_t i = 0; i < 4; ++i) in.key[s * 4 + i] *= s < 300 ? 1.0F : s < 600 ? 60.0F : 3.0F;
-  }
-  expect_near(in.context(3), in.expected(), name(in));
+  in.key.narrow(0, 300, 300).mul_(60);
+  in.key.narrow(0, 600, 300).mul_(3);
+  in.expect_exact();
 }
 
 TEST(BlockAttention, PassesOnNumbersThatAreNotFinite) {
   BlockCase in{.tokens = 30, .keys = 400, .prefix = 400, .width = 8};
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     in.fill(13);
-    in.query[5 * 8] = bad;
-    const std::vector<float> out = in.context(30);
-    for (size_t t = 0; t < 30; ++t) EXPECT_EQ(std::isfinite(out[t * 8]), t != 5) << bad << " " << t;
+    in.query[5][0][0] = bad;
+    const at::Tensor finite = in.context(30).isfinite().select(2, 0).view(-1);
+    EXPECT_TRUE(finite.equal(at::arange(30, at::kLong).ne(5))) << bad;
   }
   in.fill(13);
-  in.value[399 * 8] = std::numeric_limits<float>::quiet_NaN();
-  for (size_t t = 0; t < 30; ++t) EXPECT_TRUE(std::isnan(in.context(30)[t * 8]));
+  in.value[399][0] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(in.context(30).select(2, 0).isnan().all().item<bool>());
 }
 
 TEST(BlockAttention, CutsTokensIntoPartsOfManyForAllThreads) {

@@ -142,14 +142,6 @@ TEST_F(Checkpoint, SavingNeverOverwritesAndLeavesNothingBehindWhenItFails) {
   EXPECT_TRUE(fs::is_empty(root_ / "bad"));
 }
 
-TEST_F(Checkpoint, Fp16KeepsTheWeightsThatOverflowInFp32) {
-  const auto model = load_model(write({}), {.pack = false});
-  save_model(root_ / "fp16", *model, {.dtype = at::kHalf, .tokenizer = {}, .generation = {}});
-  const WeightFiles files(root_ / "fp16");
-  EXPECT_EQ(files.entry("decoder.block.0.layer.2.DenseReluDense.wo.weight").dtype, "F32");
-  EXPECT_EQ(files.entry("decoder.block.0.layer.2.DenseReluDense.wi.weight").dtype, "F16");
-}
-
 TEST_F(Checkpoint, DescribesADirectoryWithoutLoadingIt) {
   const fs::path directory = write({});
   write_file_atomic(directory / "spiece.model", "pieces");

@@ -20,40 +20,25 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 json llama() {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"vocab_size", 31},
-          {"hidden_size", 12},
-          {"intermediate_size", 20},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 6},
-          {"num_key_value_heads", 3},
-          {"head_dim", 4},
-          {"max_position_embeddings", 40}};
+  return json::parse(R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 31, "hidden_size": 12,
+    "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 4,
+    "max_position_embeddings": 40})");
 }
 
 json gpt2() {
-  return {{"architectures", {"GPT2LMHeadModel"}},
-          {"vocab_size", 31},
-          {"n_embd", 12},
-          {"n_head", 3},
-          {"n_layer", 2},
-          {"n_positions", 40}};
+  return json::parse(R"({"architectures": ["GPT2LMHeadModel"], "vocab_size": 31, "n_embd": 12, "n_head": 3,
+    "n_layer": 2, "n_positions": 40})");
 }
 
 json gpt_neox() {
-  return {{"architectures", {"GPTNeoXForCausalLM"}},
-          {"vocab_size", 31},
-          {"hidden_size", 16},
-          {"intermediate_size", 20},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 2},
-          {"rotary_pct", 0.25},
-          {"max_position_embeddings", 40}};
+  return json::parse(R"({"architectures": ["GPTNeoXForCausalLM"], "vocab_size": 31, "hidden_size": 16,
+    "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 2, "rotary_pct": 0.25,
+    "max_position_embeddings": 40})");
 }
 
 json bloom() {
-  return {
-      {"architectures", {"BloomForCausalLM"}}, {"vocab_size", 31}, {"hidden_size", 12}, {"n_head", 3}, {"n_layer", 2}};
+  return json::parse(R"({"architectures": ["BloomForCausalLM"], "vocab_size": 31, "hidden_size": 12, "n_head": 3,
+    "n_layer": 2})");
 }
 
 class Families : public testing::Test {
@@ -62,9 +47,6 @@ class Families : public testing::Test {
     config.update(changes);
     write_json(folder_ / "config.json", nlohmann::ordered_json(config));
     return load_config(folder_.path());
-  }
-  std::string error(const json& config, const json& changes) const {
-    return error_of([&] { read(config, changes); });
   }
 
   TemporaryDirectory folder_;
@@ -76,38 +58,37 @@ TEST_F(Families, RotaryScalingIsReadInBothForms) {
   const auto old_linear = read(llama(), {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
   EXPECT_EQ(old_linear.rotary.scaling, RotaryScaling::kLinear);
   EXPECT_EQ(old_linear.rotary.factor, 2.0);
-  const auto llama3 = read(llama(), {{"rope_parameters",
-                                      {{"rope_type", "llama3"},
-                                       {"rope_theta", 7.0},
-                                       {"factor", 8.0},
-                                       {"low_freq_factor", 1.0},
-                                       {"high_freq_factor", 4.0},
-                                       {"original_max_position_embeddings", 16}}}});
+  const auto llama3 = read(llama(), json::parse(R"({"rope_parameters": {"rope_type": "llama3", "rope_theta": 7.0,
+    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}})"));
   EXPECT_EQ(llama3.rotary.scaling, RotaryScaling::kLlama3);
   EXPECT_EQ(llama3.rotary.base, 7.0);
   EXPECT_EQ(llama3.rotary.original_positions, 16);
-  EXPECT_THAT(error(llama(), {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}}}),
-              AllOf(HasSubstr("rope_type"), HasSubstr("llama3")));
 }
 
-TEST_F(Families, ShapesThatDoNotFitAreNamed) {
-  EXPECT_THAT(error(llama(), {{"num_key_value_heads", 4}}),
-              AllOf(HasSubstr("num_key_value_heads"), HasSubstr("divisor of 6")));
-  EXPECT_THAT(error(llama(), {{"head_dim", 5}}), HasSubstr("head_dim"));
-  EXPECT_THAT(error(gpt2(), {{"n_head", 5}}), AllOf(HasSubstr("n_head"), HasSubstr("divisor of 12")));
-  EXPECT_THAT(error(gpt_neox(), {{"num_attention_heads", 3}}), HasSubstr("num_attention_heads"));
-  EXPECT_THAT(error(gpt_neox(), {{"rotary_pct", 0.1}}), HasSubstr("rotary_pct"));
-  EXPECT_THAT(error(bloom(), {{"n_head", 5}}), HasSubstr("n_head"));
-}
-
-TEST_F(Families, VariantsThatWouldGiveOtherNumbersAreRefused) {
-  EXPECT_THAT(error(gpt2(), {{"scale_attn_by_inverse_layer_idx", true}}), HasSubstr("scale_attn_by_inverse_layer_idx"));
-  EXPECT_THAT(error(gpt2(), {{"add_cross_attention", true}}), HasSubstr("add_cross_attention"));
-  EXPECT_THAT(error(bloom(), {{"apply_residual_connection_post_layernorm", true}}), HasSubstr("apply_residual"));
-  EXPECT_THAT(error(llama(), {{"hidden_act", "mish"}}), HasSubstr("hidden_act"));
-  EXPECT_THAT(error(llama(), {{"quantization_config", {{"bits", 4}}}}), HasSubstr("quantization_config"));
-  EXPECT_THAT(error(llama(), {{"architectures", {"MistralForCausalLM"}}}),
-              AllOf(HasSubstr("MistralForCausalLM"), HasSubstr("LlamaForCausalLM"), HasSubstr("BloomForCausalLM")));
+TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
+  struct Refused {
+    json config;
+    json changes;
+    std::vector<std::string> message;
+  };
+  for (const Refused& one : std::vector<Refused>{
+           {llama(), {{"num_key_value_heads", 4}}, {"num_key_value_heads", "divisor of 6"}},
+           {llama(), {{"head_dim", 5}}, {"head_dim"}},
+           {llama(), {{"bos_token_id", 31}}, {"bos_token_id"}},
+           {llama(), {{"hidden_act", "mish"}}, {"hidden_act"}},
+           {llama(), {{"quantization_config", {{"bits", 4}}}}, {"quantization_config"}},
+           {llama(), {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}}}, {"rope_type", "llama3"}},
+           {llama(), {{"architectures", {"MistralForCausalLM"}}}, {"MistralForCausalLM", "BloomForCausalLM"}},
+           {gpt2(), {{"n_head", 5}}, {"n_head", "divisor of 12"}},
+           {gpt2(), {{"scale_attn_by_inverse_layer_idx", true}}, {"scale_attn_by_inverse_layer_idx"}},
+           {gpt2(), {{"add_cross_attention", true}}, {"add_cross_attention"}},
+           {gpt_neox(), {{"num_attention_heads", 3}}, {"num_attention_heads"}},
+           {gpt_neox(), {{"rotary_pct", 0.1}}, {"rotary_pct"}},
+           {bloom(), {{"n_head", 5}}, {"n_head"}},
+           {bloom(), {{"apply_residual_connection_post_layernorm", true}}, {"apply_residual"}}}) {
+    const std::string message = error_of([&] { read(one.config, one.changes); });
+    for (const std::string& part : one.message) EXPECT_THAT(message, HasSubstr(part));
+  }
 }
 
 TEST_F(Families, TokenIdsHaveTheFamiliesDefaults) {
@@ -116,7 +97,6 @@ TEST_F(Families, TokenIdsHaveTheFamiliesDefaults) {
   EXPECT_EQ(read(llama(), {{"eos_token_id", {3, 4}}}).eos, (std::vector<int64_t>{3, 4}));
   EXPECT_EQ(read(gpt2(), {{"bos_token_id", 30}}).decoder_start, 30);
   EXPECT_EQ(read(bloom()).pad, 2);
-  EXPECT_THAT(error(llama(), {{"bos_token_id", 31}}), HasSubstr("bos_token_id"));
 }
 
 // What is written is read back as the same model, its parameters joined and split again.
@@ -141,7 +121,6 @@ TEST_F(Families, SavedModelsAreReadBack) {
 TEST_F(Families, ATensorThatHoldsJoinedParametersIsCheckedAsAWhole) {
   TransformerModel model(read(gpt_neox()), 3);
   save_model(folder_ / "model", model);
-  const auto config = load_json(folder_ / "model/config.json");
   const auto file = folder_ / "model/model.safetensors";
   std::vector<TensorToStore> tensors;
   {
@@ -205,29 +184,12 @@ class GenerationSettings : public testing::Test {
 };
 
 TEST_F(GenerationSettings, EverySupportedKeyIsReadAndWrittenBack) {
-  const json settings = {{"pad_token_id", 3},
-                         {"eos_token_id", {1, 7}},
-                         {"decoder_start_token_id", 4},
-                         {"bos_token_id", 5},
-                         {"encoder_repetition_penalty", 1.5},
-                         {"repetition_penalty", 1.2},
-                         {"no_repeat_ngram_size", 3},
-                         {"encoder_no_repeat_ngram_size", 4},
-                         {"bad_words_ids", {{8}, {9, 10}}},
-                         {"min_length", 2},
-                         {"min_new_tokens", 1},
-                         {"forced_bos_token_id", 11},
-                         {"forced_eos_token_id", 1},
-                         {"suppress_tokens", {12, 13}},
-                         {"begin_suppress_tokens", {14}},
-                         {"max_length", 50},
-                         {"max_new_tokens", 40},
-                         {"do_sample", true},
-                         {"temperature", 0.5},
-                         {"top_k", 20},
-                         {"top_p", 0.75},
-                         {"min_p", 0.1},
-                         {"stop_strings", {"a", "\n\n"}}};
+  const json settings = json::parse(R"({"pad_token_id": 3, "eos_token_id": [1, 7], "decoder_start_token_id": 4,
+    "bos_token_id": 5, "encoder_repetition_penalty": 1.5, "repetition_penalty": 1.2, "no_repeat_ngram_size": 3,
+    "encoder_no_repeat_ngram_size": 4, "bad_words_ids": [[8], [9, 10]], "min_length": 2, "min_new_tokens": 1,
+    "forced_bos_token_id": 11, "forced_eos_token_id": 1, "suppress_tokens": [12, 13], "begin_suppress_tokens": [14],
+    "max_length": 50, "max_new_tokens": 40, "do_sample": true, "temperature": 0.5, "top_k": 20, "top_p": 0.75,
+    "min_p": 0.1, "stop_strings": ["a", "\n\n"]})");
   const GenerationConfig generation = read(settings);
   EXPECT_THAT(generation.eos_ids, ElementsAre(1, 7));
   EXPECT_THAT(generation.bad_words, ElementsAre(ElementsAre(8), ElementsAre(9, 10)));
@@ -238,17 +200,12 @@ TEST_F(GenerationSettings, EverySupportedKeyIsReadAndWrittenBack) {
 }
 
 TEST_F(GenerationSettings, WhatIsNotImplementedIsNamed) {
-  const GenerationConfig generation = read({{"num_beam_groups", 4},
-                                            {"typical_p", 0.9},
-                                            {"guidance_scale", 2},
-                                            {"sequence_bias", {{{1}, -1.0}}},
-                                            {"exponential_decay_length_penalty", {5, 1.1}},
-                                            {"a_key_of_tomorrow", true}});
-  EXPECT_EQ(generation.unsupported.size(), 6);
-  EXPECT_THAT(
-      error_of([&] { require_supported(generation, "dir"); }),
-      AllOf(HasSubstr("num_beam_groups"), HasSubstr("typical_p"), HasSubstr("guidance_scale"),
-            HasSubstr("sequence_bias"), HasSubstr("exponential_decay_length_penalty"), HasSubstr("a_key_of_tomorrow")));
+  const json settings = json::parse(R"({"num_beam_groups": 4, "typical_p": 0.9, "guidance_scale": 2,
+    "sequence_bias": [[[1], -1.0]], "exponential_decay_length_penalty": [5, 1.1], "a_key_of_tomorrow": true})");
+  const GenerationConfig generation = read(settings);
+  EXPECT_EQ(generation.unsupported.size(), settings.size());
+  const std::string message = error_of([&] { require_supported(generation, "dir"); });
+  for (const auto& setting : settings.items()) EXPECT_THAT(message, HasSubstr(setting.key()));
   EXPECT_EQ(to_json(generation)["num_beam_groups"], 4) << "saving a model keeps settings that we do not implement";
 }
 
@@ -262,33 +219,23 @@ TEST_F(GenerationSettings, BeamSearchIsReadAndWritten) {
   EXPECT_EQ(to_json(generation)["early_stopping"], true);
   EXPECT_EQ(to_json(read({{"early_stopping", "never"}}))["early_stopping"], "never");
   EXPECT_FALSE(to_json(read({{"early_stopping", false}})).contains("early_stopping"));
-  EXPECT_THAT(error_of([&] {
-                read({{"early_stopping", "soon"}, {"num_beams", 0}});
-              }),
-              AllOf(HasSubstr("early_stopping"), HasSubstr("num_beams")));
 }
 
 TEST_F(GenerationSettings, NeutralAndHarmlessValuesAreSupported) {
-  const GenerationConfig generation = read({{"num_beams", 1},
-                                            {"typical_p", 1.0},
-                                            {"guidance_scale", nullptr},
-                                            {"stop_strings", json::array()},
-                                            {"sequence_bias", json::object()},
-                                            {"penalty_alpha", 0},
-                                            {"renormalize_logits", false},
-                                            {"_from_model_config", true},
-                                            {"transformers_version", "5.23.0"},
-                                            {"use_cache", true},
-                                            {"length_penalty", 2.0}});
+  const GenerationConfig generation = read(json::parse(R"({"num_beams": 1, "typical_p": 1.0, "guidance_scale": null,
+    "stop_strings": [], "sequence_bias": {}, "penalty_alpha": 0, "renormalize_logits": false,
+    "_from_model_config": true, "transformers_version": "5.23.0", "use_cache": true, "length_penalty": 2.0,
+    "eos_token_id": null, "temperature": null})"));
   EXPECT_NO_THROW(require_supported(generation, "dir"));
+  EXPECT_THAT(generation.eos_ids, ElementsAre(1)) << "the config's own";
+  EXPECT_FALSE(generation.has_processors());
+  EXPECT_THAT(read({{"stop_strings", "end"}}).stop_strings, ElementsAre("end"));
 }
 
 TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
-  const GenerationConfig generation = read_without_file({{"d_model", 512},
-                                                         {"num_beam_groups", 2},
-                                                         {"num_beams", 3},
-                                                         {"no_repeat_ngram_size", 3},
-                                                         {"task_specific_params", {{"num_beams", 4}}}});
+  const GenerationConfig generation =
+      read_without_file(json::parse(R"({"d_model": 512, "num_beam_groups": 2, "num_beams": 3,
+    "no_repeat_ngram_size": 3, "task_specific_params": {"num_beams": 4}})"));
   EXPECT_EQ(generation.no_repeat_ngram_size, 3);
   ASSERT_EQ(generation.unsupported.size(), 1);
   EXPECT_EQ(generation.unsupported.front().name, "num_beam_groups");
@@ -296,20 +243,11 @@ TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
 }
 
 TEST_F(GenerationSettings, IdsOutsideTheVocabularyAndBadValuesAreAllReported) {
-  EXPECT_THAT(error_of([&] {
-                read({{"eos_token_id", 100},
-                      {"suppress_tokens", {3, -1}},
-                      {"bad_words_ids", {{5}, json::array()}},
-                      {"repetition_penalty", 0},
-                      {"top_p", 1.5},
-                      {"min_p", -0.1},
-                      {"stop_strings", {"a", ""}},
-                      {"max_length", int64_t{1} << 40},
-                      {"max_new_tokens", 0}});
-              }),
-              AllOf(HasSubstr("eos_token_id"), HasSubstr("suppress_tokens"), HasSubstr("bad_words_ids"),
-                    HasSubstr("repetition_penalty"), HasSubstr("top_p"), HasSubstr("max_new_tokens"),
-                    HasSubstr("max_length"), HasSubstr("min_p"), HasSubstr("stop_strings")));
+  const json settings = json::parse(R"({"eos_token_id": 100, "suppress_tokens": [3, -1], "bad_words_ids": [[5], []],
+    "repetition_penalty": 0, "top_p": 1.5, "min_p": -0.1, "stop_strings": ["a", ""], "max_length": 1099511627776,
+    "max_new_tokens": 0, "early_stopping": "soon", "num_beams": 0})");
+  const std::string message = error_of([&] { read(settings); });
+  for (const auto& setting : settings.items()) EXPECT_THAT(message, HasSubstr(setting.key()));
 }
 
 }  // namespace

@@ -23,25 +23,9 @@ struct Stored {
 };
 
 TransformerConfig config_of(const Stored& stored) {
-  TransformerConfig config = tiny_t5();
+  TransformerConfig config = stored.family == "t5" ? tiny_t5() : tiny_gpt2();
   config.tied_head = stored.tied;
-  if (stored.family == "t5") {
-    config.output_scale = stored.tied ? 1 / std::sqrt(20.0) : 1.0;
-    return config;
-  }
-  config.family = stored.family;
-  config.encoder_decoder = false;
-  config.encoder_layers = 0;
-  config.output_scale = 1;
-  config.head_width = 8;
-  config.width = 24;
-  config.positions = Positions::kLearned;
-  config.norm = Norm::kLayer;
-  config.max_positions = 32;
-  config.activation = Activation::kGeluTanh;
-  config.attention_scale = 1 / std::sqrt(8.0);
-  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
-  config.bos = 1;
+  if (config.encoder_decoder) config.output_scale = stored.tied ? 1 / std::sqrt(20.0) : 1.0;
   return config;
 }
 

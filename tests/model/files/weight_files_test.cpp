@@ -86,17 +86,6 @@ TEST(Safetensors, AValueThatIsNotFiniteIsNeverWritten) {
   EXPECT_THROW(write_safetensors(directory / "f", {{"large", at::full({1}, 70000.0), at::kHalf}}), RunError);
 }
 
-TEST(Safetensors, IntegersAreListedButNotReadAsWeights) {
-  const TemporaryDirectory directory;
-  write_file_atomic(directory / "f", raw_safetensors(R"({"ids":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})",
-                                                     std::string(8, 'x')));
-  const SafetensorsFile read(directory / "f");
-  EXPECT_EQ(read.tensors().at("ids").dtype, "I64");
-  const std::string message = error_of([&] { read.read("ids", at::kFloat); });
-  EXPECT_THAT(message, HasSubstr("'ids'"));
-  EXPECT_THAT(message, HasSubstr("I64"));
-}
-
 class Shards : public testing::Test {
  protected:
   const TemporaryDirectory directory_;
@@ -118,12 +107,6 @@ TEST_F(Shards, AreWrittenWithAnIndexAndReadBack) {
   for (const TensorToStore& item : tensors_) {
     EXPECT_TRUE(at::equal(read.stored(item.name), item.tensor)) << item.name;
   }
-}
-
-TEST_F(Shards, AreNotUsedWhereOneFileIsEnough) {
-  write_weight_files(directory_.path(), tensors_, 41 * 4);
-  EXPECT_FALSE(std::filesystem::exists(directory_ / "model.safetensors.index.json"));
-  EXPECT_EQ(WeightFiles(directory_.path()).tensors().size(), 4);
 }
 
 TEST_F(Shards, MixedUpWithAnotherModelsAreRefused) {

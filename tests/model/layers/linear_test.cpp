@@ -67,43 +67,6 @@ TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
   }
 }
 
-// A layer of a model that is loaded for decoding in `type`.
-Linear loaded_layer(const at::Tensor& weight, at::ScalarType type, const at::Tensor& bias = {}) {
-  WeightArena arena(type);
-  Linear layer(weight, bias);
-  layer.pack(arena);
-  return layer;
-}
-
-TEST(LinearPacked, RowsDoNotDependOnTheOthersToTheLastBit) {
-  const at::Tensor weight = random_tensor({300, 100}, 6), x = random_tensor({1000, 100}, 7);
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kChar}) {
-    const Linear layer = loaded_layer(weight, type);
-    const at::Tensor together = layer(x);
-    const at::Tensor added = layer.add_to(together, x);
-    for (const int64_t row : {0, 1, 5, 6, 12, 500, 999}) {
-      const at::Tensor one = x.narrow(0, row, 1);
-      EXPECT_TRUE(at::equal(layer(one), together.narrow(0, row, 1))) << type << " row " << row;
-      EXPECT_TRUE(at::equal(layer.add_to(layer(one), one), added.narrow(0, row, 1))) << type << " row " << row;
-    }
-  }
-}
-
-TEST(LinearPacked, NarrowWeightsTakeAndGiveFp32AndKeepNoPlainOnes) {
-  const at::Tensor weight = random_tensor({70, 40}, 13), bias = random_tensor({70}, 14), x = random_tensor({2, 40}, 15);
-  const at::Tensor exact = at::linear(x, weight, bias);
-  for (const auto& [type, most] : {std::pair{at::kBFloat16, 0.005}, {at::kChar, 0.02}}) {
-    for (const at::ScalarType stored : {at::kFloat, at::kBFloat16, at::kHalf}) {
-      const Linear layer = loaded_layer(weight.to(stored), type, bias);
-      EXPECT_TRUE(layer.weight().is_meta());
-      EXPECT_EQ(layer(x).scalar_type(), at::kFloat);
-      const double error = difference(layer(x), exact) / largest(exact);
-      EXPECT_LT(error, most) << type << " of " << stored;
-      EXPECT_GT(error, most / 100) << type << " rounds weights";
-    }
-  }
-}
-
 TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
   WeightArena arena;
   Linear layer(random_tensor({20, 10}, 10));

@@ -192,20 +192,6 @@ TEST_F(MixedProductsTest, ResidualIsAddedWithoutRounding) {
   EXPECT_LT(share_of_difference(weight.grad(), rounded(slope).t().mm(rounded(x))), 1e-5);
 }
 
-TEST_F(MixedProductsTest, AreForTrainingInBf16Alone) {
-  const at::Tensor x = random_tensor({9, 16}, 1), weight = random_tensor({8, 16}, 2).requires_grad_();
-  EXPECT_TRUE(multiplies_mixed(x, weight));
-  EXPECT_FALSE(multiplies_mixed(x, weight.detach()));
-  EXPECT_FALSE(multiplies_mixed(x.to(at::kHalf), weight));
-  EXPECT_FALSE(multiplies_mixed(x.narrow(0, 0, 0), weight));
-  {
-    const at::NoGradGuard no_gradients;
-    EXPECT_FALSE(multiplies_mixed(x, weight));
-  }
-  const AutocastScope off(at::kCPU, false);
-  EXPECT_FALSE(multiplies_mixed(x, weight));
-}
-
 at::Tensor gradient_by_autograd(const at::Tensor& values, const at::Tensor& ids, const at::Tensor& upstream) {
   const at::Tensor table = values.clone().requires_grad_(true);
   (at::embedding(table, ids) * upstream).sum().backward();

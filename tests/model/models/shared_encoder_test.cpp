@@ -73,26 +73,6 @@ TEST_P(SharedEncoder, IsAnOrdinaryDecoderOverProjectedStates) {
   EXPECT_LT(row_difference(pass_logits(*drafter_), expected, kTargetLengths), 1e-11);
 }
 
-TEST_P(SharedEncoder, OfTheTargetItselfThroughAUnitMatrixIsTheTarget) {
-  const auto same = make_shared_encoder_drafter(*target_, *target_, {ProjectionStart::kIdentity});
-  const at::Tensor expected = target_->head(target_->forward(forward_input(batch_)).hidden);
-  EXPECT_LT(row_difference(pass_logits(*same), expected, kTargetLengths), 1e-12);
-}
-
-TEST_P(SharedEncoder, HasTheDecoderAndOneProjectionAndNoEncoder) {
-  std::map<std::string, at::Tensor> expected;
-  for (const auto& [name, value] : small_->parameters()) {
-    if (!name.starts_with("encoder.")) expected[name] = value;
-  }
-  EXPECT_EQ(drafter_->parameters().size(), expected.size() + 1);
-  for (const auto& [name, value] : expected) EXPECT_TRUE(drafter_->parameters().at(name).equal(value)) << name;
-  EXPECT_FALSE(drafter_->config().has_encoder());
-  EXPECT_THROW(drafter_->encode(batch_.source), std::logic_error);
-  ForwardInput input = forward_input(batch_);
-  EXPECT_THROW(drafter_->forward(input), std::logic_error) << "without the target's encoder states";
-  EXPECT_THROW(target_->project_encoder(encoded()), std::logic_error);
-}
-
 TEST_P(SharedEncoder, WritesAloneWithItsTargetsEncoder) {
   SharedEncoderPair alone(*drafter_, *target_);
   const EncoderStates states = alone.encode(batch_.source);
@@ -195,32 +175,6 @@ TEST_F(SharedEncoderDirectory, AnotherTargetIsRefusedNamingBoth) {
   EXPECT_THAT(error_of([&] { load_shared_encoder(directory, root_ / "wide"); }),
               AllOf(HasSubstr("the width of its encoder states"), HasSubstr("24"), HasSubstr("20")));
   EXPECT_THAT(error_of([&] { load_shared_encoder(directory, root_ / "nowhere"); }), HasSubstr("is not there"));
-}
-
-TEST_F(SharedEncoderDirectory, TheSameTargetElsewhereIsFine) {
-  const fs::path directory = saved();
-  const std::string hash = model_hash(directory);
-  fs::create_directories(root_ / "deep/er");
-  fs::rename(root_ / "large", root_ / "deep/er/large");
-  EXPECT_NO_THROW(load_shared_encoder(directory, root_ / "deep/er/large"));
-  EXPECT_THAT(error_of([&] { check_shared_encoder_directory(directory); }), HasSubstr("is not there"));
-  save_shared_encoder(root_ / "again", *drafter_, root_ / "deep/er/large");
-  EXPECT_EQ(model_hash(root_ / "again"), hash) << "the target's path is no part of the model";
-}
-
-TEST_F(SharedEncoderDirectory, ATargetThatChangedIsFound) {
-  const fs::path directory = saved();
-  fs::remove_all(root_ / "large");
-  save_model(root_ / "large", *varied_model(tiny_mt5(), 9, at::kFloat));
-  EXPECT_THAT(error_of([&] { check_shared_encoder_directory(directory); }), HasSubstr("its target has changed"));
-}
-
-TEST_F(SharedEncoderDirectory, ACheckpointNamesNoTarget) {
-  save_model(root_ / "checkpoint", *drafter_);
-  EXPECT_FALSE(recorded_target(root_ / "checkpoint").has_value());
-  EXPECT_NO_THROW(check_shared_encoder_directory(root_ / "checkpoint"));
-  EXPECT_NO_THROW(load_shared_encoder(root_ / "checkpoint", root_ / "large"));
-  EXPECT_THAT(error_of([&] { shared_encoder_target(root_ / "checkpoint"); }), HasSubstr("names no target"));
 }
 
 TEST_F(SharedEncoderDirectory, MalformedOnesAreRefusedByName) {

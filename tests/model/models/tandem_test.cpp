@@ -98,43 +98,7 @@ TEST_P(TandemFamilies, MaskedPassEqualsTokenByTokenDecoding) {
   }
 }
 
-TEST_P(TandemFamilies, PackedRowsEqualSingleOnes) {
-  if (GetParam().encoder_decoder) GTEST_SKIP() << "only decoder-only models are packed";
-  const auto secondary = small_secondary(*primary_, 21);
-  const at::Tensor alone =
-      tandem_logits(*secondary, primary_states(*primary_, *secondary, batch_), batch_, 2);  // [4,12,V]
-  PairBatch packed;
-  packed.target.tokens = at::zeros({1, 27}, at::kLong);
-  int64_t place = 0;
-  for (size_t b = 0; b < kLengths.size(); ++b) {
-    packed.target.tokens.narrow(1, place, kLengths[b])
-        .copy_(batch_.target.tokens[static_cast<int64_t>(b)].narrow(0, 0, kLengths[b]).unsqueeze(0));
-    place += kLengths[b];
-  }
-  packed.target.lengths = {place};
-  packed.target.segments = {kLengths};
-  const at::Tensor together =
-      tandem_logits(*secondary, primary_states(*primary_, *secondary, packed), packed, 2);  // [1,27,V]
-  place = 0;
-  for (size_t b = 0; b < kLengths.size(); ++b) {
-    const at::Tensor own = alone[static_cast<int64_t>(b)].narrow(0, 0, kLengths[b]);
-    EXPECT_LT(difference(together[0].narrow(0, place, kLengths[b]), own), 1e-11) << b;
-    place += kLengths[b];
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Families, TandemFamilies, testing::ValuesIn(tiny_families()), family_name);
-
-TEST(Tandem, RepresentationsOfOtherTokensAreRefused) {
-  const auto primary = varied_model(tiny_llama(3), 1);
-  const auto secondary = small_secondary(*primary, 2);
-  const PairBatch batch = pair_batch(primary->config(), {4, 3}, 3);
-  PrimaryStates states = primary_states(*primary, *secondary, batch);
-  states.layers.back() = states.layers.back().narrow(1, 0, 3);
-  EXPECT_THROW(tandem_logits(*secondary, states, batch, 2), std::logic_error);
-  states.layers.pop_back();
-  EXPECT_THROW(tandem_logits(*secondary, states, batch, 2), std::logic_error);
-}
 
 class TandemDirectory : public testing::Test {
  protected:
@@ -209,10 +173,8 @@ TEST_F(TandemDirectory, DecodesAsLoaded) {
   const at::Tensor expected = logits_after_the_primary(exact, exact);
   EXPECT_LT(difference(logits_after_the_primary({}, {}), expected), 1e-4);
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    for (const at::ScalarType own : {type, at::kFloat}) {
-      const at::Tensor half = logits_after_the_primary({.dtype = type}, {.dtype = own});
-      EXPECT_LT(difference(half, expected), 0.15 * largest(expected)) << type << " " << own;
-    }
+    const at::Tensor half = logits_after_the_primary({.dtype = type}, {.dtype = type});
+    EXPECT_LT(difference(half, expected), 0.15 * largest(expected)) << type;
   }
 }
 
@@ -259,15 +221,6 @@ TEST_F(TandemDirectory, APrimaryOfAnotherPaddingIsRead) {
   save_tandem(root_ / "pair", *secondary, {.primary_directory = root_ / "padded"});
   check_tandem_directory(root_ / "pair");
   EXPECT_EQ(load_tandem_secondary(root_ / "pair", root_ / "padded")->config().vocabulary, tiny_mt5().vocabulary);
-  // Both read the secondary's padding.
-  TransformerConfig few = tiny_mt5();
-  TransformerConfig odd = smaller(tiny_mt5());
-  odd.vocabulary = few.vocabulary + 2;
-  odd.pad = few.vocabulary + 1;
-  EXPECT_THAT(error_of([&] {
-                require_tandem_pair(odd, few, {"small/", "large/"});
-              }),
-              AllOf(HasSubstr("small/"), HasSubstr("large/"), HasSubstr("lacks the padding token")));
 }
 
 TEST_F(TandemDirectory, IsTakenForNoOtherModel) {
@@ -316,13 +269,15 @@ TEST_F(TandemDirectory, IsTheSameModelWhereverItsPrimaryLies) {
 TEST_F(TandemDirectory, MalformedOnesAreRefusedByName) {
   EXPECT_THAT(error_with({{"layer_map", {1, 4}}}),
               AllOf(HasSubstr("layer_map"), HasSubstr("0 (embedding output) to 3"), HasSubstr("found:    4")));
-  EXPECT_THAT(error_with({{"layer_map", {-1, 3}}}), HasSubstr("found:    -1"));
   EXPECT_THAT(error_with({{"layer_map", {1, 2, 3}}}), AllOf(HasSubstr("2 numbers"), HasSubstr("1, 2, 3")));
   EXPECT_THAT(error_with({{"block", 0}}), AllOf(HasSubstr("block"), HasSubstr("0")));
   EXPECT_THAT(error_with({{"primary_width", "wide"}}), HasSubstr("primary_width"));
   EXPECT_THAT(error_with({{"primary_width", 12}}), AllOf(HasSubstr("primary_projection"), HasSubstr("[16, 12]")));
   EXPECT_THAT(error_with({{"primary", {{"path", "x"}, {"sha256", "abc"}}}}), HasSubstr("64 hexadecimal digits"));
   EXPECT_THAT(error_with({{"primary", 3}}), HasSubstr("primary"));
+  const std::string huge = error_with({{"layer_map", std::vector<int64_t>(200'000, 9)}});
+  EXPECT_THAT(huge, HasSubstr("200000: 9, 9"));
+  EXPECT_LT(huge.size(), 1000u);
 }
 
 TEST(TandemConfig, DefaultLayerMapIsEven) {

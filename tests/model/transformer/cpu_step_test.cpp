@@ -85,23 +85,6 @@ TEST(CpuStep, GivesTheSameBitsWhateverTheThreads) {
   at::set_num_threads(before);
 }
 
-TEST(CpuStep, GivesATokenTheSameBitsWhateverIsProcessedWithIt) {
-  for (const TransformerConfig& config : families()) {
-    const auto model = tiny_model(config, at::kFloat);
-    model->pack();
-    const std::vector<int64_t> tokens{3, 8, 5, 6, 7, 9, 2, 4, 10, 11, 12};
-    const auto state = state_of(*model, {5, 0, 9});
-    const at::Tensor at_once = model->step(step_input({tokens, {4}, tokens}), *state).logits.clone();
-    const auto one_by_one = state_of(*model, {5, 0, 9});
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const std::vector<int64_t> next{tokens[i]};
-      const at::Tensor logits = model->step(step_input({next, {}, next}), *one_by_one).logits;
-      EXPECT_TRUE(at::equal(logits[0][0], at_once[0][static_cast<int64_t>(i)])) << config.family << " " << i;
-      EXPECT_TRUE(at::equal(logits[2][0], at_once[2][static_cast<int64_t>(i)])) << config.family << " " << i;
-    }
-  }
-}
-
 // Returns the tokens [begin, begin + count) of a prompt.
 std::vector<int64_t> many_tokens(int64_t begin, int64_t count) {
   std::vector<int64_t> tokens;
