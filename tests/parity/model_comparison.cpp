@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "infer/generator.h"
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/tensors.h"
@@ -144,20 +145,27 @@ void expect_equal_gradients(const std::string& name, TransformerModel& model, co
   EXPECT_EQ(seen.size(), reference.grads.size()) << name;
 }
 
-TokenBatch batch_of(std::span<const std::vector<int64_t>> rows) {
-  size_t width = 0;
-  TokenBatch batch;
-  for (const auto& row : rows) {
-    width = std::max(width, row.size());
-    batch.lengths.push_back(static_cast<int64_t>(row.size()));
-  }
-  batch.tokens = at::zeros({static_cast<int64_t>(rows.size()), static_cast<int64_t>(width)}, at::kLong);
-  for (size_t row = 0; row < rows.size(); ++row) {
-    for (size_t i = 0; i < rows[row].size(); ++i) {
-      batch.tokens[static_cast<int64_t>(row)][static_cast<int64_t>(i)] = rows[row][i];
-    }
-  }
-  return batch;
+GenerationConfig settings_of(const nlohmann::json& json, const TransformerModel& model) {
+  const TemporaryDirectory directory;
+  write_file_atomic(directory / "generation_config.json", json.dump());
+  Problems problems;
+  GenerationConfig settings = read_generation_config(directory.path(), {}, model.config(), problems);
+  problems.throw_if_any();
+  return settings;
+}
+
+Lists greedy_outputs(TransformerModel& model, const Lists& sources, int64_t new_tokens, int64_t batch_size,
+                     const GenerationConfig& settings) {
+  infer::DecodeOptions options;
+  options.method = "greedy";
+  options.max_new_tokens = new_tokens;
+  options.batch_size = batch_size;
+  infer::GenerationModels models;
+  models.target = &model;
+  models.generation = settings;
+  Lists outputs;
+  for (auto& result : infer::Generator(models, options).generate(sources)) outputs.push_back(std::move(result.ids));
+  return outputs;
 }
 
 }  // namespace draftsmith::model
