@@ -1,5 +1,6 @@
 // Beam search gives the outputs and scores of Transformers' num_beams: T5 and decoder-only families, every early
 // stopping, length penalties, processors, one source at a time and in batches.
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>

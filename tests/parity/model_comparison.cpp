@@ -1,98 +1,18 @@
 #include "tests/parity/model_comparison.h"
 
 #include <algorithm>
-#include <random>
 #include <set>
 
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "infer/generator.h"
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
+#include "tests/support/random_steps.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {
-
-namespace {
-
-// Feeds the reference's target in steps of 0..8 tokens a row, each row its own number, with rollbacks between them.
-class RandomSteps {
- public:
-  RandomSteps(TransformerModel& model, const Reference& reference)
-      : model_(model), reference_(reference), rows_(reference.target.tokens.size(0)) {
-    const int64_t capacity = reference.target.tokens.size(1) + 8;
-    state_ = model_.config().encoder_decoder ? model_.begin(model_.encode(reference.source), capacity)
-                                             : model_.begin(rows_, capacity);
-  }
-
-  double worst_difference() {
-    double worst = 0;
-    for (int round = 0; !done() && round < 2000; ++round) {
-      worst = std::max(worst, step());
-      if (round % 3 == 1) {
-        roll_back();
-      }
-    }
-    EXPECT_TRUE(done()) << "the steps never reached the end";
-    return worst;
-  }
-
- private:
-  int64_t remaining(int64_t row) const {
-    return reference_.target.lengths[static_cast<size_t>(row)] - state_->length(row);
-  }
-
-  bool done() const {
-    for (int64_t row = 0; row < rows_; ++row) {
-      if (remaining(row) > 0) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  int64_t draw(int64_t most) { return std::uniform_int_distribution<int64_t>(0, most)(random_); }
-
-  double step() {
-    const int64_t tokens = 1 + draw(7);
-    StepInput input;
-    input.tokens = at::full({rows_, tokens}, 3, at::kLong);
-    std::vector<int64_t> before;
-    for (int64_t row = 0; row < rows_; ++row) {
-      before.push_back(state_->length(row));
-      const int64_t count = std::min(remaining(row), draw(tokens));
-      input.new_tokens.push_back(count);
-      input.tokens[row].narrow(0, 0, count).copy_(reference_.target.tokens[row].narrow(0, before.back(), count));
-    }
-    const at::Tensor logits = model_.step(input, *state_).logits;  // [B,L,V]
-    double worst = 0;
-    for (int64_t row = 0; row < rows_; ++row) {
-      const auto index = static_cast<size_t>(row);
-      const int64_t count = input.new_tokens[index];
-      if (count > 0) {
-        worst = std::max(worst, relative_difference(logits[row].narrow(0, 0, count),
-                                                    reference_.logits[row].narrow(0, before[index], count)));
-      }
-    }
-    return worst;
-  }
-
-  void roll_back() {
-    std::vector<int64_t> lengths;
-    for (int64_t row = 0; row < rows_; ++row) {
-      lengths.push_back(std::max<int64_t>(0, state_->length(row) - draw(6)));
-    }
-    state_->rollback(lengths);
-  }
-
-  TransformerModel& model_;
-  const Reference& reference_;
-  int64_t rows_;
-  std::unique_ptr<DecodeState> state_;
-  std::mt19937 random_{3};
-};
-
-}  // namespace
 
 std::unique_ptr<TransformerModel> load(const std::filesystem::path& directory, bool pack, at::ScalarType dtype) {
   return load_model(directory, {.device = at::kCPU, .dtype = dtype, .pack = pack});
@@ -116,7 +36,7 @@ double logits_difference(const at::Tensor& logits, const Reference& reference) {
 }
 
 double steps_difference(TransformerModel& model, const Reference& reference) {
-  return RandomSteps(model, reference).worst_difference();
+  return RandomSteps(model, reference.source, reference.target, reference.logits, 3).worst_difference();
 }
 
 void expect_equal_gradients(const std::string& name, TransformerModel& model, const Reference& reference) {

@@ -16,7 +16,6 @@
 #include "model/files/copy_model.h"
 #include "model/files/model_hash.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/models/tandem_passes.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 

@@ -67,12 +67,7 @@ Damage entry(std::string name, const std::string& patch, std::vector<std::string
 
 // A merge patch of config.json.
 Damage config(std::string name, const std::string& patch, std::vector<std::string> message) {
-  return {std::move(name),
-          [patch](const fs::path& directory) {
-            json value = load_json(directory / "config.json");
-            value.merge_patch(json::parse(patch));
-            write_json(directory / "config.json", value);
-          },
+  return {std::move(name), [patch](const fs::path& directory) { patch_config(directory, json::parse(patch)); },
           std::move(message)};
 }
 

@@ -1,7 +1,6 @@
 // Files of weights: what is written is what is read, in every float type; shards; pickles, hostile ones too.
 #include "model/files/weight_files.h"
 
-#include <cstring>
 #include <limits>
 
 #include <caffe2/serialize/inline_container.h>
@@ -52,26 +51,6 @@ TEST(Safetensors, MixedTypesAreAlignedAndConvertedOnReading) {
   }
   EXPECT_TRUE(at::equal(read.read("a", at::kFloat), odd.to(at::kBFloat16).to(at::kFloat)));
   EXPECT_EQ(read.read("c", at::kDouble).scalar_type(), at::kDouble);
-}
-
-TEST(Safetensors, TensorsThatComeOneAtATimeMakeTheSameFile) {
-  const TemporaryDirectory directory;
-  const std::map<std::string, at::Tensor> tensors{{"b", random_tensor({3, 2})},
-                                                  {"a", random_tensor({4}).to(at::kHalf)}};
-  std::vector<TensorPlace> places;
-  std::vector<TensorToStore> whole;
-  for (const auto& [name, tensor] : tensors) {
-    places.push_back({name, tensor.sizes().vec(), tensor.scalar_type()});
-    whole.push_back({name, tensor, tensor.scalar_type()});
-  }
-  write_safetensors(directory / "whole", whole);
-  std::vector<std::string> asked;
-  write_safetensors(directory / "single", in_file_order(places), [&](const TensorPlace& place) {
-    asked.push_back(place.name);
-    return tensors.at(place.name);
-  });
-  EXPECT_EQ(asked, (std::vector<std::string>{"b", "a"}));
-  EXPECT_EQ(read_file(directory / "single"), read_file(directory / "whole"));
 }
 
 TEST(Safetensors, AValueThatIsNotFiniteIsNeverWritten) {

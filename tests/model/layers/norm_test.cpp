@@ -81,24 +81,6 @@ TEST(RmsNormOperator, EqualsTheCompositeAndItsGradients) {
   }
 }
 
-TEST(NormLayer, HasTheGradientsOfTheComposite) {
-  for (const Types& types : kTypes) {
-    const NormInput input = norm_input(types, 48);
-    const auto gradients = [&](auto&& norm) {
-      const at::Tensor x = input.x.clone().requires_grad_(true);
-      const at::Tensor weight = input.weight.clone().requires_grad_(true);
-      norm(x, weight).backward(input.gradient);
-      return std::pair{x.grad(), weight.grad()};
-    };
-    const auto found = gradients(
-        [](const at::Tensor& x, const at::Tensor& weight) { return NormLayer(Norm::kRms, 1e-6, weight, {})(x); });
-    const auto expected =
-        gradients([](const at::Tensor& x, const at::Tensor& weight) { return composite(x, weight, 1e-6); });
-    expect_close(found.first, expected.first, tolerance(types.x));
-    expect_close(found.second, expected.second, tolerance(types.weight));
-  }
-}
-
 TEST(NormLayer, OfNothingIsNothing) {
   const NormLayer norm(Norm::kRms, 1e-6, at::ones({4}), {});
   EXPECT_EQ(norm(at::empty({0, 4})).sizes(), at::IntArrayRef({0, 4}));

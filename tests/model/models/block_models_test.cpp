@@ -1,12 +1,15 @@
 // Block prediction and deep Tandem: what each hidden state may read, alone, in ragged batches and in packed rows;
 // decoding over caches against passes over the whole text; directories.
+#include <algorithm>
 #include <random>
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/random_tensors.h"
 #include "model/kinds/block_prediction.h"
 #include "model/kinds/deep_tandem.h"
 #include "model/kinds/language_models.h"
@@ -169,10 +172,8 @@ TEST_F(BlockDirectories, BlockPredictionIsReadBackAndTakenForNothingElse) {
   EXPECT_EQ(again->config().block_attention, 8);
   for (const auto& [name, value] : model.parameters()) EXPECT_EQ(difference(again->parameters().at(name), value), 0);
   EXPECT_THAT(error_of([&] { load_model(root_ / "model"); }), HasSubstr("block prediction"));
-  nlohmann::json config = load_json(root_ / "model" / "config.json");
-  EXPECT_EQ(config.at("model_type"), "draftsmith_block_prediction");
-  config["draftsmith_block_prediction"]["block"] = 0;
-  write_json(root_ / "model" / "config.json", nlohmann::ordered_json(config));
+  EXPECT_EQ(load_json(root_ / "model" / "config.json").at("model_type"), "draftsmith_block_prediction");
+  patch_config(root_ / "model", {{"draftsmith_block_prediction", {{"block", 0}}}});
   EXPECT_THAT(error_of([&] { load_block_prediction(root_ / "model"); }), HasSubstr("block"));
 }
 

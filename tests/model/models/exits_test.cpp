@@ -1,9 +1,7 @@
 // Exits of a model: their forms, formulas and directories, and what is refused.
 #include "model/kinds/exits.h"
 
-#include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
 
 #include <ATen/core/grad_mode.h>
@@ -15,7 +13,6 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
 #include "model/kinds/block_prediction.h"
-#include "model/pruning/pruning.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/models/exits_fixtures.h"
 #include "tests/support/errors.h"
@@ -154,24 +151,6 @@ class ExitDirectories : public ::testing::Test {
     return message;
   }
 
-  // The same with the tensors changed.
-  static std::string after_change(const fs::path& model, const std::function<void(std::vector<TensorToStore>&)>& how) {
-    const fs::path file = exits_directory(model) / "exits.safetensors";
-    const std::string original = read_file(file);
-    std::vector<TensorToStore> tensors;
-    {
-      const SafetensorsFile opened(file);
-      for (const auto& entry : opened.tensors()) {
-        tensors.push_back({entry.first, opened.read(entry.first, at::kFloat), at::kFloat});
-      }
-    }
-    how(tensors);
-    write_safetensors(file, std::move(tensors));
-    std::string message = load_error(exits_directory(model), model);
-    write_file_atomic(file, original);
-    return message;
-  }
-
   static void expect_said(const std::string& message, std::initializer_list<std::string> parts) {
     for (const std::string& part : parts) EXPECT_THAT(message, HasSubstr(part));
   }
@@ -270,14 +249,6 @@ TEST_F(ExitDirectories, DamagedDescriptionsAreRefusedByName) {
 
 TEST_F(ExitDirectories, DamagedWeightsAreRefusedByName) {
   const fs::path model = save("model", exits_t5());
-  const auto named = [](std::vector<TensorToStore>& tensors, const std::string& name) -> TensorToStore& {
-    return *std::find_if(tensors.begin(), tensors.end(), [&](const TensorToStore& each) { return each.name == name; });
-  };
-  using Tensors = std::vector<TensorToStore>;
-  expect_said(after_change(model, [&](Tensors& t) { named(t, "exit.1.head.up").name = "exit.9.head.up"; }),
-              {"is missing", "exit.1.head.up", "exit.9.head.up"});
-  expect_said(after_change(model, [&](Tensors& t) { named(t, "exit.3.norm.weight").tensor = at::zeros({19}); }),
-              {"exit.3.norm.weight", "[20]", "[19]"});
   const fs::path file = exits_directory(model) / "exits.safetensors";
   const std::string whole = read_file(file);
   std::string broken = whole;
@@ -285,7 +256,7 @@ TEST_F(ExitDirectories, DamagedWeightsAreRefusedByName) {
   std::memcpy(broken.data() + broken.size() - sizeof(nan), &nan, sizeof(nan));
   write_file_atomic(file, broken);
   expect_said(load_error(exits_directory(model), model), {"NaN", "train the exits again"});
-  EXPECT_NE(error_of([&] { check_exit_directory(exits_directory(model)); }).find("NaN"), std::string::npos);
+  expect_said(error_of([&] { check_exit_directory(exits_directory(model)); }), {"NaN"});
   for (const size_t size : {size_t{0}, size_t{5}, size_t{40}, whole.size() - 1}) {
     write_file_atomic(file, whole.substr(0, size));
     expect_said(load_error(exits_directory(model), model), {"exits.safetensors"});

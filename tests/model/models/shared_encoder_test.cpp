@@ -2,6 +2,8 @@
 // ordinary decoder over the projected states, and directories.
 #include "model/kinds/shared_encoder.h"
 
+#include <algorithm>
+
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +11,14 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/cpu/packed_weights.h"
-#include "model/files/model_hash.h"
 #include "model/kinds/shared_encoder_pair.h"
 #include "model/kinds/tandem.h"
+#include "tests/model/files/checkpoint_files.h"
 #include "tests/model/models/tandem_passes.h"
+#include "tests/support/batches.h"
 #include "tests/support/errors.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -116,13 +121,10 @@ class SharedEncoderDirectory : public testing::Test {
     save_shared_encoder(root_ / name, *drafter_, root_ / "large");
     return root_ / name;
   }
-  // Returns the error of loading the drafter with a changed config.json.
-  template <class Change>
-  std::string error_with(const Change& change) const {
+  // Returns the error of loading the drafter with a patched config.json.
+  std::string error_with(const json& patch) const {
     const fs::path directory = saved();
-    json config = load_json(directory / "config.json");
-    change(config);
-    write_json(directory / "config.json", nlohmann::ordered_json(config));
+    patch_config(directory, patch);
     const std::string message = error_of([&] { load_shared_encoder(directory, root_ / "large"); });
     fs::remove_all(directory);
     return message;
@@ -178,15 +180,13 @@ TEST_F(SharedEncoderDirectory, AnotherTargetIsRefusedNamingBoth) {
 }
 
 TEST_F(SharedEncoderDirectory, MalformedOnesAreRefusedByName) {
-  EXPECT_THAT(error_with([](json& config) { config.erase("draftsmith_shared_encoder"); }),
-              HasSubstr("draftsmith_shared_encoder"));
-  EXPECT_THAT(error_with([](json& config) { config["draftsmith_shared_encoder"]["width"] = 0; }), HasSubstr("width"));
-  EXPECT_THAT(error_with([](json& config) { config["draftsmith_shared_encoder"]["width"] = 12; }),
-              AllOf(HasSubstr("encoder_projection.weight"), HasSubstr("[16, 12]")));
-  EXPECT_THAT(error_with([](json& config) { config["num_layers"] = 1; }), HasSubstr("num_layers"));
-  EXPECT_THAT(error_with([](json& config) { config["draftsmith_shared_encoder"]["target"] = 3; }), HasSubstr("target"));
-  EXPECT_THAT(error_with([](json& config) { config["draftsmith_shared_encoder"]["target"]["sha256"] = "abc"; }),
-              HasSubstr("64 hexadecimal digits"));
+  const auto error_with_own = [&](const json& patch) { return error_with({{"draftsmith_shared_encoder", patch}}); };
+  EXPECT_THAT(error_with_own(nullptr), HasSubstr("draftsmith_shared_encoder"));
+  EXPECT_THAT(error_with_own({{"width", 0}}), HasSubstr("width"));
+  EXPECT_THAT(error_with_own({{"width", 12}}), AllOf(HasSubstr("encoder_projection.weight"), HasSubstr("[16, 12]")));
+  EXPECT_THAT(error_with_own({{"target", 3}}), HasSubstr("target"));
+  EXPECT_THAT(error_with_own({{"target", {{"sha256", "abc"}}}}), HasSubstr("64 hexadecimal digits"));
+  EXPECT_THAT(error_with({{"num_layers", 1}}), HasSubstr("num_layers"));
 }
 
 TEST(SharedEncoderPairs, ThatDoNotFitAreRefusedWithBothNames) {

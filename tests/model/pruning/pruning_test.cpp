@@ -3,6 +3,7 @@
 #include "model/pruning/pruning.h"
 
 #include <cstring>
+#include <limits>
 
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -11,7 +12,6 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/files/checkpoint.h"
-#include "model/transformer/draft_vocabulary.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
@@ -194,16 +194,6 @@ class DraftVocabularyFiles : public testing::Test {
     write_safetensors(maps_, tensors);
   }
 
-  void set_config(const std::string& key, const nlohmann::json& value) const {
-    nlohmann::json config = load_json(directory_ / "config.json");
-    if (value.is_null()) {
-      config.erase(key);
-    } else {
-      config[key] = value;
-    }
-    write_json(directory_ / "config.json", config);
-  }
-
   std::string load_error() const {
     return error_of([&] { load_model(directory_); });
   }
@@ -267,14 +257,14 @@ TEST_F(DraftVocabularyFiles, IdsOutOfRangeOrOrderAndMapsThatDisagreeAreErrors) {
 }
 
 TEST_F(DraftVocabularyFiles, ConfigurationAndMapsGoTogether) {
-  set_config("draft_vocab_size", nullptr);
+  patch_config(directory_, {{"draft_vocab_size", nullptr}});
   EXPECT_THAT(load_error(), HasSubstr("that config.json does not mention"));
-  set_config("draft_vocab_size", 24);
+  patch_config(directory_, {{"draft_vocab_size", 24}});
   EXPECT_THAT(load_error(), HasSubstr("draft_vocab_size"));
-  set_config("draft_vocab_size", 6);
-  set_config("draft_unknown_token_id", 3);
+  patch_config(directory_, {{"draft_vocab_size", 6}});
+  patch_config(directory_, {{"draft_unknown_token_id", 3}});
   EXPECT_THAT(load_error(), AllOf(HasSubstr("draft_unknown_token_id"), HasSubstr("without a row")));
-  set_config("draft_unknown_token_id", 2);
+  patch_config(directory_, {{"draft_unknown_token_id", 2}});
   EXPECT_EQ(load_error(), "no error");
   fs::remove(maps_);
   EXPECT_THAT(load_error(), HasSubstr("vocabulary.safetensors"));

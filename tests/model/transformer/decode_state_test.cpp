@@ -1,15 +1,13 @@
-// Cached steps against whole sequences; what inner methods need: layer ranges, K/V from other hidden states, branch
-// slots; the paths that other devices take, run here on the CPU: attention from ATen operations (steps of more than 32
-// tokens) and cache writes by index (values that are strided within a head).
+// Cached steps against whole sequences; what inner methods need: layer ranges and branch slots; attention of steps of
+// more than 32 tokens, as other devices compute it.
 #include <stdexcept>
 
 #include <gtest/gtest.h>
 
-#include "model/layers/cache_write.h"
-#include "model/layers/step_operators.h"
 #include "model/transformer/decoder_state.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
+#include "tests/support/random_steps.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {
@@ -19,90 +17,15 @@ at::Tensor full_logits(TransformerModel& model, const TokenBatch& source, const 
   return model.head(model.forward({source, target, {}}).hidden);
 }
 
-// Random steps of 0..8 tokens a row with wrong drafts, rollbacks and ragged rows in between; every logit is compared.
-double worst_error_of_random_walk(TransformerModel& model, const std::vector<int64_t>& source_lengths, uint64_t seed) {
-  const auto rows = source_lengths.size();
-  const int64_t length = 24;
-  const TokenBatch source = random_batch(source_lengths, 23, seed);
-  const TokenBatch target = random_batch(std::vector<int64_t>(rows, length), 23, seed + 1);
-  const at::Tensor expected = full_logits(model, source, target);
-  const auto state = model.begin(model.encode(source), length + 8);
-  std::mt19937_64 random(seed);
-  double worst = 0;
-  std::vector<int64_t> done(rows, 0);
-  const auto finished = [&] { return std::all_of(done.begin(), done.end(), [&](int64_t n) { return n == length; }); };
-  while (!finished()) {
-    if (random() % 3 == 0) {  // a draft of wrong tokens, rolled back
-      model.step(step_input(std::vector<std::vector<int64_t>>(rows, {1, 1, 1}), Logits::kNone), *state);
-      state->rollback(done);
-    }
-    std::vector<std::vector<int64_t>> tokens;
-    for (size_t b = 0; b < rows; ++b) {
-      const int64_t count = std::min<int64_t>(length - done[b], static_cast<int64_t>(random() % 9));
-      tokens.push_back(slice(target, b, done[b], done[b] + count));
-    }
-    const StepInput input = step_input(tokens);
-    const at::Tensor logits = model.step(input, *state).logits;
-    for (size_t b = 0; b < rows; ++b) {
-      const auto row = static_cast<int64_t>(b);
-      const auto count = static_cast<int64_t>(tokens[b].size());
-      worst = std::max(worst, difference(logits[row].narrow(0, 0, count), expected[row].narrow(0, done[b], count)));
-      done[b] += count;
-      EXPECT_EQ(state->length(row), done[b]);
-    }
-    if (random() % 4 == 0) {  // forget a few committed tokens of one row and do them again
-      done[0] = std::max<int64_t>(0, done[0] - 3);
-      state->rollback(done);
-    }
-  }
-  return worst;
-}
-
 TEST(DecodeStateStep, StepsOfAnyLengthWithRollbacksEqualTheWholeSequence) {
   const auto model = tiny_model(tiny_t5(), at::kDouble);
-  for (uint64_t seed = 1; seed <= 6; ++seed) {
-    EXPECT_LT(worst_error_of_random_walk(*model, {7}, seed), 1e-10) << seed;
-    EXPECT_LT(worst_error_of_random_walk(*model, {5, 1, 9}, seed), 1e-10) << seed;
-  }
-}
-
-// Rows leave, change places and are doubled; what remains goes on in the same caches, over the first slots' end.
-TEST(DecodeStateStep, RowsSelectedAgainAndAgainEqualRowsAlone) {
-  const auto model = tiny_model(tiny_t5(), at::kDouble);
-  const TokenBatch source = random_batch({4, 6, 2, 5}, 23, 50);
-  const TokenBatch target = random_batch({100, 100, 100, 100}, 23, 51);
-  const auto state = model->begin(model->encode(source), 100);
-  const std::vector<std::vector<int64_t>> selections{{2, 0, 3}, {2, 0, 1}, {1, 2}, {0, 1, 1}, {2, 0}};
-  std::vector<size_t> rows{0, 1, 2, 3};
-  std::vector<int64_t> done(4, 0);
-  at::Tensor logits;
-  for (size_t round = 0; round <= selections.size(); ++round) {
-    std::vector<std::vector<int64_t>> tokens;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const int64_t count = 13 + static_cast<int64_t>(rows[i]);
-      tokens.push_back(slice(target, rows[i], done[i], done[i] + count));
-      done[i] += count;
+  for (const unsigned seed : {1, 2, 3, 4}) {
+    for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{7}, {5, 1, 9}, {4, 0}}) {
+      const TokenBatch source = random_batch(lengths, 23, seed);
+      const TokenBatch target = random_batch(std::vector<int64_t>(lengths.size(), 24), 23, seed + 10);
+      RandomSteps steps(*model, source, target, full_logits(*model, source, target), seed);
+      EXPECT_LT(steps.worst_difference(), 1e-10) << seed;
     }
-    logits = model->step(step_input(tokens, Logits::kLast), *state).logits;
-    if (round < selections.size()) {
-      std::vector<size_t> next_rows;
-      std::vector<int64_t> next_done;
-      for (const int64_t row : selections[round]) {
-        next_rows.push_back(rows[static_cast<size_t>(row)]);
-        next_done.push_back(done[static_cast<size_t>(row)]);
-      }
-      state->select_rows(selections[round]);
-      rows = next_rows;
-      done = next_done;
-    }
-  }
-  ASSERT_EQ(rows.size(), 2U);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto row = static_cast<int64_t>(rows[i]);
-    const TokenBatch prefix{target.tokens.narrow(0, row, 1).narrow(1, 0, done[i]), {done[i]}};
-    const at::Tensor expected = full_logits(*model, single(source, row), prefix)[0][done[i] - 1];
-    EXPECT_LT(difference(logits[static_cast<int64_t>(i)][0], expected), 1e-10);
-    EXPECT_EQ(state->length(static_cast<int64_t>(i)), done[i]);
   }
 }
 
@@ -216,48 +139,6 @@ TEST_F(DecodeStateLayers, SiblingsEqualSeparateStates) {
       EXPECT_LT(difference(model_->exit_head(hidden.narrow(1, branch, 1)), expected), 1e-12) << branch;
     }
   }
-}
-
-TEST_F(DecodeStateLayers, SelectedBranchGoesOnAsIfItHadBeenStepped) {
-  const auto branched = fresh();
-  model_->step(step_input(kPrefix), *branched);
-  DecoderState& state = transformer_state(*branched);
-  const at::Tensor tokens = at::tensor({7, 8, 9, 10, 11, 12}, at::kLong).view({2, 3});
-  const StepLayout layout = state.siblings(std::vector<int64_t>{3, 3}, 3);
-  model_->run_layers({0, 3}, model_->embed(tokens, layout), layout, state);
-  state.select_branch({0, 3}, layout, std::vector<int64_t>{2, -1});
-  EXPECT_EQ(branched->length(0), 4);
-  EXPECT_EQ(branched->length(1), 1);
-  const auto expected = fresh();
-  model_->step(step_input({{3, 4, 5, 9}, {6}}), *expected);
-  expect_same_caches(*expected, *branched);
-  const StepInput next = step_input({{13, 14}, {15}});
-  const at::Tensor after_branch = model_->step(next, *branched).logits;
-  const at::Tensor after_steps = model_->step(next, *expected).logits;
-  EXPECT_LT(difference(after_branch[0], after_steps[0]), 1e-12);
-  EXPECT_LT(difference(after_branch[1][0], after_steps[1][0]), 1e-12);
-}
-
-// One for each new token of a row and each layer that ran on it, whatever becomes of it.
-TEST_F(DecodeStateLayers, RunsOfLayersAreCounted) {
-  const auto decode = fresh();
-  DecoderState& state = transformer_state(*decode);
-  EXPECT_EQ(state.layer_runs(), 0);
-  model_->step(step_input(kPrefix), *decode);  // 3 and 1 tokens, 3 layers
-  EXPECT_EQ(state.layer_runs(), 4 * 3);
-  decode->rollback(std::vector<int64_t>{2, 1});
-  EXPECT_EQ(state.layer_runs(), 4 * 3);
-  const StepInput one = step_input({{8}, {}});
-  StepLayout layout = state.append(one.new_tokens, 1);
-  const at::Tensor hidden = model_->run_layers({0, 2}, model_->embed(one.tokens, layout), layout, state);
-  EXPECT_EQ(state.layer_runs(), 4 * 3 + 2);
-  model_->write_kv({2, 3}, hidden, layout, state);
-  EXPECT_EQ(state.layer_runs(), 4 * 3 + 2) << "K/V that are only written are no run";
-  layout = state.siblings(std::vector<int64_t>{2, 2}, 2);
-  model_->run_layers({0, 1}, model_->embed(at::tensor({4, 5, 6, 7}, at::kLong).view({2, 2}), layout), layout, state);
-  EXPECT_EQ(state.layer_runs(), 4 * 3 + 2 + 4) << "each branch of each row counts";
-  decode->select_rows(std::vector<int64_t>{1});
-  EXPECT_EQ(state.layer_runs(), 4 * 3 + 2 + 4) << "rows that end take nothing with them";
 }
 
 TEST(DecodeStateDense, SamplesOfOneSourceEqualSeparateRows) {

@@ -1,5 +1,8 @@
 // Passes over whole sequences: gradients, ragged rows, dropout, first weights; tables of position bias; which kinds of
 // steps are recorded.
+#include <algorithm>
+#include <cmath>
+
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

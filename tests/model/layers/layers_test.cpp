@@ -1,5 +1,5 @@
-// Layers of training steps: attention by heads, products of bf16 and embeddings give what tensor operations give,
-// forward and backward.
+// Layers give what tensor operations give, forward and backward: attention by heads, products of bf16, embeddings,
+// packed weights.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include "model/layers/embedding.h"
 #include "model/layers/feed_forward.h"
 #include "model/layers/head_attention.h"
+#include "model/layers/linear.h"
 #include "model/layers/mixed_products.h"
 #include "tests/support/tensors.h"
 
@@ -205,14 +206,6 @@ class EmbeddedRows : public testing::Test {
   const at::Tensor upstream_ = random_tensor({4, 15, 130}, 2);
 };
 
-TEST_F(EmbeddedRows, HaveTheGradientOfLibTorchsOperator) {
-  const at::Tensor table = values_.clone().requires_grad_(true);
-  const at::Tensor rows = embedded(table, ids_);
-  EXPECT_TRUE(rows.equal(at::embedding(values_, ids_)));
-  (rows * upstream_).sum().backward();
-  EXPECT_TRUE(at::allclose(table.grad(), gradient_by_autograd(values_, ids_, upstream_), 1e-5, 1e-6));
-}
-
 // As a tied head's gradient, and those of an encoder and of earlier micro-batches.
 TEST_F(EmbeddedRows, AddToTheGradientThatIsThere) {
   const at::Tensor table = values_.clone().requires_grad_(true);
@@ -235,6 +228,34 @@ TEST_F(EmbeddedRows, GiveTheSameBitsForEveryNumberOfThreads) {
   }
   at::set_num_threads(threads);
   EXPECT_TRUE(gradients[0].equal(gradients[1]));
+}
+
+const std::vector<std::pair<int64_t, int64_t>> kShapes{{64, 64}, {1, 5}, {63, 17}, {65, 96}, {200, 129}, {3000, 257}};
+
+TEST(LinearPacked, EqualsThePlainLayerForAnyShapeAndNumberOfRows) {
+  WeightArena arena;
+  for (const auto& [outputs, inputs] : kShapes) {
+    const at::Tensor weight = random_tensor({outputs, inputs}, 1);
+    Linear layer(weight);
+    layer.pack(arena);
+    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 40, 193, 1030}) {
+      const at::Tensor x = random_tensor({rows, inputs}, 2);
+      const at::Tensor exact = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
+      EXPECT_LT(difference(layer(x), exact), 1e-4) << outputs << "x" << inputs << " rows " << rows;
+      const at::Tensor residual = random_tensor({rows, outputs}, 3);
+      EXPECT_LT(difference(layer.add_to(residual, x), exact + residual), 1e-4);
+    }
+  }
+}
+
+TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
+  WeightArena arena;
+  Linear layer(random_tensor({20, 10}, 10));
+  layer.pack(arena, PostOp::kRelu);
+  const at::Tensor x = random_tensor({3, 10}, 11).requires_grad_(true);
+  EXPECT_FALSE(layer.fuses(x));
+  layer.add_to(random_tensor({3, 20}, 12), x).sum().backward();
+  EXPECT_TRUE(x.grad().defined());
 }
 
 }  // namespace
