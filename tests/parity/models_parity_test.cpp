@@ -25,32 +25,32 @@ const ParityModels kT5{"parity_t5.py", {"t5_v1_0", "t5_v1_1", "t5_tied_unscaled"
 const ParityModels kDecoderOnly{"parity_decoder_only.py",
                                 {"llama3", "llama_linear", "gpt2", "gpt_neox", "gpt_neox_serial", "bloom"}};
 
-class ModelsParity : public NeedsTransformers, public testing::WithParamInterface<ParityModels> {
- protected:
-  static const TransformersReference& reference() { return TransformersReference::of(GetParam().script); }
-};
-
-TEST_P(ModelsParity, LogitsOfWholeSequencesAndOfCachedStepsWithRollbacksAreEqual) {
-  for (const std::string& name : GetParam().names) {
-    const Reference batch = reference().batch(name);
+// Compares logits of whole sequences, and of cached steps with rollbacks.
+void expect_equal_logits(const ParityModels& models) {
+  const TransformersReference& reference = TransformersReference::of(models.script);
+  for (const std::string& name : models.names) {
+    const Reference batch = reference.batch(name);
     for (const bool pack : {false, true}) {
-      const auto model = load(reference().directory(name), pack);
+      const auto model = load(reference.directory(name), pack);
       EXPECT_LT(logits_difference(forward_logits(*model, batch), batch), kLogitsTolerance) << name << pack;
       EXPECT_LT(steps_difference(*model, batch), kLogitsTolerance) << name << pack;
     }
   }
 }
 
-TEST_P(ModelsParity, GradientsOfEveryParameterAreEqual) {
-  for (const std::string& name : GetParam().names) {
-    expect_equal_gradients(name, *load(reference().directory(name), false), reference().batch(name));
+void expect_equal_gradients(const ParityModels& models) {
+  const TransformersReference& reference = TransformersReference::of(models.script);
+  for (const std::string& name : models.names) {
+    expect_equal_gradients(name, *load(reference.directory(name), false), reference.batch(name));
   }
 }
 
-TEST_P(ModelsParity, GreedyOutputsAreIdenticalForEveryBatchSize) {
-  for (const std::string& name : GetParam().names) {
-    const auto model = load(reference().directory(name), true);
-    const GreedyReference wanted = reference().greedy(name);
+// Compares greedy outputs for every batch size.
+void expect_equal_outputs(const ParityModels& models) {
+  const TransformersReference& reference = TransformersReference::of(models.script);
+  for (const std::string& name : models.names) {
+    const auto model = load(reference.directory(name), true);
+    const GreedyReference wanted = reference.greedy(name);
     ASSERT_EQ(wanted.sources.size(), 200);
     for (const int64_t batch_size : {1, 25}) {
       EXPECT_EQ(greedy_outputs(*model, wanted.sources, kNewTokens, batch_size), wanted.outputs)
@@ -63,14 +63,16 @@ TEST_P(ModelsParity, GreedyOutputsAreIdenticalForEveryBatchSize) {
   }
 }
 
-TEST_P(ModelsParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
-  const fs::path saved = reference().root() / "saved";
-  for (const std::string& name : GetParam().names) {
-    const auto model = load(reference().directory(name), false);
+// Saves models and loads them again; Transformers loads them and generates the same.
+void expect_equal_when_saved(const ParityModels& models) {
+  const TransformersReference& reference = TransformersReference::of(models.script);
+  const fs::path saved = reference.root() / "saved";
+  for (const std::string& name : models.names) {
+    const auto model = load(reference.directory(name), false);
     SaveOptions options;
     if (name == "t5_v1_0" || name == "gpt2") options.shard_bytes = 8'000;
     if (name == "t5_v1_0") {
-      options.tokenizer = reference().root() / "spiece.model";
+      options.tokenizer = reference.root() / "spiece.model";
       save_model(saved / "t5_v1_0-bf16", *model, {.dtype = at::kBFloat16, .tokenizer = {}, .generation = {}});
       save_model(saved / "t5_v1_0-fp16", *model, {.dtype = at::kHalf, .tokenizer = {}, .generation = {}});
     }
@@ -80,16 +82,26 @@ TEST_P(ModelsParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
       EXPECT_TRUE(at::equal(tensor, again->parameters().at(parameter))) << name << ": " << parameter;
     }
   }
-  EXPECT_EQ(reference().check_saved(), "");
+  EXPECT_EQ(reference.check_saved(), "");
 }
-
-INSTANTIATE_TEST_SUITE_P(T5, ModelsParity, testing::Values(kT5));
-INSTANTIATE_TEST_SUITE_P(DecoderOnly, ModelsParity, testing::Values(kDecoderOnly));
 
 class T5Parity : public NeedsTransformers {
  protected:
   static const TransformersReference& reference() { return TransformersReference::of(kT5.script); }
 };
+
+TEST_F(T5Parity, LogitsAndGradientsAreEqual) {
+  expect_equal_logits(kT5);
+  expect_equal_gradients(kT5);
+}
+
+TEST_F(T5Parity, GreedyOutputsAreIdentical) {
+  expect_equal_outputs(kT5);
+}
+
+TEST_F(T5Parity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
+  expect_equal_when_saved(kT5);
+}
 
 // Transformers 4 wrote no scale_decoder_outputs: an untied head meant an unscaled output.
 TEST_F(T5Parity, ConfigurationsOfOlderVersionsMeanTheSame) {
@@ -126,6 +138,19 @@ class DecoderOnlyParity : public NeedsTransformers {
  protected:
   static const TransformersReference& reference() { return TransformersReference::of(kDecoderOnly.script); }
 };
+
+TEST_F(DecoderOnlyParity, LogitsAndGradientsAreEqual) {
+  expect_equal_logits(kDecoderOnly);
+  expect_equal_gradients(kDecoderOnly);
+}
+
+TEST_F(DecoderOnlyParity, GreedyOutputsAreIdentical) {
+  expect_equal_outputs(kDecoderOnly);
+}
+
+TEST_F(DecoderOnlyParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
+  expect_equal_when_saved(kDecoderOnly);
+}
 
 TEST_F(DecoderOnlyParity, CachedStepsInFloat64AndHalfTypesAreNear) {
   for (const std::string& name : kDecoderOnly.names) {
