@@ -7,7 +7,7 @@
 
 #include "base/aten.h"
 #include "base/bf16_product.h"
-#include "base/device_autocast.h"
+#include "base/device_tensors.h"
 #include "base/random_tensors.h"
 #include "model/layers/embedding.h"
 #include "model/layers/head_attention.h"
