@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "infer/loop/vocabulary.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
-#include "tests/support/oracle_model.h"
+#include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::cli {
 namespace {

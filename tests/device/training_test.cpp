@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "data/corpus/corpus.h"
 #include "tests/device/device.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 #include "train/objectives/cross_entropy_loss.h"

@@ -7,7 +7,7 @@
 
 #include "infer/drafters/model_drafter.h"
 #include "model/kinds/language_models.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/block_decoders.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"

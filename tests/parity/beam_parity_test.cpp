@@ -1,5 +1,6 @@
 // Beam search gives the outputs and scores of Transformers' num_beams: T5 and decoder-only families, every early
 // stopping, length penalties, processors, one source at a time and in batches.
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -28,17 +29,13 @@ infer::DecodeOptions options_of(const nlohmann::json& record, int64_t batch_size
 
 // Compares the outputs of one record; the settings are those of a directory, as Transformers would save them.
 void expect_equal_beams(TransformerModel& model, const nlohmann::json& record, int64_t batch_size) {
-  const TemporaryDirectory settings;
-  Problems problems;
-  infer::GenerationModels models;
-  models.target = &model;
   nlohmann::json own = record.at("settings");
   own.erase("num_return_sequences");
-  write_file_atomic(settings / "generation_config.json", own.dump());
-  models.generation = read_generation_config(settings.path(), {}, model.config(), problems);
-  problems.throw_if_any();
+  infer::GenerationModels models;
+  models.target = &model;
+  models.generation = settings_of(own, model);
   const infer::DecodeOptions options = options_of(record, batch_size);
-  const auto sources = record.at("sources").get<std::vector<std::vector<int64_t>>>();
+  const auto sources = record.at("sources").get<Lists>();
   const auto results = infer::Generator(models, options).generate(sources);
   ASSERT_EQ(results.size(), sources.size() * static_cast<size_t>(options.n_best));
   for (size_t i = 0; i < results.size(); ++i) {
@@ -52,26 +49,16 @@ void expect_equal_beams(TransformerModel& model, const nlohmann::json& record, i
   }
 }
 
-class BeamParity : public testing::Test {
+class BeamParity : public NeedsTransformers {
  protected:
-  static void SetUpTestSuite() {
-    if (TransformersReference::available()) {
-      reference_ = std::make_unique<TransformersReference>("parity_beams.py");
-    }
-  }
-  static void TearDownTestSuite() { reference_.reset(); }
-  void SetUp() override {
-    if (!reference_) GTEST_SKIP() << "no Python with Transformers (run ./test)";
-  }
-
-  static inline std::unique_ptr<TransformersReference> reference_;
+  static const TransformersReference& reference() { return TransformersReference::of("parity_beams.py"); }
 };
 
 TEST_F(BeamParity, OutputsAndScoresAreThoseOfTransformers) {
-  const nlohmann::json records = load_json(reference_->root() / "beams.json");
+  const nlohmann::json records = load_json(reference().root() / "beams.json");
   EXPECT_EQ(records.size(), 35);
   for (const nlohmann::json& record : records) {
-    const auto model = load(reference_->directory(record.at("model").get<std::string>()), true);
+    const auto model = load(reference().directory(record.at("model").get<std::string>()), true);
     for (const int64_t batch_size : {1, 16}) expect_equal_beams(*model, record, batch_size);
   }
 }
@@ -79,9 +66,9 @@ TEST_F(BeamParity, OutputsAndScoresAreThoseOfTransformers) {
 TEST_F(BeamParity, ATrainedModelGivesTheSameBeams) {
   const fs::path directory = draftsmith::test::data_dir() / "models/stories260k_hf";
   if (!fs::exists(directory)) GTEST_SKIP() << "no " << directory;
-  ASSERT_EQ(reference_->run("trained", "'" + directory.string() + "'"), "");
+  ASSERT_EQ(reference().run("trained", "'" + directory.string() + "'"), "");
   const auto model = load(directory, true);
-  for (const nlohmann::json& record : load_json(reference_->root() / "trained.json"))
+  for (const nlohmann::json& record : load_json(reference().root() / "trained.json"))
     expect_equal_beams(*model, record, 16);
 }
 

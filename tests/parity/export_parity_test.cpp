@@ -1,31 +1,35 @@
-// What `draftsmith export` writes is a drafter for Transformers: it generates the ids that it generates here, and as
-// assistant_model it leaves its target's greedy outputs as they are. CTranslate2 generates the same ids, and GGUF files
-// hold the weights as llama.cpp's own package rounds them.
+// What we write is read elsewhere as it should be. What `draftsmith export` writes is a drafter for Transformers: it
+// generates the ids that it generates here, and as assistant_model it leaves its target's greedy outputs as they are.
+// CTranslate2 generates the same ids, and GGUF files hold the weights as llama.cpp's own package rounds them. Models
+// with exits are models without them there, and models of kinds of our own are none.
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "infer/generator.h"
 #include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
+#include "model/kinds/block_prediction.h"
+#include "model/kinds/deep_tandem.h"
+#include "model/kinds/exits.h"
+#include "model/kinds/tandem.h"
 #include "model/pruning/pruning.h"
 #include "recipes/export/export_model.h"
 #include "tests/parity/model_comparison.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::model {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::vector<int64_t>> greedy_outputs(TransformerModel& model,
-                                                 const std::vector<std::vector<int64_t>>& sources) {
-  infer::DecodeOptions options;
-  options.method = "greedy";
-  options.max_new_tokens = 14;
-  infer::GenerationModels models;
-  models.target = &model;
-  infer::Generator generator(std::move(models), options);
-  std::vector<std::vector<int64_t>> outputs;
-  for (auto& result : generator.generate(sources)) outputs.push_back(std::move(result.ids));
-  return outputs;
+using ExportParity = NeedsTransformers;
+using ExitsParity = NeedsTransformers;
+using KindsParity = NeedsTransformers;
+
+// Writes what an exported model generates here.
+void write_outputs(const TransformersReference& reference, const std::string& name) {
+  const auto model = load(reference.root() / "saved" / name, true);
+  const nlohmann::ordered_json ours = greedy_outputs(*model, reference.greedy(name).sources, 14, 1);
+  write_json(reference.root() / (name + ".ours.json"), ours);
 }
 
 // A drafter cut out of a target, exported, and what it generates here.
@@ -33,19 +37,14 @@ void export_drafter(const TransformersReference& reference, const std::string& n
   const auto target = load(reference.directory(name), false);
   PruneOptions options;
   (target->config().encoder_decoder ? options.encoder_layers : options.decoder_layers) = "first:1";
-  const auto drafter = prune(*target, options);
   const auto cut = reference.root() / "cut" / name;
-  save_model(cut, *drafter);
+  save_model(cut, *prune(*target, options));
   const auto out = reference.root() / "saved" / name;
   recipes::export_model({.model = cut, .out = out, .target = reference.directory(name)});
-  const nlohmann::ordered_json ours = greedy_outputs(*load(out, true), reference.greedy(name).sources);
-  write_json(reference.root() / (name + ".ours.json"), ours);
+  write_outputs(reference, name);
 }
 
-TEST(ExportParity, TransformersGeneratesTheSameWithIt) {
-  if (!TransformersReference::available()) {
-    GTEST_SKIP() << "no Python with Transformers: run ./test, or set DRAFTSMITH_PEERS_PYTHON";
-  }
+TEST_F(ExportParity, TransformersGeneratesTheSameWithIt) {
   const TransformersReference reference("parity_export.py");
   for (const char* name : {"t5_v1_1", "llama3", "gpt2"}) export_drafter(reference, name);
   EXPECT_EQ(reference.check_saved(), "");
@@ -55,8 +54,7 @@ TEST(ExportParity, TransformersGeneratesTheSameWithIt) {
 void export_for_engines(const TransformersReference& reference, const std::string& name, bool gguf) {
   const auto out = reference.root() / "saved" / name;
   recipes::export_model({.model = reference.directory(name), .out = out});
-  const nlohmann::ordered_json ours = greedy_outputs(*load(out, true), reference.greedy(name).sources);
-  write_json(reference.root() / (name + ".ours.json"), ours);
+  write_outputs(reference, name);
   if (!gguf) return;
   make_directories(reference.root() / "gguf");
   for (const std::string dtype : {"stored", "fp16", "bf16", "q8_0"}) {
@@ -65,13 +63,68 @@ void export_for_engines(const TransformersReference& reference, const std::strin
   }
 }
 
-TEST(ExportParity, OtherEnginesHaveTheSameModels) {
-  if (!TransformersReference::available()) {
-    GTEST_SKIP() << "no Python with Transformers: run ./test, or set DRAFTSMITH_PEERS_PYTHON";
-  }
+TEST_F(ExportParity, OtherEnginesHaveTheSameModels) {
   const TransformersReference reference("parity_engines.py");
   for (const char* name : {"t5", "gpt_neox"}) export_for_engines(reference, name, false);
   for (const char* name : {"llama", "gpt2"}) export_for_engines(reference, name, true);
+  EXPECT_EQ(reference.check_saved(), "");
+}
+
+// One exit of each form that has tensors, none of which is the model's own.
+void save_with_exits(const fs::path& directory, const TransformerModel& model) {
+  save_model(directory, model);
+  ExitConfig config{.trained_as = "heads"};
+  config.exits.push_back({.layer = 1, .head = ExitHead::kFull, .own_norm = true});
+  config.exits.push_back({.layer = 2, .head = ExitHead::kLowRank, .rank = 3});
+  Exits exits(config, model, 5);
+  for (const auto& [name, value] : exits.parameters()) value.add_(0.5);
+  exits.bind("model", model_hash(directory));
+  save_exits(exits_directory(directory), exits);
+}
+
+void expect_equal_logits(const TransformersReference& reference, const std::string& name) {
+  const fs::path directory = reference.root() / "saved" / name;
+  const auto model = load(directory, true);
+  const Reference batch = reference.batch(name);
+  EXPECT_LT(steps_difference(*model, batch), kLogitsTolerance) << name;
+  const auto exits = load_exits(exits_directory(directory), directory, *model);
+  const at::Tensor hidden = at::ones({1, 1, model->config().width});
+  EXPECT_GT(relative_difference(exits->logits(*model, 1, hidden), model->exit_head(hidden)), 1e-3)
+      << name << ": exits that predict what the model does test nothing";
+}
+
+// T5 with a tied head and mT5 without, Llama with RMS norms, GPT-2 with layer norms.
+TEST_F(ExitsParity, TransformersLoadsTheModelWithoutThem) {
+  const std::map<std::string, std::vector<std::string>> models = {{"parity_t5.py", {"t5_v1_0", "mt5"}},
+                                                                  {"parity_decoder_only.py", {"llama3", "gpt2"}}};
+  for (const auto& [script, names] : models) {
+    const TransformersReference reference(script);
+    const fs::path saved = reference.root() / "saved";
+    for (const std::string& name : names) {
+      save_with_exits(saved / name, *load(reference.directory(name), false));
+      expect_equal_logits(reference, name);
+    }
+    EXPECT_EQ(reference.check_saved(), "");
+    fs::rename(saved, reference.root() / "with_exits");
+    for (const std::string& name : names) {
+      recipes::export_model({.model = reference.root() / "with_exits" / name, .out = saved / name});
+      expect_equal_logits(reference, name);
+    }
+    EXPECT_EQ(reference.check_saved(), "") << "exported";
+  }
+}
+
+// Transformers says that it knows no such model, instead of filling in random weights.
+TEST_F(KindsParity, TransformersTakesNoneForAModelItKnows) {
+  const TransformersReference reference("parity_kinds.py");
+  const auto saved = [&](const std::string& name) { return reference.root() / "saved" / name; };
+  for (const TransformerConfig& config : {tiny_mt5(), tiny_llama(3), tiny_gpt2()}) {
+    const auto primary = varied_model(config, 1, at::kFloat);
+    const auto secondary = make_tandem_secondary(*primary, *primary);
+    save_tandem(saved("tandem_" + config.family), *secondary, {.primary = primary.get()});
+  }
+  save_model(saved("blocks"), TransformerModel(block_prediction_config(tiny_llama(2), 4), 1));
+  save_deep_tandem(saved("deep"), DeepTandemModel({tiny_llama(3), tiny_llama(2), 4}, 1));
   EXPECT_EQ(reference.check_saved(), "");
 }
 

@@ -10,25 +10,17 @@
 namespace draftsmith::infer {
 namespace {
 
-class GenerationParity : public testing::Test {
+class GenerationParity : public model::NeedsTransformers {
  protected:
-  static void SetUpTestSuite() {
-    if (model::TransformersReference::available()) {
-      reference_ = std::make_unique<model::TransformersReference>("parity_generation.py");
-    }
+  static const model::TransformersReference& reference() {
+    return model::TransformersReference::of("parity_generation.py");
   }
-  static void TearDownTestSuite() { reference_.reset(); }
-  void SetUp() override {
-    if (!reference_) GTEST_SKIP() << "no Python with Transformers (run ./test)";
-  }
-
-  static inline std::unique_ptr<model::TransformersReference> reference_;
 };
 
 TEST_F(GenerationParity, StopStringsEndOutputsAtTheSameToken) {
-  const auto tokenizer = data::load_tokenizer(reference_->directory("tokenizer"));
+  const auto tokenizer = data::load_tokenizer(reference().directory("tokenizer"));
   int ended = 0;
-  const auto cases = load_json(reference_->root() / "stops.json");
+  const auto cases = load_json(reference().root() / "stops.json");
   for (const auto& one : cases) {
     const auto strings = std::make_shared<const std::vector<std::string>>(one.at("strings"));
     StopStringMatcher matcher(strings, *tokenizer);
@@ -48,7 +40,7 @@ TEST_F(GenerationParity, StopStringsEndOutputsAtTheSameToken) {
 }
 
 TEST_F(GenerationParity, WarpedDistributionsAreThoseOfTheSamplers) {
-  for (const auto& one : load_json(reference_->root() / "warps.json")) {
+  for (const auto& one : load_json(reference().root() / "warps.json")) {
     const Warping warping{one.at("temperature"), one.at("top_k"), one.at("top_p"), one.at("min_p")};
     const auto logits = one.at("logits").get<std::vector<double>>();
     const auto expected = one.at("probabilities").get<std::vector<double>>();

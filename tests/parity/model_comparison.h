@@ -1,11 +1,13 @@
-// How a model of ours is compared with a reference: logits, cached steps, gradients.
+// How a model of ours is compared with a reference: logits, cached steps, gradients, greedy outputs.
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "model/files/generation_config.h"
 #include "tests/parity/transformers_reference.h"
 
 namespace draftsmith::model {
@@ -27,7 +29,11 @@ double steps_difference(TransformerModel& model, const Reference& reference);
 // Loss and the gradient of every parameter.
 void expect_equal_gradients(const std::string& name, TransformerModel& model, const Reference& reference);
 
-// Rows of tokens, right padded with 0.
-TokenBatch batch_of(std::span<const std::vector<int64_t>> rows);
+// Generation settings of a directory with this generation_config.json, as Transformers would save it.
+GenerationConfig settings_of(const nlohmann::json& json, const TransformerModel& model);
+
+// What greedy decoding puts out, EOS included, in batches of sources or prompts of different lengths.
+Lists greedy_outputs(TransformerModel& model, const Lists& sources, int64_t new_tokens, int64_t batch_size,
+                     const GenerationConfig& settings = {});
 
 }  // namespace draftsmith::model

@@ -1,6 +1,7 @@
 #include "tests/parity/transformers_reference.h"
 
 #include <cstdlib>
+#include <map>
 #include <stdexcept>
 
 #include "base/files.h"
@@ -24,6 +25,11 @@ std::vector<int64_t> integers(const at::Tensor& values) {
 
 bool TransformersReference::available() {
   return fs::exists(draftsmith::test::peers_python());
+}
+
+const TransformersReference& TransformersReference::of(const std::string& script) {
+  static std::map<std::string, TransformersReference> made;
+  return made.try_emplace(script, script).first->second;
 }
 
 TransformersReference::TransformersReference(std::string script) : script_(std::move(script)) {
@@ -66,8 +72,7 @@ Reference TransformersReference::batch(const std::string& name) const {
 
 GreedyReference TransformersReference::greedy(const std::string& name) const {
   const auto json = load_json(root_ / (name + ".greedy.json"));
-  return {json.at("sources").get<std::vector<std::vector<int64_t>>>(),
-          json.at("outputs").get<std::vector<std::vector<int64_t>>>()};
+  return {json.at("sources").get<Lists>(), json.at("outputs").get<Lists>()};
 }
 
 double relative_difference(const at::Tensor& found, const at::Tensor& wanted) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "base/aten.h"
 #include "base/files.h"
 #include "model/transformer/transformer_model.h"
@@ -22,16 +24,21 @@ struct Reference {
   std::map<std::string, at::Tensor> grads;  // of the loss, under Hugging Face names
 };
 
+using Lists = std::vector<std::vector<int64_t>>;
+
 // Sources and their greedy outputs: new tokens only, EOS included.
 struct GreedyReference {
-  std::vector<std::vector<int64_t>> sources;
-  std::vector<std::vector<int64_t>> outputs;
+  Lists sources;
+  Lists outputs;
 };
 
 class TransformersReference {
  public:
   // Returns whether there is a Python with Transformers: DRAFTSMITH_PEERS_PYTHON or .venv-peers, which ./test installs.
   static bool available();
+
+  // Returns the reference of a script, made once in this process.
+  static const TransformersReference& of(const std::string& script);
 
   // Makes all models and references of tools/`script` in a temporary directory (about ten seconds).
   explicit TransformersReference(std::string script);
@@ -48,6 +55,16 @@ class TransformersReference {
  private:
   TemporaryDirectory root_;
   std::string script_;
+};
+
+// Fixture of tests that are skipped without Transformers.
+class NeedsTransformers : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!TransformersReference::available()) {
+      GTEST_SKIP() << "no Python with Transformers: run ./test, or set DRAFTSMITH_PEERS_PYTHON";
+    }
+  }
 };
 
 // Largest difference of two tensors, relative to the largest value of the second.

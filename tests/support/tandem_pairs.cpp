@@ -32,23 +32,10 @@ model::TransformerConfig primary_config(Kind kind, int64_t vocabulary) {
   return config;
 }
 
-// Weights whose outputs vary, EOS likelier than the other tokens.
-void make_lively(const model::TransformerModel& made, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  for (const auto& [name, value] : made.parameters()) {
-    if (value.dim() != 2) continue;
-    const bool head = name.starts_with("head");
-    const double scale = head ? 3 : name.starts_with("embedding") ? 0.5 : 2.5;
-    at::Tensor weight = value.view(-1);
-    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * uniform(random);
-    if (head) value.select(0, made.config().eos.front()).mul_(1.7);
-  }
-}
-
 std::unique_ptr<model::TransformerModel> lively_model(const model::TransformerConfig& config, uint64_t seed) {
   auto made = std::make_unique<model::TransformerModel>(config, seed);
   made->requires_grad(false);
-  make_lively(*made, seed + 3);
+  make_lively(*made, seed + 3, 1.7);
   made->to(at::kCPU, at::kDouble);
   return made;
 }
@@ -81,6 +68,21 @@ TandemPair packed(TandemPair pair) {
 }
 
 }  // namespace
+
+void make_lively(const model::TransformerModel& made, uint64_t seed, double eos, double later) {
+  std::mt19937_64 random(seed);
+  for (const auto& [name, value] : made.parameters()) {
+    if (value.dim() != 2) continue;
+    const bool head = name.starts_with("head");
+    const bool table = name.starts_with("embedding") || name.starts_with("positions");
+    const bool writes_hidden = name.ends_with(".output.weight") || name.ends_with(".down.weight");
+    const bool follows = writes_hidden && name.starts_with("decoder.") && !name.starts_with("decoder.0.");
+    const double scale = head ? 3 : table ? 0.5 : follows ? later : 2.5;
+    at::Tensor weight = value.view(-1);
+    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * uniform(random);
+    if (head) value.select(0, made.config().eos.front()).mul_(eos);
+  }
+}
 
 GenerationModels TandemPair::models() const {
   GenerationModels models;

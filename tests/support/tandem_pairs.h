@@ -26,6 +26,10 @@ struct TandemPair {
   std::vector<GenerationResult> run(const DecodeOptions& options) const;
 };
 
+// Makes weights whose outputs vary, and EOS likelier than the other tokens, by `eos`. Layers after the first one's
+// write to the hidden state with `later`.
+void make_lively(const model::TransformerModel& made, uint64_t seed, double eos, double later = 2.5);
+
 // A primary whose weights are large enough that outputs vary.
 std::unique_ptr<model::TransformerModel> tandem_primary_model(Kind kind, int64_t vocabulary = 24);
 

@@ -11,7 +11,7 @@
 #include "base/random_tensors.h"
 #include "infer/loop/prefill.h"
 #include "model/kinds/exits.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

@@ -7,7 +7,7 @@
 #include "infer/inside/calm.h"
 #include "model/transformer/decoder_state.h"
 #include "tests/infer/inside/calm_fixtures.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"

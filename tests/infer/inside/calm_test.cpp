@@ -10,7 +10,7 @@
 #include "infer/inside/exit_measures.h"
 #include "model/transformer/decoder_state.h"
 #include "tests/infer/inside/calm_fixtures.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 #include "tests/support/tandem_pairs.h"
 

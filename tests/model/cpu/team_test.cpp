@@ -1,4 +1,5 @@
-// Teams do every piece of every phase once, phase after phase, whatever else the processor does.
+// Teams do every piece of every phase once, phase after phase, whatever else the processor does; which instructions the
+// kernels use.
 #include "model/cpu/team.h"
 
 #include <atomic>
@@ -6,10 +7,16 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "model/cpu/instructions.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::model {
 namespace {
+
+using testing::HasSubstr;
 
 // Every phase adds one to all its numbers, and checks that those of the phase before have been added.
 class Counting final : public TeamProgram {
@@ -60,18 +67,6 @@ TEST(Team, DoesEveryItemOnceAndPhasesInOrder) {
   }
 }
 
-TEST(Team, WakesThreadsThatSleep) {
-  Team team(3);
-  Counting program({9, 9, 9});
-  for (int run = 0; run < 5; ++run) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    program.begin();
-    team.run(program);
-  }
-  EXPECT_TRUE(program.complete());
-  EXPECT_EQ(program.early(), 0);
-}
-
 TEST(Team, NeedsNoThreadBesideBusyOnes) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> busy;
@@ -103,6 +98,31 @@ TEST(Team, IsOneOfEachThread) {
   at::parallel_for(0, 3, 1, [](int64_t, int64_t) { EXPECT_EQ(Team::current().threads(), 1); });
   at::set_num_threads(before);
   EXPECT_EQ(Team::current().threads(), before);
+}
+
+TEST(CpuInstructions, AreTheLargestUnlessTheUserLowersThem) {
+  EXPECT_EQ(choose_instructions({}, Instructions::kAvx512), Instructions::kAvx512);
+  EXPECT_EQ(choose_instructions("", Instructions::kAvx2), Instructions::kAvx2);
+  EXPECT_EQ(choose_instructions("avx2", Instructions::kAvx512), Instructions::kAvx2);
+  using enum Instructions;
+  for (const Instructions set : {kPortable, kAvx2, kAvx512, kAmx}) {
+    EXPECT_EQ(choose_instructions(to_string(set), Instructions::kAmx), set);
+    EXPECT_EQ(choose_instructions("portable", set), Instructions::kPortable);
+  }
+}
+
+TEST(CpuInstructions, OfOtherNamesAreAnError) {
+  for (const char* wrong : {"sse", "AVX2", "avx512 ", "on"}) {
+    const std::string error = error_of([&] { choose_instructions(wrong, Instructions::kAvx512); });
+    EXPECT_THAT(error, HasSubstr("DRAFTSMITH_CPU"));
+    EXPECT_THAT(error, HasSubstr("amx, avx512, avx2 or portable"));
+    EXPECT_THAT(error, HasSubstr(wrong));
+  }
+}
+
+TEST(CpuInstructions, ThatTheProcessorLacksAreAnError) {
+  EXPECT_THAT(error_of([] { choose_instructions("avx512", Instructions::kAvx2); }), HasSubstr("at most avx2"));
+  EXPECT_THAT(error_of([] { choose_instructions("avx2", Instructions::kPortable); }), HasSubstr("at most portable"));
 }
 
 }  // namespace

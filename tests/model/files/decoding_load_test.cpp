@@ -1,9 +1,10 @@
 // Models that are loaded for decoding: packed as they are read, over the mapped files, without their plain weights.
+// A token's logits are the same, to the last bit, whatever is processed with it.
 #include <cmath>
 
-#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include "base/device.h"
 #include "base/files.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/batches.h"
@@ -21,25 +22,9 @@ struct Stored {
 };
 
 TransformerConfig config_of(const Stored& stored) {
-  TransformerConfig config = tiny_t5();
+  TransformerConfig config = stored.family == "t5" ? tiny_t5() : gpt2_config(tiny_sizes(3));
   config.tied_head = stored.tied;
-  if (stored.family == "t5") {
-    config.output_scale = stored.tied ? 1 / std::sqrt(20.0) : 1.0;
-    return config;
-  }
-  config.family = stored.family;
-  config.encoder_decoder = false;
-  config.encoder_layers = 0;
-  config.output_scale = 1;
-  config.head_width = 8;
-  config.width = 24;
-  config.positions = Positions::kLearned;
-  config.norm = Norm::kLayer;
-  config.max_positions = 32;
-  config.activation = Activation::kGeluTanh;
-  config.attention_scale = 1 / std::sqrt(8.0);
-  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
-  config.bos = 1;
+  if (config.encoder_decoder) config.output_scale = stored.tied ? 1 / std::sqrt(20.0) : 1.0;
   return config;
 }
 
@@ -85,13 +70,6 @@ TEST_P(DecodingLoad, TakesNarrowWeightsWithFp32States) {
   }
 }
 
-TEST_P(DecodingLoad, UnpackedModelsOfBf16AreOfThatTypeThroughout) {
-  const auto plain = load(false, at::kBFloat16);
-  EXPECT_EQ(plain->info().dtype, at::kBFloat16);
-  EXPECT_EQ(plain->parameters().at("embedding.weight").scalar_type(), at::kBFloat16);
-  EXPECT_EQ(logits(*plain).scalar_type(), at::kBFloat16);
-}
-
 TEST_P(DecodingLoad, Int8IsForPackedModelsOnCpus) {
   EXPECT_NE(error_of([&] { load(false, at::kChar); }).find("not packed"), std::string::npos);
   const auto on_gpu = [&] { load_model(folder_ / "model", {.device = at::kCUDA, .dtype = at::kChar}); };
@@ -127,29 +105,6 @@ TEST_P(DecodingLoad, StepsWithoutPackedKernels) {
   EXPECT_LT(difference(logits(*unpacked), logits(*plain)), 1e-4);
 }
 
-TEST_P(DecodingLoad, ScoresWholeSequencesWithoutGradients) {
-  const ForwardInput input{random_batch({5, 3}, 23, 1), random_batch({6, 4}, 23, 2), {}};
-  const auto plain = load(false);
-  const auto packed = load(true);
-  const at::NoGradGuard no_grad;
-  EXPECT_LT(difference(packed->head(packed->forward(input).hidden), plain->head(plain->forward(input).hidden)), 1e-4);
-}
-
-TEST_P(DecodingLoad, HasNoParametersToTrain) {
-  const auto packed = load(true);
-  EXPECT_THROW(packed->parameters(), std::logic_error);
-  EXPECT_THROW(packed->to(at::kCPU, at::kDouble), std::logic_error);
-  EXPECT_THROW(packed->unpack(), std::logic_error);
-  EXPECT_THROW(packed->requires_grad(true), std::logic_error);
-}
-
-TEST_P(DecodingLoad, OutlivesItsFiles) {
-  const auto packed = load(true);
-  const at::Tensor before = logits(*packed);
-  std::filesystem::remove_all(folder_ / "model");
-  EXPECT_EQ(difference(logits(*packed), before), 0);
-}
-
 INSTANTIATE_TEST_SUITE_P(Stored, DecodingLoad,
                          testing::Values(Stored{"t5", true, at::kFloat}, Stored{"t5", false, at::kFloat},
                                          Stored{"t5", true, at::kBFloat16}, Stored{"t5", false, at::kHalf},
@@ -159,6 +114,45 @@ INSTANTIATE_TEST_SUITE_P(Stored, DecodingLoad,
                            return instance.param.family + (instance.param.tied ? "Tied" : "Untied") +
                                   c10::toString(instance.param.dtype);
                          });
+
+class WeightTypesOfFamilies : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  // A state of rows with one source.
+  static std::unique_ptr<DecodeState> begin(TransformerModel& model, int64_t rows) {
+    if (!model.config().encoder_decoder) return model.begin(rows, 32);
+    auto encoded = model.encode(random_batch({7}, 23, 1));
+    encoded.hidden = encoded.hidden.repeat({rows, 1, 1});
+    encoded.lengths.assign(static_cast<size_t>(rows), 7);
+    return model.begin(encoded, 32);
+  }
+
+  static void expect_equal_steps(TransformerModel& model) {
+    const std::vector<int64_t> text{3, 9, 4, 17, 5, 20, 2, 8, 11, 13, 6};
+    const auto together = begin(model, 1);
+    const at::Tensor all = model.step(step_input({text}), *together).logits;
+    const auto alone = begin(model, 1);
+    const auto rows = begin(model, 3);
+    for (size_t i = 0; i < text.size(); ++i) {
+      const at::Tensor wanted = all.narrow(1, static_cast<int64_t>(i), 1);
+      EXPECT_TRUE(at::equal(model.step(step_input({{text[i]}}), *alone).logits, wanted)) << "token " << i;
+      const at::Tensor of_three = model.step(step_input({{7}, {text[i]}, {9}}), *rows).logits;
+      EXPECT_TRUE(at::equal(of_three.narrow(0, 1, 1), wanted)) << "row, token " << i;
+    }
+  }
+};
+
+TEST_P(WeightTypesOfFamilies, StepsOfOneTokenEqualThoseOfMany) {
+  for (TransformerConfig config : tiny_families()) {
+    SCOPED_TRACE(config.family);
+    if (config.output_scale != 1) config.output_scale = 1 / std::sqrt(static_cast<double>(config.width));
+    const TemporaryDirectory folder;
+    save_model(folder / "model", *varied_model(config, 5, at::kFloat));
+    expect_equal_steps(*load_model(folder / "model", {.dtype = GetParam()}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, WeightTypesOfFamilies, testing::Values(at::kFloat, at::kBFloat16, at::kChar),
+                         [](const auto& instance) { return dtype_name(instance.param); });
 
 }  // namespace
 }  // namespace draftsmith::model

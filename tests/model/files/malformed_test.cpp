@@ -58,13 +58,16 @@ Damage header(std::string name, const std::function<void(json&)>& change, std::v
           std::move(message)};
 }
 
-Damage config(std::string name, const std::function<void(json&)>& change, std::vector<std::string> message) {
-  return {std::move(name),
-          [change](const fs::path& directory) {
-            json value = load_json(directory / "config.json");
-            change(value);
-            write_json(directory / "config.json", value);
-          },
+// A merge patch (RFC 7396) of one tensor's entry.
+Damage entry(std::string name, const std::string& patch, std::vector<std::string> message) {
+  message.push_back(kQuery);
+  const auto change = [patch](json& header) { header[kQuery].merge_patch(json::parse(patch)); };
+  return header(std::move(name), change, std::move(message));
+}
+
+// A merge patch of config.json.
+Damage config(std::string name, const std::string& patch, std::vector<std::string> message) {
+  return {std::move(name), [patch](const fs::path& directory) { patch_config(directory, json::parse(patch)); },
           std::move(message)};
 }
 
@@ -74,86 +77,39 @@ Damage file(std::string name, const std::string& which, const std::string& conte
           std::move(message)};
 }
 
+void rename_tensor(json& header) {
+  header["decoder.extra"] = header[kQuery];
+  header.erase(kQuery);
+}
+
+void overlap(json& header) {
+  header[kQuery]["data_offsets"] = header["decoder.block.0.layer.0.SelfAttention.q.weight"]["data_offsets"];
+}
+
 std::vector<Damage> header_damages() {
-  const auto offsets = [](json& header) -> json& { return header[kQuery]["data_offsets"]; };
   return {
       header("TensorMissing", [](json& h) { h.erase(kQuery); }, {"hole"}),
-      header("OffsetsBeyondFile",
-             [=](json& h) {
-               offsets(h) = {1'000'000, 1'000'240};
-             },
-             {kQuery, "outside the file"}),
-      header("OffsetsReversed",
-             [=](json& h) {
-               offsets(h) = {240, 0};
-             },
-             {kQuery, "data_offsets"}),
-      header("OffsetsNegative",
-             [=](json& h) {
-               offsets(h) = {-240, 0};
-             },
-             {kQuery, "data_offsets", "-240"}),
-      header("OffsetsFraction",
-             [=](json& h) {
-               offsets(h) = {0.5, 240.5};
-             },
-             {kQuery, "data_offsets"}),
-      header("OffsetsOfThree",
-             [=](json& h) {
-               offsets(h) = {0, 1, 2};
-             },
-             {kQuery, "data_offsets"}),
-      header("OffsetsOfText", [=](json& h) { offsets(h) = "0-240"; }, {kQuery, "data_offsets"}),
-      header("OffsetsHuge",
-             [=](json& h) {
-               offsets(h) = {0, 18446744073709551615ULL};
-             },
-             {kQuery, "data_offsets"}),
-      header("OffsetsOverlap",
-             [=](json& h) {
-               h[kQuery]["data_offsets"] = h["decoder.block.0.layer.0.SelfAttention.q.weight"]["data_offsets"];
-             },
-             {kQuery, "overlap"}),
-      header("OffsetsTooShort", [=](json& h) { offsets(h)[1] = offsets(h)[1].get<int64_t>() - 4; },
-             {kQuery, "byte range", "240"}),
-      header("ShapeTransposed",
-             [](json& h) {
-               h[kQuery]["shape"] = {6, 10};
-             },
-             {kQuery, "[10, 6]", "[6, 10]"}),
-      header("ShapeNegative",
-             [](json& h) {
-               h[kQuery]["shape"] = {-10, -6};
-             },
-             {kQuery, "bad shape"}),
-      header("ShapeOverflows",
-             [](json& h) {
-               h[kQuery]["shape"] = {int64_t{1} << 62, int64_t{1} << 62};
-             },
-             {kQuery, "overflow"}),
-      header("ShapeOverflowsBehindZero",
-             [](json& h) {
-               h[kQuery]["shape"] = {0, int64_t{1} << 62, int64_t{1} << 62};
-             },
-             {kQuery, "overflow"}),
-      header("ShapeOfAThousandDims", [](json& h) { h[kQuery]["shape"] = std::vector<int>(1000, 1); },
-             {kQuery, "bad shape"}),
-      header("ShapeAbsent", [](json& h) { h[kQuery].erase("shape"); }, {kQuery, "incomplete"}),
-      header("DtypeUnknown", [](json& h) { h[kQuery]["dtype"] = "F33"; }, {kQuery, "unknown dtype", "F33"}),
-      header("DtypeOfOtherSize", [](json& h) { h[kQuery]["dtype"] = "F16"; }, {kQuery, "byte range", "120"}),
-      header("DtypeInteger", [](json& h) { h[kQuery]["dtype"] = "I32"; }, {kQuery, "I32", "floating point"}),
+      header("Renamed", rename_tensor, {kQuery, "missing", "decoder.extra"}),
+      header("OffsetsOverlap", overlap, {kQuery, "overlap"}),
       header("EntryIsNoObject", [](json& h) { h[kQuery] = 3; }, {kQuery, "incomplete"}),
-      header("Renamed",
-             [](json& h) {
-               h["decoder.extra"] = h[kQuery];
-               h.erase(kQuery);
-             },
-             {kQuery, "missing", "decoder.extra"}),
-      header("MetadataOfNumbers",
-             [](json& h) {
-               h["__metadata__"] = {{"format", 1}};
-             },
-             {"__metadata__"}),
+      header("MetadataOfNumbers", [](json& h) { h["__metadata__"]["format"] = 1; }, {"__metadata__"}),
+      header("ShapeOfAThousandDims", [](json& h) { h[kQuery]["shape"] = std::vector<int>(1000, 1); }, {"bad shape"}),
+      entry("OffsetsBeyondFile", R"({"data_offsets": [1000000, 1000240]})", {"outside the file"}),
+      entry("OffsetsReversed", R"({"data_offsets": [240, 0]})", {"data_offsets"}),
+      entry("OffsetsNegative", R"({"data_offsets": [-240, 0]})", {"data_offsets", "-240"}),
+      entry("OffsetsFraction", R"({"data_offsets": [0.5, 240.5]})", {"data_offsets"}),
+      entry("OffsetsOfThree", R"({"data_offsets": [0, 1, 2]})", {"data_offsets"}),
+      entry("OffsetsOfText", R"({"data_offsets": "0-240"})", {"data_offsets"}),
+      entry("OffsetsHuge", R"({"data_offsets": [0, 18446744073709551615]})", {"data_offsets"}),
+      entry("OffsetsTooShort", R"({"data_offsets": [0, 236]})", {"byte range", "240"}),
+      entry("ShapeTransposed", R"({"shape": [6, 10]})", {"[10, 6]", "[6, 10]"}),
+      entry("ShapeNegative", R"({"shape": [-10, -6]})", {"bad shape"}),
+      entry("ShapeOverflows", R"({"shape": [4611686018427387904, 4611686018427387904]})", {"overflow"}),
+      entry("ShapeOverflowsBehindZero", R"({"shape": [0, 4611686018427387904, 4611686018427387904]})", {"overflow"}),
+      entry("ShapeAbsent", R"({"shape": null})", {"incomplete"}),
+      entry("DtypeUnknown", R"({"dtype": "F33"})", {"unknown dtype", "F33"}),
+      entry("DtypeOfOtherSize", R"({"dtype": "F16"})", {"byte range", "120"}),
+      entry("DtypeInteger", R"({"dtype": "I32"})", {"I32", "floating point"}),
   };
 }
 
@@ -199,63 +155,27 @@ std::vector<Damage> file_damages() {
 
 std::vector<Damage> config_damages() {
   return {
-      config("VocabularyAnother", [](json& c) { c["vocab_size"] = 12; }, {"shared.weight", "[12, 6]", "[11, 6]"}),
-      config("WidthNegative", [](json& c) { c["d_model"] = -6; }, {"d_model", "-6"}),
-      config("WidthAbsurd", [](json& c) { c["d_model"] = 9e18; }, {"d_model"}),
-      config("WidthZero", [](json& c) { c["d_model"] = 0; }, {"d_model"}),
-      config("WidthText", [](json& c) { c["d_model"] = "6"; }, {"d_model"}),
-      config("LayersAbsurd", [](json& c) { c["num_layers"] = 1'000'000'000; }, {"num_layers"}),
-      config("AllSizesAbsurd",
-             [](json& c) {
-               c["d_model"] = c["d_ff"] = 1 << 18;
-               c["num_layers"] = 1024;
-             },
-             {"absurdly large"}),
-      config("LayersOneMore", [](json& c) { c["num_decoder_layers"] = 4; },
-             {"decoder.block.3.layer.0.SelfAttention.q.weight", "missing"}),
-      config("LayersOneLess", [](json& c) { c["num_decoder_layers"] = 2; },
-             {"decoder.block.2.layer.0.SelfAttention.q.weight", "is not a tensor"}),
-      config("SeveralAtOnce",
-             [](json& c) {
-               c["d_kv"] = 0;
-               c["num_heads"] = "x";
-               c["dropout_rate"] = 2;
-             },
-             {"d_kv", "num_heads", "dropout_rate"}),
-      config("ActivationUnknown", [](json& c) { c["feed_forward_proj"] = "gated-quick"; },
-             {"feed_forward_proj", "gated-quick"}),
-      config("ArchitectureUnknown", [](json& c) { c["architectures"] = {"BartModel"}; },
-             {"BartModel", "T5ForConditionalGeneration", "MT5ForConditionalGeneration"}),
-      config("ArchitectureAbsent",
-             [](json& c) {
-               c.erase("architectures");
-               c.erase("model_type");
-             },
-             {"architecture"}),
-      config("ModelTypeUnknown",
-             [](json& c) {
-               c.erase("architectures");
-               c["model_type"] = "t6";
-             },
-             {"t6", "did you mean t5"}),
-      config("EosOutside",
-             [](json& c) {
-               c["eos_token_id"] = {1, 11};
-             },
-             {"eos_token_id"}),
-      config("BucketsTooFew", [](json& c) { c["relative_attention_num_buckets"] = 3; },
-             {"relative_attention_num_buckets"}),
-      config("DistanceTooSmall", [](json& c) { c["relative_attention_max_distance"] = 16; },
-             {"relative_attention_max_distance", "16"}),
-      config("DistanceAbsurd", [](json& c) { c["relative_attention_max_distance"] = 1 << 30; },
-             {"relative_attention_max_distance", "1073741824"}),
-      config("Quantised",
-             [](json& c) {
-               c["quantization_config"] = {{"bits", 4}};
-             },
-             {"quantization_config"}),
-      config("GatedButStoredPlain", [](json& c) { c["feed_forward_proj"] = "gated-gelu"; },
-             {"wi_0.weight", "wi.weight"}),
+      config("VocabularyAnother", R"({"vocab_size": 12})", {"shared.weight", "[12, 6]", "[11, 6]"}),
+      config("WidthNegative", R"({"d_model": -6})", {"d_model", "-6"}),
+      config("WidthAbsurd", R"({"d_model": 9e18})", {"d_model"}),
+      config("WidthZero", R"({"d_model": 0})", {"d_model"}),
+      config("WidthText", R"({"d_model": "6"})", {"d_model"}),
+      config("LayersAbsurd", R"({"num_layers": 1000000000})", {"num_layers"}),
+      config("AllSizesAbsurd", R"({"d_model": 262144, "d_ff": 262144, "num_layers": 1024})", {"absurdly large"}),
+      config("LayersOneMore", R"({"num_decoder_layers": 4})", {"decoder.block.3.layer.0.SelfAttention.q.weight"}),
+      config("LayersOneLess", R"({"num_decoder_layers": 2})", {"decoder.block.2.layer.0.", "is not a tensor"}),
+      config("SeveralAtOnce", R"({"d_kv": 0, "num_heads": "x", "dropout_rate": 2})", {"d_kv", "num_heads", "dropout"}),
+      config("ActivationUnknown", R"({"feed_forward_proj": "gated-quick"})", {"feed_forward_proj", "gated-quick"}),
+      config("ArchitectureUnknown", R"({"architectures": ["BartModel"]})",
+             {"BartModel", "MT5ForConditionalGeneration"}),
+      config("ArchitectureAbsent", R"({"architectures": null, "model_type": null})", {"architecture"}),
+      config("ModelTypeUnknown", R"({"architectures": null, "model_type": "t6"})", {"t6", "did you mean t5"}),
+      config("EosOutside", R"({"eos_token_id": [1, 11]})", {"eos_token_id"}),
+      config("BucketsTooFew", R"({"relative_attention_num_buckets": 3})", {"relative_attention_num_buckets"}),
+      config("DistanceTooSmall", R"({"relative_attention_max_distance": 16})", {"relative_attention_max_distance"}),
+      config("DistanceAbsurd", R"({"relative_attention_max_distance": 1073741824})", {"1073741824"}),
+      config("Quantised", R"({"quantization_config": {"bits": 4}})", {"quantization_config"}),
+      config("GatedButStoredPlain", R"({"feed_forward_proj": "gated-gelu"})", {"wi_0.weight", "wi.weight"}),
   };
 }
 
@@ -283,23 +203,29 @@ INSTANTIATE_TEST_SUITE_P(Header, MalformedDirectory, testing::ValuesIn(header_da
 INSTANTIATE_TEST_SUITE_P(File, MalformedDirectory, testing::ValuesIn(file_damages()), case_name);
 INSTANTIATE_TEST_SUITE_P(Config, MalformedDirectory, testing::ValuesIn(config_damages()), case_name);
 
-TEST(MalformedWeights, TruncatedAnywhereAreRefused) {
-  const TemporaryDirectory temporary;
-  write_directory(temporary / "model", tiny_t5_config());
-  const fs::path weights = temporary / "model" / "model.safetensors";
-  const std::string whole = read_file(weights);
+// A well-formed directory whose files are damaged again and again.
+class DamagedFiles : public testing::Test {
+ protected:
+  DamagedFiles() { write_directory(directory_, tiny_t5_config()); }
+  std::string error() const {
+    return error_of([&] { ModelDirectory opened(directory_); });
+  }
+
+  const TemporaryDirectory temporary_;
+  const fs::path directory_ = temporary_ / "model";
+  const fs::path weights_ = directory_ / "model.safetensors";
+};
+
+TEST_F(DamagedFiles, TruncatedAnywhereAreRefused) {
+  const std::string whole = read_file(weights_);
   for (size_t length = 0; length < whole.size(); length += length < 16 ? 1 : 97) {
-    write_text(weights, whole.substr(0, length));
-    EXPECT_THAT(error_of([&] { ModelDirectory opened(temporary / "model"); }), HasSubstr("model.safetensors"))
-        << length << " of " << whole.size() << " bytes";
+    write_text(weights_, whole.substr(0, length));
+    EXPECT_THAT(error(), HasSubstr("model.safetensors")) << length << " of " << whole.size() << " bytes";
   }
 }
 
-TEST(MalformedWeights, RandomDamageToTheHeaderNeverCrashes) {
-  const TemporaryDirectory temporary;
-  write_directory(temporary / "model", tiny_t5_config());
-  const fs::path weights = temporary / "model" / "model.safetensors";
-  const std::string whole = read_file(weights);
+TEST_F(DamagedFiles, RandomDamageToTheHeaderNeverCrashes) {
+  const std::string whole = read_file(weights_);
   uint64_t length = 0;
   std::memcpy(&length, whole.data(), sizeof(length));
   std::mt19937_64 random(11);
@@ -309,25 +235,22 @@ TEST(MalformedWeights, RandomDamageToTheHeaderNeverCrashes) {
     for (uint64_t flips = 1 + random() % 4; flips > 0; --flips) {
       damaged[random() % (8 + length)] ^= static_cast<char>(1 << (random() % 8));
     }
-    write_text(weights, damaged);
-    refused += error_of([&] { SafetensorsFile opened(weights); }) != "no error" ? 1 : 0;
+    write_text(weights_, damaged);
+    refused += error_of([&] { SafetensorsFile opened(weights_); }) != "no error" ? 1 : 0;
   }
   // Flips inside names and of blanks to other blanks leave a well-formed file.
   EXPECT_GT(refused, 750);
 }
 
-TEST(MalformedWeights, RandomDamageToConfigNeverCrashes) {
-  const TemporaryDirectory temporary;
-  write_directory(temporary / "model", tiny_t5_config());
-  const fs::path file = temporary / "model" / "config.json";
-  const std::string whole = read_file(file);
+TEST_F(DamagedFiles, RandomDamageToConfigNeverCrashes) {
+  const std::string whole = read_file(directory_ / "config.json");
   std::mt19937_64 random(12);
   int refused = 0;
   for (int round = 0; round < 500; ++round) {
     std::string damaged = whole;
     damaged[random() % whole.size()] = static_cast<char>(random() % 256);
-    write_text(file, damaged);
-    refused += error_of([&] { ModelDirectory opened(temporary / "model"); }) != "no error" ? 1 : 0;
+    write_text(directory_ / "config.json", damaged);
+    refused += error() != "no error" ? 1 : 0;
   }
   EXPECT_GT(refused, 100);
 }

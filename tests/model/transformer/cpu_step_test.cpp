@@ -1,4 +1,4 @@
-// Steps of packed models on CPUs against the steps of plain ones, for every family and form of a step.
+// Encoders and steps of packed models on CPUs against those of plain ones, for every family and form of a step.
 #include <algorithm>
 
 #include <ATen/Parallel.h>
@@ -6,17 +6,13 @@
 
 #include "model/cpu/float_matrix.h"
 #include "model/transformer/cpu_decoder.h"
+#include "model/transformer/cpu_encoder.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
-
-bool packs_here() {
-  WeightArena arena;
-  return Fp32Matrix::pack(at::ones({2, 2}), {}, arena) != nullptr;
-}
 
 std::vector<TransformerConfig> families() {
   std::vector<TransformerConfig> all{tiny_t5(), tiny_mt5(), tiny_llama(), tiny_gpt2(), tiny_neox(), tiny_bloom()};
@@ -87,23 +83,6 @@ TEST(CpuStep, GivesTheSameBitsWhateverTheThreads) {
       EXPECT_TRUE(at::equal(alone[i], together[i])) << config.family << " " << i;
   }
   at::set_num_threads(before);
-}
-
-TEST(CpuStep, GivesATokenTheSameBitsWhateverIsProcessedWithIt) {
-  for (const TransformerConfig& config : families()) {
-    const auto model = tiny_model(config, at::kFloat);
-    model->pack();
-    const std::vector<int64_t> tokens{3, 8, 5, 6, 7, 9, 2, 4, 10, 11, 12};
-    const auto state = state_of(*model, {5, 0, 9});
-    const at::Tensor at_once = model->step(step_input({tokens, {4}, tokens}), *state).logits.clone();
-    const auto one_by_one = state_of(*model, {5, 0, 9});
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const std::vector<int64_t> next{tokens[i]};
-      const at::Tensor logits = model->step(step_input({next, {}, next}), *one_by_one).logits;
-      EXPECT_TRUE(at::equal(logits[0][0], at_once[0][static_cast<int64_t>(i)])) << config.family << " " << i;
-      EXPECT_TRUE(at::equal(logits[2][0], at_once[2][static_cast<int64_t>(i)])) << config.family << " " << i;
-    }
-  }
 }
 
 // Returns the tokens [begin, begin + count) of a prompt.
@@ -210,21 +189,6 @@ TEST(CpuStep, PartsGiveWhatTheWholeStepGives) {
   }
 }
 
-TEST(CpuStep, StatesOfAPackedModelShareTheirFirstPositions) {
-  const auto model = tiny_model(tiny_t5(), at::kFloat);
-  const auto table = [&] {
-    const auto state = state_of(*model, {4});
-    model->step(step_input({{3}}), *state);
-    return dynamic_cast<DecoderState&>(*state).positions().bias;
-  };
-  EXPECT_FALSE(table().is_alias_of(table()));
-  model->pack();
-  const at::Tensor first = table();
-  EXPECT_TRUE(first.is_alias_of(table()));
-  model->unpack();
-  EXPECT_FALSE(first.is_alias_of(table()));
-}
-
 TEST(CpuStep, LogitsThatAreKeptStay) {
   const auto model = tiny_model(tiny_t5(), at::kFloat);
   model->pack();
@@ -237,12 +201,45 @@ TEST(CpuStep, LogitsThatAreKeptStay) {
   EXPECT_EQ(model->step(step_input({{5}}), *state).logits.const_data_ptr(), memory) << "nobody has the last ones";
 }
 
-TEST(CpuStep, TokensOutsideTheVocabularyAreErrors) {
-  const auto model = tiny_model(tiny_t5(), at::kFloat);
-  model->pack();
-  if (!packs_here()) GTEST_SKIP() << "this processor has no packed steps";
-  for (const int64_t token : {int64_t{-1}, tiny_t5().vocabulary}) {
-    EXPECT_THROW(model->step(step_input({{token}}), *state_of(*model, {4})), std::logic_error);
+std::vector<TransformerConfig> encoders() {
+  const TransformerConfig wide =
+      t5_config({.vocabulary = 23, .width = 96, .heads = 3, .head_width = 32, .ff_width = 200, .encoder_layers = 2});
+  return {tiny_t5(), tiny_mt5(), wide};
+}
+
+TEST(CpuEncoder, EqualsThePlainModels) {
+  for (const TransformerConfig& config : encoders()) {
+    const auto model = tiny_model(config, at::kFloat);
+    for (const std::vector<int64_t>& lengths :
+         {std::vector<int64_t>{7}, {1}, {2}, {40, 3, 0, 17}, {257, 4, 256, 255}, {300}, {1000, 300, 1}}) {
+      const TokenBatch source = random_batch(lengths, 23, 1);
+      model->unpack();
+      const at::Tensor plain = model->encode(source).hidden;
+      model->pack();
+      const at::Tensor packed = model->encode(source).hidden;
+      ASSERT_EQ(plain.sizes(), packed.sizes());
+      EXPECT_TRUE(packed.isfinite().all().item<bool>());
+      for (size_t b = 0; b < lengths.size(); ++b) {
+        const auto row = static_cast<int64_t>(b);
+        EXPECT_TRUE(at::allclose(plain[row].narrow(0, 0, lengths[b]), packed[row].narrow(0, 0, lengths[b]), 1e-4, 1e-5))
+            << config.family << " " << b;
+      }
+    }
+  }
+}
+
+TEST(CpuEncoder, GivesARowTheSameBitsAlone) {
+  for (const TransformerConfig& config : encoders()) {
+    const auto model = tiny_model(config, at::kFloat);
+    model->pack();
+    const std::vector<int64_t> lengths{30, 3, 17, 1, 600, 257};
+    const TokenBatch source = random_batch(lengths, 23, 2);
+    const at::Tensor together = model->encode(source).hidden;
+    for (size_t b = 0; b < lengths.size(); ++b) {
+      const auto row = static_cast<int64_t>(b);
+      const TokenBatch alone{source.tokens.narrow(0, row, 1).narrow(1, 0, lengths[b]).contiguous(), {lengths[b]}};
+      EXPECT_TRUE(at::equal(model->encode(alone).hidden[0], together[row].narrow(0, 0, lengths[b]))) << config.family;
+    }
   }
 }
 

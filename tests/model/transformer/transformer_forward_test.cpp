@@ -1,9 +1,16 @@
+// Passes over whole sequences: gradients, ragged rows, dropout, first weights; tables of position bias; which kinds of
+// steps are recorded.
+#include <algorithm>
+#include <cmath>
+
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "model/transformer/parameters.h"
+#include "model/transformer/position_bias.h"
+#include "model/transformer/step_graphs.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
@@ -62,17 +69,6 @@ TEST(TransformerForward, GradientsEqualFiniteDifferences) {
   expect_gradients_match(tiny_t5());
 }
 
-TEST(TransformerForward, GradientsOfGatedUntiedModelEqualFiniteDifferences) {
-  expect_gradients_match(gated_config());
-}
-
-TEST(TransformerForward, GradientsOfLayerNormModelEqualFiniteDifferences) {
-  TransformerConfig config = tiny_t5();
-  config.norm = Norm::kLayer;
-  config.activation = Activation::kSilu;
-  expect_gradients_match(config);
-}
-
 TEST(TransformerForward, RaggedBatchEqualsSingleRows) {
   const auto model = tiny_model(tiny_t5(), at::kDouble);
   const TokenBatch source = random_batch({9, 1, 20}, 23, 3);
@@ -82,45 +78,6 @@ TEST(TransformerForward, RaggedBatchEqualsSingleRows) {
     const at::Tensor alone = logits_of(*model, single(source, b), single(target, b));
     EXPECT_LT(difference(batched[b].narrow(0, 0, alone.size(1)), alone[0]), 1e-12);
   }
-}
-
-TEST(TransformerForward, FloatIsNearDouble) {
-  for (const TransformerConfig& config : {tiny_t5(), gated_config()}) {
-    const auto wide = tiny_model(config, at::kDouble);
-    const auto narrow = tiny_model(config, at::kFloat);
-    const TokenBatch source = random_batch({7, 4}, 23, 5);
-    const TokenBatch target = random_batch({3, 8}, 23, 6);
-    EXPECT_LT(difference(logits_of(*wide, source, target), logits_of(*narrow, source, target)), 1e-4);
-  }
-}
-
-TEST(TransformerForward, HalfTypesStayNearFloat) {
-  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    const auto reference = tiny_model(gated_config(), at::kFloat);
-    const auto half = tiny_model(gated_config(), type);
-    const TokenBatch source = random_batch({7, 4}, 23, 5);
-    const TokenBatch target = random_batch({3, 8}, 23, 6);
-    const at::Tensor expected = logits_of(*reference, source, target).narrow(1, 0, 3);
-    const at::Tensor found = logits_of(*half, source, target).narrow(1, 0, 3);
-    EXPECT_EQ(found.scalar_type(), type);
-    EXPECT_LT(difference(found, expected), 0.15 * largest(expected));
-  }
-}
-
-TEST(TransformerForward, DownProjectionStaysFp32InHalf) {
-  const auto model = tiny_model(tiny_t5(), at::kHalf);
-  EXPECT_EQ(model->parameters().at("decoder.0.feed_forward.down.weight").scalar_type(), at::kFloat);
-  EXPECT_EQ(model->parameters().at("decoder.0.feed_forward.up.weight").scalar_type(), at::kHalf);
-}
-
-TEST(TransformerForward, EmptySourceGivesFiniteLogitsEqualToItsRowAlone) {
-  const auto model = tiny_model(tiny_t5(), at::kDouble);
-  const TokenBatch source = random_batch({4, 0}, 23, 8);
-  const TokenBatch target = random_batch({3, 3}, 23, 9);
-  const at::Tensor batched = logits_of(*model, source, target);
-  const at::Tensor alone = logits_of(*model, single(source, 1), single(target, 1));
-  EXPECT_TRUE(at::isfinite(batched).all().item<bool>());
-  EXPECT_LT(difference(batched[1], alone[0]), 1e-12);
 }
 
 TEST(TransformerForward, WantedLayersThroughTheExitHeadEndInTheLogits) {
@@ -144,24 +101,6 @@ TEST(TransformerDropout, IsReproducibleBySeedAndStepAndDiffersOtherwise) {
   EXPECT_GT(difference(first, run({0.2, 5, 10})), 1e-3);
   EXPECT_GT(difference(first, run({0.2, 6, 9})), 1e-3);
   EXPECT_GT(difference(first, run({})), 1e-3);
-}
-
-TEST(TransformerDropout, KeepsTheMeanAndDropsTheGivenShare) {
-  Dropout dropout({0.3, 1, 2});
-  const at::Tensor kept = dropout(at::ones({200, 500}));
-  const double zeros = kept.eq(0).to(at::kDouble).mean().item<double>();
-  EXPECT_NEAR(zeros, 0.3, 0.0075);                        // five standard deviations of 100,000 draws
-  EXPECT_NEAR(kept.max().item<double>(), 1 / 0.7, 1e-4);  // the probability is a multiple of 2^-16
-  const at::Tensor other_site = dropout(at::ones({200, 500}));
-  EXPECT_NEAR(kept.eq(other_site).to(at::kDouble).mean().item<double>(), 0.58, 0.01);
-}
-
-TEST(TransformerDropout, GradientFollowsTheMask) {
-  Dropout dropout({0.5, 3, 4});
-  const at::Tensor x = at::ones({40, 33}, at::kDouble).requires_grad_(true);
-  const at::Tensor y = dropout(x);
-  y.sum().backward();
-  EXPECT_EQ(difference(x.grad(), y.detach()), 0);
 }
 
 TEST(TransformerParameters, MissingUnknownAndMisshapenTensorsAreAllNamed) {
@@ -190,12 +129,50 @@ TEST(TransformerParameters, InitialDeviationsAreT5s) {
   EXPECT_NEAR(deviation("decoder.0.feed_forward.down.weight"), 1 / std::sqrt(512.0), 0.002);
 }
 
-TEST(TransformerParameters, SameSeedSameWeights) {
-  const TransformerModel first(tiny_t5(), 3);
-  const TransformerModel second(tiny_t5(), 3);
-  const TransformerModel third(tiny_t5(), 4);
-  EXPECT_EQ(difference(first.parameters().at("embedding.weight"), second.parameters().at("embedding.weight")), 0);
-  EXPECT_GT(difference(first.parameters().at("embedding.weight"), third.parameters().at("embedding.weight")), 0.1);
+PositionBias bias_of(Positions positions, bool bidirectional) {
+  TransformerConfig config = tiny_t5();
+  config.positions = positions;
+  return {config, random_tensor({config.relative_buckets, config.heads}, 1), bidirectional, at::zeros({1})};
+}
+
+TEST(PositionBias, ByDistanceHoldsTheFullBias) {
+  for (const PositionBias& bias : {bias_of(Positions::kRelativeBias, true), bias_of(Positions::kRelativeBias, false),
+                                   bias_of(Positions::kAlibi, false)}) {
+    for (const int64_t n : {1, 2, 5, 40}) {
+      const at::Tensor full = bias.full(n, n)[0];    // [H,n,n]
+      const at::Tensor table = bias.by_distance(n);  // [H,2n-1]
+      ASSERT_EQ(table.sizes(), (std::vector<int64_t>{full.size(0), 2 * n - 1}));
+      for (int64_t t = 0; t < n; ++t) EXPECT_TRUE(at::equal(table.narrow(1, n - 1 - t, n), full.select(1, t))) << n;
+      EXPECT_TRUE(at::equal(table.narrow(1, 0, n), bias.reversed_table(n))) << n;
+    }
+  }
+}
+
+TEST(PositionBias, ReversedTablesMayHoldLaterKeys) {
+  const PositionBias bias = bias_of(Positions::kAlibi, false);
+  EXPECT_TRUE(at::equal(bias.reversed_table(6, 3), bias.by_distance(6).narrow(1, 0, 9)));
+}
+
+TEST(StepGraphs, RecordFromTheSecondStepOfAKindOn) {
+  StepGraphs graphs;
+  EXPECT_EQ(graphs.find({.rows = 1, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}}), nullptr);
+  EXPECT_NE(graphs.find({.rows = 1, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}}), nullptr);
+  EXPECT_EQ(graphs.find({.rows = 1, .tokens = 2, .logits = Logits::kAll, .hidden_layers = {}}), nullptr);
+  graphs.clear();
+  EXPECT_EQ(graphs.find({.rows = 1, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}}), nullptr);
+}
+
+// Outputs of recorded kinds have memory each.
+TEST(StepGraphs, ForgetTheKindThatWasNeededLeastRecently) {
+  StepGraphs graphs;
+  graphs.find({.rows = 1, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}});
+  StepGraph* kept = graphs.find({.rows = 1, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}});
+  for (int64_t rows = 2; rows < 200; ++rows) {
+    graphs.find({.rows = rows, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}});
+    ASSERT_EQ(graphs.find({.rows = 1, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}}), kept);
+  }
+  EXPECT_NE(graphs.find({.rows = 199, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}}), nullptr);
+  EXPECT_EQ(graphs.find({.rows = 2, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}}), nullptr);
 }
 
 }  // namespace

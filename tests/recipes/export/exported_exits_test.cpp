@@ -12,7 +12,7 @@
 #include "recipes/inspection.h"
 #include "recipes/pruning.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/kinds/exits_fixtures.h"
+#include "tests/model/models/exits_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "model/kinds/block_prediction.h"
 #include "model/kinds/deep_tandem.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/train/fixtures.h"

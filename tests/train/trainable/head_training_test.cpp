@@ -4,7 +4,7 @@
 
 #include "base/files.h"
 #include "model/files/model_hash.h"
-#include "tests/model/kinds/exits_fixtures.h"
+#include "tests/model/models/exits_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"

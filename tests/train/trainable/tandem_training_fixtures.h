@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "model/kinds/tandem.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 #include "tests/train/fixtures.h"
 #include "train/trainable/tandem_trainable.h"

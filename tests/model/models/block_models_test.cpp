@@ -1,14 +1,22 @@
-// Block prediction and deep Tandem: what each hidden state may read, alone, in ragged batches and in packed rows.
+// Block prediction and deep Tandem: what each hidden state may read, alone, in ragged batches and in packed rows;
+// decoding over caches against passes over the whole text; directories.
+#include <algorithm>
+#include <random>
+
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/random_tensors.h"
 #include "model/kinds/block_prediction.h"
 #include "model/kinds/deep_tandem.h"
+#include "model/kinds/language_models.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/kinds/tandem_passes.h"
+#include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
+#include "tests/support/block_decoders.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
@@ -83,16 +91,6 @@ TEST_P(BlockPrediction, TokensSeeTheirWholeBlockAndNothingLater) {
   }
 }
 
-TEST_P(BlockPrediction, PassEqualsRecomputationBlockByBlock) {
-  const auto model = BlockPrediction::model(4);
-  const at::Tensor whole = hidden_of(*model, row_)[0];
-  for (int64_t end = 4; end <= 13; end = std::min<int64_t>(end + 4, end == 13 ? 14 : 13)) {
-    const int64_t first = (end - 1) / 4 * 4;
-    const at::Tensor part = hidden_of(*model, prefix(row_, end))[0];
-    EXPECT_LT(difference(part.narrow(0, first, end - first), whole.narrow(0, first, end - first)), 1e-11) << end;
-  }
-}
-
 TEST_P(BlockPrediction, BlocksOfOneTokenAreTheOrdinaryModel) {
   const auto model = BlockPrediction::model(1);
   TransformerModel ordinary(GetParam(), model->parameters());
@@ -115,20 +113,6 @@ class DeepTandem : public testing::TestWithParam<TransformerConfig> {
   }
   TokenBatch row_ = random_batch({13}, 31, 6);
 };
-
-TEST_P(DeepTandem, NoStateSeesALaterToken) {
-  for (const int64_t block : {1, 2, 5}) {
-    const auto deep = model(block);
-    const at::Tensor whole = hidden_of(*deep, row_)[0];
-    for (int64_t t = 0; t < 13; ++t) {
-      TokenBatch changed{row_.tokens.clone(), row_.lengths};
-      changed.tokens[0][t] = row_.tokens[0][t].item<int64_t>() == 5 ? 6 : 5;
-      const at::Tensor after = hidden_of(*deep, changed)[0];
-      EXPECT_EQ(difference(after.narrow(0, 0, t), whole.narrow(0, 0, t)), 0) << block << " " << t;
-      for (int64_t s = t; s < 13; ++s) EXPECT_GT(difference(after[s], whole[s]), 1e-8) << block << " " << t;
-    }
-  }
-}
 
 TEST_P(DeepTandem, PassEqualsRecomputationTokenByToken) {
   for (const int64_t block : {1, 2, 5}) {
@@ -161,17 +145,6 @@ TEST_P(DeepTandem, RowsAloneTogetherAndPackedAreEqual) {
   expect_rows_alone_together_and_packed_are_equal(*model(3), random_batch({7, 13, 1, 6}, 31, 8));
 }
 
-TEST_P(DeepTandem, GradientsReachBothPartsAndTheProjection) {
-  const auto deep = model(3);
-  deep->requires_grad(true);
-  deep->head(hidden_of(*deep, row_)).square().sum().backward();
-  for (const auto& [name, value] : deep->parameters()) {
-    if (name == "large.head.weight") continue;  // nothing reads it
-    ASSERT_TRUE(value.grad().defined()) << name;
-    EXPECT_GT(largest(value.grad()), 0) << name;
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Families, DeepTandem, testing::ValuesIn(decoder_only()), family_name);
 
 TEST(Shifted, LabelsOfOneSegmentStayInIt) {
@@ -199,10 +172,8 @@ TEST_F(BlockDirectories, BlockPredictionIsReadBackAndTakenForNothingElse) {
   EXPECT_EQ(again->config().block_attention, 8);
   for (const auto& [name, value] : model.parameters()) EXPECT_EQ(difference(again->parameters().at(name), value), 0);
   EXPECT_THAT(error_of([&] { load_model(root_ / "model"); }), HasSubstr("block prediction"));
-  nlohmann::json config = load_json(root_ / "model" / "config.json");
-  EXPECT_EQ(config.at("model_type"), "draftsmith_block_prediction");
-  config["draftsmith_block_prediction"]["block"] = 0;
-  write_json(root_ / "model" / "config.json", nlohmann::ordered_json(config));
+  EXPECT_EQ(load_json(root_ / "model" / "config.json").at("model_type"), "draftsmith_block_prediction");
+  patch_config(root_ / "model", {{"draftsmith_block_prediction", {{"block", 0}}}});
   EXPECT_THAT(error_of([&] { load_block_prediction(root_ / "model"); }), HasSubstr("block"));
 }
 
@@ -248,6 +219,128 @@ TEST_F(BlockDirectories, FirstSketchesAreZero) {
   EXPECT_EQ(largest(deep_.projection()), 0);
   EXPECT_EQ(deep_.projection().sizes(), at::IntArrayRef({16, 12}));
 }
+
+using Text = std::vector<int64_t>;
+
+constexpr int64_t kCapacity = 60;
+
+// Random steps, rollbacks and selections of rows, with a text for each row.
+class Walk {
+ public:
+  Walk(BlockDecoder& decoder, double tolerance, uint64_t seed)
+      : decoder_(decoder),
+        tolerance_(tolerance),
+        random_(seed),
+        state_(decoder.model->begin(3, kCapacity)),
+        texts_(3) {}
+
+  void run(int moves) {
+    append({41, 0, 5}, Logits::kAll);
+    for (int i = 0; i < moves && !testing::Test::HasFailure(); ++i) {
+      const uint64_t kind = random_() % 6;
+      if (kind == 0) roll_back();
+      if (kind == 1) select();
+      if (kind > 1) append(random_counts(), kind < 4 ? Logits::kLast : Logits::kAll);
+      for (size_t b = 0; b < texts_.size(); ++b) {
+        ASSERT_EQ(state_->length(static_cast<int64_t>(b)), std::ssize(texts_[b]));
+      }
+    }
+  }
+
+ private:
+  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+
+  std::vector<int64_t> random_counts() {
+    std::vector<int64_t> counts;
+    for (const Text& text : texts_) counts.push_back(std::min<int64_t>(below(6), kCapacity - std::ssize(text)));
+    return counts;
+  }
+
+  void append(const std::vector<int64_t>& counts, Logits logits) {
+    std::vector<Text> added(texts_.size());
+    for (size_t b = 0; b < texts_.size(); ++b) {
+      for (int64_t i = 0; i < counts[b]; ++i) added[b].push_back(2 + below(29));
+    }
+    const at::Tensor found = decoder_.model->step(step_input(added, logits), *state_).logits;
+    for (size_t b = 0; b < texts_.size(); ++b) {
+      for (size_t j = 0; j < added[b].size(); ++j) {
+        texts_[b].push_back(added[b][j]);
+        if (logits == Logits::kAll) expect_next(found[static_cast<int64_t>(b)][static_cast<int64_t>(j)], texts_[b]);
+      }
+      if (logits == Logits::kLast && !added[b].empty()) expect_next(found[static_cast<int64_t>(b)][0], texts_[b]);
+    }
+  }
+
+  void expect_next(const at::Tensor& logits, const Text& text) const {
+    if (std::ssize(text) < decoder_.shortest) {
+      EXPECT_EQ(largest(logits), 0) << decoder_.name;
+    } else {
+      EXPECT_LT(difference(logits.to(at::kDouble), decoder_.next_logits(text)), tolerance_)
+          << decoder_.name << " after " << text.size();
+    }
+  }
+
+  void roll_back() {
+    std::vector<int64_t> lengths;
+    for (Text& text : texts_) {
+      lengths.push_back(below(std::ssize(text) + 3));
+      text.resize(std::min(text.size(), static_cast<size_t>(lengths.back())));
+    }
+    state_->rollback(lengths);
+  }
+
+  void select() {
+    std::vector<int64_t> rows;
+    std::vector<Text> kept;
+    for (int64_t i = 1 + below(4); i > 0; --i) {
+      rows.push_back(below(std::ssize(texts_)));
+      kept.push_back(texts_[static_cast<size_t>(rows.back())]);
+    }
+    state_->select_rows(rows);
+    texts_ = kept;
+  }
+
+  BlockDecoder& decoder_;
+  double tolerance_;
+  std::mt19937_64 random_;
+  std::unique_ptr<DecodeState> state_;
+  std::vector<Text> texts_;
+};
+
+class BlockDecoding : public testing::TestWithParam<TransformerConfig> {};
+
+TEST_P(BlockDecoding, StepsEqualPassesOverTheWholeText) {
+  const at::NoGradGuard no_gradients;
+  for (const int64_t block : {1, 3, 8}) {
+    BlockDecoder blocks = block_decoder(GetParam(), block);
+    Walk(blocks, 1e-11, 5).run(25);
+    BlockDecoder deep = deep_decoder(GetParam(), smaller(GetParam()), block);
+    Walk(deep, 1e-11, 6).run(25);
+  }
+}
+
+// Packed weights take the kernels for CPUs.
+TEST_P(BlockDecoding, LoadedModelsDecodeAlike) {
+  const at::NoGradGuard no_gradients;
+  const TemporaryDirectory root;
+  TransformerConfig small = GetParam();  // smaller() has shapes that files cannot hold
+  small.decoder_layers = 1;
+  BlockDecoder blocks = block_decoder(GetParam(), 3);
+  save_model(root / "blocks", dynamic_cast<const BlockPredictionModel&>(*blocks.model).transformer());
+  blocks.model = load_language_model(root / "blocks");
+  const auto reference = block_decoder(GetParam(), 3);
+  blocks.next_logits = reference.next_logits;
+  Walk(blocks, 2e-4, 7).run(25);
+  BlockDecoder deep = deep_decoder(GetParam(), small, 3);
+  save_deep_tandem(root / "deep", dynamic_cast<const DeepTandemModel&>(*deep.model));
+  const auto same = deep_decoder(GetParam(), small, 3);
+  deep.model = load_language_model(root / "deep");
+  deep.next_logits = same.next_logits;
+  Walk(deep, 2e-4, 8).run(25);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, BlockDecoding,
+                         testing::Values(tiny_llama(3), tiny_gpt2(), tiny_neox(), tiny_bloom()), family_name);
 
 }  // namespace
 }  // namespace draftsmith::model

@@ -1,0 +1,254 @@
+// Readers of decoder-only families and of generation settings: what their keys mean, and what they refuse. What the
+// models compute is compared with Transformers in tests/parity.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "model/files/checkpoint.h"
+#include "model/files/generation_config.h"
+#include "model/layers/rotary.h"
+#include "tests/model/files/checkpoint_files.h"
+#include "tests/support/errors.h"
+
+namespace draftsmith::model {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+json llama() {
+  return json::parse(R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 31, "hidden_size": 12,
+    "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 4,
+    "max_position_embeddings": 40})");
+}
+
+json gpt2() {
+  return json::parse(R"({"architectures": ["GPT2LMHeadModel"], "vocab_size": 31, "n_embd": 12, "n_head": 3,
+    "n_layer": 2, "n_positions": 40})");
+}
+
+json gpt_neox() {
+  return json::parse(R"({"architectures": ["GPTNeoXForCausalLM"], "vocab_size": 31, "hidden_size": 16,
+    "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 2, "rotary_pct": 0.25,
+    "max_position_embeddings": 40})");
+}
+
+json bloom() {
+  return json::parse(R"({"architectures": ["BloomForCausalLM"], "vocab_size": 31, "hidden_size": 12, "n_head": 3,
+    "n_layer": 2})");
+}
+
+class Families : public testing::Test {
+ protected:
+  TransformerConfig read(json config, const json& changes = json::object()) const {
+    config.update(changes);
+    write_json(folder_ / "config.json", nlohmann::ordered_json(config));
+    return load_config(folder_.path());
+  }
+
+  TemporaryDirectory folder_;
+};
+
+TEST_F(Families, RotaryScalingIsReadInBothForms) {
+  EXPECT_EQ(read(llama()).rotary.base, 10000.0);
+  EXPECT_EQ(read(llama(), {{"rope_theta", 500000.0}}).rotary.base, 500000.0);
+  const auto old_linear = read(llama(), {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
+  EXPECT_EQ(old_linear.rotary.scaling, RotaryScaling::kLinear);
+  EXPECT_EQ(old_linear.rotary.factor, 2.0);
+  const auto llama3 = read(llama(), json::parse(R"({"rope_parameters": {"rope_type": "llama3", "rope_theta": 7.0,
+    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}})"));
+  EXPECT_EQ(llama3.rotary.scaling, RotaryScaling::kLlama3);
+  EXPECT_EQ(llama3.rotary.base, 7.0);
+  EXPECT_EQ(llama3.rotary.original_positions, 16);
+}
+
+TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
+  struct Refused {
+    json config;
+    json changes;
+    std::vector<std::string> message;
+  };
+  for (const Refused& one : std::vector<Refused>{
+           {llama(), {{"num_key_value_heads", 4}}, {"num_key_value_heads", "divisor of 6"}},
+           {llama(), {{"head_dim", 5}}, {"head_dim"}},
+           {llama(), {{"bos_token_id", 31}}, {"bos_token_id"}},
+           {llama(), {{"hidden_act", "mish"}}, {"hidden_act"}},
+           {llama(), {{"quantization_config", {{"bits", 4}}}}, {"quantization_config"}},
+           {llama(), {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}}}, {"rope_type", "llama3"}},
+           {llama(), {{"architectures", {"MistralForCausalLM"}}}, {"MistralForCausalLM", "BloomForCausalLM"}},
+           {gpt2(), {{"n_head", 5}}, {"n_head", "divisor of 12"}},
+           {gpt2(), {{"scale_attn_by_inverse_layer_idx", true}}, {"scale_attn_by_inverse_layer_idx"}},
+           {gpt2(), {{"add_cross_attention", true}}, {"add_cross_attention"}},
+           {gpt_neox(), {{"num_attention_heads", 3}}, {"num_attention_heads"}},
+           {gpt_neox(), {{"rotary_pct", 0.1}}, {"rotary_pct"}},
+           {bloom(), {{"n_head", 5}}, {"n_head"}},
+           {bloom(), {{"apply_residual_connection_post_layernorm", true}}, {"apply_residual"}}}) {
+    const std::string message = error_of([&] { read(one.config, one.changes); });
+    for (const std::string& part : one.message) EXPECT_THAT(message, HasSubstr(part));
+  }
+}
+
+TEST_F(Families, TokenIdsHaveTheFamiliesDefaults) {
+  EXPECT_EQ(read(llama()).eos, std::vector<int64_t>{2});
+  EXPECT_EQ(read(llama()).bos, 1);
+  EXPECT_EQ(read(llama(), {{"eos_token_id", {3, 4}}}).eos, (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(read(gpt2(), {{"bos_token_id", 30}}).decoder_start, 30);
+  EXPECT_EQ(read(bloom()).pad, 2);
+}
+
+// What is written is read back as the same model, its parameters joined and split again.
+TEST_F(Families, SavedModelsAreReadBack) {
+  for (const json& config : {llama(), gpt2(), gpt_neox(), bloom()}) {
+    const TransformerConfig wanted = read(config);
+    TransformerModel model(wanted, 3);
+    const TemporaryDirectory folder;
+    save_model(folder / "model", model);
+    const auto again = load_model(folder / "model", {.pack = false});
+    EXPECT_EQ(again->config().family, wanted.family);
+    EXPECT_EQ(again->config().key_value_heads(), wanted.key_value_heads());
+    EXPECT_EQ(again->config().rotary.width, wanted.rotary.width);
+    EXPECT_EQ(again->config().bos, wanted.bos);
+    ASSERT_EQ(again->parameters().size(), model.parameters().size()) << wanted.family;
+    for (const auto& [name, tensor] : model.parameters()) {
+      EXPECT_TRUE(tensor.equal(again->parameters().at(name))) << wanted.family << ": " << name;
+    }
+  }
+}
+
+TEST_F(Families, ATensorThatHoldsJoinedParametersIsCheckedAsAWhole) {
+  TransformerModel model(read(gpt_neox()), 3);
+  save_model(folder_ / "model", model);
+  const auto file = folder_ / "model/model.safetensors";
+  std::vector<TensorToStore> tensors;
+  {
+    const SafetensorsFile stored(file);
+    for (const auto& [name, entry] : stored.tensors()) {
+      const bool cut = name == "gpt_neox.layers.1.attention.query_key_value.weight";
+      const at::Tensor whole = stored.read(name, at::kFloat);
+      tensors.push_back({name, cut ? whole.narrow(0, 0, 40).clone() : whole, at::kFloat});
+    }
+  }
+  std::filesystem::remove(file);
+  write_safetensors(file, std::move(tensors));
+  EXPECT_THAT(error_of([&] { load_model(folder_ / "model"); }),
+              AllOf(HasSubstr("gpt_neox.layers.1.attention.query_key_value.weight"), HasSubstr("[48, 16]"),
+                    HasSubstr("[40, 16]")));
+}
+
+// Frequencies by hand: linear divides all; llama3 keeps short waves, divides long ones, and interpolates between.
+TEST(Rotary, FrequenciesAreStretched) {
+  RotaryConfig config{.width = 4, .base = 100.0};
+  EXPECT_TRUE(at::allclose(rotary_frequencies(config), at::tensor({1.0F, 0.1F})));
+  config.scaling = RotaryScaling::kLinear;
+  config.factor = 4;
+  EXPECT_TRUE(at::allclose(rotary_frequencies(config), at::tensor({0.25F, 0.025F})));
+  config.scaling = RotaryScaling::kLlama3;
+  config.low_frequency_factor = 1;
+  config.high_frequency_factor = 4;
+  config.original_positions = 40;  // waves 6.3 (shorter than 10: kept) and 62.8 (longer than 40: divided)
+  EXPECT_TRUE(at::allclose(rotary_frequencies(config), at::tensor({1.0F, 0.025F})));
+  config.original_positions = 100;  // 62.8 lies between 25 and 100
+  const double share = (100 / 62.831853 - 1) / 3;
+  EXPECT_NEAR(rotary_frequencies(config)[1].item<double>(), (1 - share) * 0.025 + share * 0.1, 1e-6);
+}
+
+class GenerationSettings : public testing::Test {
+ protected:
+  GenerationSettings() {
+    config_.vocabulary = 100;
+    config_.eos = {1};
+  }
+
+  // Of a directory with this generation_config.json; throws what a loader would.
+  GenerationConfig read(const json& settings) {
+    write_json(directory_ / "generation_config.json", settings);
+    return read_without_file({}, true);
+  }
+
+  // With these keys in config.json alone.
+  GenerationConfig read_without_file(const json& config_json, bool keep_file = false) {
+    if (!keep_file) {
+      std::filesystem::remove(directory_ / "generation_config.json");
+    }
+    Problems problems;
+    GenerationConfig generation = read_generation_config(directory_.path(), config_json, config_, problems);
+    problems.throw_if_any();
+    return generation;
+  }
+
+  const TemporaryDirectory directory_;
+  TransformerConfig config_;
+};
+
+TEST_F(GenerationSettings, EverySupportedKeyIsReadAndWrittenBack) {
+  const json settings = json::parse(R"({"pad_token_id": 3, "eos_token_id": [1, 7], "decoder_start_token_id": 4,
+    "bos_token_id": 5, "encoder_repetition_penalty": 1.5, "repetition_penalty": 1.2, "no_repeat_ngram_size": 3,
+    "encoder_no_repeat_ngram_size": 4, "bad_words_ids": [[8], [9, 10]], "min_length": 2, "min_new_tokens": 1,
+    "forced_bos_token_id": 11, "forced_eos_token_id": 1, "suppress_tokens": [12, 13], "begin_suppress_tokens": [14],
+    "max_length": 50, "max_new_tokens": 40, "do_sample": true, "temperature": 0.5, "top_k": 20, "top_p": 0.75,
+    "min_p": 0.1, "stop_strings": ["a", "\n\n"]})");
+  const GenerationConfig generation = read(settings);
+  EXPECT_THAT(generation.eos_ids, ElementsAre(1, 7));
+  EXPECT_THAT(generation.bad_words, ElementsAre(ElementsAre(8), ElementsAre(9, 10)));
+  EXPECT_EQ(generation.forced_bos, 11);
+  EXPECT_TRUE(generation.has_processors());
+  EXPECT_TRUE(generation.unsupported.empty());
+  EXPECT_EQ(json(to_json(generation)), settings);
+}
+
+TEST_F(GenerationSettings, WhatIsNotImplementedIsNamed) {
+  const json settings = json::parse(R"({"num_beam_groups": 4, "typical_p": 0.9, "guidance_scale": 2,
+    "sequence_bias": [[[1], -1.0]], "exponential_decay_length_penalty": [5, 1.1], "a_key_of_tomorrow": true})");
+  const GenerationConfig generation = read(settings);
+  EXPECT_EQ(generation.unsupported.size(), settings.size());
+  const std::string message = error_of([&] { require_supported(generation, "dir"); });
+  for (const auto& setting : settings.items()) EXPECT_THAT(message, HasSubstr(setting.key()));
+  EXPECT_EQ(to_json(generation)["num_beam_groups"], 4) << "saving a model keeps settings that we do not implement";
+}
+
+TEST_F(GenerationSettings, BeamSearchIsReadAndWritten) {
+  const GenerationConfig generation = read({{"num_beams", 4}, {"length_penalty", 0.6}, {"early_stopping", true}});
+  EXPECT_NO_THROW(require_supported(generation, "dir"));
+  EXPECT_EQ(generation.num_beams, 4);
+  EXPECT_EQ(generation.length_penalty, 0.6);
+  EXPECT_EQ(generation.early_stopping, "true");
+  EXPECT_EQ(to_json(generation)["num_beams"], 4);
+  EXPECT_EQ(to_json(generation)["early_stopping"], true);
+  EXPECT_EQ(to_json(read({{"early_stopping", "never"}}))["early_stopping"], "never");
+  EXPECT_FALSE(to_json(read({{"early_stopping", false}})).contains("early_stopping"));
+}
+
+TEST_F(GenerationSettings, NeutralAndHarmlessValuesAreSupported) {
+  const GenerationConfig generation = read(json::parse(R"({"num_beams": 1, "typical_p": 1.0, "guidance_scale": null,
+    "stop_strings": [], "sequence_bias": {}, "penalty_alpha": 0, "renormalize_logits": false,
+    "_from_model_config": true, "transformers_version": "5.23.0", "use_cache": true, "length_penalty": 2.0,
+    "eos_token_id": null, "temperature": null})"));
+  EXPECT_NO_THROW(require_supported(generation, "dir"));
+  EXPECT_THAT(generation.eos_ids, ElementsAre(1)) << "the config's own";
+  EXPECT_FALSE(generation.has_processors());
+  EXPECT_THAT(read({{"stop_strings", "end"}}).stop_strings, ElementsAre("end"));
+}
+
+TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
+  const GenerationConfig generation =
+      read_without_file(json::parse(R"({"d_model": 512, "num_beam_groups": 2, "num_beams": 3,
+    "no_repeat_ngram_size": 3, "task_specific_params": {"num_beams": 4}})"));
+  EXPECT_EQ(generation.no_repeat_ngram_size, 3);
+  ASSERT_EQ(generation.unsupported.size(), 1);
+  EXPECT_EQ(generation.unsupported.front().name, "num_beam_groups");
+  EXPECT_EQ(generation.num_beams, 3);
+}
+
+TEST_F(GenerationSettings, IdsOutsideTheVocabularyAndBadValuesAreAllReported) {
+  const json settings = json::parse(R"({"eos_token_id": 100, "suppress_tokens": [3, -1], "bad_words_ids": [[5], []],
+    "repetition_penalty": 0, "top_p": 1.5, "min_p": -0.1, "stop_strings": ["a", ""], "max_length": 1099511627776,
+    "max_new_tokens": 0, "early_stopping": "soon", "num_beams": 0})");
+  const std::string message = error_of([&] { read(settings); });
+  for (const auto& setting : settings.items()) EXPECT_THAT(message, HasSubstr(setting.key()));
+}
+
+}  // namespace
+}  // namespace draftsmith::model

@@ -1,0 +1,260 @@
+// Layers give what tensor operations give, forward and backward: attention by heads, products of bf16, embeddings,
+// packed weights.
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "base/aten.h"
+#include "base/bf16_product.h"
+#include "base/device_tensors.h"
+#include "base/random_tensors.h"
+#include "model/layers/embedding.h"
+#include "model/layers/head_attention.h"
+#include "model/layers/linear.h"
+#include "model/layers/mixed_products.h"
+#include "tests/support/tensors.h"
+
+namespace draftsmith::model {
+namespace {
+
+struct HeadCase {
+  int64_t rows, queries, keys, heads, shared, width;
+  double scale = 1;
+  double dropout = 0;
+  bool biased = false;
+};
+
+constexpr DropoutKey kMask{.seed = 3, .step = 4, .site = 5};
+
+// Attention in tensor operations; any type.
+at::Tensor composed_attention(const HeadAttentionInput& in) {
+  const int64_t rows = in.query.size(0), heads = in.query.size(2) / in.width;
+  const auto split = [&](const at::Tensor& x) {
+    const int64_t own = x.size(2) / in.width;
+    return x.view({rows, x.size(1), own, in.width})
+        .transpose(1, 2)
+        .repeat_interleave(heads / own, 1)
+        .reshape({rows * heads, x.size(1), in.width});
+  };
+  at::Tensor scores = at::bmm(split(in.query), split(in.key).transpose(1, 2)) * in.scale;
+  if (in.additive.defined()) scores = scores + in.additive;
+  const at::Tensor weights = dropout(at::softmax(scores, -1), in.dropout, in.key_of_mask);
+  return at::bmm(weights, split(in.value))
+      .view({rows, heads, in.query.size(1), in.width})
+      .transpose(1, 2)
+      .reshape(in.query.sizes());
+}
+
+// Context, and gradients of query, key, value and bias.
+std::vector<at::Tensor> all_results(const HeadCase& given, at::ScalarType type, bool by_heads) {
+  const auto numbers = [&](at::IntArrayRef shape, const char* stream) {
+    // Numbers of bf16 in every type.
+    return normal_tensor(shape, 1, 7, stream, at::kDouble).to(at::kBFloat16).to(type).requires_grad_(true);
+  };
+  // Query, key and value lie side by side where their shapes allow it, as those of one product do.
+  const int64_t inner = given.heads * given.width, shared = given.shared * given.width;
+  at::Tensor query = numbers({given.rows, given.queries, inner + 3}, "query");
+  at::Tensor key = numbers({given.rows, given.keys, shared}, "key");
+  at::Tensor value = numbers({given.rows, given.keys, shared}, "value");
+  at::Tensor bias;
+  if (given.biased) {
+    bias = normal_tensor({given.rows * given.heads, given.queries, given.keys}, 1, 7, "bias",
+                         type == at::kDouble ? at::kDouble : at::kFloat);
+    bias.select(2, given.keys - 1).fill_(-1e30);  // a hidden key
+    bias.requires_grad_(true);
+  }
+  const HeadAttentionInput input{.query = query.narrow(2, 0, inner),
+                                 .key = key,
+                                 .value = value,
+                                 .additive = bias,
+                                 .width = given.width,
+                                 .scale = given.scale,
+                                 .dropout = given.dropout,
+                                 .key_of_mask = kMask};
+  EXPECT_EQ(attends_by_heads(input), type != at::kDouble);
+  const at::Tensor context = by_heads ? attention_by_heads(input) : composed_attention(input);
+  const at::Tensor weights =
+      normal_tensor(context.sizes(), 1, 8, "upstream", at::kDouble).to(at::kBFloat16).to(context.scalar_type());
+  (context * weights).sum().backward();
+  std::vector<at::Tensor> all{context.detach(), query.grad(), key.grad(), value.grad()};
+  if (bias.defined()) all.push_back(bias.grad());
+  return all;
+}
+
+const std::vector<HeadCase> kHeadCases = {
+    {.rows = 1, .queries = 1, .keys = 1, .heads = 1, .shared = 1, .width = 4},
+    {.rows = 2, .queries = 5, .keys = 7, .heads = 4, .shared = 4, .width = 8, .dropout = 0.25, .biased = true},
+    {.rows = 3, .queries = 9, .keys = 17, .heads = 6, .shared = 2, .width = 5, .scale = 0.3, .dropout = 0.1},
+    {.rows = 2, .queries = 64, .keys = 33, .heads = 2, .shared = 1, .width = 16, .scale = 0.25, .biased = true},
+    {.rows = 1, .queries = 40, .keys = 64, .heads = 2, .shared = 2, .width = 64, .scale = 0.125, .dropout = 0.5}};
+
+void expect_close(at::ScalarType type, double tolerance) {
+  for (size_t i = 0; i < kHeadCases.size(); ++i) {
+    const auto found = all_results(kHeadCases[i], type, true);
+    const auto expected = all_results(kHeadCases[i], at::kDouble, false);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t j = 0; j < found.size(); ++j) {
+      const double error = (found[j].to(at::kDouble) - expected[j]).abs().max().item<double>();
+      EXPECT_LE(error, tolerance * (1 + expected[j].abs().max().item<double>())) << "case " << i << " result " << j;
+    }
+  }
+}
+
+TEST(HeadAttention, EqualsTheComposedOneInFp64) {
+  expect_close(at::kFloat, 1e-5);
+}
+
+TEST(HeadAttention, OfBf16RoundsInputsAndOutputsAlone) {
+  expect_close(at::kBFloat16, 6e-3);
+}
+
+TEST(HeadAttention, GivesTheSameBitsForEveryNumberOfThreads) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto expected = all_results(kHeadCases[2], at::kFloat, true);
+  at::set_num_threads(3);
+  const auto found = all_results(kHeadCases[2], at::kFloat, true);
+  at::set_num_threads(before);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i])) << i;
+}
+
+// A rounding to bf16 is up to 1/256 of the number.
+constexpr double kRounding = 1.0 / 256;
+
+// The numbers that x has in bf16; fp64, whose products autocast leaves alone.
+at::Tensor rounded(const at::Tensor& x) {
+  return x.detach().to(at::kBFloat16).to(at::kDouble);
+}
+
+// Largest difference as a share of the largest number.
+double share_of_difference(const at::Tensor& found, const at::Tensor& expected) {
+  return difference(found, expected) / expected.abs().max().item<double>();
+}
+
+class MixedProductsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_bf16_product()) GTEST_SKIP() << "this processor has no products of bf16";
+  }
+
+  AutocastScope autocast_{at::kCPU, true};
+};
+
+TEST_F(MixedProductsTest, OutputsAndGradientsAreThoseOfRoundedNumbers) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t rows : {1, 37, 1030}) {
+      const at::Tensor x = random_tensor({rows, 70}, 1).to(type).requires_grad_();
+      const at::Tensor first = random_tensor({48, 70}, 2).requires_grad_();
+      const at::Tensor second = random_tensor({5, 70}, 3).requires_grad_();
+      ASSERT_TRUE(multiplies_mixed(x, first));
+      const std::vector<at::Tensor> out = mixed_products(x, {first, second});
+      ASSERT_EQ(out[0].scalar_type(), at::kBFloat16);
+      const at::Tensor narrow = rounded(x), slope_1 = rounded(random_tensor({rows, 48}, 4)),
+                       slope_2 = rounded(random_tensor({rows, 5}, 5));
+      EXPECT_LT(share_of_difference(out[0], narrow.mm(rounded(first).t())), kRounding);
+      EXPECT_LT(share_of_difference(out[1], narrow.mm(rounded(second).t())), kRounding);
+      torch::autograd::backward(out, {slope_1.to(at::kBFloat16), slope_2.to(at::kBFloat16)});
+      const at::Tensor dx = slope_1.mm(rounded(first)) + slope_2.mm(rounded(second));
+      EXPECT_EQ(x.grad().scalar_type(), type);
+      EXPECT_LT(share_of_difference(x.grad(), dx), type == at::kFloat ? 1e-5 : kRounding) << rows;
+      EXPECT_LT(share_of_difference(first.grad(), slope_1.t().mm(narrow)), 1e-5) << rows;
+      EXPECT_LT(share_of_difference(second.grad(), slope_2.t().mm(narrow)), 1e-5) << rows;
+    }
+  }
+}
+
+TEST_F(MixedProductsTest, ReluStopsTheGradientsOfOutputsBelowZero) {
+  const at::Tensor x = random_tensor({3, 40, 33}, 1).requires_grad_();
+  const at::Tensor weight = random_tensor({64, 33}, 2).requires_grad_();
+  const at::Tensor out = mixed_products(x, {weight}, /*relu=*/true).front();
+  const at::Tensor product = rounded(x).matmul(rounded(weight).t());
+  EXPECT_LT(share_of_difference(out, product.relu()), kRounding);
+  EXPECT_FALSE(out.signbit().any().item<bool>());  // no negative zeros
+  const at::Tensor slope = rounded(random_tensor({3, 40, 64}, 3));
+  out.backward(slope.to(at::kBFloat16));
+  const at::Tensor stopped = slope * out.detach().gt(0);
+  EXPECT_LT(share_of_difference(x.grad(), stopped.matmul(rounded(weight))), 1e-5);
+  EXPECT_LT(share_of_difference(weight.grad(), stopped.view({-1, 64}).t().mm(rounded(x).view({-1, 33}))), 1e-5);
+}
+
+TEST_F(MixedProductsTest, ResidualIsAddedWithoutRounding) {
+  const at::Tensor residual = random_tensor({50, 48}, 1).requires_grad_();
+  const at::Tensor x = random_tensor({50, 70}, 2).requires_grad_();
+  const at::Tensor weight = random_tensor({48, 70}, 3).requires_grad_();
+  const at::Tensor out = mixed_product_added(residual, x, weight);
+  EXPECT_LT(share_of_difference(out, residual.detach() + rounded(x).mm(rounded(weight).t())), 1e-5);
+  const at::Tensor slope = random_tensor({50, 48}, 4);
+  out.backward(slope);
+  EXPECT_TRUE(at::equal(residual.grad(), slope));
+  EXPECT_LT(share_of_difference(x.grad(), rounded(slope).mm(rounded(weight))), 1e-5);
+  EXPECT_LT(share_of_difference(weight.grad(), rounded(slope).t().mm(rounded(x))), 1e-5);
+}
+
+at::Tensor gradient_by_autograd(const at::Tensor& values, const at::Tensor& ids, const at::Tensor& upstream) {
+  const at::Tensor table = values.clone().requires_grad_(true);
+  (at::embedding(table, ids) * upstream).sum().backward();
+  return table.grad();
+}
+
+class EmbeddedRows : public testing::Test {
+ protected:
+  const at::Tensor values_ = random_tensor({50, 130}, 1);
+  const at::Tensor ids_ = at::arange(0, 60, at::kLong).remainder(7).mul(5).view({4, 15});  // each several times
+  const at::Tensor upstream_ = random_tensor({4, 15, 130}, 2);
+};
+
+// As a tied head's gradient, and those of an encoder and of earlier micro-batches.
+TEST_F(EmbeddedRows, AddToTheGradientThatIsThere) {
+  const at::Tensor table = values_.clone().requires_grad_(true);
+  const at::Tensor factor = random_tensor({50, 130}, 3);
+  ((embedded(table, ids_) * upstream_).sum() + (embedded(table, ids_) * upstream_).sum() + (table * factor).sum())
+      .backward();
+  (embedded(table, ids_) * upstream_).sum().backward();
+  const at::Tensor expected = gradient_by_autograd(values_, ids_, upstream_) * 3 + factor;
+  EXPECT_TRUE(at::allclose(table.grad(), expected, 1e-5, 1e-5));
+}
+
+TEST_F(EmbeddedRows, GiveTheSameBitsForEveryNumberOfThreads) {
+  const int threads = at::get_num_threads();
+  std::vector<at::Tensor> gradients;
+  for (const int number : {1, 2}) {
+    at::set_num_threads(number);
+    const at::Tensor table = values_.clone().requires_grad_(true);
+    (embedded(table, ids_) * upstream_).sum().backward();
+    gradients.push_back(table.grad());
+  }
+  at::set_num_threads(threads);
+  EXPECT_TRUE(gradients[0].equal(gradients[1]));
+}
+
+const std::vector<std::pair<int64_t, int64_t>> kShapes{{64, 64}, {1, 5}, {63, 17}, {65, 96}, {200, 129}, {3000, 257}};
+
+TEST(LinearPacked, EqualsThePlainLayerForAnyShapeAndNumberOfRows) {
+  WeightArena arena;
+  for (const auto& [outputs, inputs] : kShapes) {
+    const at::Tensor weight = random_tensor({outputs, inputs}, 1);
+    Linear layer(weight);
+    layer.pack(arena);
+    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 40, 193, 1030}) {
+      const at::Tensor x = random_tensor({rows, inputs}, 2);
+      const at::Tensor exact = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
+      EXPECT_LT(difference(layer(x), exact), 1e-4) << outputs << "x" << inputs << " rows " << rows;
+      const at::Tensor residual = random_tensor({rows, outputs}, 3);
+      EXPECT_LT(difference(layer.add_to(residual, x), exact + residual), 1e-4);
+    }
+  }
+}
+
+TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
+  WeightArena arena;
+  Linear layer(random_tensor({20, 10}, 10));
+  layer.pack(arena, PostOp::kRelu);
+  const at::Tensor x = random_tensor({3, 10}, 11).requires_grad_(true);
+  EXPECT_FALSE(layer.fuses(x));
+  layer.add_to(random_tensor({3, 20}, 12), x).sum().backward();
+  EXPECT_TRUE(x.grad().defined());
+}
+
+}  // namespace
+}  // namespace draftsmith::model

@@ -1,0 +1,221 @@
+// T5 v1.0, v1.1, mT5, Llama, GPT-2, GPT-NeoX and BLOOM compute what Transformers computes: logits, cached steps,
+// gradients, greedy outputs, and model directories both ways.
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "model/files/checkpoint.h"
+#include "tests/parity/model_comparison.h"
+#include "tests/support/paths.h"
+
+namespace draftsmith::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kNewTokens = 14;  // NEW_TOKENS of tools/parity_t5.py
+
+// A script that makes references, and its models.
+struct ParityModels {
+  std::string script;
+  std::vector<std::string> names;
+};
+
+const ParityModels kT5{"parity_t5.py", {"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"}};
+const ParityModels kDecoderOnly{"parity_decoder_only.py",
+                                {"llama3", "llama_linear", "gpt2", "gpt_neox", "gpt_neox_serial", "bloom"}};
+
+// Compares logits of whole sequences, and of cached steps with rollbacks.
+void expect_equal_logits(const ParityModels& models) {
+  const TransformersReference& reference = TransformersReference::of(models.script);
+  for (const std::string& name : models.names) {
+    const Reference batch = reference.batch(name);
+    for (const bool pack : {false, true}) {
+      const auto model = load(reference.directory(name), pack);
+      EXPECT_LT(logits_difference(forward_logits(*model, batch), batch), kLogitsTolerance) << name << pack;
+      EXPECT_LT(steps_difference(*model, batch), kLogitsTolerance) << name << pack;
+    }
+  }
+}
+
+void expect_equal_gradients(const ParityModels& models) {
+  const TransformersReference& reference = TransformersReference::of(models.script);
+  for (const std::string& name : models.names) {
+    expect_equal_gradients(name, *load(reference.directory(name), false), reference.batch(name));
+  }
+}
+
+// Compares greedy outputs for every batch size.
+void expect_equal_outputs(const ParityModels& models) {
+  const TransformersReference& reference = TransformersReference::of(models.script);
+  for (const std::string& name : models.names) {
+    const auto model = load(reference.directory(name), true);
+    const GreedyReference wanted = reference.greedy(name);
+    ASSERT_EQ(wanted.sources.size(), 200);
+    for (const int64_t batch_size : {1, 25}) {
+      EXPECT_EQ(greedy_outputs(*model, wanted.sources, kNewTokens, batch_size), wanted.outputs)
+          << name << ", batch " << batch_size;
+    }
+    size_t ended = 0;
+    for (const auto& output : wanted.outputs) ended += output.back() == 1 ? 1 : 0;
+    EXPECT_GT(ended, 0) << name << ": no output ends before the limit, so nothing was learnt about EOS";
+    EXPECT_LT(ended, wanted.outputs.size()) << name;
+  }
+}
+
+// Saves models and loads them again; Transformers loads them and generates the same.
+void expect_equal_when_saved(const ParityModels& models) {
+  const TransformersReference& reference = TransformersReference::of(models.script);
+  const fs::path saved = reference.root() / "saved";
+  for (const std::string& name : models.names) {
+    const auto model = load(reference.directory(name), false);
+    SaveOptions options;
+    if (name == "t5_v1_0" || name == "gpt2") options.shard_bytes = 8'000;
+    if (name == "t5_v1_0") {
+      options.tokenizer = reference.root() / "spiece.model";
+      save_model(saved / "t5_v1_0-bf16", *model, {.dtype = at::kBFloat16, .tokenizer = {}, .generation = {}});
+      save_model(saved / "t5_v1_0-fp16", *model, {.dtype = at::kHalf, .tokenizer = {}, .generation = {}});
+    }
+    save_model(saved / name, *model, options);
+    const auto again = load(saved / name, false);
+    for (const auto& [parameter, tensor] : model->parameters()) {
+      EXPECT_TRUE(at::equal(tensor, again->parameters().at(parameter))) << name << ": " << parameter;
+    }
+  }
+  EXPECT_EQ(reference.check_saved(), "");
+}
+
+class T5Parity : public NeedsTransformers {
+ protected:
+  static const TransformersReference& reference() { return TransformersReference::of(kT5.script); }
+};
+
+TEST_F(T5Parity, LogitsAndGradientsAreEqual) {
+  expect_equal_logits(kT5);
+  expect_equal_gradients(kT5);
+}
+
+TEST_F(T5Parity, GreedyOutputsAreIdentical) {
+  expect_equal_outputs(kT5);
+}
+
+TEST_F(T5Parity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
+  expect_equal_when_saved(kT5);
+}
+
+// Transformers 4 wrote no scale_decoder_outputs: an untied head meant an unscaled output.
+TEST_F(T5Parity, ConfigurationsOfOlderVersionsMeanTheSame) {
+  const TemporaryDirectory copy;
+  fs::copy(reference().directory("t5_v1_1"), copy.path(), fs::copy_options::recursive);
+  auto config = load_json(copy / "config.json");
+  for (const char* key : {"scale_decoder_outputs", "is_gated_act", "dense_act_fn", "architectures"}) {
+    ASSERT_EQ(config.erase(key), 1) << key;
+  }
+  config["tie_word_embeddings"] = false;
+  write_json(copy / "config.json", config);
+  const auto model = load(copy.path(), false);
+  const Reference batch = reference().batch("t5_v1_1");
+  EXPECT_LT(logits_difference(forward_logits(*model, batch), batch), kLogitsTolerance);
+}
+
+TEST_F(T5Parity, HalfPrecisionDirectoriesLoad) {
+  for (const auto& [name, dtype] : {std::pair{"t5_bf16", at::kBFloat16}, std::pair{"t5_fp16", at::kHalf}}) {
+    const Reference batch = reference().batch(name);
+    const auto widened = load(reference().directory(name), false);
+    EXPECT_LT(logits_difference(forward_logits(*widened, batch), batch), kLogitsTolerance) << name;
+    const auto plain = load(reference().directory(name), false, dtype);
+    EXPECT_EQ(plain->parameters().at("embedding.weight").scalar_type(), dtype);
+    const bool fp16 = dtype == at::kHalf;
+    EXPECT_EQ(plain->parameters().at("decoder.0.feed_forward.down.weight").scalar_type(), fp16 ? at::kFloat : dtype);
+    const auto narrow = load(reference().directory(name), true, dtype);
+    EXPECT_EQ(narrow->info().dtype, fp16 ? dtype : at::kFloat);  // bf16 is the type of weights alone
+    // bf16 keeps 8 bits of a number: a few hundredths after five layers.
+    EXPECT_LT(steps_difference(*narrow, batch), fp16 ? 0.02 : 0.15) << name;
+  }
+}
+
+class DecoderOnlyParity : public NeedsTransformers {
+ protected:
+  static const TransformersReference& reference() { return TransformersReference::of(kDecoderOnly.script); }
+};
+
+TEST_F(DecoderOnlyParity, LogitsAndGradientsAreEqual) {
+  expect_equal_logits(kDecoderOnly);
+  expect_equal_gradients(kDecoderOnly);
+}
+
+TEST_F(DecoderOnlyParity, GreedyOutputsAreIdentical) {
+  expect_equal_outputs(kDecoderOnly);
+}
+
+TEST_F(DecoderOnlyParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
+  expect_equal_when_saved(kDecoderOnly);
+}
+
+TEST_F(DecoderOnlyParity, CachedStepsInFloat64AndHalfTypesAreNear) {
+  for (const std::string& name : kDecoderOnly.names) {
+    const Reference batch = reference().batch(name);
+    EXPECT_LT(steps_difference(*load(reference().directory(name), true, at::kDouble), batch), kLogitsTolerance);
+    EXPECT_LT(steps_difference(*load(reference().directory(name), true, at::kBFloat16), batch), 0.15) << name;
+  }
+}
+
+// GPT-2 and BLOOM checkpoints of the Hub hold the base model alone, without "transformer." before its names.
+TEST_F(DecoderOnlyParity, NamesWithoutPrefixAreRead) {
+  for (const std::string name : {"gpt2", "bloom"}) {
+    const fs::path directory = reference().root() / "without_prefix" / name;
+    save_model(directory, *load(reference().directory(name), false));
+    const SafetensorsFile file(directory / "model.safetensors");
+    std::vector<TensorToStore> tensors;
+    for (const auto& [stored, entry] : file.tensors()) {
+      tensors.push_back({stored.substr(std::string("transformer.").size()), file.read(stored, at::kFloat), at::kFloat});
+    }
+    fs::remove(directory / "model.safetensors");
+    write_safetensors(directory / "model.safetensors", std::move(tensors));
+    const Reference batch = reference().batch(name);
+    EXPECT_LT(logits_difference(forward_logits(*load(directory, false), batch), batch), kLogitsTolerance);
+  }
+}
+
+TEST_F(DecoderOnlyParity, PickledWeightsAreRead) {
+  const Reference batch = reference().batch("gpt2");
+  const auto model = load(reference().directory("gpt2_pickled"), false);
+  EXPECT_LT(logits_difference(forward_logits(*model, batch), batch), kLogitsTolerance);
+}
+
+// Generation settings that change logits; for a decoder-only model the "encoder's" input is the prompt.
+TEST_F(DecoderOnlyParity, ProcessorsGiveTheSameOutputs) {
+  ASSERT_EQ(reference().run("processors"), "");
+  for (const auto& record : load_json(reference().root() / "processors.json")) {
+    const auto model = load(reference().directory(record.at("model").get<std::string>()), true);
+    const auto settings = settings_of(record.at("settings"), *model);
+    EXPECT_EQ(greedy_outputs(*model, record.at("sources").get<Lists>(), kNewTokens, 10, settings),
+              record.at("outputs").get<Lists>())
+        << record.at("model") << record.at("settings");
+    EXPECT_GT(record.at("changed").get<int64_t>(), 0) << record.at("settings") << " changes nothing";
+  }
+}
+
+// A real trained model: greedy continuations of 100 beginnings of TinyStories.
+TEST_F(DecoderOnlyParity, ATrainedModelTellsTheSameStories) {
+  const fs::path data = draftsmith::test::data_dir();
+  const fs::path directory = data / "models/stories260k_hf";
+  fs::path text;
+  if (fs::exists(data / "tinystories")) {
+    for (const auto& entry : fs::directory_iterator(data / "tinystories")) {
+      if (text.empty() || fs::file_size(entry.path()) > fs::file_size(text)) text = entry.path();
+    }
+  }
+  if (!fs::exists(directory) || text.empty()) GTEST_SKIP() << "no " << directory;
+  ASSERT_EQ(reference().run("stories", "'" + directory.string() + "' '" + text.string() + "'"), "");
+  const auto json = load_json(reference().root() / "stories.json");
+  const auto sources = json.at("sources").get<Lists>();
+  ASSERT_EQ(sources.size(), 100);
+  const auto model = load(directory, true);
+  for (const int64_t batch_size : {1, 16}) {
+    EXPECT_EQ(greedy_outputs(*model, sources, 60, batch_size), json.at("outputs").get<Lists>()) << batch_size;
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::model
