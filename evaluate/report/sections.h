@@ -32,7 +32,7 @@ struct Figure {
   std::string svg = {};              // shown on paper, and where no script runs
   nlohmann::ordered_json data = {};  // for evaluate/report/page/plots.page.js
 };
-// Returns the figure of a plot: base/plot.h, base/bars.h.
+// Returns the figure of a plot: base/plots.h.
 template <class AnyPlot>
 Figure figure_of(const AnyPlot& plot, std::string caption) {
   return {std::move(caption), plot.svg(), plot.json()};

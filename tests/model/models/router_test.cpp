@@ -200,9 +200,10 @@ TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
   parameters["more.weight"] = at::zeros({1});
   EXPECT_THAT(error_of([&] { Router(config, parameters, "here"); }),
               AllOf(HasSubstr("hidden.bias"), HasSubstr("more.weight")));
-  save_router(root / "router", Router(config, 3));
+  const Router third(config, 3);
+  save_router(root / "router", third);
   std::vector<TensorToStore> tensors;
-  for (const auto& [name, value] : Router(config, 3).parameters()) tensors.push_back({name, value, at::kFloat});
+  for (const auto& [name, value] : third.parameters()) tensors.push_back({name, value, at::kFloat});
   tensors.push_back({"more.ids", at::zeros({3}, at::kLong), at::kLong});  // reading it as numbers is another error
   write_safetensors(root / "router/model.safetensors", std::move(tensors));
   EXPECT_THAT(error_of([&] { load_router(root / "router"); }), HasSubstr("a tensor that no router has"));
