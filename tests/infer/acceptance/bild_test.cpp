@@ -1,146 +1,238 @@
-// BiLD against Algorithm 1 (Kim et al.): hand-computed cases, the options that change it, its ablations and limits.
+// BiLD against small programs written down again: Algorithm 1 of the paper (Kim et al.) and the authors' program.
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "tests/infer/acceptance/bild_fixtures.h"
 
 namespace draftsmith::infer::testing {
 namespace {
 
-// Small: 2 2 2 then unsure; large: 2 3 2 4 ... The second token is given p = .1 / 4 by the large model.
-const Case kHandCase{scripted(6, {{2, 0.9}, {3, 0.9}, {2, 0.9}, {4, 0.9}}),
-                     scripted(6, {{2, 0.8}, {2, 0.8}, {2, 0.8}, {5, 0.3}, {5, 0.8}}), 6};
+struct Thresholds {
+  double fallback;
+  double rollback;
+  int64_t limit;
+  int64_t max_draft;
+};
 
-TEST(Bild, FollowsAlgorithm1WhereTheLargeModelAgreesEnough) {
-  // -log(.1/4) = 3.69 is within a threshold of 4: nothing is rolled back. Small writes 2 2 2, falls back at .3, large
-  // adds 4; then small (sure again) writes 5 for the two places left, which are final.
-  const auto result = run(kHandCase, bild(0.5, 4.0, 6));
-  EXPECT_EQ(result.ids, (Ids{2, 2, 2, 4, 5, 5}));
-  EXPECT_EQ(result.stats.target_runs, 1);
-  EXPECT_EQ(result.stats.fallbacks, 1);
-  EXPECT_EQ(result.stats.rollbacks, 0);
-  EXPECT_EQ(result.stats.drafted, 5);
-  EXPECT_EQ(result.stats.unverified, 2);
-  EXPECT_EQ(result.stats.draft_runs, 6);  // the run that was unsure drafted nothing
+struct Written {
+  Ids ids;
+  int64_t large_runs = 0;
+  int64_t rollbacks = 0;
+  int64_t kept_own = 0;        // distant tokens that stayed because the large model would write them too
+  bool eos_by_small = false;   // the small model wrote EOS
+  bool eos_by_choice = false;  // a rollback put EOS in place of a token
+};
+
+class BildProgram {
+ public:
+  BildProgram(const Case& oracles, const Thresholds& thresholds) : oracles_(oracles), to_(thresholds) {}
+
+ protected:
+  static int64_t best(const std::vector<double>& p) { return std::max_element(p.begin(), p.end()) - p.begin(); }
+  std::vector<double> large(const Ids& prefix) const { return oracles_.target(Ids{2}, prefix); }
+  std::vector<double> small(const Ids& prefix) const { return oracles_.drafter(Ids{2}, prefix); }
+  // Returns the large model's probabilities before token m.
+  std::vector<double> large_at(size_t m) const {
+    return large(Ids(text_.ids.begin(), text_.ids.begin() + static_cast<std::ptrdiff_t>(m)));
+  }
+  bool distant(size_t m) const { return -std::log(large_at(m)[static_cast<size_t>(text_.ids[m])]) > to_.rollback; }
+  bool ended() const { return !text_.ids.empty() && (text_.ids.back() == kEos || std::ssize(text_.ids) == to_.limit); }
+  // Lets the small model write until it falls back, has written max_draft tokens or has ended the text.
+  void run_small() {
+    for (int64_t i = 0; i < to_.max_draft && !ended(); ++i) {
+      const auto p = small(text_.ids);
+      if (*std::max_element(p.begin(), p.end()) < to_.fallback) return;
+      text_.ids.push_back(best(p));
+      text_.eos_by_small = text_.ids.back() == kEos;
+    }
+  }
+  // Puts the large model's choice in place of token m and of all after it.
+  void replace_from(size_t m) {
+    const int64_t choice = best(large_at(m));
+    text_.ids.resize(m);
+    text_.ids.push_back(choice);
+    ++text_.rollbacks;
+    text_.eos_by_choice = choice == kEos;
+  }
+
+  const Case& oracles_;
+  Thresholds to_;
+  Written text_;
+};
+
+// Algorithm 1. It stops at an EOS, whoever wrote it, unless ends are verified.
+class Algorithm1 : BildProgram {
+ public:
+  using BildProgram::BildProgram;
+
+  Written write(bool effective, bool verify_end) {
+    while (true) {
+      const size_t first = text_.ids.size();  // pending token
+      run_small();
+      if (ended() && !verify_end) return text_;
+      ++text_.large_runs;
+      const bool rolled_back = roll_back(first, effective);
+      if (!rolled_back && !ended()) text_.ids.push_back(best(large(text_.ids)));
+      if (ended()) return text_;
+    }
+  }
+
+ private:
+  bool roll_back(size_t first, bool effective) {
+    for (size_t m = first; m < text_.ids.size(); ++m) {
+      if (!distant(m) || (effective && best(large_at(m)) == text_.ids[m])) continue;
+      replace_from(m);
+      return true;
+    }
+    return false;
+  }
+};
+
+// The authors' program, ended at a replacement that is EOS. `settled_`: tokens that the large model's cache accounts
+// for. A rollback does not advance it, so the next run compares the same tokens again.
+class AuthorsProgram : BildProgram {
+ public:
+  using BildProgram::BildProgram;
+
+  Written write() {
+    while (true) {
+      ++text_.large_runs;
+      if (rolls_back()) {
+        if (ended()) return text_;
+        continue;
+      }
+      text_.ids.push_back(best(large(text_.ids)));
+      settled_ = text_.ids.size();
+      if (ended()) return text_;
+      run_small();
+      if (ended()) return text_;
+    }
+  }
+
+ private:
+  // Looks at the first distant token alone.
+  bool rolls_back() {
+    for (size_t m = settled_; m < text_.ids.size(); ++m) {
+      if (!distant(m)) continue;
+      if (best(large_at(m)) == text_.ids[m]) {
+        ++text_.kept_own;
+        return false;
+      }
+      replace_from(m);
+      return true;
+    }
+    return false;
+  }
+
+  size_t settled_ = 0;
+};
+
+struct Coverage {
+  int64_t rollbacks = 0;
+  int64_t kept_own = 0;
+  int64_t ends_by_small = 0;
+  int64_t ends_by_choice = 0;
+
+  void add(const Written& text) {
+    rollbacks += text.rollbacks;
+    kept_own += text.kept_own;
+    ends_by_small += text.eos_by_small && text.ids.back() == kEos ? 1 : 0;
+    ends_by_choice += text.eos_by_choice && text.ids.back() == kEos ? 1 : 0;
+  }
+};
+
+// Calls check(oracles, thresholds) with random models, similar ones and different ones, and random thresholds.
+template <class Check>
+void for_random_scripts(uint64_t cases, const Check& check) {
+  const CounterRandom random(5, 17);
+  for (uint64_t i = 0; i < cases; ++i) {
+    const auto large = random_oracle(6, 2 * i, 1.8);
+    const Case oracles{large, mixture(large, random_oracle(6, 2 * i + 1, 1.8), random.uniform(5 * i)), 6};
+    check(oracles, Thresholds{.fallback = 0.2 + 0.5 * random.uniform(5 * i + 1),
+                              .rollback = 0.3 + 3 * random.uniform(5 * i + 2),
+                              .limit = 1 + static_cast<int64_t>(24 * random.uniform(5 * i + 3)),
+                              .max_draft = random.uniform(5 * i + 4) < 0.5 ? 10 : 3});
+  }
 }
 
-TEST(Bild, RollsBackToTheFirstDistantToken) {
-  // A threshold of 3 is passed at the second token: large writes 3 there. Small goes on with 2, falls back, large
-  // adds 4.
-  const auto result = run(kHandCase, bild(0.5, 3.0, 4));
-  EXPECT_EQ(result.ids, (Ids{2, 3, 2, 4}));
-  EXPECT_EQ(result.stats.target_runs, 2);
+DecodeOptions options_of(const Thresholds& thresholds, const std::string& rule) {
+  DecodeOptions options = bild(thresholds.fallback, thresholds.rollback, thresholds.limit);
+  options.max_draft = thresholds.max_draft;
+  options.rollback_rule = rule;
+  return options;
+}
+
+void expect_written(const GenerationResult& result, const Written& text) {
+  EXPECT_EQ(result.ids, text.ids);
+  EXPECT_EQ(result.stats.target_runs, text.large_runs);
+  EXPECT_EQ(result.stats.fallbacks, text.large_runs);
+  EXPECT_EQ(result.stats.rollbacks, text.rollbacks);
+}
+
+TEST(BildReference, EveryRuleIsAlgorithm1WithEndsFinalOrVerified) {
+  for (const bool verify_end : {false, true}) {
+    for (const bool effective : {false, true}) {
+      Coverage coverage;
+      for_random_scripts(150, [&](const Case& oracles, const Thresholds& thresholds) {
+        DecodeOptions options = options_of(thresholds, effective ? "effective" : "literal");
+        options.verify_end = verify_end;
+        const Written text = Algorithm1(oracles, thresholds).write(effective, verify_end);
+        const GenerationResult result = run(oracles, options);
+        expect_written(result, text);
+        if (verify_end) {
+          EXPECT_EQ(result.stats.unverified, 0);
+        }
+        coverage.add(text);
+      });
+      EXPECT_GT(coverage.rollbacks, 20);
+      EXPECT_GT(coverage.ends_by_small, 10);
+      EXPECT_GT(coverage.ends_by_choice, 2);
+    }
+  }
+}
+
+TEST(BildReference, ReleasedCodeIsTheAuthorsProgram) {
+  Coverage coverage;
+  for_random_scripts(500, [&](const Case& oracles, const Thresholds& thresholds) {
+    const Written text = AuthorsProgram(oracles, thresholds).write();
+    expect_written(run(oracles, options_of(thresholds, "released_code")), text);
+    coverage.add(text);
+  });
+  EXPECT_GT(coverage.rollbacks, 60);
+  EXPECT_GT(coverage.kept_own, 20);
+  EXPECT_GT(coverage.ends_by_small, 30);
+  EXPECT_GT(coverage.ends_by_choice, 10);
+}
+
+// Large: 2@.9 3@.99 5@.9 4@.9; small: 2 2 2, then unsure.
+const Case kCounterexample{scripted(6, {{2, 0.9}, {3, 0.99}, {5, 0.9}, {4, 0.9}}),
+                           scripted(6, {{2, 0.8}, {2, 0.8}, {2, 0.8}, {5, 0.3}}), 6};
+
+TEST(BildReference, AfterARollbackTheAuthorsLargeModelWritesTheNextTokenToo) {
+  DecodeOptions options = bild(0.5, 5, 4);
+  options.rollback_rule = "released_code";
+  const GenerationResult result = run(kCounterexample, options);
+  EXPECT_EQ(result.ids, (Ids{2, 3, 5, 4}));
+  EXPECT_EQ(result.stats.target_runs, 4);
   EXPECT_EQ(result.stats.rollbacks, 1);
-  EXPECT_EQ(result.stats.accepted_histogram[1], 2);  // 2 kept of 2 2 2, then 2 kept of 2
-  EXPECT_EQ(result.stats.drafted, 4);
-  EXPECT_DOUBLE_EQ(result.stats.fallback_rate(), 0.5);
-  EXPECT_DOUBLE_EQ(result.stats.rollback_rate(), 0.25);
+  EXPECT_EQ(AuthorsProgram(kCounterexample, {0.5, 5, 4, 10}).write().ids, result.ids);
 }
 
-TEST(Bild, ThresholdComparesStrictly) {
-  const double distance = -std::log(0.1 / 4);
-  EXPECT_EQ(run(kHandCase, bild(0.5, distance + 1e-6, 4)).stats.rollbacks, 0);
-  EXPECT_EQ(run(kHandCase, bild(0.5, distance - 1e-6, 4)).stats.rollbacks, 1);
-}
-
-TEST(Bild, FallbackThresholdIsInclusive) {
-  // p_S = 1/2 exactly (a power of two, so that no rounding decides).
-  const Case oracles{scripted(4, {{2, 0.9}}), scripted(4, {{3, 0.5}}), 4};
-  EXPECT_EQ(run(oracles, bild(0.5 - 1e-9, kNever, 3)).ids, (Ids{3, 3, 3}));
-  EXPECT_EQ(run(oracles, bild(0.5 + 1e-9, kNever, 3)).ids, (Ids{2, 2, 2}));
-}
-
-TEST(Bild, LiteralRollsBackATokenThatIsTheTargetsOwn) {
-  // Large finds 2 most likely with .4 (distance .92). Beyond it, at the third token, it wants 3 and gives 2 little.
-  const Case oracles{scripted(4, {{2, 0.4}, {2, 0.4}, {3, 0.9}, {2, 0.4}}), scripted(4, {{2, 0.9}}), 4};
-  DecodeOptions options = bild(0.5, 0.5, 3);
-  options.verify_end = true;
-  const auto effective = run(oracles, options);
-  options.rollback_rule = "literal";
-  const auto literal = run(oracles, options);
-  EXPECT_EQ(effective.ids, (Ids{2, 2, 3}));
-  EXPECT_EQ(literal.ids, (Ids{2, 2, 3}));
-  EXPECT_EQ(effective.stats.rollbacks, 1);
-  EXPECT_EQ(effective.stats.target_runs, 1);
-  EXPECT_EQ(literal.stats.rollbacks, 3);
-  EXPECT_EQ(literal.stats.target_runs, 3);
-}
-
-Case different_models() {
-  return {random_oracle(7, 21, 1.5, {kEos}), random_oracle(7, 22, 1.5, {kEos}), 7};
-}
-
-Ids greedy_ids(const OracleFunction& function, int64_t limit) {
-  DecodeOptions options;
-  options.max_new_tokens = limit;
-  return run({function, function, 7}, options).ids;
-}
-
-TEST(Bild, AlwaysFallingBackOrAlwaysRollingBackIsTheTarget) {
-  const Ids target = greedy_ids(different_models().target, 25);
-  const auto fallback = run(different_models(), bild(1.01, kNever, 25));
-  EXPECT_EQ(fallback.ids, target);
-  EXPECT_EQ(fallback.stats.drafted, 0);
-  DecodeOptions options = bild(0, 0, 25);
-  options.rollback_rule = "literal";
-  options.verify_end = true;
-  EXPECT_EQ(run(different_models(), options).ids, target);
-}
-
-TEST(Bild, WithoutFallbackAndRollbackItIsTheSmallModelButForHandOvers) {
-  const auto result = run(different_models(), bild(0, kNever, 25));
-  EXPECT_EQ(result.stats.target_runs, 2);  // 10 + 1, 10 + 1, and 3 that are final
-  EXPECT_EQ(result.stats.drafted, 23);
-  EXPECT_EQ(result.stats.rollbacks, 0);
-  // Within the first ten tokens nobody but the small model writes.
-  const Ids small = greedy_ids(different_models().drafter, 10);
-  EXPECT_TRUE(std::equal(small.begin(), small.end(), result.ids.begin()));
-  EXPECT_EQ(run(different_models(), bild(0, kNever, 8)).ids, greedy_ids(different_models().drafter, 8));
-  // The rest: whose turn it is says who chooses.
-  for (size_t i = 0; i < result.ids.size(); ++i) {
-    const auto& model = i % 11 == 10 ? different_models().target : different_models().drafter;
-    const auto p = model(Ids{2}, std::span(result.ids.data(), i));
-    EXPECT_EQ(result.ids[i], std::max_element(p.begin(), p.end()) - p.begin()) << i;
-  }
-}
-
-TEST(Bild, WithoutFallbackTheWindowIsFixed) {
-  for (const int64_t window : {3, 5, 10}) {
-    DecodeOptions options = bild(0.9, kNever, 22);
-    options.window_rule = "fixed";
-    options.window = window;
-    const auto stats = run(different_models(), options).stats;
-    EXPECT_EQ(stats.target_runs, 22 / (window + 1));
-    EXPECT_EQ(stats.accepted, stats.drafted);
-    options.verify_end = true;
-    EXPECT_EQ(run(different_models(), options).stats.target_runs, (22 + window) / (window + 1));
-  }
-}
-
-TEST(Bild, SamplingDrawsFromBothModelsUnderTheSamePolicies) {
-  // One place: small is sure (.8 on 2), so its token is sampled from its warped distribution and never rolled back.
-  const Case oracles{scripted(4, {{3, 0.6}}), scripted(4, {{2, 0.8}}), 4};
-  DecodeOptions options = bild(0.5, kNever, 1);
-  options.temperature = 1;
-  options.num_samples = 4000;
-  const auto counts = count_sequences(decode(oracles, options, std::vector<Ids>{{2}}));
-  EXPECT_NEAR(static_cast<double>(counts.at({2})) / 4000, 0.8, 0.026);  // four standard errors
-  options.fallback = 0.9;
-  const auto fallen = count_sequences(decode(oracles, options, std::vector<Ids>{{2}}));
-  EXPECT_NEAR(static_cast<double>(fallen.at({3})) / 4000, 0.6, 0.031);
-}
-
-TEST(Bild, RollbackReadsTheUnwarpedDistribution) {
-  // Top-k 1 would give the small model's token no probability; unwarped its distance is 1.9.
-  const Case oracles{scripted(4, {{3, 0.7}}), scripted(4, {{2, 0.9}}), 4};
-  DecodeOptions options = bild(0.5, 2.0, 2);
-  options.verify_end = true;
-  options.temperature = 1;
-  options.top_k = 1;
-  EXPECT_EQ(run(oracles, options).ids, (Ids{2, 2}));
-  options.rollback = 1.8;
-  EXPECT_EQ(run(oracles, options).ids, (Ids{3, 3}));
+TEST(BildReference, TheAuthorsProgramLooksAtTheFirstDistantTokenAlone) {
+  // Beyond a threshold of .5 are the second token, the large model's own choice at .4, and the third, which it would
+  // replace by 3.
+  const Case oracles{scripted(4, {{2, 0.9}, {2, 0.4}, {3, 0.9}, {2, 0.9}}),
+                     scripted(4, {{2, 0.9}, {2, 0.9}, {2, 0.9}, {3, 0.3}}), 4};
+  DecodeOptions options = bild(0.5, 0.5, 4);
+  EXPECT_EQ(run(oracles, options).ids, (Ids{2, 2, 3, 2}));
+  options.rollback_rule = "released_code";
+  const GenerationResult released = run(oracles, options);
+  EXPECT_EQ(released.ids, (Ids{2, 2, 2, 2}));
+  EXPECT_EQ(released.stats.rollbacks, 0);
 }
 
 }  // namespace
