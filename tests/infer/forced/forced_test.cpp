@@ -1,10 +1,15 @@
-// Decisions of finished outputs, computed again: they are those of decoding, processors included.
-#include "infer/forced/decisions.h"
+// What models say of finished outputs: decisions computed again are those of decoding, processors included; log
+// probabilities of every method; how well each model predicts the outputs, and alpha over them.
+#include <cmath>
 
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
+#include "infer/forced/decisions.h"
+#include "infer/forced/forced_alpha.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -78,7 +83,7 @@ TEST(Decisions, ProcessPromptsAsDecodingDoes) {
   EXPECT_LT(same, 32) << "the settings change no token";
 }
 
-TEST(Decisions, ForbiddenTokensAreInfinitelyFar) {
+TEST(Decisions, ForbiddenTokensAreInfinitelyFarAndProbabilitiesWarpedAfterProcessing) {
   auto settings = settings_with_eos();
   settings.suppress = {2};
   OracleModel oracle(oracle_info(6), constant_oracle({0.01, 0.09, 0.4, 0.25, 0.15, 0.1}));
@@ -88,22 +93,12 @@ TEST(Decisions, ForbiddenTokensAreInfinitelyFar) {
   EXPECT_EQ(logits.size(0), 2);
   EXPECT_EQ(logits[1][2].item<double>(), -std::numeric_limits<double>::infinity());
   EXPECT_EQ(logits[1].argmax().item<int64_t>(), 3);
-}
-
-TEST(Decisions, ProbabilitiesAreWarpedAfterProcessing) {
-  auto settings = settings_with_eos();
-  settings.suppress = {2};
-  OracleModel oracle(oracle_info(6), constant_oracle({0.01, 0.09, 0.4, 0.25, 0.15, 0.1}));
-  const GenerationModels models{.target = &oracle, .generation = settings};
   DecodeOptions options = greedy_options();
   options.method = "sample";
   options.temperature = 0.5;
   options.top_k = 2;
-  const std::vector<Ids> none(2);
   const at::Tensor p = decision_probabilities(Generator(models, options), models, {kDecidedSources, none});
-  const double sum = 0.25 * 0.25 + 0.15 * 0.15;
-  EXPECT_NEAR(p[0][3].item<double>(), 0.25 * 0.25 / sum, 1e-12);
-  EXPECT_NEAR(p[0][4].item<double>(), 0.15 * 0.15 / sum, 1e-12);
+  EXPECT_NEAR(p[0][3].item<double>(), 0.25 * 0.25 / (0.25 * 0.25 + 0.15 * 0.15), 1e-12);
   EXPECT_EQ(p[0][2].item<double>(), 0);
 }
 
@@ -121,6 +116,76 @@ TEST(LogitRounding, IsThatOfTheNumberType) {
     const double fp64 = logit_rounding(twice, {sources, outputs}, widths);
     EXPECT_GT(fp64, 1e-18);
     EXPECT_LT(fp64, 1e-12);
+  }
+}
+
+TEST(LogProbabilities, AreThoseOfTheTargetInEveryMethod) {
+  const OracleFunction target = random_oracle(6, 3);
+  for (const bool encoder_decoder : {true, false}) {
+    auto info = oracle_info(6);
+    info.encoder_decoder = encoder_decoder;
+    OracleModel large(info, target);
+    OracleModel small(info, random_oracle(6, 4));
+    const GenerationModels models{.target = &large, .drafter = as_drafter(small), .generation = {}};
+    const std::vector<Ids> sources = {{2}, {3, 4, 2}, {5, 5}};
+    for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
+      DecodeOptions options;
+      options.method = method;
+      if (options.samples_by_default()) options.temperature = 0.7;
+      options.top_k = 3;
+      options.num_samples = 2;
+      options.batch_size = 2;
+      options.max_new_tokens = 7;
+      options.log_probs = true;
+      const auto results = Generator(models, options).generate(sources);
+      for (size_t i = 0; i < results.size(); ++i) {
+        const Ids& source = sources[i / 2];
+        Ids prefix = encoder_decoder ? Ids{} : source;
+        ASSERT_EQ(results[i].log_probabilities.size(), results[i].ids.size());
+        for (size_t t = 0; t < results[i].ids.size(); ++t) {
+          const auto p = target(encoder_decoder ? source : Ids{}, prefix);
+          const int64_t token = results[i].ids[t];
+          EXPECT_NEAR(results[i].log_probabilities[t], std::log(p[static_cast<size_t>(token)]), 1e-9) << method;
+          prefix.push_back(token);
+        }
+      }
+      options.log_probs = false;
+      const auto plain = Generator(models, options).generate(sources);
+      EXPECT_EQ(ids_of(plain), ids_of(results));
+      EXPECT_TRUE(plain[0].log_probabilities.empty());
+    }
+  }
+}
+
+// Over all positions: the most likely tokens and cross-entropy of each model, and the overlap of both.
+TEST(ForcedAlpha, EqualsSumsOverThePositionsOfTheOutputs) {
+  const auto p = random_oracle(5, 1);
+  const auto q = random_oracle(5, 2);
+  OracleModel target(oracle_info(5), p);
+  OracleModel drafter(oracle_info(5), q);
+  const std::vector<Ids> sources = {{2, 3}, {}, {4}};
+  const std::vector<Ids> outputs = {{2, 4, 1}, {3, 3, 3, 3, 1}, {}};
+  for (const Warping& warping : {Warping{1, 0, 1}, Warping{0.7, 3, 1}, Warping{0, 0, 1}}) {
+    double alpha = 0;
+    double accuracy = 0;
+    double cross_entropy = 0;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      for (size_t t = 0; t < outputs[i].size(); ++t) {
+        const std::span before(outputs[i].data(), t);
+        const auto a = warped(p(sources[i], before), warping);
+        const auto b = warped(q(sources[i], before), warping);
+        for (size_t x = 0; x < a.size(); ++x) alpha += std::min(a[x], b[x]) / 8;
+        const auto plain = q(sources[i], before);
+        const auto best = std::max_element(plain.begin(), plain.end()) - plain.begin();
+        accuracy += best == outputs[i][t] ? 1.0 / 8 : 0;
+        cross_entropy -= std::log(plain[static_cast<size_t>(outputs[i][t])]) / 8;
+      }
+    }
+    const auto forced = measure_forced_alpha({target, drafter}, sources, outputs, warping, 2);
+    EXPECT_EQ(forced.positions, 8);
+    EXPECT_NEAR(forced.alpha, alpha, 1e-12);
+    EXPECT_NEAR(forced.drafter.accuracy, accuracy, 1e-12);
+    EXPECT_NEAR(forced.drafter.cross_entropy, cross_entropy, 1e-9);
   }
 }
 

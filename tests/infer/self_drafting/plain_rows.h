@@ -1,4 +1,4 @@
-// Rows that are decoded by a decoder of one's own, without a Generator.
+// Rows that are decoded by a decoder of one's own, without a Generator, so that tests see its decode state.
 #pragma once
 
 #include <functional>

@@ -1,12 +1,21 @@
-// The dynamic window of assisted generation, within a text and across texts.
-#include "infer/windows/dynamic.h"
-
+// Window rules: when they are asked, that they answer on the CPU as LibTorch's operators would, the dynamic window of
+// assisted generation within a text and across texts, and the oracle that replays accepted lengths.
 #include <algorithm>
+#include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "infer/acceptance/exact.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/parts.h"
+#include "infer/windows/dynamic.h"
+#include "infer/windows/entropy.h"
+#include "infer/windows/fallback.h"
+#include "infer/windows/fixed.h"
+#include "infer/windows/oracle.h"
+#include "tests/infer/windows/window_fixtures.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/token_ids.h"
 
@@ -168,19 +177,6 @@ TEST(DynamicWindow, DraftsAsManyTokensAsTransformersTextByText) {
   }
 }
 
-TEST(DynamicWindow, GreedyOutputsDoNotDependOnWhatWasCarried) {
-  DraftingPair oracles;
-  DecodeOptions greedy;
-  greedy.max_new_tokens = 20;
-  const auto expected = ids_of(Generator(oracles.models(), greedy).generate(some_texts()));
-  for (const int64_t batch : {1, 3, 12}) {
-    DecodeOptions options = assisted_with("heuristic");
-    options.batch_size = batch;
-    Generator generator(oracles.models(), options);
-    for (int i = 0; i < 2; ++i) EXPECT_EQ(ids_of(generator.generate(some_texts())), expected) << batch;
-  }
-}
-
 // A token is drawn by another rule if it is drafted than if it follows a draft, so samples depend on windows.
 TEST(DynamicWindow, SamplesOfASeedDependNeitherOnBatchesNorOnEarlierTexts) {
   for (const char* acceptance : {"rejection", "rollback"}) {
@@ -200,16 +196,164 @@ TEST(DynamicWindow, SamplesOfASeedDependNeitherOnBatchesNorOnEarlierTexts) {
   }
 }
 
-TEST(DynamicWindow, LossyOutputsDoNotDependOnEarlierTexts) {
-  DraftingPair oracles;
-  DecodeOptions options = assisted_with("heuristic");
-  options.method = "bild";
-  options.window_rule = "dynamic";
-  Generator generator(oracles.models(), options);
-  const auto first = ids_of(generator.generate(some_texts()));
-  EXPECT_EQ(ids_of(generator.generate(some_texts())), first);
-  options.batch_size = 5;
-  EXPECT_EQ(ids_of(Generator(oracles.models(), options).generate(some_texts())), first);
+// Lets every row go on, or none, and notes whom it was asked about.
+class NotingWindow : public FixedWindow {
+ public:
+  NotingWindow(int64_t window, Decides decides, std::vector<Ids>& asked, bool answer = true)
+      : FixedWindow(window), decides_(decides), asked_(asked), answer_(answer) {}
+  WindowTraits traits() const override { return {.name = "noting", .decides = decides_}; }
+  at::Tensor go_on(const DraftStep& step) override {
+    asked_.emplace_back(step.active.begin(), step.active.end());
+    return at::full({step.logits.size(0)}, answer_, at::kBool);
+  }
+
+ private:
+  Decides decides_;
+  std::vector<Ids>& asked_;
+  bool answer_;
+};
+
+// Token 2 twice, then EOS, after source {2}; token 3 forever after any other.
+std::vector<double> next_token(std::span<const int64_t> source, std::span<const int64_t> prefix) {
+  if (source.front() != 2) return one_hot(4, 3);
+  return one_hot(4, prefix.size() < 2 ? 2 : kEos);
+}
+
+std::vector<GenerationResult> decode_with(std::unique_ptr<WindowRule> window, std::span<const Ids> sources) {
+  OracleModel target(oracle_info(4), next_token);
+  OracleModel drafter(oracle_info(4), next_token);
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = as_drafter(drafter);
+  DecodeOptions options;
+  options.method = "assisted";
+  options.max_new_tokens = 8;
+  options.batch_size = 2;
+  DraftParts parts{std::make_unique<ModelDrafter>(drafter, 4), std::move(window), std::make_unique<ExactAcceptance>()};
+  return Generator(models, options, std::move(parts)).generate(sources);
+}
+
+TEST(WindowRules, AreNotAskedAboutTheLastTokenAllowedNorAfterAnEos) {
+  const std::vector<Ids> sources = {{2}, {3}};
+  std::vector<Ids> asked;
+  const auto results = decode_with(std::make_unique<NotingWindow>(3, Decides::kAfterToken, asked), sources);
+  EXPECT_EQ(results[0].ids, (Ids{2, 2, kEos}));
+  EXPECT_EQ(results[1].ids, Ids(8, 3));
+  // Both rows after tokens 1 and 2, none after the third; then the second row alone, which wrote 4 tokens: again 3.
+  ASSERT_EQ(asked.size(), 4U);
+  EXPECT_EQ(asked[0], (Ids{1, 1}));
+  EXPECT_EQ(asked[1], (Ids{1, 1}));
+  for (size_t i = 2; i < asked.size(); ++i) EXPECT_EQ(std::count(asked[i].begin(), asked[i].end(), 1), 1);
+}
+
+TEST(WindowRules, ThatDecideBeforeATokenLeaveItOut) {
+  std::vector<Ids> asked;
+  const std::vector<Ids> source = {{3}};
+  const auto results = decode_with(std::make_unique<NotingWindow>(1, Decides::kBeforeToken, asked, false), source);
+  EXPECT_EQ(results[0].ids, Ids(8, 3));
+  EXPECT_EQ(results[0].stats.drafted, 0);
+  EXPECT_EQ(results[0].stats.target_runs, 8);
+  EXPECT_EQ(asked.size(), 7U);  // nothing is drafted for the last token, which is the target's own
+}
+
+class RowAnswers : public ::testing::TestWithParam<at::ScalarType> {
+ protected:
+  // [40,30] the last row without numbers
+  static at::Tensor some_rows() {
+    at::manual_seed(3);
+    at::Tensor values = at::randn({40, 30}, at::kDouble) * 3;
+    values[39].fill_(std::numeric_limits<double>::quiet_NaN());
+    return values.to(GetParam());
+  }
+};
+
+TEST_P(RowAnswers, OfFallbackAreThoseOfTheOperators) {
+  const at::Tensor sure = confidence(some_rows());
+  const double middle = sure[7].item<double>();  // exactly at the edge: it goes on
+  const at::Tensor answers = FallbackWindow(middle, 5).go_on({some_rows(), {}});
+  EXPECT_TRUE(at::equal(answers, sure.lt(middle).logical_not()));
+  EXPECT_TRUE(answers[7].item<bool>());
+  EXPECT_TRUE(answers[39].item<bool>());
+  EXPECT_FALSE(answers.all().item<bool>());
+}
+
+TEST_P(RowAnswers, OfDynamicAreThoseOfTheOperators) {
+  const at::Tensor tokens = at::arange(40, at::kLong).remainder(30);
+  const at::Tensor sure = token_log_probability(some_rows(), tokens);
+  const double chance = std::exp(sure[7].item<double>());
+  DynamicWindow window({.confidence = chance});
+  const at::Tensor answers = window.go_on({some_rows(), tokens});
+  EXPECT_TRUE(at::equal(answers, sure.ge(std::log(chance))));
+  EXPECT_FALSE(answers[39].item<bool>());
+  EXPECT_TRUE(answers.any().item<bool>());
+}
+
+TEST_P(RowAnswers, OfEntropyAreThoseOfTheOperators) {
+  const at::Tensor nats = entropy(some_rows());
+  const double middle = nats[7].item<double>();
+  const at::Tensor answers = EntropyWindow(middle, 5).go_on({some_rows(), {}});
+  EXPECT_TRUE(at::equal(answers, nats.le(middle)));
+  EXPECT_TRUE(answers[7].item<bool>());
+  EXPECT_FALSE(answers[39].item<bool>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, RowAnswers, ::testing::Values(at::kFloat, at::kDouble, at::kBFloat16));
+
+struct OracleRun {
+  std::vector<GenerationResult> recorded;
+  std::vector<GenerationResult> replayed;
+};
+
+OracleRun run_oracle(const Pair& pair, int64_t max_draft, int64_t batch) {
+  AcceptedLengths lengths;
+  const DecodeOptions options = assisted("fixed", batch);
+  DraftParts parts{std::make_unique<ModelDrafter>(*pair.drafter, 24),
+                   std::make_unique<RecordingWindow>(max_draft, lengths), std::make_unique<ExactAcceptance>()};
+  OracleRun run;
+  run.recorded = Generator(pair.models(), options, std::move(parts)).generate(sources());
+  GenerationModels models = pair.models();
+  models.accepted_lengths = &lengths;
+  DecodeOptions replay = assisted("oracle", batch);
+  replay.max_draft = max_draft;
+  run.replayed = Generator(models, replay).generate(sources());
+  return run;
+}
+
+TEST(OracleWindow, DraftsNothingThatIsRejectedAndMakesNoMoreTargetRunsThanOtherRules) {
+  const Pair pair;
+  const auto expected = greedy(pair);
+  for (const int64_t batch : {1, 4}) {
+    for (const int64_t max_draft : {1, 3, 8}) {
+      const OracleRun run = run_oracle(pair, max_draft, batch);
+      EXPECT_EQ(ids_of(run.replayed), expected);
+      for (size_t i = 0; i < run.replayed.size(); ++i) {
+        const DecodeStats& replayed = run.replayed[i].stats;
+        EXPECT_EQ(replayed.accepted, replayed.drafted);
+        EXPECT_EQ(replayed.draft_runs, replayed.drafted);
+        EXPECT_EQ(replayed.target_runs, run.recorded[i].stats.target_runs);
+        EXPECT_EQ(replayed.accepted, run.recorded[i].stats.accepted);
+      }
+    }
+  }
+  const OracleRun whole = run_oracle(pair, 8, 1);
+  EXPECT_LT(total(whole.recorded).accepted, total(whole.recorded).drafted);  // there was something to leave out
+  for (const int64_t window : {1, 3, 8}) {
+    DecodeOptions options = assisted("fixed", 1);
+    options.window = window;
+    const auto results = Generator(pair.models(), options).generate(sources());
+    EXPECT_LE(total(whole.replayed).target_runs, total(results).target_runs);
+  }
+}
+
+TEST(OracleWindow, RefusesToSample) {
+  const Pair pair;
+  const AcceptedLengths lengths;
+  GenerationModels models = pair.models();
+  models.accepted_lengths = &lengths;
+  DecodeOptions options = assisted("oracle", 1);
+  options.method = "speculative";
+  options.temperature = 0.7;
+  EXPECT_THAT(error_of([&] { Generator(models, options); }), ::testing::HasSubstr("temperature 0"));
 }
 
 }  // namespace
