@@ -79,19 +79,6 @@ TEST_P(BlockModels, GreedyDecodingEqualsTheSlowReference) {
   }
 }
 
-// A block is a run of the model; the prompt's last, unfinished block is one, too.
-TEST(BlockModelRuns, AreOneABlock) {
-  const BlockDecoder decoder = model::block_decoder(lively(model::tiny_llama(2)), 4);
-  GenerationModels models;
-  models.target = decoder.model.get();
-  const auto results = Generator(models, block_options("greedy", 2)).generate(block_prompts());
-  for (size_t i = 0; i < results.size(); ++i) {
-    const auto prompt = std::ssize(block_prompts()[i]);
-    const int64_t last = prompt + results[i].stats.emitted - 1;  // tokens read
-    EXPECT_EQ(results[i].stats.target_runs, 1 + last / 4 - prompt / 4) << i;
-  }
-}
-
 // Windows that are mostly rejected, and so rollbacks inside blocks; drafters with another block than the target's.
 TEST_P(BlockModels, DraftAndAreDraftedForWithoutLoss) {
   const auto plain = model::varied_model(lively(GetParam()), 9);

@@ -195,30 +195,6 @@ TEST(RowVerdict, TokensBehindTheFirstEosCountForNothing) {
   EXPECT_EQ(verdicts[2].overlap.size(), 0U);
 }
 
-TEST(RowVerdict, ADrafterWithoutATokenFailsItsRowAlone) {
-  Draft draft = unread_draft();
-  draft.unread[1] = at::tensor(Ids{kNoToken, kNoToken, 9});  // of row 0, and behind the end of row 1's draft
-  draft.tokens[1] = draft.unread[1].clamp_min(0);
-  EXPECT_TRUE(draft.drawn(at::stack(draft.tokens, 1)).equal(at::stack(draft.unread, 1)));
-  std::vector<Row> rows(3);
-  draft.read_tokens(kVerdictEnds);
-  draft.fail_rows(rows);
-  ASSERT_TRUE(rows[0].failure);
-  EXPECT_THAT(rows[0].failure->where, HasSubstr("new token 2"));
-  EXPECT_TRUE(rows[0].finished);
-  EXPECT_FALSE(rows[1].failure || rows[2].failure);
-  EXPECT_THAT(draft.on_host, ElementsAre(Ids{}, Ids{5}, Ids{}));
-  EXPECT_EQ(draft.counts, (Ids{0, 1, 0}));
-}
-
-TEST(RowVerdict, NoOverlapIsCountedWhereTheTargetHasNoNumbers) {
-  Draft draft = unread_draft();
-  draft.read_tokens(kVerdictEnds);
-  Judgement judgement = some_judgement();
-  judgement.next = at::tensor(Ids{6, kNoToken, 7});
-  EXPECT_EQ(row_verdicts(judgement, draft)[1].overlap.size(), 0U);
-}
-
 TEST(RowVerdict, TransferGivesTheSameJudgementAndFillsTheDraft) {
   for (const bool read : {false, true}) {
     for (const bool whole : {false, true}) {
@@ -242,29 +218,6 @@ TEST(RowVerdict, TransferGivesTheSameJudgementAndFillsTheDraft) {
       EXPECT_DOUBLE_EQ(verdicts[1].overlap[0], 0.3);
     }
   }
-}
-
-TEST(RowVerdict, EmptyWindowsHaveVerdictsToo) {
-  Draft draft;
-  draft.counts = {0, 0};
-  draft.on_host.resize(2);
-  draft.read = false;
-  const Judgement judgement{.accepted = at::zeros({2}, at::kLong),
-                            .next = at::tensor(Ids{3, 4}),
-                            .rolled_back = {},
-                            .overlap = at::empty({2, 0}, at::kDouble)};
-  const Judgement copy = transfer(judgement, at::empty({2, 0}, at::kLong), kVerdictEnds, draft);
-  const auto verdicts = row_verdicts(copy, draft);
-  EXPECT_EQ(verdicts[1].next, 4);
-  EXPECT_EQ(verdicts[1].accepted, 0);
-  EXPECT_EQ(verdicts[1].overlap.size(), 0U);
-}
-
-TEST(DraftedTokens, AreThePendingOnesWithoutTheFirst) {
-  const at::Tensor pending = at::tensor({1, 2, 3, 4, 5, 6}, at::kLong).view({2, 3});
-  EXPECT_TRUE(at::equal(drafted_tokens(pending), pending.narrow(1, 1, 2)));
-  EXPECT_TRUE(drafted_tokens(pending).is_contiguous());
-  EXPECT_EQ(drafted_tokens(pending.narrow(1, 0, 1).contiguous()).sizes(), at::IntArrayRef({2, 0}));
 }
 
 }  // namespace

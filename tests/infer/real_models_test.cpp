@@ -166,22 +166,6 @@ TEST(RealModels, DrafterWithFewerEmbeddingsThanTheTargetIsNeverAskedForTheOthers
   EXPECT_LE(forced.alpha, 1);
 }
 
-TEST(RealModels, LengthLimitsOfOneTokenAndInsideAWindow) {
-  for (const int64_t limit : {1, 2, 5, 6}) {
-    DecodeOptions greedy = options_of("greedy");
-    greedy.max_new_tokens = limit;
-    const auto expected = ids_of(fp64().run(greedy));
-    for (const char* method : {"speculative", "assisted", "bild"}) {
-      DecodeOptions options = options_of(method, 4, 3);
-      options.max_new_tokens = limit;
-      options.rollback = 0;
-      options.rollback_rule = "literal";
-      options.verify_end = true;
-      EXPECT_EQ(ids_of(fp64().run(options)), expected) << method << " limit " << limit;
-    }
-  }
-}
-
 TEST(RealModels, SamplesShareOneEncodingAndDoNotDependOnTheBatch) {
   DecodeOptions options = options_of("speculative", 3, 1);
   options.temperature = 1;
@@ -284,34 +268,6 @@ TEST(PrunedVocabulary, GreedyAndAssistedOutputsAreTheTargets) {
     for (const Ids& ids : ids_of(decoded(*drafter, "greedy", 3))) {
       for (const int64_t id : ids) EXPECT_TRUE(id % 2 == 0 || id == 1) << id << " is not the drafter's";
     }
-  }
-}
-
-// An oracle of four ids as target, and as drafter a transformer with rows for ids 0, 1 and 3.
-TEST(PrunedVocabulary, SamplesHaveTheTargetsDistribution) {
-  const OracleFunction function = random_oracle(4, 1);
-  OracleModel target(oracle_info(4), function);
-  const auto whole = whole_model(0, true, 4);
-  const auto drafter =
-      model::prune(*whole, {.vocabulary_from = "text", .vocabulary_size = 3}, {.token_counts = {0, 0, 1, 2}});
-  ASSERT_EQ(drafter->config().draft_vocabulary.ids, (Ids{0, 1, 3}));
-  drafter->to(at::kCPU, at::kDouble);
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(*drafter);
-  DecodeOptions options;
-  options.method = "speculative";
-  options.temperature = 1;
-  options.max_new_tokens = 4;
-  options.num_samples = 4096;
-  options.batch_size = 1;
-  const std::vector<Ids> source = {{2, 3}};
-  for (const int64_t window : {1, 4}) {
-    options.window = window;
-    const auto results = Generator(models, options).generate(source);
-    const auto expected = enumerate(function, source[0], {.temperature = 1}, 4);
-    EXPECT_LT(chi_square_deviate(expected, count_sequences(results)), kAlarm) << "window " << window;
-    EXPECT_GT(total(results).accepted, 500);
   }
 }
 

@@ -82,21 +82,6 @@ TEST(Bild, FallbackThresholdIsInclusive) {
   EXPECT_EQ(run(oracles, bild(0.5 + 1e-9, kNever, 3)).ids, (Ids{2, 2, 2}));
 }
 
-Case different_models() {
-  return {random_oracle(7, 21, 1.5, {kEos}), random_oracle(7, 22, 1.5, {kEos}), 7};
-}
-
-TEST(Bild, WithoutFallbackTheWindowIsFixed) {
-  DecodeOptions options = bild(0.9, kNever, 22);
-  options.window_rule = "fixed";
-  options.window = 5;
-  const auto stats = run(different_models(), options).stats;
-  EXPECT_EQ(stats.target_runs, 22 / 6);
-  EXPECT_EQ(stats.accepted, stats.drafted);
-  options.verify_end = true;
-  EXPECT_EQ(run(different_models(), options).stats.target_runs, (22 + 5) / 6);
-}
-
 TEST(Bild, SamplingDrawsFromBothModelsUnderTheSamePolicies) {
   // One place: small is sure (.8 on 2), so its token is sampled from its warped distribution and never rolled back.
   const Case oracles{scripted(4, {{3, 0.6}}), scripted(4, {{2, 0.8}}), 4};
@@ -279,15 +264,6 @@ TEST(BildEnd, AnEosOfTheSmallModelEndsTheTextWithoutARunOfTheTarget) {
   EXPECT_TRUE(std::isnan(result.stats.acceptance_rate()));
 }
 
-TEST(BildEnd, VerifyEndLetsTheTargetTakeTheEndBack) {
-  DecodeOptions options = bild(0.5, 1, 6);
-  options.verify_end = true;
-  const GenerationResult result = run(kEnds, options);
-  EXPECT_EQ(result.ids, (Ids{2, 3, 3, 4, 4, 4}));
-  EXPECT_EQ(result.stats.unverified, 0);
-  EXPECT_EQ(result.stats.rollbacks, 5);
-}
-
 TEST(BildEnd, MinNewTokensHoldsForTheSmallModelsEosToo) {
   DecodeOptions options = bild(0, kNever, 12);
   const Case oracles{constant_oracle({0.1, 0.1, 0.1, 0.7}), constant_oracle({0.1, 0.6, 0.1, 0.2})};
@@ -360,13 +336,6 @@ struct Engaged {
   EngagedOutputs fallback(double threshold, int64_t batch = 1) {
     return engage(models, {EngagementPolicy::kFallback, threshold, limit, batch}, prompts);
   }
-  std::vector<Ids> greedy_of(OracleModel& model) const {
-    GenerationModels alone;
-    alone.target = &model;
-    DecodeOptions options;
-    options.max_new_tokens = limit;
-    return ids_of(Generator(alone, options).generate(prompts));
-  }
 
   OracleModel large;
   OracleModel small;
@@ -425,43 +394,19 @@ TEST(Engagement, FallbackAsksTheLargeModelWhereTheSmallOneIsUnsure) {
 }
 
 // On texts with ends of their own, longer than BiLD's ten tokens in a row.
-TEST(Engagement, BothCurvesBeginWithTheSmallModelAndEndWithTheLargeOne) {
+TEST(Engagement, DoesNotDependOnTheBatch) {
   const OracleFunction large = random_oracle(12, 3);
   Engaged pair({.target = large, .drafter = mixture(large, random_oracle(12, 4), .5), .vocabulary = 12});
   pair.prompts = {{2}, {3, 4}, {5, 6, 7}, {2, 9}, {8}};
   pair.limit = 24;
-  const std::vector<Ids> alone = pair.greedy_of(pair.small);
-  const std::vector<Ids> target = pair.greedy_of(pair.large);
-  EXPECT_NE(alone, target);
   const EngagedOutputs one = pair.oracle(.1);
+  const EngagedOutputs three = pair.oracle(.1, 3);
+  EXPECT_EQ(one.ids, three.ids);
+  EXPECT_EQ(one.engaged, three.engaged);
+  EXPECT_EQ(one.changed, three.changed);
   EXPECT_GT(one.engaged, 0);
   EXPECT_LT(one.engaged, one.tokens);
-  for (const int64_t batch : {1, 3}) {
-    const EngagedOutputs between = pair.oracle(.1, batch);
-    EXPECT_EQ(between.ids, one.ids);
-    EXPECT_EQ(between.engaged, one.engaged);
-    EXPECT_EQ(between.changed, one.changed);
-    EXPECT_EQ(pair.oracle(0, batch).ids, alone);
-    EXPECT_EQ(pair.fallback(0, batch).ids, alone);
-    EXPECT_EQ(pair.fallback(0, batch).engaged, 0);
-    for (const EngagedOutputs& all : {pair.oracle(2, batch), pair.fallback(2, batch)}) {
-      EXPECT_EQ(all.ids, target);
-      EXPECT_EQ(all.engaged, all.tokens);
-    }
-  }
-}
-
-TEST(Engagement, NeedsASmallModelWithProbabilities) {
-  Engaged pair = by_hand();
-  Problems none;
-  check_engagement(pair.models, "engagement[0]", none);
-  EXPECT_TRUE(none.list().empty());
-  pair.models.drafter = lookup_drafter(4);
-  Problems problems;
-  check_engagement(pair.models, "engagement[0]", problems);
-  ASSERT_EQ(problems.list().size(), 1U);
-  EXPECT_EQ(problems.list()[0].where, "engagement[0]");
-  EXPECT_THAT(problems.list()[0].what, ::testing::HasSubstr("only proposes tokens"));
+  EXPECT_EQ(pair.fallback(2, 3).engaged, pair.fallback(2, 3).tokens);
 }
 
 }  // namespace

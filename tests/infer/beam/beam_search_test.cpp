@@ -215,14 +215,5 @@ TEST(Hypotheses, EarlyStoppingSaysWhenFullSearchesEnd) {
   EXPECT_TRUE(done(EarlyStopping::kNever, 0, -2.5));
 }
 
-TEST(Hypotheses, TheSearchEndsWhereNothingGoesOn) {
-  const TwoBeams two;
-  Hypotheses search = two.search();
-  two.advance(search, {{0, 3, -1}, {1, 4, -2}, {0, 8, -3}}, {1, 1, 1});
-  EXPECT_TRUE(search.done());
-  ASSERT_EQ(search.finished().size(), 2);
-  EXPECT_THAT(search.finished()[1].tokens, ::testing::ElementsAre(6, 4));
-}
-
 }  // namespace
 }  // namespace draftsmith::infer::testing

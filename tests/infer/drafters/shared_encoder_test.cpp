@@ -25,24 +25,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// As a drafter with an encoder of its own that computes the same states drafts, so does the one without.
-TEST(SharedEncoderDrafter, DraftsAsTheTargetItselfWhereItIsTheTarget) {
-  const TandemPair pair = identity_shared_encoder();
-  const TandemPair same = identity_shared_encoder();
-  GenerationModels models = pair.models();
-  models.drafter = as_drafter(*same.primary);
-  for (const char* method : {"speculative", "bild"}) {
-    DecodeOptions options = tandem_options(method, 3, 4);
-    if (options.method == "speculative") options.temperature = 1;
-    const auto shared = pair.run(options);
-    const auto ordinary = Generator(models, options).generate(tandem_sources(Kind::kEncoderDecoder));
-    EXPECT_EQ(ids_of(shared), ids_of(ordinary)) << method;
-    EXPECT_EQ(total(shared).draft_runs, total(ordinary).draft_runs) << method;
-    EXPECT_EQ(total(shared).target_runs, total(ordinary).target_runs) << method;
-    EXPECT_EQ(total(shared).accepted, total(shared).drafted) << method;
-  }
-}
-
 TEST(SharedEncoderDrafter, LosslessMethodsWriteTheTargetsOutputAtEveryBatchSizeAndWindow) {
   std::vector<TandemPair> pairs;
   pairs.push_back(identity_shared_encoder(kNoise));

@@ -178,21 +178,6 @@ TEST_P(TandemOf, StandingAloneAsksThePrimaryOnlyForWhatIsUsed) {
   }
 }
 
-TEST(Tandem, TokensThatTheTargetReadsAreCountedAndTheLastBlockIsNoneOfThem) {
-  const TandemPair pair = identity_pair(Kind::kDecoderOnly);
-  DecodeOptions options = tandem_options("tandem", 5, 3);
-  options.min_new_tokens = options.max_new_tokens.emplace(10);
-  options.free_token = false;
-  const DecodeStats blind = total(pair.run(options));
-  EXPECT_EQ(blind.target_tokens, 5 * blind.target_runs);  // one run an output, and not on the last five
-  EXPECT_EQ(blind.drafted, 10 * blind.target_runs);
-  options.free_token = true;  // its own first token from one token, then 6 and 4 (three drafted)
-  for (const auto& [ids, stats, log_probabilities, score, error] : pair.run(options)) {
-    EXPECT_EQ(stats.target_runs, 2);
-    EXPECT_EQ(stats.target_tokens, 1 + 6);
-  }
-}
-
 TEST_P(TandemOf, SamplesShareThePromptAndDoNotDependOnTheBatch) {
   const TandemPair pair = identity_pair(GetParam(), kNoise);
   for (const char* method : {"tandem", "tandem-speed"}) {

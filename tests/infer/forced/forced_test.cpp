@@ -58,29 +58,19 @@ TEST(Decisions, AreThoseOfDecodingWithProcessors) {
   EXPECT_LT(check_greedy(oracle, settings), 16);  // the penalty changes tokens
 }
 
-TEST(Decisions, OfRealModelsStartWhereDecodingStarts) {
-  auto settings = settings_with_eos();
-  settings.no_repeat_ngram_size = 2;
-  settings.decoder_start = 7;  // not the model's own
-  for (const auto& config : {model::tiny_t5(), model::tiny_llama(), model::tiny_gpt2()}) {
-    model::TransformerModel model(config, 1);
-    model.to(at::kCPU, at::kDouble);
-    check_greedy(model, settings);
-  }
-}
-
 // The encoder's processors look at the prompt of a decoder-only model.
 TEST(Decisions, ProcessPromptsAsDecodingDoes) {
   auto settings = settings_with_eos();
   settings.encoder_repetition_penalty = 5;
   settings.encoder_no_repeat_ngram_size = 2;
+  settings.decoder_start = 7;  // not the model's own
   int64_t same = 0;
-  for (const auto& config : {model::tiny_llama(), model::tiny_gpt2()}) {
+  for (const auto& config : {model::tiny_t5(), model::tiny_llama(), model::tiny_gpt2()}) {
     model::TransformerModel model(config, 1);
     model.to(at::kCPU, at::kDouble);
     same += check_greedy(model, settings);
   }
-  EXPECT_LT(same, 32) << "the settings change no token";
+  EXPECT_LT(same, 48) << "the settings change no token";
 }
 
 TEST(Decisions, ForbiddenTokensAreInfinitelyFarAndProbabilitiesWarpedAfterProcessing) {
@@ -100,23 +90,6 @@ TEST(Decisions, ForbiddenTokensAreInfinitelyFarAndProbabilitiesWarpedAfterProces
   const at::Tensor p = decision_probabilities(Generator(models, options), models, {kDecidedSources, none});
   EXPECT_NEAR(p[0][3].item<double>(), 0.25 * 0.25 / (0.25 * 0.25 + 0.15 * 0.15), 1e-12);
   EXPECT_EQ(p[0][2].item<double>(), 0);
-}
-
-TEST(LogitRounding, IsThatOfTheNumberType) {
-  const std::vector<Ids> sources{{4, 5, 2, 9, 11}, {3, 8}};
-  const std::vector<Ids> outputs{{7, 9, 13, 4, 5, 6, 8, 21}, {5, 5, 17}};
-  const std::vector<int64_t> widths{2, 5, 64};
-  for (const auto& config : {model::tiny_t5(), model::tiny_llama()}) {
-    model::TransformerModel single(config, 1);
-    const double fp32 = logit_rounding(single, {sources, outputs}, widths);
-    EXPECT_GT(fp32, 1e-9);
-    EXPECT_LT(fp32, 1e-4);
-    model::TransformerModel twice(config, 1);
-    twice.to(at::kCPU, at::kDouble);
-    const double fp64 = logit_rounding(twice, {sources, outputs}, widths);
-    EXPECT_GT(fp64, 1e-18);
-    EXPECT_LT(fp64, 1e-12);
-  }
 }
 
 TEST(LogProbabilities, AreThoseOfTheTargetInEveryMethod) {

@@ -245,19 +245,6 @@ TEST_P(Ppd, CachesAreThoseOfItsOutputWhereTheyGrowToo) {
   }
 }
 
-TEST_P(Ppd, ShortLimits) {
-  const auto model = make(4);
-  for (int64_t limit = 1; limit <= 4; ++limit) {
-    const PpdDecoding decoding{.ppd = {2, kExitVocabulary}, .batch = 3, .limit = limit};
-    const PpdOutput output = run_ppd(*model, decoding);
-    EXPECT_EQ(output.ids, run_plainly(*model, decoding).ids);
-    for (const DecodeStats& stats : output.stats) {
-      EXPECT_EQ(stats.layer_runs == 4, limit == 1);
-      EXPECT_EQ(stats.early_matches, stats.emitted - 1);
-    }
-  }
-}
-
 DecodeOptions sampled(const std::string& method, const Warping& warping, int64_t batch) {
   DecodeOptions options = exit_options(method, batch);
   options.temperature = warping.temperature;

@@ -89,17 +89,6 @@ TEST(DynamicWindow, HeuristicGoesOnWithTheMeanOfTheRowsBefore) {
   EXPECT_EQ(window.length(0), 5);
 }
 
-TEST(DynamicWindow, OtherSchedulesRememberNoBatch) {
-  for (const WindowSchedule schedule : {kHeuristicTransient, kConstant}) {
-    DynamicWindow window({.initial = 5, .schedule = schedule});
-    window.begin(std::vector<Row>(1));
-    window.observe(0, {.drafted = 5, .accepted = 5});
-    EXPECT_EQ(window.carried(), std::nullopt);
-    window.begin(std::vector<Row>(1));
-    EXPECT_EQ(window.length(0), 5);
-  }
-}
-
 OracleFunction small_model() {
   return mixture(random_oracle(6, 1), random_oracle(6, 2), 0.25);
 }
@@ -267,34 +256,21 @@ class RowAnswers : public ::testing::TestWithParam<at::ScalarType> {
   }
 };
 
-TEST_P(RowAnswers, OfFallbackAreThoseOfTheOperators) {
-  const at::Tensor sure = confidence(some_rows());
-  const double middle = sure[7].item<double>();  // exactly at the edge: it goes on
-  const at::Tensor answers = FallbackWindow(middle, 5).go_on({some_rows(), {}});
-  EXPECT_TRUE(at::equal(answers, sure.lt(middle).logical_not()));
-  EXPECT_TRUE(answers[7].item<bool>());
-  EXPECT_TRUE(answers[39].item<bool>());
-  EXPECT_FALSE(answers.all().item<bool>());
-}
-
-TEST_P(RowAnswers, OfDynamicAreThoseOfTheOperators) {
+// A row exactly at the edge goes on.
+TEST_P(RowAnswers, AreThoseOfTheOperators) {
+  const at::Tensor logits = some_rows();
+  const at::Tensor sure = confidence(logits);
+  const double least = sure[7].item<double>();
+  EXPECT_TRUE(at::equal(FallbackWindow(least, 5).go_on({logits, {}}), sure.lt(least).logical_not()));
   const at::Tensor tokens = at::arange(40, at::kLong).remainder(30);
-  const at::Tensor sure = token_log_probability(some_rows(), tokens);
-  const double chance = std::exp(sure[7].item<double>());
-  DynamicWindow window({.confidence = chance});
-  const at::Tensor answers = window.go_on({some_rows(), tokens});
-  EXPECT_TRUE(at::equal(answers, sure.ge(std::log(chance))));
-  EXPECT_FALSE(answers[39].item<bool>());
+  const at::Tensor chances = token_log_probability(logits, tokens);
+  const double chance = std::exp(chances[7].item<double>());
+  const at::Tensor answers = DynamicWindow({.confidence = chance}).go_on({logits, tokens});
+  EXPECT_TRUE(at::equal(answers, chances.ge(std::log(chance))));
   EXPECT_TRUE(answers.any().item<bool>());
-}
-
-TEST_P(RowAnswers, OfEntropyAreThoseOfTheOperators) {
-  const at::Tensor nats = entropy(some_rows());
-  const double middle = nats[7].item<double>();
-  const at::Tensor answers = EntropyWindow(middle, 5).go_on({some_rows(), {}});
-  EXPECT_TRUE(at::equal(answers, nats.le(middle)));
-  EXPECT_TRUE(answers[7].item<bool>());
-  EXPECT_FALSE(answers[39].item<bool>());
+  const at::Tensor nats = entropy(logits);
+  const double most = nats[7].item<double>();
+  EXPECT_TRUE(at::equal(EntropyWindow(most, 5).go_on({logits, {}}), nats.le(most)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, RowAnswers, ::testing::Values(at::kFloat, at::kDouble, at::kBFloat16));
