@@ -1,8 +1,11 @@
 #include "base/bf16_product.h"
 
+#include <algorithm>
 #include <stdexcept>
+#include <vector>
 
-#include "base/bf16_pair_product.h"
+#include <ATen/Parallel.h>
+#include <ATen/native/CPUBlas.h>
 
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -19,8 +22,17 @@ namespace draftsmith {
 #ifdef __x86_64__
 namespace {
 
+constexpr int64_t kRowsAtOnce = 32;  // of a product: oneDNN compiles code for each number of rows
+
 bool has_instructions() {
-  return __builtin_cpu_supports("avx512bf16") != 0;
+  return __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512vl") != 0;
+}
+
+bool processor_has_tiles() {
+  constexpr unsigned kTilesOfBf16 = 1U << 22;  // of leaf 7 in edx
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTilesOfBf16) != 0;
 }
 
 void multiply_by_mkl(const MatrixProduct& product, RowsInMemory<const uint16_t> a, RowsInMemory<const uint16_t> b,
@@ -34,28 +46,81 @@ void multiply_by_mkl(const MatrixProduct& product, RowsInMemory<const uint16_t> 
                          number(out.stride));
 }
 
+// Returns b in pairs of rows, [k/2,n] words of two numbers; the last row of an odd k has zeros beside it.
+std::vector<uint32_t> paired_rows(const MatrixProduct& product, RowsInMemory<const uint16_t> b) {
+  const int64_t n = product.n;
+  const int64_t down = product.transpose_b ? 1 : b.stride, right = product.transpose_b ? b.stride : 1;
+  std::vector<uint32_t> pairs(static_cast<size_t>((product.k + 1) / 2 * n));
+  for (int64_t row = 0; row < product.k; row += 2) {
+    const uint16_t* first = b.data + row * down;
+    uint32_t* to = pairs.data() + row / 2 * n;
+    if (row + 1 < product.k) {
+      for (int64_t i = 0; i < n; ++i) to[i] = first[i * right] | uint32_t{first[i * right + down]} << 16;
+    } else {
+      for (int64_t i = 0; i < n; ++i) to[i] = first[i * right];
+    }
+  }
+  return pairs;
+}
+
+// Copies rows of a as the product reads them, each with `width` numbers: k, and a zero if k is odd.
+void copy_rows(const MatrixProduct& product, RowsInMemory<const uint16_t> a, int64_t begin, int64_t rows, int64_t width,
+               uint16_t* to) {
+  const int64_t down = product.transpose_a ? 1 : a.stride, right = product.transpose_a ? a.stride : 1;
+  for (int64_t row = 0; row < rows; ++row) {
+    const uint16_t* from = a.data + (begin + row) * down;
+    for (int64_t i = 0; i < product.k; ++i) to[row * width + i] = from[i * right];
+    if (width > product.k) to[row * width + product.k] = 0;
+  }
+}
+
+// Computes rows [begin, end) by one thread.
+void multiply_rows(const MatrixProduct& product, RowsInMemory<const uint16_t> a, RowsInMemory<const uint16_t> b,
+                   RowsInMemory<float> out, int64_t begin, int64_t end) {
+  const int64_t n = product.n, width = (product.k + 1) / 2 * 2;
+  const auto factor = static_cast<float>(product.factor);
+  const bool direct = !product.transpose_a && width == product.k;
+  const std::vector<uint32_t> pairs = paired_rows(product, b);
+  std::vector<uint16_t> copied(direct ? 0 : static_cast<size_t>(kRowsAtOnce * width));
+  std::vector<float> unscaled(factor == 1 ? 0 : static_cast<size_t>(kRowsAtOnce * n));
+  for (int64_t row = begin; row < end; row += kRowsAtOnce) {
+    const int64_t rows = std::min(kRowsAtOnce, end - row);
+    if (!direct) copy_rows(product, a, row, rows, width, copied.data());
+    const void* of_a = direct ? a.data + row * a.stride : copied.data();
+    float* sums = out.data + row * out.stride;
+    at::native::cpublas::brgemm(rows, n, width, direct ? a.stride : width, n, factor == 1 ? out.stride : n,
+                                factor == 1 && product.add, static_cast<const at::BFloat16*>(of_a),
+                                reinterpret_cast<const at::BFloat16*>(pairs.data()),
+                                factor == 1 ? sums : unscaled.data(), /*is_vnni=*/true);
+    for (int64_t i = 0; factor != 1 && i < rows; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        float& sum = sums[i * out.stride + j];
+        sum = factor * unscaled[static_cast<size_t>(i * n + j)] + (product.add ? sum : 0);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 bool has_bf16_tiles() {
-  constexpr unsigned kTilesOfBf16 = 1U << 22;  // of leaf 7 in edx
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  static const bool has = cblas_gemm_bf16bf16f32 != nullptr && has_instructions() &&
-                          __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTilesOfBf16) != 0;
+  static const bool has = cblas_gemm_bf16bf16f32 != nullptr && has_instructions() && processor_has_tiles();
   return has;
 }
 
 bool has_bf16_product() {
-  return has_bf16_tiles() || has_bf16_pairs();
+  // oneDNN would use tiles where there are some, which a process must ask for.
+  static const bool has_pairs =
+      has_instructions() && !processor_has_tiles() && at::native::cpublas::could_pack(at::kBFloat16);
+  return has_bf16_tiles() || has_pairs;
 }
 
 void multiply_bf16(const MatrixProduct& product, RowsInMemory<const uint16_t> a, RowsInMemory<const uint16_t> b,
                    RowsInMemory<float> out) {
   if (product.m == 0 || product.n == 0) return;
-  if (has_bf16_tiles()) {
-    multiply_by_mkl(product, a, b, out);
-  } else {
-    multiply_bf16_pairs(product, a, b, out);
-  }
+  if (has_bf16_tiles()) return multiply_by_mkl(product, a, b, out);
+  at::parallel_for(0, product.m, kRowsAtOnce,
+                   [&](int64_t begin, int64_t end) { multiply_rows(product, a, b, out, begin, end); });
 }
 
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")]] void round_to_bf16(const float* from, uint16_t* to,

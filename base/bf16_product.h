@@ -1,12 +1,25 @@
-// Products of bf16 matrices with results in fp32 on CPUs, for which LibTorch has no operator: MKL's, which its library
-// holds, by tiles, or our own by pairs; and the rounding of their operands.
+// Products of bf16 matrices with results in fp32 on CPUs, for which LibTorch has no operator: MKL's by tiles (AMX), or
+// oneDNN's by pairs (AVX-512 BF16), both of LibTorch's library; and the rounding of their operands.
 #pragma once
 
 #include <cstdint>
 
-#include "base/matrix_product.h"
-
 namespace draftsmith {
+
+// Rows in memory, the first of each `stride` numbers after the one before.
+template <class T>
+struct RowsInMemory {
+  T* data;
+  int64_t stride;
+};
+
+// out [m,n] = factor a b + (add ? out : 0), in the order of rows.
+struct MatrixProduct {
+  int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;  // a is stored [k,m], b [n,k]
+  double factor = 1;
+  bool add = false;
+};
 
 // Computes the product, by one thread where a parallel region calls it. a and b are bits of bf16 numbers. Only where
 // has_bf16_product(). Errors: none.

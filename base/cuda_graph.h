@@ -1,7 +1,7 @@
 // The recorder of CUDA graphs.
 #pragma once
 
-#include "base/device_work.h"
+#include "base/device_kernels.h"
 
 namespace draftsmith {
 

@@ -1,7 +1,10 @@
-// Number type, threads and precision, as named by options and flags; what a device is and does.
+// Devices: number type, threads and precision, as named by options and flags; what a device is and does, and which one
+// is chosen.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include <c10/core/Device.h>
@@ -16,7 +19,8 @@ c10::ScalarType parse_weight_type(const std::string& name, const std::string& wh
 // Returns the name that these read.
 std::string dtype_name(c10::ScalarType dtype);
 
-// Sets the number of threads for LibTorch's work on the CPU, unless it is 0. Returns the number in use.
+// Sets the number of threads for LibTorch's work on the CPU, unless it is 0. Returns the number in use. The first call
+// lets idle threads of OpenMP sleep soon, for the whole process.
 int64_t set_threads(int64_t threads);
 
 // Sets how precise matrix products on GPUs are. "highest": fp32 as it is, sums of bf16 and fp16 products in fp32.
@@ -29,5 +33,29 @@ void synchronize(c10::Device device);
 
 // Returns the device's product name, for example "NVIDIA H200".
 std::string device_description(c10::Device device);
+
+// While it exists, LibTorch works with so many threads on the CPU, as by set_threads(); 0 changes
+// nothing. Its destructor restores the number before.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int64_t threads);
+  ~ThreadCount();
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int64_t before_;
+};
+
+// Returns the device named "auto", "cpu", "cuda" or "cuda:N". "auto" is the first CUDA device if its capability is 7.5
+// or more and LibTorch's operators and own kernels run on it. Otherwise it is the CPU; a warning says why if there is a
+// GPU. `where` names the option or flag in errors. Throws UserError for other words, and for a CUDA device that this
+// machine or this LibTorch does not have.
+c10::Device choose_device(const std::string& name, const std::string& where = "--device");
+
+// Returns why "auto" does not take a GPU; nothing if it does. `capability` returns 90 for 9.0; `probe` runs work on the
+// GPU. Both throw if that fails. Exposed for tests.
+std::optional<std::string> reason_against_gpu(const std::function<int()>& capability,
+                                              const std::function<void()>& probe);
 
 }  // namespace draftsmith

@@ -4,7 +4,6 @@
 #include <mutex>
 
 #include "base/cuda_graph.h"
-#include "base/device_execution.h"
 
 namespace draftsmith {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "base/device_work.h"
+#include "base/device_kernels.h"
 
 namespace draftsmith {
 
@@ -13,7 +13,7 @@ namespace draftsmith {
 void set_graph_recorder(c10::DeviceType type, GraphRecorder recorder);
 
 // Returns whether work on this device is recorded: it has a recorder, and wants_recordings()
-// (base/device_execution.h). (CUDA: this build had the headers, see cmake/libtorch.cmake.)
+// (base/device_kernels.h). (CUDA: this build had the headers, see cmake/libtorch.cmake.)
 bool records_graphs(c10::Device device);
 
 // Records work with the device's recorder. If that fails, reports a fallback, turns recording off for the process and

@@ -1,25 +1,91 @@
-// Launches own kernels (base/kernel_loader.h) on LibTorch's devices and streams.
+// How work on devices other than the CPU is done: which fast ways are wanted, which ones ran, and why others did not;
+// and launches of own kernels on LibTorch's devices and streams.
 //
-// Where kernels cannot be used, callers compute with LibTorch's operators: no NVRTC, a source that does not compile, a
-// LibTorch without CUDA, or DRAFTSMITH_KERNELS=off in the environment. Each reason but the last is reported once
-// (report_fallback() in base/device_execution.h).
+// Decoding on a GPU uses own kernels and recorded steps. Where one cannot be used, LibTorch's operators give the same
+// numbers more slowly. DRAFTSMITH_STRICT_DEVICE=1 turns each such fallback into an error, so that no test or bench
+// measures another way than it names.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
+#include <nlohmann/json_fwd.hpp>
 
 #include "base/cuda_runtime.h"
 #include "base/kernel_texts.h"
 
 namespace draftsmith {
 
+// Counts of the process and reasons of fallbacks. Recorded launches of kernels count once, when they are recorded.
+struct DeviceExecution {
+  int64_t kernel_launches = 0;         // of own kernels
+  int64_t recordings = 0;              // of device work (base/device_graph.h)
+  int64_t nodes = 0;                   // of the latest recording: launches of kernels, and copies
+  int64_t replays = 0;                 // of recordings
+  std::vector<std::string> fallbacks;  // each once, in their order
+};
+
+// Returns what has run so far. Thread-safe, like all functions here.
+DeviceExecution device_execution();
+
+// Returns {"own_kernels": bool, "recorded": bool, "warnings": [text]}, for records of measurements.
+nlohmann::ordered_json execution_json(const DeviceExecution& execution);
+
+void count_kernel_launch();
+void count_recording(int64_t nodes);
+void count_replay();
+
+// Reports that `what` is done in a slower way because of `reason`. Writes a warning, once for each text. Throws
+// RunError instead if DRAFTSMITH_STRICT_DEVICE=1.
+void report_fallback(const std::string& what, const std::string& reason);
+
+// Return whether own kernels and recordings are wanted: yes, unless DRAFTSMITH_KERNELS=off, DRAFTSMITH_GRAPHS=off, or
+// the last call of the functions below says otherwise.
+bool wants_own_kernels();
+bool wants_recordings();
+
+// Turn them on or off for the process. Models that have decoded keep their recordings: make new ones.
+void want_own_kernels(bool on);
+void want_recordings(bool on);
+
+// Recorded device work. It reads and writes the tensors that it was recorded with, wherever their contents come from.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  // Does the work again, on the current stream, without waiting for it.
+  void replay() {
+    count_replay();
+    replay_now();
+  }
+  // Returns how many launches of kernels and copies one replay stands for.
+  virtual int64_t nodes() const = 0;
+
+ private:
+  virtual void replay_now() = 0;
+};
+
+// Device memory that recorded works share for what they compute on the way. Works that share it must be replayed one
+// after the other, and a replay may overwrite what another one computed unless a tensor of it is still alive. Empty at
+// first: a recorder fills it.
+using WorkMemory = std::shared_ptr<void>;
+
+// Records the device work of a function, which may neither wait for the device nor copy from or to the host. Throws
+// std::exception if it does. Results have no values before the first replay, and recording changes no tensor.
+using GraphRecorder =
+    std::function<std::unique_ptr<RecordedWork>(c10::Device, WorkMemory& memory, const std::function<void()>& work)>;
+
 class KernelLoader;
 
+// Own kernels of one source. Where they cannot be used, callers compute with LibTorch's operators: no NVRTC, a source
+// that does not compile, a LibTorch without CUDA, or DRAFTSMITH_KERNELS=off in the environment. Each reason but the
+// last is reported once (report_fallback()).
 class DeviceKernels {
  public:
   explicit DeviceKernels(KernelSource source);

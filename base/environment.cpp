@@ -1,21 +1,36 @@
 #include "base/environment.h"
 
-#include <cstdlib>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>  // defines __GLIBC__
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string_view>
 #include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sched.h>
+#include <sys/resource.h>
 #include <torch/version.h>
 #include <unistd.h>
 
-#include "base/build_info.h"
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace draftsmith {
+
+// Of the source that CMake writes at each build (base/CMakeLists.txt).
+namespace build_info {
+extern const char* const kVersion;
+extern const char* const kCommit;
+extern const char* const kCompiler;
+}  // namespace build_info
 
 std::string version() {
   return build_info::kVersion;
@@ -41,13 +56,6 @@ std::string cpu_name() {
     if (begin != std::string::npos) return line.substr(begin);
   }
   return "unknown CPU";
-}
-
-int64_t cpu_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int64_t>(std::thread::hardware_concurrency());
 }
 
 std::string now_utc() {
@@ -103,6 +111,66 @@ nlohmann::ordered_json environment() {
   json["date"] = now_utc();
   json["command"] = command_line();
   return json;
+}
+
+namespace {
+
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+std::vector<int> allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> processors;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return processors;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) processors.push_back(i);
+  }
+  return processors;
+}
+
+}  // namespace
+
+int64_t cpu_cores() {
+  const size_t allowed = allowed_processors().size();
+  return static_cast<int64_t>(allowed > 0 ? allowed : std::thread::hardware_concurrency());
+}
+
+double busy_seconds(const std::string& stat, const std::vector<int>& processors, double ticks) {
+  std::istringstream lines(stat);
+  double busy = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    if (!name.starts_with("cpu") || name.size() == 3) continue;
+    if (std::find(processors.begin(), processors.end(), std::atoi(name.c_str() + 3)) == processors.end()) continue;
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests' times are in user and nice.
+    std::array<double, 8> times{};
+    for (double& time : times) words >> time;
+    busy += times[0] + times[1] + times[2] + times[5] + times[6] + times[7];
+  }
+  return busy / ticks;
+}
+
+std::optional<ProcessorTimes> processor_times() {
+  std::ifstream file("/proc/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  rusage usage{};
+  timespec clock{};
+  if (stat.empty() || getrusage(RUSAGE_SELF, &usage) != 0 || clock_gettime(CLOCK_MONOTONIC, &clock) != 0) return {};
+  return ProcessorTimes{.wall = static_cast<double>(clock.tv_sec) + static_cast<double>(clock.tv_nsec) * 1e-9,
+                        .busy = busy_seconds(stat, allowed_processors(), static_cast<double>(sysconf(_SC_CLK_TCK))),
+                        .own = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime)};
+}
+
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int kLargest = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kLargest);  // smaller blocks come from the heap, which the process keeps
+  mallopt(M_TRIM_THRESHOLD, kLargest);
+#endif
 }
 
 }  // namespace draftsmith

@@ -1,8 +1,11 @@
-// Machine and build of a measurement, for results.json and `draftsmith --version`.
+// The machine and the process: machine and build of a measurement, use of processors, switches of the environment, and
+// the memory allocator.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -26,5 +29,24 @@ std::string command_line();
 
 // Returns an object with version, commit, compiler, cpu, cores, date, command, libtorch and host memory in bytes.
 nlohmann::ordered_json environment();
+
+// Times of the processors that this process may run on, up to now.
+struct ProcessorTimes {
+  double wall = 0;  // seconds
+  double busy = 0;  // seconds of all these processors together, the host's theft included
+  double own = 0;   // seconds of this process' threads
+};
+
+// Reads the times; nothing where the system does not tell them (/proc/stat).
+std::optional<ProcessorTimes> processor_times();
+
+// Returns the seconds that the given processors were busy for, from the text of /proc/stat with `ticks` a second.
+double busy_seconds(const std::string& stat, const std::vector<int>& processors, double ticks);
+
+// Makes the process keep the memory that it frees, for the next tensor. By default glibc returns large blocks to the
+// kernel at once, which must then clear and map every page again: for tensors of the size of logits, that takes as long
+// as computing with them. Peak memory is unchanged. Programs call this once, at their start. It has no effect with
+// other C libraries or allocators.
+void keep_freed_memory();
 
 }  // namespace draftsmith

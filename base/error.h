@@ -66,4 +66,8 @@ class Problems {
 // Returns the element of `known` with the smallest edit distance to `name`; empty if none is near enough.
 std::string nearest(const std::string& name, const std::vector<std::string>& known);
 
+// Returns the problem that `name` is none of the `known` names, with the nearest of them as a hint. `subject` says what
+// the names are of: "model family".
+Problem unknown_name(const std::string& subject, const std::string& name, const std::vector<std::string>& known);
+
 }  // namespace draftsmith

@@ -1,15 +1,21 @@
-// Files that are either complete or absent: they are written under a temporary name in the same directory, synced, then
-// renamed. A failed write (a full disk) is a RunError that names the file and its bytes; a bad path is a UserError.
+// Files: reading with limits, atomic writes, folders, files mapped into memory and values kept on disk meanwhile.
+//
+// Files that are written are either complete or absent: they are written under a temporary name in the same directory,
+// synced, then renamed. A failed write (a full disk) is a RunError that names the file and its bytes; a bad path is a
+// UserError.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <memory>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
-#include "base/sha256.h"
 
 namespace draftsmith {
 
@@ -91,5 +97,75 @@ class TemporaryDirectory {
  private:
   std::filesystem::path path_;
 };
+
+// File mapped as read-only memory: pages are read when they are touched and dropped when memory gets scarce.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  // Errors: UserError if the file is absent, not a regular file or cannot be mapped.
+  explicit MappedFile(const std::filesystem::path& file);
+
+  // Returns `count` values from byte `offset` on, valid as long as a copy of this mapping. Throws std::out_of_range
+  // outside the file and for an offset that is not a multiple of a value's size.
+  template <class T>
+  std::span<const T> values(int64_t offset, int64_t count) const {
+    if (count == 0) return {};
+    const auto size = static_cast<int64_t>(sizeof(T));
+    if (offset < 0 || count < 0 || offset > bytes_ || count > (bytes_ - offset) / size || offset % size != 0) {
+      throw std::out_of_range("values outside a mapped file");
+    }
+    return {reinterpret_cast<const T*>(data_.get() + offset), static_cast<size_t>(count)};
+  }
+  int64_t bytes() const { return bytes_; }
+  // The first byte, valid as long as a copy of this mapping or of this pointer; null for an empty file.
+  const std::shared_ptr<const char>& data() const { return data_; }
+  // Starts reading the whole file into the system's cache in the background.
+  void will_need() const;
+  // Drops the touched pages; later uses read them again from the file or the system's cache.
+  void forget_pages() const;
+
+ private:
+  std::shared_ptr<const char> data_;
+  int64_t bytes_ = 0;
+};
+
+// Collects values on disk and maps them into memory at the end.
+template <class T>
+class SpillFile {
+ public:
+  explicit SpillFile(const std::filesystem::path& file) : file_(file), stream_(file, std::ios::binary) { check(); }
+
+  void add(T value) { add(std::span<const T>(&value, 1)); }
+  void add(std::span<const T> values) {
+    stream_.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size_bytes()));
+    count_ += static_cast<int64_t>(values.size());
+  }
+  int64_t count() const { return count_; }
+  // Closes the file. Errors: RunError if a value could not be written.
+  void close() {
+    stream_.close();
+    check();
+  }
+  // Maps all values, after close().
+  MappedFile map() const { return MappedFile(file_); }
+
+ private:
+  void check() const {
+    if (stream_) return;
+    throw RunError({.where = file_.string(),
+                    .what = "a temporary file cannot be written",
+                    .hint = "check free space and write permission there"});
+  }
+
+  std::filesystem::path file_;
+  std::ofstream stream_;
+  int64_t count_ = 0;
+};
+
+// Returns the values of a mapped file that holds only values of T.
+template <class T>
+std::span<const T> all_values(const MappedFile& mapping) {
+  return mapping.values<T>(0, mapping.bytes() / static_cast<int64_t>(sizeof(T)));
+}
 
 }  // namespace draftsmith

@@ -14,7 +14,7 @@ struct KernelText {
   std::string_view text;
 };
 
-// Source that is compiled at run time (base/nvrtc.h).
+// Source that is compiled at run time (base/kernel_loader.h).
 struct KernelSource {
   KernelText main;
   std::vector<KernelText> headers;   // found by #include "NAME"

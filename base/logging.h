@@ -1,6 +1,9 @@
-// Messages to the user on standard error, through spdlog; standard output is for results alone.
+// Messages and progress on standard error; standard output is for results alone.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -22,5 +25,61 @@ template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   spdlog::warn(format, std::forward<Args>(args)...);
 }
+
+// Progress of long work: a bar with rate and time left on a terminal, a plain line every ten seconds elsewhere, nothing
+// with --quiet.
+enum class ProgressStyle { kBar, kLines, kQuiet };
+
+// Returns kQuiet if `quiet`, else kBar on a terminal, else kLines.
+ProgressStyle progress_style(bool quiet);
+
+struct ProgressOptions {
+  ProgressStyle style = ProgressStyle::kQuiet;
+  std::string title;        // "tokenizing"
+  std::string unit;         // unit of the counts: "lines", "tokens"
+  int64_t total = 0;        // 0: unknown, no bar and no time left
+  int64_t done_before = 0;  // finished in an earlier run: counts as done, but not in the rate
+};
+
+class Progress {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Sink = std::function<void(const std::string&)>;
+
+  explicit Progress(ProgressOptions options);
+  // Takes a clock and an output, for tests.
+  Progress(ProgressOptions options, std::function<Clock::time_point()> now, Sink sink);
+  // Ends the line of an unfinished bar.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Counts `count` more as done. Frequent calls are cheap: a line is printed only when it is due.
+  void advance(int64_t count = 1);
+  // Sets the text at the end of the line: "loss 2.31".
+  void set_note(std::string note) { note_ = std::move(note); }
+  // Prints the last line with the total time; later calls do nothing.
+  void finish();
+
+ private:
+  std::string line(Clock::time_point now) const;
+  void print(Clock::time_point now);
+
+  ProgressOptions options_;
+  std::function<Clock::time_point()> now_;
+  Sink sink_;
+  int64_t done_ = 0;
+  Clock::time_point begin_;
+  Clock::time_point last_print_;
+  bool bar_is_open_ = false;
+  bool finished_ = false;
+  std::string note_;
+};
+
+// Returns a duration as text: "1h02m", "3m07s", "42s", "0.8s".
+std::string human_duration(double seconds);
+
+// Returns a count or rate in few characters: "1.25M", "63.0k", "421", "0.53".
+std::string human_count(double count);
 
 }  // namespace draftsmith

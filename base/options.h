@@ -11,19 +11,268 @@
 //   }
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "base/options_field.h"
-#include "base/toml_names.h"
+// The names of toml++'s types without their definitions: version 3.4 (Debian 13) has them under another name than 3.3.
+#if __has_include(<toml++/impl/forward_declarations.hpp>)
+#include <toml++/impl/forward_declarations.hpp>
+#else
+#include <toml++/impl/forward_declarations.h>
+#endif
+
+#include "base/error.h"
 
 namespace draftsmith {
+
+class FieldList;
+
+// Attributes of a field: they stand behind its name and help in `add`, in any order.
+
+// Inclusive bounds of a number, or of each element of a vector of numbers. Range{1} has no upper bound.
+struct Range {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+};
+// Exclusive lower bound: Above{0} for a rate that must be positive.
+struct Above {
+  double min = 0;
+};
+// The only values a string (or each string of a vector) may have.
+struct Choices {
+  Choices(std::initializer_list<const char*> list) : values(list.begin(), list.end()) {}
+  explicit Choices(std::vector<std::string> list) : values(std::move(list)) {}
+  std::vector<std::string> values;
+};
+// Unit of a number, for the help text: "tokens", "steps", "seconds".
+struct Unit {
+  std::string name;
+};
+// The key must be given.
+struct Required {};
+// The field does not change results (device, threads, logging): it is dumped, but left out of options_hash.
+struct NoResult {};
+// `inf` is a meaningful value (a rollback threshold that never triggers); otherwise infinite numbers are errors.
+struct AllowInfinity {};
+// How a grid over the struct (base/options_grid.h) takes the field: not at all, as one value, as one that must be
+// given, or as a list of values that spans the grid.
+enum class GridKey { kNone, kValue, kRequired, kList };
+// Marks a field whose list spans the outer loop of a grid: fields with it come before all others.
+struct OuterLoop {};
+// Short name of the field in labels made of its value, "H" in "H0.5". Without it the field's own name is taken; an
+// empty one keeps the field out of labels.
+struct Label {
+  std::string text;
+};
+// Labels name the field even where it has its default, provided that the parts in use read it.
+struct AlwaysNamed {};
+// Labels leave the field out where `test` holds of the struct, for values that mean the same as none.
+template <class T>
+struct UnnamedIf {
+  bool (*test)(const T&);
+};
+// The field is read by some of the program's parts only: ReadBy{"window_rule", {"entropy"}}. What a part is, the code
+// that owns the struct knows.
+struct ReadBy {
+  std::string part;
+  std::vector<std::string> names;
+};
+
+// A nested options struct, an optional of one or a vector of them, seen without its type as a sequence of structs.
+struct NestedType {
+  enum class Kind { kSingle, kOptional, kVector };
+  Kind kind;
+  FieldList (*fields)();
+  size_t (*size)(const void* member);
+  void* (*at)(void* member, size_t index);
+  void (*resize)(void* member, size_t count);  // kSingle: nothing to do
+  const void* (*defaults)();                   // a struct as it is when nothing was given
+};
+
+struct NestedPointer {
+  const NestedType* type;
+  void* member;
+};
+
+// Address of one member of an options struct.
+using FieldPointer = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, std::filesystem::path*,
+                                  std::vector<int64_t>*, std::vector<uint64_t>*, std::vector<double>*,
+                                  std::vector<std::string>*, std::vector<std::filesystem::path>*, std::optional<bool>*,
+                                  std::optional<int64_t>*, std::optional<uint64_t>*, std::optional<double>*,
+                                  std::optional<std::string>*, std::optional<std::filesystem::path>*, NestedPointer>;
+
+// One field without its struct's type.
+struct Field {
+  std::string name;
+  std::string help;
+  std::string unit;
+  std::optional<Range> range;
+  std::optional<double> above;
+  std::vector<std::string> choices;
+  bool required = false;
+  bool affects_result = true;
+  bool allow_infinity = false;
+  bool accepts_one = false;  // of a list: a value without brackets is a list of one; an empty list is an error
+  GridKey grid = GridKey::kNone;
+  bool outer_loop = false;
+  std::optional<std::string> label;
+  bool always_named = false;
+  std::function<bool(const void* object)> unnamed_if;  // empty: never
+  std::optional<ReadBy> read_by;                       // absent: every part
+  std::function<FieldPointer(void* object)> pointer;
+};
+
+// The fields of one options struct without its type.
+class FieldList {
+ public:
+  explicit FieldList(std::string title) : title_(std::move(title)) {}
+  const std::string& title() const { return title_; }
+  const std::vector<Field>& all() const& { return fields_; }
+  std::vector<Field> all() && { return std::move(fields_); }  // so that a loop over a temporary's fields is sound
+
+  // A check across fields: (object, where the struct was given, problems).
+  using Check = std::function<void(const void*, const std::string&, Problems&)>;
+  const std::vector<Check>& checks() const { return checks_; }
+
+ protected:
+  std::string title_;
+  std::vector<Field> fields_;
+  std::vector<Check> checks_;
+};
+
+namespace options_detail {
+
+template <class M>
+struct ElementOf {
+  using type = M;
+};
+template <class M>
+struct ElementOf<std::vector<M>> {
+  using type = M;
+};
+template <class M>
+struct ElementOf<std::optional<M>> {
+  using type = M;
+};
+template <class M>
+constexpr bool kIsVector = false;
+template <class M>
+constexpr bool kIsVector<std::vector<M>> = true;
+template <class M>
+constexpr bool kIsOptional = false;
+template <class M>
+constexpr bool kIsOptional<std::optional<M>> = true;
+
+// A struct with a list of fields, or an optional or a vector of such structs.
+template <class M>
+concept Nested = requires {
+  ElementOf<M>::type::fields();
+};
+
+template <class M>
+size_t nested_size(const void* member) {
+  if constexpr (kIsVector<M>) {
+    return static_cast<const M*>(member)->size();
+  } else if constexpr (kIsOptional<M>) {
+    return static_cast<const M*>(member)->has_value() ? 1 : 0;
+  } else {
+    return 1;
+  }
+}
+
+template <class M>
+void* nested_at(void* member, size_t index) {
+  M& of = *static_cast<M*>(member);
+  if constexpr (kIsVector<M>) {
+    return &of[index];
+  } else if constexpr (kIsOptional<M>) {
+    return &*of;
+  } else {
+    return &of;
+  }
+}
+
+template <class M>
+void resize_nested(void* member, size_t count) {
+  M& of = *static_cast<M*>(member);
+  if constexpr (kIsVector<M>) of = M(count);
+  if constexpr (kIsOptional<M>) {
+    if (count == 0) of.reset();
+    if (count > 0 && !of) of.emplace();
+  }
+}
+
+template <class S>
+const void* defaults_of() {
+  static const S kDefaults{};
+  return &kDefaults;
+}
+
+template <Nested M>
+constexpr NestedType kNestedType{kIsVector<M>     ? NestedType::Kind::kVector
+                                 : kIsOptional<M> ? NestedType::Kind::kOptional
+                                                  : NestedType::Kind::kSingle,
+                                 +[]() -> FieldList { return ElementOf<M>::type::fields(); },
+                                 &nested_size<M>,
+                                 &nested_at<M>,
+                                 &resize_nested<M>,
+                                 &defaults_of<typename ElementOf<M>::type>};
+
+template <class M>
+FieldPointer pointer_to(M& member) {
+  if constexpr (Nested<M>) {
+    return NestedPointer{&kNestedType<M>, &member};
+  } else {
+    return FieldPointer(&member);
+  }
+}
+
+// Sets in a field what one of its attributes, or its help, says.
+struct Apply {
+  Field& field;
+
+  void operator()(Range range) const { field.range = range; }
+  void operator()(Above above) const { field.above = above.min; }
+  void operator()(Choices choices) const { field.choices = std::move(choices.values); }
+  void operator()(Unit unit) const { field.unit = std::move(unit.name); }
+  void operator()(Required) const { field.required = true; }
+  void operator()(NoResult) const { field.affects_result = false; }
+  void operator()(AllowInfinity) const { field.allow_infinity = true; }
+  void operator()(GridKey key) const { field.grid = key; }
+  void operator()(OuterLoop) const { field.outer_loop = true; }
+  void operator()(Label label) const { field.label = std::move(label.text); }
+  void operator()(AlwaysNamed) const { field.always_named = true; }
+  template <class T>
+  void operator()(UnnamedIf<T> unnamed) const {
+    field.unnamed_if = [test = unnamed.test](const void* object) { return test(*static_cast<const T*>(object)); };
+  }
+  void operator()(ReadBy readers) const { field.read_by = std::move(readers); }
+  void operator()(std::string help) const { field.help = std::move(help); }
+};
+
+// Returns a double as TOML writes it, the shortest text that reads back equal: "1.0", "1e-05", "inf".
+std::string number_text(double value);
+
+// Returns bounds as text: "1 to 64", "at least 1", "above 0"; empty: there are none.
+std::string bounds_text(const Field& field);
+
+// Returns "'a', 'b' or 'c'".
+std::string choices_text(const std::vector<std::string>& choices);
+
+// Returns whether a number satisfies the field's bounds and is finite (or infinite where allowed).
+bool in_bounds(const Field& field, double value);
+
+}  // namespace options_detail
 
 // The fields of options struct T, listed once in T::fields().
 template <class T>
@@ -38,7 +287,7 @@ class Fields : public FieldList {
     static_assert(std::is_base_of_v<B, T>, "the member belongs to T or a base of it");
     Field field;
     field.name = std::move(name);
-    (options_detail::apply(field, std::forward<Rest>(rest)), ...);
+    (options_detail::Apply{field}(std::forward<Rest>(rest)), ...);
     field.pointer = [member](void* object) { return options_detail::pointer_to(static_cast<T*>(object)->*member); };
     fields_.push_back(std::move(field));
     return *this;

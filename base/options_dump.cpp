@@ -1,25 +1,79 @@
-// From options structs to TOML text, JSON, hashes and help.
+// From options structs to TOML text, JSON, hashes and help; lists of grids.
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/options.h"
-#include "base/options_text.h"
-#include "base/overload.h"
+#include "base/options_grid.h"
 #include "base/sha256.h"
 #include "base/table.h"
 #include "base/toml.h"
 #include "base/utf8.h"
+#include "base/util.h"
 
 namespace draftsmith {
+
+namespace options_detail {
+
+namespace {
+
+// Bounds read better without the ".0" of TOML.
+std::string plain(double value) {
+  return fmt::format("{}", value);
+}
+
+}  // namespace
+
+std::string number_text(double value) {
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  if (std::isnan(value)) return "nan";
+  char buffer[32];
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  std::string text(buffer, end);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string bounds_text(const Field& field) {
+  const bool low = field.range && std::isfinite(field.range->min) && !(field.above && *field.above >= field.range->min);
+  const bool high = field.range && std::isfinite(field.range->max);
+  std::string text;
+  if (low && high) {
+    text = plain(field.range->min) + " to " + plain(field.range->max);
+  } else if (low) {
+    text = "at least " + plain(field.range->min);
+  } else if (high) {
+    text = "at most " + plain(field.range->max);
+  }
+  if (field.above) text = "above " + plain(*field.above) + (text.empty() ? "" : ", " + text);
+  return text;
+}
+
+std::string choices_text(const std::vector<std::string>& choices) {
+  std::string text;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
+    text += "'" + choices[i] + "'";
+  }
+  return text;
+}
+
+bool in_bounds(const Field& field, double value) {
+  if (std::isnan(value) || (std::isinf(value) && !field.allow_infinity)) return false;
+  if (field.range && (value < field.range->min || value > field.range->max)) return false;
+  return !field.above || value > *field.above;
+}
+
+}  // namespace options_detail
 
 namespace {
 
 using namespace options_detail;
 using nlohmann::ordered_json;
 
-constexpr size_t kColumns = 100;
+constexpr size_t kHelpColumns = 100;
 
 template <class E>
 std::string toml_text(const E& value) {
@@ -133,7 +187,7 @@ std::string described(const Field& field, const M& member) {
 
 // Returns nothing for a field without help.
 std::string help_lines(const Field& field) {
-  return field.help.empty() ? "" : wrapped(field.help, kColumns, 6, 6);
+  return field.help.empty() ? "" : wrapped(field.help, kHelpColumns, 6, 6);
 }
 
 std::string describe_level(const FieldList& fields, const void* defaults, const std::string& prefix);
@@ -144,7 +198,7 @@ std::string describe_nested(const Field& field, const NestedPointer& nested, con
   std::string kind = many ? "list of tables [[" + prefix + field.name + "]]" : "table [" + prefix + field.name + "]";
   if (field.required) kind += "; required";
   if (nested.type->kind == NestedType::Kind::kOptional) kind += "; default: none";
-  std::string text = wrapped(name + ": " + kind, kColumns, 2, 2) + help_lines(field);
+  std::string text = wrapped(name + ": " + kind, kHelpColumns, 2, 2) + help_lines(field);
   // An absent optional or an empty list has no element to take the defaults from: make one, describe it, remove it.
   const size_t size = nested.type->size(nested.member);
   if (size == 0) nested.type->resize(nested.member, 1);
@@ -156,13 +210,13 @@ std::string describe_nested(const Field& field, const NestedPointer& nested, con
 std::string describe_level(const FieldList& fields, const void* defaults, const std::string& prefix) {
   std::string text;
   for (const Field& field : fields.all()) {
-    text +=
-        std::visit(Overload{[&](NestedPointer nested) { return describe_nested(field, nested, prefix); },
-                            [&](auto* member) {
-                              return wrapped(prefix + field.name + ": " + described(field, *member), kColumns, 2, 2) +
-                                     help_lines(field);
-                            }},
-                   field.pointer(const_cast<void*>(defaults)));
+    text += std::visit(Overload{[&](NestedPointer nested) { return describe_nested(field, nested, prefix); },
+                                [&](auto* member) {
+                                  return wrapped(prefix + field.name + ": " + described(field, *member), kHelpColumns,
+                                                 2, 2) +
+                                         help_lines(field);
+                                }},
+                       field.pointer(const_cast<void*>(defaults)));
   }
   return text;
 }
@@ -260,5 +314,74 @@ std::vector<std::filesystem::path> paths_of_fields(const FieldList& fields, cons
   std::erase(paths, path());
   return paths;
 }
+
+namespace options_detail {
+
+namespace {
+
+const void* address_of(const FieldPointer& pointer) {
+  return std::visit(Overload{[](const NestedPointer& nested) -> const void* { return nested.member; },
+                             [](auto* member) -> const void* { return member; }},
+                    pointer);
+}
+
+}  // namespace
+
+std::vector<OptionList> empty_lists(const FieldList& fields, void* object) {
+  std::vector<OptionList> lists;
+  for (const Field& field : fields.all()) {
+    lists.emplace_back();
+    if (field.grid != GridKey::kList) continue;
+    std::visit(Overload{[](const NestedPointer&) {},
+                        [&]<class M>(M*) {
+                          using List = std::vector<typename ElementOf<M>::type>;
+                          if constexpr (std::is_constructible_v<OptionList, List>) lists.back() = List();
+                        }},
+               field.pointer(object));
+    if (lists.back().index() == 0) throw std::logic_error("the field " + field.name + " takes no list");
+  }
+  return lists;
+}
+
+FieldPointer pointer_to_list(OptionList& list) {
+  return std::visit(Overload{[](std::monostate&) -> FieldPointer { throw std::logic_error("the field takes no list"); },
+                             [](auto& values) -> FieldPointer { return &values; }},
+                    list);
+}
+
+size_t list_size(const OptionList& list) {
+  return std::visit(
+      Overload{[](const std::monostate&) -> size_t { return 0; }, [](const auto& values) { return values.size(); }},
+      list);
+}
+
+void set_from_list(const Field& field, const OptionList& list, size_t index, void* object) {
+  std::visit(Overload{[](const NestedPointer&) {},
+                      [&]<class M>(M* member) {
+                        using List = std::vector<typename ElementOf<M>::type>;
+                        if constexpr (!kIsVector<M> && std::is_constructible_v<OptionList, List>) {
+                          *member = std::get<List>(list).at(index);
+                        }
+                      }},
+             field.pointer(object));
+}
+
+size_t index_of_member(const FieldList& fields, void* object, const void* address) {
+  for (size_t i = 0; i < fields.all().size(); ++i) {
+    if (address_of(fields.all()[i].pointer(object)) == address) return i;
+  }
+  throw std::logic_error("the member is in no field of " + fields.title());
+}
+
+std::vector<size_t> loop_order(const FieldList& fields, const std::vector<OptionList>& lists) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < lists.size(); ++i) {
+    if (list_size(lists[i]) > 0) order.push_back(i);
+  }
+  std::stable_partition(order.begin(), order.end(), [&](size_t i) { return fields.all()[i].outer_loop; });
+  return order;
+}
+
+}  // namespace options_detail
 
 }  // namespace draftsmith

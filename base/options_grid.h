@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "base/options.h"
-#include "base/options_text.h"
 
 namespace draftsmith {
 

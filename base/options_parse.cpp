@@ -6,9 +6,8 @@
 #include <fmt/format.h>
 
 #include "base/options.h"
-#include "base/options_text.h"
-#include "base/overload.h"
 #include "base/toml.h"
+#include "base/util.h"
 
 namespace draftsmith {
 

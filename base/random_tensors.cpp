@@ -1,16 +1,331 @@
 #include "base/random_tensors.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <stdexcept>
 
+#include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/TypeCast.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
 
 #include "base/aten.h"
-#include "base/dropout_kernel.h"
-#include "base/dropout_operator.h"
+#include "base/device_kernels.h"
 #include "base/random.h"
 
 namespace draftsmith {
+
+namespace dropout_detail {
+
+namespace {
+
+// Groups drawn at a time. Their words (8 KB) stay in the first-level cache until they are used.
+constexpr int64_t kChunk = 32;
+constexpr int64_t kWordsOfGroup = 4 * kLanes;
+using ChunkWords = std::array<uint32_t, static_cast<size_t>(kChunk* kWordsOfGroup)>;
+
+// Computes philox4x32 (base/random.h) of 16 blocks at once. Inlined into a function for each instruction set.
+[[gnu::always_inline]] inline void draw_group(uint32_t group, const DropoutKey& key, uint32_t* words) {
+  constexpr auto kCount = static_cast<uint32_t>(kLanes);
+  uint32_t a[kCount], b[kCount], c[kCount], d[kCount];
+  for (uint32_t lane = 0; lane < kCount; ++lane) {
+    a[lane] = group * kCount + lane;
+    b[lane] = key.site;
+    c[lane] = static_cast<uint32_t>(key.step);
+    d[lane] = static_cast<uint32_t>(key.step >> 32);
+  }
+  auto key0 = static_cast<uint32_t>(key.seed);
+  auto key1 = static_cast<uint32_t>(key.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (uint32_t lane = 0; lane < kCount; ++lane) {
+      const uint64_t product0 = uint64_t{0xd2511f53} * a[lane];
+      const uint64_t product1 = uint64_t{0xcd9e8d57} * c[lane];
+      const uint32_t next_a = static_cast<uint32_t>(product1 >> 32) ^ b[lane] ^ key0;
+      const uint32_t next_c = static_cast<uint32_t>(product0 >> 32) ^ d[lane] ^ key1;
+      b[lane] = static_cast<uint32_t>(product1);
+      d[lane] = static_cast<uint32_t>(product0);
+      a[lane] = next_a;
+      c[lane] = next_c;
+    }
+    key0 += 0x9e3779b9;
+    key1 += 0xbb67ae85;
+  }
+  for (uint32_t lane = 0; lane < kCount; ++lane) {
+    words[lane] = a[lane];
+    words[kCount + lane] = b[lane];
+    words[2 * kCount + lane] = c[lane];
+    words[3 * kCount + lane] = d[lane];
+  }
+}
+
+[[gnu::always_inline]] inline void draw_groups(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
+  for (int64_t i = 0; i < count; ++i) draw_group(static_cast<uint32_t>(first + i), key, words + i * kWordsOfGroup);
+}
+
+// Returns the number of a bf16 tensor's word.
+[[gnu::always_inline]] inline float widened(uint16_t word) {
+  return std::bit_cast<float>(uint32_t{word} << 16);
+}
+
+// Returns x as bf16, rounded to nearest even, as at::BFloat16 does.
+[[gnu::always_inline]] inline uint16_t narrowed(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
+}
+
+// Computes a whole group, without branches: of fp32, or of bf16 as words.
+[[gnu::always_inline]] inline void apply_whole_group(const float* in, float* out, const uint32_t* words,
+                                                     uint32_t threshold) {
+  const auto scale = static_cast<float>(scale_of(threshold));
+  const auto kept = [&](float x, uint32_t bits) {
+    const uint32_t all = bits < threshold ? 0 : ~uint32_t{0};
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(x * scale) & all);
+  };
+  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[i] = kept(in[i], words[i] & 0xffff);
+  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[kWordsOfGroup + i] = kept(in[kWordsOfGroup + i], words[i] >> 16);
+}
+
+[[gnu::always_inline]] inline void apply_whole_group(const uint16_t* in, uint16_t* out, const uint32_t* words,
+                                                     uint32_t threshold) {
+  const auto scale = static_cast<float>(scale_of(threshold));
+  const auto kept = [&](uint16_t x, uint32_t bits) {
+    const uint32_t all = bits < threshold ? 0 : ~uint32_t{0};
+    return static_cast<uint16_t>(narrowed(widened(x) * scale) & all);
+  };
+  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[i] = kept(in[i], words[i] & 0xffff);
+  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[kWordsOfGroup + i] = kept(in[kWordsOfGroup + i], words[i] >> 16);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void apply_groups(const T* in, T* out, int64_t count, const uint32_t* words,
+                                                uint32_t threshold) {
+  for (int64_t i = 0; i < count; ++i)
+    apply_whole_group(in + i * kGroup, out + i * kGroup, words + i * kWordsOfGroup, threshold);
+}
+
+// Work on some groups, compiled for a set of instructions.
+struct GroupCode {
+  void (*draw)(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words);
+  void (*apply)(const float* in, float* out, int64_t count, const uint32_t* words, uint32_t threshold);
+  void (*apply_bf16)(const uint16_t* in, uint16_t* out, int64_t count, const uint32_t* words, uint32_t threshold);
+};
+
+void draw_generic(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
+  draw_groups(first, count, key, words);
+}
+
+template <class T>
+void apply_generic(const T* in, T* out, int64_t count, const uint32_t* words, uint32_t threshold) {
+  apply_groups(in, out, count, words, threshold);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define DRAFTSMITH_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]]
+
+DRAFTSMITH_AVX512 void draw_avx512(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
+  draw_groups(first, count, key, words);
+}
+
+template <class T>
+DRAFTSMITH_AVX512 void apply_avx512(const T* in, T* out, int64_t count, const uint32_t* words, uint32_t threshold) {
+  apply_groups(in, out, count, words, threshold);
+}
+
+GroupCode group_code() {
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return avx512 ? GroupCode{draw_avx512, apply_avx512<float>, apply_avx512<uint16_t>}
+                : GroupCode{draw_generic, apply_generic<float>, apply_generic<uint16_t>};
+}
+#else
+GroupCode group_code() {
+  return {draw_generic, apply_generic<float>, apply_generic<uint16_t>};
+}
+#endif
+
+// Computes the first `count` of a group's 128 elements.
+template <class T>
+void apply_group(const T* in, T* out, int64_t count, const uint32_t* words, uint32_t threshold) {
+  // Types of 16 bits are scaled in fp32, in which their product is computed anyway.
+  using Factor = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const auto scale = static_cast<Factor>(scale_of(threshold));
+  const auto value = [&](int64_t i, uint32_t bits) {
+    // c10::convert: on AArch64, a half is made of __fp16, to which -Wconversion wants an explicit step.
+    return c10::convert<T>(bits < threshold ? Factor{0} : static_cast<Factor>(in[i]) * scale);
+  };
+  const int64_t low = std::min(count, kWordsOfGroup);
+  for (int64_t i = 0; i < low; ++i) out[i] = value(i, words[i] & 0xffff);
+  for (int64_t i = low; i < count; ++i) out[i] = value(i, words[i - kWordsOfGroup] >> 16);
+}
+
+}  // namespace
+
+uint32_t threshold_of(double probability) {
+  return static_cast<uint32_t>(std::lround(probability * 65536));
+}
+
+double scale_of(uint32_t threshold) {
+  return 65536.0 / (65536.0 - threshold);
+}
+
+template <class T>
+void apply_dropout(const T* in, T* out, int64_t count, int64_t first_group, uint32_t threshold, const DropoutKey& key) {
+  const GroupCode code = group_code();
+  ChunkWords words;
+  for (int64_t done = 0; done < count;) {
+    const int64_t groups = std::min(kChunk, (count - done + kGroup - 1) / kGroup);
+    code.draw(first_group + done / kGroup, groups, key, words.data());
+    int64_t group = 0;
+    if constexpr (std::is_same_v<T, float>) {
+      group = std::min(groups, (count - done) / kGroup);
+      code.apply(in + done, out + done, group, words.data(), threshold);
+      done += group * kGroup;
+    }
+    if constexpr (std::is_same_v<T, at::BFloat16>) {
+      static_assert(sizeof(at::BFloat16) == sizeof(uint16_t) && std::is_trivially_copyable_v<at::BFloat16>);
+      group = std::min(groups, (count - done) / kGroup);
+      code.apply_bf16(reinterpret_cast<const uint16_t*>(in + done), reinterpret_cast<uint16_t*>(out + done), group,
+                      words.data(), threshold);
+      done += group * kGroup;
+    }
+    for (; group < groups; ++group, done += kGroup) {
+      apply_group(in + done, out + done, std::min(kGroup, count - done), words.data() + group * kWordsOfGroup,
+                  threshold);
+    }
+  }
+}
+
+template void apply_dropout(const float*, float*, int64_t, int64_t, uint32_t, const DropoutKey&);
+template void apply_dropout(const double*, double*, int64_t, int64_t, uint32_t, const DropoutKey&);
+template void apply_dropout(const at::BFloat16*, at::BFloat16*, int64_t, int64_t, uint32_t, const DropoutKey&);
+template void apply_dropout(const at::Half*, at::Half*, int64_t, int64_t, uint32_t, const DropoutKey&);
+
+}  // namespace dropout_detail
+
+namespace dropout_detail {
+
+namespace {
+
+// Computes the high and low words of a 32x32-bit product. int64 arithmetic wraps, so all 64 bits are right.
+std::array<at::Tensor, 2> product_words(const at::Tensor& x, int64_t factor) {
+  const at::Tensor product = x * factor;
+  return {product.bitwise_right_shift(32).bitwise_and_(0xffffffff), product.bitwise_and(0xffffffff)};
+}
+
+}  // namespace
+
+at::Tensor decision_bits(int64_t elements, const DropoutKey& key, at::Device device) {
+  const int64_t groups = (elements + kGroup - 1) / kGroup;
+  at::Tensor a = at::arange(groups * kLanes, at::TensorOptions(at::kLong).device(device));
+  at::Tensor b = at::full_like(a, static_cast<int64_t>(key.site));
+  at::Tensor c = at::full_like(a, static_cast<int64_t>(key.step & 0xffffffff));
+  at::Tensor d = at::full_like(a, static_cast<int64_t>(key.step >> 32));
+  auto key0 = static_cast<uint32_t>(key.seed);
+  auto key1 = static_cast<uint32_t>(key.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const auto [high0, low0] = product_words(a, 0xd2511f53);
+    const auto [high1, low1] = product_words(c, 0xcd9e8d57);
+    a = high1.bitwise_xor(b).bitwise_xor_(static_cast<int64_t>(key0));
+    c = high0.bitwise_xor(d).bitwise_xor_(static_cast<int64_t>(key1));
+    b = low1;
+    d = low0;
+    key0 += 0x9e3779b9;
+    key1 += 0xbb67ae85;
+  }
+  const at::Tensor words = at::stack({a, b, c, d}).view({4, groups, kLanes}).transpose(0, 1);  // [groups,4,16]
+  const at::Tensor halves = at::stack({words.bitwise_and(0xffff), words.bitwise_right_shift(16)}, 1);
+  return halves.reshape({groups * kGroup}).narrow(0, 0, elements);  // from [groups,2,4,16]
+}
+
+}  // namespace dropout_detail
+
+namespace {
+
+using namespace dropout_detail;
+
+// Fewest groups for a thread: 32,768 elements, about 20 microseconds.
+constexpr int64_t kGrain = 256;
+
+at::Tensor contiguous_like(const at::Tensor& x) {
+  return at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
+}
+
+at::Tensor masked_on_cpu(const at::Tensor& x, uint32_t threshold, const DropoutKey& key) {
+  at::Tensor out = contiguous_like(x);
+  const int64_t elements = out.numel();
+  if (elements == 0) return out;
+  const at::Tensor in = x.contiguous();
+  const int64_t groups = (elements + kGroup - 1) / kGroup;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, out.scalar_type(), "dropout", [&] {
+    const scalar_t* from = in.const_data_ptr<scalar_t>();
+    auto* to = out.mutable_data_ptr<scalar_t>();
+    at::parallel_for(0, groups, kGrain, [&](int64_t begin, int64_t end) {
+      const int64_t first = begin * kGroup;
+      const int64_t count = std::min(end * kGroup, elements) - first;
+      apply_dropout(from + first, to + first, count, begin, threshold, key);
+    });
+  });
+  return out;
+}
+
+// Computes the product with LibTorch's operators, on any device.
+at::Tensor masked_by_operators(const at::Tensor& x, uint32_t threshold, const DropoutKey& key) {
+  const at::Tensor kept = decision_bits(x.numel(), key, x.device()).ge(static_cast<int64_t>(threshold));
+  return at::where(kept.view(x.sizes()), x * scale_of(threshold), at::zeros({}, x.options()));
+}
+
+at::Tensor masked_on_gpu(const at::Tensor& x, uint32_t threshold, const DropoutKey& key) {
+  static DeviceKernels kernels(kernel_source(base_kernel_texts(), "base/kernels/dropout.cu", {"--fmad=false"}));
+  if (x.numel() == 0) return contiguous_like(x);
+  const void* kernel = kernels.find(x.device(), "dropout", x.scalar_type());
+  if (kernel == nullptr) return masked_by_operators(x, threshold, key);
+  const at::Tensor in = x.contiguous();
+  at::Tensor out = at::empty_like(in);
+  constexpr int64_t kThreads = 256;
+  const auto elements = static_cast<long long>(in.numel());
+  const int64_t blocks = (elements + kGroup - 1) / kGroup * kLanes;  // of Philox, one a thread
+  const Dim3 grid{static_cast<unsigned>((blocks + kThreads - 1) / kThreads)};
+  kernels.launch(kernel, in.device(), grid, {kThreads}, in.const_data_ptr(), out.mutable_data_ptr(), elements,
+                 static_cast<unsigned>(threshold), scale_of(threshold), static_cast<unsigned long long>(key.seed),
+                 static_cast<unsigned long long>(key.step), static_cast<unsigned>(key.site));
+  return out;
+}
+
+// Operators take signed numbers.
+template <at::Tensor compute(const at::Tensor&, uint32_t, const DropoutKey&)>
+at::Tensor operator_of(const at::Tensor& x, int64_t threshold, int64_t seed, int64_t step, int64_t site) {
+  const DropoutKey key{static_cast<uint64_t>(seed), static_cast<uint64_t>(step), static_cast<uint32_t>(site)};
+  return compute(x, static_cast<uint32_t>(threshold), key);
+}
+
+TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
+  library.def("dropout(Tensor x, int threshold, int seed, int step, int site) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
+  library.impl("dropout", &operator_of<masked_on_cpu>);
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
+  library.impl("dropout", &operator_of<masked_on_gpu>);
+}
+
+}  // namespace
+
+at::Tensor masked_by_key(const at::Tensor& x, uint32_t threshold, const DropoutKey& key) {
+  if (x.is_cpu()) return masked_on_cpu(x, threshold, key);
+  static const auto handle = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("draftsmith::dropout", "")
+                                 .typed<at::Tensor(const at::Tensor&, int64_t, int64_t, int64_t, int64_t)>();
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return handle.call(x, static_cast<int64_t>(threshold), static_cast<int64_t>(key.seed), static_cast<int64_t>(key.step),
+                     static_cast<int64_t>(key.site));
+}
 
 namespace {
 

@@ -15,10 +15,6 @@
 
 namespace draftsmith {
 
-// Returns the problem that `name` is none of the `known` names, with the nearest of them as a hint. `subject` says what
-// the names are of: "model family".
-Problem unknown_name(const std::string& subject, const std::string& name, const std::vector<std::string>& known);
-
 // Entry has a member `name` that converts to std::string.
 template <class Entry>
 class Registry {
@@ -55,39 +51,28 @@ class Registry {
   std::vector<Entry> entries_;
 };
 
+template <class Value>
+struct NamedValue {
+  std::string name;
+  Value value;
+};
+
 // Names of an enum's values, for options that choose one: field lists offer the names, code asks for the value.
 template <class Value>
-class NamedValues {
+class NamedValues : public Registry<NamedValue<Value>> {
  public:
-  NamedValues(std::string subject, std::vector<std::pair<std::string, Value>> values)
-      : subject_(std::move(subject)), values_(std::move(values)) {}
-
-  // Returns all names in the order of the list, for Choices and messages.
-  std::vector<std::string> names() const {
-    std::vector<std::string> list;
-    for (const auto& [name, value] : values_) list.push_back(name);
-    return list;
-  }
+  using Registry<NamedValue<Value>>::Registry;
 
   // Returns the value of that name. Errors: UserError with all known names and the nearest.
-  Value at(const std::string& wanted) const {
-    for (const auto& [name, value] : values_) {
-      if (name == wanted) return value;
-    }
-    throw UserError(unknown_name(subject_, wanted, names()));
-  }
+  Value at(const std::string& name) const { return Registry<NamedValue<Value>>::at(name).value; }
 
   // Returns the name of a value. Errors: std::logic_error for a value without one.
   const std::string& name(Value wanted) const {
-    for (const auto& [name, value] : values_) {
-      if (value == wanted) return name;
+    for (const NamedValue<Value>& entry : *this) {
+      if (entry.value == wanted) return entry.name;
     }
-    throw std::logic_error("no name for a " + subject_);
+    throw std::logic_error("a value has no name");
   }
-
- private:
-  std::string subject_;
-  std::vector<std::pair<std::string, Value>> values_;
 };
 
 }  // namespace draftsmith

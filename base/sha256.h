@@ -1,8 +1,11 @@
-// SHA-256 by OpenSSL, which uses the processor's instructions, for the hashes in corpora, stages and model manifests.
+// SHA-256 of texts and files, and hashes of files that are remembered.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -24,5 +27,30 @@ std::string sha256(std::string_view bytes);
 
 // Returns the hash of a file's content, read in pieces. Throws UserError if the file cannot be read.
 std::string sha256_file(const std::filesystem::path& file);
+
+// Hashes of files, remembered by size and time of change, so that large files are read once.
+class RememberedHashes {
+ public:
+  // Returns the SHA-256 of a file's content as 64 hex digits: the remembered one if size and time are those of then.
+  // Only a file that was already old when it was read is remembered: one that changed a moment ago may change again
+  // within the same tick of the file system's clock. Any thread. Errors: UserError if the file cannot be read.
+  std::string of(const std::filesystem::path& file);
+
+  // Remembers what save() wrote too. A file that is absent or damaged holds nothing.
+  void load(const std::filesystem::path& file);
+  // Writes what is remembered, if anything is new.
+  void save(const std::filesystem::path& file);
+
+ private:
+  struct Known {
+    uint64_t size = 0;
+    int64_t changed = 0;  // ticks of the file system's clock
+    std::string sha256{};
+  };
+
+  std::mutex mutex_;
+  std::map<std::string, Known> known_;  // by canonical path
+  bool news_ = false;
+};
 
 }  // namespace draftsmith

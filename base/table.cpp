@@ -4,7 +4,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "base/html.h"
 #include "base/utf8.h"
 
 namespace draftsmith {
@@ -254,6 +253,14 @@ std::string wrapped(const std::string& text, size_t width, size_t first, size_t 
     begun = true;
   }
   return lines + line + "\n";
+}
+
+std::string escape_html(const std::string& text) {
+  std::string html;
+  for (const char c : text) {
+    html += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
+  }
+  return html;
 }
 
 }  // namespace draftsmith

@@ -57,4 +57,7 @@ std::string cut_to_width(const std::string& text, size_t width);
 // by `first` columns, the others by `rest`; an empty text is an empty line.
 std::string wrapped(const std::string& text, size_t width, size_t first = 0, size_t rest = 4);
 
+// Returns the text with &, <, > and double quotes escaped for HTML. Attributes must stand in double quotes.
+std::string escape_html(const std::string& text);
+
 }  // namespace draftsmith

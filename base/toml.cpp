@@ -4,6 +4,8 @@
 #include <cctype>
 #include <charconv>
 
+#include <fmt/format.h>
+
 #include "base/files.h"
 #include "base/utf8.h"
 
@@ -189,28 +191,14 @@ void apply_overlays(toml::table& root, const std::vector<std::string>& assignmen
 std::string toml_quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    switch (c) {
-      case '"':
-        quoted += "\\\"";
-        break;
-      case '\\':
-        quoted += "\\\\";
-        break;
-      case '\n':
-        quoted += "\\n";
-        break;
-      case '\t':
-        quoted += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-          constexpr std::string_view kHex = "0123456789abcdef";
-          quoted += "\\u00";
-          quoted += kHex[static_cast<unsigned char>(c) >> 4];
-          quoted += kHex[c & 15];
-        } else {
-          quoted += c;
-        }
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += c == '\n' ? "\\n" : c == '\t' ? "\\t" : fmt::format("\\u{:04x}", byte);
+    } else {
+      quoted += c;
     }
   }
   return quoted + '"';

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace draftsmith {
 
 namespace {
@@ -97,6 +99,16 @@ size_t prefix_of_width(std::string_view text, size_t width) {
     width -= columns;
   }
   return end;
+}
+
+std::string printable(std::string_view text) {
+  constexpr size_t kLongest = 120;
+  std::string out;
+  for (const char c : text.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte >= 0x20 && byte < 0x7f ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+  }
+  return text.size() > kLongest ? out + "..." : out;
 }
 
 }  // namespace draftsmith

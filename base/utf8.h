@@ -78,4 +78,7 @@ size_t display_width(std::string_view text);
 // Returns the bytes of the longest beginning of the text that takes at most `width` columns.
 size_t prefix_of_width(std::string_view text, size_t width);
 
+// Returns the text with all but printable ASCII escaped as \xNN, cut at 120 characters.
+std::string printable(std::string_view text);
+
 }  // namespace draftsmith

@@ -1,27 +1,339 @@
 // Decoding speed on a device, random weights made there: greedy decoding beside what the copy bandwidth of the same run
-// allows, verification curves, cost ratios, speculation at known acceptance rates, and requests of the host a token.
-// tools/gpu runs it.
+// allows, verification curves, cost ratios, and speculation at known acceptance rates. tools/gpu runs it.
 //
 //   build/release/bench/bench_device_decoding --device cuda --dtype bf16 --shapes t5-small,t5-large --batches 1,16
 //     --pairs t5-large:t5-small --json FILE
 //
 // Prints a JSON record a line, medians of --rounds rounds; --json FILE is complete after each record. A shape that
 // fails (too little memory) is a record with `problem`, and the rest goes on.
+#include <algorithm>
 #include <functional>
 #include <iostream>
+#include <memory>
+#include <numeric>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 
-#include "base/allocator.h"
+#include "base/device_kernels.h"
+#include "base/environment.h"
 #include "base/error.h"
+#include "base/timing.h"
+#include "base/util.h"
 #include "bench/support/bench_device.h"
-#include "bench/support/decoding_measures.h"
 #include "bench/support/random_model.h"
+#include "bench/support/records.h"
 #include "bench/support/shapes.h"
+#include "evaluate/theory/formulas.h"
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/costs/step_costs.h"
+#include "infer/costs/step_work.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/generator.h"
+#include "infer/parts.h"
 
+namespace draftsmith::bench {
 namespace {
 
-using namespace draftsmith;
+using infer::DecodeStats;
+using infer::Generator;
+using infer::random_sources;
+using infer::TimedModel;
+using Json = nlohmann::ordered_json;
+using Sources = std::vector<std::vector<int64_t>>;
+
+constexpr double kMilli = 1e3;
+
+// An oracle of acceptance: drafted tokens are kept by the throw of a coin, so that the acceptance rate is known
+// exactly.
+//
+// Runs another rule, whose work is part of what is timed, and replaces the number of tokens that it kept: each drafted
+// token is kept with probability `alpha` if all before it are. The text means nothing; its speed is that of a drafter
+// whose tokens are accepted independently at this rate, as the theory assumes (Leviathan et al. 2023).
+class CoinAcceptance final : public infer::AcceptanceRule {
+ public:
+  // `coins`: numbers for rows that only the device knows, fp64 [B,N,3] as DeviceRows::uniforms; greedy decoding has
+  // none there. Other rows have their own.
+  CoinAcceptance(std::unique_ptr<infer::AcceptanceRule> rule, double alpha, at::Tensor coins)
+      : rule_(std::move(rule)), alpha_(alpha), coins_(std::move(coins)) {}
+
+  infer::AcceptanceTraits traits() const override { return rule_->traits(); }
+
+  infer::Judgement judge(const infer::Verification& verification) override {
+    infer::Judgement judgement = rule_->judge(verification);
+    const at::Tensor kept = numbers(verification).lt(alpha_);  // [B,G]
+    judgement.accepted = infer::leading(kept & infer::drafted_positions(verification));
+    return judgement;
+  }
+
+ private:
+  at::Tensor numbers(const infer::Verification& verification) const {
+    const int64_t window = verification.tokens.size(1);
+    if (verification.on_device == nullptr) return infer::uniforms_of(verification, infer::Draw::kAccept, window);
+    infer::DeviceRows rows = *verification.on_device;
+    rows.uniforms = coins_;
+    return infer::row_uniforms(rows, infer::Draw::kAccept, 0, window);
+  }
+
+  std::unique_ptr<infer::AcceptanceRule> rule_;
+  double alpha_;
+  at::Tensor coins_;
+};
+
+struct MeasureSettings {
+  at::Device device{at::kCPU};
+  at::ScalarType type = at::kFloat;
+  int64_t rounds = 5;
+  int64_t source = 32;           // tokens of a source or prompt
+  int64_t new_tokens = 64;       // decoded tokens a row
+  int64_t window = 4;            // of speculation
+  std::vector<int64_t> lengths;  // L of the verification curve
+  std::vector<double> alphas;    // of speculation
+};
+
+// A model under test.
+struct NamedModel {
+  std::string name;
+  model::TransformerModel& model;
+};
+
+class DecodingMeasures {
+ public:
+  // Measures the copy bandwidth at once, for the roofline shares. The records must outlive the measures.
+  DecodingMeasures(MeasureSettings settings, int64_t copy_bytes, Records& records);
+
+  // Greedy decoding: time of a step, tokens/s of all rows, with encoder and prefill too, share of the time that reading
+  // the weights takes, and nodes of a recorded step.
+  void greedy(const NamedModel& named, int64_t rows);
+  // Time of a step of L tokens a row beside a step of one token.
+  void verification(const NamedModel& named, int64_t rows);
+  // The drafter's cost ratio c by single steps, in the drafting loop, and by bytes of weights.
+  void drafting(const NamedModel& target, const NamedModel& drafter, int64_t rows);
+  // Speculation whose tokens are accepted at each rate of `alphas`: speedup over greedy decoding in the same round, and
+  // the speedup that the measured steps predict.
+  void speculation(const NamedModel& target, const NamedModel& drafter, int64_t rows);
+
+ private:
+  double copy_bandwidth(int64_t bytes);
+
+  MeasureSettings settings_;
+  Records& records_;
+  double bandwidth_ = 0;  // bytes read and written a second
+};
+
+infer::DecodeOptions options_of(const std::string& method, int64_t rows, int64_t new_tokens, int64_t window = 0) {
+  infer::DecodeOptions options;
+  options.method = method;
+  options.temperature = 0;
+  options.batch_size = rows;
+  options.max_new_tokens = new_tokens;
+  if (window == 0) return options;
+  options.window = window;
+  options.acceptance = "exact";
+  return options;
+}
+
+Generator greedy_generator(const NamedModel& named, int64_t rows, int64_t new_tokens) {
+  infer::GenerationModels models;
+  models.target = &named.model;
+  return {models, options_of("greedy", rows, new_tokens)};
+}
+
+DecodeStats decode(Generator& generator, const Sources& sources, uint64_t first_line = 0) {
+  const auto results = generator.generate(sources, first_line);
+  infer::throw_if_failed(results);
+  return infer::total(results);
+}
+
+// Decoding whose drafts are kept at a known rate, by other coins in each run.
+class CoinDecoding {
+ public:
+  CoinDecoding(const NamedModel& target, const NamedModel& drafter, const infer::DecodeOptions& options, double alpha)
+      : options_(options) {
+    const int64_t numbers = *options.max_new_tokens + *options.window + 1;
+    coins_ = at::zeros({options.lines_together(), numbers, 3},
+                       at::TensorOptions(target.model.info().device).dtype(at::kDouble));
+    infer::GenerationModels models;
+    models.target = &target.model;
+    models.drafter = infer::as_drafter(drafter.model);
+    auto parts = infer::make_parts(
+        options, std::make_unique<infer::ModelDrafter>(drafter.model, target.model.info().vocabulary));
+    parts.acceptance = std::make_unique<CoinAcceptance>(std::move(parts.acceptance), alpha, coins_);
+    generator_.emplace(models, options, std::move(parts));
+  }
+
+  DecodeStats run(const Sources& sources) {
+    const uint64_t first_line = next_line_;
+    next_line_ += sources.size();
+    coins_.copy_(coins_of(first_line));
+    return decode(*generator_, sources, first_line);
+  }
+
+ private:
+  // Returns the numbers that lines have on the host, too.
+  at::Tensor coins_of(uint64_t first_line) const {
+    at::Tensor coins = at::zeros(coins_.sizes(), at::kDouble);
+    auto values = coins.accessor<double, 3>();
+    constexpr auto kUse = infer::Draw::kAccept;
+    for (int64_t b = 0; b < coins.size(0); ++b) {
+      const infer::RowRandom random(options_.seed, first_line + static_cast<uint64_t>(b), 0);
+      for (int64_t n = 0; n < coins.size(1); ++n) values[b][n][static_cast<int64_t>(kUse)] = random.uniform(kUse, n);
+    }
+    return coins;
+  }
+
+  infer::DecodeOptions options_;
+  at::Tensor coins_;
+  std::optional<Generator> generator_;
+  uint64_t next_line_ = 0;
+};
+
+// Share of examined drafted tokens that were kept.
+double kept_share(const DecodeStats& stats) {
+  const auto sum = [](const std::vector<int64_t>& counts) {
+    return static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  };
+  return sum(stats.accepted_by_position) / sum(stats.examined_by_position);
+}
+
+// A model after a source (encoder-decoder) and as many tokens of output, or after a prompt of that length.
+TimedModel timed(const NamedModel& named, const MeasureSettings& settings, int64_t rows, int64_t room) {
+  const infer::ContextSize size{.rows = rows, .source = settings.source, .length = settings.source};
+  return {named.model, infer::random_context(named.model.info(), size), room};
+}
+
+// Median seconds of steps of L tokens a row, after two that warm up.
+double step_seconds(TimedModel& timed, int64_t rounds, int64_t tokens) {
+  std::vector<double> seconds;
+  for (int64_t round = -2; round < rounds; ++round) {
+    timed.go_back();
+    const double measured = timed.run(tokens);
+    if (round >= 0) seconds.push_back(measured);
+  }
+  return median(seconds);
+}
+
+DecodingMeasures::DecodingMeasures(MeasureSettings settings, int64_t copy_bytes, Records& records)
+    : settings_(std::move(settings)), records_(records), bandwidth_(copy_bandwidth(copy_bytes)) {}
+
+double DecodingMeasures::copy_bandwidth(int64_t bytes) {
+  const at::Tensor from = at::ones({bytes}, at::TensorOptions(settings_.device).dtype(at::kByte));
+  const at::Tensor to = at::zeros_like(from);
+  std::vector<double> times;
+  for (int64_t round = -2; round < settings_.rounds; ++round) {
+    synchronize(settings_.device);
+    const Stopwatch watch;
+    to.copy_(from);
+    synchronize(settings_.device);
+    if (round >= 0) times.push_back(watch.seconds());
+  }
+  const double seconds = median(times);
+  const double bandwidth = 2 * static_cast<double>(bytes) / seconds;
+  records_.add("copy", {{"bytes", bytes}, {"ms", kMilli * seconds}, {"gb_per_second", bandwidth / 1e9}});
+  return bandwidth;
+}
+
+void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
+  const Sources sources = random_sources(rows, settings_.source, named.model.info().vocabulary);
+  Generator generator = greedy_generator(named, rows, settings_.new_tokens);
+  std::vector<double> seconds;
+  std::vector<double> whole;
+  std::vector<DeviceExecution> ran{device_execution()};  // before each round
+  for (int64_t round = -1; round < settings_.rounds; ++round) {
+    const DecodeStats stats = decode(generator, sources);
+    ran.push_back(device_execution());
+    if (round < 0) continue;
+    seconds.push_back(stats.seconds.decode() / static_cast<double>(settings_.new_tokens));
+    whole.push_back(stats.seconds.total());
+  }
+  const auto [least, most] = std::ranges::minmax(seconds);
+  const double step = median(seconds);
+  const auto bytes = static_cast<double>(infer::step_weight_bytes(named.model.config(), settings_.type));
+  // Only the first run did a step and recorded one.
+  const int64_t of_two_steps = 2 * ran[1].kernel_launches - ran[0].kernel_launches - ran[2].kernel_launches;
+  const bool recorded = ran[1].recordings > ran[0].recordings;
+  records_.add("greedy", {{"shape", named.name},
+                          {"batch", rows},
+                          {"ms_per_step", kMilli * step},
+                          {"ms_least", kMilli * least},
+                          {"ms_most", kMilli * most},
+                          {"tokens_per_second", static_cast<double>(rows) / step},
+                          {"with_encoder", static_cast<double>(rows * settings_.new_tokens) / median(whole)},
+                          {"weight_mb", bytes / 1e6},
+                          {"roofline_share", bytes / bandwidth_ / step},
+                          {"nodes", recorded ? Json(ran[1].nodes) : Json(nullptr)},
+                          {"own_nodes", recorded ? Json(of_two_steps / 2) : Json(nullptr)}});
+}
+
+void DecodingMeasures::verification(const NamedModel& named, int64_t rows) {
+  TimedModel step = timed(named, settings_, rows, std::ranges::max(settings_.lengths));
+  const double one = step_seconds(step, 2 * settings_.rounds, 1);
+  std::vector<double> relative;
+  for (const int64_t tokens : settings_.lengths) {
+    relative.push_back(tokens == 1 ? 1 : step_seconds(step, 2 * settings_.rounds, tokens) / one);
+  }
+  records_.add("verification", {{"shape", named.name},
+                                {"batch", rows},
+                                {"ms_of_one", kMilli * one},
+                                {"tokens", settings_.lengths},
+                                {"relative", relative}});
+}
+
+void DecodingMeasures::drafting(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
+  TimedModel target_step = timed(target, settings_, rows, 1);
+  TimedModel draft_step = timed(drafter, settings_, rows, 1);
+  const double target_seconds = step_seconds(target_step, 2 * settings_.rounds, 1);
+  const double draft_seconds = step_seconds(draft_step, 2 * settings_.rounds, 1);
+  const auto bytes = [&](const NamedModel& named) {
+    return static_cast<double>(infer::step_weight_bytes(named.model.config(), settings_.type));
+  };
+  records_.add("drafting", {{"target", target.name},
+                            {"drafter", drafter.name},
+                            {"batch", rows},
+                            {"target_ms", kMilli * target_seconds},
+                            {"draft_ms", kMilli * draft_seconds},
+                            {"cost_ratio", draft_seconds / target_seconds},
+                            {"cost_ratio_by_bytes", bytes(drafter) / bytes(target)}});
+}
+
+void DecodingMeasures::speculation(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
+  const Sources sources = random_sources(rows, settings_.source, target.model.info().vocabulary);
+  TimedModel target_step = timed(target, settings_, rows, settings_.window + 1);
+  TimedModel draft_step = timed(drafter, settings_, rows, 1);
+  infer::StepCosts costs;
+  for (int64_t tokens = 1; tokens <= settings_.window + 1; ++tokens) {
+    costs.target.push_back(step_seconds(target_step, 2 * settings_.rounds, tokens));
+  }
+  costs.draft = step_seconds(draft_step, 2 * settings_.rounds, 1);
+  const auto options = options_of("speculative", rows, settings_.new_tokens, settings_.window);
+  Generator greedy = greedy_generator(target, rows, settings_.new_tokens);
+  for (const double alpha : settings_.alphas) {
+    CoinDecoding coin(target, drafter, options, alpha);
+    std::vector<double> speedups;
+    DecodeStats all;
+    for (int64_t round = -1; round < settings_.rounds; ++round) {
+      const double plain = decode(greedy, sources).seconds.decode();
+      const DecodeStats stats = coin.run(sources);
+      if (round < 0) continue;
+      speedups.push_back(plain / stats.seconds.decode());
+      all += stats;
+    }
+    const double predicted = evaluate::walltime_improvement(alpha, settings_.window, costs);
+    records_.add("speculation", {{"target", target.name},
+                                 {"drafter", drafter.name},
+                                 {"batch", rows},
+                                 {"window", settings_.window},
+                                 {"alpha", alpha},
+                                 {"alpha_found", kept_share(all)},
+                                 {"tokens_per_run", all.tokens_per_target_run()},
+                                 {"cost_ratio", costs.cost_ratio()},
+                                 {"speedup", median(speedups)},
+                                 {"predicted", predicted},
+                                 {"measured_over_predicted", median(speedups) / predicted}});
+  }
+}
+
+// ---- The program ----
 
 struct Flags {
   std::string device = "auto";
@@ -32,7 +344,7 @@ struct Flags {
   std::string pair_batches = "1";
   std::string lengths = "1,2,3,4,5,6,8,12,16";
   std::vector<double> alphas = {0.6, 0.7, 0.8, 0.9};
-  std::string measures = "greedy,verification,requests,drafting,speculation";
+  std::string measures = "greedy,verification,drafting,speculation";
   int64_t rounds = 5;
   int64_t new_tokens = 64;
   int64_t source = 32;
@@ -41,7 +353,7 @@ struct Flags {
   int64_t threads = 0;
   std::string json;
 
-  bool wants(const std::string& measure) const { return std::ranges::count(bench::split_list(measures), measure) > 0; }
+  bool wants(const std::string& measure) const { return std::ranges::count(split_list(measures), measure) > 0; }
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -53,7 +365,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--pair-batches", flags.pair_batches, "rows of a batch, for --pairs");
   app.add_option("--lengths", flags.lengths, "tokens of the verification curve's steps");
   app.add_option("--alphas", flags.alphas, "acceptance rates of speculation")->delimiter(',');
-  app.add_option("--measures", flags.measures, "greedy,verification,requests,drafting,speculation or some of them");
+  app.add_option("--measures", flags.measures, "greedy,verification,drafting,speculation or some of them");
   app.add_option("--rounds", flags.rounds)->check(CLI::PositiveNumber);
   app.add_option("--new-tokens", flags.new_tokens)->check(CLI::PositiveNumber);
   app.add_option("--source", flags.source, "tokens of a source or prompt")->check(CLI::PositiveNumber);
@@ -64,21 +376,21 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--json", flags.json, "also write the records here");
 }
 
-bench::MeasureSettings settings_of(const Flags& flags) {
-  bench::MeasureSettings settings;
-  settings.device = bench::prepare_device(flags.device, flags.threads);
+MeasureSettings settings_of(const Flags& flags) {
+  MeasureSettings settings;
+  settings.device = prepare_device(flags.device, flags.threads);
   settings.type = parse_dtype(flags.dtype);
   settings.rounds = flags.rounds;
   settings.source = flags.source;
   settings.new_tokens = flags.new_tokens;
   settings.window = flags.window;
-  settings.lengths = bench::split_numbers(flags.lengths, "--lengths");
+  settings.lengths = split_numbers(flags.lengths, "--lengths");
   settings.alphas = flags.alphas;
   return settings;
 }
 
 // Does the work of one shape; an error becomes a record.
-void guarded(const std::string& name, bench::Records& records, const std::function<void()>& work) {
+void guarded(const std::string& name, Records& records, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
@@ -87,12 +399,11 @@ void guarded(const std::string& name, bench::Records& records, const std::functi
   }
 }
 
-void measure_shape(const Flags& flags, const bench::MeasureSettings& settings, const std::string& name,
-                   bench::DecodingMeasures& measures) {
-  const auto model = bench::random_decoder(bench::shape_config(name), settings.device, settings.type);
-  const bench::NamedModel named{name, *model};
-  if (flags.wants("requests")) measures.requests(named);
-  for (const int64_t rows : bench::split_numbers(flags.batches, "--batches")) {
+void measure_shape(const Flags& flags, const MeasureSettings& settings, const std::string& name,
+                   DecodingMeasures& measures) {
+  const auto model = random_decoder(shape_config(name), settings.device, settings.type);
+  const NamedModel named{name, *model};
+  for (const int64_t rows : split_numbers(flags.batches, "--batches")) {
     if (flags.wants("greedy")) measures.greedy(named, rows);
     if (flags.wants("verification")) measures.verification(named, rows);
   }
@@ -106,39 +417,37 @@ struct Pair {
 // Throws UserError for something else than TARGET:DRAFTER,... of known shapes.
 std::vector<Pair> pairs_of(const Flags& flags) {
   std::vector<Pair> pairs;
-  for (const std::string& text : bench::split_list(flags.pairs)) {
+  for (const std::string& text : split_list(flags.pairs)) {
     const size_t colon = text.find(':');
     if (colon == std::string::npos) throw UserError({"--pairs", "not a pair", "TARGET:DRAFTER", "'" + text + "'", ""});
     pairs.push_back({text.substr(0, colon), text.substr(colon + 1)});
-    bench::shape_config(pairs.back().target);
-    bench::shape_config(pairs.back().drafter);
+    shape_config(pairs.back().target);
+    shape_config(pairs.back().drafter);
   }
   return pairs;
 }
 
-void measure_pair(const Flags& flags, const bench::MeasureSettings& settings, const Pair& pair,
-                  bench::DecodingMeasures& measures) {
+void measure_pair(const Flags& flags, const MeasureSettings& settings, const Pair& pair, DecodingMeasures& measures) {
   const auto make = [&](const std::string& name) {
-    return bench::random_decoder(bench::shape_config(name), settings.device, settings.type);
+    return random_decoder(shape_config(name), settings.device, settings.type);
   };
   const auto target = make(pair.target);
   const auto drafter = make(pair.drafter);
-  const bench::NamedModel large{pair.target, *target};
-  const bench::NamedModel small{pair.drafter, *drafter};
-  if (flags.wants("requests")) measures.round_requests(large, small);
-  for (const int64_t rows : bench::split_numbers(flags.pair_batches, "--pair-batches")) {
+  const NamedModel large{pair.target, *target};
+  const NamedModel small{pair.drafter, *drafter};
+  for (const int64_t rows : split_numbers(flags.pair_batches, "--pair-batches")) {
     if (flags.wants("drafting")) measures.drafting(large, small, rows);
     if (flags.wants("speculation")) measures.speculation(large, small, rows);
   }
 }
 
 void measure(const Flags& flags) {
-  const bench::MeasureSettings settings = settings_of(flags);
+  const MeasureSettings settings = settings_of(flags);
   const std::vector<Pair> pairs = pairs_of(flags);
-  for (const std::string& name : bench::split_list(flags.shapes)) bench::shape_config(name);
-  bench::Records records(flags.json, {{"device", bench::device_label(settings.device)}, {"dtype", flags.dtype}});
-  bench::DecodingMeasures measures(settings, flags.copy_mb << 20, records);
-  for (const std::string& name : bench::split_list(flags.shapes)) {
+  for (const std::string& name : split_list(flags.shapes)) shape_config(name);
+  Records records(flags.json, {{"device", device_label(settings.device)}, {"dtype", flags.dtype}});
+  DecodingMeasures measures(settings, flags.copy_mb << 20, records);
+  for (const std::string& name : split_list(flags.shapes)) {
     guarded(name, records, [&] { measure_shape(flags, settings, name, measures); });
   }
   for (const Pair& pair : pairs) {
@@ -147,15 +456,18 @@ void measure(const Flags& flags) {
 }
 
 }  // namespace
+}  // namespace draftsmith::bench
+
+namespace bench = draftsmith::bench;
 
 int main(int argc, char** argv) {
-  keep_freed_memory();
-  Flags flags;
+  draftsmith::keep_freed_memory();
+  bench::Flags flags;
   CLI::App app("Decoding speed on a device, random weights");
-  add_flags(app, flags);
+  bench::add_flags(app, flags);
   CLI11_PARSE(app, argc, argv);
   try {
-    measure(flags);
+    bench::measure(flags);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

@@ -19,8 +19,8 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/kernel_loader.h"
-#include "base/statistics.h"
 #include "base/timing.h"
+#include "base/util.h"
 #include "bench/support/bench_device.h"
 #include "bench/support/random_model.h"
 #include "bench/support/records.h"
@@ -68,7 +68,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 std::vector<KernelSource> all_sources() {
   std::vector<KernelSource> all{
-      kernel_source(base_kernel_texts(), "base/kernels/dropout.cu", {"--fmad=false"}),  // as base/dropout_operator.cpp
+      kernel_source(base_kernel_texts(), "base/kernels/dropout.cu", {"--fmad=false"}),  // as base/random_tensors.cpp
       model::rms_norm_source(),
       model::step_places_source(),
       infer::round_source(),

@@ -1,46 +1,167 @@
-// Training speed of the T5-small shape with random weights on the CPU, for bench/compare_training and for profiles.
+// Training speed with random weights, for bench/compare_training, tools/gpu and profiles.
 //
-//   bench_training_step [--steps 3] [--rows 8] [--source 64] [--target 64] [--batches 1] [--dropout 0.1]
-//   [--warmup 0] [--dtype fp32|bf16] [--threads 2] [--save-start DIR]
+//   bench_training_step [--shape t5-small] [--device cpu] [--steps 3] [--rows 8] [--source 64] [--target 64]
+//   [--batches 1] [--dropout 0.1] [--warmup 0] [--dtype fp32|bf16] [--threads 2] [--peak-tflops N] [--json FILE]
+//   [--save-start DIR]
 //
-// Prints JSON: target tokens per second over the timed steps, the losses of all steps, and the memory of the process
-// before there was a model and at its most. One warm-up step is left out of the times.
+// Prints a JSON record: target tokens per second over the timed steps, the losses of all steps, and the memory of the
+// process, or on a GPU of tensors, before there was a model and at its most. One warm-up step is left out of the times.
 //
 // With --save-start it trains nothing, and writes what a peer needs to make the same steps: DIR/model, a Hugging Face
 // directory of the weights, and DIR/examples.json, the ids of all batches' examples.
+#include "train/training_step.h"
+
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
-#include "base/device.h"
+#include "base/error.h"
 #include "base/files.h"
+#include "base/random.h"
 #include "base/timing.h"
+#include "bench/support/bench_device.h"
+#include "bench/support/random_model.h"
+#include "bench/support/records.h"
 #include "bench/support/shapes.h"
-#include "bench/support/training_run.h"
+#include "infer/costs/step_work.h"
 #include "model/files/checkpoint.h"
+#include "model/transformer/parameters.h"
 #include "train/memory.h"
+#include "train/objectives/objective.h"
+#include "train/optimizers/optimizer.h"
 
+namespace draftsmith::bench {
 namespace {
 
-using namespace draftsmith;
+struct TrainingSize {
+  int64_t rows = 8;
+  int64_t source = 64;
+  int64_t target = 64;
+};
+
+struct TrainingRunOptions {
+  TrainingSize size;
+  double dropout = 0;
+  bool autocast = false;  // matrix products in bf16
+  int64_t batches = 1;    // different batches, which steps take in turns
+  int64_t warmup = 0;     // steps in which the learning rate grows to its height; 0: none
+};
+
+// Cross entropy, AdamW at a rate of 1e-4, clipping at 1, one micro-batch a step.
+class TrainingRun {
+ public:
+  // The model must outlive the run, and its parameters must take gradients.
+  TrainingRun(model::TransformerModel& model, const TrainingRunOptions& options);
+
+  // Makes one step. Returns its mean loss. Throws RunError if it is not finite.
+  double step();
+  // Returns the examples, batch after batch.
+  const data::Corpus& corpus() const { return *corpus_; }
+
+ private:
+  TrainingRunOptions options_;
+  TemporaryDirectory folder_;
+  std::optional<data::Corpus> corpus_;
+  train::PlainTrainable trainable_;
+  std::unique_ptr<train::Objective> objective_;
+  std::unique_ptr<train::Optimizer> optimizer_;
+  uint64_t steps_ = 0;
+};
+
+void write_random_corpus(const std::filesystem::path& file, const model::TransformerConfig& config,
+                         const TrainingRunOptions& options) {
+  data::CorpusInfo info;
+  info.tokenizer_hash = "none";
+  info.vocabulary = config.vocabulary;
+  if (!config.encoder_decoder) info.provenance = {{"prompts", "true"}};
+  data::CorpusWriter writer(file, info);
+  RandomSequence random{CounterRandom(1, "bench")};
+  const auto row = [&](int64_t length) {
+    std::vector<int32_t> ids;
+    const auto bound = static_cast<uint64_t>(config.vocabulary - 3);
+    for (int64_t t = 0; t < length; ++t) ids.push_back(static_cast<int32_t>(3 + random.below(bound)));
+    return ids;
+  };
+  const TrainingSize& size = options.size;
+  for (int64_t i = 0; i < size.rows * options.batches; ++i) writer.add(row(size.source), row(size.target));
+  writer.finish();
+}
+
+TrainingRun::TrainingRun(model::TransformerModel& model, const TrainingRunOptions& options)
+    : options_(options),
+      trainable_(model),
+      objective_(train::make_objective({})),
+      optimizer_(train::make_optimizer(model.parameters(), {})) {
+  write_random_corpus(folder_ / "corpus.h5", model.config(), options);
+  corpus_.emplace(folder_ / "corpus.h5");
+}
+
+double TrainingRun::step() {
+  std::vector<int64_t> rows(static_cast<size_t>(options_.size.rows));
+  std::iota(rows.begin(), rows.end(), static_cast<int64_t>(steps_) % options_.batches * options_.size.rows);
+  const train::StepResult result = train::accumulate_gradients(
+      trainable_, *objective_, *corpus_, {rows},
+      {.dropout = options_.dropout, .first_micro_step = steps_++, .autocast = options_.autocast});
+  if (result.nonfinite) throw RunError(*result.nonfinite);
+  const double share =
+      options_.warmup == 0 ? 1 : std::min(1.0, static_cast<double>(steps_) / static_cast<double>(options_.warmup));
+  optimizer_->step(1e-4 * share, train::gradient_scale(result, 1.0));
+  optimizer_->zero_grad();
+  return result.loss_sum / static_cast<double>(result.labels);
+}
 
 struct Settings {
+  std::string shape = "t5-small";
+  std::string device = "cpu";
   int64_t steps = 3;
-  bench::TrainingRunOptions run{.size = {}, .dropout = 0.1};
+  TrainingRunOptions run{.size = {}, .dropout = 0.1};
   int64_t threads = 2;
+  double peak_tflops = 0;  // 0: unknown
+  std::string json;
   std::string save_start;  // a directory; empty: train
 };
 
-// Returns the most memory that the process has had.
-double peak_memory_mb() {
+// Returns the most memory that the process has had, on a GPU that of tensors.
+double peak_memory_mb(at::Device device) {
+  if (device.is_cuda()) {
+    constexpr size_t kAll = 0;  // of all pools
+    const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+    return static_cast<double>(stats.allocated_bytes.at(kAll).peak) / 1e6;
+  }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// Returns the floating-point operations of one training step: three times those of the forward pass's matrix products,
+// attention scores included. Decoder-only models read `source` + `target` tokens a row.
+double training_flops(const model::TransformerConfig& config, int64_t rows, int64_t source, int64_t target) {
+  const double read = static_cast<double>(config.encoder_decoder ? source : 0);
+  const double written = static_cast<double>(config.encoder_decoder ? target : source + target);
+  double forward = 0;  // of one row
+  for (const model::ParameterSpec& spec : model::expected_parameters(config)) {
+    if (spec.shape.size() != 2 || spec.name.ends_with("relative_bias.weight")) continue;
+    const bool of_source = spec.name.starts_with("encoder.") || spec.name.ends_with(".cross_attention.key.weight") ||
+                           spec.name.ends_with(".cross_attention.value.weight");
+    const bool of_target = spec.name.starts_with("decoder.") || spec.name == model::head_parameter(config);
+    const double tokens = of_source ? read : of_target ? written : 0;
+    forward += 2 * tokens * static_cast<double>(c10::multiply_integers(spec.shape));
+  }
+  const auto decoder_layers = static_cast<double>(config.decoder_layers);
+  forward += static_cast<double>(config.encoder_layers) * infer::attention_operations(config, read, read);
+  forward += decoder_layers * (infer::attention_operations(config, written, written) +
+                               infer::attention_operations(config, written, read));
+  return 3 * static_cast<double>(rows) * forward;
 }
 
 void save_start(const std::filesystem::path& directory, const model::TransformerModel& model,
@@ -57,36 +178,52 @@ void save_start(const std::filesystem::path& directory, const model::Transformer
                     nlohmann::json{{"sources", sources}, {"targets", targets}}.dump() + "\n");
 }
 
-nlohmann::json measure(const Settings& settings) {
-  const double before = peak_memory_mb();
-  model::TransformerModel model(bench::shape_config("t5-small"), 1);
-  model.requires_grad(true);
-  bench::TrainingRun run(model, settings.run);
-  if (!settings.save_start.empty()) {
-    save_start(settings.save_start, model, run.corpus());
-    return {{"saved", settings.save_start}};
-  }
+void measure(const Settings& settings) {
+  const at::Device device = prepare_device(settings.device, settings.threads);
+  const double before = peak_memory_mb(device);
+  const model::TransformerConfig config = shape_config(settings.shape);
+  const auto model = random_trainee(config, device);
+  TrainingRun run(*model, settings.run);
+  if (!settings.save_start.empty()) return save_start(settings.save_start, *model, run.corpus());
   std::vector<double> losses = {run.step()};
+  synchronize(device);
   const Stopwatch watch;
   for (int64_t i = 0; i < settings.steps; ++i) losses.push_back(run.step());
-  const double seconds = watch.seconds();
-  const auto tokens = static_cast<double>(settings.steps * settings.run.size.rows * settings.run.size.target);
-  return {{"tokens_per_second", tokens / seconds},
-          {"seconds_per_step", seconds / static_cast<double>(settings.steps)},
-          {"losses", losses},
-          {"memory_before_mb", before},
-          {"peak_memory_mb", peak_memory_mb()}};
+  synchronize(device);
+  const double seconds = watch.seconds() / static_cast<double>(settings.steps);
+  const TrainingSize& size = settings.run.size;
+  const double tflops = training_flops(config, size.rows, size.source, size.target) / seconds / 1e12;
+  Records records(settings.json, {{"device", device_label(device)}});
+  records.add("training", {{"shape", settings.shape},
+                           {"precision", settings.run.autocast ? "bf16" : "fp32"},
+                           {"dropout", settings.run.dropout},
+                           {"rows", size.rows},
+                           {"source", size.source},
+                           {"target", size.target},
+                           {"ms_per_step", 1e3 * seconds},
+                           {"seconds_per_step", seconds},
+                           {"tokens_per_second", static_cast<double>(size.rows * size.target) / seconds},
+                           {"tflops", tflops},
+                           {"mfu", settings.peak_tflops > 0 ? nlohmann::ordered_json(tflops / settings.peak_tflops)
+                                                            : nlohmann::ordered_json()},
+                           {"losses", losses},
+                           {"memory_before_mb", before},
+                           {"peak_memory_mb", peak_memory_mb(device)}});
 }
 
 }  // namespace
+}  // namespace draftsmith::bench
 
 int main(int argc, char** argv) {
-  Settings settings;
-  CLI::App app("Training speed of the T5-small shape");
-  app.add_option("--steps", settings.steps);
-  app.add_option("--rows", settings.run.size.rows);
-  app.add_option("--source", settings.run.size.source);
-  app.add_option("--target", settings.run.size.target);
+  draftsmith::bench::Settings settings;
+  auto& size = settings.run.size;
+  CLI::App app("Training speed, random weights");
+  app.add_option("--shape", settings.shape);
+  app.add_option("--device", settings.device);
+  app.add_option("--steps", settings.steps)->check(CLI::PositiveNumber);
+  app.add_option("--rows", size.rows)->check(CLI::PositiveNumber);
+  app.add_option("--source", size.source)->check(CLI::PositiveNumber);
+  app.add_option("--target", size.target)->check(CLI::PositiveNumber);
   app.add_option("--batches", settings.run.batches, "different batches, which steps take in turns")
       ->check(CLI::PositiveNumber);
   app.add_option("--dropout", settings.run.dropout);
@@ -95,10 +232,16 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", dtype, "bf16: matrix products in bf16 over fp32 weights")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   app.add_option("--threads", settings.threads);
+  app.add_option("--peak-tflops", settings.peak_tflops, "the device's dense bf16 peak, for MFU; 0: unknown");
+  app.add_option("--json", settings.json, "also write the record here");
   app.add_option("--save-start", settings.save_start, "write the weights and batches into this directory, and end");
   CLI11_PARSE(app, argc, argv);
   settings.run.autocast = dtype == "bf16";
-  train::keep_freed_memory();
-  set_threads(settings.threads);
-  std::cout << measure(settings).dump() << "\n";
+  draftsmith::train::keep_freed_memory();
+  try {
+    draftsmith::bench::measure(settings);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
 }

@@ -1,21 +1,58 @@
 #include "cli/application.h"
 
 #include <algorithm>
+#include <exception>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/registry.h"
+#include "base/signals.h"
 #include "base/utf8.h"
-#include "cli/commands.h"
+#include "cli/flags.h"
+#include "infer/decode_options.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::cli {
 
 namespace {
+
+// ---- Commands
+
+struct Command {
+  const char* name;
+  const char* summary;
+  Action (*add)(CLI::App& app);
+};
+
+Action add_help(CLI::App& app);
+
+// Every command in the order of `draftsmith --help`.
+constexpr Command kCommands[] = {
+    {"train", "Run a recipe: train models, make teacher outputs, evaluate", add_train},
+    {"eval", "Run a suite: measure quality and speed of decoding methods", add_eval},
+    {"report", "Show the results of an evaluation, or write them as a page", add_report},
+    {"compare", "Show what changed between two evaluations, for users and CI", add_compare},
+    {"validate", "Report every error of recipes and suites without running them", add_validate},
+    {"generate", "Print outputs for each line of a file, by any decoding method", add_generate},
+    {"logits", "Write teacher-forced logits as HDF5, to compare implementations", add_logits},
+    {"score", "Compute BLEU, chrF, ROUGE or a program's measure of a file", add_score},
+    {"data", "Prepare, show, synthesize and tokenize text", add_data},
+    {"plan", "Say whether a drafter will pay, and with which window", add_plan},
+    {"prune", "Cut a smaller model out of a trained one", add_prune},
+    {"export", "Write a model for Transformers, vLLM or llama.cpp", add_export},
+    {"inspect", "Describe a model, corpus, stage or work directory", add_inspect},
+    {"verify", "Check that a directory is still as it was written", add_verify},
+    {"help", "Explain a command, or every option of the configuration files", add_help},
+};
 
 constexpr const char* kDescription =
     "Draftsmith trains small drafters for large sequence models and measures how much each one speeds up\n"
@@ -121,16 +158,81 @@ UserError command_line_error(const CLI::App& app, const CLI::ParseError& error,
   return UserError(problems.list());
 }
 
+// ---- `draftsmith help`: explains a command, or every option of the configuration files
+
+// Options structs by the NAME of `draftsmith help options NAME`.
+std::vector<std::pair<std::string, std::function<std::string()>>> option_sections() {
+  std::vector<std::pair<std::string, std::function<std::string()>>> sections = {
+      {"run", describe_options<Execution>}, {"decoding", describe_options<infer::DecodeOptions>}};
+  for (const recipes::StageKind& kind : recipes::stage_kinds()) sections.emplace_back(kind.name, kind.describe_options);
+  return sections;
+}
+
+int print_options(const std::string& wanted) {
+  std::vector<std::string> names;
+  bool printed = false;
+  for (const auto& [name, describe] : option_sections()) {
+    names.push_back(name);
+    if (!wanted.empty() && name != wanted) continue;
+    std::cout << (printed ? "\n" : "") << describe();
+    printed = true;
+  }
+  if (printed) return 0;
+  throw UserError(unknown_name("section of options", wanted, names));
+}
+
+Action add_help(CLI::App& app) {
+  auto topic = std::make_shared<std::vector<std::string>>();
+  app.add_option("topic", *topic, "'options', 'options NAME', or a command");
+  app.footer(
+      "Examples:\n"
+      "  draftsmith help generate        explains one command\n"
+      "  draftsmith help options         explains every option of recipes and suites\n"
+      "  draftsmith help options train   explains the options of one kind of stage");
+  return [topic] {
+    if (topic->empty()) return run({"--help"});
+    if (topic->front() == "options") return print_options(topic->size() > 1 ? (*topic)[1] : "");
+    std::vector<std::string> arguments = *topic;
+    arguments.push_back("--help");
+    return run(arguments);
+  };
+}
+
+// ---- Messages of errors
+
+constexpr int kFailed = 1;
+
+int report(const std::string& message, int exit_code) {
+  std::cout.flush();
+  std::cerr << message << std::endl;
+  return exit_code;
+}
+
+std::string with_heading(const Error& error) {
+  const size_t count = error.problems().size();
+  if (count > 1) return std::to_string(count) + " errors:\n" + error.what();
+  return std::string("error: ") + error.what();
+}
+
+// Returns what was asked and what was free, without LibTorch's advice on its own settings.
+std::string memory_facts(const c10::OutOfMemoryError& error) {
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, text.find(" Of the allocated memory"));
+}
+
+// Reports a failed run if standard output could not take all results.
+int flushed(int exit_code) {
+  std::cout.flush();
+  if (std::cout.good()) return exit_code;
+  return report("error: standard output could not be written\n  hint:     is its disk full?", kFailed);
+}
+
 }  // namespace
 
-std::vector<std::pair<CLI::App*, std::function<int()>>> add_commands(CLI::App& app) {
-  std::vector<std::pair<CLI::App*, std::function<int()>>> runners;
-  for (const Command& command : commands()) {
-    CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    std::function<int()> runner = command.add(*sub);
-    runners.emplace_back(sub, std::move(runner));
-  }
-  return runners;
+Subcommands add_commands(CLI::App& app) {
+  Subcommands commands(app);
+  for (const Command& command : kCommands) commands.add(command.name, command.summary, command.add);
+  return commands;
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -141,7 +243,7 @@ int run(const std::vector<std::string>& arguments) {
   // Subcommands take over the formatter that is set when they are added.
   app.formatter(std::make_shared<WrappingFormatter>());
   app.get_formatter()->column_width(WrappingFormatter::kNameColumns);
-  const auto runners = add_commands(app);
+  const Subcommands commands = add_commands(app);
   check_command_names(app, arguments);
 
   if (arguments.empty()) {
@@ -156,10 +258,44 @@ int run(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     throw command_line_error(app, error, arguments);
   }
-  for (const auto& [command, runner] : runners) {
-    if (command->parsed()) return runner();
+  return commands.run().value();  // the parser requires one
+}
+
+void Subcommands::add(const char* name, const char* summary, Action (*declare)(CLI::App&)) {
+  CLI::App* child = app_->add_subcommand(name, summary);
+  actions_.emplace_back(child, declare(*child));
+}
+
+std::optional<int> Subcommands::run() const {
+  for (const auto& [command, action] : actions_) {
+    if (command->parsed()) return action();
   }
-  throw std::logic_error("no subcommand was chosen");
+  return std::nullopt;
+}
+
+int guarded(const Action& work) {
+  try {
+    return flushed(work());
+  } catch (const Interrupted& stop) {
+    return report(stop.what(), stop.exit_code());
+  } catch (const Error& error) {
+    return report(with_heading(error), error.exit_code());
+  } catch (const c10::OutOfMemoryError& error) {
+    return report("error: the GPU's memory is full\n  found:    " + memory_facts(error) +
+                      "\n  hint:     decode with a smaller --batch-size, train with a smaller batches.token_budget "
+                      "or in bf16, or stop other programs on the GPU",
+                  kFailed);
+  } catch (const c10::Error& error) {
+    return report("error: LibTorch: " + std::string(error.what_without_backtrace()), kFailed);
+  } catch (const std::bad_alloc&) {
+    return report("error: out of memory\n  hint:     use smaller batches or a smaller model", kFailed);
+  } catch (const std::logic_error& error) {
+    return report("internal error: " + std::string(error.what()) +
+                      "\n  hint:     this is a bug in draftsmith; please report it with the command and its input",
+                  kFailed);
+  } catch (const std::exception& error) {
+    return report("error: " + std::string(error.what()), kFailed);
+  }
 }
 
 }  // namespace draftsmith::cli

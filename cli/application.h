@@ -1,7 +1,18 @@
-// The command line of `draftsmith`: finds the subcommand, parses its flags and runs it.
+// The command line of `draftsmith`: finds the command, parses its flags, runs it and reports its errors. Each command
+// is a file cli/<name>.cpp, which declares the flags and returns the function that runs the command. application.cpp
+// lists them.
+//
+//   // cli/prune.cpp
+//   Action add_prune(CLI::App& app) {
+//     auto flags = std::make_shared<PruneFlags>();
+//     app.add_option("--out", flags->out, "New model directory")->required();
+//     app.footer("Example:\n  draftsmith prune --model TARGET --out DRAFTER --ff-width 512");
+//     return [flags] { return run_prune(*flags); };
+//   }
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,11 +21,49 @@
 
 namespace draftsmith::cli {
 
+// Runs a command and returns its exit code. Errors are thrown (base/error.h); guarded() turns them into messages.
+using Action = std::function<int()>;
+
+// Each declares its command's flags on `app`. Help needs an example of each.
+Action add_train(CLI::App& app);
+Action add_eval(CLI::App& app);
+Action add_report(CLI::App& app);
+Action add_compare(CLI::App& app);
+Action add_validate(CLI::App& app);
+Action add_generate(CLI::App& app);
+Action add_logits(CLI::App& app);
+Action add_score(CLI::App& app);
+Action add_data(CLI::App& app);
+Action add_plan(CLI::App& app);
+Action add_prune(CLI::App& app);
+Action add_export(CLI::App& app);
+Action add_inspect(CLI::App& app);
+Action add_verify(CLI::App& app);
+
+// The commands of the program, or those of a command such as `data`.
+class Subcommands {
+ public:
+  explicit Subcommands(CLI::App& app) : app_(&app) {}
+
+  // Adds a command. Its summary is one line, without a full stop.
+  void add(const char* name, const char* summary, Action (*declare)(CLI::App&));
+  // Runs the command that was parsed and returns its exit code; nothing: none was.
+  std::optional<int> run() const;
+
+ private:
+  CLI::App* app_;
+  std::vector<std::pair<CLI::App*, Action>> actions_;
+};
+
+// Adds every command to the parser.
+Subcommands add_commands(CLI::App& app);
+
 // Runs the command line `arguments`, which omits the program's name, and returns the exit code. Throws UserError for a
-// command line that cannot be parsed. Errors of the subcommand pass through.
+// command line that cannot be parsed. Errors of the command pass through.
 int run(const std::vector<std::string>& arguments);
 
-// Adds every subcommand to the parser. Returns each with the function that runs it.
-std::vector<std::pair<CLI::App*, std::function<int()>>> add_commands(CLI::App& app);
+// Runs `work` and returns its exit code. Prints an exception's message on standard error and returns its exit code: 2
+// if the user can correct the error, 1 if the run failed, 130 and 143 if it was asked to stop.
+int guarded(const Action& work);
 
 }  // namespace draftsmith::cli

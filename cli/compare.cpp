@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "cli/commands.h"
-#include "cli/results_input.h"
+#include "cli/application.h"
+#include "cli/inputs.h"
 #include "evaluate/comparison/comparison.h"
 
 namespace draftsmith::cli {
@@ -47,7 +47,7 @@ int run_compare(const CompareFlags& flags) {
 
 }  // namespace
 
-std::function<int()> add_compare(CLI::App& app) {
+Action add_compare(CLI::App& app) {
   auto flags = std::make_shared<CompareFlags>();
   app.add_option("first", flags->first, "A results.json, or the directory of an evaluation, stage or recipe's work")
       ->required();

@@ -3,29 +3,28 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/logging.h"
+#include "base/table.h"
 #include "base/utf8.h"
-#include "cli/commands.h"
-#include "cli/common_flags.h"
-#include "cli/data_list.h"
-#include "cli/option_flags.h"
+#include "cli/application.h"
+#include "cli/flags.h"
 #include "data/corpus/prepare.h"
 #include "data/corpus/show.h"
-#include "data/datasets/dataset_input.h"
+#include "data/datasets/datasets.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 #include "data/text/text_input.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/token_ids.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Action = std::function<int()>;
 
 void print_counts(const std::vector<std::pair<std::string, int64_t>>& counts) {
   for (const auto& [name, count] : counts) fmt::print("  {}: {}\n", name, count);
@@ -225,25 +224,67 @@ Action add_ngrams(CLI::App& app) {
   };
 }
 
+// Returns what a data set holds, in a table's row.
+std::vector<std::string> dataset_row(const data::NamedDataset& set) {
+  std::vector<std::string> names;
+  if (set.parallel()) {
+    for (const auto& [name, direction] : set.directions) names.push_back(name);
+    const int64_t lines = data::count_lines(set.directions.begin()->second.source);
+    return {set.name, std::to_string(lines), "parallel text", fmt::format("{}", fmt::join(names, ", ")), "bleu"};
+  }
+  const std::string lines = std::to_string(data::count_lines(set.file));
+  if (!set.jsonl()) return {set.name, lines, "plain text", data::document_separator(set.file), "none"};
+  data::JsonlSummary summary;
+  try {
+    summary = data::summarize_jsonl(set.file);
+  } catch (const UserError& error) {
+    return {set.name, lines, "jsonl", "unusable: " + error.problems().front().what, ""};
+  }
+  if (summary.source.empty()) return {set.name, lines, "jsonl", "fields unknown: name them with `jsonl`", ""};
+  std::string fields = summary.source;
+  if (!summary.references.empty()) fields += fmt::format(" -> {}", fmt::join(summary.references, ", "));
+  if (!summary.categories.empty()) fields += fmt::format(", {} categories", summary.categories.size());
+  return {set.name, lines, "jsonl", fields, summary.metric};
+}
+
+Action add_list(CLI::App& app) {
+  app.footer(
+      "Each name is a `dataset` of a suite's task, of a recipe's corpus and of `draftsmith data prepare`.\n"
+      "The data folder is ../shared/data; the environment variable DRAFTSMITH_DATA names another one.\n"
+      "Example:\n  draftsmith data list");
+  return [] {
+    std::vector<data::NamedDataset> sets = data::datasets_in(data::data_folder());
+    const std::vector<data::NamedDataset> downloaded = data::sacrebleu_datasets(data::sacrebleu_folder());
+    sets.insert(sets.end(), downloaded.begin(), downloaded.end());
+    if (sets.empty()) {
+      throw UserError({.where = "data folder " + data::data_folder().string(),
+                       .what = "holds no data set, and sacreBLEU has downloaded none",
+                       .expected = "text in several languages (x.de, x.en), *.jsonl, *.txt, *.raw or *.tokens",
+                       .found = "none",
+                       .hint = "set DRAFTSMITH_DATA to the folder with your data"});
+    }
+    Table table({{"data set", Align::kLeft},
+                 {"lines"},
+                 {"kind", Align::kLeft},
+                 {"directions or fields", Align::kLeft},
+                 {"metric", Align::kLeft}});
+    for (const data::NamedDataset& set : sets) table.add_row(dataset_row(set));
+    std::cout << table.text() << std::flush;
+    return 0;
+  };
+}
+
 }  // namespace
 
-std::function<int()> add_data(CLI::App& app) {
-  struct Entry {
-    CLI::App* app;
-    Action action;
-  };
-  auto entries = std::make_shared<std::vector<Entry>>();
-  const auto add = [&](const char* name, const char* summary, Action (*declare)(CLI::App&)) {
-    CLI::App* child = app.add_subcommand(name, summary);
-    entries->push_back({child, declare(*child)});
-  };
-  add("prepare", "Tokenize text into a corpus", add_prepare);
-  add("list", "Print the data sets that can be used by name", add_data_list);
-  add("show", "Print a corpus's counts and some examples", add_show);
-  add("synth", "Write text of a synthetic pair of languages", add_synth);
-  add("tokenize", "Print the token ids of each line of text, or the reverse", add_tokenize);
-  add("ngrams", "Count the n-grams of a corpus, for a drafter without weights", add_ngrams);
-  add("train-tokenizer", "Train a SentencePiece tokenizer", add_train_tokenizer);
+Action add_data(CLI::App& app) {
+  Subcommands commands(app);
+  commands.add("prepare", "Tokenize text into a corpus", add_prepare);
+  commands.add("list", "Print the data sets that can be used by name", add_list);
+  commands.add("show", "Print a corpus's counts and some examples", add_show);
+  commands.add("synth", "Write text of a synthetic pair of languages", add_synth);
+  commands.add("tokenize", "Print the token ids of each line of text, or the reverse", add_tokenize);
+  commands.add("ngrams", "Count the n-grams of a corpus, for a drafter without weights", add_ngrams);
+  commands.add("train-tokenizer", "Train a SentencePiece tokenizer", add_train_tokenizer);
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"
@@ -252,12 +293,7 @@ std::function<int()> add_data(CLI::App& app) {
       "    --tokenizer spiece.model --out train.h5\n"
       "  draftsmith data show train.h5 --tokenizer spiece.model\n"
       "`draftsmith data COMMAND --help` explains the options of each command.");
-  return [entries] {
-    for (const Entry& entry : *entries) {
-      if (entry.app->parsed()) return entry.action();
-    }
-    return 0;
-  };
+  return [commands] { return commands.run().value(); };
 }
 
 }  // namespace draftsmith::cli

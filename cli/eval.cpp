@@ -8,9 +8,9 @@
 
 #include "base/files.h"
 #include "base/signals.h"
-#include "cli/commands.h"
-#include "cli/common_flags.h"
-#include "cli/suite_file.h"
+#include "cli/application.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
 #include "distributed/launch.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct EvalFlags {
-  CommonFlags common;
+  Execution execution;
+  std::vector<std::string> set;  // --set KEY=VALUE, in order
   fs::path suite;
   fs::path out;
   fs::path markdown;
@@ -41,13 +42,12 @@ void require_one_process() {
 
 int run_eval(const EvalFlags& flags) {
   require_one_process();
-  const ExecutionOptions& execution = flags.common.execution;
+  const Execution& execution = flags.execution;
   begin_execution(execution);
-  evaluate::SuiteOptions options = load_suite(flags.suite, flags.common.set);
+  evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
   if (execution.device != "auto") options.device = execution.device;
   if (execution.threads > 0) options.threads = execution.threads;
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
-  evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
   const auto result = evaluate::run_evaluation(options, out, {.quiet = execution.quiet});
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
@@ -60,7 +60,7 @@ int run_eval(const EvalFlags& flags) {
 
 }  // namespace
 
-std::function<int()> add_eval(CLI::App& app) {
+Action add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
   app.add_option("suite", flags->suite, "Suite: tasks, models and methods (TOML)")->required();
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
@@ -68,8 +68,8 @@ std::function<int()> add_eval(CLI::App& app) {
       ->type_name("FILE");
   app.add_flag("--latency", flags->latency,
                "Print throughput and percentiles of time a sentence and a token too (files always have them)");
-  add_set_flag(app, flags->common.set);
-  add_execution_flags(app, flags->common.execution);
+  add_set_flag(app, flags->set);
+  add_execution_flags(app, flags->execution);
   app.footer(
       "`draftsmith help options evaluate` explains the keys of a suite. Run the same command again to\n"
       "continue an interrupted evaluation.\n"

@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "cli/commands.h"
-#include "cli/option_flags.h"
+#include "cli/application.h"
+#include "cli/flags.h"
 #include "recipes/export/export_formats.h"
 #include "recipes/export/export_model.h"
 
@@ -26,7 +26,7 @@ int run_export(const recipes::ExportOptions& options) {
 
 }  // namespace
 
-std::function<int()> add_export(CLI::App& app) {
+Action add_export(CLI::App& app) {
   auto paths = std::make_shared<recipes::ExportOptions>();
   app.add_option("--model", paths->model, "Model directory to export")->required();
   app.add_option("--out", paths->out, "New directory, of --format gguf a new file; what has content is not overwritten")

@@ -13,11 +13,9 @@
 #include "base/error.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "cli/commands.h"
-#include "cli/common_flags.h"
-#include "cli/generation_printer.h"
-#include "cli/model_input.h"
-#include "cli/option_flags.h"
+#include "cli/application.h"
+#include "cli/flags.h"
+#include "cli/lines.h"
 #include "infer/drafters/registry.h"
 #include "infer/load_models.h"
 #include "infer/loop/stats_json.h"
@@ -39,7 +37,7 @@ struct GenerateFlags {
   bool ids = false;
   bool json = false;
   std::optional<bool> stream;  // absent: stream on a terminal
-  ExecutionOptions execution;
+  Execution execution;
   std::unique_ptr<OptionFlags<DecodeOptions>> decoding;
 };
 
@@ -169,7 +167,7 @@ int64_t generate_lines(infer::Generator& generator, std::span<const std::vector<
 }
 
 int run_generate(const GenerateFlags& flags) {
-  const ExecutionContext context = begin_execution(flags.execution);
+  const c10::Device device = begin_execution(flags.execution);
   Problems problems;
   const DecodeOptions options = flags.decoding->value(problems);
   problems.throw_if_any();
@@ -185,7 +183,7 @@ int run_generate(const GenerateFlags& flags) {
   warn_of_unused(*flags.decoding, options);
   infer::Session session({.target = flags.model,
                           .drafter = flags.drafter,
-                          .load = {.device = context.device, .dtype = parse_weight_type(flags.dtype)},
+                          .load = {.device = device, .dtype = parse_weight_type(flags.dtype)},
                           .drafter_dtype = drafter_type,
                           .option_prefix = "--"});
   infer::Generator generator = session.generator(options);
@@ -204,7 +202,7 @@ int run_generate(const GenerateFlags& flags) {
 
 }  // namespace
 
-std::function<int()> add_generate(CLI::App& app) {
+Action add_generate(CLI::App& app) {
   auto flags = std::make_shared<GenerateFlags>();
   app.add_option("--model", flags->model, "Directory of the target model")->required();
   app.add_option("--drafter", flags->drafter, infer::drafter_help());

@@ -4,15 +4,14 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/commands.h"
+#include "cli/application.h"
 #include "recipes/inspection.h"
 
 namespace draftsmith::cli {
 
-std::function<int()> add_inspect(CLI::App& app) {
+Action add_inspect(CLI::App& app) {
   auto path = std::make_shared<std::filesystem::path>();
-  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, results.json or step curve")
-      ->required();
+  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, or results.json")->required();
   app.footer("Examples:\n  draftsmith inspect work/quickstart\n  draftsmith inspect work/quickstart/target/model");
   return [path] {
     std::cout << recipes::inspect(*path);
@@ -20,10 +19,9 @@ std::function<int()> add_inspect(CLI::App& app) {
   };
 }
 
-std::function<int()> add_verify(CLI::App& app) {
+Action add_verify(CLI::App& app) {
   auto path = std::make_shared<std::filesystem::path>();
-  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, results.json or step curve")
-      ->required();
+  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, or results.json")->required();
   app.footer(
       "The exit code is 2 if anything differs.\nExamples:\n  draftsmith verify work/quickstart\n  draftsmith verify "
       "work/quickstart/target");

@@ -8,9 +8,9 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "base/signals.h"
-#include "cli/commands.h"
-#include "cli/common_flags.h"
-#include "cli/model_input.h"
+#include "cli/application.h"
+#include "cli/flags.h"
+#include "cli/lines.h"
 #include "data/hdf5/hdf5.h"
 #include "infer/forced/teacher_forcing.h"
 
@@ -24,7 +24,7 @@ struct LogitsFlags {
   std::string out;
   std::string dtype = "fp32";
   bool ids = false;
-  ExecutionOptions execution;
+  Execution execution;
 };
 
 // Positions computed at once: 32 MB of a vocabulary of 32,000.
@@ -48,10 +48,10 @@ void write_line(model::LanguageModel& model, const infer::ForcedBatch& line, siz
 }
 
 int run_logits(const LogitsFlags& flags) {
-  const ExecutionContext context = begin_execution(flags.execution);
+  const c10::Device device = begin_execution(flags.execution);
   const at::NoGradGuard no_grad;
   const auto loaded =
-      infer::load_model_directory(flags.model, {.device = context.device, .dtype = parse_weight_type(flags.dtype)});
+      infer::load_model_directory(flags.model, {.device = device, .dtype = parse_weight_type(flags.dtype)});
   const auto sources = read_token_lines(flags.source, loaded, LineKind::kSource, flags.ids);
   const auto targets = read_token_lines(flags.target, loaded, LineKind::kTarget, flags.ids);
   require_same_lines(flags, sources.size(), targets.size());
@@ -69,7 +69,7 @@ int run_logits(const LogitsFlags& flags) {
 
 }  // namespace
 
-std::function<int()> add_logits(CLI::App& app) {
+Action add_logits(CLI::App& app) {
   auto flags = std::make_shared<LogitsFlags>();
   app.add_option("--model", flags->model, "Model directory")->required();
   app.add_option("--source", flags->source, "File with one source (or prompt of a decoder-only model) a line")

@@ -1,10 +1,9 @@
 // The program `draftsmith`. application.cpp has all that tests can call.
 #include <algorithm>
 
-#include "base/allocator.h"
+#include "base/environment.h"
 #include "base/logging.h"
 #include "cli/application.h"
-#include "cli/guard.h"
 
 int main(int argc, char** argv) {
   draftsmith::keep_freed_memory();

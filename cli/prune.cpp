@@ -3,9 +3,8 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "cli/commands.h"
-#include "cli/common_flags.h"
-#include "cli/option_flags.h"
+#include "cli/application.h"
+#include "cli/flags.h"
 #include "recipes/pruning.h"
 
 namespace draftsmith::cli {
@@ -15,13 +14,13 @@ namespace {
 struct PruneFlags {
   std::string model;
   std::string out;
-  ExecutionOptions execution;
+  Execution execution;
 };
 
 int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
-  const ExecutionContext context = begin_execution(flags.execution);
+  const c10::Device device = begin_execution(flags.execution);
   const SignalWatch watch;
-  const recipes::PruneReport report = recipes::prune_directory(flags.model, flags.out, options, context.device);
+  const recipes::PruneReport report = recipes::prune_directory(flags.model, flags.out, options, device);
   fmt::print("{}: {}\n", flags.out, report.text());
   return 0;
 }
@@ -48,7 +47,7 @@ constexpr const char* kFooter =
 
 }  // namespace
 
-std::function<int()> add_prune(CLI::App& app) {
+Action add_prune(CLI::App& app) {
   auto flags = std::make_shared<PruneFlags>();
   app.add_option("--model", flags->model, "Model directory to cut the new model from")->required();
   app.add_option("--out", flags->out, "New model directory")->required();

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
-#include "cli/commands.h"
-#include "cli/results_input.h"
+#include "cli/application.h"
+#include "cli/inputs.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -36,7 +36,7 @@ int run_report(const ReportFlags& flags) {
 
 }  // namespace
 
-std::function<int()> add_report(CLI::App& app) {
+Action add_report(CLI::App& app) {
   auto flags = std::make_shared<ReportFlags>();
   app.add_option("results", flags->results, "A results.json, or the directory of an evaluation, stage or recipe's work")
       ->required();

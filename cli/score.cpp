@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "cli/commands.h"
-#include "cli/option_flags.h"
+#include "cli/application.h"
+#include "cli/flags.h"
 #include "data/text/readers.h"
 #include "metrics/bleu_tokenizers.h"
 #include "metrics/registry.h"
@@ -120,7 +120,7 @@ int run_score(const ScoreFlags& flags) {
 
 }  // namespace
 
-std::function<int()> add_score(CLI::App& app) {
+Action add_score(CLI::App& app) {
   auto flags = std::make_shared<ScoreFlags>(app);
   app.add_option("metric", flags->metric, fmt::format("{}", fmt::join(metrics::scoring_metrics(), ", ")))->required();
   app.add_option("--hyp", flags->hypotheses, "File of hypotheses, one a line")->required();

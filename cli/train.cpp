@@ -8,12 +8,12 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "base/device_choice.h"
+#include "base/device.h"
 #include "base/environment.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "cli/commands.h"
-#include "cli/common_flags.h"
+#include "cli/application.h"
+#include "cli/flags.h"
 #include "distributed/process_group.h"
 #include "evaluate/report/report.h"
 #include "recipes/pipeline.h"
@@ -23,7 +23,8 @@ namespace draftsmith::cli {
 namespace {
 
 struct TrainFlags {
-  CommonFlags common;
+  Execution execution;
+  std::vector<std::string> set;  // --set KEY=VALUE, in order
   std::filesystem::path recipe;
   std::filesystem::path work;
   std::string until;
@@ -33,7 +34,7 @@ struct TrainFlags {
 
 // Returns the flags of one of several processes: its share of the machine's processors, its own GPU, and quiet unless
 // it leads.
-ExecutionOptions for_launch(ExecutionOptions execution, const Launch& launch) {
+Execution for_launch(Execution execution, const Launch& launch) {
   // Not the launcher's own choice: torchrun sets OMP_NUM_THREADS to 1.
   if (execution.threads == 0) execution.threads = std::max<int64_t>(1, cpu_cores() / launch.local_size);
   const bool any_gpu = execution.device == "cuda" || (execution.device == "auto" && choose_device("auto").is_cuda());
@@ -59,9 +60,9 @@ std::string finished_table(const std::filesystem::path& directory) {
 
 int run_train(const TrainFlags& flags) {
   const auto launch = find_launch();
-  const ExecutionOptions execution = launch ? for_launch(flags.common.execution, *launch) : flags.common.execution;
-  const ExecutionContext context = begin_execution(execution);
-  const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.common.set);
+  const Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
+  const c10::Device device = begin_execution(execution);
+  const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.set);
   recipes::PipelineOptions options;
   options.work = flags.work.empty() ? std::filesystem::path("work") / recipe.name : flags.work;
   options.until = flags.until;
@@ -69,12 +70,12 @@ int run_train(const TrainFlags& flags) {
   const SignalWatch signals;
   std::optional<ProcessGroup> several;
   if (launch) {
-    several.emplace(*launch, GroupOptions{.timeout = std::chrono::seconds(flags.timeout), .device = context.device});
+    several.emplace(*launch, GroupOptions{.timeout = std::chrono::seconds(flags.timeout), .device = device});
     log_info("{} processes", launch->size);
   }
   ProcessGroup& world = several ? *several : ProcessGroup::single();
-  options.execution = {
-      .device = execution.device, .threads = execution.threads, .progress = context.progress, .world = &world};
+  options.execution = execution;
+  options.execution.world = &world;
   const auto results = recipes::run_recipe(recipe, options);
   if (!world.leads()) return 0;
   for (const auto& result : results) {
@@ -90,7 +91,7 @@ int run_train(const TrainFlags& flags) {
 
 }  // namespace
 
-std::function<int()> add_train(CLI::App& app) {
+Action add_train(CLI::App& app) {
   auto flags = std::make_shared<TrainFlags>();
   app.add_option("recipe", flags->recipe, "Recipe (TOML)")->required()->type_name("RECIPE.toml");
   app.add_option("--work", flags->work, "Directory of the stages' directories (default: work/NAME)")->type_name("DIR");
@@ -101,8 +102,8 @@ std::function<int()> add_train(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::Range(1, 86400))
       ->type_name("SECONDS");
-  add_set_flag(app, flags->common.set);
-  add_execution_flags(app, flags->common.execution);
+  add_set_flag(app, flags->set);
+  add_execution_flags(app, flags->execution);
   app.footer(
       "Finished stages are skipped, changed stages are redone beside the old ones, and an interrupted stage\n"
       "continues.\n"

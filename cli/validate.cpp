@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "base/toml.h"
-#include "cli/commands.h"
-#include "cli/common_flags.h"
-#include "cli/suite_file.h"
+#include "cli/application.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
 #include "recipes/recipe.h"
 
 namespace draftsmith::cli {
@@ -47,7 +47,7 @@ int run_validate(const std::vector<std::filesystem::path>& files, const std::vec
 
 }  // namespace
 
-std::function<int()> add_validate(CLI::App& app) {
+Action add_validate(CLI::App& app) {
   auto files = std::make_shared<std::vector<std::filesystem::path>>();
   auto overrides = std::make_shared<std::vector<std::string>>();
   app.add_option("file", *files, "Recipes and suites (TOML)")->required()->type_name("FILE.toml");

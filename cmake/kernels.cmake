@@ -1,4 +1,4 @@
-# Embeds the kernel sources of a library (*.cu, *.cuh), which the program compiles at run time (base/nvrtc.h).
+# Embeds the kernel sources of a library (*.cu, *.cuh), which the program compiles at run time (base/kernel_loader.h).
 
 # draftsmith_embed_kernels(NAME): the function NAME_kernel_texts() of base/kernel_texts.h, with all files of the folder.
 function(draftsmith_embed_kernels name)

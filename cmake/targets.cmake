@@ -6,14 +6,15 @@ option(BUILD_SHARED_LIBS "Build shared libraries in place of static ones" OFF)
 # Decoding is not slower for it: .98 to 1.01 of its speed without, for four methods on the quickstart's models.
 add_compile_options(-fPIC -fno-semantic-interposition)
 
-# draftsmith_library(NAME [TORCH] DEPENDS lib... [ALONE file...] [VECTOR_CODE file...] [EXCEPT file...]): all .cpp files of
+# draftsmith_library(NAME [TORCH] [COLD] DEPENDS lib... [ALONE file...] [VECTOR_CODE file...] [EXCEPT file...]): all .cpp files of
 # the folder, as the library draftsmith_NAME.
+# COLD: nothing of the folder decides a speed, so that it is compiled with -O1, in two thirds of the time.
 # ALONE: sources that take no precompiled header, and no group therefore.
 # VECTOR_CODE: sources whose loops must become vector code. GCC vectorises a comparison inside a loop only when it may
 # assume that no floating-point exception is observed; nothing here observes one. Results are the same.
 # EXCEPT: sources that are not the library's.
 function(draftsmith_library name)
-  cmake_parse_arguments(ARG "TORCH" "" "DEPENDS;ALONE;VECTOR_CODE;EXCEPT" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;COLD" "" "DEPENDS;ALONE;VECTOR_CODE;EXCEPT" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   list(TRANSFORM ARG_ALONE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   list(TRANSFORM ARG_VECTOR_CODE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
@@ -29,6 +30,9 @@ function(draftsmith_library name)
   target_compile_features(draftsmith_${name} INTERFACE cxx_std_20)
   target_include_directories(draftsmith_${name} PUBLIC "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
   target_link_libraries(draftsmith_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:draftsmith_warnings>)
+  if(ARG_COLD)
+    target_compile_options(draftsmith_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   if(ARG_TORCH)
     draftsmith_use_torch(draftsmith_${name} PUBLIC)
   else()

@@ -7,11 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/logging.h"
-#include "base/processor_use.h"
 #include "evaluate/measure/calibration.h"
 #include "evaluate/measure/engagement_points.h"
 #include "evaluate/measure/failed_settings.h"
@@ -20,12 +19,7 @@
 #include "evaluate/measure/match_counts.h"
 #include "evaluate/measure/timing.h"
 #include "evaluate/report/report.h"
-#include "evaluate/results/chosen_rows.h"
-#include "evaluate/results/engagement_summary.h"
-#include "evaluate/results/evaluation_files.h"
-#include "evaluate/results/failed_checks.h"
-#include "evaluate/results/scoring.h"
-#include "evaluate/results/task_summary.h"
+#include "evaluate/results/summary.h"
 #include "evaluate/suite/setting_defaults.h"
 #include "evaluate/task_preparation.h"
 

@@ -9,7 +9,7 @@ namespace draftsmith::infer {
 
 const Method& DecodeOptions::method_info() const {
   static const Method kUnknown;
-  const Method* found = find_method(method);
+  const Method* found = decoding_methods().find(method);
   return found == nullptr ? kUnknown : *found;
 }
 

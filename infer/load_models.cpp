@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "model/kinds/language_models.h"
 
 namespace draftsmith::infer {

@@ -22,10 +22,6 @@ const Registry<Method>& decoding_methods() {
   return kMethods;
 }
 
-const Method* find_method(const std::string& name) {
-  return decoding_methods().find(name);
-}
-
 const Method& baseline_method(double temperature) {
   return decoding_methods().at(temperature == 0 ? "greedy" : "sample");
 }

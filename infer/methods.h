@@ -49,8 +49,6 @@ struct Method {
 
 // Returns every method.
 const Registry<Method>& decoding_methods();
-// Returns the method of that name, or nullptr.
-const Method* find_method(const std::string& name);
 // Returns the method that others are compared with at this temperature: greedy at 0, else sample.
 const Method& baseline_method(double temperature);
 

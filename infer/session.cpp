@@ -8,7 +8,7 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/parts.h"
-#include "infer/router_loading.h"
+#include "infer/routers.h"
 
 namespace draftsmith::infer {
 

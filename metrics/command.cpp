@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "base/shell_command.h"
+#include "base/child_process.h"
 #include "metrics/bleu.h"
 
 namespace draftsmith::metrics {

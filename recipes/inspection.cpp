@@ -9,20 +9,20 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/table.h"
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/router/router_data.h"
 #include "data/teacher/teacher_cache.h"
 #include "evaluate/results/results.h"
-#include "infer/costs/step_curve.h"
 #include "model/files/weight_files.h"
 #include "model/kinds/exits.h"
 #include "model/kinds/router.h"
 #include "recipes/done_file.h"
 #include "recipes/model_inspection.h"
 #include "recipes/validation_file.h"
-#include "train/router/router_training.h"
+#include "train/router/router_report.h"
 
 namespace draftsmith::recipes {
 
@@ -30,19 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Kind {
-  kStage,
-  kModel,
-  kCorpus,
-  kNgrams,
-  kTeacherCache,
-  kRouter,
-  kRouterData,
-  kExits,
-  kResults,
-  kCurve,
-  kWork
-};
+enum class Kind { kStage, kModel, kCorpus, kNgrams, kTeacherCache, kRouter, kRouterData, kExits, kResults, kWork };
 
 // Returns whether the pipeline made a directory for a stage, finished or not: NAME-hash8 beside a link NAME.
 bool is_stage(const fs::path& directory) {
@@ -56,7 +44,7 @@ bool is_stage(const fs::path& directory) {
 
 Kind kind_of_path(const fs::path& path) {
   if (fs::is_regular_file(path)) {
-    if (path.extension() == ".json") return infer::is_step_curve(path) ? Kind::kCurve : Kind::kResults;
+    if (path.extension() == ".json") return Kind::kResults;
     if (data::is_teacher_cache(path)) return Kind::kTeacherCache;
     if (data::is_router_data(path)) return Kind::kRouterData;
     return data::is_ngram_table(path) ? Kind::kNgrams : Kind::kCorpus;
@@ -80,15 +68,14 @@ Kind kind_of_path(const fs::path& path) {
        .what = fs::exists(path) ? "is not a file or directory that Draftsmith writes" : "does not exist",
        .expected =
            "a stage directory (DONE), a model or router directory (config.json), a directory of exits (exits.json), a "
-           "corpus, n-gram table, teacher cache or router data (.h5), a results.json, a step curve (.json) or a work "
-           "directory"});
+           "corpus, n-gram table, teacher cache or router data (.h5), a results.json or a work directory"});
 }
 
 // Includes the report of the router's training if it lies beside the router.
 std::string inspect_router(const fs::path& directory) {
   std::string text = model::describe_router(model::load_router(directory));
   const fs::path report = fs::canonical(directory).parent_path() / "router_report.json";
-  if (fs::exists(report)) text += train::report_text(train::load_router_report(report));
+  if (fs::exists(report)) text += train::router_report_text(load_json(report), report.string());
   return text;
 }
 
@@ -202,7 +189,6 @@ std::string describe(const fs::path& path, Kind kind) {
   if (kind == Kind::kRouterData) return data::describe_router_data(data::RouterData(path));
   if (kind == Kind::kTeacherCache) return data::describe_teacher_cache(data::TeacherCache(path).info());
   if (kind == Kind::kResults) return inspect_results(path);
-  if (kind == Kind::kCurve) return infer::describe_step_curve(infer::read_step_curve(path));
   return inspect_work(path);
 }
 
@@ -258,7 +244,6 @@ void check_form(const fs::path& path, Kind kind, std::vector<Problem>& problems)
     if (kind == Kind::kExits) check_exits(path);
     if (kind == Kind::kRouterData) data::RouterData{path};
     if (kind == Kind::kResults) evaluate::load_results(path);
-    if (kind == Kind::kCurve) infer::read_step_curve(path);
   });
 }
 

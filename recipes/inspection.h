@@ -10,8 +10,8 @@
 namespace draftsmith::recipes {
 
 // Returns a description of several lines, at most 100 columns wide. `path` is a stage directory, a model directory, a
-// directory of exits, a corpus, a recipe's work directory, a results.json or a step curve. Errors: UserError for other
-// paths, for damaged files, and for a stage that is not as it was written.
+// directory of exits, a corpus, a recipe's work directory or a results.json. Errors: UserError for other paths, for
+// damaged files, and for a stage that is not as it was written.
 std::string inspect(const std::filesystem::path& path);
 
 // Returns all problems of a path: files that differ from the DONE of their stage; a damaged model, corpus or

@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/registry.h"
-#include "base/remembered_hashes.h"
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"

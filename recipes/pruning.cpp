@@ -11,7 +11,7 @@
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
 #include "data/text/readers.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/new_directory.h"
 #include "model/kinds/exits.h"

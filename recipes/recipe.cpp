@@ -4,8 +4,7 @@
 #include <iterator>
 #include <set>
 
-#include "data/datasets/data_path.h"
-#include "data/datasets/dataset_keys.h"
+#include "data/datasets/datasets.h"
 #include "recipes/recipe_source.h"
 
 namespace draftsmith::recipes {

@@ -11,19 +11,24 @@
 #include <nlohmann/json.hpp>
 
 #include "base/device.h"
+#include "base/logging.h"
 #include "base/options.h"
-#include "base/progress.h"
 #include "base/registry.h"
 #include "distributed/process_group.h"
 
 namespace draftsmith::recipes {
 
-// Settings of a run that change no result, so that none of them enters a stage's hash.
+// How a command runs: what changes no result, so that none of it enters a stage's hash. The fields are flags of every
+// command that runs a model.
 struct Execution {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
-  ProgressStyle progress = ProgressStyle::kLines;
+  std::string matmul_precision = "highest";
+  bool quiet = false;
   ProcessGroup* world = &ProcessGroup::single();  // processes that run the recipe together
+
+  ProgressStyle progress() const { return progress_style(quiet); }
+  static Fields<Execution> fields();
 };
 
 // The context of a running stage.

@@ -342,7 +342,7 @@ def matching_ranges(pattern):
 
 
 def print_classes():
-    print("// Made by tools/parity_tokenizers.py classes.\n#include <array>\n\n#include \"data/tokenizers/character_classes.h\"\n")
+    print("// Made by tools/parity_tokenizers.py classes.\n#include <array>\n\n#include \"data/tokenizers/pre_tokenizer.h\"\n")
     print("namespace draftsmith::data {\n\nnamespace {\n")
     for name, pattern in (("Letters", "\\p{L}"), ("Numbers", "\\p{N}")):
         ranges = matching_ranges(pattern)

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "data/corpus/batches.h"
 
 namespace draftsmith::train {

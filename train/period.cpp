@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "base/overload.h"
+#include "base/util.h"
 
 namespace draftsmith::train {
 

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "base/considerate_threads.h"
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
@@ -325,7 +324,6 @@ Trainer::~Trainer() = default;
 
 TrainResult Trainer::run() {
   keep_freed_memory();
-  const ConsiderateThreads threads;
   impl_->resume();
   impl_->require_gradients();
   if (impl_->state.validation_due) impl_->complete_step(true);

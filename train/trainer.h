@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/progress.h"
+#include "base/logging.h"
 #include "data/corpus/corpus.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/generation_config.h"

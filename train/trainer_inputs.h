@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/progress.h"
+#include "base/logging.h"
 #include "data/corpus/corpus.h"
 #include "data/tokenizers/tokenizer.h"
 #include "distributed/process_group.h"

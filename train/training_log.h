@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/progress.h"
+#include "base/logging.h"
 #include "train/tensorboard.h"
 #include "train/validation.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/device_autocast.h"
+#include "base/device_tensors.h"
 #include "base/signals.h"
 #include "train/data_parallel.h"
 

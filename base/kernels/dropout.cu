@@ -1,5 +1,5 @@
 // Dropout in one launch, for base/random_tensors.h. Each thread draws one Philox block (base/random.h), which decides
-// eight elements, laid out as base/dropout_kernel.h says. The mask is the CPU's to the bit.
+// eight elements, laid out as base/random_tensors.h says. The mask is the CPU's to the bit.
 //
 // Compiled with --fmad=false. Block: 256 threads; grid: as many blocks as all groups of 16 threads need.
 #include "base/kernels/numbers.cuh"

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/device.h"
-#include "base/device_choice.h"
 #ifdef DRAFTSMITH_STANDIN
 #include "tests/standin/standin.h"
 #endif

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 
 namespace draftsmith::bench {
 

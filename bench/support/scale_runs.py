@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from gpu_parts import random_models
+from support import random_models
 
 T5_SMALL = random_models.Sizes(32128, 512, 8, 64, 2048, 6)
 LLAMA = random_models.Sizes(32000, 512, 8, 64, 1376, 8, positions=16384)

@@ -8,13 +8,9 @@
 
 namespace draftsmith::bench {
 
-// Returns the configuration of a shape: t5-small, t5-base, t5-large, mt5-large, llama-1b, llama-8b, or one of the tiny
+// Returns the configuration of a shape: t5-small, t5-base, t5-large, llama-1b, llama-8b, or one of the tiny
 // shapes tiny-t5, tiny-t5-drafter, tiny-llama. Its outputs never end. Throws UserError for other names.
 model::TransformerConfig shape_config(const std::string& name);
-
-// Returns the floating-point operations of one training step without recomputation: three times those of the forward
-// pass's matrix products, attention scores included. Decoder-only models read `source` + `target` tokens a row.
-double training_flops(const model::TransformerConfig& config, int64_t rows, int64_t source, int64_t target);
 
 // Returns the words of a list such as "1,4,16".
 std::vector<std::string> split_list(const std::string& text);

@@ -1,14 +1,11 @@
 #include "data/chat/chat_stream.h"
 
 #include <deque>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "data/text/line_reader.h"
-#include "data/text/policied_stream.h"
 
 namespace draftsmith::data {
 
@@ -28,57 +25,39 @@ ordered_json conversation_on(const std::string& line, const std::string& field, 
 }
 
 // Makes an example of each of the assistant's messages.
-class ChatStream : public PoliciedStream {
+class ChatFormat {
  public:
-  ChatStream(const std::filesystem::path& file, std::string field, ChatTemplate chat, const TextPolicies& policies)
-      : PoliciedStream(policies), lines_(file), field_(std::move(field)), chat_(std::move(chat)) {
-    counts_.byte_order_marks = lines_.had_byte_order_mark() ? 1 : 0;
-  }
+  ChatFormat(std::string field, ChatTemplate chat) : field_(std::move(field)), chat_(std::move(chat)) {}
 
-  std::vector<std::filesystem::path> files() const override { return {lines_.file(), chat_.file()}; }
-
- protected:
-  bool fetch(Example& example) override {
-    while (waiting_.empty()) {
-      std::string line;
-      if (!lines_.next(line)) return false;
-      counts_.crlf_lines = lines_.crlf_lines();
-      read_line(line);
+  bool operator()(ExampleStream& stream, Example& example) {
+    for (std::string line; waiting_.empty();) {
+      if (!stream.lines().next(line)) return false;
+      read_line(stream, line);
     }
     example = std::move(waiting_.front());
     waiting_.pop_front();
     return true;
   }
 
-  std::string where(const Example& example, size_t) const override { return example.where; }
-
  private:
-  void read_line(std::string& line) {
-    bool replaced = false;
-    if (!admit_text(lines_.where(), line, replaced)) {
-      ++counts_.dropped_invalid_utf8;
-      return;
-    }
-    if (replaced) ++counts_.replaced_invalid_utf8;
+  void read_line(ExampleStream& stream, std::string& line) {
+    const std::string where = stream.lines().where();
+    if (!stream.admit_utf8(where, line)) return;
     std::vector<ChatReply> replies;
-    if (!is_blank(line)) replies = chat_.replies(conversation_on(line, field_, lines_.where()));
+    if (!is_blank(line)) replies = chat_.replies(conversation_on(line, field_, where));
     for (ChatReply& reply : replies) {
       waiting_.push_back({.source = std::move(reply.prompt),
                           .targets = {std::move(reply.reply)},
-                          .where = lines_.where(),
+                          .where = where,
                           .from_template = true});
     }
     if (!replies.empty()) return;
-    if (policies_.empty == "error") {
-      throw UserError({.where = lines_.where(),
+    stream.drop_empty({.where = where,
                        .what = "a conversation without a message of the assistant",
                        .expected = "at least one, which is learned",
                        .hint = "choose the policy drop for empty lines"});
-    }
-    ++counts_.dropped_empty;
   }
 
-  LineReader lines_;
   std::string field_;
   ChatTemplate chat_;
   std::deque<Example> waiting_;
@@ -88,7 +67,10 @@ class ChatStream : public PoliciedStream {
 
 std::unique_ptr<ExampleStream> open_chat(const std::filesystem::path& file, const std::string& field, ChatTemplate chat,
                                          const TextPolicies& policies) {
-  return std::make_unique<ChatStream>(file, field, std::move(chat), policies);
+  const std::filesystem::path templates = chat.file();
+  const auto format = std::make_shared<ChatFormat>(field, std::move(chat));
+  const auto read = [format](ExampleStream& stream, Example& example) { return (*format)(stream, example); };
+  return std::make_unique<ExampleStream>(std::vector{file}, policies, read, templates);
 }
 
 std::vector<ordered_json> read_conversations(const std::filesystem::path& file, const std::string& field) {

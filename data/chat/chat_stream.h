@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/chat/chat_template.h"
-#include "data/text/example_stream.h"
+#include "data/text/readers.h"
 
 namespace draftsmith::data {
 

@@ -13,7 +13,7 @@
 #include "base/signals.h"
 #include "base/timing.h"
 #include "base/utf8.h"
-#include "data/tokenizers/tokenizer_config.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 namespace draftsmith::data {
 

@@ -11,11 +11,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 
@@ -82,5 +85,26 @@ CorpusInfo read_corpus_info(const std::filesystem::path& file);
 // Errors: UserError for a part whose tokenizer hash or vocabulary differs from `info`.
 void merge_corpora(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,
                    const CorpusInfo& info);
+
+// Receives the number of examples processed since the last call.
+using ProgressCallback = std::function<void(int64_t)>;
+
+// Reads the target side of a corpus block by block, for passes over corpora of any size.
+class CorpusTargets {
+ public:
+  // Errors, here and in read(): UserError that names file and dataset if parts of the file do not fit together.
+  explicit CorpusTargets(const std::filesystem::path& file);
+  const CorpusInfo& info() const { return info_; }
+  // Calls visit(target) for every example, in order, and progress(examples) after each block.
+  void read(const std::function<void(std::span<const int32_t>)>& visit, const ProgressCallback& progress = {}) const;
+
+ private:
+  [[noreturn]] void fail(const std::string& what, const std::string& expected, const std::string& found) const;
+  void check_offsets(const std::vector<int64_t>& offsets, int64_t first) const;
+  void check_ids(const std::vector<int32_t>& tokens, int64_t first) const;
+
+  Hdf5Reader input_;
+  CorpusInfo info_;
+};
 
 }  // namespace draftsmith::data

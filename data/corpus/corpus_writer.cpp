@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/spill_file.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"
 

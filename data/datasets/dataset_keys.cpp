@@ -1,23 +1,122 @@
-#include "data/datasets/dataset_keys.h"
-
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/logging.h"
-#include "data/datasets/category_groups.h"
-#include "data/datasets/data_path.h"
-#include "data/datasets/dataset_checks.h"
-#include "data/datasets/dataset_input.h"
+#include "base/registry.h"
+#include "data/datasets/datasets.h"
+#include "data/text/readers.h"
 
 namespace draftsmith::data {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+// Returns the element of that name.
+template <class List>
+auto find_named(List& list, const std::string& name) {
+  return std::find_if(list.begin(), list.end(), [&](const auto& one) { return one.name == name; });
+}
+
+void refuse_direction(const std::string& direction, const NamedDataset& set) {
+  if (direction.empty()) return;
+  throw UserError({.where = "data set " + set.name,
+                   .what = "only parallel text has a direction",
+                   .expected = "no `direction`",
+                   .found = direction});
+}
+
+void require_equal_lines(const NamedDataset& set, const Direction& direction) {
+  const int64_t lines = count_lines(direction.source);
+  for (const std::filesystem::path& file : direction.references) {
+    const int64_t references = count_lines(file);
+    if (references == lines) continue;
+    throw UserError({.where = "data set " + set.name,
+                     .what = fmt::format("{} references than sources", references < lines ? "fewer" : "more"),
+                     .expected = fmt::format("{} lines, as in {}", lines, direction.source.string()),
+                     .found = fmt::format("{} lines in {}", references, file.string()),
+                     .hint = "the files do not belong together, or one is incomplete"});
+  }
+}
+
+JsonlSummary known_summary(const NamedDataset& set) {
+  JsonlSummary summary = summarize_jsonl(set.file);
+  if (summary.source.empty()) {
+    throw UserError({.where = "data set " + set.name,
+                     .what = "no convention says which fields are source and references",
+                     .expected = "fields such as turns, prompt, text, source and target, dialogue and summary",
+                     .found = fmt::format("fields {}", fmt::join(summary.fields, ", ")),
+                     .hint = fmt::format("name the file with `jsonl` ({}) and its fields", set.file.string())});
+  }
+  if (summary.placeholders > 0) {
+    throw UserError({.where = set.file.string(),
+                     .what = fmt::format("{} of {} prompts are placeholders", summary.placeholders, summary.lines),
+                     .expected = "SPEED-Bench with all of its prompts",
+                     .found = "\"FULL BENCHMARK DATA SHOULD BE FETCHED ...\"",
+                     .hint = "prepare the data with NVIDIA's own program (specdec_bench), which fetches them"});
+  }
+  return summary;
+}
+
+// Spec-Bench's categories that come from MT-Bench, which its tables give as one.
+constexpr const char* kMtBench = "mt_bench";
+constexpr std::array<const char*, 8> kMtBenchCategories{"writing", "roleplay",   "reasoning", "math",
+                                                        "coding",  "extraction", "stem",      "humanities"};
+
+bool from_mt_bench(const DatasetCategory& category) {
+  return std::find(kMtBenchCategories.begin(), kMtBenchCategories.end(), category.name) != kMtBenchCategories.end();
+}
+
+// Returns the categories of a file, in its order, with those of MT-Bench as one if all are there.
+std::vector<DatasetCategory> category_groups(const JsonlSummary& summary) {
+  const auto& all = summary.categories;
+  const bool joined = std::count_if(all.begin(), all.end(), from_mt_bench) == std::ssize(kMtBenchCategories);
+  std::vector<DatasetCategory> groups;
+  for (const DatasetCategory& category : all) {
+    const auto group = joined && from_mt_bench(category) ? find_named(groups, kMtBench) : groups.end();
+    if (group == groups.end()) {
+      groups.push_back(category);
+      if (joined && from_mt_bench(category)) groups.back().name = kMtBench;
+      continue;
+    }
+    group->categories.push_back(category.name);
+    group->lines += category.lines;
+    group->with_reference += category.with_reference;
+  }
+  return groups;
+}
+
+// Returns the groups that the task wants: those, or the single categories, that `categories` names, else all. Errors:
+// UserError for unknown names.
+std::vector<DatasetCategory> wanted_groups(const toml::table& task, const NamedDataset& set,
+                                           const JsonlSummary& summary) {
+  std::vector<DatasetCategory> groups = category_groups(summary);
+  const toml::array* wanted = task["categories"].as_array();
+  if (wanted == nullptr) return groups;
+  for (const DatasetCategory& one : summary.categories) {
+    if (find_named(groups, one.name) == groups.end()) groups.push_back(one);
+  }
+  std::vector<DatasetCategory> chosen;
+  for (auto&& node : *wanted) {
+    const std::string name = node.value_or(std::string());
+    const auto found = find_named(groups, name);
+    if (found == groups.end()) {
+      std::vector<std::string> known;
+      for (const DatasetCategory& group : groups) known.push_back(group.name);
+      Problem problem = unknown_name("category", name, known);
+      problem.where = "data set " + set.name;
+      throw UserError(problem);
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
 
 toml::array array_of(const std::vector<std::string>& texts) {
   toml::array array;
@@ -76,13 +175,13 @@ void fill_in_parallel(toml::table& task, const NamedDataset& set, DataPaths path
 
 void fill_in_jsonl(toml::table& task, const NamedDataset& set, const JsonlSummary& summary, DataPaths paths) {
   task.insert("jsonl", written(set.file, paths));
-  set_if_absent(task, summary.chat ? "messages" : "source_field", summary.source);
+  set_if_absent(task, summary.chat() ? "messages" : "source_field", summary.source);
   set_metric(task, task.contains("reference_fields") ? "bleu" : summary.metric);
   if (!task.contains("reference_fields")) task.insert("reference_fields", array_of(summary.references));
 }
 
 // Gives a category's task its name, its lines and, where all of them have references, its metric.
-void fill_in_category(toml::table& task, const std::string& base, const CategoryGroup& group) {
+void fill_in_category(toml::table& task, const std::string& base, const DatasetCategory& group) {
   task.insert_or_assign("name", base + "." + group.name);
   task.insert_or_assign("categories", array_of(group.categories));
   const bool translation = group.name == "translation";
@@ -90,16 +189,6 @@ void fill_in_category(toml::table& task, const std::string& base, const Category
   if (!has_metric || group.with_reference < group.lines || task.contains("reference_fields")) return;
   set_metric(task, translation ? "bleu" : "rouge");
   task.insert("reference_fields", array_of({"reference[0]"}));
-}
-
-// Returns the groups that the task wants: those of `categories`, else all. Errors: UserError for unknown names.
-std::vector<CategoryGroup> wanted_groups(const toml::table& task, const NamedDataset& set,
-                                         const JsonlSummary& summary) {
-  const toml::array* wanted = task["categories"].as_array();
-  if (wanted == nullptr) return category_groups(summary);
-  std::vector<std::string> names;
-  for (auto&& node : *wanted) names.push_back(node.value_or(std::string()));
-  return category_groups(summary, names, set.name);
 }
 
 std::vector<toml::table> fill_in_prompts(toml::table task, const NamedDataset& set, DataPaths paths) {
@@ -115,17 +204,17 @@ std::vector<toml::table> fill_in_prompts(toml::table task, const NamedDataset& s
     tasks.push_back(std::move(task));
     return tasks;
   }
-  std::vector<CategoryGroup> groups = wanted_groups(task, set, summary);
+  std::vector<DatasetCategory> groups = wanted_groups(task, set, summary);
   if (!task["by_category"].value_or(true)) {
     std::vector<std::string> names;
-    for (const CategoryGroup& group : groups)
+    for (const DatasetCategory& group : groups)
       names.insert(names.end(), group.categories.begin(), group.categories.end());
     if (task.contains("categories")) task.insert_or_assign("categories", array_of(names));
     fill_in_jsonl(task, set, summary, paths);
     tasks.push_back(std::move(task));
     return tasks;
   }
-  for (const CategoryGroup& group : groups) {
+  for (const DatasetCategory& group : groups) {
     toml::table& one = tasks.emplace_back(task);
     fill_in_category(one, base, group);
     fill_in_jsonl(one, set, summary, paths);
@@ -163,6 +252,41 @@ void collect_problems(const std::string& where, Problems& problems, const Action
 }
 
 }  // namespace
+
+TextInput with_dataset(const TextInput& input) {
+  if (input.dataset.empty()) return input;
+  for (const std::filesystem::path* file : {&input.source, &input.target, &input.jsonl, &input.text}) {
+    if (file->empty()) continue;
+    throw UserError({.where = "text input",
+                     .what = "`dataset` and a file both say where the text comes from",
+                     .expected = "one of them",
+                     .found = input.dataset + " and " + file->string()});
+  }
+  const NamedDataset set = find_dataset(input.dataset);
+  TextInput filled = input;
+  if (set.parallel()) {
+    const Direction& direction = set.direction(input.direction);
+    require_equal_lines(set, direction);
+    filled.source = direction.source;
+    filled.target = direction.references.front();
+    return filled;
+  }
+  refuse_direction(input.direction, set);
+  if (!set.jsonl()) {
+    filled.text = set.file;
+    if (filled.separator.empty()) filled.separator = document_separator(set.file);
+    return filled;
+  }
+  const JsonlSummary summary = known_summary(set);
+  filled.jsonl = set.file;
+  if (summary.chat()) {
+    filled.messages = summary.source;
+    return filled;
+  }
+  filled.source_field = summary.references.empty() ? "" : summary.source;
+  filled.target_fields = summary.references.empty() ? std::vector<std::string>{summary.source} : summary.references;
+  return filled;
+}
 
 void name_dataset_tasks(toml::table& suite) {
   if (toml::table* one = suite["task"].as_table()) {

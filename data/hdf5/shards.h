@@ -1,6 +1,6 @@
 // Manages the shards of a file that takes hours to make, so that a killed run loses at most one shard: their names,
 // which exist, which examples are missing, and when they are removed. The content is defined by
-// data/corpus/sharded_corpus.h, data/teacher/teacher_cache.h and data/router/sharded_router_data.h.
+// data/corpus/sharded_corpus.h and data/teacher/teacher_cache.h.
 #pragma once
 
 #include <cstdint>

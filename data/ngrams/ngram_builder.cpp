@@ -1,17 +1,124 @@
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/spill_file.h"
-#include "data/corpus/corpus_targets.h"
 #include "data/hdf5/hdf5.h"
-#include "data/ngrams/ngram_keys.h"
 #include "data/ngrams/ngram_table.h"
 
 namespace draftsmith::data {
 
 namespace {
+
+// Packs n-grams into numbers and counts them by sorting, in memory if they fit, else in sorted parts on disk that are
+// merged.
+
+// Three symbols in one number; numbers are ordered like (before, last, next).
+constexpr int64_t kNgramSymbolBits = 21;
+constexpr int64_t kNgramRowEnd = (int64_t{1} << kNgramSymbolBits) - 1;  // symbol after a row's last token
+static_assert(kMostNgramIds == kNgramRowEnd - 1);                       // one symbol is the beginning of rows
+
+struct NgramKey {
+  int64_t before = 0;
+  int64_t last = 0;
+  int64_t next = 0;
+
+  uint64_t packed() const {
+    return static_cast<uint64_t>(((before << kNgramSymbolBits | last) << kNgramSymbolBits) | next);
+  }
+  static NgramKey unpacked(uint64_t key) {
+    const auto symbol = [key](int64_t place) {
+      return static_cast<int64_t>(key >> static_cast<uint64_t>(place * kNgramSymbolBits)) & kNgramRowEnd;
+    };
+    return {symbol(2), symbol(1), symbol(0)};
+  }
+};
+
+class NgramSorter {
+ public:
+  // Sorts `keys_at_once` keys in memory and writes the parts into `folder`, which must exist.
+  NgramSorter(std::filesystem::path folder, size_t keys_at_once);
+  // Adds a key. Errors: RunError if a part cannot be written.
+  void add(const NgramKey& key) {
+    keys_.push_back(key.packed());
+    if (keys_.size() == keys_at_once_) spill();
+  }
+  // Calls visit(key, count) once for each distinct key, in ascending order. Call it once only.
+  void finish(const std::function<void(const NgramKey&, int64_t)>& visit);
+
+ private:
+  struct Counted {
+    uint64_t key;
+    int64_t count;
+  };
+  void sort_keys(const std::function<void(Counted)>& visit);
+  void spill();
+  void merge(const std::function<void(const NgramKey&, int64_t)>& visit) const;
+
+  std::filesystem::path folder_;
+  size_t keys_at_once_;
+  std::vector<uint64_t> keys_;
+  std::vector<std::filesystem::path> parts_;
+};
+
+NgramSorter::NgramSorter(std::filesystem::path folder, size_t keys_at_once)
+    : folder_(std::move(folder)), keys_at_once_(keys_at_once) {}
+
+// Visits each distinct key in memory once and clears them.
+void NgramSorter::sort_keys(const std::function<void(Counted)>& visit) {
+  std::sort(keys_.begin(), keys_.end());
+  for (auto first = keys_.begin(); first != keys_.end();) {
+    const auto next = std::find_if(first, keys_.end(), [&](uint64_t key) { return key != *first; });
+    visit({*first, next - first});
+    first = next;
+  }
+  keys_.clear();
+}
+
+void NgramSorter::spill() {
+  parts_.push_back(folder_ / ("part-" + std::to_string(parts_.size())));
+  SpillFile<Counted> part(parts_.back());
+  sort_keys([&](Counted counted) { part.add(counted); });
+  part.close();
+}
+
+void NgramSorter::merge(const std::function<void(const NgramKey&, int64_t)>& visit) const {
+  std::vector<MappedFile> files(parts_.begin(), parts_.end());
+  std::vector<std::span<const Counted>> rest;
+  using Head = std::pair<uint64_t, size_t>;  // smallest key of a part
+  std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
+  for (size_t part = 0; part < files.size(); ++part) {
+    rest.push_back(all_values<Counted>(files[part]));
+    if (!rest.back().empty()) heads.emplace(rest.back().front().key, part);
+  }
+  while (!heads.empty()) {
+    Counted sum{heads.top().first, 0};
+    while (!heads.empty() && heads.top().first == sum.key) {
+      std::span<const Counted>& values = rest[heads.top().second];
+      const size_t part = heads.top().second;
+      heads.pop();
+      sum.count += values.front().count;
+      values = values.subspan(1);
+      if (!values.empty()) heads.emplace(values.front().key, part);
+    }
+    visit(NgramKey::unpacked(sum.key), sum.count);
+  }
+}
+
+void NgramSorter::finish(const std::function<void(const NgramKey&, int64_t)>& visit) {
+  if (parts_.empty()) return sort_keys([&](Counted c) { visit(NgramKey::unpacked(c.key), c.count); });
+  spill();
+  keys_.shrink_to_fit();
+  merge(visit);
+}
 
 namespace fs = std::filesystem;
 

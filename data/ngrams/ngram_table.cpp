@@ -1,15 +1,34 @@
 #include "data/ngrams/ngram_table.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include <fmt/format.h>
 
-#include "data/hdf5/hdf5_checks.h"
-#include "data/ngrams/ngram_keys.h"
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 
 namespace {
+
+// Returns the first index in [begin, end) whose token is not below `token`.
+int64_t lower_bound(const NgramLevel& level, int64_t begin, int64_t end, int64_t token) {
+  const auto first = level.tokens.begin();
+  return std::lower_bound(first + begin, first + end, token) - first;
+}
+
+// Returns the index of `token` after a context, or -1.
+int64_t child(const NgramLevel& level, int64_t context, int64_t token) {
+  const auto at = static_cast<size_t>(context);
+  const int64_t end = level.children[at + 1];
+  const int64_t found = lower_bound(level, level.children[at], end, token);
+  return found < end && level.tokens[static_cast<size_t>(found)] == token ? found : -1;
+}
+
+bool was_seen(const NgramLevel& level, int64_t context) {
+  return context >= 0 && level.totals[static_cast<size_t>(context)] > 0;
+}
 
 constexpr Hdf5Format kNgramFormat{"draftsmith ngrams", NgramInfo::kFormatVersion, "an n-gram table",
                                   "`draftsmith data ngrams`"};
@@ -100,6 +119,88 @@ class TableReader : Hdf5Checks {
 };
 
 }  // namespace
+
+NgramCounts::NgramCounts(std::span<const int32_t> unigrams, const NgramLevel& bigrams, const NgramLevel& trigrams)
+    : unigrams_(unigrams), bigrams_(bigrams), trigrams_(trigrams) {
+  for (const int32_t count : unigrams) {
+    total_ += count;
+    types_ += count > 0 ? 1 : 0;
+  }
+  best_ = std::max_element(unigrams.begin(), unigrams.end()) - unigrams.begin();
+  log_unigrams_.reserve(unigrams.size());
+  for (int64_t token = 0; token < vocabulary(); ++token) {
+    log_unigrams_.push_back(static_cast<float>(std::log(unigram_probability(token))));
+  }
+}
+
+double NgramCounts::unigram_probability(int64_t token) const {
+  const auto ids = static_cast<double>(vocabulary());
+  if (total_ == 0) return 1 / ids;
+  return (static_cast<double>(unigrams_[static_cast<size_t>(token)]) + types_ / ids) / (total_ + types_);
+}
+
+double NgramCounts::lower_weight(const NgramLevel& level, int64_t context) {
+  const auto at = static_cast<size_t>(context);
+  const auto types = static_cast<double>(level.children[at + 1] - level.children[at]);
+  return types / (static_cast<double>(level.totals[at]) + types);
+}
+
+double NgramCounts::interpolate(const NgramLevel& level, int64_t context, int64_t token, double lower) {
+  const auto at = static_cast<size_t>(context);
+  const auto types = static_cast<double>(level.children[at + 1] - level.children[at]);
+  const int64_t found = child(level, context, token);
+  const double count = found < 0 ? 0 : static_cast<double>(level.counts[static_cast<size_t>(found)]);
+  return (count + types * lower) / (static_cast<double>(level.totals[at]) + types);
+}
+
+NgramNodes NgramCounts::find(const NgramContext& context) const {
+  NgramNodes nodes;
+  const auto known = [&](int64_t token) { return token < vocabulary(); };
+  const auto place = [&](int64_t token) { return token < 0 ? vocabulary() : token; };  // of a context of bigrams_
+  if (bigrams_.totals.empty() || !known(context.last)) return nodes;
+  if (was_seen(bigrams_, place(context.last))) nodes.bigram = place(context.last);
+  if (trigrams_.totals.empty() || context.last < 0 || !known(context.before)) return nodes;
+  const int64_t pair = child(bigrams_, place(context.before), context.last);
+  if (was_seen(trigrams_, pair)) nodes.trigram = pair;
+  return nodes;
+}
+
+int64_t NgramCounts::most_likely(const NgramNodes& nodes) const {
+  if (nodes.trigram >= 0) return trigrams_.best[static_cast<size_t>(nodes.trigram)];
+  return nodes.bigram >= 0 ? bigrams_.best[static_cast<size_t>(nodes.bigram)] : best_;
+}
+
+double NgramCounts::probability(const NgramNodes& nodes, int64_t token) const {
+  double q = unigram_probability(token);
+  if (nodes.bigram >= 0) q = interpolate(bigrams_, nodes.bigram, token, q);
+  if (nodes.trigram >= 0) q = interpolate(trigrams_, nodes.trigram, token, q);
+  return q;
+}
+
+// Scales the unigram's probabilities of all tokens by one factor, then sets the few tokens that were seen in the
+// context one by one, the tokens of the longest context last.
+void NgramCounts::log_probabilities(const NgramNodes& nodes, std::span<float> out) const {
+  const double trigram_weight = nodes.trigram >= 0 ? lower_weight(trigrams_, nodes.trigram) : 1;
+  const double bigram_weight = nodes.bigram >= 0 ? lower_weight(bigrams_, nodes.bigram) : 1;
+  const auto shift = static_cast<float>(std::log(trigram_weight * bigram_weight));
+  std::transform(log_unigrams_.begin(), log_unigrams_.end(), out.begin(), [shift](float q) { return q + shift; });
+  if (nodes.bigram >= 0) {
+    const auto at = static_cast<size_t>(nodes.bigram);
+    const double share = bigram_weight / static_cast<double>(bigrams_.children[at + 1] - bigrams_.children[at]);
+    for (auto i = static_cast<size_t>(bigrams_.children[at]); i < static_cast<size_t>(bigrams_.children[at + 1]); ++i) {
+      const int64_t token = bigrams_.tokens[i];
+      const double q = static_cast<double>(bigrams_.counts[i]) * share + bigram_weight * unigram_probability(token);
+      out[static_cast<size_t>(token)] = static_cast<float>(std::log(trigram_weight * q));
+    }
+  }
+  if (nodes.trigram >= 0) {
+    const auto at = static_cast<size_t>(nodes.trigram);
+    for (auto i = trigrams_.children[at]; i < trigrams_.children[at + 1]; ++i) {
+      const int64_t token = trigrams_.tokens[static_cast<size_t>(i)];
+      out[static_cast<size_t>(token)] = static_cast<float>(std::log(probability(nodes, token)));
+    }
+  }
+}
 
 NgramTable::NgramTable(const std::filesystem::path& file) : file_(file), mapping_(file) {
   const Hdf5Reader input(file);

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "base/printable.h"
-#include "data/hdf5/hdf5_checks.h"
+#include "base/utf8.h"
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 
@@ -18,8 +18,6 @@ constexpr Hdf5Format kRouterDataFormat{"draftsmith router data", RouterDataInfo:
                                        "a stage of kind router-data"};
 constexpr int64_t kMostRouterPositions = int64_t{1} << 40;
 constexpr int64_t kMostTopTokens = 1024;
-constexpr int64_t kMostContext = 1024;
-constexpr double kLargestContext = 16;  // its numbers are scaled to about 1
 
 class RouterReader : Hdf5Checks {
  public:
@@ -29,7 +27,6 @@ class RouterReader : Hdf5Checks {
     check_format();
     RouterDataInfo info;
     info.top_k = number("top_k", 1, kMostTopTokens);
-    info.context = number("context", 0, kMostContext);
     info.vocabulary = number("vocabulary", 1, INT32_MAX);
     info.positions = number("positions", 0, kMostRouterPositions);
     info.examples = number("examples", 0, INT32_MAX);
@@ -43,7 +40,6 @@ class RouterReader : Hdf5Checks {
     rows.entropy = values<float>("entropy", info.positions, 0);
     rows.probabilities = values<float>("probabilities", info.positions, info.top_k);
     rows.ids = values<int32_t>("ids", info.positions, info.top_k);
-    if (info.context > 0) rows.context = values<float>("context", info.positions, info.context);
     rows.disagreement = values<float>("disagreement", info.positions, 0);
     rows.rejected = values<int32_t>("rejected", info.positions, 0);
     rows.examples = values<int32_t>("examples", info.positions, 0);
@@ -51,7 +47,6 @@ class RouterReader : Hdf5Checks {
     check_values("entropy", rows.entropy, -1e-3, std::log(static_cast<double>(info.vocabulary)) + 1e-3);
     check_values("probabilities", rows.probabilities, 0, 1 + 1e-5);
     check_values("ids", rows.ids, -1, static_cast<double>(info.vocabulary - 1));
-    check_values("context", rows.context, -kLargestContext, kLargestContext);
     check_values("disagreement", rows.disagreement, 0, 1);
     check_values("rejected", rows.rejected, 0, 1);
     check_values("examples", rows.examples, 0, static_cast<double>(info.examples - 1));
@@ -87,17 +82,6 @@ class RouterReader : Hdf5Checks {
   }
 };
 
-void append(RouterRows& rows, const RouterRows& more) {
-  const auto add = [](auto& values, const auto& added) { values.insert(values.end(), added.begin(), added.end()); };
-  add(rows.entropy, more.entropy);
-  add(rows.probabilities, more.probabilities);
-  add(rows.ids, more.ids);
-  add(rows.context, more.context);
-  add(rows.disagreement, more.disagreement);
-  add(rows.rejected, more.rejected);
-  add(rows.examples, more.examples);
-}
-
 double mean(const std::vector<float>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -115,14 +99,12 @@ void write_router_data(const std::filesystem::path& file, const RouterDataInfo& 
   write("entropy", rows.entropy, 0);
   write("probabilities", rows.probabilities, info.top_k);
   write("ids", rows.ids, info.top_k);
-  if (info.context > 0) write("context", rows.context, info.context);
   write("disagreement", rows.disagreement, 0);
   write("rejected", rows.rejected, 0);
   write("examples", rows.examples, 0);
   output.set_attribute("/", "format", kRouterDataFormat.name);
   output.set_attribute("/", "format_version", RouterDataInfo::kFormatVersion);
   output.set_attribute("/", "top_k", info.top_k);
-  output.set_attribute("/", "context", info.context);
   output.set_attribute("/", "vocabulary", info.vocabulary);
   output.set_attribute("/", "positions", rows.size());
   output.set_attribute("/", "examples", info.examples);
@@ -136,25 +118,6 @@ RouterData::RouterData(const std::filesystem::path& file) {
   const RouterReader reader(input);
   info_ = reader.info();
   rows_ = reader.rows(info_);
-}
-
-void merge_router_data(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,
-                       const RouterDataInfo& info) {
-  RouterRows rows;
-  for (const std::filesystem::path& part : parts) {
-    const RouterData data(part);
-    const RouterDataInfo& found = data.info();
-    if (found.top_k != info.top_k || found.context != info.context || found.vocabulary != info.vocabulary) {
-      throw std::logic_error("router data of different kinds are merged");
-    }
-    append(rows, data.rows());
-  }
-  write_router_data(file, info, rows);
-}
-
-RouterDataInfo read_router_data_info(const std::filesystem::path& file) {
-  const Hdf5Reader input(file);
-  return RouterReader(input).info();
 }
 
 bool is_router_data(const std::filesystem::path& file) {

@@ -4,14 +4,13 @@
 //   /router/entropy       float32 [positions]    entropy of the drafter's distribution q, nats
 //   /router/probabilities float32 [positions,k]  probabilities of q's k most likely tokens, falling
 //   /router/ids           int32   [positions,k]  these tokens; -1 (with probability 0) if q has fewer
-//   /router/context       float32 [positions,C]  place in draft and text, earlier drafts: model/kinds/router.h
 //   /router/disagreement  float32 [positions]    TV(q, p) = 1/2 sum |q - p| with the target's p: soft label
 //   /router/rejected      int32   [positions]    1: the drafted token was rejected here
 //   /router/examples      int32   [positions]    index of the source, rising
-//   attributes of /: format "draftsmith router data", format_version, top_k, context, vocabulary, drafter_hash,
-//                    positions, examples; attributes of /provenance: free text pairs
+//   attributes of /: format "draftsmith router data", format_version, top_k, vocabulary, drafter_hash, positions,
+//                    examples; attributes of /provenance: free text pairs
 //
-// p and q are whole distributions at temperature 1. A position takes 16 + 8 k + 4 C bytes before compression.
+// p and q are whole distributions at temperature 1. A position takes 16 + 8 k bytes before compression.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,6 @@ namespace draftsmith::data {
 struct RouterDataInfo {
   static constexpr int64_t kFormatVersion = 1;
   int64_t top_k = 0;       // k
-  int64_t context = 0;     // C
   int64_t vocabulary = 0;  // the drafter's vocabulary
   int64_t positions = 0;
   int64_t examples = 0;      // decoded sources
@@ -34,12 +32,11 @@ struct RouterDataInfo {
   std::map<std::string, std::string> provenance{};
 };
 
-// Positions: one value for each, or k or C values.
+// Positions: one value for each, or k values.
 struct RouterRows {
   std::vector<float> entropy;
   std::vector<float> probabilities;  // k
   std::vector<int32_t> ids;          // k
-  std::vector<float> context;        // C
   std::vector<float> disagreement;
   std::vector<int32_t> rejected;
   std::vector<int32_t> examples;
@@ -63,12 +60,6 @@ class RouterData {
   RouterRows rows_;
 };
 
-// Joins the parts of one job into one file, in order. Errors: std::logic_error for another k, C or vocabulary.
-void merge_router_data(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,
-                       const RouterDataInfo& info);
-
-// Returns the attributes of a file without reading its rows. Errors: UserError as in RouterData.
-RouterDataInfo read_router_data_info(const std::filesystem::path& file);
 bool is_router_data(const std::filesystem::path& file);
 // Returns a description of several lines for `draftsmith inspect`.
 std::string describe_router_data(const RouterData& data);

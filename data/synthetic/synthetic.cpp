@@ -7,7 +7,6 @@
 #include "base/files.h"
 #include "base/random.h"
 #include "data/synthetic/synthetic_grammar.h"
-#include "data/synthetic/synthetic_lexicon.h"
 
 namespace draftsmith::data {
 

@@ -3,13 +3,18 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
+#include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/half.h"
+#include "base/files.h"
 #include "base/sha256.h"
-#include "data/hdf5/hdf5_checks.h"
+#include "base/table.h"
+#include "base/util.h"
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 
@@ -22,6 +27,7 @@ constexpr int64_t kMostIds = int64_t{1} << 24;
 constexpr int64_t kMostCachedPositions = int64_t{1} << 38;
 // Rounding to fp16 changes a mass of 1 by at most the entropy times 2^-11, which is below .007 for 2^20 ids.
 constexpr double kRounding = 0.01;
+constexpr int64_t kMappedAlignment = 8;  // alignment of mapped values in bytes
 
 // Reads a cache and checks that its parts fit together.
 class CacheReader : Hdf5Checks {
@@ -44,7 +50,6 @@ class CacheReader : Hdf5Checks {
     check_range("k", info.k, 1, info.vocabulary);
     check_range("examples", info.examples, 0, kMostCachedPositions);
     check_range("positions", info.positions, 0, kMostCachedPositions);
-    if (input_.has("/truncation/k")) info.truncation = truncation();
     return info;
   }
 
@@ -76,23 +81,40 @@ class CacheReader : Hdf5Checks {
     return rows;
   }
 
+  // Checks the ids, the logs, and the probability of each position. Composes an error's text only if there is an error.
   void check_values(const TeacherCacheInfo& info, const TeacherRows& rows) const {
-    std::vector<float> exponentials(size_t{1} << 16);
+    std::vector<float> exponentials(size_t{1} << 16);  // of each fp16 value
     for (size_t bits = 0; bits < exponentials.size(); ++bits) {
       const float value = half_to_float(static_cast<uint16_t>(bits));
       exponentials[bits] = std::isfinite(value) && value <= 0 ? std::exp(value) : -1;  // -1: not a log-probability
     }
-    const Values values{info, rows, exponentials};
-    for (int64_t position = 0; position < info.positions; ++position) check_position(values, position);
+    const auto mass = [&](const char* name, std::span<const uint16_t> logs, size_t index) {
+      const float value = exponentials[logs[index]];
+      if (value < 0) {
+        check(false, fmt::format("{}[{}]", name, index), "a finite log-probability, at most 0",
+              fmt::format("{}", half_to_float(logs[index])));
+      }
+      return static_cast<double>(value);
+    };
+    const auto k = static_cast<size_t>(info.k);
+    for (size_t position = 0; position < static_cast<size_t>(info.positions); ++position) {
+      double sum = 0;
+      double label = 0;
+      for (size_t i = position * k; i < (position + 1) * k; ++i) sum += mass("/teacher/log_probs", rows.log_probs, i);
+      if (!info.whole()) {
+        check_ids(info, rows.ids.subspan(position * k, k), position * k);
+        sum += mass("/teacher/tail_log_mass", rows.tail_log_mass, position);
+        label = mass("/teacher/label_log_probs", rows.label_log_probs, position);
+      }
+      // The label may be one of the k ids.
+      if (sum > 1 + kRounding || sum + label < 1 - kRounding) {
+        check(false, fmt::format("probability at position {}", position), "1, but for the rounding of fp16",
+              fmt::format("{:.4f}", sum + (sum < 1 ? label : 0)));
+      }
+    }
   }
 
  private:
-  struct Values {
-    const TeacherCacheInfo& info;
-    const TeacherRows& rows;
-    const std::vector<float>& exponentials;  // exponential of each fp16 value
-  };
-
   double temperature() const {
     const std::string text = input_.string_attribute("/", "temperature");
     double value = 0;
@@ -100,27 +122,6 @@ class CacheReader : Hdf5Checks {
     check(error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value > 0,
           "attribute temperature", "a number above 0", text);
     return value;
-  }
-
-  TruncationError truncation() const {
-    TruncationError error;
-    error.positions = input_.integer_attribute("/truncation", "positions");
-    error.student = input_.string_attribute("/truncation", "student");
-    const auto ks = input_.read<int64_t>("/truncation/k");
-    const auto tails = input_.read<float>("/truncation/tail_mass");
-    const auto exact = input_.read<float>("/truncation/exact");
-    const auto losses = input_.read<float>("/truncation/losses", 2);
-    const size_t columns = kTruncationLosses.size();
-    check(tails.size() == ks.size() && exact.size() == columns && losses.size() == ks.size() * columns,
-          "sizes of the datasets in /truncation", fmt::format("{} rows of {} losses", ks.size(), columns),
-          fmt::format("{} tail masses, {} losses, {} exact ones", tails.size(), losses.size(), exact.size()));
-    std::copy(exact.begin(), exact.end(), error.exact.begin());
-    for (size_t i = 0; i < ks.size(); ++i) {
-      TruncationRow row{.k = ks[i], .tail_mass = tails[i]};
-      std::copy_n(losses.begin() + static_cast<std::ptrdiff_t>(i * columns), columns, row.losses.begin());
-      error.rows.push_back(row);
-    }
-    return error;
   }
 
   template <class T>
@@ -135,47 +136,24 @@ class CacheReader : Hdf5Checks {
     return mapping.values<T>(place.offset, place.count);
   }
 
-  // Returns the probability of a stored log. Composes an error's text only if there is an error.
-  double mass(const Values& values, const char* name, std::span<const uint16_t> logs, size_t index) const {
-    const float value = values.exponentials[logs[index]];
-    if (value < 0) {
-      check(false, fmt::format("{}[{}]", name, index), "a finite log-probability, at most 0",
-            fmt::format("{}", half_to_float(logs[index])));
-    }
-    return static_cast<double>(value);
-  }
-
-  void check_position(const Values& values, int64_t position) const {
-    const auto k = static_cast<size_t>(values.info.k);
-    const size_t first = static_cast<size_t>(position) * k;
-    double sum = 0;
-    for (size_t i = first; i < first + k; ++i) sum += mass(values, "/teacher/log_probs", values.rows.log_probs, i);
-    double label = 0;
-    if (!values.info.whole()) {
-      check_ids(values, first);
-      const auto at = static_cast<size_t>(position);
-      sum += mass(values, "/teacher/tail_log_mass", values.rows.tail_log_mass, at);
-      label = mass(values, "/teacher/label_log_probs", values.rows.label_log_probs, at);
-    }
-    // The label may be one of the k ids.
-    if (sum > 1 + kRounding || sum + label < 1 - kRounding) {
-      check(false, fmt::format("probability at position {}", position), "1, but for the rounding of fp16",
-            fmt::format("{:.4f}", sum + (sum < 1 ? label : 0)));
-    }
-  }
-
-  void check_ids(const Values& values, size_t first) const {
+  // `first`: index of the ids' first among all.
+  void check_ids(const TeacherCacheInfo& info, std::span<const int32_t> ids, size_t first) const {
     int64_t least = 0;  // ids ascend
-    for (size_t i = first; i < first + static_cast<size_t>(values.info.k); ++i) {
-      const int64_t id = values.rows.ids[i];
-      if (id < least || id >= values.info.vocabulary) {
-        check(false, fmt::format("/teacher/ids[{}]", i),
-              fmt::format("an id from {} to {}, ascending", least, values.info.vocabulary - 1), std::to_string(id));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] < least || ids[i] >= info.vocabulary) {
+        check(false, fmt::format("/teacher/ids[{}]", first + i),
+              fmt::format("an id from {} to {}, ascending", least, info.vocabulary - 1), std::to_string(ids[i]));
       }
-      least = id + 1;
+      least = ids[i] + 1;
     }
   }
 };
+
+// Returns the attributes of a cache without reading its rows.
+TeacherCacheInfo read_teacher_cache_info(const std::filesystem::path& file) {
+  const Hdf5Reader input(file);
+  return CacheReader(input).info();
+}
 
 }  // namespace
 
@@ -196,26 +174,13 @@ int64_t TeacherCache::positions(int64_t example) const {
 }
 
 TeacherRows TeacherCache::rows(int64_t example) const {
-  const auto count = static_cast<size_t>(positions(example));
   const auto first = static_cast<size_t>(offsets_[static_cast<size_t>(example)]);
-  const auto k = static_cast<size_t>(info_.k);
-  TeacherRows rows{.log_probs = all_.log_probs.subspan(first * k, count * k)};
-  if (!info_.whole()) {
-    rows.ids = all_.ids.subspan(first * k, count * k);
-    rows.label_log_probs = all_.label_log_probs.subspan(first, count);
-    rows.tail_log_mass = all_.tail_log_mass.subspan(first, count);
-  }
-  return rows;
+  return all_.part(first, static_cast<size_t>(positions(example)), static_cast<size_t>(info_.k));
 }
 
-int64_t teacher_bytes_per_position(int64_t k, int64_t vocabulary) {
+int64_t TeacherCacheInfo::bytes_per_position() const {
   const auto half = static_cast<int64_t>(sizeof(uint16_t));
-  return k == vocabulary ? k * half : k * (half + static_cast<int64_t>(sizeof(int32_t))) + 2 * half;
-}
-
-uint64_t teacher_cache_space(const TeacherCacheInfo& info, int64_t positions, int64_t done) {
-  const auto each = static_cast<uint64_t>(teacher_bytes_per_position(info.k, info.vocabulary));
-  return each * static_cast<uint64_t>(2 * positions - done);
+  return whole() ? k * half : k * (half + static_cast<int64_t>(sizeof(int32_t))) + 2 * half;
 }
 
 std::string corpus_hash(const Corpus& corpus) {
@@ -232,13 +197,136 @@ std::string corpus_hash(const Corpus& corpus) {
   return hash.hex_digest();
 }
 
-TeacherCacheInfo read_teacher_cache_info(const std::filesystem::path& file) {
-  const Hdf5Reader input(file);
-  return CacheReader(input).info();
-}
-
 bool is_teacher_cache(const std::filesystem::path& file) {
   return has_hdf5_format(file, kTeacherCacheFormat.name);
+}
+
+std::string describe_teacher_cache(const TeacherCacheInfo& info) {
+  std::string text = fmt::format("teacher cache of {} examples, {} positions\n", info.examples, info.positions);
+  const int64_t bytes = info.bytes_per_position();
+  text += fmt::format("  {} of {} ids a position{}, {} bytes each, {} in all\n", info.k, info.vocabulary,
+                      info.whole() ? " (whole distributions)" : "", bytes,
+                      human_bytes(static_cast<uint64_t>(bytes * info.positions)));
+  text += fmt::format("  temperature {}\n", info.temperature);
+  text += fmt::format("  teacher sha256 {}, corpus {}, tokenizer {}\n", info.teacher_hash.substr(0, 16),
+                      info.corpus_hash.substr(0, 16), info.tokenizer_hash.substr(0, 16));
+  for (const auto& [key, value] : info.provenance) text += fmt::format("  {}: {}\n", key, cut_to_width(value, 80));
+  return text;
+}
+
+TeacherCacheWriter::TeacherCacheWriter(const std::filesystem::path& file, TeacherCacheInfo info)
+    : output_(file, kMappedAlignment), info_(std::move(info)) {
+  if (!info_.whole()) {
+    ids_ = output_.create_plain("/teacher/ids", Hdf5Type::kInt32, info_.positions, info_.k);
+    labels_ = output_.create_plain("/teacher/label_log_probs", Hdf5Type::kFloat16, info_.positions);
+    tails_ = output_.create_plain("/teacher/tail_log_mass", Hdf5Type::kFloat16, info_.positions);
+  }
+  log_probs_ = output_.create_plain("/teacher/log_probs", Hdf5Type::kFloat16, info_.positions, info_.k);
+}
+
+void TeacherCacheWriter::add(const TeacherRows& example) {
+  const auto k = static_cast<size_t>(info_.k);
+  const bool whole = info_.whole();
+  const size_t positions = example.log_probs.size() / k;
+  const size_t others = whole ? 0 : positions;
+  if (example.log_probs.size() != positions * k || example.ids.size() != others * k ||
+      example.label_log_probs.size() != others || example.tail_log_mass.size() != others) {
+    throw std::logic_error("rows of a teacher cache that do not belong together");
+  }
+  output_.append(log_probs_, example.log_probs);
+  if (!whole) {
+    output_.append(ids_, example.ids);
+    output_.append(labels_, example.label_log_probs);
+    output_.append(tails_, example.tail_log_mass);
+  }
+  offsets_.push_back(offsets_.back() + static_cast<int64_t>(positions));
+}
+
+void TeacherCacheWriter::finish() {
+  output_.write_array("/teacher/offsets", std::span<const int64_t>(offsets_));
+  output_.set_attribute("/", "format", kTeacherCacheFormat.name);
+  output_.set_attribute("/", "format_version", TeacherCacheInfo::kFormatVersion);
+  output_.set_attribute("/", "k", info_.k);
+  output_.set_attribute("/", "vocabulary", info_.vocabulary);
+  output_.set_attribute("/", "examples", static_cast<int64_t>(offsets_.size()) - 1);
+  output_.set_attribute("/", "positions", offsets_.back());
+  output_.set_attribute("/", "temperature", fmt::format("{}", info_.temperature));
+  output_.set_attribute("/", "tokenizer_hash", info_.tokenizer_hash);
+  output_.set_attribute("/", "teacher_hash", info_.teacher_hash);
+  output_.set_attribute("/", "corpus_hash", info_.corpus_hash);
+  for (const auto& [key, value] : info_.provenance) output_.set_attribute("/provenance", key, value);
+  output_.finish();
+}
+
+namespace {
+
+// Returns what differs between a cache and the one that `own` describes, if anything does.
+std::optional<ShardDifference> cache_difference(const TeacherCacheInfo& own, const TeacherCacheInfo& found) {
+  const auto difference = [](const char* what, const auto& one, const auto& other) {
+    return ShardDifference{what, fmt::format("{}", one), fmt::format("{}", other)};
+  };
+  if (found.tokenizer_hash != own.tokenizer_hash) {
+    return difference("tokenizer", own.tokenizer_hash, found.tokenizer_hash);
+  }
+  if (found.teacher_hash != own.teacher_hash) return difference("teacher", own.teacher_hash, found.teacher_hash);
+  if (found.corpus_hash != own.corpus_hash) return difference("corpus", own.corpus_hash, found.corpus_hash);
+  if (found.k != own.k || found.vocabulary != own.vocabulary) {
+    const auto ids = [](const TeacherCacheInfo& info) { return fmt::format("{} of {}", info.k, info.vocabulary); };
+    return difference("number of ids", ids(own), ids(found));
+  }
+  if (found.temperature != own.temperature) return difference("temperature", own.temperature, found.temperature);
+  return std::nullopt;
+}
+
+void check_cache_shard(const std::filesystem::path& file, const ShardRange& range, const TeacherCacheInfo& own) {
+  const TeacherCache shard(file);
+  if (const auto difference = cache_difference(own, shard.info())) refuse_shard(file, *difference);
+  check_shard_range(file, range, shard.info().provenance, shard.info().examples);
+}
+
+// Any other file with the name is replaced.
+bool is_merged_cache(const std::filesystem::path& file, const TeacherCacheInfo& own, int64_t examples) {
+  if (!is_teacher_cache(file)) return false;
+  const TeacherCacheInfo found = read_teacher_cache_info(file);
+  return !cache_difference(own, found) && found.examples == examples;
+}
+
+}  // namespace
+
+ShardedTeacherCache::ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples)
+    : info_(std::move(info)),
+      shards_(
+          file, examples,
+          [this](const auto& shard, const ShardRange& range) { check_cache_shard(shard, range, info_); },
+          [&](const auto& merged) { return is_merged_cache(merged, info_, examples); }) {}
+
+void ShardedTeacherCache::add_shard(const ShardRange& range, std::span<const TeacherRows> examples) {
+  if (merged()) throw std::logic_error("examples added to a teacher cache that is finished");
+  if (std::ssize(examples) != range.size()) throw std::logic_error("shard " + range.text() + " has other examples");
+  TeacherCacheInfo info = info_;
+  info.provenance = shard_provenance(std::move(info.provenance), range);
+  info.positions = 0;
+  for (const TeacherRows& rows : examples) info.positions += static_cast<int64_t>(rows.log_probs.size()) / info.k;
+  TeacherCacheWriter writer(shards_.place(range), info);
+  for (const TeacherRows& rows : examples) writer.add(rows);
+  writer.finish();
+  shards_.add(range);
+}
+
+void ShardedTeacherCache::finish() {
+  if (!merged()) {
+    shards_.require_complete();
+    TeacherCacheInfo info = info_;
+    info.positions = 0;
+    for (const auto& part : shards_.parts()) info.positions += read_teacher_cache_info(part).positions;
+    TeacherCacheWriter writer(shards_.file(), info);
+    for (const auto& part : shards_.parts()) {
+      const TeacherCache shard(part);
+      for (int64_t i = 0; i < shard.info().examples; ++i) writer.add(shard.rows(i));
+    }
+    writer.finish();
+  }
+  shards_.remove();
 }
 
 }  // namespace draftsmith::data

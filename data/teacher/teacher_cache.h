@@ -6,7 +6,6 @@
 //   /teacher/label_log_probs float16 [positions]    log-probability of the corpus's token, also if it is among the k
 //   /teacher/tail_log_mass   float16 [positions]    log of the probability of all ids but the k and the label
 //   /teacher/offsets         int64   [examples+1]   example i's positions are [offsets[i], offsets[i+1])
-//   /truncation/...                                 error of the loss from truncation (TruncationError); optional
 //   attributes of /: format "draftsmith teacher cache", format_version, k, vocabulary, examples, positions,
 //                    temperature, tokenizer_hash, teacher_hash, corpus_hash; attributes of /provenance: text pairs
 //
@@ -17,39 +16,19 @@
 // mapped memory.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "data/corpus/corpus.h"
+#include "data/hdf5/hdf5.h"
 #include "data/hdf5/shards.h"
 
 namespace draftsmith::data {
-
-// The losses between teacher p and student q whose truncation error is measured, in this order.
-inline constexpr std::array<const char*, 4> kTruncationLosses = {"forward KL", "reverse KL", "JSD(.5)", "TV"};
-
-// The losses computed from a cache of some k, on a sample of positions.
-struct TruncationRow {
-  int64_t k = 0;
-  double tail_mass = 0;            // mean probability outside the k ids and the label
-  std::array<double, 4> losses{};  // means over positions: k ids, label, one bucket for the rest, in fp16
-};
-
-// The error of the losses from truncation and from fp16. The row k = V has the error from fp16 alone.
-struct TruncationError {
-  int64_t positions = 0;          // size of the sample
-  std::string student{};          // the student of q, for readers
-  std::array<double, 4> exact{};  // the losses over all ids, in fp64
-  std::vector<TruncationRow> rows{};
-};
 
 struct TeacherCacheInfo {
   static constexpr int64_t kFormatVersion = 1;
@@ -62,17 +41,11 @@ struct TeacherCacheInfo {
   std::string teacher_hash{};  // model::model_hash of the teacher's directory
   std::string corpus_hash{};   // corpus_hash()
   std::map<std::string, std::string> provenance{};
-  std::optional<TruncationError> truncation{};
 
   bool whole() const { return k == vocabulary; }
+  // Returns the bytes that a cache takes for each position.
+  int64_t bytes_per_position() const;
 };
-
-// Returns the bytes that a cache takes for each position.
-int64_t teacher_bytes_per_position(int64_t k, int64_t vocabulary);
-
-// Returns the bytes on disk that a cache of this many positions still needs: the shards of the positions that are not
-// `done`, and the merged file beside the shards.
-uint64_t teacher_cache_space(const TeacherCacheInfo& info, int64_t positions, int64_t done);
 
 // Returns a hash of all token ids of a corpus and of the beginnings of its examples, without other attributes.
 std::string corpus_hash(const Corpus& corpus);
@@ -83,6 +56,16 @@ struct TeacherRows {
   std::span<const uint16_t> log_probs{};        // [T,k]
   std::span<const uint16_t> label_log_probs{};  // [T]; empty when whole
   std::span<const uint16_t> tail_log_mass{};    // [T]; empty when whole
+
+  // Returns the rows of the positions [first, first + count).
+  TeacherRows part(size_t first, size_t count, size_t k) const {
+    TeacherRows rows{.log_probs = log_probs.subspan(first * k, count * k)};
+    if (ids.empty()) return rows;
+    rows.ids = ids.subspan(first * k, count * k);
+    rows.label_log_probs = label_log_probs.subspan(first, count);
+    rows.tail_log_mass = tail_log_mass.subspan(first, count);
+    return rows;
+  }
 };
 
 // Writes a cache, one example after the other. The file has its final name only after finish().
@@ -90,15 +73,17 @@ class TeacherCacheWriter {
  public:
   // `info` gives the number of positions. Errors: UserError and RunError as in Hdf5Writer.
   TeacherCacheWriter(const std::filesystem::path& file, TeacherCacheInfo info);
-  ~TeacherCacheWriter();
   void add(const TeacherRows& example);
-  void finish(const std::map<std::string, std::string>& extra = {},
-              const std::optional<TruncationError>& truncation = {});
-  int64_t examples() const;
+  void finish();
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Hdf5Writer output_;
+  TeacherCacheInfo info_;
+  size_t ids_ = 0;  // datasets of the output
+  size_t log_probs_ = 0;
+  size_t labels_ = 0;
+  size_t tails_ = 0;
+  std::vector<int64_t> offsets_ = {0};
 };
 
 class TeacherCache {
@@ -121,23 +106,20 @@ class TeacherCache {
   TeacherRows all_;
 };
 
-// Returns the attributes of a cache without reading its rows. Errors: UserError for another file.
-TeacherCacheInfo read_teacher_cache_info(const std::filesystem::path& file);
-
 // Returns whether a file is a teacher cache by its attribute `format`.
 bool is_teacher_cache(const std::filesystem::path& file);
 
-// Returns sizes, hashes and the table of truncation errors as lines of text for `draftsmith inspect`.
+// Returns sizes and hashes as lines of text for `draftsmith inspect`.
 std::string describe_teacher_cache(const TeacherCacheInfo& info);
 
 // Writes a cache in shards of some examples each (data/hdf5/shards.h).
 //
 //   ShardedTeacherCache writer(file, info, examples);
 //   for (const ShardRange& range : writer.missing(1000)) writer.add_shard(range, their rows);
-//   writer.finish(...);
+//   writer.finish();
 class ShardedTeacherCache {
  public:
-  // Ignores the counts of `info`. Errors: UserError for shards of another job, with other hashes, or damaged.
+  // Ignores the counts of `info`. Errors: UserError for shards of another teacher, corpus or form, and damaged ones.
   ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples);
   // Returns the examples in complete shards on disk.
   int64_t done() const { return shards_.safe(); }
@@ -153,7 +135,7 @@ class ShardedTeacherCache {
   void adopt(const ShardRange& range) { shards_.add(range); }
   // Merges the shards into the cache. Until the shards are removed, both take space on disk. Errors: std::logic_error
   // if a shard is missing.
-  void finish(const std::map<std::string, std::string>& extra, const std::optional<TruncationError>& truncation);
+  void finish();
 
  private:
   TeacherCacheInfo info_;

@@ -1,117 +1,377 @@
 #include "data/text/readers.h"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
 #include <optional>
 
-#include "base/error.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 #include "base/utf8.h"
-#include "data/text/line_reader.h"
-#include "data/text/policied_stream.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-class ParallelStream : public PoliciedStream {
- public:
-  ParallelStream(const std::filesystem::path& source, const std::filesystem::path& target, const TextPolicies& policies)
-      : PoliciedStream(policies), source_(source), target_(target) {
-    counts_.byte_order_marks = (source_.had_byte_order_mark() ? 1 : 0) + (target_.had_byte_order_mark() ? 1 : 0);
-  }
-
-  std::vector<std::filesystem::path> files() const override { return {source_.file(), target_.file()}; }
-
- protected:
-  bool fetch(Example& example) override {
-    if (ended_) return false;
-    example.targets.resize(1);
-    const bool source = source_.next(example.source);
-    const bool target = target_.next(example.targets[0]);
-    counts_.crlf_lines = source_.crlf_lines() + target_.crlf_lines();
-    if (source != target) finish_unequal(source ? source_ : target_, source ? target_ : source_);
-    if (!source || !target) {
-      ended_ = true;
-      return false;
-    }
-    example.where = source_.where();
-    return true;
-  }
-
-  std::string where(const Example&, size_t text) const override { return (text == 0 ? source_ : target_).where(); }
-
- private:
-  // Counts the rest of the longer file after the other has ended, and throws unless the policy allows it.
-  void finish_unequal(LineReader& longer, const LineReader& shorter) {
-    std::string rest;
-    while (longer.next(rest)) continue;
-    counts_.unpaired_lines = longer.line() - shorter.line();
-    if (policies_.unequal_lines == "truncate") return;
-    throw UserError(
-        Problem{.where = source_.file().string() + " and " + target_.file().string(),
-                .what = "unequal numbers of lines",
-                .expected = "line i of one to be the translation of line i of the other",
-                .found = std::to_string(source_.line()) + " and " + std::to_string(target_.line()) + " lines",
-                .hint = "check that the files belong together; the policy truncate for unequal line counts "
-                        "reads the first " +
-                        std::to_string(shorter.line()) + " lines only"});
-  }
-
-  LineReader source_;
-  LineReader target_;
-  bool ended_ = false;
-};
-
-class PlainTextStream : public PoliciedStream {
- public:
-  PlainTextStream(const std::filesystem::path& file, std::string separator, const TextPolicies& policies)
-      : PoliciedStream(policies), lines_(file), separator_(std::move(separator)) {
-    counts_.byte_order_marks = lines_.had_byte_order_mark() ? 1 : 0;
-  }
-
-  std::vector<std::filesystem::path> files() const override { return {lines_.file()}; }
-
- protected:
-  bool fetch(Example& example) override {
-    example.source.clear();
-    example.has_source = false;
-    example.targets.assign(1, std::string());
-    std::string& text = example.targets[0];
-    const bool at_start = lines_.line() == 0;
-    bool any = false;
-    std::string line;
-    while (lines_.next(line)) {
-      counts_.crlf_lines = lines_.crlf_lines();
-      const bool first_line = at_start && lines_.line() == 1;
-      if (!separator_.empty() && line == separator_) {
-        if (first_line) continue;  // a separator at the beginning ends no document
-        if (!any) example.where = lines_.where();
-        return true;
-      }
-      if (!any) example.where = lines_.where();
-      if (any) text += '\n';
-      text += line;
-      any = true;
-      if (separator_.empty()) return true;
-    }
-    return any;
-  }
-
-  std::string where(const Example& example, size_t) const override { return example.where; }
-
- private:
-  LineReader lines_;
-  std::string separator_;
-};
+constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
+LineReader::LineReader(const std::filesystem::path& file) : file_(file) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) {
+    throw UserError({.where = file.string(), .what = "is a directory", .expected = "a text file"});
+  }
+  owned_ = std::make_unique<std::ifstream>(file, std::ios::binary);
+  input_ = owned_.get();
+  if (!*input_) {
+    throw UserError({.where = file.string(), .what = "cannot be read", .expected = "a readable text file"});
+  }
+  begin();
+}
+
+LineReader::LineReader(std::istream& stream, const std::string& name) : file_(name), input_(&stream) {
+  begin();
+}
+
+LineReader open_lines(const std::string& file) {
+  return file == "-" ? LineReader(std::cin, "standard input") : LineReader(std::filesystem::path(file));
+}
+
+void LineReader::begin() {
+  fill();
+  if (buffer_.starts_with(kByteOrderMark)) {
+    byte_order_mark_ = true;
+    begin_ = kByteOrderMark.size();
+  }
+}
+
+// Appends the next block of the file to the rest in the buffer. Returns false at the end.
+bool LineReader::fill() {
+  buffer_.erase(0, begin_);
+  begin_ = 0;
+  const size_t kept = buffer_.size();
+  if (kept > kMaxLineBytes) {
+    throw UserError({.where = file_.string() + ":" + std::to_string(line_ + 1),
+                     .what = "line is too long",
+                     .expected = "at most " + std::to_string(kMaxLineBytes) + " bytes a line",
+                     .hint = "is this a text file with one example a line?"});
+  }
+  buffer_.resize(kept + kBlockBytes);
+  input_->read(buffer_.data() + kept, static_cast<std::streamsize>(kBlockBytes));
+  if (input_->bad()) throw UserError({.where = file_.string(), .what = "reading failed"});
+  buffer_.resize(kept + static_cast<size_t>(input_->gcount()));
+  return buffer_.size() > kept;
+}
+
+bool LineReader::next(std::string& line) {
+  size_t searched = begin_;
+  size_t end = buffer_.find('\n', searched);
+  while (end == std::string::npos) {
+    searched = buffer_.size() - begin_;
+    if (!fill()) break;
+    end = buffer_.find('\n', searched);
+  }
+  const bool terminated = end != std::string::npos;
+  if (!terminated) {
+    if (begin_ == buffer_.size()) return false;
+    end = buffer_.size();
+  }
+  line.assign(buffer_, begin_, end - begin_);
+  begin_ = end + (terminated ? 1 : 0);
+  ++line_;
+  if (line.ends_with('\r')) {
+    line.pop_back();
+    ++crlf_lines_;
+  }
+  return true;
+}
+
+std::string LineReader::where() const {
+  return file_.string() + ":" + std::to_string(line_);
+}
+
+int64_t count_lines(const std::filesystem::path& file) {
+  std::ifstream input(file, std::ios::binary);
+  std::string block(kBlockBytes, '\0');
+  int64_t lines = 0;
+  char last = '\n';
+  while (input.read(block.data(), static_cast<std::streamsize>(block.size())), input.gcount() > 0) {
+    const auto end = block.begin() + input.gcount();
+    lines += std::count(block.begin(), end, '\n');
+    last = *(end - 1);
+  }
+  return lines + (last == '\n' ? 0 : 1);
+}
+
+void throw_invalid_utf8(const std::string& where, const std::string& line, size_t at) {
+  std::array<char, 8> hex{};
+  std::snprintf(hex.data(), hex.size(), "0x%02X", static_cast<unsigned>(static_cast<uint8_t>(line[at])));
+  throw UserError(
+      Problem{.where = where,
+              .what = "invalid UTF-8",
+              .expected = "text in UTF-8",
+              .found = "byte " + std::string(hex.data()) + " at byte " + std::to_string(at + 1) + " of the line",
+              .hint = "convert the file (iconv -f latin1 -t utf8), or choose the policy drop or replace for "
+                      "invalid UTF-8"});
+}
+
+Fields<TextPolicies> TextPolicies::fields() {
+  return Fields<TextPolicies>("text policies")
+      .add("invalid_utf8", &TextPolicies::invalid_utf8, Choices{"error", "drop", "replace"},
+           "What to do with an example that is not valid UTF-8: stop, drop it, or replace the bad bytes by U+FFFD.")
+      .add("empty", &TextPolicies::empty, Choices{"error", "drop", "keep"},
+           "What to do with an example of which one side is empty or white space only.")
+      .add("unequal_lines", &TextPolicies::unequal_lines, Choices{"error", "truncate"},
+           "What to do with parallel files of unequal length: stop, or use the lines of the shorter one only.");
+}
+
+std::vector<std::pair<std::string, int64_t>> ReadCounts::nonzero() const {
+  std::vector<std::pair<std::string, int64_t>> list = {{"dropped: invalid UTF-8", dropped_invalid_utf8},
+                                                       {"repaired: invalid UTF-8", replaced_invalid_utf8},
+                                                       {"dropped: empty", dropped_empty},
+                                                       {"kept: empty", kept_empty},
+                                                       {"ignored: unpaired lines", unpaired_lines},
+                                                       {"lines ending in CR LF", crlf_lines},
+                                                       {"files with a byte order mark", byte_order_marks}};
+  std::erase_if(list, [](const auto& entry) { return entry.second == 0; });
+  return list;
+}
+
+ExampleStream::ExampleStream(const std::vector<std::filesystem::path>& files, const TextPolicies& policies,
+                             Format format, const std::filesystem::path& also)
+    : policies_(policies), format_(std::move(format)), files_(files) {
+  Problems problems;
+  validate_options(policies, "text policies", problems);
+  problems.throw_if_any();
+  for (const std::filesystem::path& file : files) lines_.emplace_back(file);
+  if (!also.empty()) files_.push_back(also);
+}
+
+bool ExampleStream::next(Example& example) {
+  while (format_(*this, example)) {
+    if (admit_utf8(example) && admit_empty(example)) {
+      ++counts_.examples;
+      return true;
+    }
+  }
+  return false;
+}
+
+ReadCounts ExampleStream::counts() const {
+  ReadCounts counts = counts_;
+  for (const LineReader& lines : lines_) {
+    counts.crlf_lines += lines.crlf_lines();
+    counts.byte_order_marks += lines.had_byte_order_mark() ? 1 : 0;
+  }
+  return counts;
+}
+
+bool ExampleStream::admit_utf8(const std::string& where, std::string& text) {
+  Example one{.source = std::move(text), .where = where};
+  const bool admitted = admit_utf8(one);
+  text = std::move(one.source);
+  return admitted;
+}
+
+bool ExampleStream::admit_utf8(Example& example) {
+  bool replaced = false;
+  const auto admit = [&](const std::string& where, std::string& text) {
+    const std::optional<size_t> bad = invalid_utf8_offset(text);
+    if (!bad) return true;
+    if (policies_.invalid_utf8 == "error") throw_invalid_utf8(where, text, *bad);
+    if (policies_.invalid_utf8 == "drop") return false;
+    text = replace_invalid_utf8(text);
+    replaced = true;
+    return true;
+  };
+  const std::string& target_where = example.target_where.empty() ? example.where : example.target_where;
+  bool good = admit(example.where, example.source);
+  for (size_t i = 0; good && i < example.targets.size(); ++i) good = admit(target_where, example.targets[i]);
+  if (!good) ++counts_.dropped_invalid_utf8;
+  if (good && replaced) ++counts_.replaced_invalid_utf8;
+  return good;
+}
+
+bool ExampleStream::admit_empty(const Example& example) {
+  const bool empty_source = example.has_source && is_blank(example.source);
+  if (!empty_source && !std::all_of(example.targets.begin(), example.targets.end(), is_blank)) return true;
+  if (policies_.empty == "error") {
+    throw UserError({.where = empty_source || example.target_where.empty() ? example.where : example.target_where,
+                     .what = empty_source ? "empty source" : "empty target",
+                     .expected = "text on both sides",
+                     .hint = "choose the policy drop or keep for empty lines"});
+  }
+  ++(policies_.empty == "drop" ? counts_.dropped_empty : counts_.kept_empty);
+  return policies_.empty == "keep";
+}
+
+void ExampleStream::drop_empty(const Problem& problem) {
+  if (policies_.empty == "error") throw UserError(problem);
+  ++counts_.dropped_empty;
+}
+
+void ExampleStream::end_unequal(LineReader& longer, const LineReader& shorter) {
+  std::string rest;
+  while (longer.next(rest)) continue;
+  counts_.unpaired_lines = longer.line() - shorter.line();
+  if (policies_.unequal_lines == "truncate") return;
+  throw UserError({.where = files_[0].string() + " and " + files_[1].string(),
+                   .what = "unequal numbers of lines",
+                   .expected = "line i of one to be the translation of line i of the other",
+                   .found = fmt::format("{} and {} lines", lines_[0].line(), lines_[1].line()),
+                   .hint = fmt::format("check that the files belong together; the policy truncate for unequal line "
+                                       "counts reads the first {} lines only",
+                                       shorter.line())});
+}
+
+namespace {
+
+bool read_pair(ExampleStream& stream, Example& example) {
+  example.targets.resize(1);
+  LineReader& sources = stream.lines(0);
+  LineReader& targets = stream.lines(1);
+  const bool source = sources.next(example.source);
+  const bool target = targets.next(example.targets[0]);
+  if (source != target) stream.end_unequal(source ? sources : targets, source ? targets : sources);
+  example.where = sources.where();
+  example.target_where = targets.where();
+  return source && target;
+}
+
+bool read_document(LineReader& lines, const std::string& separator, Example& example) {
+  example.source.clear();
+  example.has_source = false;
+  example.targets.assign(1, std::string());
+  std::string& text = example.targets[0];
+  const bool at_start = lines.line() == 0;
+  bool any = false;
+  std::string line;
+  while (lines.next(line)) {
+    const bool first_line = at_start && lines.line() == 1;
+    if (!separator.empty() && line == separator) {
+      if (first_line) continue;  // a separator at the beginning ends no document
+      if (!any) example.where = lines.where();
+      return true;
+    }
+    if (!any) example.where = lines.where();
+    if (any) text += '\n';
+    text += line;
+    any = true;
+    if (separator.empty()) return true;
+  }
+  return any;
+}
+
+[[noreturn]] void throw_missing_field(const nlohmann::json& object, const std::string& name, const std::string& where) {
+  std::vector<std::string> known;
+  for (const auto& [key, value] : object.items()) known.push_back(key);
+  const std::string close = nearest(name, known);
+  throw UserError({.where = where,
+                   .what = "no field \"" + name + "\"",
+                   .expected = "a string or a list of strings under that name on every line",
+                   .found = fmt::format("fields {}", fmt::join(known, ", ")),
+                   .hint = close.empty() ? "" : "did you mean \"" + close + "\"?"});
+}
+
+// Returns the element of a list that "turns[0]" names, or nullptr for a name without an index.
+const nlohmann::json* element_of(const nlohmann::json& object, const std::string& name, const std::string& where) {
+  const size_t bracket = name.find('[');
+  if (bracket == std::string::npos || !name.ends_with(']')) return nullptr;
+  const auto list = object.find(name.substr(0, bracket));
+  if (list == object.end()) throw_missing_field(object, name.substr(0, bracket), where);
+  size_t index = 0;
+  const char* end = name.data() + name.size() - 1;
+  const bool number = std::from_chars(name.data() + bracket + 1, end, index).ptr == end;
+  if (number && list->is_array() && index < list->size() && (*list)[index].is_string()) return &(*list)[index];
+  throw UserError({.where = where,
+                   .what = "no text \"" + name + "\"",
+                   .expected = "a list of strings with such an element",
+                   .found = brief(*list)});
+}
+
+std::string text_field(const nlohmann::json& object, const std::string& name, const JsonFields& fields,
+                       const std::string& where) {
+  if (const nlohmann::json* text = element_of(object, name, where)) return text->get<std::string>();
+  const auto found = object.find(name);
+  if (found == object.end()) throw_missing_field(object, name, where);
+  if (found->is_string()) return found->get<std::string>();
+  const auto is_string = [](const nlohmann::json& element) { return element.is_string(); };
+  if (!found->is_array() || !std::all_of(found->begin(), found->end(), is_string)) {
+    throw UserError({.where = where,
+                     .what = "field \"" + name + "\" is not text",
+                     .expected = "a string or a list of strings",
+                     .found = found->type_name()});
+  }
+  return fmt::format("{}", fmt::join(found->get<std::vector<std::string>>(), fields.separator));
+}
+
+bool read_object(ExampleStream& stream, const JsonFields& fields, Example& example) {
+  // Applies the policies for invalid UTF-8 and blank lines before parsing, because JSON must be valid UTF-8.
+  for (std::string line; stream.lines().next(line);) {
+    const std::string where = stream.lines().where();
+    if (!stream.admit_utf8(where, line)) continue;
+    if (is_blank(line)) {
+      stream.drop_empty({.where = where,
+                         .what = "blank line",
+                         .expected = "a JSON object on every line",
+                         .hint = "choose the policy drop for empty lines"});
+      continue;
+    }
+    const nlohmann::json object = parse_object_line(line, where);
+    const std::vector<std::string>& wanted = fields.categories;
+    if (!wanted.empty() &&
+        std::find(wanted.begin(), wanted.end(), text_field(object, "category", fields, where)) == wanted.end()) {
+      continue;
+    }
+    example.where = where;
+    example.has_source = !fields.source.empty();
+    example.source = fields.source.empty() ? std::string() : text_field(object, fields.source, fields, where);
+    example.targets.clear();
+    for (const std::string& field : fields.targets) example.targets.push_back(text_field(object, field, fields, where));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+nlohmann::json parse_object_line(const std::string& line, const std::string& where) {
+  nlohmann::json object = parse_json(line, where);
+  if (object.is_object()) return object;
+  throw UserError(
+      {.where = where, .what = "not a JSON object", .expected = "one JSON object a line", .found = object.type_name()});
+}
+
 std::unique_ptr<ExampleStream> open_parallel(const std::filesystem::path& source, const std::filesystem::path& target,
                                              const TextPolicies& policies) {
-  return std::make_unique<ParallelStream>(source, target, policies);
+  return std::make_unique<ExampleStream>(std::vector{source, target}, policies, read_pair);
+}
+
+std::unique_ptr<ExampleStream> open_jsonl(const std::filesystem::path& file, const JsonFields& fields,
+                                          const TextPolicies& policies) {
+  if (fields.targets.empty()) {
+    throw UserError({.where = file.string(),
+                     .what = "no target field named",
+                     .hint = "name the fields that hold the target text, e.g. summary"});
+  }
+  const auto read = [fields](ExampleStream& stream, Example& example) { return read_object(stream, fields, example); };
+  return std::make_unique<ExampleStream>(std::vector{file}, policies, read);
 }
 
 std::unique_ptr<ExampleStream> open_plain_text(const std::filesystem::path& file, const std::string& separator,
                                                const TextPolicies& policies) {
-  return std::make_unique<PlainTextStream>(file, separator, policies);
+  const auto read = [separator](ExampleStream& stream, Example& example) {
+    return read_document(stream.lines(), separator, example);
+  };
+  return std::make_unique<ExampleStream>(std::vector{file}, policies, read);
 }
 
 std::vector<std::string> read_lines(const std::filesystem::path& file) {

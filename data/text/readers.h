@@ -7,14 +7,132 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <istream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "data/text/example_stream.h"
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/error.h"
+#include "base/options.h"
 
 namespace draftsmith::data {
+
+// Reads the lines of a text file and counts CR LF ends and byte order marks.
+class LineReader {
+ public:
+  // Errors: UserError for a missing or unreadable file or a directory.
+  explicit LineReader(const std::filesystem::path& file);
+  // Reads a stream that others own and that outlives the reader; `name` stands for the file in messages.
+  LineReader(std::istream& stream, const std::string& name);
+  // Reads the next line without its end (LF or CR LF, optional for the last line). Returns false at the end of the
+  // file. Errors: UserError for a line longer than kMaxLineBytes, which most likely means a binary file.
+  bool next(std::string& line);
+  // Returns the number of the last line read, from 1.
+  int64_t line() const { return line_; }
+  // Returns file:line of the last line read.
+  std::string where() const;
+  int64_t crlf_lines() const { return crlf_lines_; }
+  bool had_byte_order_mark() const { return byte_order_mark_; }
+  const std::filesystem::path& file() const { return file_; }
+
+  static constexpr size_t kMaxLineBytes = size_t{256} << 20;
+
+ private:
+  void begin();
+  bool fill();
+  std::filesystem::path file_;
+  std::unique_ptr<std::istream> owned_;
+  std::istream* input_;
+  std::string buffer_;
+  size_t begin_ = 0;
+  int64_t line_ = 0;
+  int64_t crlf_lines_ = 0;
+  bool byte_order_mark_ = false;
+};
+
+// Returns a reader of a file, or of standard input where `file` is "-". /dev/stdin would do, but a container's user may
+// not open it. Errors: as the reader's.
+LineReader open_lines(const std::string& file);
+
+// Returns the number of lines of a file, for a progress bar; 0 if the file cannot be read.
+int64_t count_lines(const std::filesystem::path& file);
+
+// Throws a UserError for a line with invalid UTF-8 that names file:line, the byte's offset in the line and its value.
+[[noreturn]] void throw_invalid_utf8(const std::string& where, const std::string& line, size_t at);
+
+// An example as text. Parallel text and jsonl have a source and one or more targets (references). Plain text has an
+// empty source and one target.
+struct Example {
+  std::string source{};
+  std::vector<std::string> targets{};
+  std::string where{};         // file:line, for messages
+  std::string target_where{};  // parallel text: file:line of the target
+  bool has_source = true;      // false: plain text
+  // A chat template has written it: the source has its own BOS, and takes no prefix, suffix or EOS.
+  bool from_template = false;
+};
+
+// The treatment of malformed lines; by default they are errors.
+struct TextPolicies {
+  std::string invalid_utf8 = "error";   // error | drop | replace (by U+FFFD)
+  std::string empty = "error";          // error | drop | keep
+  std::string unequal_lines = "error";  // error | truncate (to the shorter file)
+  static Fields<TextPolicies> fields();
+};
+
+// Counts of a reader. A dropped example is in exactly one of the dropped counts.
+struct ReadCounts {
+  int64_t examples = 0;               // returned by next()
+  int64_t dropped_invalid_utf8 = 0;   // examples
+  int64_t replaced_invalid_utf8 = 0;  // examples with at least one sequence replaced
+  int64_t dropped_empty = 0;          // examples
+  int64_t kept_empty = 0;             // examples with an empty side, kept
+  int64_t unpaired_lines = 0;         // unused lines of the longer file
+  int64_t crlf_lines = 0;             // lines that ended in CR LF
+  int64_t byte_order_marks = 0;       // files that began with one
+  // Returns all counts that are not zero, by name, in a fixed order.
+  std::vector<std::pair<std::string, int64_t>> nonzero() const;
+};
+
+// A stream of examples that applies the policies. Formats (parallel text, jsonl, plain text, chat) read its lines.
+class ExampleStream {
+ public:
+  // Reads one raw example, whose text is not checked yet. Returns false at the end.
+  using Format = std::function<bool(ExampleStream& stream, Example& example)>;
+
+  // Opens the files that the format reads. `also` is a file that examples depend on as well, such as a chat template.
+  ExampleStream(const std::vector<std::filesystem::path>& files, const TextPolicies& policies, Format format,
+                const std::filesystem::path& also = {});
+
+  // Reads the next example. Returns false at the end. Errors: UserError that names file and line.
+  bool next(Example& example);
+  ReadCounts counts() const;
+  // Returns the files, for hashes in the provenance.
+  const std::vector<std::filesystem::path>& files() const { return files_; }
+
+  // For formats: the lines of a file.
+  LineReader& lines(size_t file = 0) { return lines_[file]; }
+  // Applies the policy for invalid UTF-8 to a text. Returns false, and counts, if its example must be dropped.
+  bool admit_utf8(const std::string& where, std::string& text);
+  // Applies the policy for empty text to a line without any example. Errors: UserError with `problem`.
+  void drop_empty(const Problem& problem);
+  // Counts the lines that one of two files has more. Errors: UserError unless the policy allows them.
+  void end_unequal(LineReader& longer, const LineReader& shorter);
+
+ private:
+  bool admit_utf8(Example& example);
+  bool admit_empty(const Example& example);
+
+  TextPolicies policies_;
+  Format format_;
+  std::vector<std::filesystem::path> files_;
+  std::vector<LineReader> lines_;
+  ReadCounts counts_;
+};
 
 // Opens two files with one example per line.
 std::unique_ptr<ExampleStream> open_parallel(const std::filesystem::path& source, const std::filesystem::path& target,
@@ -39,6 +157,9 @@ std::unique_ptr<ExampleStream> open_jsonl(const std::filesystem::path& file, con
 // joined by newlines, are an example.
 std::unique_ptr<ExampleStream> open_plain_text(const std::filesystem::path& file, const std::string& separator,
                                                const TextPolicies& policies);
+
+// Returns the object on a line of jsonl. Errors: UserError for a line that is none.
+nlohmann::json parse_object_line(const std::string& line, const std::string& where);
 
 // Returns all lines of a text file (valid UTF-8, empty lines included).
 std::vector<std::string> read_lines(const std::filesystem::path& file);

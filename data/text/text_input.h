@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "base/options.h"
-#include "data/text/example_stream.h"
+#include "data/text/readers.h"
 
 namespace draftsmith::data {
 
 // The input text: exactly one of parallel files, a jsonl file and plain text.
 struct TextInput {
-  std::string dataset{};           // name in the data folder (data/datasets/dataset_keys.h fills in the rest)
+  std::string dataset{};           // name in the data folder (data/datasets/datasets.h fills in the rest)
   std::string direction{};         // of a data set of parallel text, "de-en"
   std::filesystem::path source{};  // parallel text
   std::filesystem::path target{};

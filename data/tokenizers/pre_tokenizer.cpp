@@ -1,17 +1,243 @@
 #include "data/tokenizers/pre_tokenizer.h"
 
 #include <algorithm>
+#include <array>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stdexcept>
 
+#include <fmt/format.h>
+#define ONIG_ESCAPE_UCHAR_COLLISION 1  // keeps <oniguruma.h> from defining UChar, a type of ICU
+#include <oniguruma.h>
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+#include <unicode/stringpiece.h>
+#include <unicode/uchar.h>
+
+#include "base/error.h"
 #include "base/utf8.h"
-#include "data/tokenizers/character_classes.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-// Digits follows Unicode 17 (Rust's char::is_numeric), which has more numbers than CharacterClasses.
+// The version of Unicode that normalisation in `tokenizers` 0.23 follows (unicode-normalization-alignments 0.1.12).
+constexpr uint8_t kUnicodeMajor = 9;
+// A character of an older version that became a combining mark in Unicode 12.
+constexpr char32_t kLaoPaliVirama = 0x0EBA;
+
+// Below U+0300 every character is composed and combines with no character before it.
+bool is_plain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xCC; });
+}
+
+bool is_known(char32_t c) {
+  if (c < 0x300) return true;
+  if (c == kLaoPaliVirama) return false;
+  UVersionInfo age = {};
+  u_charAge(static_cast<UChar32>(c), age);
+  return age[0] != 0 && age[0] <= kUnicodeMajor;
+}
+
+void append_composed(std::string_view text, std::string& out) {
+  if (text.empty()) return;
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::Normalizer2* normalizer = icu::Normalizer2::getNFCInstance(status);
+  icu::StringByteSink<std::string> sink(&out);
+  if (U_SUCCESS(status)) {
+    normalizer->normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())), sink, nullptr,
+                              status);
+  }
+  if (U_FAILURE(status)) throw std::runtime_error(std::string("ICU cannot normalise: ") + u_errorName(status));
+}
+
+}  // namespace
+
+std::string nfc(std::string_view text) {
+  std::string out;
+  if (is_plain(text)) return std::string(text);
+  out.reserve(text.size());
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = code_point_at(text, at);
+    if (!is_known(c.value)) {
+      append_composed(text.substr(begin, at - begin), out);
+      out += text.substr(at, c.length);
+      begin = at + c.length;
+    }
+    at += c.length;
+  }
+  append_composed(text.substr(begin), out);
+  return out;
+}
+
+std::string replace_all(std::string_view text, std::string_view what, std::string_view by) {
+  std::string out;
+  out.reserve(text.size());
+  size_t begin = 0;
+  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, begin)) {
+    out += text.substr(begin, at - begin);
+    out += by;
+    begin = at + what.size();
+  }
+  out += text.substr(begin);
+  return out;
+}
+
+std::string TextNormalizer::operator()(std::string_view text) const {
+  std::string result(text);
+  for (const Step& step : steps_) result = step(result);
+  return result;
+}
+
+bool is_word_character(char32_t c) {
+  const auto point = static_cast<UChar32>(c);
+  constexpr uint32_t kMarks = U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK;
+  return u_isUAlphabetic(point) || (U_MASK(u_charType(point)) & kMarks) != 0 ||
+         u_hasBinaryProperty(point, UCHAR_JOIN_CONTROL);
+}
+
+namespace {
+
+// Times that Oniguruma may go back: within one attempt to match (its own default, which `tokenizers` uses), and within
+// one search, which tries every position.
+constexpr unsigned long kRetriesInMatch = 10'000'000;
+constexpr unsigned long kRetriesInSearch = 100'000'000;
+
+void initialize_oniguruma() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    OnigEncoding encoding = ONIG_ENCODING_UTF8;
+    onig_initialize(&encoding, 1);
+    onig_set_retry_limit_in_match(kRetriesInMatch);
+    onig_set_retry_limit_in_search(kRetriesInSearch);
+  });
+}
+
+const OnigUChar* bytes_of(std::string_view text) {
+  return reinterpret_cast<const OnigUChar*>(text.data());
+}
+
+std::string message_of(int code, OnigErrorInfo* details) {
+  std::array<OnigUChar, ONIG_MAX_ERROR_MESSAGE_LEN> message{};
+  const int length = onig_error_code_to_str(message.data(), code, details);
+  return {reinterpret_cast<const char*>(message.data()), static_cast<size_t>(length)};
+}
+
+// A class in an expression: its ranges, whether it is negated, and the bytes that name it.
+struct NamedClass {
+  std::span<const CodePointRange> ranges;
+  bool negated = false;
+  size_t length = 0;
+};
+
+// Returns the class that the escape at the beginning of `text` names, if it is one that expand_classes replaces.
+std::optional<NamedClass> named_class(std::string_view text) {
+  if (text.starts_with("\\s") || text.starts_with("\\S")) return NamedClass{kWhiteSpace, text[1] == 'S', 2};
+  if (!text.starts_with("\\p{") && !text.starts_with("\\P{")) return std::nullopt;
+  const size_t close = text.find('}');
+  if (close == std::string_view::npos) return std::nullopt;
+  std::string_view name = text.substr(3, close - 3);
+  const bool inverted = name.starts_with('^');
+  if (inverted) name.remove_prefix(1);
+  const bool negated = (text[1] == 'P') != inverted;
+  if (name == "L" || name == "Letter") return NamedClass{letter_ranges(), negated, close + 1};
+  if (name == "N" || name == "Number") return NamedClass{number_ranges(), negated, close + 1};
+  return std::nullopt;
+}
+
+std::string bracketed(const NamedClass& named) {
+  std::string text = named.negated ? "[^" : "[";
+  for (const CodePointRange& range : named.ranges) {
+    fmt::format_to(std::back_inserter(text), "\\x{{{:X}}}-\\x{{{:X}}}", static_cast<uint32_t>(range.first),
+                   static_cast<uint32_t>(range.last));
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+std::string expand_classes(std::string_view expression) {
+  std::string expanded;
+  size_t depth = 0;  // of brackets
+  for (size_t at = 0; at < expression.size();) {
+    const std::string_view rest = expression.substr(at);
+    if (const auto named = named_class(rest)) {
+      // (?i:...) adds other cases to a class in brackets, but not to \p{L} alone.
+      expanded += depth > 0 ? bracketed(*named) : "(?-i:" + bracketed(*named) + ")";
+      at += named->length;
+      continue;
+    }
+    size_t length = rest[0] == '\\' && rest.size() > 1 ? 2 : 1;
+    if (rest[0] == '[') {
+      ++depth;
+      if (rest.substr(length).starts_with('^')) ++length;
+      if (rest.substr(length).starts_with(']')) ++length;  // a literal
+    } else if (rest[0] == ']' && depth > 0) {
+      --depth;
+    }
+    expanded += rest.substr(0, length);
+    at += length;
+  }
+  return expanded;
+}
+
+const std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+const std::string_view kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+TextPattern::TextPattern(std::string_view expression, std::string where)
+    : expression_(expression), where_(std::move(where)) {
+  initialize_oniguruma();
+  const std::string expanded = expand_classes(expression);
+  OnigRegex regex = nullptr;
+  OnigErrorInfo details{};
+  const int code = onig_new(&regex, bytes_of(expanded), bytes_of(expanded) + expanded.size(), ONIG_OPTION_NONE,
+                            ONIG_ENCODING_UTF8, ONIG_SYNTAX_ONIGURUMA, &details);
+  if (code != ONIG_NORMAL) {
+    throw UserError({.where = where_,
+                     .what = "the regular expression cannot be compiled: " + message_of(code, &details),
+                     .expected = "an expression in Oniguruma's syntax",
+                     .found = expression_.substr(0, 200)});
+  }
+  compiled_ = {regex, onig_free};
+}
+
+std::vector<TextMatch> TextPattern::matches(std::string_view text) const {
+  std::vector<TextMatch> found;
+  const std::unique_ptr<OnigRegion, void (*)(OnigRegion*)> region(onig_region_new(),
+                                                                  [](OnigRegion* used) { onig_region_free(used, 1); });
+  const OnigUChar* begin = bytes_of(text);
+  const OnigUChar* end = begin + text.size();
+  for (size_t from = 0; from <= text.size();) {
+    const int code = onig_search(compiled_.get(), begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
+    if (code == ONIG_MISMATCH) break;
+    if (code < 0) {
+      throw UserError({.where = where_,
+                       .what = "the regular expression fails on a text: " + message_of(code, nullptr),
+                       .expected = "an expression without nested repetitions of the same characters",
+                       .found = expression_.substr(0, 200)});
+    }
+    const TextMatch match{static_cast<size_t>(region->beg[0]), static_cast<size_t>(region->end[0])};
+    const bool empty = match.begin == match.end;
+    from = match.end;
+    if (empty) from += from < text.size() ? code_point_at(text, from).length : 1;
+    if (empty && !found.empty() && found.back().end == match.begin) continue;
+    found.push_back(match);
+  }
+  return found;
+}
+
+namespace {
+
+// Digits follows Unicode 17 (Rust's char::is_numeric), which has more numbers than number_ranges().
 bool is_digit(char32_t c) {
-  return CharacterClasses::table().of(c) == kNumber || (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
+  const auto numbers = number_ranges();
+  const auto range = std::lower_bound(numbers.begin(), numbers.end(), c,
+                                      [](const CodePointRange& one, char32_t value) { return one.last < value; });
+  return (range != numbers.end() && range->first <= c) || (c >= 0x11DE0 && c <= 0x11DE9) ||
+         (c >= 0x16FF4 && c <= 0x16FF6);
 }
 
 void add_match(TextMatch match, size_t& gap, std::vector<TextPart>& parts) {
@@ -82,86 +308,9 @@ void arrange(std::vector<TextPart>& parts, SplitBehavior behavior) {
   }
 }
 
-class Split : public PreTokenizerStep {
- public:
-  Split(SplitPattern pattern, SplitBehavior behavior, bool invert)
-      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
-
-  void apply(Words& words, bool) const override {
-    std::vector<std::string_view> cut;
-    std::vector<TextPart> parts;
-    for (const std::string_view word : words.views) {
-      pattern_.cut(word, parts);
-      for (TextPart& part : parts) part.matched = part.matched != invert_;
-      arrange(parts, behavior_);
-      for (const TextPart& part : parts) {
-        if (part.begin < part.end) cut.push_back(word.substr(part.begin, part.end - part.begin));
-      }
-    }
-    words.views = std::move(cut);
-  }
-
- private:
-  SplitPattern pattern_;
-  SplitBehavior behavior_;
-  bool invert_;
-};
-
-class PrefixSpace : public PreTokenizerStep {
- public:
-  void apply(Words& words, bool) const override {
-    for (std::string_view& word : words.views) {
-      if (word.starts_with(' ')) continue;
-      std::string& prefixed = words.storage.emplace_back(1, ' ');
-      prefixed += word;
-      word = prefixed;
-    }
-  }
-};
-
-class Metaspace : public PreTokenizerStep {
- public:
-  Metaspace(std::string replacement, PrependScheme scheme, bool split)
-      : replacement_(std::move(replacement)),
-        scheme_(scheme),
-        split_(split),
-        cut_(SplitPattern::literal(replacement_), SplitBehavior::kMergedWithNext, false) {}
-
-  void apply(Words& words, bool at_start) const override {
-    for (size_t i = 0; i < words.views.size(); ++i) {
-      std::string& changed = words.storage.emplace_back();
-      for (const char c : words.views[i]) {
-        if (c == ' ') {
-          changed += replacement_;
-        } else {
-          changed += c;
-        }
-      }
-      const bool wanted = scheme_ == PrependScheme::kAlways || (scheme_ == PrependScheme::kFirst && at_start && i == 0);
-      if (wanted && !changed.starts_with(replacement_)) changed.insert(0, replacement_);
-      words.views[i] = changed;
-    }
-    if (split_) cut_.apply(words, at_start);
-  }
-
- private:
-  std::string replacement_;
-  PrependScheme scheme_;
-  bool split_;
-  Split cut_;
-};
-
 }  // namespace
 
 SplitPattern SplitPattern::regex(std::string_view expression, const std::string& where) {
-  const PatternScanner scanner = known_scanner(expression);
-  if (scanner == nullptr) return general_regex(expression, where);
-  SplitPattern pattern;
-  pattern.scanner_ = scanner;
-  return pattern;
-}
-
-SplitPattern SplitPattern::general_regex(std::string_view expression, const std::string& where) {
   SplitPattern pattern;
   pattern.pattern_ = std::make_shared<const TextPattern>(expression, where);
   return pattern;
@@ -177,8 +326,8 @@ SplitPattern SplitPattern::digits() {
   return {};  // neither expression nor text
 }
 
-void SplitPattern::cut(std::string_view text, std::vector<TextPart>& parts) const {
-  parts.clear();
+std::vector<TextPart> SplitPattern::cut(std::string_view text) const {
+  std::vector<TextPart> parts;
   size_t gap = 0;
   if (pattern_) {
     for (const TextMatch match : pattern_->matches(text)) add_match(match, gap, parts);
@@ -190,25 +339,47 @@ void SplitPattern::cut(std::string_view text, std::vector<TextPart>& parts) cons
     }
   }
   if (gap < text.size()) parts.push_back({gap, text.size(), false});
+  return parts;
 }
 
 size_t SplitPattern::match(std::string_view text, size_t at) const {
-  if (scanner_ != nullptr) return scanner_(text, at);
   if (!literal_.empty()) return text.substr(at).starts_with(literal_) ? at + literal_.size() : at;
   const CodePoint c = code_point_at(text, at);
   return is_digit(c.value) ? at + c.length : at;
 }
 
-std::unique_ptr<PreTokenizerStep> make_split(SplitPattern pattern, SplitBehavior behavior, bool invert) {
-  return std::make_unique<Split>(std::move(pattern), behavior, invert);
+PreTokenizerStep make_split(SplitPattern pattern, SplitBehavior behavior, bool invert) {
+  return [=](Words& words, bool) {
+    std::vector<std::string_view> cut;
+    for (const std::string_view word : words.views) {
+      std::vector<TextPart> parts = pattern.cut(word);
+      for (TextPart& part : parts) part.matched = part.matched != invert;
+      arrange(parts, behavior);
+      for (const TextPart& part : parts) {
+        if (part.begin < part.end) cut.push_back(word.substr(part.begin, part.end - part.begin));
+      }
+    }
+    words.views = std::move(cut);
+  };
 }
 
-std::unique_ptr<PreTokenizerStep> make_prefix_space() {
-  return std::make_unique<PrefixSpace>();
+void add_prefix_space(Words& words) {
+  for (std::string_view& word : words.views) {
+    if (!word.starts_with(' ')) word = words.storage.emplace_back(" " + std::string(word));
+  }
 }
 
-std::unique_ptr<PreTokenizerStep> make_metaspace(std::string replacement, PrependScheme scheme, bool split) {
-  return std::make_unique<Metaspace>(std::move(replacement), scheme, split);
+PreTokenizerStep make_metaspace(std::string replacement, PrependScheme scheme, bool split) {
+  const auto cut = make_split(SplitPattern::literal(replacement), SplitBehavior::kMergedWithNext, false);
+  return [=](Words& words, bool at_start) {
+    for (size_t i = 0; i < words.views.size(); ++i) {
+      std::string& changed = words.storage.emplace_back(replace_all(words.views[i], " ", replacement));
+      const bool wanted = scheme == PrependScheme::kAlways || (scheme == PrependScheme::kFirst && at_start && i == 0);
+      if (wanted && !changed.starts_with(replacement)) changed.insert(0, replacement);
+      words.views[i] = changed;
+    }
+    if (split) cut(words, at_start);
+  };
 }
 
 void PreTokenizer::split(std::string_view text, bool at_start, Words& words) const {
@@ -216,7 +387,7 @@ void PreTokenizer::split(std::string_view text, bool at_start, Words& words) con
   words.storage.clear();
   if (text.empty()) return;
   words.views.push_back(text);
-  for (const auto& step : steps_) step->apply(words, at_start);
+  for (const PreTokenizerStep& step : steps_) step(words, at_start);
 }
 
 }  // namespace draftsmith::data

@@ -1,18 +1,86 @@
-// Pre-tokenizers of Hugging Face `tokenizers`, which cut a text into words; pieces never cross words. Supported are
-// ByteLevel's regular expression (GPT-2, GPT-NeoX), Split (BLOOM, Llama 3), Digits, Metaspace (Llama's SentencePiece in
-// tokenizer.json), and sequences of these.
+// What a text goes through before byte pair encoding: normalizers and pre-tokenizers of Hugging Face `tokenizers`.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizers/known_patterns.h"
-#include "data/tokenizers/text_pattern.h"
+#include "base/utf8.h"
+
+struct re_pattern_buffer;  // of <oniguruma.h>
 
 namespace draftsmith::data {
+
+// The normalizers of tokenizer.json that the families use: NFC (GPT-NeoX), Prepend and Replace (Llama's SentencePiece),
+// and sequences of these.
+class TextNormalizer {
+ public:
+  using Step = std::function<std::string(const std::string&)>;  // of and to valid UTF-8
+
+  void add(Step step) { steps_.push_back(std::move(step)); }
+  bool empty() const { return steps_.empty(); }
+  // Returns the normalised text; the text must be valid UTF-8.
+  std::string operator()(std::string_view text) const;
+
+ private:
+  std::vector<Step> steps_;
+};
+
+// Returns the text in canonical composition by the Unicode version of `tokenizers`. Characters of later versions do not
+// change, and characters beside them do not combine with them.
+std::string nfc(std::string_view text);
+
+// Returns the text with each occurrence of `what` replaced, from left to right; `what` must not be empty.
+std::string replace_all(std::string_view text, std::string_view what, std::string_view by);
+
+// Return the letters (\p{L}) and numbers (\p{N}) of Unicode 16, equal to Oniguruma 6.9.10, the engine of Hugging Face
+// `tokenizers`: ids must not depend on the Unicode version of the machine's libraries. tools/parity_tokenizers.py
+// generates the tables (generated/character_ranges.cpp).
+std::span<const CodePointRange> letter_ranges();
+std::span<const CodePointRange> number_ranges();
+
+// Returns whether a character is part of words, like \w of the `regex` crate: alphabetic, mark, decimal digit,
+// connector or joiner. Added tokens with the flag `single_word` may not touch such a character.
+bool is_word_character(char32_t c);
+
+// Bytes [begin,end) of a text.
+struct TextMatch {
+  size_t begin = 0;
+  size_t end = 0;
+  bool operator==(const TextMatch&) const = default;
+};
+
+// The expressions of Radford et al. 2019 (GPT-2, GPT-NeoX) and Grattafiori et al. 2024 (Llama 3) in tokenizer.json.
+extern const std::string_view kGpt2Pattern;
+extern const std::string_view kLlama3Pattern;
+
+// Returns the expression with \p{L}, \p{N}, \s, their negations and long names replaced by Unicode 16's
+// ranges, so that these classes do not depend on the installed Oniguruma. Other classes (\w, \d, \p{Lu},
+// \p{Han}, [[:alpha:]], ...) follow the installed version: Unicode 14 in Debian 12.
+std::string expand_classes(std::string_view expression);
+
+// A compiled regular expression of tokenizer.json (the pre-tokenizer Split), matched by Oniguruma, the engine of
+// `tokenizers`, with its syntax and its search rules. Several threads may use one.
+class TextPattern {
+ public:
+  // `where` names the place of the expression in messages. Errors: UserError for an expression that Oniguruma refuses.
+  TextPattern(std::string_view expression, std::string where);
+
+  // Returns all matches in valid UTF-8, from left to right, without overlap. A match may be empty, except where
+  // another match ends, as in `tokenizers`. Errors: UserError if a search backtracks too often.
+  std::vector<TextMatch> matches(std::string_view text) const;
+
+ private:
+  std::string expression_;
+  std::string where_;
+  std::shared_ptr<re_pattern_buffer> compiled_;
+};
 
 // Words as views of the text, or of `storage` if a step changed the text.
 struct Words {
@@ -31,58 +99,53 @@ struct TextPart {
   bool operator==(const TextPart&) const = default;
 };
 
-// Finds the matches of a regular expression (by a scanner if one is known, else by Oniguruma), of a literal text or of
-// digits.
+// Finds the matches of a regular expression, of a literal text or of digits.
 class SplitPattern {
  public:
   // Errors: UserError for an expression that TextPattern refuses.
   static SplitPattern regex(std::string_view expression, const std::string& where);
-  // Uses Oniguruma even if a scanner is known, for comparisons.
-  static SplitPattern general_regex(std::string_view expression, const std::string& where);
   // Matches a text that is not empty.
   static SplitPattern literal(std::string text);
   // Matches single digits and other numbers, as the pre-tokenizer Digits does.
   static SplitPattern digits();
 
-  // Replaces `parts` by all parts of a text (valid UTF-8), in order: matches and what lies between them.
-  void cut(std::string_view text, std::vector<TextPart>& parts) const;
+  // Returns all parts of a text (valid UTF-8), in order: matches and what lies between them.
+  std::vector<TextPart> cut(std::string_view text) const;
 
  private:
-  // End of the match that begins at byte `at`, or `at`; not for general expressions.
+  // End of the literal or digit that begins at byte `at`, or `at`.
   size_t match(std::string_view text, size_t at) const;
 
-  PatternScanner scanner_ = nullptr;
   std::shared_ptr<const TextPattern> pattern_;
   std::string literal_;
 };
 
-// One step of a pre-tokenizer.
-class PreTokenizerStep {
- public:
-  virtual ~PreTokenizerStep() = default;
-  // Replaces each word by its parts that are not empty. `at_start`: the first word begins the whole text.
-  virtual void apply(Words& words, bool at_start) const = 0;
-};
+// One step of a pre-tokenizer: replaces each word by its parts that are not empty. `at_start`: the first word begins
+// the whole text.
+using PreTokenizerStep = std::function<void(Words& words, bool at_start)>;
 
 // Cuts at matches; with `invert`, at the parts between matches.
-std::unique_ptr<PreTokenizerStep> make_split(SplitPattern pattern, SplitBehavior behavior, bool invert);
+PreTokenizerStep make_split(SplitPattern pattern, SplitBehavior behavior, bool invert);
 
 // Adds a space before each word that begins with none.
-std::unique_ptr<PreTokenizerStep> make_prefix_space();
+void add_prefix_space(Words& words);
 
 // Metaspace: replaces blanks by `replacement` and adds one before words that do not begin with it: before no word,
 // before the text's first word or before all words. With `split`, cuts words before each replacement.
 enum class PrependScheme { kNever, kFirst, kAlways };
-std::unique_ptr<PreTokenizerStep> make_metaspace(std::string replacement, PrependScheme scheme, bool split);
+PreTokenizerStep make_metaspace(std::string replacement, PrependScheme scheme, bool split);
 
+// Pre-tokenizers of Hugging Face `tokenizers` cut a text into words; pieces never cross words. Supported are
+// ByteLevel's regular expression (GPT-2, GPT-NeoX), Split (BLOOM, Llama 3), Digits, Metaspace (Llama's SentencePiece in
+// tokenizer.json), and sequences of these.
 class PreTokenizer {
  public:
-  void add(std::unique_ptr<PreTokenizerStep> step) { steps_.push_back(std::move(step)); }
-  // Replaces `words` by the words of a text (valid UTF-8) in order. The views live as long as `words` and the text.
+  void add(PreTokenizerStep step) { steps_.push_back(std::move(step)); }
+  // Replaces `words` by the words of a text (valid UTF-8), in order. The views live as long as `words` and the text.
   void split(std::string_view text, bool at_start, Words& words) const;
 
  private:
-  std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
+  std::vector<PreTokenizerStep> steps_;
 };
 
 }  // namespace draftsmith::data

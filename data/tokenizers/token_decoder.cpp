@@ -1,28 +1,49 @@
-#include "data/tokenizers/token_decoder.h"
-
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
 
 #include "base/utf8.h"
-#include "data/tokenizers/byte_level.h"
-#include "data/tokenizers/text_normalizer.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
+constexpr size_t kCharacters = 0x100 + 68;  // 68 bytes are not printable in Latin-1
+
+constexpr bool is_printable(uint32_t byte) {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
+
+// Returns the character of each byte: the byte itself if it is printable in Latin-1, else U+0100 and following.
+constexpr std::array<char32_t, 256> make_characters() {
+  std::array<char32_t, 256> characters{};
+  char32_t next = 0x100;
+  for (uint32_t byte = 0; byte < 256; ++byte) characters[byte] = is_printable(byte) ? byte : next++;
+  return characters;
+}
+
+// Returns the byte of each character, or -1.
+constexpr std::array<int16_t, kCharacters> make_bytes() {
+  std::array<int16_t, kCharacters> bytes{};
+  for (int16_t& byte : bytes) byte = -1;
+  const auto characters = make_characters();
+  for (size_t byte = 0; byte < 256; ++byte) bytes[characters[byte]] = static_cast<int16_t>(byte);
+  return bytes;
+}
+
+constexpr auto kCharacterOf = make_characters();
+constexpr auto kByteOf = make_bytes();
 
 // Returns the byte of a piece such as <0xE4>, or -1.
 int fallback_byte(std::string_view piece) {
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece.back() != '>') return -1;
-  const int high = hex_digit(piece[3]);
-  const int low = hex_digit(piece[4]);
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
+  unsigned byte = 0;
+  const auto [end, error] = std::from_chars(piece.data() + 3, piece.data() + 5, byte, 16);
+  return error == std::errc() && end == piece.data() + 5 ? static_cast<int>(byte) : -1;
 }
 
 std::string replace_each(std::string_view bytes) {
@@ -37,6 +58,23 @@ std::string replace_each(std::string_view bytes) {
 }
 
 }  // namespace
+
+std::optional<std::string> bytes_of_piece(std::string_view piece) {
+  std::string bytes;
+  for (size_t at = 0; at < piece.size();) {
+    const CodePoint c = code_point_at(piece, at);
+    if (c.value >= kCharacters || kByteOf[c.value] < 0) return std::nullopt;
+    bytes.push_back(static_cast<char>(kByteOf[c.value]));
+    at += c.length;
+  }
+  return bytes;
+}
+
+std::string piece_of_bytes(std::string_view bytes) {
+  std::string piece;
+  for (const char byte : bytes) append_utf8(kCharacterOf[static_cast<uint8_t>(byte)], piece);
+  return piece;
+}
 
 std::string repair_utf8(std::string_view bytes, InvalidBytes policy) {
   if (!invalid_utf8_offset(bytes)) return std::string(bytes);
@@ -88,6 +126,60 @@ std::string TokenDecoder::join(const std::vector<const TextPiece*>& pieces) cons
 StreamRules TokenDecoder::rules() const {
   if (byte_level_) return {.invalid = InvalidBytes::kReplaceParts, .drops_leading_space = false};
   return {.invalid = InvalidBytes::kReplaceRun, .drops_leading_space = strip_ > 0};
+}
+
+std::string StreamDecoder::drain() {
+  std::string text = repair_utf8(bytes_, rules_.invalid);
+  bytes_.clear();
+  return text;
+}
+
+std::string StreamDecoder::take_ready() {
+  if (rules_.invalid == InvalidBytes::kReplaceRun) return {};  // one later byte may make the whole run invalid
+  const size_t open = incomplete_suffix(bytes_);
+  const std::string tail = bytes_.substr(bytes_.size() - open);
+  bytes_.erase(bytes_.size() - open);
+  std::string text = drain();
+  bytes_ = tail;
+  return text;
+}
+
+// Decodes the first ids together until they give text: the leading space is dropped from the first id that gives any.
+std::string StreamDecoder::push_first(int32_t id, const TextPiece& piece) {
+  const bool prints_nothing = piece.kind == TextPiece::Kind::kText && piece.text.empty();
+  if (first_ids_.empty() && prints_nothing) return {};
+  first_ids_.push_back(id);
+  if (piece.kind == TextPiece::Kind::kBytes) {
+    bytes_ += piece.text;
+    if (rules_.invalid == InvalidBytes::kReplaceRun || incomplete_suffix(bytes_) > 0) return {};
+  } else {
+    bytes_.clear();
+  }
+  std::string text = tokenizer_.decode(first_ids_);
+  if (text.empty()) return {};
+  at_start_ = false;
+  first_ids_.clear();
+  bytes_.clear();
+  return text;
+}
+
+std::string StreamDecoder::push(int32_t id) {
+  const TextPiece piece = tokenizer_.text_piece(id);
+  if (piece.kind == TextPiece::Kind::kNothing) return {};
+  if (at_start_ && rules_.drops_leading_space) return push_first(id, piece);
+  if (piece.kind == TextPiece::Kind::kBytes) {
+    bytes_ += piece.text;
+    return take_ready();
+  }
+  return drain() + piece.text;
+}
+
+std::string StreamDecoder::flush() {
+  std::string text = at_start_ && rules_.drops_leading_space ? tokenizer_.decode(first_ids_) : drain();
+  at_start_ = true;
+  first_ids_.clear();
+  bytes_.clear();
+  return text;
 }
 
 }  // namespace draftsmith::data

@@ -23,7 +23,7 @@ struct TextPiece {
 // each ill-formed byte (SentencePiece), or for each byte of a run that has an ill-formed byte (ByteFallback).
 enum class InvalidBytes { kReplaceParts, kReplaceEach, kReplaceRun };
 
-// Rules for decoding streams, besides TextPiece (data/tokenizers/stream_decoder.h).
+// Rules for decoding streams, besides TextPiece (StreamDecoder).
 struct StreamRules {
   InvalidBytes invalid = InvalidBytes::kReplaceParts;
   bool drops_leading_space = false;  // decode drops a space at the start of a text
@@ -62,9 +62,53 @@ class Tokenizer {
   virtual std::vector<std::filesystem::path> files() const { return {file()}; }
   virtual TextFrame frame() const { return {}; }
 
-  // Rules for data/tokenizers/stream_decoder.h. By default the text of an id is the result of decoding it alone.
+  // Rules for StreamDecoder. By default the text of an id is the result of decoding it alone.
   virtual TextPiece text_piece(int32_t id) const { return {TextPiece::Kind::kText, decode({&id, 1})}; }
   virtual StreamRules stream_rules() const { return {}; }
 };
+
+// Decodes a stream of ids, one id at a time, to text that never ends inside a character. The concatenated texts equal
+// Tokenizer::decode of all ids.
+class StreamDecoder {
+ public:
+  // The tokenizer must outlive this.
+  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer), rules_(tokenizer.stream_rules()) {}
+
+  // Adds an id and returns the text that is complete now: valid UTF-8, empty while bytes of a character are missing.
+  // Errors: UserError for an id outside the vocabulary.
+  std::string push(int32_t id);
+  // Ends the text: returns its rest, with U+FFFD for bytes of an incomplete character. The next id begins a new text.
+  std::string flush();
+
+ private:
+  std::string push_first(int32_t id, const TextPiece& piece);
+  std::string take_ready();
+  std::string drain();
+
+  const Tokenizer& tokenizer_;
+  StreamRules rules_;
+  bool at_start_ = true;            // no text returned yet
+  std::vector<int32_t> first_ids_;  // ids since the start, if a leading space is dropped
+  std::string bytes_;               // bytes of the current run that were not returned yet
+};
+
+// Returns whether a model directory has files that load_tokenizer would load.
+bool has_tokenizer(const std::filesystem::path& directory);
+
+// Loads a tokenizer from its file (spiece.model, tokenizer.model, tokenizer.json, or vocab.json beside merges.txt) or
+// from a model directory, of which it takes, in this order:
+// 1. tokenizer.json if its model is BPE, as in Transformers;
+// 2. spiece.model or tokenizer.model, also beside a tokenizer.json of another type (T5's is a copy of its SentencePiece
+//    model). A tokenizer.model that is not SentencePiece's (Llama 3's is tiktoken's) is ignored beside other files;
+// 3. vocab.json with merges.txt (GPT-2's own form).
+// The two files of a Llama, tokenizer.model and tokenizer.json, give the same ids.
+// Errors: UserError for a missing or malformed file; UserError that names an unsupported
+// component of tokenizer.json.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file_or_directory);
+
+// Returns the ids of a line, all in [0, vocabulary). Errors: UserError with `where` and `hint` for a word that is not
+// such an id.
+std::vector<int64_t> parse_token_ids(const std::string& line, int64_t vocabulary, const std::string& where,
+                                     const std::string& hint);
 
 }  // namespace draftsmith::data

@@ -1,16 +1,11 @@
-#include "data/tokenizers/tokenizer_json.h"
-
-#include <limits>
-
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/sha256.h"
-#include "data/tokenizers/bpe_tokenizer.h"
-#include "data/tokenizers/tokenizer_config.h"
-#include "data/tokenizers/tokenizer_json_components.h"
+#include "base/utf8.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 namespace draftsmith::data {
 
@@ -20,78 +15,288 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr uint64_t kMaxJsonBytes = 256'000'000;
+const IntRange kIds{0, kMaxTokenId};
 
-const json* member(const json& object, const char* key) {
-  if (!object.is_object() || !object.contains(key) || object[key].is_null()) return nullptr;
-  return &object[key];
+// An object of the file with checked access to its members; the first problem is thrown as a UserError. Null counts as
+// missing, and a member without a fallback is required.
+class Component {
+  template <class Read>
+  auto read(const Read& get) const {
+    Problems problems;
+    JsonReader reader(value, where, problems);
+    auto result = get(reader);
+    problems.throw_if_any();
+    return result;
+  }
+
+ public:
+  Component(const json& object, const std::string& place) : value(object), where(place) {
+    read([](JsonReader&) { return 0; });
+  }
+
+  bool flag(const char* key, std::optional<bool> fallback = std::nullopt) const {
+    return read([&](JsonReader& reader) { return reader.get_bool(key, fallback); });
+  }
+  std::string text(const char* key, std::optional<std::string> fallback = std::nullopt) const {
+    return read([&](JsonReader& reader) { return reader.get_string(key, fallback); });
+  }
+  int32_t id(const char* key) const {
+    return static_cast<int32_t>(read([&](JsonReader& reader) { return reader.get_int(key, kIds); }));
+  }
+  std::string type() const { return text("type"); }
+  const json* find(const char* key) const {
+    return value.contains(key) && !value[key].is_null() ? &value[key] : nullptr;
+  }
+  const json& need(const char* key) const {
+    if (const json* found = find(key)) return *found;
+    refuse(fmt::format("the key '{}' is missing", key), "", brief(value));
+  }
+  const json& list(const char* key) const {
+    if (!need(key).is_array()) refuse(fmt::format("'{}' has an unusable value", key), "a list", brief(need(key)));
+    return need(key);
+  }
+  [[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found) const {
+    throw UserError({.where = where, .what = what, .expected = expected, .found = found});
+  }
+
+  const json& value;
+  std::string where;
+};
+
+// A pattern: {"String": "..."} or {"Regex": "..."}, not empty.
+struct PatternText {
+  std::string text;
+  bool regex = false;
+};
+
+PatternText parse_pattern(const Component& component) {
+  const json& pattern = component.need("pattern");
+  for (const char* kind : {"String", "Regex"}) {
+    if (!pattern.is_object() || pattern.size() != 1 || !pattern.contains(kind) || !pattern[kind].is_string()) continue;
+    if (pattern[kind] == "") component.refuse("'pattern' is empty", "a text or a regular expression", "\"\"");
+    return {pattern[kind].get<std::string>(), std::string(kind) == "Regex"};
+  }
+  component.refuse("'pattern' has an unusable value", R"({"Regex": "..."} or {"String": "..."})", brief(pattern));
 }
 
-bool is_bpe(const json& whole) {
-  const json* model = member(whole, "model");
-  if (model == nullptr || !model->is_object()) return false;
-  const json* type = member(*model, "type");
-  return type != nullptr ? *type == "BPE" : member(*model, "merges") != nullptr;
+// Returns what a Replace of a text replaces, and by what.
+std::pair<std::string, std::string> parse_replace(const Component& component) {
+  const PatternText pattern = parse_pattern(component);
+  if (pattern.regex) component.refuse("this Replace is not supported", "a pattern of kind String", pattern.text);
+  return {pattern.text, component.text("content")};
+}
+
+void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
+  const std::string type = component.type();
+  if (type == "Sequence") {
+    for (const json& part : component.list("normalizers")) parse_normalizer({part, component.where}, normalizer);
+  } else if (type == "NFC") {
+    normalizer.add(nfc);
+  } else if (type == "Prepend") {
+    const std::string prefix = component.text("prepend");
+    normalizer.add([prefix](const std::string& text) { return text.empty() ? text : prefix + text; });
+  } else if (type == "Replace") {
+    const auto replaced = parse_replace(component);
+    normalizer.add([replaced](const std::string& text) { return replace_all(text, replaced.first, replaced.second); });
+  } else {
+    component.refuse("this normalizer is not supported", "NFC, Prepend, Replace or a Sequence of them", type);
+  }
+}
+
+PreTokenizerStep parse_split(const Component& component) {
+  const PatternText pattern = parse_pattern(component);
+  SplitPattern split =
+      pattern.regex ? SplitPattern::regex(pattern.text, component.where) : SplitPattern::literal(pattern.text);
+  const std::string name = component.text("behavior");
+  const std::pair<const char*, SplitBehavior> behaviors[] = {{"Isolated", SplitBehavior::kIsolated},
+                                                             {"Removed", SplitBehavior::kRemoved},
+                                                             {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+                                                             {"MergedWithNext", SplitBehavior::kMergedWithNext},
+                                                             {"Contiguous", SplitBehavior::kContiguous}};
+  for (const auto& [known, behavior] : behaviors) {
+    if (name == known) return make_split(std::move(split), behavior, component.flag("invert", false));
+  }
+  component.refuse("'behavior' has an unusable value",
+                   "Isolated, Removed, MergedWithPrevious, MergedWithNext or Contiguous", name);
+}
+
+PreTokenizerStep parse_metaspace(const Component& component) {
+  const std::string replacement = component.text("replacement");
+  if (replacement.empty() || code_point_at(replacement, 0).length != replacement.size()) {
+    component.refuse("'replacement' has an unusable value", "one character", "'" + replacement + "'");
+  }
+  const std::string scheme = component.text("prepend_scheme", "always");
+  if (scheme != "always" && scheme != "first" && scheme != "never") {
+    component.refuse("'prepend_scheme' has an unusable value", "always, first or never", scheme);
+  }
+  PrependScheme prepend = scheme == "first" ? PrependScheme::kFirst : PrependScheme::kAlways;
+  if (scheme == "never" || !component.flag("add_prefix_space", true)) prepend = PrependScheme::kNever;
+  return make_metaspace(replacement, prepend, component.flag("split", true));
+}
+
+// Parses one component or a Sequence. `byte_level` becomes true at ByteLevel, which must be the last component.
+void parse_pre_tokenizer(const Component& component, PreTokenizer& pre_tokenizer, bool& byte_level) {
+  const std::string type = component.type();
+  if (byte_level) component.refuse("nothing may follow ByteLevel", "ByteLevel as the last component", type);
+  if (type == "Sequence") {
+    for (const json& part : component.list("pretokenizers")) {
+      parse_pre_tokenizer({part, component.where}, pre_tokenizer, byte_level);
+    }
+  } else if (type == "Split") {
+    pre_tokenizer.add(parse_split(component));
+  } else if (type == "Digits") {
+    const bool single = component.flag("individual_digits");
+    pre_tokenizer.add(
+        make_split(SplitPattern::digits(), single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
+  } else if (type == "Metaspace") {
+    pre_tokenizer.add(parse_metaspace(component));
+  } else if (type == "ByteLevel") {
+    if (component.flag("add_prefix_space")) pre_tokenizer.add([](Words& words, bool) { add_prefix_space(words); });
+    if (component.flag("use_regex", true)) {
+      const SplitPattern words = SplitPattern::regex(kGpt2Pattern, component.where);
+      pre_tokenizer.add(make_split(words, SplitBehavior::kIsolated, false));
+    }
+    byte_level = true;
+  } else {
+    component.refuse("this pre-tokenizer is not supported", "ByteLevel, Split, Digits, Metaspace or a Sequence of them",
+                     type);
+  }
+}
+
+// Appends the ids of a template's special token.
+void add_template_ids(const Component& component, const json& element, std::vector<int32_t>& ids) {
+  if (!element.is_object() || !element.contains("SpecialToken")) {
+    component.refuse("an element of 'single' has an unusable value", "SpecialToken or Sequence", brief(element));
+  }
+  const std::string name = Component(element["SpecialToken"], component.where).text("id");
+  const json& special = component.need("special_tokens");
+  if (!special.is_object() || !special.contains(name)) {
+    component.refuse("a special token of 'single' is not in 'special_tokens'", name, brief(special));
+  }
+  for (const json& id : Component(special[name], component.where).list("ids")) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId)) {
+      component.refuse("a special token's id is unusable", fmt::format("0 to {}", kMaxTokenId), brief(id));
+    }
+    ids.push_back(static_cast<int32_t>(id.get<uint64_t>()));
+  }
+}
+
+void parse_post_processor(const Component& component, TextFrame& frame) {
+  const std::string type = component.type();
+  if (type == "Sequence") {
+    for (const json& part : component.list("processors")) parse_post_processor({part, component.where}, frame);
+  } else if (type == "TemplateProcessing") {
+    bool after_text = false;
+    for (const json& element : component.list("single")) {
+      if (element.is_object() && element.contains("Sequence")) {
+        after_text = true;
+      } else {
+        add_template_ids(component, element, after_text ? frame.after : frame.before);
+      }
+    }
+  } else if (type != "ByteLevel") {  // ByteLevel changes offsets only
+    component.refuse("this post-processor is not supported", "ByteLevel, TemplateProcessing or a Sequence of them",
+                     type);
+  }
+}
+
+// The steps of a decoder, in the only supported order.
+enum class DecoderStage { kReplace, kByteFallback, kFuse, kStrip, kByteLevel };
+
+DecoderStage parse_decoder_step(const Component& component, TokenDecoder& decoder) {
+  const std::string type = component.type();
+  if (type == "ByteLevel") {
+    decoder.use_byte_level();
+    return DecoderStage::kByteLevel;
+  }
+  if (type == "Fuse") return DecoderStage::kFuse;
+  if (type == "ByteFallback") {
+    decoder.use_byte_fallback();
+    return DecoderStage::kByteFallback;
+  }
+  if (type == "Strip") {
+    if (component.text("content") != " " || component.id("stop") != 0) {
+      component.refuse("this Strip is not supported", "content \" \" and stop 0", "another");
+    }
+    decoder.set_strip(static_cast<size_t>(component.id("start")));
+    return DecoderStage::kStrip;
+  }
+  if (type != "Replace") {
+    component.refuse("this decoder is not supported", "ByteLevel, or a Sequence of Replace, ByteFallback, Fuse, Strip",
+                     type);
+  }
+  auto [what, by] = parse_replace(component);
+  decoder.add_replace(std::move(what), std::move(by));
+  return DecoderStage::kReplace;
+}
+
+void parse_decoder(const Component& component, TokenDecoder& decoder) {
+  const bool sequence = component.type() == "Sequence";
+  const json parts = sequence ? component.list("decoders") : json::array({component.value});
+  DecoderStage last = DecoderStage::kReplace;
+  bool fused = false;
+  for (const json& part : parts) {
+    const Component step(part, component.where);
+    const DecoderStage stage = parse_decoder_step(step, decoder);
+    const bool alone = stage != DecoderStage::kByteLevel || parts.size() == 1;
+    if (stage < last || !alone || (stage == DecoderStage::kStrip && !fused)) {
+      step.refuse("this order of decoders is not supported",
+                  "ByteLevel alone, or Replace, ByteFallback, Fuse, Strip in this order", step.type());
+    }
+    fused = fused || stage == DecoderStage::kFuse;
+    last = stage;
+  }
 }
 
 std::vector<std::pair<std::string, std::string>> parse_merges(const json& merges, const std::string& where) {
   std::vector<std::pair<std::string, std::string>> result;
-  if (!merges.is_array()) refuse({where, "has an unusable value", "a list of merges", brief(merges), ""});
   result.reserve(merges.size());
   for (const json& merge : merges) {
     if (merge.is_string()) {
       result.push_back(parse_merge(merge.get_ref<const std::string&>(), where));
-      continue;
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      result.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
+    } else {
+      throw UserError({.where = where,
+                       .what = "a merge has an unusable value",
+                       .expected = R"("a b" or ["a", "b"])",
+                       .found = brief(merge)});
     }
-    if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) {
-      refuse({where, "a merge has an unusable value", "\"a b\" or [\"a\", \"b\"]", brief(merge), ""});
-    }
-    result.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
   }
   return result;
 }
 
-// Refuses options of the model that change ids and are not supported.
-void check_model(const json& model, const std::string& where) {
+BpeDescription parse_model(const Component& model, bool byte_level) {
+  // Options that change ids and are not supported.
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const json* value = member(model, key);
-    if (value != nullptr && (!value->is_string() || !value->get_ref<const std::string&>().empty())) {
-      refuse({where, fmt::format("'{}' is not supported", key), "null or \"\"", brief(*value), ""});
-    }
+    const json* value = model.find(key);
+    if (value == nullptr || *value == "") continue;
+    model.refuse(fmt::format("'{}' is not supported", key), "null or \"\"", brief(*value));
   }
-  const json* dropout = member(model, "dropout");
+  const json* dropout = model.find("dropout");
   if (dropout != nullptr && *dropout != 0) {
-    refuse({where, "'dropout' is not supported", "null", brief(*dropout), "ids would differ from call to call"});
+    model.refuse("'dropout' is not supported: ids would differ from call to call", "null", brief(*dropout));
   }
-}
-
-BpeDescription parse_model(const json& model, const std::string& where, bool byte_level) {
-  check_model(model, where);
-  const JsonComponent component(model, where);
-  BpeDescription description;
-  description.pieces = parse_vocabulary(component.need("vocab"), where + ".vocab");
-  description.merges = parse_merges(component.need("merges"), where + ".merges");
-  description.unk_token = component.text("unk_token", "");
-  description.fuse_unk = component.flag("fuse_unk", false);
-  description.byte_fallback = component.flag("byte_fallback", false);
-  description.ignore_merges = component.flag("ignore_merges", false);
-  description.byte_level = byte_level;
-  return description;
+  return {.pieces = parse_vocabulary(model.need("vocab"), model.where + ".vocab"),
+          .merges = parse_merges(model.list("merges"), model.where + ".merges"),
+          .unk_token = model.text("unk_token", ""),
+          .fuse_unk = model.flag("fuse_unk", false),
+          .byte_fallback = model.flag("byte_fallback", false),
+          .ignore_merges = model.flag("ignore_merges", false),
+          .byte_level = byte_level};
 }
 
 std::vector<AddedToken> parse_added_tokens(const json& list, const std::string& where) {
   std::vector<AddedToken> tokens;
-  if (!list.is_array()) refuse({where, "has an unusable value", "a list of tokens", brief(list), ""});
   for (const json& entry : list) {
-    const JsonComponent component(entry, where);
-    AddedToken token;
-    token.content = component.text("content");
-    token.id = static_cast<int32_t>(component.number("id", BpeModel::kMaxId));
-    token.single_word = component.flag("single_word", false);
-    token.lstrip = component.flag("lstrip", false);
-    token.rstrip = component.flag("rstrip", false);
-    token.normalized = component.flag("normalized", true);
-    token.special = component.flag("special", false);
-    tokens.push_back(std::move(token));
+    const Component component(entry, where);
+    tokens.push_back({.content = component.text("content"),
+                      .id = component.id("id"),
+                      .single_word = component.flag("single_word", false),
+                      .lstrip = component.flag("lstrip", false),
+                      .rstrip = component.flag("rstrip", false),
+                      .normalized = component.flag("normalized", true),
+                      .special = component.flag("special", false)});
   }
   return tokens;
 }
@@ -115,75 +320,46 @@ void name_special_tokens(BpeParts& parts) {
   parts.unk = first_known(config.unk, {"<unk>", "<|endoftext|>"});
 }
 
+// Returns the type of a file's model, as text for messages; BPE too if it has merges and no type.
+std::string model_type(const json& whole) {
+  if (!whole.is_object() || !whole.contains("model") || !whole["model"].is_object()) return "no model";
+  const json& model = whole["model"];
+  if (model.contains("type") && !model["type"].is_null()) return model["type"] == "BPE" ? "BPE" : brief(model["type"]);
+  return model.contains("merges") ? "BPE" : "no type";
+}
+
 }  // namespace
 
-std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const json& vocabulary, const std::string& where) {
-  std::vector<std::pair<std::string, int32_t>> pieces;
-  if (!vocabulary.is_object() || vocabulary.empty()) {
-    refuse({where, "has an unusable value", "an object of pieces and their ids", brief(vocabulary), ""});
-  }
-  pieces.reserve(vocabulary.size());
-  for (const auto& [piece, id] : vocabulary.items()) {
-    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() <= static_cast<uint64_t>(BpeModel::kMaxId);
-    if (!fits) {
-      refuse({where, "a token id is unusable", fmt::format("an integer from 0 to {}", BpeModel::kMaxId),
-              fmt::format("'{}': {}", piece.substr(0, 60), brief(id)), ""});
-    }
-    pieces.emplace_back(piece, static_cast<int32_t>(id.get<uint64_t>()));
-  }
-  return pieces;
-}
-
-std::pair<std::string, std::string> parse_merge(std::string_view line, const std::string& where) {
-  const size_t blank = line.find(' ');
-  if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
-    refuse({where, "a merge has an unusable value", "two pieces with one blank between them",
-            "'" + std::string(line.substr(0, 80)) + "'", ""});
-  }
-  return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
-}
-
 bool is_bpe_json(const fs::path& file) {
-  return is_bpe(load_json(file));
+  return model_type(load_json(file)) == "BPE";
 }
 
 BpeParts read_tokenizer_json(const fs::path& file) {
   const std::string text = read_file(file, kMaxJsonBytes);
-  const json whole = parse_json(text, file.string());
-  const std::string where = file.string();
-  if (!is_bpe(whole)) {
-    const json* model = member(whole, "model");
-    const json* type = model != nullptr ? member(*model, "type") : nullptr;
-    refuse({where, "the model of this tokenizer is not supported", "a model of type BPE",
-            type != nullptr ? brief(*type) : "no type",
-            "models of type Unigram are read from their SentencePiece file (spiece.model, tokenizer.model)"});
+  const std::string name = file.string();
+  const json whole = parse_json(text, name);
+  if (const std::string type = model_type(whole); type != "BPE") {
+    throw UserError({.where = name,
+                     .what = "the model of this tokenizer is not supported",
+                     .expected = "a model of type BPE; one of type Unigram is read from its SentencePiece file "
+                                 "(spiece.model, tokenizer.model)",
+                     .found = type});
   }
   BpeParts parts;
   parts.file = file;
   parts.files = with_configuration_files(file);
   parts.hash = sha256(text);
+  const Component root(whole, name);
+  const auto part = [&](const char* key) { return Component(root.need(key), fmt::format("{}: {}", name, key)); };
   bool byte_level = false;
-  if (const json* value = member(whole, "normalizer")) {
-    parse_normalizer(*value, where + ": normalizer", parts.normalizer);
-  }
-  if (const json* value = member(whole, "pre_tokenizer")) {
-    byte_level = parse_pre_tokenizer(*value, where + ": pre_tokenizer", parts.pre_tokenizer);
-  }
-  if (const json* value = member(whole, "post_processor")) {
-    parse_post_processor(*value, where + ": post_processor", parts.frame);
-  }
-  const json* decoder = member(whole, "decoder");
-  parse_decoder(decoder != nullptr ? *decoder : json(), where + ": decoder", parts.decoder);
-  parts.model = parse_model(whole["model"], where + ": model", byte_level);
-  if (const json* value = member(whole, "added_tokens")) {
-    parts.added = parse_added_tokens(*value, where + ": added_tokens");
-  }
+  if (root.find("normalizer")) parse_normalizer(part("normalizer"), parts.normalizer);
+  if (root.find("pre_tokenizer")) parse_pre_tokenizer(part("pre_tokenizer"), parts.pre_tokenizer, byte_level);
+  if (root.find("post_processor")) parse_post_processor(part("post_processor"), parts.frame);
+  parse_decoder(part("decoder"), parts.decoder);  // required: none would mean pieces separated by blanks
+  parts.model = parse_model(part("model"), byte_level);
+  if (root.find("added_tokens")) parts.added = parse_added_tokens(root.list("added_tokens"), name + ": added_tokens");
   name_special_tokens(parts);
   return parts;
-}
-
-std::unique_ptr<Tokenizer> load_tokenizer_json(const fs::path& file) {
-  return make_bpe_tokenizer(read_tokenizer_json(file));
 }
 
 }  // namespace draftsmith::data

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/add_new.h"
 #include "base/json.h"
 #include "base/table.h"
+#include "base/util.h"
 #include "evaluate/measure/speed.h"
 #include "evaluate/report/sections.h"
 #include "metrics/registry.h"

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/results/lines_file.h"
 #include "evaluate/results/results.h"
 
 namespace draftsmith::evaluate {

@@ -11,10 +11,9 @@
 
 #include "evaluate/measure/records.h"
 #include "evaluate/measure/speed.h"
-#include "evaluate/results/first_token_test.h"
 #include "evaluate/suite/engagement_options.h"
 #include "evaluate/suite/setting_grid.h"
-#include "evaluate/theory/prediction.h"
+#include "evaluate/theory/formulas.h"
 #include "infer/costs/decode_work.h"
 #include "infer/engagement.h"
 #include "infer/forced/prediction_quality.h"
@@ -48,6 +47,12 @@ struct TextStart {
   Prompt prompt;
   std::vector<int64_t> tokens;
   int64_t max_new_tokens = 0;
+};
+
+// Place of a token in the distribution that it must be drawn from.
+struct TokenMass {
+  double before = 0;  // probability of all tokens that are more likely, or equally likely with a lower id
+  double own = 0;     // its own probability; 0: it should not have been drawn
 };
 
 class Engine {

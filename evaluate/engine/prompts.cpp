@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "data/chat/chat_tokens.h"
-#include "data/tokenizers/token_ids.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/loop/vocabulary.h"
 
 namespace draftsmith::evaluate {

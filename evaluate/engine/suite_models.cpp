@@ -5,12 +5,11 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/device_choice.h"
 #include "infer/drafters/early_exit_loading.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/inside_methods.h"
 #include "infer/prompts.h"
-#include "infer/router_loading.h"
+#include "infer/routers.h"
 #include "model/kinds/language_models.h"
 
 namespace draftsmith::evaluate {

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/logging.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "evaluate/measure/failures.h"
 

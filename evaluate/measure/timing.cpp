@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/logging.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "base/timing.h"
 #include "evaluate/measure/failures.h"

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "base/add_new.h"
 #include "base/files.h"
-#include "base/html.h"
-#include "base/plot.h"
+#include "base/plots.h"
+#include "base/table.h"
+#include "base/util.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/suite/setting_grid.h"
@@ -32,10 +32,10 @@ Table work_table(const std::vector<const SettingResult*>& settings) {
                {"theory x", Align::kRight, "the same by Leviathan et al., theorem 3.11, at the measured alpha"}});
   for (const SettingResult* setting : settings) {
     const WorkResult& work = *setting->work;
-    table.add_row({setting->name, fixed(work.operations / kMillion, 3), fixed(work.bytes / kMillion, 3),
-                   fixed(work.intensity(), 2), fixed(work.operations_ratio, 2), fixed(work.bytes_ratio, 2),
-                   fixed(work.intensity_ratio, 2), fixed(work.decode_operations_ratio, 2),
-                   fixed(work.theory_operations_ratio, 2)});
+    table.add_row({setting->name, fixed(work.operations_per_token / kMillion, 3),
+                   fixed(work.bytes_per_token / kMillion, 3), fixed(work.intensity(), 2),
+                   fixed(work.operations_ratio, 2), fixed(work.bytes_ratio, 2), fixed(work.intensity_ratio, 2),
+                   fixed(work.decode_operations_ratio, 2), fixed(work.theory_operations_ratio, 2)});
   }
   table.drop_empty_columns();
   return table;
@@ -43,7 +43,7 @@ Table work_table(const std::vector<const SettingResult*>& settings) {
 
 // Returns the operations a second that a setting attained, in billions; 0 if it was not timed.
 double attained(const SettingResult& setting) {
-  const double rate = setting.work->operations * setting.speed.tokens_per_second / 1e9;
+  const double rate = setting.work->operations_per_token * setting.speed.tokens_per_second / 1e9;
   return rate > 0 ? rate : 0;
 }
 
@@ -249,8 +249,8 @@ std::vector<Part> work_parts(const TaskView& view, Form form) {
 
 void add_work_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
   const std::optional<WorkResult>& work = setting.work;
-  row["operations_per_token"] = csv_cell(work, &WorkResult::operations);
-  row["bytes_per_token"] = csv_cell(work, &WorkResult::bytes);
+  row["operations_per_token"] = csv_cell(work, &WorkResult::operations_per_token);
+  row["bytes_per_token"] = csv_cell(work, &WorkResult::bytes_per_token);
   row["intensity"] = work ? csv_cell(work->intensity()) : CsvRow();
   row["operations_ratio"] = csv_cell(work, &WorkResult::operations_ratio);
   row["bytes_ratio"] = csv_cell(work, &WorkResult::bytes_ratio);

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "base/add_new.h"
-#include "base/plot.h"
+#include "base/plots.h"
+#include "base/util.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {

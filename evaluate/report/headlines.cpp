@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/add_new.h"
+#include "base/util.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/html.h"
+#include "base/table.h"
 #include "base/utf8.h"
 #include "evaluate/report/page_texts.h"
 #include "evaluate/report/report.h"

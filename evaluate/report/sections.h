@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/plot.h"
+#include "base/plots.h"
 #include "base/table.h"
 #include "evaluate/results/results.h"
 

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "base/add_new.h"
 #include "base/files.h"
-#include "base/plot.h"
+#include "base/plots.h"
+#include "base/util.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/suite/setting_grid.h"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/add_new.h"
+#include "base/util.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {
@@ -338,7 +338,7 @@ void add_setting_columns(const TaskView& view, const SettingResult& setting, Csv
   row["speedup_high"] = csv_cell(speed.speedup.interval.high);
   row["speedup_total"] = csv_cell(speed.speedup_total.value);
   row["speedup_decode"] = csv_cell(speed.speedup_decode.value);
-  row["speedup_decode_bound"] = csv_cell(speed.bound);
+  row["speedup_decode_bound"] = csv_cell(speed.speedup_decode_bound);
   row["predicted_speedup"] = csv_cell(setting.predicted, &PredictedSpeed::speedup);
   row["accounted_speedup"] = csv_cell(setting.accounted, &AccountedSpeed::speedup);
   row["cost_ratio"] = csv_cell(setting.accounted, &AccountedSpeed::cost_ratio);

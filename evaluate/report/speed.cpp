@@ -6,8 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/bars.h"
-#include "base/plot.h"
+#include "base/plots.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {

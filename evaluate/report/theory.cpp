@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "base/plot.h"
+#include "base/plots.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {

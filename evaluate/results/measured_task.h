@@ -8,8 +8,7 @@
 
 #include "evaluate/engine/engine.h"
 #include "evaluate/measure/counts.h"
-#include "evaluate/results/failure.h"
-#include "evaluate/suite/choice.h"
+#include "evaluate/results/results.h"
 #include "evaluate/suite/forced_texts.h"
 #include "evaluate/suite/tasks.h"
 
@@ -19,7 +18,7 @@ namespace draftsmith::evaluate {
 struct SettingRow {
   std::string label;
   Setting settings;  // settings.label names its records
-  std::optional<Choice> choice;
+  std::optional<ChosenSetting> choice;
 };
 
 // Task with everything measured on it.
@@ -46,7 +45,7 @@ struct MeasuredTask {
 
   // Returns the greedy decoding of the setting's own model. The setting is one of the target, or
   // compares_with_own_greedy() holds.
-  const SettingRecords& own_greedy(const Setting& setting) const;
+  const SettingRecords& own_greedy(const Setting& setting) const { return records.at(greedy_of(setting).label); }
 };
 
 }  // namespace draftsmith::evaluate

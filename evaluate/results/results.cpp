@@ -1,14 +1,29 @@
+// Reading and writing of results.json. Errors of a damaged or foreign file name the key, what was expected there and
+// what was found.
 #include "evaluate/results/results.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string_view>
+#include <type_traits>
 
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
 #include "evaluate/suite/names.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
+using metrics::Interval;
 using nlohmann::ordered_json;
+
+constexpr int64_t kVersion = 1;  // of results.json, of which this program writes and reads no other
+constexpr const char* kIntervalKey = "_ci95";
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // Returns the value of a key; null if `object` is no object or lacks it.
 const ordered_json& value_of(const ordered_json& object, std::string_view key) {
@@ -17,8 +32,269 @@ const ordered_json& value_of(const ordered_json& object, std::string_view key) {
   return found == object.end() ? kNull : *found;
 }
 
-std::string text_of(const ordered_json& value, const std::string& otherwise) {
+std::string text_or(const ordered_json& value, const std::string& otherwise) {
   return value.is_string() ? value.get<std::string>() : otherwise;
+}
+
+double share_of_tokens(int64_t part, int64_t tokens) {
+  return tokens == 0 ? kUnknown : static_cast<double>(part) / static_cast<double>(tokens);
+}
+
+// Value of a file that is no results.json.
+struct Defect {
+  std::string place;  // keys, as in tasks[0].baseline.speed
+  std::string expected;
+  std::string found;
+};
+
+// Keys of a struct T: Keys<T>::each(io, value) calls io(key, member) for each member in the order of the file.
+template <class T>
+struct Keys;
+
+#define DRAFTSMITH_KEY(member) io(#member, value.member);
+#define DRAFTSMITH_MEMBERS(...) NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(DRAFTSMITH_KEY, __VA_ARGS__))
+// Defines Keys of a struct whose keys are its members' names.
+#define DRAFTSMITH_KEYS(Type, ...)                                               \
+  template <>                                                                    \
+  struct Keys<Type> {                                                            \
+    static void each(auto&& io, auto& value) { DRAFTSMITH_MEMBERS(__VA_ARGS__) } \
+  }
+
+DRAFTSMITH_KEYS(infer::PhaseSeconds, encode, prefill, draft, verify, other);
+DRAFTSMITH_KEYS(Percentiles, p50, p95, p99);
+DRAFTSMITH_KEYS(Latency, sentence_ms, token_ms);
+DRAFTSMITH_KEYS(BeamSpeedup, beams, setting, speedup);
+DRAFTSMITH_KEYS(SpeedResult, lines, tokens, tokens_per_second, ms_per_token, speedup, speedup_total, speedup_decode,
+                length_ratio, decode_ms_per_token, seconds, speedup_decode_bound, sentences_per_second, latency,
+                versus_beams);
+DRAFTSMITH_KEYS(Acceptance, alpha, alpha_conditional, acceptance_rate, tokens_per_target_run, accepted_histogram,
+                acceptance_by_position, fallback_rate, rollback_rate, tokens, target_runs, draft_runs,
+                target_runs_per_output, draft_runs_per_output, verifications, drafted, accepted, fallbacks, rollbacks,
+                unverified);
+DRAFTSMITH_KEYS(PredictedSpeed, cost_ratio, speedup, e_pt_ms, long_run_ms);
+DRAFTSMITH_KEYS(WorkResult, operations_per_token, bytes_per_token, operations_ratio, bytes_ratio, intensity_ratio,
+                decode_operations_ratio, theory_operations_ratio, drafter_operations_ratio);
+DRAFTSMITH_KEYS(PpdTheorem, units_in_use, speedup);
+DRAFTSMITH_KEYS(Inside, layers, layer_runs_per_token, path_per_token, average_exit_layer, exit_histogram, early_layer,
+                candidates, match_rate, compute_per_token, units_in_use, theorem, exit_layer);
+DRAFTSMITH_KEYS(Divergence, line, position, token, greedy_token, margin);
+DRAFTSMITH_KEYS(Exactness, lossless, lines, differing_lines, largest_margin, explained_by_rounding, tolerance,
+                unexplained_lines, first_unexplained);
+DRAFTSMITH_KEYS(FirstTokenTest, tokens, distance, p_value, passed);
+DRAFTSMITH_KEYS(FailedLines, lines, first, failure);
+DRAFTSMITH_KEYS(SettingFailure, setting, during, message);
+DRAFTSMITH_KEYS(PredictionResult, accuracy, cross_entropy, relative_accuracy, relative_tv);
+DRAFTSMITH_KEYS(ChosenSetting, on, max_drop, setting, drop_there, speedup_there, allowed);
+DRAFTSMITH_KEYS(ForcedAlphaResult, temperature_0, temperature_1, positions, sampled_positions);
+DRAFTSMITH_KEYS(DrafterResult, cost_ratio, target_step_seconds, alpha_forced);
+DRAFTSMITH_KEYS(TaskPrediction, texts, lines, positions, models);
+DRAFTSMITH_KEYS(TokenText, text, origin);
+DRAFTSMITH_KEYS(ExampleOutput, setting, tokens);
+DRAFTSMITH_KEYS(Example, line, source, reference, greedy, outputs);
+DRAFTSMITH_KEYS(metrics::CommandOptions, command, label, input, point, lower_is_better);
+DRAFTSMITH_KEYS(infer::MatchRate, decoding, layer, k, trained, positions, matches, tokens);
+DRAFTSMITH_KEYS(MatchRateResult, name, task, model, prompts, cells);
+DRAFTSMITH_KEYS(EngagementPoint, policy, threshold, tokens, engaged, changed, quality);
+DRAFTSMITH_KEYS(EngagementResult, name, task, drafter, lines, large, points);
+DRAFTSMITH_KEYS(Results, suite, environment, options, tasks, match_rates, engagement);
+
+template <>
+struct Keys<SettingResult> {
+  static void each(auto&& io, auto& value) {
+    DRAFTSMITH_MEMBERS(name, group, method, params, baseline, hypotheses, quality, speed, acceptance, predicted)
+    DRAFTSMITH_MEMBERS(accounted, work, inside)
+    io("drafting", value.drafter);
+    DRAFTSMITH_MEMBERS(failed_lines, exactness, first_tokens, lossless_check, prediction, chosen, measurement_error)
+    DRAFTSMITH_MEMBERS(repeats)
+  }
+};
+
+template <>
+struct Keys<TaskResult> {
+  static void each(auto&& io, auto& value) {
+    DRAFTSMITH_MEMBERS(name, metric, signature)
+    io("command_metric", value.command);
+    DRAFTSMITH_MEMBERS(lines, cut_sources, timed_again, max_new_tokens, chooses, baseline)
+    io("runs", value.settings);
+    DRAFTSMITH_MEMBERS(drafters, prediction, examples, failures)
+  }
+};
+
+// Refuses values of the right type that no evaluation writes. Files come from anywhere, though reading one runs
+// nothing.
+void check_read(const auto& /*value*/) {}
+
+void check_read(const metrics::CommandOptions& command) {
+  if (!metrics::defect_of_label(command.label).empty()) throw Defect{"label", "a score's name", command.label};
+  if (std::isfinite(command.point) && command.point > 0) return;
+  throw Defect{"point", "a positive number", fmt::format("{}", command.point)};
+}
+
+void check_read(const SettingResult& setting) {
+  if (setting.name.empty()) throw Defect{"name", "a setting's name", "none"};
+}
+
+void check_read(const TaskResult& task) {
+  if (task.name.empty()) throw Defect{"name", "a task's name", "none"};
+  const auto known = metrics::metric_names();
+  if (std::ranges::find(known, task.metric) == known.end()) throw Defect{"metric", "a metric's name", task.metric};
+}
+
+void check_read(const Results& results) {
+  if (!results.environment.is_object()) throw Defect{"environment", "an object", brief(results.environment)};
+}
+
+template <class T>
+concept Absent = requires(T value) {
+  value.reset();
+};  // std::optional
+template <class T>
+concept List = requires(T value) {
+  value.emplace_back();
+};
+template <class T>
+concept ByName = requires(T value) {
+  value.front().first;
+};  // Named
+
+template <class T>
+ordered_json written(const T& value);
+
+// Writes the value of a key, unless it is absent. Ratios have a second key for their interval.
+template <class T>
+void write_key(ordered_json& json, const std::string& key, const T& value) {
+  if constexpr (Absent<T>) {
+    if (value) write_key(json, key, *value);
+  } else if constexpr (std::is_same_v<T, Ratio>) {
+    json[key] = finite_or_null(value.value);
+    json[key + kIntervalKey] = written(value.interval);
+  } else {
+    json[key] = written(value);
+  }
+}
+
+// Writes scores under their own names.
+void write_quality(ordered_json& json, const Quality& quality) {
+  for (const auto& score : quality.scores) write_key(json, score.name, Ratio{score.value, score.interval});
+  if (!quality.difference) return;
+  write_key(json, "difference", Ratio{quality.difference->value, quality.difference->interval});
+  write_key(json, "p_value", quality.difference->p_value);
+}
+
+template <class T>
+ordered_json written(const T& value) {
+  ordered_json json;
+  if constexpr (std::is_same_v<T, double>) {
+    json = finite_or_null(value);
+  } else if constexpr (std::is_same_v<T, Interval>) {
+    json = {finite_or_null(value.low), finite_or_null(value.high)};
+  } else if constexpr (std::is_same_v<T, Quality>) {
+    json = ordered_json::object();
+    write_quality(json, value);
+  } else if constexpr (ByName<T>) {
+    json = ordered_json::object();
+    for (const auto& [name, one] : value) json[name] = written(one);
+  } else if constexpr (List<T>) {
+    json = ordered_json::array();
+    for (const auto& one : value) json.push_back(written(one));
+  } else if constexpr (requires { sizeof(Keys<T>); }) {
+    json = ordered_json::object();
+    Keys<T>::each([&](const char* key, const auto& member) { write_key(json, key, member); }, value);
+  } else {
+    json = value;
+  }
+  return json;
+}
+
+// Calls `read`, and puts `place` before the places of its defects.
+void read_at(const std::string& place, auto&& read) {
+  try {
+    read();
+  } catch (Defect& defect) {
+    const bool inner = !defect.place.empty() && !defect.place.starts_with('[');
+    defect.place = place + (inner ? "." : "") + defect.place;
+    throw;
+  }
+}
+
+void expect(bool right, const char* expected, const ordered_json& found) {
+  if (!right) throw Defect{"", expected, brief(found)};
+}
+
+template <class T>
+void read_value(const ordered_json& json, T& value);
+
+// Reads the value of a key. Missing and null numbers are NaN, other missing values keep their defaults.
+template <class T>
+void read_key(const ordered_json& object, const std::string& key, T& value) {
+  static const ordered_json kNothing = ordered_json::object();
+  const auto found = object.find(key);
+  const bool given = found != object.end();
+  if constexpr (Absent<T>) {
+    if (given) read_key(object, key, value.emplace());
+  } else if constexpr (std::is_same_v<T, Ratio>) {
+    read_key(object, key, value.value);
+    value.interval = {kUnknown, kUnknown};
+    read_key(object, key + kIntervalKey, value.interval);
+  } else if constexpr (std::is_same_v<T, double>) {
+    value = kUnknown;
+    if (given) read_at(key, [&] { read_value(*found, value); });
+  } else if constexpr (requires { sizeof(Keys<T>); }) {
+    read_at(key, [&] { read_value(given ? *found : kNothing, value); });
+  } else {
+    if (given) read_at(key, [&] { read_value(*found, value); });
+  }
+}
+
+void read_quality(const ordered_json& json, Quality& quality) {
+  for (const auto& [key, score] : json.items()) {
+    if (key.ends_with(kIntervalKey) || key == "difference" || key == "p_value") continue;
+    Ratio ratio;
+    read_key(json, key, ratio);
+    quality.scores.push_back({key, ratio.value, ratio.interval});
+  }
+  if (!json.contains("difference")) return;
+  Ratio difference;
+  read_key(json, "difference", difference);
+  quality.difference = {.value = difference.value, .interval = difference.interval};
+  read_key(json, "p_value", quality.difference->p_value);
+}
+
+template <class T>
+void read_value(const ordered_json& json, T& value) {
+  if constexpr (std::is_same_v<T, ordered_json>) {
+    value = json;
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    expect(json.is_string(), "a text", json);
+    json.get_to(value);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    expect(json.is_boolean(), "true or false", json);
+    json.get_to(value);
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    expect(json.is_number() || (json.is_null() && std::is_same_v<T, double>), "a number", json);
+    value = json.is_null() ? static_cast<T>(kUnknown) : json.get<T>();
+  } else if constexpr (std::is_same_v<T, Interval>) {
+    expect(json.is_array() && json.size() == 2, "a list of two numbers", json);
+    read_value(json[0], value.low);
+    read_value(json[1], value.high);
+  } else if constexpr (List<T> && !ByName<T>) {
+    expect(json.is_array(), "a list", json);
+    for (size_t i = 0; i < json.size(); ++i) {
+      read_at(fmt::format("[{}]", i), [&] { read_value(json[i], value.emplace_back()); });
+    }
+  } else {
+    expect(json.is_object(), "an object", json);
+    if constexpr (std::is_same_v<T, Quality>) {
+      read_quality(json, value);
+    } else if constexpr (ByName<T>) {
+      for (const auto& [name, one] : json.items()) {
+        read_key(json, name, value.emplace_back(name, typename T::value_type::second_type()).second);
+      }
+    } else {
+      Keys<T>::each([&](const char* key, auto& member) { read_key(json, key, member); }, value);
+      check_read(value);
+    }
+  }
 }
 
 }  // namespace
@@ -29,11 +305,11 @@ const metrics::NamedScore* Quality::find(const std::string& score) const {
 }
 
 std::string SettingResult::model() const {
-  return text_of(value_of(params, "model"), kTargetName);
+  return text_or(value_of(params, "model"), kTargetName);
 }
 
 std::string SettingResult::drafter_name() const {
-  return text_of(value_of(params, "drafter"), "");
+  return text_or(value_of(params, "drafter"), "");
 }
 
 std::optional<int64_t> SettingResult::window() const {
@@ -64,6 +340,14 @@ std::optional<double> Results::parameters_of(const std::string& model) const {
   return value.is_number() && value.get<double>() > 0 ? std::optional(value.get<double>()) : std::nullopt;
 }
 
+double EngagementPoint::engaged_share() const {
+  return share_of_tokens(engaged, tokens);
+}
+
+std::optional<double> EngagementPoint::changed_share() const {
+  return changed ? std::optional(share_of_tokens(*changed, tokens)) : std::nullopt;
+}
+
 metrics::MetricOptions TaskResult::metric_options() const {
   metrics::MetricOptions options;
   options.name = metric;
@@ -82,6 +366,35 @@ std::vector<const SettingResult*> TaskResult::rows() const {
   std::vector<const SettingResult*> rows{&baseline};
   for (const SettingResult& setting : settings) rows.push_back(&setting);
   return rows;
+}
+
+ordered_json to_json(const Results& results) {
+  ordered_json json{{"version", kVersion}};
+  json.update(written(results));
+  return json;
+}
+
+Results results_from_json(const ordered_json& json, const std::string& where) {
+  try {
+    expect(json.is_object(), "an object, as evaluations write it", json);
+    // Numbers of other versions may mean something else.
+    const ordered_json& version = value_of(json, "version");
+    if (version != kVersion) throw Defect{"version", std::to_string(kVersion), brief(version)};
+    Results results;
+    read_value(json, results);
+    return results;
+  } catch (const Defect& defect) {
+    throw UserError({.where = where,
+                     .what = "is no results.json" + (defect.place.empty() ? "" : ": wrong value of " + defect.place),
+                     .expected = defect.expected,
+                     .found = defect.found,
+                     .hint = "evaluate again"});
+  }
+}
+
+Results load_results(const std::filesystem::path& file) {
+  load_json(file);  // names the line of malformed JSON, but does not keep the order of keys
+  return results_from_json(ordered_json::parse(read_file(file)), file.string());
 }
 
 }  // namespace draftsmith::evaluate

@@ -1,11 +1,12 @@
-// Numbers of results.json. Measurements fill these structs; tables, plots and CSV read them. Only
-// results_json.cpp knows the file's keys.
+// Content of results.json and lines.jsonl. Measurements fill these structs; tables, plots and CSV read them.
 //
-// An unknown number is NaN (null in the file); a part that a task or setting lacks is absent.
+// An unknown number is NaN (null in the file); a part that a task or setting lacks is absent. Keys of results.json are
+// the members' names but for a few (results.cpp).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,12 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "evaluate/measure/speed.h"
-#include "evaluate/results/engagement_result.h"
-#include "evaluate/results/example.h"
-#include "evaluate/results/failure.h"
-#include "evaluate/results/first_token_test.h"
-#include "evaluate/results/quality.h"
-#include "evaluate/results/work_result.h"
 #include "infer/forced/match_rates.h"
 #include "metrics/registry.h"
 
@@ -28,6 +23,22 @@ namespace draftsmith::evaluate {
 // Values by name, in the order of the file.
 template <class T>
 using Named = std::vector<std::pair<std::string, T>>;
+
+// Difference of a setting's leading score from its baseline's, by the paired bootstrap.
+struct QualityDifference {
+  double value = 0;
+  metrics::Interval interval;
+  double p_value = 1;
+};
+
+// Scores of a setting on a task.
+struct Quality {
+  std::vector<metrics::NamedScore> scores;
+  std::optional<QualityDifference> difference;  // absent for baselines
+
+  // Returns the score of that name, or nullptr.
+  const metrics::NamedScore* find(const std::string& score) const;
+};
 
 // Speed beside a beam search of the target.
 struct BeamSpeedup {
@@ -38,8 +49,8 @@ struct BeamSpeedup {
 
 // Speed with its upper bound.
 struct SpeedResult : Speed {
-  std::vector<BeamSpeedup> versus_beams;  // one for each number of beams in the suite
-  std::optional<double> bound;            // upper bound of speedup_decode (decode_bound())
+  std::vector<BeamSpeedup> versus_beams;       // one for each number of beams in the suite
+  std::optional<double> speedup_decode_bound;  // upper bound (decode_bound())
 };
 
 // Counts and ratios of DecodeStats over all lines.
@@ -76,17 +87,26 @@ struct PredictedSpeed {
   std::optional<double> long_run_ms = {};
 };
 
-// Account of speedup_decode: what a setting's own runs cost at the measured times of steps. It predicts nothing, since
-// it takes the runs as counted; the measured speedup lacks the rest of the work.
-struct AccountedSpeed {
-  std::optional<double> cost_ratio;
-  double speedup = 0;
+// Operations and bytes for one new token, over all lines (infer/costs/decode_work.h). Ratios are to the task's greedy
+// decoding.
+struct WorkResult {
+  double operations_per_token = 0;  // additions and multiplications
+  double bytes_per_token = 0;       // of weights, keys and values
+  std::optional<double> operations_ratio = {};
+  std::optional<double> bytes_ratio = {};
+  std::optional<double> intensity_ratio = {};
+  std::optional<double> decode_operations_ratio = {};  // without encoders and prompts
+  // Theorem 3.11 of Leviathan et al. at the measured alpha: what it says of decode_operations_ratio. Fixed windows
+  // only.
+  std::optional<double> theory_operations_ratio = {};
+  std::optional<double> drafter_operations_ratio = {};  // c^: a drafter's token over the target's
+
+  // Returns operations for each byte, the arithmetic intensity.
+  double intensity() const { return operations_per_token / bytes_per_token; }
 };
 
 // Theorem 4.1 at the measured match rate, for outputs of the measured lengths.
 struct PpdTheorem {
-  double latency_per_token = 0;
-  double compute_per_token = 0;
   double units_in_use = 0;
   double speedup = 0;
 };
@@ -100,10 +120,9 @@ struct Inside {
   double path_per_token = 0;
   std::optional<double> average_exit_layer;            // calm
   std::optional<std::vector<int64_t>> exit_histogram;  // calm: tokens by layer 1..N
-  std::optional<int64_t> early_layer;                  // ppd; so are the six members below
+  std::optional<int64_t> early_layer;                  // ppd; so are the five members below
   std::optional<int64_t> candidates;
   std::optional<double> match_rate;
-  std::optional<int64_t> early_predictions;
   std::optional<double> compute_per_token;
   std::optional<double> units_in_use;
   std::optional<PpdTheorem> theorem;
@@ -132,6 +151,14 @@ struct Exactness {
   std::optional<Divergence> first_unexplained;  // of the first such line
 };
 
+// Test of sampled first tokens against the distribution that they must have.
+struct FirstTokenTest {
+  int64_t tokens = 0;   // drawn first tokens, of all lines and samples
+  double distance = 0;  // largest difference between the uniform distribution and that of the tokens' places
+  double p_value = 1;
+  bool passed = true;
+};
+
 // Lines that a setting could not decode. Their outputs count as empty in scores; speeds and counts lack them.
 struct FailedLines {
   int64_t lines = 0;
@@ -150,10 +177,10 @@ struct PredictionResult {
 
 // Choice on another task that put a setting into a task's results.
 struct ChosenSetting {
-  std::string on;  // choosing task
-  double max_drop = 0;
-  std::string setting;
-  double drop_there = 0;
+  std::string on = {};       // choosing task
+  double max_drop = 0;       // points
+  std::string setting = {};  // its own name
+  double drop_there = 0;     // points lost against the baseline; negative: gained
   double speedup_there = 0;
   bool allowed = true;  // false: every setting lost more than max_drop, this one lost least
 };
@@ -170,7 +197,9 @@ struct SettingResult {
   SpeedResult speed;
   Acceptance acceptance;
   std::optional<PredictedSpeed> predicted;
-  std::optional<AccountedSpeed> accounted;
+  // What the setting's own runs cost at the measured times of steps. It predicts nothing, since it takes the runs as
+  // counted; the measured speedup lacks the rest of the work.
+  std::optional<PredictedSpeed> accounted;
   std::optional<WorkResult> work;
   std::optional<Inside> inside;
   std::string drafter;  // Setting::drafter_label()
@@ -204,7 +233,6 @@ struct ForcedAlphaResult {
 // Step times and alpha_forced of a drafter, the same for all methods.
 struct DrafterResult {
   std::optional<double> cost_ratio;
-  std::optional<double> draft_step_seconds;
   std::optional<std::vector<double>> target_step_seconds;  // [L-1] for an L-token step
   std::optional<ForcedAlphaResult> alpha_forced;
 };
@@ -215,6 +243,35 @@ struct TaskPrediction {
   int64_t lines = 0;
   int64_t positions = 0;
   Named<PredictionResult> models;
+};
+
+// Text of a token. origin: "drafted", "unverified", "target" or "rejected" (infer::TokenOrigin).
+struct TokenText {
+  std::string text;
+  std::string origin;
+};
+
+// Output of a setting, with the tokens that were taken back where they were written.
+struct ExampleOutput {
+  std::string setting;
+  std::vector<TokenText> tokens;
+};
+
+// Outputs of a line by their tokens' origins, for reading.
+struct Example {
+  int64_t line = 0;  // of the task, counted from 0
+  std::string source;
+  std::string reference;  // empty: none
+  std::string greedy;     // output of the task's baseline
+  std::vector<ExampleOutput> outputs;
+};
+
+// Setting that a task's results lack, or lack a part of, with the reason.
+struct SettingFailure {
+  std::string setting;  // its name in the results, or "drafter NAME" for measurements of a drafter
+  // "decoding", "timing", "scoring", "choosing", "teacher-forced passes", "step times", "checks", "examples"
+  std::string during;
+  std::string message;  // one line
 };
 
 // Results of all settings on a task.
@@ -257,8 +314,30 @@ struct MatchRateResult {
 // head.
 const char* head_name(bool trained);
 
-// Version of results.json, of which this program writes and reads no other.
-inline constexpr int64_t kResultsVersion = 1;
+// One threshold of an engagement curve's policy.
+struct EngagementPoint {
+  std::string policy;  // "oracle" or "fallback"
+  double threshold = 0;
+  int64_t tokens = 0;              // of all outputs
+  int64_t engaged = 0;             // decided by the large model
+  std::optional<int64_t> changed;  // oracle: decided tokens that are others than the small model's
+  Quality quality;                 // its difference is from the large model alone
+
+  // Return the shares of tokens, 0..1; NaN without tokens.
+  double engaged_share() const;
+  std::optional<double> changed_share() const;
+};
+
+// Quality against the share of tokens that the large model decides (infer/engagement.h): an [[engagement]] table of the
+// suite.
+struct EngagementResult {
+  std::string name;
+  std::string task;
+  std::string drafter;  // small model
+  int64_t lines = 0;
+  Quality large;  // of the large model alone on the same lines
+  std::vector<EngagementPoint> points;
+};
 
 // Content of a results.json.
 struct Results {
@@ -276,22 +355,27 @@ struct Results {
   std::optional<double> parameters_of(const std::string& model) const;
 };
 
-// Return the JSON of results.json and of one of its tasks.
+// Returns the JSON of results.json.
 nlohmann::ordered_json to_json(const Results& results);
-nlohmann::ordered_json to_json(const TaskResult& task);
 
-// Returns the results in the JSON of a results.json. Missing numbers are NaN. Errors: nlohmann::json::exception for
-// wrong types, InvalidValue (json_io.h) for other values that no evaluation writes.
-Results read_results(const nlohmann::ordered_json& json);
-
-// Returns the results like read_results(). Errors: UserError with `where`, for another version and with the defect of a
-// value that is no results.
+// Returns the results in the JSON of a results.json; `where` names it in errors. Missing numbers are NaN. Errors:
+// UserError for another version, and with the key of a value that no evaluation writes.
 Results results_from_json(const nlohmann::ordered_json& json, const std::string& where);
 
 // Returns the results in a file. Errors: UserError if it cannot be read or is no results.json.
 Results load_results(const std::filesystem::path& file);
 
-// Refuses to write results over those of another version. Any other file may be replaced. Errors: UserError.
-void require_replaceable_results(const std::filesystem::path& file);
+// Lines of a setting on a task as lines.jsonl has them. Records have tokens and times, but neither ids nor counts.
+struct SettingLines {
+  SettingRecords records;
+  metrics::LineStatistics statistics;  // empty: the task is not scored
+};
+
+// Lines by task and run.
+using Lines = std::map<std::pair<std::string, std::string>, SettingLines>;
+
+// Returns the content of a lines.jsonl; nothing if there is no such file. Errors: UserError with the line of a value
+// that no evaluation writes.
+Lines load_lines(const std::filesystem::path& file);
 
 }  // namespace draftsmith::evaluate

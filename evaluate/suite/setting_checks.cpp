@@ -41,7 +41,7 @@ void check_setting(const Setting& setting, const std::optional<infer::DrafterSpe
   Problems options;
   validate_options(setting.decode, where, options);
   for (const Problem& problem : options.list()) problems.add(problem);
-  if (infer::find_method(setting.method()) == nullptr || !check_drafter(setting, where, problems)) return;
+  if (infer::decoding_methods().find(setting.method()) == nullptr || !check_drafter(setting, where, problems)) return;
   if (options.list().empty() && setting.decode.drafts() && drafter) check_parts(setting, *drafter, where, problems);
 }
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/registry.h"
-#include "data/text/line_reader.h"
+#include "data/text/readers.h"
 #include "evaluate/suite/setting_checks.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/tasks.h"

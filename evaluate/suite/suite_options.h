@@ -39,7 +39,7 @@ using infer::DecodeOptions;
 // Data set: where sources and references come from, and how hypotheses are scored.
 struct TaskOptions {
   std::string name;
-  std::string dataset;                  // data/datasets/dataset_keys.h fills in what follows from it
+  std::string dataset;                  // data/datasets/datasets.h fills in what follows from it
   std::string direction;                // of a data set of parallel text
   bool by_category = true;              // a data set with categories becomes a task for each
   std::vector<std::string> categories;  // of jsonl objects; empty: all lines

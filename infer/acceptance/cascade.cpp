@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/device_execution.h"
+#include "base/device_kernels.h"
 #include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {

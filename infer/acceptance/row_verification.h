@@ -7,7 +7,7 @@
 
 #include <ATen/Dispatch.h>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "infer/acceptance/acceptance_rule.h"
 
 namespace draftsmith::infer {

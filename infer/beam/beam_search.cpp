@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "infer/beam/continuations.h"
 
 namespace draftsmith::infer {

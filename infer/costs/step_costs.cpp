@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "base/device.h"
+#include "base/random.h"
 #include "base/timing.h"
 #include "infer/drafters/drafter_probe.h"
+#include "infer/loop/rows.h"
 #include "infer/loop/vocabulary.h"
 #include "infer/sampling/sampling.h"
 #include "model/transformer/decoding_guard.h"
@@ -36,6 +38,49 @@ class TimedProposer final : public TimedDrafter {
 
 }  // namespace
 
+model::TokenBatch equal_rows(const model::LanguageModel& model, std::span<const int64_t> tokens, int64_t rows) {
+  std::vector<int64_t> flat;
+  for (int64_t row = 0; row < rows; ++row) flat.insert(flat.end(), tokens.begin(), tokens.end());
+  return {to_device(flat, {rows, std::ssize(tokens)}, model.info().device),
+          std::vector<int64_t>(static_cast<size_t>(rows), std::ssize(tokens))};
+}
+
+CalibrationState state_after(model::LanguageModel& model, std::span<const int64_t> source,
+                             std::span<const int64_t> tokens, const CalibrationSize& size,
+                             const std::vector<int64_t>& hidden_layers) {
+  CalibrationState prepared;
+  if (model.info().encoder_decoder) {
+    prepared.encoder = model.encode(equal_rows(model, source, size.rows));
+    prepared.state = model.begin(prepared.encoder, size.capacity);
+  } else {
+    prepared.state = model.begin(size.rows, size.capacity);
+  }
+  if (tokens.empty()) return prepared;
+  const model::TokenBatch batch = equal_rows(model, tokens, size.rows);
+  prepared.output = model.step({batch.tokens, batch.lengths, model::Logits::kNone, hidden_layers}, *prepared.state);
+  return prepared;
+}
+
+std::vector<std::vector<int64_t>> random_sources(int64_t rows, int64_t tokens, int64_t vocabulary) {
+  RandomSequence random{CounterRandom(1, "bench sources")};
+  const int64_t first = std::min<int64_t>(3, vocabulary - 1);  // ids below it control the model
+  std::vector<std::vector<int64_t>> sources(static_cast<size_t>(rows));
+  for (auto& source : sources) {
+    for (int64_t t = 0; t < tokens; ++t) {
+      source.push_back(first + static_cast<int64_t>(random.below(static_cast<uint64_t>(vocabulary - first))));
+    }
+  }
+  return sources;
+}
+
+CalibrationContext random_context(const model::ModelInfo& model, const ContextSize& size) {
+  CalibrationContext context;
+  context.rows = size.rows;
+  if (model.encoder_decoder) context.source = random_sources(1, size.source, model.vocabulary).front();
+  context.prefix = random_sources(1, size.length, model.vocabulary).front();
+  return context;
+}
+
 TimedModel::TimedModel(model::LanguageModel& model, const CalibrationContext& context, int64_t room,
                        std::vector<int64_t> hidden_layers)
     : model_(model), hidden_layers_(std::move(hidden_layers)), rows_(context.rows) {
@@ -64,12 +109,6 @@ double TimedModel::run(int64_t tokens, model::Logits logits) {
     synchronize(model_.info().device);
   }
   return watch.seconds();
-}
-
-std::optional<AllocationCount> TimedModel::allocations(int64_t tokens) {
-  const model::DecodingGuard guard;
-  const model::StepInput input = input_of(tokens, model::Logits::kAll);
-  return count_allocations([&] { prepared_.output = model_.step(input, *prepared_.state); });
 }
 
 void TimedModel::go_back() {

@@ -1,17 +1,57 @@
-// Measures the time of decoder steps at a typical length: the verification curve and the cost ratio.
+// Measures the time of decoder steps in the middle of a typical output: the verification curve and the cost ratio.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
+#include <span>
 #include <vector>
 
-#include "base/allocation_count.h"
-#include "infer/costs/calibration_state.h"
 #include "infer/costs/step_times.h"
 #include "infer/drafters/drafter.h"
 #include "model/transformer/language_model.h"
 
 namespace draftsmith::infer {
+
+inline constexpr int64_t kCalibrationWarmup = 3;  // untimed repetitions before the timed ones
+inline constexpr int64_t kCalibrationRepetitions = 15;
+
+// What a calibration step works on: a source (empty for decoder-only models) and the tokens before the step.
+struct CalibrationContext {
+  std::vector<int64_t> source;
+  std::vector<int64_t> prefix;  // at least one token
+  int64_t rows = 1;             // of the batch, all equal
+};
+
+struct CalibrationState {
+  model::EncoderStates encoder;  // encoder-decoder
+  std::unique_ptr<model::DecodeState> state;
+  model::StepOutput output;  // of the step that read `tokens`; empty without any
+};
+
+struct CalibrationSize {
+  int64_t capacity = 0;  // tokens a row can hold
+  int64_t rows = 1;
+};
+
+// Returns a batch of equal rows on the model's device.
+model::TokenBatch equal_rows(const model::LanguageModel& model, std::span<const int64_t> tokens, int64_t rows = 1);
+
+// Returns the model after `tokens`, which keeps the hidden states of `hidden_layers`.
+CalibrationState state_after(model::LanguageModel& model, std::span<const int64_t> source,
+                             std::span<const int64_t> tokens, const CalibrationSize& size,
+                             const std::vector<int64_t>& hidden_layers = {});
+
+// Returns `rows` lists of random ids, the same for the same arguments.
+std::vector<std::vector<int64_t>> random_sources(int64_t rows, int64_t tokens, int64_t vocabulary);
+
+struct ContextSize {
+  int64_t rows = 1;
+  int64_t source = 32;  // tokens of the source; decoder-only models ignore it
+  int64_t length = 32;  // tokens before the step, at least 1
+};
+
+// Returns a context of random ids, the same for the same model and size.
+CalibrationContext random_context(const model::ModelInfo& model, const ContextSize& size);
 
 // A drafter after a prefix, whose draft steps are timed.
 class TimedDrafter {
@@ -35,8 +75,6 @@ class TimedModel final : public TimedDrafter {
   // Runs a step of `tokens` tokens a row. Returns the seconds until the most likely next tokens are on the host;
   // without logits, until the device has done the step.
   double run(int64_t tokens, model::Logits logits = model::Logits::kAll);
-  // Runs such a step alone. Returns the allocations on the host, or nothing if the process cannot count them.
-  std::optional<AllocationCount> allocations(int64_t tokens);
   double draft() override { return run(1); }
   void go_back() override;
 

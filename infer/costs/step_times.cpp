@@ -4,7 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "base/statistics.h"
+#include "base/util.h"
 
 namespace draftsmith::infer {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "model/transformer/decoder_state.h"
 
 namespace draftsmith::infer {

@@ -9,8 +9,7 @@
 
 #include "base/device.h"
 #include "base/timing.h"
-#include "infer/costs/calibration_state.h"
-#include "infer/costs/step_times.h"
+#include "infer/costs/step_costs.h"
 #include "infer/drafters/early_exit_drafter.h"
 #include "infer/forced/alpha_sums.h"
 #include "infer/loop/vocabulary.h"

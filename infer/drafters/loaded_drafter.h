@@ -22,7 +22,7 @@ class TransformerModel;  // model/transformer/transformer_model.h
 namespace draftsmith::infer {
 
 class Drafter;              // infer/drafters/drafter.h
-struct CalibrationContext;  // infer/costs/calibration_state.h
+struct CalibrationContext;  // infer/costs/step_costs.h
 struct ForcedAlpha;         // infer/forced/alpha_sums.h
 struct ForcedBatch;         // infer/forced/teacher_forcing.h
 struct LoadedModel;         // infer/load_models.h

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "infer/costs/step_costs.h"
 #include "infer/forced/forced_alpha.h"
 #include "infer/load_models.h"

@@ -1,11 +1,11 @@
 // The drafter `ngram`: predicts the next token from the last two, by a table of n-gram counts with back-off
-// (data/ngrams/ngram_counts.h). In greedy decoding a draft takes two binary searches. When sampling, logits are the
+// (data/ngrams/ngram_table.h). In greedy decoding a draft takes two binary searches. When sampling, logits are the
 // table's distribution, so rejection keeps the target's distribution.
 #pragma once
 
 #include <filesystem>
 
-#include "data/ngrams/ngram_counts.h"
+#include "data/ngrams/ngram_table.h"
 #include "infer/drafters/drafter.h"
 #include "infer/drafters/loaded_drafter.h"
 

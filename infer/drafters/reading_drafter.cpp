@@ -1,6 +1,6 @@
 #include "infer/drafters/reading_drafter.h"
 
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/loop/vocabulary.h"
 
 namespace draftsmith::infer {

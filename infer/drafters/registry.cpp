@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/overload.h"
+#include "base/util.h"
 #include "infer/drafters/early_exit_loading.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/ngram_drafter.h"

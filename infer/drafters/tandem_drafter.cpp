@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "infer/loop/prefill.h"
 #include "infer/loop/vocabulary.h"
 

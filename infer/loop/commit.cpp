@@ -49,8 +49,7 @@ void commit_verdicts(RowBatch& batch, const Draft& draft, std::span<const RowVer
                                                     .accepted = verdicts[b].accepted,
                                                     .judged = true,
                                                     .cut = row.stats.cut > cut,
-                                                    .at_limit = row.remaining() == 0,
-                                                    .emitted = row.emitted()});
+                                                    .at_limit = row.remaining() == 0});
     batch.notify(row, base);
   }
 }

@@ -92,11 +92,8 @@ void DecodeLoop::commit_end(RowBatch& batch, size_t b, std::span<const int64_t> 
   row.stats.unverified += count;
   parts_.drafter->count_layers({.before = base - 1, .drafted = count}, row.stats);
   for (const int64_t token : drafted) row.emit(token, settings_.eos);
-  parts_.window->observe(static_cast<int64_t>(b), {.drafted = count,
-                                                   .accepted = count,
-                                                   .judged = false,
-                                                   .at_limit = row.remaining() == 0,
-                                                   .emitted = row.emitted()});
+  parts_.window->observe(static_cast<int64_t>(b),
+                         {.drafted = count, .accepted = count, .judged = false, .at_limit = row.remaining() == 0});
   batch.notify(row, base);
 }
 

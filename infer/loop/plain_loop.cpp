@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "model/kinds/language_models.h"
 
 namespace draftsmith::infer {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 
 namespace draftsmith::infer {
 

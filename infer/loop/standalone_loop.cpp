@@ -58,11 +58,8 @@ void StandaloneLoop::keep_draft(Row& row, std::span<const int64_t> drafted) cons
 
 void StandaloneLoop::end_window(const RowBatch& batch, size_t b, int64_t drafted, int64_t base) const {
   const Row& row = batch.rows[b];
-  parts_.window->observe(static_cast<int64_t>(b), {.drafted = drafted,
-                                                   .accepted = drafted,
-                                                   .judged = false,
-                                                   .at_limit = row.remaining() == 0,
-                                                   .emitted = row.emitted()});
+  parts_.window->observe(static_cast<int64_t>(b),
+                         {.drafted = drafted, .accepted = drafted, .judged = false, .at_limit = row.remaining() == 0});
   batch.notify(row, base);
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizers/stream_decoder.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::infer {
 

@@ -4,7 +4,7 @@
 
 #include <ATen/Dispatch.h>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
@@ -50,31 +50,13 @@ at::Tensor entropy(const at::Tensor& logits) {
   return values;
 }
 
-model::RouterFeatures tensor_router_features(const at::Tensor& logits, int64_t k) {
+model::RouterFeatures router_features(const at::Tensor& logits, int64_t k) {
   const at::Tensor log_p = at::log_softmax(logits.to(at::kFloat), -1);
   const auto [values, ids] = log_p.topk(std::min(k, log_p.size(1)), -1);  // [N,k]
   const at::Tensor known = values.gt(-std::numeric_limits<float>::infinity());
   const int64_t missing = k - values.size(1);
   return {entropy_of(log_p), at::constant_pad_nd(at::where(known, values.exp(), 0), {0, missing}),
           at::constant_pad_nd(at::where(known, ids, -1), {0, missing}, -1)};
-}
-
-model::RouterFeatures router_features(const at::Tensor& logits, int64_t k) {
-  if (!logits.is_cpu()) return tensor_router_features(logits, k);
-  const int64_t positions = logits.size(0);
-  const at::Tensor rows = promoted(logits).contiguous();
-  model::RouterFeatures features{at::empty({positions}, at::kFloat), at::empty({positions, k}, at::kFloat),
-                                 at::empty({positions, k}, at::kLong)};
-  const auto slots = static_cast<size_t>(k);
-  AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "router_features", [&] {
-    for (int64_t n = 0; n < positions; ++n) {
-      features.entropy.mutable_data_ptr<float>()[n] =
-          static_cast<float>(router_features(rows.const_data_ptr<scalar_t>() + n * rows.size(1), rows.size(1),
-                                             std::span(features.probabilities.mutable_data_ptr<float>() + n * k, slots),
-                                             std::span(features.ids.mutable_data_ptr<int64_t>() + n * k, slots)));
-    }
-  });
-  return features;
 }
 
 }  // namespace draftsmith::infer

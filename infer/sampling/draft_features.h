@@ -14,13 +14,11 @@ namespace draftsmith::infer {
 // distribution.
 at::Tensor entropy(const at::Tensor& logits);
 
-// Returns a router's features of each position: logits [N,V], on any device.
+// Returns a router's features of each position: logits [N,V], on any device, in fp32 tensor operations.
 model::RouterFeatures router_features(const at::Tensor& logits, int64_t k);
-// Returns router_features() computed in tensor operations, fp32, as on devices other than the CPU.
-model::RouterFeatures tensor_router_features(const at::Tensor& logits, int64_t k);
 
-// Writes a router's features of one row on the CPU, float or double, to probabilities [k] and ids [k]. Returns the
-// entropy.
+// Writes a router's features of one row on the CPU, float or double, to probabilities [k] and ids [k], without
+// allocations. Returns the entropy.
 template <class T>
 double router_features(const T* logits, int64_t vocabulary, std::span<float> probabilities, std::span<int64_t> ids);
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "base/vector_math.h"
+#include "base/util.h"
 #include "infer/sampling/row_truncation.h"
 
 namespace draftsmith::infer {

@@ -6,7 +6,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "infer/sampling/draws_gpu.h"
 #include "infer/sampling/most_likely_gpu.h"
 #include "infer/sampling/row_kernels.h"

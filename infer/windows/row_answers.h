@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/aten.h"
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 
 namespace draftsmith::infer {
 

@@ -43,7 +43,6 @@ struct WindowOutcome {
   bool judged = true;     // false: the draft was kept without a verdict of the target
   bool cut = false;       // the last token kept ended the text, so the target's next token was left out
   bool at_limit = false;  // the text has reached its length limit
-  int64_t emitted = 0;    // new tokens of the text, this window's included
 };
 
 class WindowRule {

@@ -7,7 +7,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "base/vector_math.h"
+#include "base/util.h"
 #include "model/cpu/block_attention.h"
 #include "model/layers/visible_keys.h"
 

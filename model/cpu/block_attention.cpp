@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "base/vector_math.h"
+#include "base/util.h"
 #include "model/cpu/panel_kernels.h"
 
 namespace draftsmith::model {

@@ -3,12 +3,20 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/registry.h"
 #include "model/cpu/int8_amx.h"
 
 namespace draftsmith::model {
 namespace {
 
 constexpr const char* kVariable = "DRAFTSMITH_CPU";
+
+const NamedValues<Instructions>& instruction_names() {
+  using enum Instructions;
+  static const NamedValues<Instructions> kNames(
+      "instruction set", {{"portable", kPortable}, {"avx2", kAvx2}, {"avx512", kAvx512}, {"amx", kAmx}});
+  return kNames;
+}
 
 Instructions largest_instructions() {
 #ifdef __x86_64__
@@ -30,12 +38,11 @@ std::optional<std::string> wanted_instructions() {
 
 Instructions choose_instructions(const std::optional<std::string>& wanted, Instructions largest) {
   if (!wanted || wanted->empty()) return largest;
-  using enum Instructions;
-  for (const Instructions known : {kPortable, kAvx2, kAvx512, kAmx}) {
-    if (*wanted != to_string(known)) continue;
+  for (const auto& [name, known] : instruction_names()) {
+    if (*wanted != name) continue;
     if (known <= largest) return known;
-    throw UserError({kVariable, "this processor lacks such instructions", "at most " + to_string(largest),
-                     "'" + *wanted + "'", ""});
+    throw UserError(
+        {kVariable, "this processor lacks such instructions", "at most " + to_string(largest), "'" + name + "'", ""});
   }
   throw UserError({kVariable, "unknown instructions", "amx, avx512, avx2 or portable", "'" + *wanted + "'", ""});
 }
@@ -62,16 +69,7 @@ bool has_byte_products() {
 }
 
 std::string to_string(Instructions instructions) {
-  switch (instructions) {
-    case Instructions::kAmx:
-      return "amx";
-    case Instructions::kAvx512:
-      return "avx512";
-    case Instructions::kAvx2:
-      return "avx2";
-    default:
-      return "portable";
-  }
+  return instruction_names().name(instructions);
 }
 
 }  // namespace draftsmith::model

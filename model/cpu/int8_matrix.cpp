@@ -9,7 +9,7 @@
 #include <ATen/Parallel.h>
 
 #include "base/error.h"
-#include "base/vector_math.h"
+#include "base/util.h"
 
 namespace draftsmith::model {
 namespace {

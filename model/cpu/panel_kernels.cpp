@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/vector_math.h"
+#include "base/util.h"
 
 namespace draftsmith::model {
 namespace {

@@ -4,7 +4,7 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "base/vector_math.h"
+#include "base/util.h"
 
 namespace draftsmith::model {
 namespace {

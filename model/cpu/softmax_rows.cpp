@@ -8,7 +8,7 @@
 #include <bit>
 #include <limits>
 
-#include "base/vector_math.h"
+#include "base/util.h"
 #include "model/cpu/instructions.h"
 
 namespace draftsmith::model {

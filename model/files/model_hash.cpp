@@ -4,7 +4,6 @@
 #include <map>
 
 #include "base/json.h"
-#include "base/remembered_hashes.h"
 #include "base/sha256.h"
 #include "model/files/model_directory.h"
 #include "model/files/model_kind.h"

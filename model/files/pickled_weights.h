@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/aten.h"
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "model/files/tensor_file.h"
 
 namespace draftsmith::model {

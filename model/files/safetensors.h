@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/aten.h"
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "model/files/tensor_file.h"
 
 namespace draftsmith::model {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/printable.h"
+#include "base/utf8.h"
 
 namespace draftsmith::model {
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "model/kinds/block_text.h"
 #include "model/transformer/decoding_guard.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "base/json.h"
 #include "model/families/common.h"
 #include "model/transformer/stack.h"

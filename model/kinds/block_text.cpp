@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 
 namespace draftsmith::model {
 

@@ -1,17 +1,14 @@
 // The router of adaptive windows (Nair et al., Tandem Transformers, §3; methods.md §1 "Adaptive γ"): a 2-layer
 // perceptron that predicts, after a token was drafted, how likely the target is to disagree, from the drafter's
-// distribution q at that position and from a context of C numbers:
-//   h = relu(W_s [H(q) / ln V, q(y_1), .., q(y_k), c_1, .., c_C] + sum_i s W_e^(i) E(y_i) + b),
+// distribution q at that position:
+//   h = relu(W_s [H(q) / ln V, q(y_1), .., q(y_k)] + sum_i s W_e^(i) E(y_i) + b),
 //   P(disagreement) = sigmoid(w h + c)
 // y_1..y_k are q's most likely tokens, E(y) the drafter's own embeddings, H the entropy, s a fixed scale that brings
-// embeddings to unit length. q is at temperature 1, nothing cut, whatever decoding samples at. The paper's router has
-// no context; ours is what other window rules know: places in draft and text, the source's length, and the fate of the
-// text's earlier drafts (infer/windows/draft_history.h).
+// embeddings to unit length. q is at temperature 1, nothing cut, whatever decoding samples at.
 //
 // A router directory: config.json and model.safetensors. It belongs to one drafter, which it knows by model_hash().
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -27,10 +24,6 @@ namespace draftsmith::model {
 constexpr int64_t kMostRouterTokens = 64;  // k
 constexpr int64_t kMostRouterHidden = 4096;
 constexpr int64_t kMostRouterDraft = 256;  // max_draft
-constexpr int64_t kRouterContext = 5;      // C
-
-// Returns the names of the numbers of a context, in order.
-const std::array<std::string, kRouterContext>& router_context_names();
 
 struct RouterConfig {
   int64_t top_k = 4;             // k
@@ -40,7 +33,6 @@ struct RouterConfig {
   double embedding_scale = 1.0;  // s
   std::string drafter;           // its directory when the router was trained, for messages
   std::string drafter_hash;      // model_hash() of it: 64 hex digits
-  bool reads_context = true;     // false: the paper's router, C = 0
   double threshold = 0.8;        // default: drafting ends when the predicted acceptance falls below
   int64_t max_draft = 16;        // default: most tokens of a draft
 };
@@ -51,14 +43,13 @@ struct RouterFeatures {
   at::Tensor entropy;        // fp32 [N], nats
   at::Tensor probabilities;  // fp32 [N,k], falling
   at::Tensor ids;            // int64 [N,k]
-  at::Tensor context = {};   // fp32 [N,C]; not read by a router without context
 };
 
 class Router {
  public:
   // Makes random weights that depend on the seed alone.
   Router(RouterConfig config, uint64_t seed);
-  // Takes parameters scalars.weight [H,1+k+C], embeddings.weight [H,k*D], hidden.bias [H], output.weight [H] and
+  // Takes parameters scalars.weight [H,1+k], embeddings.weight [H,k*D], hidden.bias [H], output.weight [H] and
   // output.bias [1], fp32. Errors: UserError naming what is missing, unknown, misshapen or not finite. `where`: for
   // messages.
   Router(RouterConfig config, std::map<std::string, at::Tensor> parameters, const std::string& where);
@@ -77,13 +68,6 @@ class Router {
   RouterConfig config_;
   std::map<std::string, at::Tensor> parameters_;
 };
-
-// Adds a problem for each number of a config that is out of range.
-void check_router_config(const RouterConfig& config, const std::string& where, Problems& problems);
-
-// Adds a problem for each tensor that a router of this config lacks, does not have, or has in another shape.
-void check_router_shapes(const RouterConfig& config, const std::map<std::string, std::vector<int64_t>>& shapes,
-                         const std::string& where, Problems& problems);
 
 // Writes a router directory. Errors: UserError as save_model's: something lies at `directory` already; RunError for
 // weights that are not finite.
@@ -115,11 +99,8 @@ class RouterPredictor {
   RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes = kTableBytes);
 
   const RouterConfig& config() const { return router_.config(); }
-  bool has_table() const { return table_.defined(); }
-  // Returns the probability of disagreement at one position, on the CPU. `ids` and `probabilities`: k; `context`: C,
-  // not read by a router without context.
-  double disagreement(double entropy, std::span<const float> probabilities, std::span<const int64_t> ids,
-                      std::span<const float> context) const;
+  // Returns the probability of disagreement at one position, on the CPU. `ids` and `probabilities`: k.
+  double disagreement(double entropy, std::span<const float> probabilities, std::span<const int64_t> ids) const;
   // Returns the probabilities at N positions, on any device: fp32 [N].
   at::Tensor disagreement(const RouterFeatures& features) const;
 
@@ -130,7 +111,7 @@ class RouterPredictor {
   const TransformerModel& drafter_;
   at::Tensor table_;                   // fp32 [V,k,H]; undefined: too large, or not on the CPU
   std::vector<at::Tensor> slots_;      // k of [H,D]
-  std::vector<float> scalar_weights_;  // [1+k+C,H]: transposed, so that a row is added at a time
+  std::vector<float> scalar_weights_;  // [1+k,H]: transposed, so that a row is added at a time
   std::vector<float> bias_;            // [H]
   std::vector<float> output_;          // [H]
   float output_bias_ = 0;

@@ -6,7 +6,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "model/layers/head_attention.h"
 #include "model/layers/joint_linear.h"
 

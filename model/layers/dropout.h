@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/aten.h"
-#include "base/dropout_key.h"
+#include "base/random_tensors.h"
 
 namespace draftsmith::model {
 

@@ -7,8 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "base/divided_products.h"
-#include "base/dropout_kernel.h"
+#include "base/random_tensors.h"
 #include "model/cpu/softmax_rows.h"
 #include "model/layers/head_matrices.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/aten.h"
-#include "base/dropout_key.h"
+#include "base/random_tensors.h"
 
 namespace draftsmith::model {
 

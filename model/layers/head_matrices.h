@@ -6,16 +6,21 @@
 #include <vector>
 
 #include "base/aten.h"
-#include "base/dropout_kernel.h"
+#include "base/random_tensors.h"
 #include "model/cpu/softmax_rows.h"
 
-// BLAS' product, which LibTorch's CPU library holds; called where has_sgemm() alone. LibTorch's operators would cost
-// more than a product of one head.
+// BLAS' product, which LibTorch's CPU library holds if it has one. LibTorch's operators would cost more than a product
+// of one head.
 extern "C" [[gnu::weak]] void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
                                      const int* k, const float* alpha, const float* a, const int* lda, const float* b,
                                      const int* ldb, const float* beta, float* c, const int* ldc);
 
 namespace draftsmith::model {
+
+// Returns whether LibTorch's library has the product above. HeadProduct may be called there alone.
+inline bool has_sgemm() {
+  return sgemm_ != nullptr;
+}
 
 // A matrix [rows,columns] whose rows are `stride` numbers apart.
 struct HeadMatrix {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 
 namespace draftsmith::model {
 namespace {

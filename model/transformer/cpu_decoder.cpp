@@ -8,7 +8,7 @@
 
 #include <ATen/Dispatch.h>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "model/transformer/cpu_step.h"
 
 namespace draftsmith::model {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "base/host_tensor.h"
+#include "base/device_tensors.h"
 #include "model/layers/cache_write.h"
 #include "model/layers/step_operators.h"
 #include "model/layers/step_places.h"

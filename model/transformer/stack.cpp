@@ -4,7 +4,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "model/transformer/score_bias.h"
 
 namespace draftsmith::model {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "model/layers/embedding.h"
 #include "model/transformer/applied_block.h"
 #include "model/transformer/cpu_encoder.h"

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
 
-from ._native import native
+import torch
+
+from . import _draftsmith as native
+from ._toml import lines, toml
+from .errors import BusyError, Interrupted
 
 _RECIPES = pathlib.Path(__file__).parent / "recipes"
+_one_job = threading.Lock()  # requests to stop and torch's settings belong to the process
 
 
 def recipe(name: str = "tiny") -> pathlib.Path:
@@ -55,8 +62,8 @@ def train(
         UserError: errors of the recipe, all at once.
         Interrupted: Ctrl-C, a KeyboardInterrupt; the work is saved, and the same call goes on.
     """
-    flags = {"until": until, "fresh": fresh, "device": device, "threads": threads, "quiet": quiet}
-    return native.train(os.fspath(recipe), _path(work), _assignments(set), flags)
+    flags = lines({"device": device, "threads": threads, "quiet": quiet})
+    return _run(lambda: native.train(os.fspath(recipe), _path(work), until, fresh, _assignments(set), flags))
 
 
 @dataclass(frozen=True)
@@ -99,10 +106,8 @@ def evaluate(
         UserError: errors of the suite, all at once.
         Interrupted: Ctrl-C, a KeyboardInterrupt; finished measurements are kept.
     """
-    flags = {"device": device, "threads": threads, "quiet": quiet}
-    values = native.evaluate(os.fspath(suite), _path(out), _assignments(set), flags)
-    return Evaluation(pathlib.Path(values["directory"]), values["results"], values["rows"], values["table"],
-                      values["failures"])
+    flags = lines({"device": device, "threads": threads, "quiet": quiet})
+    return Evaluation(**_run(lambda: native.evaluate(os.fspath(suite), _path(out), _assignments(set), flags)))
 
 
 def score(
@@ -137,8 +142,50 @@ def score(
     """
     references = list(references)
     streams = [references] if references and isinstance(references[0], str) else [list(texts) for texts in references]
-    options.update(sources=list(sources or []), chrf_word_order=word_order, resamples=resamples, seed=seed)
-    return native.score(metric, list(hypotheses), streams, None if other is None else list(other), options)
+    return native.score(metric, list(hypotheses), streams, None if other is None else list(other), list(sources or []),
+                        resamples, seed, lines({"name": metric, "chrf_word_order": word_order, **options}))
+
+
+def _run(work: Callable[[], Any]) -> Any:
+    """Runs a training or an evaluation in a thread of its own, while this one serves Python's signal handlers.
+
+    When one raises an exception, the work is asked to stop, saves what it has, and ends. Torch's settings that it
+    changes are restored.
+    """
+    if not _one_job.acquire(blocking=False):
+        raise BusyError("another training or evaluation runs in this process", expected="one at a time",
+                        found="a second call of train() or evaluate()", hint="wait for the first, or use another process")
+    settings, job, raised = _torch_settings(), native.Job(), None
+    try:
+        with futures.ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(work)
+            while not ended.done():
+                try:
+                    futures.wait([ended])
+                except BaseException as error:  # of a signal's handler; later ones find the work stopping
+                    raised = raised or error
+                    native.request_stop()
+    finally:
+        del job
+        _restore(settings)
+        _one_job.release()
+    if raised and not (isinstance(ended.exception(), Interrupted) and isinstance(raised, KeyboardInterrupt)):
+        raise raised
+    return ended.result()
+
+
+def _torch_settings() -> dict[str, Any]:
+    matmul = torch.backends.cuda.matmul
+    found = {"threads": torch.get_num_threads(), "allow_tf32": matmul.allow_tf32}
+    for name in ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction"):
+        found[name] = (getattr(matmul, name), getattr(matmul, name + "_split_k"))
+    return found
+
+
+def _restore(settings: dict[str, Any]) -> None:
+    torch.set_num_threads(settings.pop("threads"))
+    for name, value in settings.items():
+        setattr(torch.backends.cuda.matmul, name, value)
 
 
 def _path(path: str | os.PathLike[str] | None) -> str:
@@ -146,18 +193,4 @@ def _path(path: str | os.PathLike[str] | None) -> str:
 
 
 def _assignments(values: Mapping[str, Any] | None) -> list[str]:
-    return [f"{key}={_toml(value)}" for key, value in (values or {}).items()]
-
-
-def _toml(value: Any) -> str:
-    """The value as TOML."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (str, os.PathLike)):
-        text = os.fspath(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        return f'"{text}"'
-    return repr(value)
+    return [f"{key}={toml(value, key)}" for key, value in (values or {}).items()]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+import queue
+import threading
+import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
 
-from ._native import native
+from . import _draftsmith as native
+from ._toml import lines
+from .errors import BusyError, DraftsmithWarning
 
 # A text, or the token ids of one source or prompt: a list, a NumPy array or a tensor on the CPU.
 Source = Union[str, Sequence[int], np.ndarray, "torch.Tensor"]  # noqa: F821
@@ -65,30 +72,43 @@ class Piece:
     finished: bool
 
 
+class _Closed(Exception):
+    """Ends decoding when the reader has closed the stream."""
+
+
 class Stream(Iterator[Piece]):
     """Pieces of outputs as they are committed. A thread decodes ahead by up to 64 pieces.
 
     The model takes no other call until the stream is read to its end or closed; use it in a `with` statement.
     """
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, decode: Callable[[Callable[..., None]], list[Result]]) -> None:
+        self._queue: queue.Queue[Any] = queue.Queue(64)  # pieces, then the results or an error, then None
+        self._results: list[Result] = []
+        closed = threading.Event()
+        # The thread does not hold the stream, so that one that nobody holds any more is closed.
+        thread = threading.Thread(target=_decode_ahead, args=(decode, self._queue, closed), daemon=True)
         # Before the interpreter ends, too: the thread must not outlive it.
-        self._close = weakref.finalize(self, stream.close)
+        self._close = weakref.finalize(self, _end, thread, self._queue, closed)
+        thread.start()
 
     def __next__(self) -> Piece:
-        piece = self._stream.next()
-        if piece is None:
-            raise StopIteration
-        return Piece(*piece)
+        item = self._queue.get()
+        if isinstance(item, Piece):
+            return item
+        self._queue.put(None)
+        if isinstance(item, BaseException):
+            raise item
+        self._results = item or self._results
+        raise StopIteration
 
     def close(self) -> None:
         """Stops decoding. May be called several times."""
         self._close()
 
     def results(self) -> list[Result]:
-        """Returns all results once the last piece was read; an empty list before, and if the stream was closed."""
-        return [_result(values) for values in self._stream.results()]
+        """Returns all results once the stream was read to its end; an empty list before, and if it was closed."""
+        return list(self._results)
 
     def __enter__(self) -> Stream:
         return self
@@ -97,11 +117,41 @@ class Stream(Iterator[Piece]):
         self.close()
 
 
+def _decode_ahead(decode: Callable[..., list[Result]], pieces: queue.Queue[Any], closed: threading.Event) -> None:
+    def push(*piece: Any) -> None:
+        if closed.is_set():
+            raise _Closed
+        pieces.put(Piece(*piece))
+
+    try:
+        pieces.put(decode(push))
+    except _Closed:
+        pass
+    except BaseException as error:
+        pieces.put(error)
+
+
+def _end(thread: threading.Thread, pieces: queue.Queue[Any], closed: threading.Event) -> None:
+    closed.set()
+    _drain(pieces)  # the thread may wait for room
+    thread.join()
+    _drain(pieces)
+    pieces.put(None)
+
+
+def _drain(pieces: queue.Queue[Any]) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            pieces.get_nowait()
+
+
 class Model:
     """A target with its drafter, made by `load`. Threads may share it: their calls take turns."""
 
     def __init__(self, decoder: Any) -> None:
         self._decoder = decoder
+        self._freed = threading.Condition()
+        self._in_use = self._streams = False
 
     @property
     def device(self) -> str:
@@ -136,8 +186,9 @@ class Model:
             BusyError: a stream of this model is open.
             KeyboardInterrupt: Ctrl-C; the model can be used again.
         """
-        values = native.generate(self._decoder, _inputs(inputs), {"method": method, **options})
-        return [_result(value) for value in values]
+        call = self._call(inputs, method, options)
+        self._take(streams=False)
+        return self._decode(call)
 
     def stream(self, inputs: Sources, method: str = "greedy", **options: Any) -> Stream:
         """Decodes as `generate` and yields tokens as they are committed.
@@ -149,7 +200,34 @@ class Model:
         Raises:
             As `generate`; errors of decoding come from the iterator.
         """
-        return Stream(native.stream(self._decoder, _inputs(inputs), {"method": method, **options}))
+        call = self._call(inputs, method, options)
+        self._take(streams=True)
+        return Stream(functools.partial(self._decode, call))
+
+    def _call(self, inputs: Sources, method: str, options: dict[str, Any]) -> Any:
+        call = native.DecodeCall(self._decoder, _inputs(inputs), lines({"method": method, **options}))
+        for name in call.unread:
+            warnings.warn(f"{name} has no effect on method {method}", DraftsmithWarning, stacklevel=3)
+        return call
+
+    def _take(self, streams: bool) -> None:
+        """Waits until no other call decodes, and keeps others away."""
+        with self._freed:
+            while self._in_use:
+                if self._streams:
+                    raise BusyError("a stream of this model is open", expected="a model that is not in use",
+                                    found="a stream that is neither read to its end nor closed",
+                                    hint="read it to its end, call its close(), or load the model a second time")
+                self._freed.wait()
+            self._in_use, self._streams = True, streams
+
+    def _decode(self, call: Any, on_piece: Callable[..., None] | None = None) -> list[Result]:
+        try:
+            return [Result(*values) for values in native.decode(self._decoder, call, on_piece)]
+        finally:
+            with self._freed:
+                self._in_use = self._streams = False
+                self._freed.notify_all()
 
 
 def load(
@@ -174,18 +252,13 @@ def load(
     Raises:
         UserError: a directory that is no model, an unknown drafter, type or device.
     """
-    flags = {"dtype": dtype, "drafter_dtype": drafter_dtype or "", "device": device, "threads": threads}
-    return Model(native.load(os.fspath(target), "" if drafter is None else os.fspath(drafter), flags))
+    return Model(native.load(os.fspath(target), "" if drafter is None else os.fspath(drafter), dtype,
+                             drafter_dtype or "", device, threads))
 
 
 def options() -> list[dict[str, Any]]:
     """Returns name, default, choices, unit and help of each decoding option."""
     return native.options()
-
-
-def _result(values: tuple[Any, ...]) -> Result:
-    ids, text, stats, log_probabilities, score, error = values
-    return Result(ids, text, stats, log_probabilities, score, error)
 
 
 def _inputs(inputs: Any) -> list[Any]:

@@ -25,9 +25,10 @@ def _message(problem: dict[str, str]) -> str:
 class _WithProblems(BaseException):
     problems: list[dict[str, str]]
 
-    def __init__(self, problems: list[dict[str, str]] | str) -> None:
+    def __init__(self, problems: list[dict[str, str]] | str, **parts: str) -> None:
+        """Takes all problems, or what one problem is, with the other parts that it has."""
         if isinstance(problems, str):
-            problems = [{"where": "", "what": problems, "expected": "", "found": "", "hint": ""}]
+            problems = [{"where": "", "what": problems, "expected": "", "found": "", "hint": "", **parts}]
         self.problems = [{key: _as_argument(text) for key, text in problem.items()} for problem in problems]
         super().__init__("\n".join(_message(problem) for problem in self.problems))
 

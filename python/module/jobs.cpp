@@ -1,39 +1,53 @@
-#include "python/module/jobs.h"
-
+// Training, evaluation and scoring, as the program's commands train, eval and score do them.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 
-#include "cli/common_flags.h"
-#include "cli/suite_file.h"
+#include "base/logging.h"
+#include "base/signals.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "metrics/scoring.h"
-#include "python/module/errors.h"
-#include "python/module/signals.h"
-#include "python/module/values.h"
+#include "python/module/module.h"
 #include "recipes/pipeline.h"
 
 namespace draftsmith::python {
+namespace {
 
 namespace py = pybind11;
+using Path = std::filesystem::path;
 
-py::list train(const JobFiles& files, const std::string& until, bool fresh, const py::dict& flags) {
-  const auto execution = options_of<cli::ExecutionOptions>(flags);
+// While it exists, request_stop() reaches the training or evaluation that runs. It restores the level of messages.
+struct Job {
+  SignalWatch watch{SignalWatch::Handlers::kCallers};
+  ~Job() { start_logging(LogLevel::kWarning); }
+};
+
+// Runs a recipe; an empty `work` is the program's. Returns a list of dicts: stage, directory, skipped.
+py::list train(const Path& file, const Path& work, const std::string& until, bool fresh,
+               const std::vector<std::string>& set, const std::string& flags) {
+  const auto execution = options_of<recipes::Execution>(flags);
   std::vector<recipes::StageResult> results;
-  run_job([&] {
-    const cli::ExecutionContext context = cli::begin_execution(execution);
-    const recipes::Recipe recipe = recipes::load_recipe(files.input, files.set);
+  {
+    const py::gil_scoped_release others;
+    cli::begin_execution(execution);
+    const recipes::Recipe recipe = recipes::load_recipe(file, set);
     recipes::PipelineOptions options;
-    options.work = files.output.empty() ? std::filesystem::path("work") / recipe.name : files.output;
+    options.work = work.empty() ? Path("work") / recipe.name : work;
     options.until = until;
     options.fresh = fresh;
-    options.execution = {.device = execution.device, .threads = execution.threads, .progress = context.progress};
+    options.execution = execution;
     results = recipes::run_recipe(recipe, options);
-  });
+  }
   py::list list;
   for (const recipes::StageResult& result : results) {
     list.append(py::dict(py::arg("stage") = result.stage, py::arg("directory") = result.directory.string(),
@@ -42,27 +56,27 @@ py::list train(const JobFiles& files, const std::string& until, bool fresh, cons
   return list;
 }
 
-py::dict evaluate_suite(const JobFiles& files, const py::dict& flags) {
-  const auto execution = options_of<cli::ExecutionOptions>(flags);
-  std::filesystem::path directory;
+// Runs a suite; an empty `out` is the program's. Returns a dict: directory, results, rows, table, failures.
+py::dict evaluate_suite(const Path& file, const Path& out, const std::vector<std::string>& set,
+                        const std::string& flags) {
+  const auto execution = options_of<recipes::Execution>(flags);
+  Path directory;
   std::optional<evaluate::SuiteResult> result;
-  run_job([&] {
+  {
+    const py::gil_scoped_release others;
     cli::begin_execution(execution);
-    evaluate::SuiteOptions options = cli::load_suite(files.input, files.set);
+    evaluate::SuiteOptions options = cli::load_suite(file, set);
     if (execution.device != "auto") options.device = execution.device;
     if (execution.threads > 0) options.threads = execution.threads;
-    directory = files.output.empty() ? std::filesystem::path("results") / options.name : files.output;
+    directory = out.empty() ? Path("results") / options.name : out;
     result = evaluate::run_evaluation(options, directory, {.quiet = execution.quiet});
-  });
+  }
   py::list failures;
   for (const Problem& problem : result->failures) failures.append(to_string(problem));
-  return py::dict(py::arg("directory") = directory.string(),
-                  py::arg("results") = object_of(evaluate::to_json(result->results)),
+  return py::dict(py::arg("directory") = directory, py::arg("results") = object_of(evaluate::to_json(result->results)),
                   py::arg("rows") = object_of(evaluate::results_rows(result->results)),
                   py::arg("table") = result->table, py::arg("failures") = failures);
 }
-
-namespace {
 
 void require_as_many(const std::string& where, size_t lines, size_t expected) {
   if (lines == expected && expected > 0) return;
@@ -73,36 +87,49 @@ void require_as_many(const std::string& where, size_t lines, size_t expected) {
        .found = fmt::format("{} texts", lines)});
 }
 
-}  // namespace
-
-py::object score(const std::string& name, const std::vector<std::string>& hypotheses,
-                 const std::vector<std::vector<std::string>>& references, const py::object& other, py::dict options) {
-  metrics::require_scoring_metric(name);
-  metrics::ResamplingOptions resampling;
-  resampling.resamples = options.attr("pop")("resamples", resampling.resamples).cast<int64_t>();
-  resampling.seed = options.attr("pop")("seed", resampling.seed).cast<uint64_t>();
-  const auto sources = options.attr("pop")("sources", py::list()).cast<std::vector<std::string>>();
+// Scores texts. Returns the dict of `draftsmith score --json`.
+py::object score(const metrics::MetricOptions& options, const metrics::ScoredTexts& texts,
+                 const metrics::ResamplingOptions& resampling) {
+  const size_t lines = texts.hypotheses.size();
   if (resampling.resamples < 10 || resampling.resamples > 1000000) {
     throw UserError({.where = "resamples",
                      .what = "the value is not allowed",
                      .expected = "an integer from 10 to 1000000",
                      .found = std::to_string(resampling.resamples)});
   }
-  options["name"] = name;
-  const auto metric = metrics::make_metric(options_of<metrics::MetricOptions>(options));
-  metrics::ScoredTexts texts{.hypotheses = hypotheses, .references = references, .sources = sources};
-  if (!other.is_none()) texts.other_system = other.cast<std::vector<std::string>>();
-  require_as_many("hypotheses", hypotheses.size(), hypotheses.size());
-  require_as_many("references", references.size(), std::max<size_t>(1, references.size()));
-  for (const auto& stream : references) require_as_many("references", stream.size(), hypotheses.size());
-  if (!sources.empty()) require_as_many("sources", sources.size(), hypotheses.size());
-  if (texts.other_system) require_as_many("other", texts.other_system->size(), hypotheses.size());
+  const auto metric = metrics::make_metric(options);
+  require_as_many("hypotheses", lines, lines);
+  require_as_many("references", texts.references.size(), std::max<size_t>(1, texts.references.size()));
+  for (const auto& stream : texts.references) require_as_many("references", stream.size(), lines);
+  if (!texts.sources.empty()) require_as_many("sources", texts.sources.size(), lines);
+  if (texts.other_system) require_as_many("other", texts.other_system->size(), lines);
   nlohmann::ordered_json json;
   {
     const py::gil_scoped_release others;
     json = metrics::to_json(*metric, metrics::score_texts(*metric, texts, resampling));
   }
   return object_of(json);
+}
+
+}  // namespace
+
+void define_jobs(py::module_& module) {
+  using Texts = std::vector<std::string>;
+  py::class_<Job>(module, "Job").def(py::init<>());
+  module.def("request_stop", [] { request_stop(SIGINT); });
+  module.def("train", &train);
+  module.def("evaluate", &evaluate_suite);
+  module.def("score",
+             [](const std::string& metric, Texts hypotheses, std::vector<Texts> references, std::optional<Texts> other,
+                Texts sources, int64_t resamples, uint64_t seed, const std::string& options) {
+               metrics::require_scoring_metric(metric);
+               return score(options_of<metrics::MetricOptions>(options),
+                            {.hypotheses = std::move(hypotheses),
+                             .references = std::move(references),
+                             .sources = std::move(sources),
+                             .other_system = std::move(other)},
+                            {.resamples = resamples, .seed = seed});
+             });
 }
 
 }  // namespace draftsmith::python

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/child_process.h"
 #include "base/json.h"
-#include "base/shell_command.h"
 #include "model/families/family.h"
 #include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"

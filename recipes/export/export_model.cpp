@@ -11,7 +11,7 @@
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/signals.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/directory_parameters.h"
 #include "model/files/model_hash.h"

@@ -5,14 +5,11 @@
 
 #include "base/json.h"
 #include "data/chat/chat_template.h"
-#include "data/tokenizers/bpe_tokenizer.h"
-#include "data/tokenizers/gpt2_files.h"
-#include "data/tokenizers/known_patterns.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/sentencepiece_contents.h"
-#include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
-#include "data/tokenizers/tokenizer_json.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "recipes/export/gguf.h"
 
 namespace draftsmith::recipes {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "data/datasets/data_path.h"
+#include "data/datasets/datasets.h"
 #include "recipes/recipe.h"
 
 namespace draftsmith::recipes {

@@ -5,7 +5,7 @@
 #include "base/sha256.h"
 #include "data/corpus/prepare.h"
 #include "data/text/text_input.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
@@ -30,7 +30,7 @@ void run_corpus(const CorpusStageOptions& options, const StageContext& run) {
   const auto stream = data::open_text(input, options);
   data::PrepareOptions prepare = options;
   prepare.prompts = prepare.prompts || !input.messages.empty();
-  Progress progress({.style = run.execution.progress, .title = "tokenizing", .unit = "examples"});
+  Progress progress({.style = run.execution.progress(), .title = "tokenizing", .unit = "examples"});
   const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, run.directory / "corpus.h5",
                                            [&](int64_t examples) { progress.advance(examples); });
   progress.finish();

@@ -1,7 +1,7 @@
 // kind = "evaluate": an evaluation suite inside a recipe. Makes results.json, results.csv, report.html and hyp/.
 #include <iostream>
 
-#include "base/thread_count.h"
+#include "base/device.h"
 #include "evaluate/evaluation.h"
 #include "recipes/stages/stages.h"
 
@@ -18,7 +18,7 @@ evaluate::SuiteOptions with_flags(evaluate::SuiteOptions options, const Executio
 
 void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) {
   const ThreadCount threads(0);  // later stages have those of now
-  const evaluate::SuiteContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet};
+  const evaluate::SuiteContext context{.quiet = run.execution.quiet};
   const auto result = evaluate::run_evaluation(with_flags(suite, run.execution), run.directory, context);
   std::cout << result.table << std::flush;
   evaluate::throw_if_failed(result);  // an evaluation with a failed check is not finished

@@ -2,7 +2,7 @@
 // model/: a copy of the model's directory with draftsmith/exits inside.
 #include <fmt/format.h>
 
-#include "base/device_choice.h"
+#include "base/device.h"
 #include "base/logging.h"
 #include "model/files/model_hash.h"
 #include "recipes/stages/continued_training.h"

@@ -25,7 +25,7 @@ void run_ngram(const NgramStageOptions& options, const StageContext& run) {
   for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
     if (entry.path().filename().string().starts_with(".ngram.h5")) std::filesystem::remove_all(entry.path());
   }
-  Progress progress({.style = run.execution.progress,
+  Progress progress({.style = run.execution.progress(),
                      .title = "counting",
                      .unit = "examples",
                      .total = data::read_corpus_info(options.corpus).examples});

@@ -1,6 +1,6 @@
 // kind = "prune": cuts a smaller model out of a trained one. Makes model/, for a train stage's `from` or a drafter.
 
-#include "base/device_choice.h"
+#include "base/device.h"
 #include "base/logging.h"
 #include "recipes/pruning.h"
 #include "recipes/stages/stages.h"

@@ -1,14 +1,14 @@
-// kind = "teacher-logits": stores the teacher's next-token distributions for a corpus's targets, so that students are
-// distilled without running the teacher. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); goes on with the
-// missing shards.
+#include "recipes/stages/teacher_logits_stage.h"
+
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/device_choice.h"
+#include "base/error.h"
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "data/teacher/teacher_cache.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
@@ -17,8 +17,7 @@
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
-#include "train/teacher/teacher_logits.h"
-#include "train/teacher/truncation_error.h"
+#include "train/teacher/cached_teacher.h"
 
 namespace draftsmith::recipes {
 
@@ -35,8 +34,6 @@ struct TeacherLogitsOptions {
   std::string dtype = "fp32";
   int64_t batch_tokens = 4096;
   int64_t shard_examples = 2048;
-  std::optional<std::filesystem::path> student;
-  int64_t measured_positions = 2000;
   static Fields<TeacherLogitsOptions> fields();
 };
 
@@ -57,13 +54,7 @@ Fields<TeacherLogitsOptions> TeacherLogitsOptions::fields() {
       .add("batch_tokens", &T::batch_tokens, Range{1, 1 << 24}, Unit{"tokens"},
            "Most tokens that the teacher reads at once, with padding; a shard's examples are sorted by length.")
       .add("shard_examples", &T::shard_examples, Range{1}, Unit{"examples"},
-           "Number of examples written at once; a killed run loses at most these. A shard takes at most 256 MB.")
-      .add("student", &T::student,
-           "Model directory whose q the loss error from truncation is measured against; absent: the teacher at twice "
-           "the "
-           "temperature.")
-      .add("measured_positions", &T::measured_positions, Range{0, 1 << 24}, Unit{"tokens"},
-           "Number of target tokens, spread over the corpus, on which to measure that error; 0: do not measure it.");
+           "Number of examples written at once; a killed run loses at most these. A shard takes at most 256 MB.");
 }
 
 data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const data::Corpus& corpus,
@@ -74,8 +65,7 @@ data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const dat
           .tokenizer_hash = corpus.info().tokenizer_hash,
           .teacher_hash = model::model_hash(options.model),
           .corpus_hash = data::corpus_hash(corpus),
-          .provenance = {{data::kJob, run.identity},
-                         {"teacher", input_name(run, "model", options.model)},
+          .provenance = {{"teacher", input_name(run, "model", options.model)},
                          {"corpus", input_name(run, "corpus", options.corpus)},
                          {"dtype", options.dtype}}};
 }
@@ -89,13 +79,14 @@ int64_t target_tokens(const data::Corpus& corpus, const data::ShardRange& range)
 // Logs the size of the cache. Throws UserError if it does not fit on the disk beside the shards of `done` tokens.
 void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, const std::filesystem::path& directory,
               int64_t done) {
-  const int64_t each = data::teacher_bytes_per_position(info.k, info.vocabulary);
-  const auto bytes = static_cast<uint64_t>(each) * static_cast<uint64_t>(corpus.info().target_tokens);
+  const int64_t tokens = corpus.info().target_tokens;
+  const auto each = static_cast<uint64_t>(info.bytes_per_position());
+  const uint64_t bytes = each * static_cast<uint64_t>(tokens);
   log_info(
       "  {} of {} ids for each of {} target tokens: {} bytes a token, {} in all, and as much again while shards are "
       "merged",
-      info.k, info.vocabulary, corpus.info().target_tokens, each, human_bytes(bytes));
-  const uint64_t wanted = data::teacher_cache_space(info, corpus.info().target_tokens, done);
+      info.k, info.vocabulary, tokens, each, human_bytes(bytes));
+  const uint64_t wanted = each * static_cast<uint64_t>(2 * tokens - done);
   if (const uint64_t free = disk_free(directory); wanted > free) {
     throw UserError({.where = directory.string(),
                      .what = "the teacher cache does not fit on this disk",
@@ -107,7 +98,7 @@ void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, co
 
 // Returns the end of a shard that begins with the first example of a range and is no longer than it.
 int64_t shard_end(const data::Corpus& corpus, const data::ShardRange& range, const data::TeacherCacheInfo& info) {
-  const int64_t each = data::teacher_bytes_per_position(info.k, info.vocabulary);
+  const int64_t each = info.bytes_per_position();
   int64_t end = range.first;
   int64_t bytes = 0;
   while (end < range.last) {
@@ -138,7 +129,7 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
   int64_t done = corpus.info().target_tokens;
   for (const data::ShardRange& shard : missing) done -= target_tokens(corpus, shard);
   announce(info, corpus, run.directory, done);
-  Progress progress({.style = run.execution.progress,
+  Progress progress({.style = run.execution.progress(),
                      .title = "teacher logits",
                      .unit = "tokens",
                      .total = corpus.info().target_tokens,
@@ -160,39 +151,58 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
   progress.finish();
 }
 
-std::optional<data::TruncationError> measure(model::TransformerModel& teacher, const TeacherLogitsOptions& options,
-                                             const data::Corpus& corpus, int64_t k, ProgressStyle progress) {
-  if (options.measured_positions == 0) return std::nullopt;
-  if (options.student) load_model_tokenizer(*options.student, corpus.info().tokenizer_hash);
-  const auto student =
-      model::load_model(options.student.value_or(options.model), {.device = teacher.info().device, .pack = false});
-  return train::truncation_error(teacher, *student,
-                                 {.corpus = corpus,
-                                  .positions = options.measured_positions,
-                                  .k = k,
-                                  .temperature = options.temperature,
-                                  .flattened = options.student ? 1.0 : 2.0,
-                                  .progress = progress});
-}
-
 void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext& run) {
   const data::Corpus corpus(options.corpus);
   load_model_tokenizer(options.model, corpus.info().tokenizer_hash);
   const at::Device device = choose_device(run.execution.device);
   const auto teacher = model::load_model(options.model, {.device = device, .dtype = parse_dtype(options.dtype)});
   const data::TeacherCacheInfo info = cache_info(options, corpus, teacher->info(), run);
-  if (options.student && options.measured_positions > 0) {
-    train::require_measurable(teacher->config(), model::load_config(*options.student), options.student->string());
-  }
   data::ShardedTeacherCache cache(run.directory / "teacher_logits.h5", info, corpus.size());
-  const bool merged = cache.merged();
-  if (!merged) write_shards(*teacher, options, corpus, info, run, cache);
-  if (!run.execution.world->leads()) return;
-  if (merged) return cache.finish({}, {});
-  cache.finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress));
+  if (!cache.merged()) write_shards(*teacher, options, corpus, info, run, cache);
+  if (run.execution.world->leads()) cache.finish();
+}
+
+std::string named(const data::TeacherCacheInfo& info, const char* key) {
+  const auto found = info.provenance.find(key);
+  return found == info.provenance.end() ? "one that the cache does not name" : found->second;
+}
+
+std::string short_hash(const std::string& hash) {
+  return hash.substr(0, 16);
 }
 
 }  // namespace
+
+data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
+                                      const std::optional<std::filesystem::path>& teacher) {
+  data::TeacherCache cache(file);
+  const data::TeacherCacheInfo& info = cache.info();
+  Problems problems;
+  const auto add = [&](const char* what, std::string expected, std::string found, const char* hint) {
+    problems.add({file.string(), what, std::move(expected), std::move(found), hint});
+  };
+  if (info.tokenizer_hash != corpus.info().tokenizer_hash) {
+    add("the teacher cache was made with another tokenizer than the corpus",
+        fmt::format("tokenizer {} of {}", short_hash(corpus.info().tokenizer_hash), corpus.file().string()),
+        "tokenizer " + short_hash(info.tokenizer_hash),
+        "make the cache from this corpus, with a teacher that has the corpus's tokenizer");
+  }
+  if (const std::string hash = data::corpus_hash(corpus); info.corpus_hash != hash) {
+    add("the teacher cache was made from another corpus",
+        fmt::format("{} ({}, {} target tokens)", corpus.file().string(), short_hash(hash), corpus.info().target_tokens),
+        fmt::format("{} ({}, {} positions)", named(info, "corpus"), short_hash(info.corpus_hash), info.positions),
+        "set `corpus` of the teacher-logits stage to the training corpus");
+  }
+  if (teacher) {
+    if (const std::string hash = model::model_hash(*teacher); info.teacher_hash != hash) {
+      add("the teacher cache was made by another teacher", fmt::format("{} ({})", teacher->string(), short_hash(hash)),
+          fmt::format("{} ({})", named(info, "teacher"), short_hash(info.teacher_hash)),
+          "set `teacher` to the model of the teacher-logits stage, or omit it");
+    }
+  }
+  problems.throw_if_any();
+  return cache;
+}
 
 StageKind teacher_logits_stage() {
   return run_by_all(make_stage_kind<TeacherLogitsOptions>(

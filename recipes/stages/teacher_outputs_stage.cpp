@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/device_choice.h"
 #include "base/logging.h"
 #include "base/signals.h"
 #include "data/corpus/sharded_corpus.h"
@@ -190,7 +189,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   OutputWriter outputs(options, run, inputs);
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
   data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run), count);
-  Progress progress({.style = run.execution.progress,
+  Progress progress({.style = run.execution.progress(),
                      .title = "teacher outputs",
                      .unit = "outputs",
                      .total = count,

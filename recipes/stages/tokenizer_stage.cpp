@@ -4,7 +4,7 @@
 
 #include "base/logging.h"
 #include "data/text/readers.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/logging.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::recipes {
 

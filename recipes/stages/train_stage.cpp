@@ -2,14 +2,14 @@
 #include <utility>
 #include <variant>
 
-#include "base/device_choice.h"
+#include "base/device.h"
 #include "data/text/readers.h"
 #include "model/files/checkpoint.h"
 #include "model/kinds/block_prediction.h"
 #include "recipes/stages/continued_training.h"
 #include "recipes/stages/exit_training.h"
 #include "recipes/stages/stages.h"
-#include "recipes/stages/teacher_caches.h"
+#include "recipes/stages/teacher_logits_stage.h"
 #include "recipes/stages/tokenizers.h"
 #include "recipes/stages/train_stage_options.h"
 #include "recipes/stages/training_data.h"

@@ -1,6 +1,6 @@
 #include "recipes/stages/training_data.h"
 
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "recipes/stages/tokenizers.h"
 
 namespace draftsmith::recipes {
@@ -19,7 +19,7 @@ train::TrainerInputs TrainingData::inputs(train::TrainableModel& trainable, cons
   inputs.validation = validation ? &*validation : nullptr;
   inputs.tokenizer = tokenizer.get();
   inputs.identity = run.identity;
-  inputs.progress = run.execution.progress;
+  inputs.progress = run.execution.progress();
   inputs.world = run.execution.world;
   return inputs;
 }

@@ -6,21 +6,15 @@
 #include <gtest/gtest.h>
 
 #include "base/aten.h"
-#include "base/bf16_pair_product.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith {
 namespace {
 
-// The kernels of this processor: the one that multiply_bf16() chooses, and pairs also where tiles are chosen.
-using ProductKernel = void (*)(const MatrixProduct&, RowsInMemory<const uint16_t>, RowsInMemory<const uint16_t>,
-                               RowsInMemory<float>);
-
-class Bf16Products : public testing::TestWithParam<ProductKernel> {
+class Bf16Products : public testing::Test {
  protected:
   void SetUp() override {
-    const bool has = GetParam() == multiply_bf16 ? has_bf16_product() : has_bf16_pairs();
-    if (!has) GTEST_SKIP() << "this processor has no such products";
+    if (!has_bf16_product()) GTEST_SKIP() << "this processor has no such products";
   }
 };
 
@@ -36,12 +30,12 @@ at::Tensor stored_bf16(int64_t rows, int64_t columns, uint64_t seed, int64_t bey
 }
 
 // Largest difference from the product in fp64, as a share of what k products may add up to.
-double product_error(ProductKernel kernel, const MatrixProduct& product, int64_t beyond) {
+double product_error(const MatrixProduct& product, int64_t beyond) {
   const auto [m, n, k, transpose_a, transpose_b, factor, add] = product;
   const at::Tensor a = transpose_a ? stored_bf16(k, m, 1, beyond) : stored_bf16(m, k, 1, beyond);
   const at::Tensor b = transpose_b ? stored_bf16(n, k, 2, beyond) : stored_bf16(k, n, 2, beyond);
   const at::Tensor memory = random_tensor({m, n + beyond}, 3).to(at::kFloat), before = memory.clone();
-  kernel(product, bf16_rows(a), bf16_rows(b), {memory.mutable_data_ptr<float>(), n + beyond});
+  multiply_bf16(product, bf16_rows(a), bf16_rows(b), {memory.mutable_data_ptr<float>(), n + beyond});
   EXPECT_TRUE(memory.slice(1, n).equal(before.slice(1, n))) << "numbers behind rows were written";
   const at::Tensor left = transpose_a ? a.t() : a, right = transpose_b ? b.t() : b;
   at::Tensor expected = left.to(at::kDouble).mm(right.to(at::kDouble)) * factor;
@@ -49,7 +43,7 @@ double product_error(ProductKernel kernel, const MatrixProduct& product, int64_t
   return difference(memory.slice(1, 0, n), expected) / static_cast<double>(k + 1);
 }
 
-TEST_P(Bf16Products, AreThoseOfTheirNumbers) {
+TEST_F(Bf16Products, AreThoseOfTheirNumbers) {
   for (const int64_t m : {1, 7, 8, 9, 40}) {
     for (const int64_t n : {1, 16, 33, 49, 100}) {
       for (const int64_t k : {1, 2, 31, 32, 33, 300}) {
@@ -61,36 +55,21 @@ TEST_P(Bf16Products, AreThoseOfTheirNumbers) {
                                       .transpose_b = (form & 2) != 0,
                                       .factor = 0.5,
                                       .add = m % 2 == 0};
-          EXPECT_LT(product_error(GetParam(), product, k % 3), 1e-6) << m << " " << n << " " << k << " " << form;
+          EXPECT_LT(product_error(product, k % 3), 1e-6) << m << " " << n << " " << k << " " << form;
         }
       }
     }
   }
 }
 
-TEST_P(Bf16Products, RowsDoNotDependOnTheirNeighbours) {
-  const at::Tensor a = stored_bf16(21, 77, 1, 0), b = stored_bf16(50, 77, 2, 0), all = at::empty({21, 50}, at::kFloat);
-  const at::Tensor one = at::empty({1, 50}, at::kFloat);
-  MatrixProduct product{.m = 21, .n = 50, .k = 77, .transpose_b = true};
-  GetParam()(product, bf16_rows(a), bf16_rows(b), {all.mutable_data_ptr<float>(), 50});
-  product.m = 1;
-  for (const int64_t row : {0, 7, 8, 20}) {
-    GetParam()(product, bf16_rows(a.slice(0, row)), bf16_rows(b), {one.mutable_data_ptr<float>(), 50});
-    EXPECT_LT(difference(one[0], all[row]), 1e-5) << row;
-    EXPECT_TRUE(GetParam() != multiply_bf16_pairs || one[0].equal(all[row])) << row;
-  }
-}
-
-TEST_P(Bf16Products, ShowNumbersThatAreNone) {
+TEST_F(Bf16Products, ShowNumbersThatAreNone) {
   const at::Tensor a = stored_bf16(9, 40, 1, 0), b = stored_bf16(20, 40, 2, 0), out = at::empty({9, 20}, at::kFloat);
   a[3][39].fill_(std::nan(""));
-  GetParam()({.m = 9, .n = 20, .k = 40, .transpose_b = true}, bf16_rows(a), bf16_rows(b),
-             {out.mutable_data_ptr<float>(), 20});
+  multiply_bf16({.m = 9, .n = 20, .k = 40, .transpose_b = true}, bf16_rows(a), bf16_rows(b),
+                {out.mutable_data_ptr<float>(), 20});
   EXPECT_TRUE(out[3].isnan().all().item<bool>());
   EXPECT_EQ(out.isnan().sum().item<int64_t>(), 20);
 }
-
-INSTANTIATE_TEST_SUITE_P(Kernels, Bf16Products, testing::Values(multiply_bf16, multiply_bf16_pairs));
 
 }  // namespace
 }  // namespace draftsmith

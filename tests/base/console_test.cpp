@@ -1,9 +1,9 @@
-// Progress, tables, UTF-8 and the words around them.
+// Progress and tables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/environment.h"
-#include "base/progress.h"
+#include "base/logging.h"
 #include "base/table.h"
 #include "base/utf8.h"
 
@@ -12,7 +12,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 // A Progress on a clock that the test moves, with what it printed.
 class ProgressTest : public testing::Test {
@@ -59,20 +58,6 @@ TEST_F(ProgressTest, BarIsRedrawnInPlaceAndEndsItsLine) {
                         "\rtrain [##################......]  75% 3/4 steps, 1.50/s, 0.7s left, loss 2.31\x1b[K", "\n"));
 }
 
-TEST_F(ProgressTest, WorkOfAnEarlierRunIsDoneButNotInTheRate) {
-  Progress progress = make({.style = ProgressStyle::kLines, .title = "x", .unit = "", .total = 100, .done_before = 50});
-  pass(10);
-  progress.advance(10);
-  EXPECT_THAT(out_, ElementsAre("x  60% 60/100, 1/s, 40s left\n"));
-}
-
-TEST_F(ProgressTest, UnknownTotalsShowCountAndRate) {
-  Progress progress = make({.style = ProgressStyle::kLines, .title = "read", .unit = "lines", .total = 0});
-  pass(10);
-  progress.advance(123'456);
-  EXPECT_THAT(out_, ElementsAre("read 123k lines, 12.3k/s\n"));
-}
-
 TEST_F(ProgressTest, QuietPrintsNothing) {
   {
     Progress progress = make({.style = ProgressStyle::kQuiet, .title = "x", .unit = "", .total = 10});
@@ -82,14 +67,6 @@ TEST_F(ProgressTest, QuietPrintsNothing) {
   }
   EXPECT_THAT(out_, ElementsAre());
   EXPECT_EQ(progress_style(true), ProgressStyle::kQuiet);
-}
-
-TEST_F(ProgressTest, NotesThatDoNotFitAreLeftOut) {
-  Progress progress = make({.style = ProgressStyle::kLines, .title = "x", .unit = "", .total = 10});
-  progress.set_note(std::string(200, 'n'));
-  pass(10);
-  progress.advance();
-  EXPECT_LE(display_width(out_.front()), 100u);
 }
 
 TEST(HumanNumbers, AreShort) {
@@ -118,23 +95,6 @@ TEST(Table, AlignsByDisplayWidth) {
             "---------------------\n"
             "日本     9.9    12.34\n");
   EXPECT_THROW(table.add_row({"x"}), std::logic_error);
-}
-
-TEST(Table, CutsWordsNotNumbersToTheLimit) {
-  Table table({{"name", Align::kLeft}, {"value"}});
-  table.add_row({"a name that is far too long", "1234567"});
-  EXPECT_THAT(table.text(20), HasSubstr("a name tha…  1234567\n"));
-}
-
-TEST(Table, WholeNamesTakeSeveralLines) {
-  Table table({{"name", Align::kLeft}, {"value"}});
-  table.add_row({"bild.with_a_drafter_of_a_long_name.FB0.6.RB1.5", "1"});
-  EXPECT_EQ(table.text_with_whole_names(40),
-            "name                              value\n"
-            "---------------------------------------\n"
-            "bild.                                 1\n"
-            "  with_a_drafter_of_a_long_name.\n"
-            "  FB0.6.RB1.5\n");
 }
 
 TEST(Table, WholeNamesAreBrokenByColumnsAndKeepCharactersWhole) {
@@ -185,26 +145,10 @@ TEST(Table, HtmlSetsIntervalsApartAndExplainsHeaders) {
   EXPECT_THAT(html, HasSubstr("<td>a name [of &lt;some&gt; kind]</td>"));
 }
 
-TEST(Table, HtmlMarksColumnsThatSortFromTheLowest) {
-  Table table({{"run", Align::kLeft}, {"errors", Align::kRight, "", true}});
-  table.add_row({"a", "30"});
-  EXPECT_THAT(table.html(), HasSubstr("<th scope=\"col\" class=\"lowest\">errors</th></tr>"));
-  EXPECT_THAT(table.html(), HasSubstr("<td>30</td>"));
-}
-
 TEST(CutToWidth, CountsColumnsAndKeepsCharactersWhole) {
   EXPECT_EQ(cut_to_width("grüner", 6), "grüner");
   EXPECT_EQ(cut_to_width("grüner", 4), "grü…");
   EXPECT_EQ(cut_to_width("日本語", 4), "日…");
-}
-
-TEST(Environment, NamesBuildAndMachine) {
-  EXPECT_THAT(version(), testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
-  EXPECT_THAT(git_commit(), testing::MatchesRegex("unknown|[0-9a-f]+[+]?"));
-  EXPECT_THAT(now_utc(), testing::MatchesRegex("20[0-9-]+T[0-9:]+Z"));
-  EXPECT_THAT(libtorch_version(), StartsWith("2."));
-  EXPECT_GE(cpu_cores(), 1);
-  EXPECT_FALSE(cpu_name().empty());
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Devices by their names, own kernels on them, and small tensors on the host.
 #include "base/device.h"
 
 #include <ATen/Context.h>
@@ -6,9 +7,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/device_choice.h"
+#include "base/device_kernels.h"
+#include "base/device_tensors.h"
 #include "base/error.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
+#include "tests/support/scoped_variable.h"
 
 namespace draftsmith {
 namespace {
@@ -65,11 +69,6 @@ TEST(DeviceGpu, IndicesBeyondTheLastAreExplained) {
   EXPECT_THAT(choice_error("cuda:100"), HasSubstr("there is no such CUDA device"));
 }
 
-TEST(Device, SynchronizesAndDescribesTheCpu) {
-  synchronize(c10::Device(c10::kCPU));
-  EXPECT_FALSE(device_description(c10::Device(c10::kCPU)).empty());
-}
-
 TEST(MatmulPrecision, HasTwoNames) {
   set_matmul_precision("high");
   EXPECT_TRUE(at::globalContext().allowTF32CuBLAS());
@@ -86,11 +85,57 @@ TEST(Dtype, NamesGoBothWays) {
   EXPECT_THROW(parse_dtype("float32"), UserError);
 }
 
-TEST(Threads, AreSetOrLeft) {
-  const int64_t before = at::get_num_threads();
-  EXPECT_EQ(set_threads(0), before);
-  EXPECT_EQ(set_threads(3), 3);
-  EXPECT_EQ(set_threads(before), before);
+bool has_gpu() {
+  return at::hasCUDA() && at::detail::getCUDAHooks().getNumGPUs() > 0;
+}
+
+KernelSource lone_source(std::string_view text) {
+  return {.main = {"test.cu", text}, .headers = {}, .options = {}};
+}
+
+TEST(DeviceKernels, WithoutAGpuGiveOneWarning) {
+  if (has_gpu() || !at::detail::getCUDAHooks().isBuilt()) GTEST_SKIP() << "needs LibTorch for CUDA, and no GPU";
+  const CapturedLog log;
+  DeviceKernels kernels(lone_source("extern \"C\" __global__ void set(int* x) { x[0] = 1; }"));
+  DeviceKernels others(lone_source("extern \"C\" __global__ void get(int* x) { x[0] = 2; }"));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(kernels.find(c10::Device(at::kCUDA, 0), "set"), nullptr);
+    EXPECT_EQ(others.find(c10::Device(at::kCUDA, 0), "get"), nullptr);
+  }
+  EXPECT_EQ(log.warnings(), 1u) << log.text();
+  EXPECT_THAT(log.text(), testing::HasSubstr("LibTorch's operators run in place"));
+}
+
+TEST(DeviceKernels, ThatCannotBeUsedAreErrorsOfAStrictDevice) {
+  if (has_gpu()) GTEST_SKIP() << "needs a machine without a GPU";
+  const ScopedVariable strict("DRAFTSMITH_STRICT_DEVICE", "1");
+  DeviceKernels kernels(lone_source("extern \"C\" __global__ void set(int* x) { x[0] = 1; }"));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(error_of<RunError>([&] { kernels.find(c10::Device(at::kCUDA, 0), "set"); }),
+                testing::HasSubstr("in place of own GPU kernels"));
+  }
+}
+
+TEST(DeviceKernelsGpu, LaunchOnTheCurrentStream) {
+  if (!has_gpu()) GTEST_SKIP() << "no CUDA device";
+  DeviceKernels kernels(
+      lone_source("extern \"C\" __global__ void add(const float* x, float* y, float n, long long size) {"
+                  "  const long long i = blockIdx.x * 32ll + threadIdx.x;"
+                  "  if (i < size) y[i] = x[i] + n; }"));
+  const at::Tensor x = at::arange(100, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  const at::Tensor y = at::zeros_like(x);
+  const void* kernel = kernels.find(x.device(), "add");
+  ASSERT_NE(kernel, nullptr);
+  kernels.launch(kernel, x.device(), {4}, {32}, x.const_data_ptr(), y.mutable_data_ptr(), 2.0F, 100LL);
+  EXPECT_TRUE(at::equal(y.cpu(), x.cpu() + 2));
+}
+
+TEST(HostTensor, ViewsAreThoseOfLibTorch) {
+  const at::Tensor whole = at::arange(24, at::kFloat).view({2, 3, 4});
+  const at::Tensor gaps = whole.narrow(1, 2, 1);  // [2,1,4], not contiguous
+  EXPECT_TRUE(at::equal(viewed(gaps, {2, 4}), gaps.select(1, 0)));
+  EXPECT_TRUE(at::equal(viewed(whole, {-1, 4}), whole.view({-1, 4})));
+  EXPECT_THROW(viewed(whole, {5, 5}), c10::Error);
 }
 
 }  // namespace

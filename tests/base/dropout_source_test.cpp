@@ -1,10 +1,7 @@
 // The source of the dropout kernel, run on the host: it equals the CPU's dropout to the bit.
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include "base/dropout_kernel.h"
-#include "base/dropout_operator.h"
 #include "base/random_tensors.h"
 #include "tests/support/cuda_shim.h"
 // The shim comes first.
@@ -56,21 +53,6 @@ TEST(DropoutSource, EqualsTheCpusDropoutToTheBit) {
   }
 }
 
-TEST(KernelNumbers, HaveTheValuesOfHalfTypes) {
-  for (unsigned bits = 0; bits < 0x10000; ++bits) {
-    const auto number = static_cast<uint16_t>(bits);
-    const float half = c10::Half(number, c10::Half::from_bits());
-    const float brain = c10::BFloat16(number, c10::BFloat16::from_bits());
-    if (!std::isnan(half)) {
-      ASSERT_EQ(__float_as_uint(kernel::widen(kernel::Half{number})), __float_as_uint(half)) << bits;
-      ASSERT_EQ(kernel::Rounding<kernel::Half>::of(half).bits, number);
-    } else {
-      ASSERT_TRUE(std::isnan(kernel::widen(kernel::Half{number}))) << bits;
-    }
-    ASSERT_EQ(__float_as_uint(kernel::widen(kernel::BFloat16{number})), __float_as_uint(brain)) << bits;
-  }
-}
-
 TEST(KernelNumbers, RoundAsLibTorchDoes) {
   const auto expect_equal = [](float value) {
     ASSERT_EQ(kernel::Rounding<kernel::Half>::of(value).bits, c10::Half(value).x) << value;
@@ -91,15 +73,6 @@ TEST(KernelNumbers, RoundAsLibTorchDoes) {
   }
   EXPECT_EQ(kernel::Rounding<kernel::BFloat16>::of(NAN).bits, 0x7fc0);
   EXPECT_TRUE(std::isnan(kernel::widen(kernel::Rounding<kernel::Half>::of(NAN))));
-}
-
-TEST(DropoutOperator, IsWhatTheDispatcherCallsToo) {
-  const at::Tensor x = normal_tensor({3, 50}, 1.0, 3, "x", at::kFloat);
-  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::dropout", "");
-  torch::jit::Stack stack{x, int64_t{6554}, static_cast<int64_t>(kSourceKey.seed),
-                          static_cast<int64_t>(kSourceKey.step), static_cast<int64_t>(kSourceKey.site)};
-  handle.callBoxed(&stack);
-  EXPECT_TRUE(at::equal(stack.at(0).toTensor(), masked_by_key(x, 6554, kSourceKey)));
 }
 
 }  // namespace

@@ -1,21 +1,23 @@
+// Messages of errors, and lists of names.
 #include "base/error.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/registry.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith {
 namespace {
 
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
 TEST(Error, MessagesShowWhatWasGivenOnly) {
   EXPECT_EQ(to_string({.where = "a.toml:3", .what = "too large", .expected = "1", .found = "2", .hint = "less"}),
             "a.toml:3: too large\n  expected: 1\n  found:    2\n  hint:     less");
   EXPECT_EQ(to_string({.what = "bad"}), "bad");
-}
-
-TEST(Error, KindsHaveTheirExitCodes) {
-  EXPECT_EQ(UserError(Problem{.what = "x"}).exit_code(), 2);
-  EXPECT_EQ(RunError(Problem{.what = "x"}).exit_code(), 1);
 }
 
 TEST(Problems, AreThrownTogether) {
@@ -34,6 +36,35 @@ TEST(Nearest, FindsMisspellingsAndNothingFarAway) {
   EXPECT_EQ(nearest("topk", known), "top_k");
   EXPECT_EQ(nearest("beams", known), "");
   EXPECT_EQ(nearest("x", {}), "");
+}
+
+struct Shape {
+  std::string name;
+  int corners;
+};
+
+const Registry<Shape> kShapes("shape", {{"square", 4}, {"triangle", 3}});
+
+TEST(Registry, AnUnknownNameIsAnErrorThatNamesTheKnownOnesAndTheNearest) {
+  try {
+    kShapes.at("sqare");
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("there is no shape of this name"), HasSubstr("square, triangle"),
+                                    HasSubstr("did you mean square?")));
+  }
+}
+
+enum class Colour { kRed, kGreen };
+
+TEST(NamedValues, GiveTheValueOfANameAndTheNameOfAValue) {
+  const NamedValues<Colour> colours("colour", {{"red", Colour::kRed}, {"green", Colour::kGreen}});
+  EXPECT_THAT(colours.names(), ElementsAre("red", "green"));
+  EXPECT_EQ(colours.at("green"), Colour::kGreen);
+  EXPECT_EQ(colours.name(Colour::kRed), "red");
+  EXPECT_THAT(error_of([&] { colours.at("grene"); }),
+              AllOf(HasSubstr("there is no colour of this name"), HasSubstr("did you mean green?")));
+  EXPECT_THROW(colours.name(static_cast<Colour>(2)), std::logic_error);
 }
 
 }  // namespace

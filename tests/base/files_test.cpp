@@ -1,6 +1,9 @@
+// Files that are whole or absent, their hashes, and hashes that are remembered.
 #include "base/files.h"
 
+#include <chrono>
 #include <csignal>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sha256.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith {
@@ -33,21 +37,6 @@ TEST(AtomicFile, AppearsOnCommitAndReplacesWhatLayThere) {
   }
   EXPECT_EQ(read_file(file), "new text");
   EXPECT_EQ(entries(directory.path()), 1u);
-}
-
-TEST(AtomicFile, LeavesNothingBehindWithoutCommit) {
-  const TemporaryDirectory directory;
-  {
-    AtomicFile out(directory / "a.txt");
-    out.write("half");
-    EXPECT_EQ(entries(directory.path()), 1u);
-  }
-  EXPECT_EQ(entries(directory.path()), 0u);
-}
-
-TEST(AtomicFile, MissingDirectoriesAreTheUsersToCorrect) {
-  EXPECT_THROW(AtomicFile("/nonexistent/a.txt"), UserError);
-  EXPECT_THROW(write_file_atomic("/nonexistent/a.txt", ""), UserError);
 }
 
 // RLIMIT_FSIZE stands in for a full disk: write() fails half-way with an error instead of taking the bytes.
@@ -82,32 +71,6 @@ TEST(AtomicPath, DevicesPipesAndLinksIntoProcAreNeverReplaced) {
   EXPECT_EQ(entries(directory.path()), 3u);
   fs::create_symlink("nowhere", directory / "dangling");
   write_file_atomic(directory / "dangling", "a link to nothing may become a file");
-}
-
-// A process of the same number, killed earlier, leaves its names behind: only random bits tell ours from its own.
-TEST(AtomicPath, TemporaryNamesHoldMoreThanTheProcessNumber) {
-  const TemporaryDirectory directory;
-  const AtomicPath path(directory / "a");
-  const std::string start = ".a.tmp-" + std::to_string(getpid()) + "-";
-  const std::string name = path.temporary().filename().string();
-  ASSERT_TRUE(name.starts_with(start)) << name;
-  EXPECT_GT(name.find('-', start.size()) - start.size(), 8u) << name << ": few random bits";
-}
-
-TEST(AtomicPath, ServesWritersThatOpenByName) {
-  const TemporaryDirectory directory;
-  {
-    AtomicPath path(directory / "corpus.h5");
-    write_file_atomic(path.temporary(), "content");
-    path.commit();
-  }
-  EXPECT_EQ(read_file(directory / "corpus.h5"), "content");
-  {
-    const AtomicPath path(directory / "model");
-    fs::create_directory(path.temporary());
-    write_file_atomic(path.temporary() / "x", "y");
-  }
-  EXPECT_EQ(entries(directory.path()), 1u);
 }
 
 TEST(ReadFile, ErrorsSayWhatIsWrong) {
@@ -151,11 +114,6 @@ TEST(Links, AreReplacedButFilesAreNot) {
   EXPECT_EQ(entries(directory.path()), 3u);
 }
 
-TEST(DiskFree, AnswersForPathsThatDoNotExistYet) {
-  EXPECT_GT(disk_free("/tmp"), 0u);
-  EXPECT_GT(disk_free("/tmp/not/there/yet"), 0u);
-}
-
 TEST(HumanBytes, KeepsThreeDigitsOrSo) {
   EXPECT_EQ(human_bytes(0), "0 bytes");
   EXPECT_EQ(human_bytes(999), "999 bytes");
@@ -163,16 +121,6 @@ TEST(HumanBytes, KeepsThreeDigitsOrSo) {
   EXPECT_EQ(human_bytes(999'999), "1.0 MB");
   EXPECT_EQ(human_bytes(27'900'000), "27.9 MB");
   EXPECT_EQ(human_bytes(std::numeric_limits<uint64_t>::max()), "18.4 EB");
-}
-
-TEST(TemporaryDirectory, RemovesItself) {
-  fs::path path;
-  {
-    const TemporaryDirectory directory;
-    path = directory.path();
-    write_file_atomic(directory / "x", "y");
-  }
-  EXPECT_FALSE(fs::exists(path));
 }
 
 // Vectors of FIPS 180-4 and of NIST's example collection.
@@ -197,12 +145,69 @@ TEST(Sha256, PiecesOfAnySizeGiveTheDigestOfTheWhole) {
   }
 }
 
-TEST(Sha256, OfAFileIsThatOfItsContent) {
-  const TemporaryDirectory directory;
-  const std::string content(2'500'000, 'q');
-  write_file_atomic(directory / "f", content);
-  EXPECT_EQ(sha256_file(directory / "f"), sha256(content));
-  EXPECT_THROW(sha256_file(directory / "g"), UserError);
+class RememberedHashesTest : public testing::Test {
+ protected:
+  // Writes a file that changed long ago, so that its hash is remembered.
+  void write_old(const std::string& content, std::chrono::minutes age) {
+    write_file_atomic(file_, content);
+    fs::last_write_time(file_, fs::file_time_type::clock::now() - age);
+    time_ = fs::last_write_time(file_);
+  }
+  // Changes the content and neither size nor time.
+  void change_unseen(const std::string& content) {
+    write_file_atomic(file_, content);
+    fs::last_write_time(file_, time_);
+  }
+
+  const TemporaryDirectory folder_;
+  const fs::path file_ = folder_ / "input.txt";
+  const fs::path store_ = folder_ / "hashes.json";
+  fs::file_time_type time_;
+};
+
+TEST_F(RememberedHashesTest, ReadsAFileOnceUntilSizeOrTimeChange) {
+  RememberedHashes hashes;
+  write_old("one", std::chrono::minutes(5));
+  EXPECT_EQ(hashes.of(file_), sha256("one"));
+  change_unseen("two");
+  EXPECT_EQ(hashes.of(file_), sha256("one"));
+  write_old("two", std::chrono::minutes(4));
+  EXPECT_EQ(hashes.of(file_), sha256("two"));
+  change_unseen("three");
+  EXPECT_EQ(hashes.of(file_), sha256("three"));
+}
+
+TEST_F(RememberedHashesTest, DoesNotRememberWhatChangedAMomentAgo) {
+  RememberedHashes hashes;
+  write_file_atomic(file_, "one");
+  time_ = fs::last_write_time(file_);
+  EXPECT_EQ(hashes.of(file_), sha256("one"));
+  change_unseen("two");
+  EXPECT_EQ(hashes.of(file_), sha256("two"));
+}
+
+TEST_F(RememberedHashesTest, ServesTheNextProgram) {
+  write_old("one", std::chrono::minutes(5));
+  RememberedHashes before;
+  before.of(file_);
+  before.save(store_);
+  change_unseen("two");
+  RememberedHashes after;
+  after.load(store_);
+  EXPECT_EQ(after.of(file_), sha256("one"));
+}
+
+TEST_F(RememberedHashesTest, ReadsFilesAgainWhereTheStoreIsAbsentOrDamaged) {
+  write_old("one", std::chrono::minutes(5));
+  for (const std::string content : {"", "[1, 2", "[]", "{\"x\": 3}", "{\"x\": {\"size\": -1}}"}) {
+    write_file_atomic(store_, content);
+    RememberedHashes hashes;
+    hashes.load(store_);
+    EXPECT_EQ(hashes.of(file_), sha256("one")) << content;
+  }
+  RememberedHashes hashes;
+  hashes.load(folder_ / "nothing.json");
+  EXPECT_EQ(hashes.of(file_), sha256("one"));
 }
 
 }  // namespace

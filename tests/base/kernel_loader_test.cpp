@@ -1,4 +1,4 @@
-// Loading of kernels with a CUDA runtime that only records its calls.
+// Compilation, keeping and loading of kernels, with a CUDA runtime that only records its calls.
 #include "base/kernel_loader.h"
 
 #include <gtest/gtest.h>
@@ -8,9 +8,12 @@
 #include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
 #include "tests/support/kernel_gate.h"
+#include "tests/support/scoped_variable.h"
 
 namespace draftsmith {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Requests to the recording runtime, and its answers.
 struct Recorded {
@@ -125,11 +128,132 @@ TEST_F(KernelLoaderCalls, LaunchEarlyWhatWaits) {
   EXPECT_FALSE(KernelLoader(source_, tools_).launches_early(1));
 }
 
-TEST_F(KernelLoaderCalls, CompileForTheNearestArchitectureThatTheCompilerKnows) {
-  EXPECT_EQ(architecture_for(90, tools_->compiler), "sm_90");
-  EXPECT_EQ(architecture_for(80, tools_->compiler), "sm_80");
-  EXPECT_EQ(architecture_for(102, tools_->compiler), "sm_100");
-  EXPECT_THAT(error_of<RunError>([&] { architecture_for(350, tools_->compiler); }), testing::HasSubstr("sm_350"));
+const KernelSource kSource{.main = {"a.cu", "text"}, .headers = {{"b.cuh", "header"}}, .options = {"--fmad=false"}};
+const std::string kCubin("\177ELF\0bytes of a cubin", 22);
+
+class KernelCacheFiles : public testing::Test {
+ protected:
+  // Writes other bytes where the cubin is kept, and expects a warning in place of the cubin.
+  void expect_refused(const std::string& content) {
+    write_file_atomic(cache_.file_of(key_), content);
+    const CapturedLog log;
+    EXPECT_EQ(cache_.find(key_), std::nullopt);
+    EXPECT_EQ(log.warnings(), 1u) << log.text();
+    EXPECT_THAT(log.text(), testing::HasSubstr(cache_.file_of(key_).string()));
+  }
+
+  TemporaryDirectory folder_;
+  KernelCache cache_{folder_ / "below" / "kernels"};
+  std::string key_ = kernel_key(kSource, "sm_90", "13.0");
+};
+
+TEST_F(KernelCacheFiles, KeepWhatIsStored) {
+  EXPECT_EQ(cache_.find(key_), std::nullopt);
+  cache_.store(key_, kCubin);
+  EXPECT_EQ(cache_.find(key_), kCubin);
+  EXPECT_EQ(KernelCache(folder_ / "below" / "kernels").find(key_), kCubin);
+  EXPECT_EQ(cache_.find(kernel_key(kSource, "sm_80", "13.0")), std::nullopt);
+}
+
+TEST_F(KernelCacheFiles, ThatAreDamagedAreNoticedAndReplaced) {
+  cache_.store(key_, kCubin);
+  const std::string whole = read_file(cache_.file_of(key_));
+  expect_refused("");
+  expect_refused(whole.substr(0, whole.size() - 1));
+  expect_refused(whole.substr(0, 20));
+  expect_refused(whole + "x");
+  for (const size_t place : {size_t{0}, size_t{25}, whole.size() - kCubin.size() - 3, whole.size() - 2}) {
+    std::string changed = whole;
+    changed[place] = static_cast<char>(changed[place] ^ 1);
+    expect_refused(changed);
+  }
+  cache_.store(key_, kCubin);
+  EXPECT_EQ(cache_.find(key_), kCubin);
+}
+
+TEST_F(KernelCacheFiles, ThatCannotBeWrittenGiveOneWarning) {
+  write_file_atomic(folder_ / "file", "");
+  KernelCache cache(folder_ / "file" / "kernels");
+  const CapturedLog log;
+  cache.store(key_, kCubin);
+  cache.store(key_, kCubin);
+  EXPECT_EQ(log.warnings(), 1u) << log.text();
+  EXPECT_THAT(log.text(), testing::HasSubstr("DRAFTSMITH_KERNEL_CACHE"));
+  EXPECT_EQ(cache.find(key_), std::nullopt);
+}
+
+TEST(KernelCacheFolder, IsChosenByTheEnvironment) {
+  const ScopedVariable home("HOME", "/home/one");
+  const ScopedVariable cache("XDG_CACHE_HOME", std::nullopt);
+  const ScopedVariable own("DRAFTSMITH_KERNEL_CACHE", std::nullopt);
+  EXPECT_EQ(kernel_cache_folder(), fs::path("/home/one/.cache/draftsmith/kernels"));
+  {
+    const ScopedVariable set("XDG_CACHE_HOME", "/caches");
+    EXPECT_EQ(kernel_cache_folder(), fs::path("/caches/draftsmith/kernels"));
+    const ScopedVariable named("DRAFTSMITH_KERNEL_CACHE", "/kernels");
+    EXPECT_EQ(kernel_cache_folder(), fs::path("/kernels"));
+  }
+  const ScopedVariable none("HOME", std::nullopt);
+  EXPECT_TRUE(kernel_cache_folder().empty());
+  KernelCache nowhere{kernel_cache_folder()};
+  nowhere.store("key", kCubin);
+  EXPECT_EQ(nowhere.find("key"), std::nullopt);
+}
+
+TEST(KernelKey, DependsOnEveryPart) {
+  std::set<std::string> keys{kernel_key(kSource, "sm_90", "13.0"), kernel_key(kSource, "sm_80", "13.0"),
+                             kernel_key(kSource, "sm_90", "13.1")};
+  KernelSource changed = kSource;
+  changed.main.text = "text ";
+  keys.insert(kernel_key(changed, "sm_90", "13.0"));
+  changed = kSource;
+  changed.headers[0].text = "headers";
+  keys.insert(kernel_key(changed, "sm_90", "13.0"));
+  changed = kSource;
+  changed.options.clear();
+  keys.insert(kernel_key(changed, "sm_90", "13.0"));
+  EXPECT_EQ(keys.size(), 6u);
+  EXPECT_EQ(kernel_key(kSource, "sm_90", "13.0").size(), 64u);
+}
+
+KernelSource source_of(std::string_view text) {
+  return {.main = {"test.cu", text}, .headers = {{"tests/number.cuh", "constexpr int kNumber = 7;\n"}}, .options = {}};
+}
+
+TEST(Nvrtc, CompilesASourceWithItsHeaders) {
+  if (const auto reason = nvrtc_missing()) GTEST_SKIP() << *reason;
+  const Nvrtc compiler;
+  EXPECT_FALSE(compiler.capabilities().empty());
+  const CompiledKernels compiled = compiler.compile(
+      source_of("#include \"tests/number.cuh\"\nextern \"C\" __global__ void set(int* x) { x[0] = kNumber; }"),
+      "sm_80");
+  EXPECT_TRUE(compiled.cubin.starts_with("\177ELF"));
+  ASSERT_EQ(kernel_uses(compiled.log).size(), 1u);
+  EXPECT_EQ(kernel_uses(compiled.log)[0].kernel, "set");
+}
+
+TEST(Nvrtc, AnErrorInTheSourceIsAnErrorWithTheLog) {
+  if (const auto reason = nvrtc_missing()) GTEST_SKIP() << *reason;
+  const Nvrtc compiler;
+  const std::string message = error_of<RunError>(
+      [&] { compiler.compile(source_of("extern \"C\" __global__ void set(int* x) { x[0] = missing; }"), "sm_90"); });
+  EXPECT_THAT(message, testing::HasSubstr("test.cu"));
+  EXPECT_THAT(message, testing::HasSubstr("sm_90"));
+  EXPECT_THAT(message, testing::HasSubstr("identifier \"missing\" is undefined"));
+  EXPECT_THAT(error_of<RunError>([&] { compiler.compile(source_of(""), "sm_1"); }), testing::HasSubstr("sm_1"));
+}
+
+TEST(Nvrtc, AMissingLibraryIsAnErrorThatNamesTheVariable) {
+  const std::string message = error_of<RunError>([] { Nvrtc("/nowhere/libnvrtc.so"); });
+  EXPECT_THAT(message, testing::HasSubstr("/nowhere/libnvrtc.so"));
+  EXPECT_THAT(message, testing::HasSubstr("DRAFTSMITH_NVRTC"));
+  const ScopedVariable variable("DRAFTSMITH_NVRTC", "/elsewhere/libnvrtc.so");
+  EXPECT_THAT(error_of<RunError>([] { Nvrtc(); }), testing::HasSubstr("/elsewhere/libnvrtc.so"));
+}
+
+TEST(KernelGate, DropoutCompilesWithoutSpills) {
+  if (const auto reason = nvrtc_missing()) GTEST_SKIP() << *reason;
+  expect_good_kernels(kernel_source(base_kernel_texts(), "base/kernels/dropout.cu", {"--fmad=false"}), 3, 40);
 }
 
 }  // namespace

@@ -80,21 +80,6 @@ TEST(OptionsGrid, ElementsAreCheckedAndOtherKeysUnknown) {
   EXPECT_THAT(text, HasSubstr("unknown key 'owner'"));
 }
 
-TEST(OptionsGrid, EmptyListsAreRefused) {
-  Problems problems;
-  const Menu menu = parsed("degrees = []\nfan = true\n", problems);
-  ASSERT_EQ(problems.list().size(), 1U);
-  EXPECT_THAT(to_string(problems.list()[0]), HasSubstr("degrees: the list is empty"));
-  EXPECT_THAT(to_string(problems.list()[0]), HasSubstr("leave the key out"));
-}
-
-TEST(OptionsGrid, RequiredKeysAreMissed) {
-  Problems problems;
-  parsed("degrees = 100\n", problems);
-  ASSERT_EQ(problems.list().size(), 1U);
-  EXPECT_THAT(to_string(problems.list()[0]), HasSubstr("the key 'fan' is missing"));
-}
-
 TEST(OptionsGrid, JsonAndIdentityShowLists) {
   Problems problems;
   const Menu menu = parsed("degrees = [100]\nfan = false\nname = \"bread\"\n", problems);

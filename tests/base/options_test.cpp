@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +15,6 @@
 namespace draftsmith {
 namespace {
 
-using testing::EndsWith;
 using testing::HasSubstr;
 
 struct InnerOptions {
@@ -149,14 +147,6 @@ TEST(Options, DumpParsesBackToEqualValues) {
   }
 }
 
-TEST(Options, DumpUnderAPathParsesBackFromThatTable) {
-  const toml::table root = parse_toml(dump_options(unusual(), "stage.train"), "dump");
-  Problems problems;
-  const auto parsed = parse_options<EveryOptions>(*root.at_path("stage.train").as_table(), "stage.train", problems);
-  problems.throw_if_any();
-  EXPECT_EQ(parsed, unusual());
-}
-
 TEST(Options, AllProblemsAreReportedAtOnceWithTheirLines) {
   const std::string messages = problems_of<EveryOptions>(
       "cuont = 3\n"
@@ -185,41 +175,10 @@ TEST(Options, AllProblemsAreReportedAtOnceWithTheirLines) {
       HasSubstr("file.toml:10: list[0].rate: the value is not allowed\n  expected: a number, above 0, at most 1"));
 }
 
-TEST(Options, IntegersAreNumbersButNumbersAreNoIntegers) {
-  EveryOptions options;
-  EXPECT_EQ(problems_of<EveryOptions>("threshold = 2\nrates = [1, 2.5]", &options), "");
-  EXPECT_EQ(options.threshold, 2.0);
-  EXPECT_THAT(problems_of<EveryOptions>("count = 2.0"), HasSubstr("wrong type"));
-}
-
 TEST(Options, NanIsRefusedAndInfinityWhereItMeansNothing) {
   EXPECT_THAT(problems_of<EveryOptions>("threshold = nan"), HasSubstr("not allowed"));
   EXPECT_EQ(problems_of<EveryOptions>("threshold = inf"), "");
   EXPECT_THAT(problems_of<EveryOptions>("maybe_rate = inf"), HasSubstr("not allowed"));
-}
-
-TEST(Options, NegativeSeedsAndWordsForSeedsAreRefused) {
-  EXPECT_THAT(problems_of<EveryOptions>("seed = -1"), HasSubstr("an integer of at least 0"));
-  EXPECT_THAT(problems_of<EveryOptions>("seed = \"12x\""), HasSubstr("wrong type"));
-}
-
-TEST(Options, ATableWhereAValueIsWantedAndTheOtherWayRound) {
-  EXPECT_THAT(problems_of<EveryOptions>("[count]\nx = 1"), HasSubstr("count: the value has the wrong type"));
-  EXPECT_THAT(problems_of<EveryOptions>("inner = 3"), HasSubstr("expected: a table [inner]"));
-  EXPECT_THAT(problems_of<EveryOptions>("list = [1]"), HasSubstr("expected: tables headed [[list]]"));
-  EXPECT_THAT(problems_of<EveryOptions>("sizes = 4"), HasSubstr("expected: a list"));
-}
-
-TEST(Options, FieldsWithProblemsKeepTheirDefaults) {
-  EveryOptions options;
-  problems_of<EveryOptions>("count = 0\nsizes = [5, 99]", &options);
-  EXPECT_EQ(options.count, 5);
-  EXPECT_EQ(options.sizes, (std::vector<int64_t>{1, 2}));
-}
-
-TEST(Options, RequiredKeysAreMissed) {
-  EXPECT_THAT(problems_of<RequiredOptions>(""), HasSubstr("the key 'kind' is missing"));
-  EXPECT_EQ(problems_of<RequiredOptions>("kind = 'x'"), "");
 }
 
 TEST(Options, CrossFieldChecksNameTheLineOfTheirOption) {
@@ -313,30 +272,6 @@ TEST(Options, HashOutlivesFieldsAddedWithADefault) {
   }
 }
 
-// The fields of InnerOptions in another order.
-struct ReorderedOptions : InnerOptions {
-  static Fields<ReorderedOptions> fields() {
-    return Fields<ReorderedOptions>("inner options")
-        .add("mode", &ReorderedOptions::mode, "How it is done.")
-        .add("rate", &ReorderedOptions::rate, "A rate.");
-  }
-};
-
-TEST(Options, HashDoesNotDependOnTheOrderOfTheList) {
-  ReorderedOptions reordered;
-  reordered.rate = 0.25;
-  reordered.mode = "linear";
-  const InnerOptions plain{.rate = 0.25, .mode = "linear"};
-  EXPECT_NE(options_to_json(reordered).dump(), options_to_json(plain).dump());
-  EXPECT_EQ(options_hash(reordered), options_hash(plain));
-  EXPECT_NE(options_hash(plain), options_hash(InnerOptions{.rate = 0.25}));
-}
-
-TEST(Options, JsonKeepsTheOrderOfTheList) {
-  const auto json = options_to_json(InnerOptions{});
-  EXPECT_EQ(json.dump(), R"({"rate":0.1,"mode":"plain"})");
-}
-
 TEST(Options, DescriptionNamesEverythingWithinAHundredColumns) {
   const std::string text = describe_options<EveryOptions>();
   EXPECT_THAT(text, HasSubstr("count: integer (tokens), 1 to 64; default: 5\n      A count."));
@@ -345,15 +280,6 @@ TEST(Options, DescriptionNamesEverythingWithinAHundredColumns) {
   EXPECT_THAT(text, HasSubstr("maybe_inner: table [maybe_inner]; default: none"));
   EXPECT_THAT(describe_options<RequiredOptions>(), HasSubstr("kind: string; required"));
   EXPECT_LE(widest_line(text), 100u) << text;
-}
-
-struct SilentOptions {
-  int64_t count = 1;
-  static Fields<SilentOptions> fields() { return Fields<SilentOptions>("silent").add("count", &SilentOptions::count); }
-};
-
-TEST(Options, DescriptionHasNoLineForAFieldWithoutHelp) {
-  EXPECT_THAT(describe_options<SilentOptions>(), EndsWith("count: integer; default: 1\n"));
 }
 
 // The field of EveryOptions by name.

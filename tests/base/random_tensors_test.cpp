@@ -7,8 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "base/aten.h"
-#include "base/dropout_kernel.h"
-#include "base/dropout_operator.h"
 #include "base/random.h"
 #include "tests/support/captured_log.h"
 
@@ -95,17 +93,6 @@ TEST(DropoutMask, DropsTheGivenShareAndKeepsTheMean) {
   EXPECT_TRUE(at::equal(dropout_mask({100}, 0.0, kKey, at::kFloat), at::ones({100})));
 }
 
-TEST(DropoutMask, DiffersForEveryPartOfTheKey) {
-  const at::Tensor mask = dropout_mask({1000}, 0.5, kKey, at::kFloat);
-  for (const DropoutKey& other :
-       {DropoutKey{kKey.seed + 1, kKey.step, kKey.site}, DropoutKey{kKey.seed, kKey.step + 1, kKey.site},
-        DropoutKey{kKey.seed, kKey.step + (uint64_t{1} << 32), kKey.site},
-        DropoutKey{kKey.seed, kKey.step, kKey.site + 1}}) {
-    const double same = mask.eq(dropout_mask({1000}, 0.5, other, at::kFloat)).to(at::kDouble).mean().item<double>();
-    EXPECT_NEAR(same, 0.5, 0.1);
-  }
-}
-
 TEST(Dropout, EqualsTheProductWithItsMaskForwardAndBackward) {
   const at::Tensor x = normal_tensor({40, 77}, 1.0, 3, "x", at::kFloat).requires_grad_();
   const at::Tensor y = dropout(x.transpose(0, 1), 0.3, kKey);
@@ -114,12 +101,6 @@ TEST(Dropout, EqualsTheProductWithItsMaskForwardAndBackward) {
   const at::Tensor gradient = normal_tensor({77, 40}, 1.0, 4, "g", at::kFloat);
   y.backward(gradient);
   EXPECT_TRUE(at::equal(x.grad(), (gradient * mask).transpose(0, 1)));
-}
-
-TEST(Dropout, WithoutProbabilityIsTheTensorItself) {
-  const at::Tensor x = at::ones({3});
-  EXPECT_TRUE(dropout(x, 0.0, kKey).is_same(x));
-  EXPECT_EQ(dropout(at::empty({0, 5}), 0.5, kKey).numel(), 0);
 }
 
 TEST(Dropout, RefusesWhatMakesNoSense) {
@@ -141,21 +122,6 @@ TEST(DropoutMaskGpu, EqualsTheCpus) {
     EXPECT_TRUE(at::equal(dropout(x, 0.1, kKey), dropout(x.to(at::kCUDA), 0.1, kKey).cpu()));
   }
   EXPECT_EQ(log.text(), "") << "tensor operations ran in place of the kernel";
-}
-
-TEST(DropoutMaskGpu, EqualsTheCpusWithoutOwnKernelsToo) {
-  if (!at::hasCUDA() || at::detail::getCUDAHooks().getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
-  const at::Tensor bits = dropout_detail::decision_bits(1000, kKey, at::kCUDA);
-  EXPECT_TRUE(at::equal(bits.cpu(), dropout_detail::decision_bits(1000, kKey, at::kCPU)));
-}
-
-TEST(RandomTensors, HoldTheStreamsValuesInOrder) {
-  const CounterRandom random(11, "weights");
-  const at::Tensor normal = normal_tensor({5, 7}, 0.02, 11, "weights", at::kDouble).flatten();
-  for (int64_t i = 0; i < 35; ++i) {
-    EXPECT_EQ(normal[i].item<double>(), 0.02 * random.normal(static_cast<uint64_t>(i)));
-  }
-  EXPECT_EQ(normal_tensor({2}, 1.0, 11, "weights", at::kBFloat16).scalar_type(), at::kBFloat16);
 }
 
 }  // namespace

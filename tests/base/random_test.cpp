@@ -1,7 +1,6 @@
 #include "base/random.h"
 
 #include <cmath>
-#include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,19 +16,6 @@ TEST(Philox, GivesTheKnownAnswers) {
             (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
-}
-
-TEST(CounterRandom, EverySeedStreamAndCounterGivesAnotherValue) {
-  std::set<uint64_t> values;
-  for (const uint64_t seed : {0ull, 1ull, 1ull << 40}) {
-    for (const uint64_t stream : {0ull, 1ull, 1ull << 40}) {
-      for (const uint64_t counter : {0ull, 1ull, 1ull << 40}) {
-        EXPECT_TRUE(values.insert(CounterRandom(seed, stream).bits(counter)).second);
-      }
-    }
-  }
-  EXPECT_NE(stream_of("dropout/1"), stream_of("dropout/2"));
-  EXPECT_EQ(CounterRandom(3, "x").bits(5), CounterRandom(3, stream_of("x")).bits(5));
 }
 
 // Chi-square of 100,000 draws in 100 cells: 99 degrees of freedom, standard deviation 14; 99 + 6 * 14 is far beyond the
@@ -70,14 +56,6 @@ TEST(CounterRandom, NormalNumbersHaveTheirMoments) {
   EXPECT_NEAR(sum / kDraws, 0, 6 / std::sqrt(kDraws));
   EXPECT_NEAR(squares / kDraws, 1, 6 * std::sqrt(2.0 / kDraws));
   EXPECT_NEAR(fourths / kDraws, 3, 6 * std::sqrt(96.0 / kDraws));
-}
-
-TEST(CounterRandom, BelowReachesEveryValueAndNoOther) {
-  const CounterRandom random(1, "below");
-  std::set<uint64_t> seen;
-  for (uint64_t i = 0; i < 200; ++i) seen.insert(random.below(i, 3));
-  EXPECT_EQ(seen, (std::set<uint64_t>{0, 1, 2}));
-  EXPECT_EQ(random.below(7, 1), 0u);
 }
 
 TEST(RandomSequence, ResumesFromItsPosition) {

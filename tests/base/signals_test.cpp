@@ -24,28 +24,6 @@ TEST(Signals, AreRequestsWhileWatched) {
   }
 }
 
-TEST(Signals, AnInterruptExitsWith130) {
-  const SignalWatch watch;
-  std::raise(SIGINT);
-  try {
-    throw_if_stop_requested("");
-    FAIL();
-  } catch (const Interrupted& stop) {
-    EXPECT_EQ(stop.exit_code(), 130);
-  }
-}
-
-TEST(Signals, EndWithTheWatch) {
-  {
-    const SignalWatch watch;
-    std::raise(SIGINT);
-  }
-  EXPECT_EQ(stop_requested(), 0);
-  struct sigaction now {};
-  sigaction(SIGINT, nullptr, &now);
-  EXPECT_EQ(now.sa_handler, SIG_DFL);
-}
-
 TEST(Signals, ASecondOneEndsTheProcess) {
   EXPECT_EXIT(
       {
@@ -68,11 +46,6 @@ TEST(Signals, CallersKeepTheirHandlersAndAskByThemselves) {
     EXPECT_EQ(stop_requested(), SIGINT);
   }
   EXPECT_EQ(stop_requested(), 0);
-}
-
-TEST(Signals, OneWatchAtATime) {
-  const SignalWatch watch;
-  EXPECT_THROW(SignalWatch(), std::logic_error);
 }
 
 }  // namespace

@@ -41,16 +41,6 @@ TEST(Toml, SyntaxErrorsNameFileLineAndColumn) {
   EXPECT_EQ(toml_syntax_error("a = 1\n"), "no error");
 }
 
-TEST(Toml, MissingFilesAreNamed) {
-  EXPECT_THAT(error_of([] { load_toml("/nonexistent/recipe.toml"); }), HasSubstr("/nonexistent/recipe.toml"));
-}
-
-TEST(Toml, LocationsAreFileAndLine) {
-  const toml::table root = parse_toml("a = 1\n[b]\nc = 2", "f.toml");
-  EXPECT_EQ(location_of(*root.get("a")), "f.toml:1");
-  EXPECT_EQ(location_of(*root.at_path("b.c").node()), "f.toml:3");
-}
-
 TEST(Overlay, ReplacesValuesOfEveryType) {
   EXPECT_EQ(with("stage.train.steps=5").at_path("stage.train.steps").value<int64_t>(), 5);
   EXPECT_EQ(with("stage.train.steps = 1e-4").at_path("stage.train.steps").value<double>(), 1e-4);
@@ -62,11 +52,6 @@ TEST(Overlay, ReplacesValuesOfEveryType) {
   EXPECT_EQ(with("title=a=b # c")["title"].value<std::string>(), "a=b # c");
   EXPECT_EQ(with("title=")["title"].value<std::string>(), "");
   EXPECT_EQ(with("title=1\ny = 2")["title"].value<std::string>(), "1\ny = 2");
-}
-
-TEST(Overlay, FindsStagesByTheirNameAlone) {
-  EXPECT_EQ(with("train.steps=7").at_path("stage.train.steps").value<int64_t>(), 7);
-  EXPECT_EQ(with("train.optimizer.lr=7").at_path("stage.train.optimizer.lr").value<int64_t>(), 7);
 }
 
 TEST(Overlay, FindsElementsOfArraysByNameOrIndex) {

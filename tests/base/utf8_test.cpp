@@ -9,13 +9,6 @@
 namespace draftsmith {
 namespace {
 
-TEST(Utf8, WellFormedTextPasses) {
-  for (const char* text :
-       {"", "abc", "\xc3\xbc", "\xe6\x97\xa5", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"}) {
-    EXPECT_EQ(invalid_utf8_offset(text), std::nullopt) << text;
-  }
-}
-
 TEST(Utf8, TheFirstBadByteIsNamed) {
   const std::vector<std::pair<std::string, size_t>> cases = {
       {"ab\xff", 2},            // no such byte
@@ -69,15 +62,6 @@ TEST(Utf8, CharactersAreDecodedAndEncoded) {
   EXPECT_EQ(found, wanted);
 }
 
-TEST(Utf8, AnIllFormedPartIsOneReplacementCharacter) {
-  const CodePoint truncated = code_point_at("\xf0\x9f\x98x", 0);
-  EXPECT_FALSE(truncated.valid);
-  EXPECT_EQ(truncated.value, kReplacementCharacter);
-  EXPECT_EQ(truncated.length, 3u);
-  EXPECT_EQ(code_point_at("\xed\xa0\x80", 0).length, 1u) << "a surrogate";
-  EXPECT_EQ(code_point_at("a\xc3", 1).length, 1u);
-}
-
 TEST(Utf8, OnlyBeginningsOfCharactersAreIncomplete) {
   const std::vector<std::pair<std::string, size_t>> cases = {
       {"", 0},         {"abc", 0},          {"\xc3\xbc", 0},     {"a\xc3", 1},       {"\xe6\x97", 2}, {"\xe6", 1},
@@ -93,12 +77,11 @@ TEST(Utf8, WhiteSpaceIsUnicodes) {
     EXPECT_FALSE(is_blank(text)) << text;
 }
 
-TEST(Utf8, PrefixesKeepCharactersAndTheirMarksWhole) {
-  EXPECT_EQ(prefix_of_width("abc", 2), 2u);
-  EXPECT_EQ(prefix_of_width("abc", 9), 3u);
-  EXPECT_EQ(prefix_of_width("日本", 3), 3u) << "a wide character does not fit into one column";
-  EXPECT_EQ(prefix_of_width("u\xcc\x88n", 1), 3u) << "a combining mark takes no column";
-  EXPECT_EQ(prefix_of_width("abc", 0), 0u);
+TEST(Printable, EscapesWhatATerminalWouldActOnAndCutsLongText) {
+  EXPECT_EQ(printable("plain ~text"), "plain ~text");
+  EXPECT_EQ(printable("a\x1b[31m\n\x7f\xc3"), "a\\x1b[31m\\x0a\\x7f\\xc3");
+  EXPECT_EQ(printable(std::string(120, 'x')), std::string(120, 'x'));
+  EXPECT_EQ(printable(std::string(121, 'x')), std::string(120, 'x') + "...");
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include "model/files/checkpoint.h"
 #include "tests/cli/process_beside.h"
 #include "tests/cli/program.h"
-#include "tests/evaluate/report/results_of_settings.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"
 #include "tests/support/paths.h"
@@ -20,7 +19,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr const char* kSameWords = "awk -F'\\t' '{print ($1 == $2) ? 1 : length($1) / 1000}'\n";
 
@@ -115,40 +113,6 @@ TEST_F(CommandMetricProgram, ErrorsAreLostUpwards) {
   EXPECT_TRUE(found);
 }
 
-// Reports and comparisons of results whose numbers are known.
-TEST_F(CommandMetricProgram, ReportsAndComparesErrorsFromTheLowest) {
-  const auto write = [&](const std::string& name, double fast, double careful) {
-    evaluate::Results results;
-    results.suite = name;
-    evaluate::TaskResult task = evaluate::made_task({evaluate::made_setting("fast", "bild", 3, fast, "small"),
-                                                     evaluate::made_setting("careful", "bild", 2, careful, "small")});
-    task.metric = "command";
-    task.command = metrics::CommandOptions{.command = {}, .label = "errors", .point = 0.5, .lower_is_better = true};
-    task.baseline.quality.scores.front().name = "errors";
-    for (auto& setting : task.settings) setting.quality.scores.front().name = "errors";
-    results.tasks = {task};
-    std::filesystem::create_directories(root_ / name);
-    write_json(root_ / name / "results.json", to_json(results));
-    return (root_ / name).string();
-  };
-  const std::string first = write("first", 31, 30.25);  // the headline reads the differences, of greedy decoding's 30
-  const std::string second = write("second", 28, 31.5);
-  const ProgramResult report = run_program({"report", first, "--html", (root_ / "page.html").string()});
-  EXPECT_EQ(report.exit_code, 0) << report.err;
-  EXPECT_THAT(run_program({"report", first}).out,
-              AllOf(HasSubstr("The best within 0.5 of errors is 2.00 × as fast ("), HasSubstr("careful, +0.2500)")));
-  EXPECT_THAT(read_file(root_ / "page.html"), AllOf(HasSubstr("Down and to the right is better."),
-                                                    HasSubstr("\"line\":[[3.0,31.0],[2.0,30.25],[1.0,30.0]]"),
-                                                    HasSubstr("errors, with its 95 % interval; lower is better")));
-  const ProgramResult worse = run_program({"compare", first, second, "--fail-on-worse", "1"});
-  EXPECT_EQ(worse.exit_code, 1);
-  EXPECT_THAT(worse.err, AllOf(HasSubstr("captions, careful: worse by 2.50 points"), Not(HasSubstr("fast: worse"))));
-  EXPECT_THAT(worse.out, HasSubstr("errors: lower is better"));
-  EXPECT_EQ(run_program({"compare", first, second, "--fail-on-worse", "3"}).exit_code, 0);
-  EXPECT_THAT(run_program({"compare", second, first, "--fail-on-worse", "1"}).err,
-              AllOf(HasSubstr("fast: worse by 6.00 points"), Not(HasSubstr("careful: worse"))));
-}
-
 TEST_F(CommandMetricProgram, ACommandThatFailsOrAnswersWronglyIsFoundFirst) {
   score_by("echo cannot load the model >&2; exit 3\n");
   const ProgramResult died = run_program(eval_line());
@@ -176,7 +140,7 @@ TEST_F(CommandMetricProgram, ADeathDuringTheEvaluationLosesNoMeasurement) {
 
 TEST_F(CommandMetricProgram, ValidateRunsNoCommandButShowsIt) {
   write_suite("touch " + (root_ / "touched").string());
-  const ProgramResult valid = run_program({"validate", (root_ / "suite.toml").string()});
+  const ProgramResult valid = run_here({"validate", (root_ / "suite.toml").string()});
   EXPECT_EQ(valid.exit_code, 0) << valid.err;
   EXPECT_THAT(valid.out, HasSubstr("task val runs the command: touch "));
   EXPECT_FALSE(std::filesystem::exists(root_ / "touched"));

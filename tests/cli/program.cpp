@@ -3,9 +3,11 @@
 #include <cstdlib>
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include "base/files.h"
+#include "cli/application.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith::test {
@@ -32,6 +34,16 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const std::
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   result.out = read_file(directory / "out");
   result.err = read_file(directory / "err");
+  return result;
+}
+
+ProgramResult run_here(const std::vector<std::string>& arguments) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  ProgramResult result;
+  result.exit_code = cli::guarded([&] { return cli::run(arguments); });
+  result.out = testing::internal::GetCapturedStdout();
+  result.err = testing::internal::GetCapturedStderr();
   return result;
 }
 

@@ -8,9 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/child_process.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/shell_command.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"

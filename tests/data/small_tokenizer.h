@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
 

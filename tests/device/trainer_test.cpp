@@ -1,23 +1,23 @@
-// Whole training runs on the device: they resume to the same bits, and the batches that threads make ahead are those of
-// the corpus.
+// Whole training runs on the device: they resume to the same bits, the batches that threads make ahead are those of the
+// corpus, and validation leaves the memory as it was.
 #include "train/trainer.h"
 
-#include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <thread>
 
 #include <gtest/gtest.h>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "base/files.h"
 #include "base/signals.h"
-#include "tests/device/test_device.h"
-#include "tests/device/training_run.h"
-#include "tests/standin/standin.h"
+#include "data/corpus/corpus.h"
+#include "tests/device/device.h"
 #include "tests/support/errors.h"
+#include "tests/support/models.h"
 #include "train/step_batches.h"
+#include "train/trainable/trainable_model.h"
+#include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {
@@ -71,26 +71,25 @@ class DeviceTrainer : public testing::Test {
 };
 
 TEST_F(DeviceTrainer, AStoppedRunEndsWithTheSameBits) {
-  for (const std::string precision : {"fp32", "bf16"}) {
-    for (const std::string optimizer : {"adamw", "adafactor"}) {
-      SCOPED_TRACE(precision + " " + optimizer);
-      TrainOptions chosen = options(precision);
-      chosen.optimizer.name = optimizer;
-      const std::string whole = "whole " + precision + optimizer, stopped = "stopped " + precision + optimizer;
-      train(whole, chosen, test_device());
-      for (int i = 0; i < 2; ++i) {
-        const SignalWatch watch;
-        raise(SIGTERM);
-        EXPECT_THROW(train(stopped, chosen, test_device()), Interrupted);
-      }
-      train(stopped, chosen, test_device());
-      if (test_device().is_cuda()) {  // where sums may have another order each time
-        EXPECT_LT((parameters(whole) - parameters(stopped)).abs().mean().item<double>(), 1e-4);
-        continue;
-      }
-      for (const char* file : {"model/model.safetensors", "checkpoints/last/optimizer.safetensors"}) {
-        EXPECT_TRUE(bytes(whole, file) == bytes(stopped, file)) << file << " differs";
-      }
+  for (const auto& [precision, optimizer] :
+       {std::pair<std::string, std::string>{"fp32", "adamw"}, {"bf16", "adafactor"}}) {
+    SCOPED_TRACE(precision);
+    TrainOptions chosen = options(precision);
+    chosen.optimizer.name = optimizer;
+    const std::string whole = "whole " + precision, stopped = "stopped " + precision;
+    train(whole, chosen, test_device());
+    for (int i = 0; i < 2; ++i) {
+      const SignalWatch watch;
+      raise(SIGTERM);
+      EXPECT_THROW(train(stopped, chosen, test_device()), Interrupted);
+    }
+    train(stopped, chosen, test_device());
+    if (test_device().is_cuda()) {  // where sums may have another order each time
+      EXPECT_LT((parameters(whole) - parameters(stopped)).abs().mean().item<double>(), 1e-4);
+      continue;
+    }
+    for (const char* file : {"model/model.safetensors", "checkpoints/last/optimizer.safetensors"}) {
+      EXPECT_TRUE(bytes(whole, file) == bytes(stopped, file)) << file << " differs";
     }
   }
 }
@@ -120,77 +119,6 @@ TEST_F(DeviceTrainer, BatchesMadeAheadAreThoseOfTheCorpus) {
   }
 }
 
-// A position that was not expected, as after a run's state was restored.
-TEST_F(DeviceTrainer, BatchesMadeAheadForAnotherStepAreDropped) {
-  const data::Corpus corpus(folder_ / "corpus.h5");
-  data::BatchOrder order(corpus, {.token_budget = 60});
-  StepBatches batches(order, maker(corpus), test_device(), 1);
-  data::BatchPosition position;
-  const MicroBatches first = batches.next(position);
-  data::BatchPosition again;
-  ASSERT_EQ(batches.next(again), first);
-  EXPECT_EQ(batches.take(first.front()).examples, first.front());
-}
-
-// The batches of every step but the first are made by other threads, those of an epoch's first step included.
-TEST_F(DeviceTrainer, ThreadsMakeTheBatchesOfLaterSteps) {
-  if (test_device().is_cpu()) GTEST_SKIP() << "batches are made ahead for other devices than the CPU";
-  const data::Corpus corpus(folder_ / "corpus.h5");
-  data::BatchOrder order(corpus, {.token_budget = 60});
-  std::atomic<int64_t> here = 0, elsewhere = 0;
-  const HostBatchMaker counted = [&, own = std::this_thread::get_id()](const std::vector<int64_t>& examples) {
-    ++(std::this_thread::get_id() == own ? here : elsewhere);
-    return maker(corpus)(examples);
-  };
-  int64_t taken = 0, steps = 0;
-  {
-    StepBatches batches(order, counted, test_device(), 2);
-    data::BatchPosition position;
-    for (; position.epoch < 2; ++steps) {
-      for (const std::vector<int64_t>& examples : batches.next(position)) {
-        batches.take(examples);
-        ++taken;
-      }
-    }
-  }
-  ASSERT_GE(steps, 4);
-  EXPECT_EQ(here, 1 + (taken > steps ? 1 : 0)) << "the first step's";
-  EXPECT_GE(elsewhere, taken - here);
-}
-
-// A trainer that ends in the middle of an epoch drops the batches of the step that it does not take, and waits for the
-// thread that makes them.
-TEST_F(DeviceTrainer, LeavesNoThread) {
-  const data::Corpus corpus(folder_ / "corpus.h5");
-  std::atomic<int64_t> at_work = 0;
-  const HostBatchMaker slow = [&](const std::vector<int64_t>& examples) {
-    ++at_work;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    HostBatch batch = maker(corpus)(examples);
-    --at_work;
-    return batch;
-  };
-  {
-    data::BatchOrder order(corpus, {.token_budget = 60});
-    StepBatches batches(order, slow, test_device(), 1);
-    data::BatchPosition position;
-    for (int i = 0; i < 3; ++i) batches.next(position);
-  }
-  EXPECT_EQ(at_work, 0);
-}
-
-TEST_F(DeviceTrainer, BatchesAreTakenInTheirOrder) {
-  if (test_device().is_cpu()) GTEST_SKIP() << "batches are made ahead for other devices than the CPU";
-  const data::Corpus corpus(folder_ / "corpus.h5");
-  data::BatchOrder order(corpus, {.token_budget = 60});
-  StepBatches batches(order, maker(corpus), test_device(), 2);
-  data::BatchPosition position;
-  batches.next(position);
-  const MicroBatches second = batches.next(position);
-  ASSERT_EQ(second.size(), 2);
-  EXPECT_THROW(batches.take(second.back()), std::logic_error);
-}
-
 // Errors of the thread reach the caller as they are.
 TEST_F(DeviceTrainer, ErrorsOfBatchesMadeAheadReachTheCaller) {
   if (test_device().is_cpu()) GTEST_SKIP() << "batches are made ahead for other devices than the CPU";
@@ -216,6 +144,32 @@ TEST(DeviceUpload, DoesNotWait) {
   EXPECT_EQ(there.device(), test_device());
   EXPECT_TRUE(there.cpu().equal(large));
   EXPECT_TRUE(upload(large, at::kCPU).is_same(large));
+}
+
+size_t allocated_bytes() {
+  standin::take_peak_bytes();
+  return standin::take_peak_bytes();
+}
+
+TEST(DeviceValidation, LeavesNoStates) {
+  if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts bytes";
+  const TemporaryDirectory folder;
+  on_device::write_training_corpus(folder / "corpus.h5", 12, false);
+  const data::Corpus corpus(folder / "corpus.h5");
+  const auto trained = on_device::trainee(model::tiny_t5(), test_device(), at::kFloat);
+  const auto teacher = on_device::trainee(model::tiny_t5(), test_device(), at::kFloat);
+  PlainTrainable trainable(*trained);
+  ValidationOptions options;
+  options.draft_examples = 8;
+  options.draft_window = 3;
+  options.max_new_tokens = 10;
+  const auto validated = [&] {
+    validate(trainable, {.corpus = &corpus, .teacher = teacher.get()}, options);
+    return allocated_bytes();
+  };
+  const size_t before = allocated_bytes();
+  EXPECT_EQ(validated(), before);
+  EXPECT_EQ(validated(), before);
 }
 
 }  // namespace

@@ -1,25 +1,28 @@
-// Training steps on the device: a step's loss, gradients and update are the CPU's, dropout included; what a step asks
-// of the device, and what it keeps there.
+// Training steps on the device: loss, gradients and update are the CPU's, with dropout, for Tandems and with a teacher;
+// what a step asks of the device, and what it keeps there.
 #include <cmath>
-#include <iostream>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/device_tensors.h"
 #include "base/files.h"
-#include "tests/device/test_device.h"
-#include "tests/device/training_run.h"
-#include "tests/standin/standin.h"
+#include "data/corpus/corpus.h"
+#include "tests/device/device.h"
+#include "tests/model/kinds/tandem_passes.h"
+#include "tests/support/models.h"
 #include "tests/support/tensors.h"
+#include "train/objectives/cross_entropy_loss.h"
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
+#include "train/teacher/teacher_source.h"
+#include "train/trainable/tandem_trainable.h"
 #include "train/trainable/trainable_model.h"
 #include "train/training_step.h"
 
 namespace draftsmith::train {
 namespace {
 
-using on_device::kVocabulary;
 using on_device::test_device;
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -30,12 +33,6 @@ struct Outcome {
   Tensors weights;
   standin::Counts step, update;
   size_t peak_bytes = 0;  // of the micro-batches
-
-  std::string by_name() const {
-    std::string text;
-    for (const auto& [name, count] : step.launches) text += fmt::format(" {} {}", name, count);
-    return text;
-  }
 };
 
 struct Given {
@@ -46,6 +43,14 @@ struct Given {
   at::ScalarType type = at::kDouble;
 };
 
+ObjectiveOptions distilling(const std::string& divergence) {
+  ObjectiveOptions options{.name = "distill"};
+  options.distill.divergence = divergence;
+  options.distill.temperature = 2;
+  options.distill.label_smoothing = 0.1;
+  return options;
+}
+
 class DeviceTraining : public testing::Test {
  protected:
   void SetUp() override {
@@ -55,10 +60,17 @@ class DeviceTraining : public testing::Test {
 
   Outcome train(const Given& given) const {
     const auto model = on_device::trainee(given.config, given.where, given.type);
-    const data::Corpus corpus(folder_ / (given.ragged ? "ragged.h5" : "even.h5"));
     PlainTrainable trainable(*model);
-    const auto objective = make_objective({});
-    const auto optimizer = make_optimizer(model->parameters(), {});
+    return train(trainable, given);
+  }
+
+  Outcome train(TrainableModel& trainable, const Given& given, const ObjectiveOptions& options = {},
+                TeacherSource* teacher = nullptr) const {
+    const data::Corpus corpus(folder_ / (given.ragged ? "ragged.h5" : "even.h5"));
+    const auto objective =
+        make_objective(options, {.trainable = &trainable, .corpus = &corpus, .teacher = teacher, .token_budget = 100});
+    require_gradients(trainable, true);
+    const auto optimizer = make_optimizer(trainable.parameters(), {});
     standin::reset_counts();
     standin::take_peak_bytes();
     const StepResult result =
@@ -67,25 +79,32 @@ class DeviceTraining : public testing::Test {
     outcome.peak_bytes = standin::take_peak_bytes();
     outcome.loss = result.loss_sum;
     outcome.step = standin::counts();
-    for (const auto& [name, value] : model->parameters()) {
+    for (const auto& [name, value] : trainable.parameters()) {
       if (value.grad().defined()) outcome.gradients[name] = value.grad().to(at::kCPU).clone();
     }
     standin::reset_counts();
     optimizer->step(1e-3, gradient_scale(result, 1));
     outcome.update = standin::counts();
-    for (const auto& [name, value] : model->parameters()) outcome.weights[name] = value.detach().to(at::kCPU).clone();
+    for (const auto& [name, value] : trainable.parameters()) outcome.weights[name] = value.detach().cpu().clone();
     return outcome;
   }
 
   // Trains on the CPU and on the device, and compares them.
-  void expect_same(Given given, double tolerance = 1e-9) const {
-    given.where = at::kCPU;
-    const Outcome expected = train(given);
-    given.where = test_device();
-    const Outcome found = train(given);
-    EXPECT_NEAR(found.loss, expected.loss, tolerance * std::abs(expected.loss));
-    expect_close(found.gradients, expected.gradients, tolerance);
-    expect_close(found.weights, expected.weights, tolerance);
+  void expect_same(Given given) const {
+    expect_same([&](at::Device device) {
+      given.where = device;
+      return train(given);
+    });
+  }
+
+  template <class Train>
+  static void expect_same(const Train& train_on) {
+    constexpr double kTolerance = 1e-9;
+    const Outcome expected = train_on(at::kCPU), found = train_on(test_device());
+    EXPECT_NEAR(found.loss, expected.loss, kTolerance * std::abs(expected.loss));
+    expect_close(found.gradients, expected.gradients, kTolerance);
+    expect_close(found.weights, expected.weights, kTolerance);
+    EXPECT_LE(found.step.waits, 1);  // none but on the stand-in, which counts
   }
 
   // Gradients of biases of keys are zero but for rounding.
@@ -110,11 +129,9 @@ class DeviceTraining : public testing::Test {
 
 TEST_F(DeviceTraining, AStepIsTheCpus) {
   for (const model::TransformerConfig& config : model::tiny_families()) {
-    for (const double dropout : {0.0, 0.1}) {
-      for (const bool ragged : {false, true}) {
-        SCOPED_TRACE(fmt::format("{} {} {}", config.family, dropout, ragged));
-        expect_same({.config = config, .settings = {.dropout = dropout}, .ragged = ragged});
-      }
+    for (const bool ragged : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", config.family, ragged));
+      expect_same({.config = config, .settings = {.dropout = ragged ? 0.1 : 0}, .ragged = ragged});
     }
   }
 }
@@ -130,19 +147,49 @@ TEST_F(DeviceTraining, AStepOfPackedRowsIsTheCpus) {
 // Products are in bf16 on both, in other orders and roundings.
 TEST_F(DeviceTraining, AStepWithProductsInBf16IsNearlyTheCpus) {
   for (const model::TransformerConfig& config : model::tiny_families()) {
-    for (const double dropout : {0.0, 0.1}) {
-      SCOPED_TRACE(fmt::format("{} {}", config.family, dropout));
-      const Given given{.config = config, .settings = {.dropout = dropout, .autocast = true}, .type = at::kFloat};
-      Given wide = given, there = given;
-      wide.settings.autocast = false;
-      there.where = test_device();
-      const Outcome in_bf16 = train(there), on_cpu = train(given), in_fp32 = train(wide);
-      EXPECT_NEAR(in_bf16.loss, in_fp32.loss, 1e-2 * std::abs(in_fp32.loss));
-      EXPECT_NE(in_bf16.loss, in_fp32.loss);
-      ASSERT_EQ(in_bf16.gradients.size(), on_cpu.gradients.size());
-      const double factor = test_device().is_cuda() ? 4 : 2;  // fused attention rounds in other places
-      EXPECT_LT(distance(in_bf16.gradients, in_fp32.gradients), factor * distance(on_cpu.gradients, in_fp32.gradients));
+    SCOPED_TRACE(config.family);
+    const Given given{.config = config, .settings = {.dropout = 0.1, .autocast = true}, .type = at::kFloat};
+    Given wide = given, there = given;
+    wide.settings.autocast = false;
+    there.where = test_device();
+    const Outcome in_bf16 = train(there), on_cpu = train(given), in_fp32 = train(wide);
+    EXPECT_NEAR(in_bf16.loss, in_fp32.loss, 1e-2 * std::abs(in_fp32.loss));
+    EXPECT_NE(in_bf16.loss, in_fp32.loss);
+    ASSERT_EQ(in_bf16.gradients.size(), on_cpu.gradients.size());
+    const double factor = test_device().is_cuda() ? 4 : 2;  // fused attention rounds in other places
+    EXPECT_LT(distance(in_bf16.gradients, in_fp32.gradients), factor * distance(on_cpu.gradients, in_fp32.gradients));
+  }
+}
+
+TEST_F(DeviceTraining, AStepOfATandemIsTheCpus) {
+  for (const auto& config : {model::tiny_t5(), model::tiny_llama(3)}) {
+    for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothBothLosses}) {
+      SCOPED_TRACE(fmt::format("{} {}", config.family, static_cast<int>(configuration)));
+      expect_same([&](at::Device device) {
+        const auto primary = on_device::trainee(config, at::kCPU, at::kDouble);
+        const auto secondary = model::small_secondary(*primary, 4);
+        primary->to(device, at::kDouble);
+        secondary->to(device, at::kDouble);
+        TandemTrainable trainable(*secondary, *primary, {.configuration = configuration});
+        return train(trainable, {.config = config, .settings = {.dropout = 0.1}}, distilling("forward_kl"));
+      });
     }
+  }
+}
+
+// LibTorch's operators compute the divergence and its slope: up to 24 launches more for each micro-batch.
+TEST_F(DeviceTraining, DistillationFromALiveTeacherIsTheCpusAndKeepsItsBudget) {
+  for (const char* divergence : {"forward_kl", "reverse_kl", "jsd", "tv"}) {
+    SCOPED_TRACE(divergence);
+    expect_same([&](at::Device device) {
+      const auto student = on_device::trainee(model::tiny_t5(), device, at::kDouble);
+      const auto teacher = on_device::trainee(model::tiny_mt5(), device, at::kDouble);
+      PlainTrainable trainable(*student);
+      LiveTeacher source(*teacher);
+      Outcome found = train(trainable, {.config = {}, .settings = {.dropout = 0.1}}, distilling(divergence), &source);
+      EXPECT_LE(found.step.all_launches(), 1420);
+      return found;
+    });
   }
 }
 
@@ -156,7 +203,7 @@ TEST_F(DeviceTraining, RecomputedLayersGiveTheSameGradientsInLessMemory) {
     const Outcome kept = at_device(false), again = at_device(true);
     expect_close(again.gradients, kept.gradients, 1e-12);
     if (!on_device::on_standin()) continue;
-    std::cout << fmt::format("{}: peak {} bytes, recomputed {}\n", config.family, kept.peak_bytes, again.peak_bytes);
+    fmt::print("{}: peak {} bytes, recomputed {}\n", config.family, kept.peak_bytes, again.peak_bytes);
     EXPECT_LT(again.peak_bytes, 0.75 * static_cast<double>(kept.peak_bytes));
   }
 }
@@ -180,12 +227,9 @@ TEST_F(DeviceTraining, AStepKeepsItsBudget) {
                                  .where = test_device(),
                                  .settings = {.dropout = budget.dropout},
                                  .ragged = budget.ragged});
-    SCOPED_TRACE(fmt::format("{} dropout {} ragged {}: {} launches:{}", budget.config.family, budget.dropout,
-                             budget.ragged, found.step.all_launches(), found.by_name()));
-    std::cout << fmt::format("{} dropout {} ragged {}: {} launches, {} copies, {} waits; update {}\n",
-                             budget.config.family, budget.dropout, budget.ragged, found.step.all_launches(),
-                             found.step.copies_to_device + found.step.copies_to_host, found.step.waits,
-                             found.update.all_launches());
+    SCOPED_TRACE(fmt::format("{} dropout {} ragged {}", budget.config.family, budget.dropout, budget.ragged));
+    fmt::print("{} dropout {} ragged {}: {} launches, update {}\n", budget.config.family, budget.dropout, budget.ragged,
+               found.step.all_launches(), found.update.all_launches());
     EXPECT_LE(found.step.all_launches(), budget.launches);
     EXPECT_LE(found.step.copies_to_device + found.step.copies_to_host, budget.copies);
     EXPECT_LE(found.step.waits, 1);
@@ -194,13 +238,133 @@ TEST_F(DeviceTraining, AStepKeepsItsBudget) {
   }
 }
 
-// Order alone needs no mask, and attention keeps no scores.
-TEST_F(DeviceTraining, CausalAttentionNeedsNoMask) {
+constexpr int64_t kPositions = 40, kIds = 50, kWidth = 16;
+
+// Loss and gradients, on the CPU.
+struct LossAndGradients {
+  at::Tensor loss, hidden, head;
+};
+
+LossAndGradients computed(const at::Tensor& hidden, const at::Tensor& head, double smoothing, at::Device device,
+                          bool autocast) {
+  const at::Tensor rows = hidden.detach().to(device).requires_grad_(true);
+  const at::Tensor weight = head.detach().to(device).requires_grad_(true);
+  const auto loss =
+      cross_entropy_loss(at::arange(kPositions, at::kLong).mul_(7).remainder_(kIds).to(device), smoothing);
+  at::Tensor sum;
+  {
+    const AutocastScope scope(device.type(), autocast);
+    sum = linear_loss({{.hidden = rows, .head = {.weight = weight}, .loss = loss.get()}});
+  }
+  sum.backward();
+  return {sum.detach().cpu(), rows.grad().cpu(), weight.grad().cpu()};
+}
+
+TEST(DeviceLoss, CrossEntropyIsTheCpusInOneLaunch) {
+  const at::Tensor hidden = random_tensor({kPositions, kWidth}, 1, at::kDouble);
+  const at::Tensor head = random_tensor({kIds, kWidth}, 2, at::kDouble);
+  standin::reset_counts();
+  const LossAndGradients found = computed(hidden, head, 0.2, test_device(), false);
+  if (on_device::on_standin()) {
+    EXPECT_EQ(standin::counts().launches.at("cross_entropy"), 1);
+  }
+  const LossAndGradients expected = computed(hidden, head, 0.2, at::kCPU, false);
+  EXPECT_LT(difference(found.loss, expected.loss), 1e-12 * largest(expected.loss));
+  EXPECT_LT(difference(found.hidden, expected.hidden), 1e-12);
+  EXPECT_LT(difference(found.head, expected.head), 1e-12);
+}
+
+// Rounded to bf16, logits of about 100 would be wrong by up to .25.
+TEST(DeviceLoss, LogitsAreInFp32WhereProductsAreInBf16) {
+  const at::Tensor hidden = random_tensor({kPositions, kWidth}, 1) * 8;
+  const at::Tensor head = random_tensor({kIds, kWidth}, 2) * 3;
+  const auto rounded = [](const at::Tensor& tensor) { return tensor.to(at::kBFloat16).to(at::kDouble); };
+  const LossAndGradients exact = computed(rounded(hidden), rounded(head), 0, at::kCPU, false);
+  const LossAndGradients found = computed(hidden, head, 0, test_device(), true);
+  EXPECT_EQ(found.loss.scalar_type(), at::kFloat);
+  EXPECT_LT(difference(found.loss, exact.loss), 1e-5 * largest(exact.loss));
+}
+
+// `layers` times a matrix, another that learns slowly, and a vector.
+Tensors parameters_of(int64_t layers, at::Device device) {
+  Tensors parameters;
+  for (int64_t i = 0; i < layers; ++i) {
+    const auto add = [&](const std::string& name, at::IntArrayRef shape) {
+      parameters[fmt::format("{}.{}", i, name)] =
+          random_tensor(shape, static_cast<uint64_t>(i + 1), at::kDouble).to(device).requires_grad_(true);
+    };
+    add("matrix", {4, 6});
+    add("slow", {4, 6});
+    add("vector", {5});
+  }
+  return parameters;
+}
+
+// Gives all parameters but one gradients.
+void set_gradients(const Tensors& parameters, uint64_t step) {
+  for (const auto& [name, value] : parameters) {
+    if (name == "1.matrix" && step == 1) continue;
+    const at::Tensor gradient = random_tensor(value.sizes(), 100 + step, at::kDouble) * static_cast<double>(name[0]);
+    value.mutable_grad() = gradient.to(value.device());
+  }
+}
+
+OptimizerOptions options_of(const std::string& name, bool all) {
+  OptimizerOptions options;
+  options.name = name;
+  options.groups = {{.parameters = "*.slow", .lr_factor = 0.25}};
+  if (!all) return options;
+  options.weight_decay = 0.1;
+  options.adafactor.scale_parameter = true;
+  options.adafactor.beta1 = 0.9;
+  return options;
+}
+
+Tensors trained(const OptimizerOptions& options, at::Device device) {
+  const Tensors parameters = parameters_of(3, device);
+  const auto optimizer = make_optimizer(parameters, options);
+  for (uint64_t step = 0; step < 3; ++step) {
+    set_gradients(parameters, step);
+    optimizer->step(0.01, 0.5);
+    optimizer->zero_grad();
+  }
+  Tensors found;
+  for (const auto& [name, value] : parameters) found[name] = value.detach().to(at::kCPU);
+  for (const auto& [name, value] : optimizer->state()) found["state " + name] = value.to(at::kCPU);
+  return found;
+}
+
+TEST(DeviceOptimizers, UpdateAsOnTheCpu) {
+  for (const char* name : {"adamw", "adafactor"}) {
+    for (const bool all : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, all));
+      const Tensors expected = trained(options_of(name, all), at::kCPU);
+      const Tensors found = trained(options_of(name, all), on_device::test_device());
+      ASSERT_EQ(found.size(), expected.size());
+      for (const auto& [key, value] : expected) EXPECT_LT(difference(found.at(key), value), 1e-12) << key;
+    }
+  }
+}
+
+// The numbers are those of today, of three groups of parameters.
+TEST(DeviceOptimizers, LaunchesDoNotGrowWithTheParameters) {
   if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
-  const Outcome found = train({.config = model::tiny_llama(3), .where = test_device()});
-  EXPECT_FALSE(found.step.launches.contains("triu_")) << found.by_name();
-  EXPECT_FALSE(found.step.launches.contains("masked_fill_")) << found.by_name();
-  EXPECT_FALSE(found.step.launches.contains("_softmax")) << found.by_name();
+  for (const auto& [name, all, budget] :
+       {std::tuple{"adamw", true, 4}, {"adafactor", false, 64}, {"adafactor", true, 96}}) {
+    std::vector<standin::Counts> counts;
+    for (const int64_t layers : {2, 9}) {
+      const Tensors parameters = parameters_of(layers, on_device::test_device());
+      const auto optimizer = make_optimizer(parameters, options_of(name, all));
+      set_gradients(parameters, 0);
+      standin::reset_counts();
+      optimizer->step(0.01, 0.5);
+      counts.push_back(standin::counts());
+    }
+    SCOPED_TRACE(name);
+    EXPECT_EQ(counts[0].all_launches(), counts[1].all_launches());
+    EXPECT_LE(counts[1].all_launches(), budget);
+    EXPECT_EQ(counts[1].waits, 0);
+  }
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST(Batches, BaselinesHaveTheSameSizeAndSentencesWaitForTheirBatch) {
   EXPECT_NEAR(sixteen.speed.sentences_per_second, 20, 1e-9);
   EXPECT_NEAR(sixteen.speed.latency.sentence_ms.p50, 800, 1e-6);
   EXPECT_NEAR(row(results, "assisted.small").speed.latency.sentence_ms.p99, 50, 1e-6);
-  EXPECT_FALSE(sixteen.speed.bound.has_value());
+  EXPECT_FALSE(sixteen.speed.speedup_decode_bound.has_value());
   const nlohmann::ordered_json json = to_json(results).at("tasks").at(0).at("baseline").at("speed");
   EXPECT_NEAR(json.at("latency").at("sentence_ms").at("p95").get<double>(), 100, 1e-6);
   EXPECT_NEAR(json.at("sentences_per_second").get<double>(), 10, 1e-9);
@@ -109,8 +109,7 @@ TEST(Batches, SpeedupsBesideBeamSearchAreInEveryReport) {
     EXPECT_THAT(text, HasSubstr("vs beam 2"));
   }
   EXPECT_THAT(results_csv(results), HasSubstr("beam_run,speedup_vs_beam,speedup_vs_beam_low,speedup_vs_beam_high"));
-  const Results back = read_results(to_json(results));
-  EXPECT_EQ(to_json(back), to_json(results));
+  EXPECT_EQ(to_json(results_from_json(to_json(results), "here")), to_json(results));
 }
 
 TEST(Batches, SuitesWithoutBeamSearchHaveNoSuchColumn) {
@@ -120,7 +119,7 @@ TEST(Batches, SuitesWithoutBeamSearchHaveNoSuchColumn) {
   engine.detailed = true;
   const Results results = suite.evaluate(engine).results;
   EXPECT_EQ(results_table(results).find("vs beam"), std::string::npos);
-  EXPECT_FALSE(to_json(results).at("tasks").at(0).at("baseline").at("speed").contains("versus_beams"));
+  EXPECT_TRUE(results.tasks.front().baseline.speed.versus_beams.empty());
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST_F(EngagementSuite, RunsFromTheSmallModelToTheLargeOne) {
     EXPECT_EQ(points[none].at("quality"), small);
   }
   for (const size_t all : {2U, 4U}) {
-    EXPECT_EQ(points[all].at("engaged_share"), 1);
+    EXPECT_EQ(points[all].at("engaged"), points[all].at("tokens"));
     EXPECT_EQ(points[all].at("quality").at("bleu"), baseline.at("bleu"));
     EXPECT_EQ(points[all].at("quality").at("difference"), 0);
   }

@@ -1,6 +1,4 @@
-// Suites with windows that adapt: router, entropy and oracle beside the others, and a router's grid.
-#include <set>
-
+// Suites with windows that adapt: router, entropy and oracle beside the others.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -131,30 +129,6 @@ TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRu
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
 }
 
-TEST_F(RouterSuite, AGridChoosesThresholdAndLongestDraftOnValidationData) {
-  TaskOptions test = options_.task.front();
-  test.name = "test";
-  test.skip = 3;
-  options_.task.front().limit = 3;
-  options_.task.push_back(test);
-  SettingGrid& run = add_run("router");
-  run.lists[&DecodeOptions::threshold] = {0.0, 1.1};
-  run.lists[&DecodeOptions::max_draft] = {1, 5};
-  run.choose_on = "ids";
-  run.max_drop = {0};
-  options_.batch_size = 2;  // times of batches have no bound that a busy machine could exceed
-  const auto results = to_json(run_evaluation(options_, root_ / "out", {.quiet = true}).results);
-  const auto& grid = results.at("tasks").at(0).at("runs");
-  ASSERT_EQ(results.at("tasks").at(0).at("name"), "ids");
-  EXPECT_EQ(grid.size(), 4U);
-  const auto chosen = find(results, "router.small.drop0", 1);
-  for (const auto& one : grid) {
-    EXPECT_LE(one.at("speed").at("speedup"), chosen.at("chosen").at("speedup_there"));
-    if (one.at("name") != chosen.at("chosen").at("setting")) continue;
-    EXPECT_EQ(one.at("params"), chosen.at("params"));
-  }
-}
-
 // So that results say what was run, and drafts are as long as they are calibrated for.
 TEST_F(RouterSuite, RunsWithoutListsRecordTheRoutersOwnDefaults) {
   add_run("router").lists[&DecodeOptions::max_draft] = {};
@@ -168,29 +142,6 @@ TEST_F(RouterSuite, RunsWithoutListsRecordTheRoutersOwnDefaults) {
   EXPECT_EQ(expand_grid(resolved.run[0]).front().decode.longest_draft(), 16);
   options_.run[0].lists[&DecodeOptions::threshold] = {0.5};
   EXPECT_EQ(with_router_defaults(options_).run[0].lists[&DecodeOptions::threshold], std::vector{0.5});
-}
-
-TEST(WindowRules, AreComparedAndNotChosenAmong) {
-  SuiteOptions options;
-  for (const char* rule : {"router", "entropy"}) {
-    SettingGrid& run = options.run.emplace_back();
-    run.decode.method = "assisted";
-    run.drafter = {"small"};
-    run.decode.window_rule = rule;
-    run.lists[&DecodeOptions::max_draft] = {4, 8};
-    run.choose_on = "val";
-  }
-  options.run[0].decode.router = "router";
-  options.run[0].lists[&DecodeOptions::threshold] = {0.5, 0.75};
-  std::set<std::string> groups;
-  std::set<std::string> labels;
-  for (const Setting& run : expand_settings(options)) {
-    if (!run.choose_on.empty()) groups.insert(run.group);
-    labels.insert(run.label);
-  }
-  EXPECT_EQ(groups, (std::set<std::string>{"assisted.small.router", "assisted.small.entropy"}));
-  EXPECT_TRUE(labels.contains("assisted.small.max_draft8.tau0.75.router"));
-  EXPECT_TRUE(labels.contains("assisted.small.max_draft4.H1.entropy"));
 }
 
 }  // namespace

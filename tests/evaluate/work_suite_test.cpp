@@ -35,9 +35,6 @@ TEST_F(WorkSuite, SetsEachMethodBesideGreedyDecoding) {
   const ordered_json& greedy = results.at("tasks").at(0).at("baseline");
   EXPECT_EQ(work_of(greedy, "operations_ratio"), 1);
   EXPECT_EQ(work_of(greedy, "bytes_ratio"), 1);
-  EXPECT_EQ(work_of(greedy, "draft_operations_per_token"), 0);
-  EXPECT_NEAR(work_of(greedy, "intensity"),
-              work_of(greedy, "operations_per_token") / work_of(greedy, "bytes_per_token"), 1e-12);
   // Its own drafter is never wrong: four tokens a round of three draft steps and one of four tokens, so seven tokens
   // go through the model for four, and the weights are read four times.
   const ordered_json self = find(results, "assisted.self.G3.fixed");
@@ -48,10 +45,8 @@ TEST_F(WorkSuite, SetsEachMethodBesideGreedyDecoding) {
   EXPECT_GT(work_of(self, "intensity_ratio"), 1);
   // Look-up has no operations of its own; those of rejected tokens come on top.
   const ordered_json copy = find(results, "assisted.copy");
-  EXPECT_EQ(work_of(copy, "draft_operations_per_token"), 0);
   EXPECT_GE(work_of(copy, "operations_ratio"), 1);
   const ordered_json exit = find(results, "assisted.exit1");
-  EXPECT_GT(work_of(exit, "draft_operations_per_token"), 0);
   EXPECT_FALSE(exit.at("work").contains("drafter_operations_ratio"));
   EXPECT_LT(work_of(find(results, "greedy.small"), "operations_ratio"), 1);
 }

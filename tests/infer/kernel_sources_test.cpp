@@ -1,6 +1,4 @@
-// The sources of the kernels of draws, of the most likely token and of rounds, run on the host: they equal what the CPU
-// does in tensor operations, row by row.
-#include <array>
+// Sources of the kernels of rounds and draws, run on the host: they equal the CPU's operators, row by row.
 #include <limits>
 #include <random>
 
@@ -8,6 +6,7 @@
 
 #include "infer/acceptance/rejection_operator.h"
 #include "infer/loop/device_rows.h"
+#include "infer/sampling/draws_gpu.h"
 #include "infer/sampling/most_likely_gpu.h"
 #include "infer/sampling/sampling.h"
 #include "tests/support/cuda_shim.h"
@@ -20,6 +19,112 @@
 
 namespace draftsmith::infer {
 namespace {
+
+constexpr int64_t kRows = 90;  // more than a block has
+constexpr int64_t kColumns = 24;
+constexpr int64_t kWindow = 4;
+
+long long* data(const at::Tensor& tensor) {
+  return static_cast<long long*>(tensor.mutable_data_ptr());
+}
+
+class RoundsSource : public ::testing::Test {
+ protected:
+  int64_t below(int64_t bound) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(bound)); }
+
+  at::Tensor random_ids(at::IntArrayRef shape) {
+    at::Tensor ids = at::empty(shape, at::kLong);
+    for (int64_t i = 0; i < ids.numel(); ++i) ids.mutable_data_ptr<int64_t>()[i] = below(12);
+    return ids;
+  }
+
+  // Rows somewhere between their prefix and their end.
+  DeviceRows random_rows() {
+    DeviceRows rows;
+    rows.text = random_ids({kRows, kColumns});
+    rows.eos = at::tensor({1, 7}, at::kLong);
+    for (at::Tensor* part : {&rows.length, &rows.prefix, &rows.end, &rows.drafted, &rows.active}) {
+      *part = at::zeros({kRows}, at::kLong);
+    }
+    for (int64_t b = 0; b < kRows; ++b) {
+      const int64_t end = 8 + below(kColumns - kWindow - 8);
+      const int64_t length = 2 + below(end - 2);
+      rows.end[b] = end;
+      rows.length[b] = length;
+      rows.prefix[b] = 1 + below(length - 1);
+      rows.drafted[b] = length - 1 - below(2);
+      rows.active[b] = below(6) > 0 ? 1 : 0;
+    }
+    return rows;
+  }
+
+  static DeviceRows copy(const DeviceRows& rows) {
+    DeviceRows other = rows;
+    for (at::Tensor* part : {&other.text, &other.length, &other.drafted, &other.active}) *part = part->clone();
+    return other;
+  }
+
+  std::mt19937_64 random_{5};
+};
+
+TEST_F(RoundsSource, PlansEqualTheCpus) {
+  for (const int64_t window : {int64_t{0}, kWindow}) {
+    const DeviceRows rows = random_rows();
+    const RoundPlan expected = plan_round(rows, window);
+    const at::Tensor plan = at::full({(6 + 2 * window) * kRows}, -7, at::kLong);
+    cuda_shim::run_grid({2}, {64}, [&] {
+      ::plan_round(data(rows.text), data(rows.length), data(rows.drafted), data(rows.end), data(rows.active),
+                   data(plan), kRows, kColumns, static_cast<int>(window));
+    });
+    const auto whole = at::empty({0}, at::kLong).set_(expected.last.storage());
+    EXPECT_TRUE(plan.equal(whole.narrow(0, 0, plan.numel())));
+    EXPECT_GT(expected.counts.sum().item<int64_t>(), window > 0 ? 50 : -1);
+  }
+}
+
+TEST_F(RoundsSource, CommitsEqualTheCpus) {
+  int64_t ended = 0;
+  for (int trial = 0; trial < 8; ++trial) {
+    const DeviceRows rows = random_rows();
+    const RoundPlan plan = plan_round(rows, kWindow);
+    at::Tensor drafted = random_ids({kRows, kWindow});
+    drafted.masked_fill_(drafted.eq(11), kNoToken);
+    const at::Tensor accepted = at::minimum(random_ids({kRows}), plan.counts);
+    at::Tensor next = random_ids({kRows});
+    next.masked_fill_(next.eq(11), kNoToken);
+    const DeviceRows expected = copy(rows);
+    const DeviceRows found = copy(rows);
+    commit_round(expected, drafted, plan.counts, accepted, next);
+    cuda_shim::run_grid({2}, {64}, [&] {
+      ::commit_round(data(found.text), data(found.length), data(found.drafted), data(found.active), data(found.end),
+                     data(found.eos), 2, data(drafted), data(plan.counts), data(accepted), data(next), kRows,
+                     static_cast<int>(kWindow), kColumns);
+    });
+    EXPECT_TRUE(found.length.equal(expected.length));
+    EXPECT_TRUE(found.drafted.equal(expected.drafted));
+    EXPECT_TRUE(found.active.equal(expected.active));
+    for (int64_t b = 0; b < kRows; ++b) {
+      const int64_t length = expected.length[b].item<int64_t>();
+      EXPECT_TRUE(found.text[b].narrow(0, 0, length).equal(expected.text[b].narrow(0, 0, length))) << b;
+    }
+    ended += (rows.active - found.active).sum().item<int64_t>();
+  }
+  EXPECT_GT(ended, 40);
+}
+
+TEST_F(RoundsSource, RandomNumbersEqualTheCpus) {
+  DeviceRows rows = random_rows();
+  rows.uniforms = at::rand({kRows, 20, 3}, at::kDouble);
+  const at::Tensor expected = row_uniforms(rows, Draw::kNext, 1, 3);
+  const at::Tensor found = at::zeros_like(expected);
+  cuda_shim::run_grid({2}, {256}, [&] {
+    ::row_uniforms(rows.uniforms.const_data_ptr<double>(), data(rows.length), data(rows.prefix),
+                   found.mutable_data_ptr<double>(), kRows, 20, static_cast<int>(Draw::kNext), 1, 3);
+  });
+  EXPECT_TRUE(found.equal(expected));
+}
+
+// ---- Draws ----
 
 constexpr std::array kOrders{cuda_shim::Order::kForward, cuda_shim::Order::kBackward};
 
@@ -60,7 +165,7 @@ at::Tensor odd_weights(int64_t vocabulary) {
 }
 
 TEST(DrawsSource, DrawsEqualTheCpus) {
-  for (const int64_t vocabulary : {1, 33, 2500}) {
+  for (const int64_t vocabulary : {1, 33, 1024, 2500}) {
     const at::Tensor weights = odd_weights(vocabulary);
     for (const double uniform : {0.0, 0.3, 0.77, 1 - 0x1p-40}) {
       const at::Tensor uniforms = at::full({weights.size(0)}, uniform, at::kDouble);
@@ -110,7 +215,7 @@ DraftedTokens random_drafts(int64_t vocabulary, uint64_t seed) {
 TEST(DrawsSource, RejectionEqualsTheCpus) {
   int64_t kept = 0;
   for (const int64_t vocabulary : {2, 70, 1500}) {
-    for (uint64_t seed = 1; seed < 5; ++seed) {
+    for (const uint64_t seed : {1, 2}) {
       const DraftedTokens in = random_drafts(vocabulary, 10 * seed);
       const Decided expected = decide_by_rejection(in);
       for (const auto order : kOrders) {
@@ -122,8 +227,10 @@ TEST(DrawsSource, RejectionEqualsTheCpus) {
       kept += expected.accepted.sum().item<int64_t>();
     }
   }
-  EXPECT_GT(kept, 50);
+  EXPECT_GT(kept, 25);
 }
+
+// ---- The most likely token ----
 
 template <class T, class Kernel>
 at::Tensor chosen(const at::Tensor& logits, const Kernel& kernel, cuda_shim::Order order) {
@@ -158,7 +265,7 @@ void expect_choices(const Kernel& kernel, at::ScalarType type) {
   for (const int64_t vocabulary : {1, 31, 1100}) {
     const at::Tensor logits = odd_logits(vocabulary, type);
     const at::Tensor expected = most_likely(logits);
-    for (const auto order : kOrders) {
+    for (const auto order : {cuda_shim::Order::kForward, cuda_shim::Order::kBackward}) {
       EXPECT_TRUE(at::equal(chosen<T>(logits, kernel, order), expected)) << at::toString(type) << ' ' << vocabulary;
     }
   }
@@ -170,111 +277,11 @@ TEST(MostLikelySource, EqualsTheCpusChoice) {
   expect_choices<kernel::Half>(most_likely_fp16, at::kHalf);
 }
 
-constexpr int64_t kRows = 90;  // more than a block has
-constexpr int64_t kColumns = 24;
-constexpr int64_t kWindow = 4;
-
-class RoundsSource : public ::testing::Test {
- protected:
-  int64_t below(int64_t bound) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(bound)); }
-
-  at::Tensor random_ids(at::IntArrayRef shape) {
-    at::Tensor ids = at::empty(shape, at::kLong);
-    for (int64_t i = 0; i < ids.numel(); ++i) ids.mutable_data_ptr<int64_t>()[i] = below(12);
-    return ids;
-  }
-
-  // Rows somewhere between their prefix and their end.
-  DeviceRows random_rows() {
-    DeviceRows rows;
-    rows.text = random_ids({kRows, kColumns});
-    rows.eos = at::tensor({1, 7}, at::kLong);
-    for (at::Tensor* part : {&rows.length, &rows.prefix, &rows.end, &rows.drafted, &rows.active}) {
-      *part = at::zeros({kRows}, at::kLong);
-    }
-    for (int64_t b = 0; b < kRows; ++b) {
-      const int64_t end = 8 + below(kColumns - kWindow - 8);
-      const int64_t length = 2 + below(end - 2);
-      rows.end[b] = end;
-      rows.length[b] = length;
-      rows.prefix[b] = 1 + below(length - 1);
-      rows.drafted[b] = length - 1 - below(2);
-      rows.active[b] = below(6) > 0 ? 1 : 0;
-    }
-    return rows;
-  }
-
-  static DeviceRows copy(const DeviceRows& rows) {
-    DeviceRows other = rows;
-    for (at::Tensor* part : {&other.text, &other.length, &other.drafted, &other.active}) *part = part->clone();
-    return other;
-  }
-
-  std::mt19937_64 random_{5};
-};
-
-TEST_F(RoundsSource, PlansEqualTheCpus) {
-  for (const int64_t window : {int64_t{0}, kWindow}) {
-    const DeviceRows rows = random_rows();
-    const RoundPlan expected = plan_round(rows, window);
-    const at::Tensor plan = at::full({(6 + 2 * window) * kRows}, -7, at::kLong);
-    cuda_shim::run_grid({2}, {64}, [&] {
-      ::plan_round(whole(rows.text), whole(rows.length), whole(rows.drafted), whole(rows.end), whole(rows.active),
-                   whole(plan), kRows, kColumns, static_cast<int>(window));
-    });
-    const auto whole = at::empty({0}, at::kLong).set_(expected.last.storage());
-    EXPECT_TRUE(plan.equal(whole.narrow(0, 0, plan.numel())));
-    EXPECT_GT(expected.counts.sum().item<int64_t>(), window > 0 ? 50 : -1);
-  }
-}
-
-TEST_F(RoundsSource, CommitsEqualTheCpus) {
-  int64_t ended = 0;
-  for (int trial = 0; trial < 20; ++trial) {
-    const DeviceRows rows = random_rows();
-    const RoundPlan plan = plan_round(rows, kWindow);
-    at::Tensor drafted = random_ids({kRows, kWindow});
-    drafted.masked_fill_(drafted.eq(11), kNoToken);
-    const at::Tensor accepted = at::minimum(random_ids({kRows}), plan.counts);
-    at::Tensor next = random_ids({kRows});
-    next.masked_fill_(next.eq(11), kNoToken);
-    const DeviceRows expected = copy(rows);
-    const DeviceRows found = copy(rows);
-    commit_round(expected, drafted, plan.counts, accepted, next);
-    cuda_shim::run_grid({2}, {64}, [&] {
-      ::commit_round(whole(found.text), whole(found.length), whole(found.drafted), whole(found.active),
-                     whole(found.end), whole(found.eos), 2, whole(drafted), whole(plan.counts), whole(accepted),
-                     whole(next), kRows, static_cast<int>(kWindow), kColumns);
-    });
-    EXPECT_TRUE(found.length.equal(expected.length));
-    EXPECT_TRUE(found.drafted.equal(expected.drafted));
-    EXPECT_TRUE(found.active.equal(expected.active));
-    for (int64_t b = 0; b < kRows; ++b) {
-      const int64_t length = expected.length[b].item<int64_t>();
-      EXPECT_TRUE(found.text[b].narrow(0, 0, length).equal(expected.text[b].narrow(0, 0, length))) << b;
-    }
-    ended += (rows.active - found.active).sum().item<int64_t>();
-  }
-  EXPECT_GT(ended, 100);
-}
-
-TEST_F(RoundsSource, RandomNumbersEqualTheCpus) {
-  DeviceRows rows = random_rows();
-  rows.uniforms = at::rand({kRows, 20, 3}, at::kDouble);
-  const at::Tensor expected = row_uniforms(rows, Draw::kNext, 1, 3);
-  const at::Tensor found = at::zeros_like(expected);
-  cuda_shim::run_grid({2}, {256}, [&] {
-    ::row_uniforms(rows.uniforms.const_data_ptr<double>(), whole(rows.length), whole(rows.prefix),
-                   found.mutable_data_ptr<double>(), kRows, 20, static_cast<int>(Draw::kNext), 1, 3);
-  });
-  EXPECT_TRUE(found.equal(expected));
-}
-
-TEST(KernelSources, CompileForGpus) {
+TEST(KernelGateOfRounds, CompileWithoutSpills) {
   if (const auto missing = nvrtc_missing()) GTEST_SKIP() << *missing;
+  expect_good_kernels(round_source(), 3, 64);
   expect_good_kernels(draws_source(), 2, 64);
   expect_good_kernels(most_likely_source(), 3, 64);
-  expect_good_kernels(round_source(), 3, 64);
 }
 
 }  // namespace

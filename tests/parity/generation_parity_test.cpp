@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/loop/stop_strings.h"
 #include "infer/sampling/sampling.h"
 #include "tests/parity/transformers_reference.h"

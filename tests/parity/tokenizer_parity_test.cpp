@@ -8,8 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/stream_decoder.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/parity/transformers_reference.h"
 #include "tests/support/paths.h"
 

@@ -12,7 +12,7 @@ import threading
 import unittest
 
 import draftsmith
-from fixtures import PROGRAM, model, program, texts, trained
+from fixtures import model, program, texts, trained
 
 SUITE = """
 name = "small"
@@ -56,10 +56,6 @@ class Train(unittest.TestCase):
             self.train(set={"target.training.length": "many", "corpus.tokeniser": "x"})
         self.assertEqual(len(caught.exception.problems), 2, caught.exception)
         self.assertFalse(self.work.exists())
-
-    def test_an_unknown_recipe_is_named(self):
-        with self.assertRaisesRegex(FileNotFoundError, "tiny"):
-            draftsmith.recipe("huge")
 
     def test_ctrl_c_saves_the_work_and_the_next_call_goes_on(self):
         code = ("import draftsmith, sys\n"
@@ -129,15 +125,6 @@ class Evaluate(unittest.TestCase):
             self.assertEqual([row["task"] for row in found.rows], [row["task"] for row in rows])
             self.assertEqual(list(found.rows[0]), list(rows[0]))
 
-    def test_a_suite_with_missing_models(self):
-        with tempfile.TemporaryDirectory() as folder:
-            suite = pathlib.Path(folder) / "suite.toml"
-            suite.write_text(SUITE.format(work=folder))
-            with self.assertRaises(draftsmith.UserError) as caught:
-                draftsmith.evaluate(suite, pathlib.Path(folder) / "out", quiet=True)
-            self.assertGreaterEqual(len(caught.exception.problems), 2)
-            self.assertFalse((pathlib.Path(folder) / "out").exists())
-
 
 class Score(unittest.TestCase):
     def test_gives_what_the_program_prints(self):
@@ -183,13 +170,6 @@ class CtrlC(unittest.TestCase):
                 pass
         timer.join()
         self.assertEqual(len(model().generate(texts())), len(texts()))
-
-
-class Program(unittest.TestCase):
-    def test_is_the_packages(self):
-        version = subprocess.run([*PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
-        self.assertTrue(version.startswith(f"draftsmith {draftsmith.__version__} "), version)
-        self.assertEqual(program("no-such-command", status=2).stdout, "")
 
 
 if __name__ == "__main__":

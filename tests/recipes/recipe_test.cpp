@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/datasets/dataset.h"
+#include "data/datasets/datasets.h"
 #include "tests/support/errors.h"
 #include "tests/support/paths.h"
 

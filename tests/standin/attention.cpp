@@ -1,13 +1,15 @@
-// Attention on the stand-in accelerator: one launch each way, as a GPU's fused kernels.
+// Attention on the stand-in accelerator, one launch each way, as a GPU's fused kernels; and autocast, by which the
+// operators that training calls are converted as on a GPU.
 #include <cmath>
 #include <tuple>
 
 #include <ATen/Functions.h>
 #include <ATen/SDPBackend.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
 
-#include "tests/standin/fallback.h"
+#include "tests/standin/internals.h"
 
 namespace draftsmith::standin {
 namespace {
@@ -100,3 +102,26 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &draftsmith::standin::fused_attention)
 }  // namespace at::native
+
+namespace at::autocast {
+namespace {
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  KERNEL_PRIVATEUSEONE(addmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(baddbmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(bmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(linear, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(matmul, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(mm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(scaled_dot_product_attention, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(layer_norm, fp32)
+  KERNEL_PRIVATEUSEONE(softmax, int, fp32_set_opt_dtype)
+  KERNEL_PRIVATEUSEONE(log_softmax, int, fp32_set_opt_dtype)
+}
+
+}  // namespace
+}  // namespace at::autocast

@@ -1,5 +1,3 @@
-#include "tests/standin/device_memory.h"
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -8,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/standin/internals.h"
 #include "tests/standin/standin.h"
 
 namespace draftsmith::standin {

@@ -16,8 +16,7 @@
 #include <torch/library.h>
 
 #include "base/device_graph.h"
-#include "tests/standin/device_memory.h"
-#include "tests/standin/fallback.h"
+#include "tests/standin/internals.h"
 #include "tests/standin/standin.h"
 
 namespace draftsmith::standin {

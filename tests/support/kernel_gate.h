@@ -1,15 +1,18 @@
 // Gate of kernel sources: each compiles for every architecture without warnings and spills, in few enough registers.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <regex>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/kernel_loader.h"
-#include "base/nvrtc.h"
 
 namespace draftsmith {
 
@@ -21,6 +24,38 @@ inline std::optional<std::string> nvrtc_missing() {
   } catch (const RunError& error) {
     return error.what();
   }
+}
+
+// Resources that a kernel uses, as ptxas reports them.
+struct KernelUse {
+  std::string kernel;
+  int registers = 0;     // of a thread
+  int spilled = 0;       // bytes of spill stores and loads of a thread
+  int stack = 0;         // bytes of a thread
+  int shared_bytes = 0;  // of a block
+};
+
+// Reads the uses of all kernels from CompiledKernels::log, by name.
+inline std::vector<KernelUse> kernel_uses(const std::string& log) {
+  static const std::regex kEntry("Compiling entry function '([^']+)'");
+  static const std::regex kStack("(\\d+) bytes stack frame, (\\d+) bytes spill stores, (\\d+) bytes spill loads");
+  static const std::regex kRegisters("Used (\\d+) registers");
+  static const std::regex kShared("(\\d+) bytes smem");
+  std::vector<KernelUse> uses;
+  std::istringstream lines(log);
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_search(line, match, kEntry)) uses.push_back({.kernel = match[1]});
+    if (uses.empty()) continue;
+    if (std::regex_search(line, match, kStack)) {
+      uses.back().stack = std::stoi(match[1]);
+      uses.back().spilled = std::stoi(match[2]) + std::stoi(match[3]);
+    }
+    if (std::regex_search(line, match, kRegisters)) uses.back().registers = std::stoi(match[1]);
+    if (std::regex_search(line, match, kShared)) uses.back().shared_bytes = std::stoi(match[1]);
+  }
+  std::sort(uses.begin(), uses.end(), [](const auto& a, const auto& b) { return a.kernel < b.kernel; });
+  return uses;
 }
 
 // Compiles `source` for an architecture and prints a table. Fails as expect_good_kernels() says.

@@ -9,21 +9,10 @@
 namespace draftsmith {
 
 inline nlohmann::ordered_json without_times(const nlohmann::ordered_json& json) {
-  static const std::set<std::string> kTimed{"tokens_per_second",
-                                            "ms_per_token",
-                                            "decode_ms_per_token",
-                                            "seconds",
-                                            "predicted",
-                                            "accounted",
-                                            "measurement_error",
-                                            "cost_ratio",
-                                            "draft_step_seconds",
-                                            "target_step_seconds",
-                                            "timed_again",
-                                            "speedup_there",
-                                            "latency",
-                                            "versus_beams",
-                                            "sentences_per_second"};
+  static const std::set<std::string> kTimed{
+      "tokens_per_second", "ms_per_token",        "decode_ms_per_token", "seconds",     "predicted",     "accounted",
+      "measurement_error", "cost_ratio",          "target_step_seconds", "timed_again", "speedup_there", "latency",
+      "versus_beams",      "sentences_per_second"};
   nlohmann::ordered_json kept = json;
   if (json.is_array()) {
     for (auto& one : kept) one = without_times(one);

@@ -123,20 +123,6 @@ class CompareDecoding(unittest.TestCase):
         self.assertIn("| fp32 | draftsmith fp32 | 175 (150–200) | 1.00 (0.50–1.50) |", text)
 
 
-class BusyNeighbours(unittest.TestCase):
-    def test_shares_are_of_the_same_round_and_work_alone(self):
-        shares = load("busy_neighbours").shares
-        speeds = {("training", 0): [100, 50], ("training", 1): [10, 20], ("decoding", 0): [50, 50]}
-        self.assertEqual(shares(speeds, ("training", 1)), [0.1, 0.4])
-        self.assertEqual(shares(speeds, ("decoding", 0)), [1, 1])
-
-    def test_neighbours_end_with_their_block(self):
-        neighbours = load("busy_neighbours").Neighbours(2)
-        with neighbours:
-            self.assertEqual([process.poll() for process in neighbours.processes], [None, None])
-        self.assertTrue(all(process.returncode for process in neighbours.processes))
-
-
 class Scale(unittest.TestCase):
     def setUp(self):
         self.program = load("scale")

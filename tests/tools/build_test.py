@@ -54,6 +54,19 @@ class Build(MadePrograms):
         for limit, jobs in ((4 << 30, 2), (16 << 30, 8), (2**63 - 4096, 10)):
             self.assertEqual(self.jobs(FREE_GB="20", LIMIT=str(limit)), jobs)
 
+    def test_warnings_become_errors_where_asked(self):
+        configured = lambda: next(call for call in self.calls.read_text().splitlines() if "--preset" in call)
+        self.run_build()
+        self.assertNotIn("DRAFTSMITH_WERROR", configured())
+        self.run_build(WERROR="ON")
+        self.assertIn("-DDRAFTSMITH_WERROR=ON", configured())
+        build = self.root / "build/release"
+        (build / "build.ninja").write_text("")
+        for cached, asked, count in (("OFF", "ON", 2), ("ON", "ON", 1), ("ON", "", 1)):
+            (build / "CMakeCache.txt").write_text(f"DRAFTSMITH_WERROR:BOOL={cached}\n")
+            self.run_build(WERROR=asked)
+            self.assertEqual(len(self.calls.read_text().splitlines()), count, (cached, asked))
+
     def test_a_failure_says_what_may_be_short(self):
         result, call = self.run_build(status=1, BUILD_STATUS="1")
         self.assertIn("JOBS=1", result.stderr)

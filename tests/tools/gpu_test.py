@@ -1,4 +1,4 @@
-"""Tests of tools/gpu with made-up programs: time limits, gates, suites, strict mode, whole runs."""
+"""Tests of tools/gpu with made-up programs: limits, gates, suites, strict mode, whole runs, the page, what is packed."""
 
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from gpu_parts import checks, facts, places, plan, rehearsal, results, running, speeds, tables  # noqa: E402
+from gpu_parts import checks, facts, packing, page, places, plan, results, running, speeds, tables, verdicts  # noqa: E402
 
 TOOL = str(ROOT / "tools/gpu")
 loader = importlib.machinery.SourceFileLoader("gpu_tool", TOOL)
@@ -84,13 +84,6 @@ class Steps(InFolder):
         self.assertEqual(record["status"], "failed")
         self.assertIn("index", record["problem"])
 
-    def test_numbers_before_a_kill_are_kept(self):
-        def work(context):
-            context.data["records"] = [{"measure": "copy"}]
-            self.shell("sleep 60")(context)
-        record = self.run_step(work, limit=0.3)
-        self.assertEqual((record["status"], record["data"]["records"]), ("out of time", [{"measure": "copy"}]))
-
     def test_a_bench_that_fails_keeps_its_records_and_lets_the_next_run(self):
         bench = self.folder / "bench"
         make_program(bench, """for last; do :; done
@@ -111,12 +104,6 @@ class Steps(InFolder):
     def test_the_run_s_end_comes_before_the_step_s(self):
         self.assertEqual(self.run_step(self.shell("sleep 60"), limit=30, left=0.3)["status"], "out of time")
         self.assertEqual(self.run_step(self.shell("true"), left=-1)["status"], "skipped")
-
-    def test_commands_at_once_keep_their_order(self):
-        finished = []
-        self.run_step(lambda context: finished.extend(
-            running.run_all(context, [shell_command(f"sleep {wait}; echo {wait}") for wait in (0.3, 0)])))
-        self.assertEqual([result.output.strip() for result in finished], ["0.3", "0"])
 
     def test_a_command_over_its_own_limit_is_killed_and_the_rest_goes_on(self):
         def work(context):
@@ -141,8 +128,8 @@ class Steps(InFolder):
         self.assertIn("could not be ended", record["problem"])
         os.killpg(int(child.read_text()), 9)
 
-    def test_without_transformers_parity_is_skipped(self):
-        record = self.run_step(checks.parity)
+    def test_without_transformers_its_speed_is_skipped(self):
+        record = self.run_step(speeds.peer)
         self.assertEqual(record["status"], "skipped")
         self.assertIn("tools/setup --with-peers", record["problem"])
 
@@ -217,11 +204,11 @@ class Strictness(InFolder):
         calls = self.calls(places.DECODING_BENCH)
         self.assertEqual([call[call.index("strict="):] for call in calls],
                          ["strict=1 kernels= graphs= launch=", "strict= kernels=off graphs= launch=",
-                          "strict=1 kernels= graphs= launch=on", "strict=1 kernels= graphs= launch="])
+                          "strict=1 kernels= graphs= launch=on"])
         self.assertEqual([tables.way_of(record) for record in record["data"]["records"]],
-                         ["default", "kernels off", "programmatic", "again"])
+                         ["default", "kernels off", "programmatic"])
         self.run_step(speeds.decoding, at_once=1)
-        eager = [call for call in self.calls(places.DECODING_BENCH)[4:] if "strict= " in call]
+        eager = [call for call in self.calls(places.DECODING_BENCH)[3:] if "strict= " in call]
         self.assertEqual(len(eager), 1)
         self.assertIn("graphs=off", eager[0])
 
@@ -244,20 +231,11 @@ class Strictness(InFolder):
         self.make_bench(places.TRAINING_BENCH, [{"measure": "problem", "shape": "t5-small", "problem": "no memory"}])
         self.assertIn("t5-small: no memory", self.run_step(speeds.training)["problem"])
 
-    def test_parity_is_exact_in_fp32_and_a_share_in_half_types(self):
-        good = {"model": "t5", "dtype": "fp32", "lines": 8, "equal_lines": 8, "logits_difference": 5e-6}
-        half = good | {"dtype": "bf16", "equal_lines": 5, "logits_difference": 1e-2}
-        checks.judge_parity([good, half])
-        self.assertTrue(good["passed"] and "passed" not in half and "cuBLAS" in half["no_gate"])
-        for wrong in ({"equal_lines": 7}, {"logits_difference": 2e-4}):
-            with self.assertRaisesRegex(places.Problem, "(?s)fp32.*t5"):
-                checks.judge_parity([half, good | wrong])
-
 
 class Facts(InFolder):
     def test_libraries_that_a_program_lacks_are_named(self):
-        (self.folder / "build").mkdir()
-        program = (self.folder / "build/draftsmith")
+        program = self.folder / "build" / places.DEVICE_TESTS
+        program.parent.mkdir(parents=True)
         program.write_bytes(pathlib.Path("/bin/true").read_bytes())
         record = self.run_step(facts.facts, limit=20)
         self.assertEqual((record["status"], record["data"]["missing_libraries"]), ("ok", {}), record)
@@ -272,27 +250,13 @@ class Facts(InFolder):
             self.assertIn("no compiled kernels", self.run_step(facts.facts, limit=20)["problem"])
 
 
-class Ncu(unittest.TestCase):
-    def test_kernels_are_records_with_medians(self):
-        head = '"ID","Kernel Name","dram__bytes.sum.per_second","gpu__time_duration.sum"'
-        rows = [f'"{number}","linear_rows","{speed}","{time}"' for number, speed, time in
-                ((0, "1,000,000,000", 2000), (1, 3e9, 4000), (2, 9e9, 5000))]
-        found = speeds.ncu_records("\n".join(["==PROF== x", head, '"","","byte/second","ns"', *rows]))
-        self.assertEqual(found, [{"measure": "ncu", "kernel": "linear_rows", "launches": 3, "us": 4.0,
-                                  "gb_per_second": 3.0}])
-
-    def test_a_tool_that_is_not_here_is_skipped(self):
-        with self.assertRaisesRegex(running.Skipped, "PATH"):
-            speeds.find_tool("no-such-tool")
-
-
 class Command(InFolder):
     def run_tool(self, *words):
         return subprocess.run([sys.executable, TOOL, *map(str, words)], capture_output=True, text=True)
 
     def test_a_step_without_its_program_fails_and_the_rest_goes_on(self):
         ran = self.run_tool("run", "--dry", "--build", self.folder, "--out", self.folder,
-                            "--steps", "training,requests")
+                            "--steps", "training,kernels")
         self.assertEqual(ran.returncode, 1, ran.stderr)
         written = results.read(self.folder / "results.json")
         self.assertEqual([step["status"] for step in written["steps"]], ["failed", "failed"])
@@ -307,8 +271,8 @@ class Command(InFolder):
             with mock.patch.object(plan, "PLANS", {"first": tuple(made[name] for name in order)}):
                 with contextlib.redirect_stdout(io.StringIO()):
                     status = tool.run(argparse.Namespace(plan="first", steps=None, dry=False, total=None, pack=None,
-                                                         out=self.folder, build=self.folder))
-            written = results.read(self.folder / "results.json")
+                                                         out=self.folder / order[0], build=self.folder))
+            written = results.read(self.folder / order[0] / "results.json")
             self.assertEqual((status, [step["status"] for step in written["steps"]]), (1, statuses))
             self.assertTrue(written["checks_failed"])
         self.assertEqual(written["steps"][2]["problem"], "not run: smoke failed")
@@ -334,13 +298,148 @@ class Command(InFolder):
         self.assertEqual(ran.returncode, 2)
         self.assertIn("expected: facts, smoke, suites", ran.stderr)
 
-    def test_a_run_on_a_gpu_needs_a_plan(self):
+    def test_a_run_on_a_gpu_needs_a_plan_and_an_empty_folder(self):
         self.assertIn("first or rest", self.run_tool("run", "--out", self.folder).stderr)
+        for dry, refused in ((True, False), (False, True)):
+            results.write(self.folder / "results.json", {"format": results.FORMAT, "steps": [], "dry": dry})
+            ran = self.run_tool("run", "--dry", "--build", self.folder, "--out", self.folder, "--steps", "training")
+            self.assertEqual("earlier run" in ran.stderr, refused)
 
-    def test_a_rehearsal_needs_a_root_and_something_packed(self):
-        self.assertIn("a folder for the root", self.run_tool("rehearse", "--on", "debian13").stderr)
-        with self.assertRaisesRegex(places.Problem, "nothing was packed"):
-            rehearsal.debian13(self.folder, self.folder / "none", self.folder)
+
+def made_up_results():
+    greedy = {"measure": "greedy", "shape": "t5-large", "dtype": "bf16", "batch": 1, "ms_per_step": 6.71234,
+              "tokens_per_second": 1149.2, "weight_mb": 805.3, "roofline_share": 0.0383}
+    curve = {"measure": "verification", "shape": "t5-large", "dtype": "bf16", "batch": 1, "ms_of_one": 6.7,
+             "tokens": [1, 2, 8], "relative": [1, 1.01, 1.06]}
+    step = {"name": "decoding", "title": "Decoding", "status": "out of time", "limit_s": 180.0, "seconds": 180.1,
+            "problem": "a bench was killed after 180 s", "data": {"records": [greedy, curve]}}
+    machine = {"gpu": {"name": "NVIDIA H200", "driver_version": "580.1"}, "cpu": "x",
+               "python": {"torch": "2.11.0", "transformers": "5.17.0"}}
+    return {"format": results.FORMAT, "command": "tools/gpu run", "commit": "abc1234", "date": "2026-11-23T05:00:00Z",
+            "dry": False, "machine": machine, "plan": ["decoding"], "finished": True, "steps": [step]}
+
+
+class Tables(unittest.TestCase):
+    def test_numbers_are_rounded_and_missing_ones_shown(self):
+        greedy, curve = tables.tables_of_step(made_up_results()["steps"][0])
+        self.assertEqual(greedy.rows[0][3:], ("default", "6.712", "1,149", "–", "805", "3.8", "–"))
+        self.assertEqual(curve.rows[0][-5:], ("1.01", "–", "–", "1.06", "–"))
+
+    def test_each_measure_has_a_table(self):
+        for measure in tables.MEASURES:
+            (made,) = tables.tables_of_step({"name": "x", "data": {"records": [{"measure": measure}]}})
+            self.assertEqual(len(made.rows[0]), len(made.head))
+        record = {"measure": "linear_rows", "device": "x", "rows": 5, "us": 3.14159}
+        (made,) = tables.tables_of_step({"name": "kernels", "data": {"records": [record]}})
+        self.assertEqual((made.head, made.rows), (("rows", "us"), (("5", "3.142"),)))
+
+    def test_no_line_on_the_terminal_is_wider_than_100_columns(self):
+        made = tables.Table("Wide", "", ("a", "b"), (("x" * 90, "1"), ("y" * 120, "22")))
+        lines = tables.console(made).splitlines()
+        self.assertLessEqual(max(map(len, lines)), tables.WIDTH)
+        self.assertTrue(lines[2].endswith("x         1") and lines[3].endswith("y…  22"), lines)
+
+
+class Page(unittest.TestCase):
+    def test_it_has_command_commit_machine_and_date_beside_the_numbers(self):
+        text = page.page([made_up_results()])
+        head = text.split("\n\n")[2]
+        for part in ("`tools/gpu run`", "commit abc1234", "NVIDIA H200, driver 580.1", "torch 2.11.0", "2026-11-23"):
+            self.assertIn(part, head)
+        self.assertIn("| t5-large | bf16 | 1 | default | 6.712 |", text)
+        self.assertIn("* Decoding, out of time after 180 s: a bench was killed", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 120)
+
+    def test_a_dry_run_has_none(self):
+        with self.assertRaisesRegex(places.Problem, "dry run"):
+            page.page([made_up_results() | {"dry": True}])
+
+    def test_failed_checks_come_first(self):
+        failed = made_up_results()
+        failed["steps"][0] |= {"gate": "mark", "status": "failed", "title": "Checks at real shapes"}
+        text = page.page([failed, made_up_results()])
+        self.assertTrue(text.split("\n\n")[1].startswith("**Checks failed (Checks at real shapes)"), text)
+        self.assertEqual(text.count("commit abc1234"), 2)
+        self.assertNotIn("Checks failed", page.page([made_up_results()]))
+
+    def test_numbers_decide_by_rules(self):
+        def greedy(shape, speed, **marks):
+            return marks | {"measure": "greedy", "shape": shape, "dtype": "bf16", "batch": 1,
+                            "tokens_per_second": speed}
+        records = [greedy(shape, 1000, run="default") for shape in ("llama-1b", "t5-large")]
+        records += [greedy("llama-1b", 900, kernels="off"), greedy("t5-large", 600, kernels="off"),
+                    greedy("t5-large", 1300, launch="programmatic"),
+                    {"measure": "verification", "shape": "t5-large", "dtype": "bf16", "batch": 1, "run": "default",
+                     "tokens": [1, 16], "relative": [1, 1.4]},
+                    {"measure": "nodes", "us_rotate": 3.0},
+                    {"measure": "nodes", "us_rotate": 2.0, "launch": "programmatic"}]
+        lines = verdicts.lines_of(records)
+        for line, words in zip(lines, (("0.60 x", "keep `linear_rows`"), ("1.40", ": build a kernel"),
+                                       ("0.67 x", "switch it on", "1.30 x"))):
+            self.assertTrue(all(word in line for word in words), line)
+        records[3]["tokens_per_second"] = 700
+        self.assertIn("drop `linear_rows`", verdicts.lines_of(records)[0])
+        records[-1]["us_rotate"] = 2.5
+        self.assertIn("leave it off", verdicts.lines_of(records)[2])
+        self.assertEqual(verdicts.lines_of([])[1], "* Verification: not measured.")
+
+
+class Pack(InFolder):
+    def test_libraries_of_the_c_library_and_of_torch_stay(self):
+        for name, path in (("libc.so.6", "/lib/libc.so.6"), ("libstdc++.so.6", "/usr/lib/libstdc++.so.6"),
+                           ("libtorch_cpu.so", "/x/torch/lib/libtorch_cpu.so"),
+                           ("libcudart.so.13", "/x/nvidia/cu13/lib/libcudart.so.13")):
+            self.assertFalse(packing.travels(name, path), name)
+        for name in ("libhdf5_serial.so.103", "libcurl-gnutls.so.4", "libcrypto.so.3", "libmd.so.0"):
+            self.assertTrue(packing.travels(name, f"/usr/lib/{name}"), name)
+
+    def test_kernels_travel_and_are_the_cache_of_what_is_unpacked(self):
+        (self.folder / "build").mkdir()
+        (self.folder / "build/small").write_bytes(pathlib.Path("/bin/true").read_bytes())
+        make_program(self.folder / "build" / places.KERNELS_BENCH, 'mkdir -p "$2"; echo $4 >"$2/a.kernels"')
+        packing.compile_kernels(self.folder / "build", self.folder / "out/kernels")
+        archive, _ = packing.pack(self.folder / "build", self.folder / "out", ["small"], preset=0)
+        with mock.patch.object(places, "torch_libraries", return_value=()):
+            place = places.unpacked_place(archive, self.folder / "there", sys.executable)
+        self.assertEqual((self.folder / "there/kernels/a.kernels").read_text(), "sm_90\n")
+        self.assertEqual(place.environment()["DRAFTSMITH_KERNEL_CACHE"], str(self.folder / "there/kernels"))
+
+    def test_a_lack_of_nvrtc_is_said(self):
+        make_program(self.folder / places.KERNELS_BENCH, "echo NVRTC cannot be loaded >&2; exit 1")
+        with self.assertRaisesRegex(places.Problem, "(?s)NVRTC cannot be loaded.*nvidia-cuda-nvrtc"):
+            packing.compile_kernels(self.folder, self.folder / "kernels")
+
+    def test_an_archive_that_is_too_large_is_removed(self):
+        (self.folder / "build").mkdir()
+        (self.folder / "build/small").write_bytes(pathlib.Path("/bin/true").read_bytes())
+        with self.assertRaisesRegex(places.Problem, "too large"):
+            packing.pack(self.folder / "build", self.folder / "out", ["small"], preset=0, limit_mb=0.0001)
+        self.assertEqual(list((self.folder / "out").iterdir()), [])
+
+
+class Plan(unittest.TestCase):
+    def test_the_limits_of_a_plan_fit_its_call(self):
+        self.assertLessEqual(plan.sum_of("first"), 250)
+        self.assertLessEqual(plan.sum_of("rest"), 380)
+
+    def test_the_tables_show_all_steps_uncut_and_their_sums(self):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            self.assertEqual(plan.show(), 0)
+            with mock.patch.dict(plan.MOST_S, {"rest": 100}):
+                self.assertEqual(plan.show(), 1)
+        text = printed.getvalue()
+        self.assertTrue(max(map(len, text.splitlines())) <= 100 and "…" not in text, text)
+        for step in plan.FIRST + plan.REST:
+            self.assertRegex(text, rf"(?m)^{step.name} +{step.limit_s:.0f} +{step.at_once} ")
+
+    def test_steps_are_in_the_order_of_their_plan(self):
+        self.assertEqual([step.name for step in plan.chosen("rest", "training,decoding", False)],
+                         ["decoding", "training"])
+        self.assertEqual(len(plan.chosen(None, None, True)), len(plan.FIRST + plan.REST))
+
+    def test_the_peak_is_found_by_the_gpu_s_name(self):
+        self.assertEqual(speeds.peak_tflops("NVIDIA H200"), 989)
+        self.assertEqual(speeds.peak_tflops("another"), 0)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Quickstart(MadePrograms):
         result, calls = self.run_quickstart()
         self.assertEqual(result.returncode, 0, result.stderr)
         parts = ["set-up ", "build ", "recipe ", "SET UP", "BUILT release draftsmith", "THE TABLE of work/quickstart",
-                 "work/quickstart/evaluation/report.html", "generate --model", "bench --model", "docs/tutorial.md"]
+                 "work/quickstart/evaluation/report.html", "generate --model", "plan --model", "docs/tutorial.md"]
         places = [result.stdout.find(part) for part in parts]
         self.assertNotIn(-1, places, result.stdout)
         self.assertEqual(places, sorted(places), result.stdout)

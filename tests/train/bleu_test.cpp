@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
 #include "tests/train/fixtures.h"
 

@@ -26,7 +26,6 @@
 #include "tests/train/untimed_log.h"
 #include "train/optimizers/sharded_optimizer.h"
 #include "train/teacher/cached_teacher.h"
-#include "train/teacher/teacher_logits.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {

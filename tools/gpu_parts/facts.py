@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import shutil
 import sys
 
@@ -12,7 +11,26 @@ from gpu_parts.places import Problem
 from gpu_parts.running import Command, Context, Finished, check, run_all
 
 SMI = "name,driver_version,memory.total,power.limit,clocks.max.sm"
-SCRIPT = pathlib.Path(__file__).with_name("device_facts.py")
+# Prints versions; then with "warm" multiplies matrices for a second, until the GPU's clock must have risen. It is a
+# process of its own, since importing torch may fail or take long.
+SCRIPT = """
+import importlib.metadata, json, platform, sys, time
+def version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+print(json.dumps({"python": platform.python_version(), "torch": version("torch"),
+                  "transformers": version("transformers")}), flush=True)
+if "warm" in sys.argv:
+    import torch
+    matrix = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        for _ in range(50):
+            matrix @ matrix
+        torch.cuda.synchronize()
+"""
 
 
 def text_of(finished: Finished) -> str:
@@ -28,16 +46,14 @@ def gpu_facts(context: Context) -> dict[str, str]:
     return dict(zip(SMI.split(","), (value.strip() for value in first[0].split(",")))) if first else {}
 
 
-def python_command(context: Context, *flags: str) -> Command:
-    """A command that prints versions; with --warm it also wakes the GPU's clock, after torch was imported."""
-    folders = map(str, context.place.libraries)
-    return Command([context.place.python or sys.executable, str(SCRIPT), *flags, *folders])
+def python_command(context: Context, *words: str) -> Command:
+    """A command that prints versions; with "warm" it also wakes the GPU's clock."""
+    return Command([context.place.python or sys.executable, "-c", SCRIPT, *words])
 
 
 def python_facts(finished: Finished) -> dict:
-    """What such a command printed last."""
-    lines = [line for line in text_of(finished).splitlines() if line.startswith("{")]
-    return json.loads(lines[-1]) if lines else {}
+    """What such a command printed."""
+    return json.loads(next((line for line in text_of(finished).splitlines() if line.startswith("{")), "{}"))
 
 
 def libraries_missing(finished: Finished) -> list[str]:
@@ -50,18 +66,18 @@ def facts(context: Context) -> None:
     place = context.place
     programs = [name for name in places.PROGRAMS if place.has(name)]
     if not programs:
-        place.need(places.PROGRAM)
-    commands = [python_command(context, "--warm")]
+        place.need(places.DEVICE_TESTS)
+    commands = [python_command(context, *(["warm"] if context.gpu and not context.dry else []))]
     commands += [Command(["ldd", str(place.programs / name)], place.environment()) for name in programs]
     finished = run_all(context, commands)
     kernels = list(place.kernels.glob("*.kernels")) if place.kernels else []
     missing = {name: names for name, ended in zip(programs, finished[1:]) if (names := libraries_missing(ended))}
-    context.data.update(gpu=context.gpu, programs=programs, missing_libraries=missing, **python_facts(finished[0]),
-                        kernels={"files": len(kernels), "bytes": sum(file.stat().st_size for file in kernels)})
+    context.data.update(gpu=context.gpu, programs=programs, missing_libraries=missing, kernels=len(kernels),
+                        **python_facts(finished[0]))
     if missing:
-        raise Problem("libraries are missing", "none", "; ".join(f"{name}: {', '.join(names)}" for name, names in
-                                                                 missing.items()))
-    check(finished, "ldd or device_facts.py")
+        raise Problem("libraries are missing", "none",
+                      "; ".join(f"{name}: {', '.join(names)}" for name, names in missing.items()))
+    check(finished, "ldd or Python")
     if place.kernels and not kernels:
         raise Problem("no compiled kernels came along", f"files in {place.kernels}", "none, so each process compiles",
                       "tools/gpu pack where NVRTC is")

@@ -82,29 +82,9 @@ def facts_of(folder: pathlib.Path, names: list[str]) -> dict:
             "bytes": {name: (folder / name).stat().st_size for name in names}}
 
 
-def write_archive(folder: pathlib.Path, names: list[str], archive: pathlib.Path, preset: int) -> None:
-    """Writes the archive, complete or not at all. The large presets find what programs have in common."""
-    partial = archive.with_name(archive.name + ".partial")
-    with tarfile.open(partial, "w:xz", preset=preset) as tar:
-        for name in names:
-            tar.add(folder / name, arcname=name)
-    os.replace(partial, archive)
-
-
-def check_size(megabytes: float, limit_mb: float, sizes: dict[str, int]) -> None:
-    if megabytes <= limit_mb:
-        return
-    largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:3]
-    listed = ", ".join(f"{name} ({sizes[name] / 2**20:.0f} MiB unpacked)" for name in largest)
-    raise Problem("the archive is too large to travel", f"at most {limit_mb:.0f} MiB", f"{megabytes:.1f} MiB; {listed}",
-                  "take a program out of tools/gpu_parts/packing.py")
-
-
 def pack(build: pathlib.Path, out: pathlib.Path, programs: list[str] | None = None, preset: int = 9,
          limit_mb: float = LIMIT_MB) -> tuple[pathlib.Path, dict]:
-    """Writes out/pack.tar.xz, with the kernels of out/kernels. Returns it and what it holds.
-
-    An archive that is too large is removed."""
+    """Writes out/pack.tar.xz, complete or not at all, with the kernels of out/kernels. Returns it and what it holds."""
     programs = programs if programs is not None else wanted_programs(build)
     out.mkdir(parents=True, exist_ok=True)
     archive = out / places.ARCHIVE
@@ -117,19 +97,21 @@ def pack(build: pathlib.Path, out: pathlib.Path, programs: list[str] | None = No
             names += sorted(f"{places.KERNELS}/{file.name}" for file in (folder / places.KERNELS).iterdir())
         facts = facts_of(folder, names)
         (folder / places.FACTS).write_text(json.dumps(facts, indent=1))
-        write_archive(folder, [places.FACTS, *names], archive, preset)
-    try:
-        check_size(archive.stat().st_size / 2**20, limit_mb, facts["bytes"])
-    except Problem:
-        archive.unlink()
-        raise
+        partial = archive.with_name(archive.name + ".partial")
+        with tarfile.open(partial, "w:xz", preset=preset) as tar:  # large presets find what programs have in common
+            for name in [places.FACTS, *names]:
+                tar.add(folder / name, arcname=name)
+    megabytes = partial.stat().st_size / 2**20
+    if megabytes > limit_mb:
+        partial.unlink()
+        raise Problem("the archive is too large to travel", f"at most {limit_mb:.0f} MiB", f"{megabytes:.1f} MiB",
+                      "take a program out of tools/gpu_parts/places.py")
+    os.replace(partial, archive)
     return archive, facts
 
 
 def report(archive: pathlib.Path, facts: dict) -> None:
-    kernels = [size for name, size in facts["bytes"].items() if name.startswith(places.KERNELS + "/")]
     for name, size in facts["bytes"].items():
         if not name.startswith(places.KERNELS + "/"):
             print(f"{size / 2**20:8.1f} MiB  {name}")
-    print(f"{sum(kernels) / 2**20:8.1f} MiB  {len(kernels)} files of kernels for {places.ARCHITECTURE}")
     print(f"{archive.stat().st_size / 2**20:8.1f} MiB  {archive}, of {LIMIT_MB:.0f}; commit {facts['commit']}")

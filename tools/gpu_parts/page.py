@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import textwrap
 from typing import Any
 
@@ -63,8 +64,11 @@ def page(runs: list[dict[str, Any]], allow_dry: bool = False) -> str:
     for step in steps:
         if made := tables.tables_of_step(step):
             sections += [f"## {step['title']}", *map(tables.markdown, made)]
+    copies = [record["gb_per_second"] for step in steps for record in step.get("data", {}).get("records", [])
+              if record.get("measure") == "copy"]
     sections.append("\n".join([
         "## How it is measured", "",
+        *([f"* A copy on the device reads and writes {statistics.median(copies):,.0f} GB/s."] if copies else []),
         "* Weights are random and made on the device; speeds do not depend on them, outputs mean nothing.",
         "* Times are medians of 3 rounds or more, and end when the device is done or the tokens are on the host.",
         "* Our programs end with an error where a slower way than the named one would be taken.",

@@ -24,11 +24,10 @@ DEVICE_TESTS = "tests/test_device"
 # Programs with tests that are labelled gpu: suites named ...Gpu... or ...Cuda...
 GPU_TESTS = ("tests/test_base", "tests/test_model", "tests/test_infer", "tests/test_train")
 DECODING_BENCH = "bench/bench_device_decoding"
-TRAINING_BENCH = "bench/bench_device_training"
+TRAINING_BENCH = "bench/bench_training_step"
 CHECKS_BENCH = "bench/bench_device_checks"
 KERNELS_BENCH = "bench/bench_device_kernels"
-PROGRAM = "draftsmith"
-PROGRAMS = (PROGRAM, DEVICE_TESTS, *GPU_TESTS, CHECKS_BENCH, KERNELS_BENCH, DECODING_BENCH, TRAINING_BENCH)
+PROGRAMS = (DEVICE_TESTS, *GPU_TESTS, CHECKS_BENCH, KERNELS_BENCH, DECODING_BENCH, TRAINING_BENCH)
 # Variables that turn fast ways off on purpose.
 KERNELS_OFF = {"DRAFTSMITH_KERNELS": "off"}
 EAGER = {"DRAFTSMITH_GRAPHS": "off"}

@@ -14,21 +14,16 @@ FIRST = (
     Step("facts", "Machine and versions", 15, facts.facts, at_once=8),
     Step("smoke", "First tokens of tiny models", 25, checks.smoke, "stop"),
     Step("suites", "Tests on the device", 60, checks.suites, "mark", 8),
-    Step("shapes", "Checks at real shapes", 30, checks.shapes, "mark"),
-    Step("speeds", "Speed of decoding", 60, speeds.speeds),
+    Step("shapes", "Checks at real shapes", 35, checks.shapes, "mark"),
+    Step("speeds", "Speed of decoding", 55, speeds.speeds),
     Step("kernels", "Kernels alone", 20, speeds.kernels),
-    Step("peer", "Transformers", 40, speeds.peer),
 )
 REST = (
-    Step("decoding", "Larger batches and other types", 80, speeds.decoding),
-    Step("speculation", "Speculation", 40, speeds.speculation),
-    Step("training", "Training", 40, speeds.training),
+    Step("decoding", "Larger batches and other types", 110, speeds.decoding),
+    Step("speculation", "Speculation", 50, speeds.speculation),
+    Step("training", "Training", 50, speeds.training),
+    Step("peer", "Transformers", 60, speeds.peer),
     Step("peer_training", "Training with Transformers", 30, speeds.peer_training),
-    Step("parity", "Parity with Transformers", 35, checks.parity, "mark", 4),
-    Step("peers_compiled", "Transformers, compiled", 95, speeds.peers_compiled),
-    Step("requests", "Requests of the host", 25, speeds.requests),
-    Step("ncu", "Kernels seen by ncu", 20, speeds.ncu),
-    Step("sanitizer", "Accesses to memory", 10, speeds.sanitizer),
 )
 PLANS = {"first": FIRST, "rest": REST}
 # A loan is 900 s: two starts of at most 120 s, and 30 s of each call around its steps, leave this.

@@ -40,40 +40,19 @@ def write_logs(path: pathlib.Path, folder: pathlib.Path) -> None:
     os.replace(partial, path)
 
 
-def move_aside(path: pathlib.Path) -> pathlib.Path | None:
-    """Renames the results of an earlier run to results.1.json, results.2.json, ... and its logs to logs.1.tar.gz.
-
-    Returns the new name. A run never goes on in the file of another one: the numbers of one file are of one machine at
-    one time. The results of a dry run are worth nothing, so they are overwritten."""
-    if not path.exists() or is_dry(path):
-        return None
-    number = 1
-    while (aside := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
-        number += 1
-    os.rename(path, aside)
-    logs = path.with_name(LOGS)
-    if logs.exists():
-        os.rename(logs, path.with_name(LOGS.replace(".", f".{number}.", 1)))
-    return aside
-
-
-def is_dry(path: pathlib.Path) -> bool:
-    try:
-        return read(path).get("dry", False)
-    except Problem:
-        return False
+def refuse_earlier(path: pathlib.Path) -> None:
+    """Raises Problem if results are there: the numbers of one file are of one run. Those of a dry run may go."""
+    if path.exists() and not read(path).get("dry", False):
+        raise Problem("there are results of an earlier run", "a folder without them", str(path), "name another --out")
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
     try:
         results = json.loads(path.read_text())
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise Problem("the results cannot be read", str(path), str(error), "tools/gpu run writes them") from None
-    except ValueError as error:
-        raise Problem("the results are no JSON", str(path), str(error)) from None
     if not isinstance(results, dict) or results.get("format") != FORMAT or not isinstance(results.get("steps"), list):
-        found = results.get("format", "none") if isinstance(results, dict) else type(results).__name__
-        raise Problem("the results are of another form", f"format {FORMAT} with steps", f"format {found}",
+        raise Problem("the results are of another form", f"format {FORMAT} with steps", str(path),
                       "make them again with this version's tools/gpu run")
     return results
 

@@ -19,7 +19,7 @@ CHECK_S = 20.0  # of a command that checks; benches name their own limits
 DRY_COMMAND_S = 200.0  # of each command of a dry run, which runs beside other work on two cores
 END_S = 10.0  # how long a killed process may take: one whose work on the device hangs may never end
 # Measures of own kernels and of recorded steps, which a run must not replace by slower ways unasked.
-RECORDED = ("greedy", "verification", "drafting", "speculation", "requests", "nodes", "linear_rows", "attention")
+RECORDED = ("greedy", "verification", "drafting", "speculation", "nodes", "linear_rows", "attention")
 OWN = (*RECORDED, "training")
 
 
@@ -87,10 +87,6 @@ class Context:
         if self.place.python is None:
             raise Skipped("no Python with torch and Transformers is here (tools/setup --with-peers)")
         return self.place.python
-
-    def need_gpu(self) -> None:
-        if self.dry:
-            raise Skipped("a dry run has no GPU")
 
     def logs(self) -> pathlib.Path:
         folder = self.work / "logs"

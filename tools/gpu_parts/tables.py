@@ -51,10 +51,6 @@ def passed(record: Record) -> str:
     return {True: "yes", False: "no"}.get(record.get("passed"), "no gate")
 
 
-def share(key: str, of: str) -> Callable[[Record], str]:
-    return lambda record: f"{record.get(key, '–')} of {record.get(of, '–')}"
-
-
 def relative(tokens: int) -> Callable[[Record], str]:
     """A step of so many tokens over one of a token, from a verification curve."""
     def text(record: Record) -> str:
@@ -66,7 +62,7 @@ def relative(tokens: int) -> Callable[[Record], str]:
 def way_of(record: Record) -> str:
     """What a run had on or off; "default" if nothing."""
     marks = ["kernels off" if record.get("kernels") == "off" else "", record.get("steps", ""),
-             record.get("launch", ""), "again" if record.get("run") == "again" else ""]
+             record.get("launch", "")]
     return ", ".join(mark for mark in marks if mark) or "default"
 
 
@@ -76,10 +72,7 @@ PAIR = Column("target + drafter", lambda record: f"{record.get('target')} + {rec
 
 # A table for each measure: title, sentence, columns.
 MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
-    "copy": ("Copy bandwidth", "A device-to-device copy; bytes read and written a second.", (
-        TYPE, Column("MB", number("bytes", 0, 1e-6)), Column("ms", number("ms", 3)),
-        Column("GB/s", number("gb_per_second", 0)))),
-    "greedy": ("Greedy decoding", "Roofline: the time to read the weights once at the run's copy bandwidth, over the "
+    "greedy": ("Greedy decoding", "Roofline: the time to read the weights once at the bandwidth of a copy, over the "
                "step's.", (
                    SHAPE, TYPE, BATCH, WAY, Column("ms a step", number("ms_per_step", 3)),
                    Column("tokens/s", number("tokens_per_second", 0)),
@@ -98,14 +91,6 @@ MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
                         Column("found", number("alpha_found")), Column("tok/run", number("tokens_per_run")),
                         Column("speedup", number("speedup")), Column("predicted", number("predicted")),
                         Column("ratio", number("measured_over_predicted")))),
-    "requests": ("Requests of the host", "Counted by LibTorch's profiler; – where it saw no kernels.", (
-        SHAPE, TYPE, WAY, Column("a", word("unit")), Column("layers", word("layers")),
-        Column("kernels", number("kernels", 1)), Column("launches", number("launches", 1)),
-        Column("graphs", number("graphs", 1)), Column("copies in", number("copies_to_device", 1)),
-        Column("out", number("copies_to_host", 1)), Column("waits", number("waits", 1)),
-        Column("ops", number("operators", 1)))),
-    "matrix": ("Matrix product", "Of two random square matrices.", (
-        TYPE, Column("size", word("size")), Column("TFLOP/s", number("tflops", 1)))),
     "training": ("Training", "One micro-batch a step; MFU of the data sheet's dense bf16 peak.", (
         SHAPE, Column("precision", word("precision")), Column("dropout", word("dropout")),
         Column("rows", word("rows")), Column("ms a step", number("ms_per_step", 1)),
@@ -118,16 +103,9 @@ MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
         Column("program", word("program")), SHAPE, Column("precision", word("precision")),
         Column("dropout", word("dropout")), Column("rows", word("rows")), Column("ms a step", number("ms_per_step", 1)),
         Column("target tok/s", number("tokens_per_second", 0)))),
-    "parity": ("Parity with Transformers", "Random models; logits: largest difference over the largest logit.", (
-        Column("model", word("model")), TYPE, Column("equal lines", share("equal_lines", "lines")),
-        Column("logits", power("logits_difference")), Column("equal choices %", number("equal_choices", 2, 100)),
-        Column("passed", passed))),
     "check": ("Checks of own kernels and steps", "Differences are at most their bound, counts at least theirs.", (
         Column("check", word("check")), SHAPE, TYPE, Column("value", power("value")), Column("bound", power("bound")),
         Column("passed", passed))),
-    "ncu": ("Kernels seen by ncu", "Medians over launches in replayed steps; bytes of the device's memory.", (
-        Column("kernel", word("kernel")), Column("launches", word("launches")), Column("µs", number("us")),
-        Column("GB/s", number("gb_per_second", 0)))),
     "problem": ("Problems", "Settings that failed while the rest went on.", (
         SHAPE, TYPE, Column("problem", word("problem")))),
 }
@@ -143,9 +121,9 @@ def table(form: tuple[str, str, tuple[Column, ...]], records: list[Record]) -> T
 
 
 def tables_of_step(step: Record) -> list[Table]:
-    """The tables of a step's record, one a measure, in the order in which measures first came."""
+    """The tables of a step's record, one a measure, in the order in which measures first came. Copies have none."""
     data = step.get("data", {})
-    records = data.get("records", [])
+    records = [record for record in data.get("records", []) if record.get("measure") != "copy"]
     found = [table(SUITES, data["suites"])] if data.get("suites") else []
     for measure in dict.fromkeys(record.get("measure") for record in records):
         own = [record for record in records if record.get("measure") == measure]
@@ -160,32 +138,17 @@ def plain_form(measure: str, records: list[Record]) -> tuple[str, str, tuple[Col
     return f"Measure: {measure.replace('_', ' ')}", "As the program says it.", columns
 
 
-def widths_of(made: Table) -> list[int]:
-    """Widths of columns; the widest ones shrink until a line fits."""
-    widths = [max(len(row[i]) for row in (made.head, *made.rows)) for i in range(len(made.head))]
+def console(made: Table) -> str:
+    """The table for a terminal, numbers to the right. The widest columns are cut until a line fits."""
+    lines = (made.head, *made.rows)
+    widths = [max(map(len, column)) for column in zip(*lines)]
     while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths) > 4:
         widths[widths.index(max(widths))] -= 1
-    return widths
-
-
-def cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[:width - 1] + "…"
-
-
-def is_number(text: str) -> bool:
-    return text == "–" or text.replace(",", "").replace(".", "").lstrip("-").isdigit()
-
-
-def console(made: Table) -> str:
-    """The table for a terminal, numbers to the right."""
-    widths = widths_of(made)
-    right = [all(is_number(row[i]) for row in made.rows) for i in range(len(widths))]
-    lines = [made.title]
-    for row in (made.head, *made.rows):
-        cells = [cut(cell, width) for cell, width in zip(row, widths)]
-        lines.append("  ".join(cell.rjust(width) if flush else cell.ljust(width)
-                               for cell, width, flush in zip(cells, widths, right)).rstrip())
-    return "\n".join(lines)
+    right = [all(cell == "–" or cell.replace(",", "").replace(".", "").lstrip("-").isdigit() for cell in column)
+             for column in zip(*made.rows)] or [False] * len(widths)
+    return "\n".join([made.title] + ["  ".join(
+        (cell if len(cell) <= width else cell[:width - 1] + "…").ljust(0 if flush else width).rjust(width)
+        for cell, width, flush in zip(line, widths, right)).rstrip() for line in lines])
 
 
 def markdown(made: Table) -> str:

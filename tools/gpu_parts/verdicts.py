@@ -9,7 +9,6 @@ Record = dict[str, Any]
 DROP_LINEAR_ROWS = {"llama-1b": 0.85, "t5-large": 0.7}
 TENSOR_CORES = 1.3  # a step of 16 tokens over one of one token
 PROGRAMMATIC = 0.7  # a node with programmatic launch over a plain one
-DRIFT = 0.03  # of the same measure at the end of a step, from which on small differences mean little
 
 
 def find(records: list[Record], measure: str, shape: str, **marks: str) -> Record | None:
@@ -62,16 +61,6 @@ def programmatic_launch(records: list[Record]) -> str:
             + ("switch it on" if ratio <= PROGRAMMATIC else "leave it off") + "".join(f"; {gain}" for gain in gains))
 
 
-def drift(records: list[Record]) -> str:
-    ratios = {shape: ratio for shape in DROP_LINEAR_ROWS if (ratio := speed_ratio(records, shape, run="again"))}
-    if not ratios:
-        return "not measured"
-    said = ", ".join(f"{shape} at {ratio:.3f} x" for shape, ratio in ratios.items())
-    steady = all(abs(ratio - 1) <= DRIFT for ratio in ratios.values())
-    return f"the default again: {said}: {'steady' if steady else 'differences of this size mean nothing'}"
-
-
 def lines_of(records: list[Record]) -> list[str]:
-    rules = {"Own kernels": linear_rows, "Verification": tensor_cores, "Programmatic launch": programmatic_launch,
-             "Drift": drift}
+    rules = {"Own kernels": linear_rows, "Verification": tensor_cores, "Programmatic launch": programmatic_launch}
     return [f"* {name}: {rule(records)}." for name, rule in rules.items()]

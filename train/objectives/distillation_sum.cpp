@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {
@@ -98,11 +98,6 @@ SharedRows::SharedRows(const model::TransformerConfig& student, int64_t teacher_
     ids = upload(at::tensor(kept, at::kLong).narrow(0, 0, shared), device);
   }
   lacks = shared < teacher_vocabulary;
-}
-
-at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
-                          const DistillationTerms& terms) {
-  return compare(log_q, teacher, shared, terms, nullptr).sum();
 }
 
 at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,

@@ -38,14 +38,9 @@ struct SharedRows {
   bool lacks = false;   // the teacher has ids that the student does not have
 };
 
-// Returns the sum of D alone at a few positions, without T^2; log_q [C,n] is the student's over the shared rows at the
-// temperature. No gradients. Errors: std::logic_error for a top-k teacher if the student lacks ids.
-at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
-                          const DistillationTerms& terms);
-
 // Returns the losses [C] of positions with the student's logits [C,V], fp32 or fp64, and labels int64 [C]. The teacher
-// is not read if lambda is 1. With `slope`, logits become the slope along them; else they may change. Errors: as
-// divergence_sum().
+// is not read if lambda is 1. With `slope`, logits become the slope along them; else they may change. Errors:
+// std::logic_error for a top-k teacher if the student lacks ids.
 at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
                                const SharedRows& shared, const DistillationTerms& terms, bool slope);
 

@@ -1,22 +1,23 @@
 #include "train/objectives/divergence.h"
 
-#include <array>
 #include <cmath>
 #include <stdexcept>
-#include <utility>
+
+#include "base/registry.h"
 
 namespace draftsmith::train {
 
 namespace {
 
-constexpr std::array kNames{
-    std::pair{"forward_kl", Divergence::kForwardKl},
-    std::pair{"reverse_kl", Divergence::kReverseKl},
-    std::pair{"jsd", Divergence::kJsd},
-    std::pair{"tv", Divergence::kTotalVariation},
-    std::pair{"nla", Divergence::kNegativeLogAcceptance},
-    std::pair{"lk", Divergence::kLk},
-};
+const NamedValues<Divergence>& divergences() {
+  static const NamedValues<Divergence> kDivergences("divergence", {{"forward_kl", Divergence::kForwardKl},
+                                                                   {"reverse_kl", Divergence::kReverseKl},
+                                                                   {"jsd", Divergence::kJsd},
+                                                                   {"tv", Divergence::kTotalVariation},
+                                                                   {"nla", Divergence::kNegativeLogAcceptance},
+                                                                   {"lk", Divergence::kLk}});
+  return kDivergences;
+}
 
 DivergenceAt forward_kl(const at::Tensor& log_p, const at::Tensor& log_q) {
   const at::Tensor p = log_p.exp();
@@ -61,16 +62,11 @@ DivergenceAt lk(const at::Tensor& log_p, const at::Tensor& log_q) {
 }  // namespace
 
 std::vector<std::string> divergence_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : kNames) names.emplace_back(name);
-  return names;
+  return divergences().names();
 }
 
 Divergence parse_divergence(const std::string& name) {
-  for (const auto& [known, value] : kNames) {
-    if (name == known) return value;
-  }
-  throw std::logic_error("no divergence is called " + name);
+  return divergences().at(name);
 }
 
 DivergenceAt divergence(const DivergenceKind& kind, const at::Tensor& log_p, const at::Tensor& log_q) {

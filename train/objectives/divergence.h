@@ -31,7 +31,7 @@ struct DivergenceKind {
 
 // "forward_kl", "reverse_kl", "jsd", "tv", "nla", "lk".
 std::vector<std::string> divergence_names();
-// Errors: std::logic_error for another name.
+// Errors: UserError for another name.
 Divergence parse_divergence(const std::string& name);
 
 struct DivergenceAt {

@@ -1,16 +1,16 @@
 #include "train/router/router_training.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "train/optimizers/optimizer.h"
-#include "train/router/router_positions.h"
 
 namespace draftsmith::train {
 
@@ -36,24 +36,91 @@ void check_data(const data::RouterData& data, const RoutedDrafter& drafter, cons
                   .found = fmt::format("{} tokens", info.top_k),
                   .hint = "lower top_k, or collect more in the router-data stage"});
   }
-  if (options.context && info.context != model::kRouterContext) {
-    problems.add({.where = "router data",
-                  .what = "the positions hold another context than the router is to read",
-                  .expected = fmt::format("{} numbers, or context = false", model::kRouterContext),
-                  .found = fmt::format("{} numbers", info.context),
-                  .hint = "collect them again: stage router-data"});
-  }
   problems.throw_if_any();
+}
+
+// Positions that a router is trained and judged on; values of one index belong together.
+struct RouterPositions {
+  model::RouterFeatures features;
+  at::Tensor disagreement;  // fp32 [N]
+  at::Tensor rejected;      // fp32 [N], 0 or 1
+
+  int64_t size() const { return disagreement.numel(); }
+  // Returns the positions `rows` int64 [n].
+  RouterPositions at(const at::Tensor& rows) const {
+    const auto chosen = [&](const at::Tensor& values) { return values.index_select(0, rows); };
+    return {{chosen(features.entropy), chosen(features.probabilities), chosen(features.ids)},
+            chosen(disagreement),
+            chosen(rejected)};
+  }
+};
+
+// Returns the data's positions with their first k tokens.
+RouterPositions positions_of(const data::RouterData& data, int64_t k) {
+  const data::RouterRows& rows = data.rows();
+  const auto first_tokens = [&](const at::Tensor& values) {
+    return values.view({rows.size(), data.info().top_k}).narrow(1, 0, k);
+  };
+  return {{at::tensor(rows.entropy, at::kFloat), first_tokens(at::tensor(rows.probabilities, at::kFloat)),
+           first_tokens(at::tensor(rows.ids, at::kInt)).to(at::kLong)},
+          at::tensor(rows.disagreement, at::kFloat),
+          at::tensor(rows.rejected, at::kInt).to(at::kFloat)};
+}
+
+// Positions by purpose.
+struct RouterSplit {
+  RouterPositions training;
+  RouterPositions validation;
+  RouterPositions test;
+};
+
+// Returns the sources with positions in an order that depends on the seed alone.
+std::vector<int32_t> shuffled_sources(const data::RouterData& data, uint64_t seed) {
+  const CounterRandom random(seed, "router/validation");
+  std::vector<int32_t> sources = data.rows().examples;  // rising
+  sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+  const auto place = [&](int32_t source) { return random.uniform(static_cast<uint64_t>(source)); };
+  std::stable_sort(sources.begin(), sources.end(), [&](int32_t a, int32_t b) { return place(a) < place(b); });
+  return sources;
+}
+
+// Divides the positions by source, so that no text is on two sides. A share above 0 holds one source at least, and the
+// division depends on the seed alone. Errors: UserError if no source is left to train on.
+RouterSplit split_by_source(const data::RouterData& data, const RouterTrainingOptions& options) {
+  const std::vector<int32_t> sources = shuffled_sources(data, options.seed);
+  const auto count_of = [&](double share) {
+    return share == 0 ? 0 : std::max<int64_t>(1, std::llround(share * static_cast<double>(sources.size())));
+  };
+  const int64_t validation = count_of(options.validation_share);
+  const int64_t test = count_of(options.test_share);
+  std::map<int32_t, int64_t> place;
+  for (const int32_t source : sources) place.emplace(source, std::ssize(place));
+  std::array<std::vector<int64_t>, 3> parts;  // of training, validation and test
+  for (int64_t n = 0; n < data.rows().size(); ++n) {
+    const int64_t at = place.at(data.rows().examples[static_cast<size_t>(n)]);
+    parts[at < validation ? 1 : at < validation + test ? 2 : 0].push_back(n);
+  }
+  if (parts[0].empty()) {
+    throw UserError(
+        {.where = "router data",
+         .what = "there are too few positions to train on some, to choose by others and to judge by a third part",
+         .expected = fmt::format("sources in each part, with validation_share = {:g} and test_share = {:g}",
+                                 options.validation_share, options.test_share),
+         .found = fmt::format("{} positions of {} sources", data.rows().size(), data.info().examples),
+         .hint = "decode more sources in the router-data stage"});
+  }
+  const RouterPositions all = positions_of(data, options.top_k);
+  const auto part = [&](size_t purpose) { return all.at(at::tensor(parts[purpose], at::kLong)); };
+  return {part(0), part(1), part(2)};
 }
 
 class RouterTrainer {
  public:
   // Reports on `test` or, if it has no positions, on `validation`.
-  RouterTrainer(const RouterPositions& training, const RouterPositions& validation, const RouterPositions& test,
-                const RoutedDrafter& drafter, const RouterTrainingOptions& options)
-      : training_(training),
-        validation_(validation),
-        test_(test),
+  RouterTrainer(const RouterSplit& positions, const RoutedDrafter& drafter, const RouterTrainingOptions& options)
+      : training_(positions.training),
+        validation_(positions.validation),
+        test_(positions.test),
         drafter_(drafter),
         options_(options),
         router_(config(), options.seed) {
@@ -103,20 +170,13 @@ class RouterTrainer {
             .embedding_scale = size > 0 && std::isfinite(size) ? 1 / size : 1.0,
             .drafter = drafter_.name,
             .drafter_hash = drafter_.hash,
-            .reads_context = options_.context,
             .threshold = options_.threshold,
             .max_draft = options_.max_draft};
   }
 
-  // The target of the predictions, fp32 [N].
-  at::Tensor targets(const RouterPositions& positions) const {
-    return options_.target == "rejected" ? at::tensor(positions.rejected, at::kInt).to(at::kFloat)
-                                         : positions.disagreement;
-  }
-
-  // Logits [n] of the positions `rows` int64 [n].
-  at::Tensor logits(const RouterPositions& positions, const at::Tensor& rows) const {
-    const model::RouterFeatures features = positions.at(rows);
+  // Logits [N] of the positions.
+  at::Tensor logits(const RouterPositions& positions) const {
+    const model::RouterFeatures& features = positions.features;
     const at::Tensor embeddings = drafter_.model.token_embeddings(features.ids.clamp_min(0)).to(at::kCPU);  // [n,k,D]
     return router_.logits(features, embeddings);
   }
@@ -124,16 +184,16 @@ class RouterTrainer {
   void train_epoch(int64_t epoch) {
     const int64_t batches = (training_.size() + options_.batch_size - 1) / options_.batch_size;
     const at::Tensor order = shuffled(epoch);
-    const at::Tensor labels = targets(training_);
     for (int64_t batch = 0; batch < batches; ++batch) {
       const int64_t first = batch * options_.batch_size;
-      const at::Tensor rows = order.narrow(0, first, std::min(options_.batch_size, training_.size() - first));
-      const at::Tensor loss = at::binary_cross_entropy_with_logits(
-          logits(training_, rows), labels.index_select(0, rows), {}, {}, at::Reduction::Sum);
+      const RouterPositions rows =
+          training_.at(order.narrow(0, first, std::min(options_.batch_size, training_.size() - first)));
+      const at::Tensor loss =
+          at::binary_cross_entropy_with_logits(logits(rows), rows.disagreement, {}, {}, at::Reduction::Sum);
       loss.backward();
       const double left =
           1 - static_cast<double>(epoch * batches + batch) / static_cast<double>(options_.epochs * batches);
-      optimizer_->step(options_.lr * left, 1.0 / static_cast<double>(rows.numel()));
+      optimizer_->step(options_.lr * left, 1.0 / static_cast<double>(rows.size()));
       optimizer_->zero_grad();
     }
   }
@@ -156,48 +216,40 @@ class RouterTrainer {
     std::vector<at::Tensor> parts;
     for (int64_t first = 0; first < positions.size(); first += kAtOnce) {
       const int64_t count = std::min(kAtOnce, positions.size() - first);
-      parts.push_back(at::sigmoid(logits(positions, at::arange(first, first + count, at::kLong))));
+      parts.push_back(at::sigmoid(logits(positions.at(at::arange(first, first + count, at::kLong)))));
     }
     return at::cat(parts);
   }
 
   double cross_entropy(const at::Tensor& predicted, const RouterPositions& positions) const {
-    return at::binary_cross_entropy(predicted.to(at::kDouble), targets(positions).to(at::kDouble)).item<double>();
+    return at::binary_cross_entropy(predicted.to(at::kDouble), positions.disagreement.to(at::kDouble)).item<double>();
   }
 
   void judge(RouterReport& report) const {
     const RouterPositions& judged = test_.size() > 0 ? test_ : validation_;
     const at::Tensor predicted = predict(judged).contiguous();
-    const at::Tensor labels = targets(judged).to(at::kDouble);
+    const at::Tensor labels = judged.disagreement.to(at::kDouble);
     report.training_positions = training_.size();
     report.validation_positions = validation_.size();
     report.test_positions = test_.size();
     report.cross_entropy = cross_entropy(predicted, judged);
-    report.target = options_.target;
-    report.mean_disagreement = judged.disagreement.to(at::kDouble).mean().item<double>();
-    report.constant_cross_entropy = cross_entropy(at::full_like(labels, labels.mean().item<double>()), judged);
+    report.mean_disagreement = labels.mean().item<double>();
+    report.constant_cross_entropy = cross_entropy(at::full_like(labels, report.mean_disagreement), judged);
     report.least_cross_entropy = cross_entropy(labels, judged);
-    const std::vector<int32_t>& rejected = judged.rejected;
-    report.rejected = std::accumulate(rejected.begin(), rejected.end(), 0.0) / static_cast<double>(rejected.size());
-    const std::vector<float> hard(rejected.begin(), rejected.end());
+    report.rejected = judged.rejected.to(at::kDouble).mean().item<double>();
     const auto numbers = [](const at::Tensor& values) {
       return std::span(values.const_data_ptr<float>(), static_cast<size_t>(values.numel()));
     };
     const at::Tensor unsure = (1 - judged.features.probabilities.select(1, 0)).contiguous();
     const auto add = [&](const char* score, const at::Tensor& values) {
-      report.auc.push_back(
-          {score, weighted_auc(numbers(values), hard), weighted_auc(numbers(values), numbers(judged.disagreement))});
+      report.auc.push_back({score, weighted_auc(numbers(values), numbers(judged.rejected)),
+                            weighted_auc(numbers(values), numbers(judged.disagreement))});
     };
     add("router", predicted);
     add("entropy", judged.features.entropy);
     add("max_probability", unsure);
-    const auto gain = [&](std::span<const float> truth) {
-      return auc_gain({numbers(predicted), numbers(unsure), truth, judged.sources}, options_.seed);
-    };
-    report.gain = {gain(hard), gain(numbers(judged.disagreement))};
-    report.bins = reliability({numbers(predicted), numbers(judged.disagreement), rejected});
-    report.calibration_error = calibration_error(
-        report.bins, options_.target == "rejected" ? &ReliabilityBin::rejected : &ReliabilityBin::disagreement);
+    report.bins = reliability({numbers(predicted), numbers(judged.disagreement), numbers(judged.rejected)});
+    report.calibration_error = calibration_error(report.bins);
   }
 
   const RouterPositions& training_;
@@ -217,13 +269,6 @@ Fields<RouterTrainingOptions> RouterTrainingOptions::fields() {
       .add("top_k", &O::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
            "Most likely tokens of the drafter that the router reads: their probabilities and embeddings.")
       .add("hidden", &O::hidden, Range{1, static_cast<double>(model::kMostRouterHidden)}, "Width of the hidden layer.")
-      .add("context", &O::context,
-           "Also read what other window rules know: the token's place in draft and text, the source's length, and how "
-           "many drafted tokens the target kept lately. false: the drafter's distribution alone (the paper's).")
-      .add("target", &O::target, Choices{"disagreement", "rejected"},
-           "What is predicted: disagreement is TV(q, p), the probability that a token sampled from q is rejected (the "
-           "paper's); rejected is whether the token was, in the decoding that was collected: what acceptance means "
-           "there, if that was at temperature 0.")
       .add("epochs", &O::epochs, Range{1, 10000}, Unit{"epochs"}, "Most passes over the training positions.")
       .add("patience", &O::patience, Range{1, 10000}, Unit{"epochs"},
            "Training ends after so many epochs without a better cross entropy on held out sources.")
@@ -253,11 +298,8 @@ Fields<RouterTrainingOptions> RouterTrainingOptions::fields() {
 TrainedRouter train_router(const data::RouterData& data, const RoutedDrafter& drafter,
                            const RouterTrainingOptions& options, const OnRouterEpoch& on_epoch) {
   check_data(data, drafter, options);
-  const RouterSplit split = split_by_source(data, {options.validation_share, options.test_share}, options.seed);
-  const RouterPositions training = select_positions(data, split.training, options.top_k);
-  const RouterPositions validation = select_positions(data, split.validation, options.top_k);
-  const RouterPositions test = select_positions(data, split.test, options.top_k);
-  return RouterTrainer(training, validation, test, drafter, options).run(on_epoch);
+  const RouterSplit positions = split_by_source(data, options);
+  return RouterTrainer(positions, drafter, options).run(on_epoch);
 }
 
 }  // namespace draftsmith::train

@@ -1,20 +1,64 @@
 #include "train/teacher/cached_teacher.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
+#include <span>
 #include <stdexcept>
-#include <vector>
+#include <string>
 
-#include "base/device_upload.h"
-#include "train/teacher/teacher_rows.h"
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "base/device_tensors.h"
+#include "base/error.h"
+#include "train/batch.h"
+#include "train/trainer_checks.h"
 
 namespace draftsmith::train {
 
 namespace {
 
-using data::TeacherRows;
+constexpr int64_t kTeacherLogitsAtOnce = int64_t{1} << 24;
+constexpr double kLeastHalf = -65504;  // a log that is smaller; its exponential is 0
 
-at::Tensor empty_rows(int64_t count, int64_t columns, at::ScalarType type) {
-  return columns == 0 ? at::empty({count}, type) : at::empty({count, columns}, type);
+at::Tensor to_half(const at::Tensor& logs) {
+  return logs.clamp_min(kLeastHalf).to(at::kHalf);
+}
+
+void check_stored_form(const model::TransformerModel& teacher, const data::Corpus& corpus, const StoredForm& form) {
+  Problems problems;
+  check_corpus(corpus, teacher.info(), problems);
+  if (form.k > teacher.info().vocabulary) {
+    problems.add({.where = "k",
+                  .what = "more ids are to be stored than the teacher has",
+                  .expected = fmt::format("at most {}, or 0: all of them", teacher.info().vocabulary),
+                  .found = std::to_string(form.k)});
+  }
+  problems.throw_if_any();
+}
+
+StoredRows empty_rows(int64_t positions, int64_t k, bool whole) {
+  StoredRows rows{.log_probs = at::empty({positions, k}, at::kHalf)};
+  if (whole) return rows;
+  rows.ids = at::empty({positions, k}, at::kInt);
+  rows.label_log_probs = at::empty({positions}, at::kHalf);
+  rows.tail_log_mass = at::empty({positions}, at::kHalf);
+  return rows;
+}
+
+void require_finite(const StoredRows& rows, const std::vector<int64_t>& examples, const data::Corpus& corpus) {
+  if (!at::isnan(rows.log_probs).any().item<bool>()) return;
+  throw RunError({.where = corpus.file().string(),
+                  .what = "the teacher's logits are not finite",
+                  .found = fmt::format("NaN or infinity in a batch with example {}", examples.front()),
+                  .hint = "run the teacher in fp32 or bf16 (dtype)"});
+}
+
+template <class T>
+std::span<const T> values_of(const at::Tensor& rows) {
+  if (!rows.defined() || rows.numel() == 0) return {};
+  return {static_cast<const T*>(rows.const_data_ptr()), static_cast<size_t>(rows.numel())};
 }
 
 // Copies values to row `at` of a tensor of rows.
@@ -31,13 +75,10 @@ class TopKRows : public TeacherDistributions {
   TopKRows(const data::TeacherCache& cache, const Batch& batch) {
     const int64_t count = batch.label_count();
     const int64_t k = cache.info().k;
-    StoredRows rows{.ids = empty_rows(count, k, at::kInt),
-                    .log_probs = empty_rows(count, k, at::kHalf),
-                    .label_log_probs = empty_rows(count, 0, at::kHalf),
-                    .tail_log_mass = empty_rows(count, 0, at::kHalf)};
+    StoredRows rows = empty_rows(count, k, false);
     int64_t at = 0;
     for (const int64_t example : batch.examples) {
-      const TeacherRows stored = cache.rows(example);
+      const data::TeacherRows stored = cache.rows(example);
       copy_into(rows.ids, at, stored.ids);
       copy_into(rows.log_probs, at, stored.log_probs);
       copy_into(rows.label_log_probs, at, stored.label_log_probs);
@@ -75,7 +116,7 @@ class WholeRows : public TeacherDistributions {
 
   TeacherBlock block(const at::Tensor& positions) override {
     const at::Tensor wanted = positions.to(at::kCPU).contiguous();
-    at::Tensor logs = empty_rows(wanted.size(0), cache_.info().k, at::kHalf);
+    at::Tensor logs = at::empty({wanted.size(0), cache_.info().k}, at::kHalf);
     for (int64_t i = 0; i < wanted.size(0); ++i) {
       copy_into(logs, i, rows_.at(static_cast<size_t>(wanted.data_ptr<int64_t>()[i])));
     }
@@ -89,6 +130,98 @@ class WholeRows : public TeacherDistributions {
 };
 
 }  // namespace
+
+StoredRows store_rows(const at::Tensor& logits, const at::Tensor& labels, const StoredForm& form) {
+  const at::Tensor wide = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+  at::Tensor log_probs = (form.temperature == 1 ? wide : wide / form.temperature).log_softmax(1);  // [C,V]
+  if (form.k == logits.size(1)) return {.log_probs = to_half(log_probs)};
+  const at::Tensor ids = std::get<0>(std::get<1>(log_probs.topk(form.k, 1)).sort(1));  // int64 [C,k]
+  const at::Tensor label = labels.unsqueeze(1);                                        // [C,1]
+  StoredRows rows{.ids = ids.to(at::kInt),
+                  .log_probs = to_half(log_probs.gather(1, ids)),
+                  .label_log_probs = to_half(log_probs.gather(1, label).squeeze(1))};
+  // The bucket's mass is summed over its ids: 1 minus the others would be mostly rounding when these take nearly all.
+  const double nothing = -std::numeric_limits<double>::infinity();
+  log_probs.scatter_(1, ids, nothing).scatter_(1, label, nothing);
+  rows.tail_log_mass = to_half(log_probs.logsumexp(1));
+  return rows;
+}
+
+TeacherBlock read_rows(const StoredRows& rows, const at::Tensor& labels, double temperature) {
+  const at::Tensor log_probs = rows.log_probs.to(at::kFloat);  // [C,k]
+  if (!rows.ids.defined()) return {.logits = temperature == 1 ? log_probs : log_probs * temperature};
+  const at::Tensor ids = rows.ids.to(at::kLong);
+  const at::Tensor label = labels.unsqueeze(1);
+  const at::Tensor stored = ids.eq(label).any(1, true);  // [C,1]
+  return {.ids = at::cat({ids, at::where(stored, -1, label)}, 1),
+          .log_probs = at::cat({log_probs, rows.label_log_probs.to(at::kFloat).unsqueeze(1)}, 1),
+          .tail_log_mass = rows.tail_log_mass.to(at::kFloat)};
+}
+
+TeacherLogits::TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, const StoredForm& form,
+                             int64_t token_budget)
+    : teacher_(teacher),
+      info_(teacher.info()),
+      corpus_(corpus),
+      form_(form),
+      order_((check_stored_form(teacher, corpus, form), corpus), {.token_budget = token_budget, .shuffle = false},
+             teacher.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined) {}
+
+StoredRows TeacherLogits::rows(int64_t first, int64_t last, const std::function<void(int64_t)>& progress) {
+  const at::NoGradGuard no_grad;
+  std::vector<int64_t> begins;  // of each example's positions among the rows
+  int64_t positions = 0;
+  for (int64_t i = first; i < last; ++i) {
+    begins.push_back(positions);
+    positions += static_cast<int64_t>(corpus_.target(i).size());
+  }
+  StoredRows all = empty_rows(positions, form_.k, form_.k == info_.vocabulary);
+  for (const std::vector<int64_t>& examples : order_.of_range(first, last)) {
+    std::vector<at::Tensor> places;  // of each of the batch's positions among the rows
+    for (const int64_t example : examples) {
+      const int64_t begin = begins[static_cast<size_t>(example - first)];
+      places.push_back(at::arange(begin, begin + std::ssize(corpus_.target(example)), at::kLong));
+    }
+    progress(add_batch(examples, at::cat(places), all));
+  }
+  return all;
+}
+
+int64_t TeacherLogits::add_batch(const std::vector<int64_t>& examples, const at::Tensor& places, StoredRows& all) {
+  const Batch batch = make_batch(corpus_, examples, info_);
+  const auto distributions = teacher_.distributions(batch);
+  const at::Tensor positions = at::arange(batch.label_count(), batch.labels.options());  // [P]
+  const int64_t block = std::max<int64_t>(1, kTeacherLogitsAtOnce / info_.vocabulary);
+  for (int64_t begin = 0; begin < batch.label_count(); begin += block) {
+    const int64_t count = std::min(block, batch.label_count() - begin);
+    const TeacherBlock given = distributions->block(positions.narrow(0, begin, count));  // logits [C,V]
+    const StoredRows stored = store_rows(given.logits, batch.labels.narrow(0, begin, count), form_);
+    require_finite(stored, examples, corpus_);
+    const auto copy = [&](const at::Tensor& values, at::Tensor& target) {
+      if (target.defined()) target.index_copy_(0, places.narrow(0, begin, count), values.to(at::kCPU));
+    };
+    copy(stored.ids, all.ids);
+    copy(stored.log_probs, all.log_probs);
+    copy(stored.label_log_probs, all.label_log_probs);
+    copy(stored.tail_log_mass, all.tail_log_mass);
+  }
+  return batch.label_count();
+}
+
+std::vector<data::TeacherRows> by_example(const StoredRows& rows, const data::Corpus& corpus, int64_t first,
+                                          int64_t last) {
+  const data::TeacherRows all{.ids = values_of<int32_t>(rows.ids),
+                              .log_probs = values_of<uint16_t>(rows.log_probs),
+                              .label_log_probs = values_of<uint16_t>(rows.label_log_probs),
+                              .tail_log_mass = values_of<uint16_t>(rows.tail_log_mass)};
+  std::vector<data::TeacherRows> examples;
+  size_t begin = 0;
+  for (int64_t i = first; i < last; ++i) {
+    examples.push_back(all.part(begin, corpus.target(i).size(), static_cast<size_t>(rows.log_probs.size(1))));
+    begin += corpus.target(i).size();
+  }
+  return examples;
+}
 
 std::optional<double> CachedTeacher::temperature() const {
   if (cache_.info().whole()) return std::nullopt;

@@ -1,14 +1,71 @@
-// A teacher's stored distributions as a source for distillation (data/teacher/teacher_cache.h). The teacher itself is
-// not needed.
+// Distillation from a cache (data/teacher/teacher_cache.h), which needs no teacher any more: the conversion between
+// tensors and the form that a cache stores, the passes of a teacher over a corpus that fill one, and the source that
+// reads one. The loss reads from a cache exactly read_rows(store_rows(logits)).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <utility>
+#include <vector>
 
+#include "base/aten.h"
+#include "data/corpus/batches.h"
+#include "data/corpus/corpus.h"
 #include "data/teacher/teacher_cache.h"
+#include "model/transformer/transformer_model.h"
 #include "train/teacher/teacher_source.h"
 
 namespace draftsmith::train {
 
+// Datasets of a cache at C positions, as tensors.
+struct StoredRows {
+  at::Tensor ids = {};              // int32 [C,k] ascending; undefined: whole distributions, k = V
+  at::Tensor log_probs = {};        // fp16 [C,k]
+  at::Tensor label_log_probs = {};  // fp16 [C]; undefined when whole
+  at::Tensor tail_log_mass = {};    // fp16 [C]; undefined when whole
+};
+
+struct StoredForm {
+  int64_t k = 0;  // ids of a position, 1..V; V: whole
+  double temperature = 1;
+};
+
+// Returns the stored rows of logits [C,V] and labels int64 [C] of ids below V, on their device.
+StoredRows store_rows(const at::Tensor& logits, const at::Tensor& labels, const StoredForm& form);
+
+// Returns the block that an objective reads. Top-k: k+1 places, of which the last is the label's if it is not among the
+// k. Whole: logits.
+TeacherBlock read_rows(const StoredRows& rows, const at::Tensor& labels, double temperature);
+
+// A teacher's distributions at the targets of a corpus, by teacher-forced passes over it: the content of a cache.
+class TeacherLogits {
+ public:
+  // Teacher and corpus must outlive it. `token_budget` as data::BatchOptions. Errors (UserError, all at once): a corpus
+  // that does not fit the teacher, a teacher with a pruned vocabulary, more ids wanted than it has.
+  TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, const StoredForm& form,
+                int64_t token_budget);
+
+  // Returns the rows of all target tokens of the examples [first, last), example after example, on the host. The range
+  // alone decides which examples are computed together. `progress` receives the number of positions of each finished
+  // batch; it may throw to stop. Errors: RunError for logits that are not finite, naming examples.
+  StoredRows rows(int64_t first, int64_t last, const std::function<void(int64_t)>& progress);
+
+ private:
+  // Computes a batch and copies its rows to their places, int64 [P]. Returns P.
+  int64_t add_batch(const std::vector<int64_t>& examples, const at::Tensor& places, StoredRows& all);
+
+  LiveTeacher teacher_;
+  const model::ModelInfo& info_;
+  const data::Corpus& corpus_;
+  StoredForm form_;
+  data::BatchOrder order_;
+};
+
+// Returns the rows of the examples [first, last) one by one, as a cache takes them; valid as long as `rows`.
+std::vector<data::TeacherRows> by_example(const StoredRows& rows, const data::Corpus& corpus, int64_t first,
+                                          int64_t last);
+
+// A teacher's stored distributions as a source.
 class CachedTeacher : public TeacherSource {
  public:
   // The cache is of the corpus that batches are made of (data::corpus_hash).

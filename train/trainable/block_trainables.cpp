@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "base/device_upload.h"
+#include "base/device_tensors.h"
 #include "model/kinds/block_prediction.h"
 
 namespace draftsmith::train {

@@ -1,7 +1,7 @@
 // Made by tools/parity_tokenizers.py classes.
 #include <array>
 
-#include "data/tokenizers/character_classes.h"
+#include "data/tokenizers/pre_tokenizer.h"
 
 namespace draftsmith::data {
 

@@ -1,5 +1,5 @@
 // Draws the plots of a page with D3, as wide as their window, in place of the pictures that need no script. Data are
-// those of base/plot.h and base/bars.h. Texts from results are set as text, never as HTML.
+// those of base/plots.h. Texts from results are set as text, never as HTML.
 "use strict";
 
 const Plots = (() => {

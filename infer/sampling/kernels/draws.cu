@@ -1,5 +1,5 @@
 // Draws of tokens, for infer/sampling/draws_gpu.h; a block a row.
-#include "base/kernels/block_sum.cuh"
+#include "base/kernels/block.cuh"
 #include "base/kernels/numbers.cuh"
 #include "infer/sampling/kernels/tokens.cuh"
 

@@ -3,7 +3,7 @@
 // Sums are of fp32 in an order that the width alone decides: a row's result does not depend on the
 // number of rows. The normalised row is rounded to the weight's type before the product, as tensor operations do.
 // Compiled with --fmad=false. Blocks have whole warps, at most 1,024 threads, for which 64 registers are free.
-#include "base/kernels/block_sum.cuh"
+#include "base/kernels/block.cuh"
 #include "base/kernels/numbers.cuh"
 
 namespace kernel {

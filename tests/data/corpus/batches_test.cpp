@@ -8,7 +8,6 @@
 
 #include "base/files.h"
 #include "base/random.h"
-#include "tests/support/tensors.h"
 
 namespace draftsmith::data {
 namespace {
@@ -55,27 +54,6 @@ TEST(Batches, EveryExampleIsInExactlyOneBatchOfAnEpoch) {
   }
 }
 
-TEST(Batches, OfARangeHoldItsExamplesSortedAndLeaveTheEpochsAsTheyAre) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 100);
-  BatchOrder order(corpus, {.token_budget = 400});
-  const auto before = epoch_batches(order, 0);
-  const auto batches = order.of_range(10, 60);
-  std::set<int64_t> seen;
-  int64_t longest_before = 0;
-  for (const auto& batch : batches) {
-    seen.insert(batch.begin(), batch.end());
-    EXPECT_LE(static_cast<int64_t>(batch.size()) * longest(corpus, batch), 400);
-    EXPECT_GE(longest(corpus, batch), longest_before);
-    longest_before = longest(corpus, batch);
-  }
-  EXPECT_EQ(seen.size(), 50U);
-  EXPECT_EQ(*seen.begin(), 10);
-  EXPECT_EQ(*seen.rbegin(), 59);
-  EXPECT_EQ(order.of_range(10, 60), batches);
-  EXPECT_EQ(epoch_batches(order, 0), before);
-}
-
 TEST(Batches, BudgetCountsPaddedTokensOfTheLongerSide) {
   const TemporaryDirectory directory;
   const Corpus corpus = make_corpus(directory, 1000);
@@ -84,35 +62,6 @@ TEST(Batches, BudgetCountsPaddedTokensOfTheLongerSide) {
     EXPECT_LE(static_cast<int64_t>(batch.size()) * longest(corpus, batch), 400);
     EXPECT_LE(batch.size(), 20U);
   }
-}
-
-TEST(Batches, AnExampleLongerThanTheBudgetIsABatchAlone) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 200);
-  BatchOrder order(corpus, {.token_budget = 30});
-  int64_t alone = 0;
-  for (const auto& batch : epoch_batches(order, 0)) {
-    if (longest(corpus, batch) <= 30) continue;
-    EXPECT_EQ(batch.size(), 1U);
-    ++alone;
-  }
-  EXPECT_GT(alone, 0);
-}
-
-TEST(Batches, SortingByLengthKeepsPaddingSmall) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 5000);
-  const auto padded_tokens = [&](int64_t window) {
-    BatchOrder order(corpus, {.token_budget = 800, .bucket_window = window});
-    int64_t sum = 0;
-    for (const auto& batch : epoch_batches(order, 0))
-      sum += static_cast<int64_t>(batch.size()) * longest(corpus, batch);
-    return static_cast<double>(sum);
-  };
-  int64_t needed = 0;
-  for (int64_t i = 0; i < corpus.size(); ++i) needed += longest(corpus, {i});
-  EXPECT_LT(padded_tokens(100), 1.05 * static_cast<double>(needed));
-  EXPECT_GT(padded_tokens(1), 1.2 * static_cast<double>(needed));
 }
 
 TEST(Batches, SameSeedGivesTheSameOrderAndAnotherSeedOrEpochAnother) {
@@ -152,23 +101,6 @@ TEST(Batches, ResumingAtAnyPositionContinuesTheOrder) {
     BatchPosition from = positions[start];
     for (size_t i = start; i < std::min(start + 3, batches.size()); ++i) ASSERT_EQ(resumed.next(from), batches[i]);
   }
-}
-
-TEST(Batches, WithoutShufflingBatchesFollowTheCorpus) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 100);
-  BatchOrder order(corpus, {.token_budget = 200, .bucket_window = 1, .shuffle = false});
-  int64_t next = 0;
-  for (const auto& batch : epoch_batches(order, 0)) {
-    for (const int64_t example : batch) EXPECT_EQ(example, next++);
-  }
-}
-
-TEST(Batches, BatchCountAgreesWithTheEpoch) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 300);
-  BatchOrder order(corpus, {.token_budget = 300});
-  EXPECT_EQ(order.batches(2), static_cast<int64_t>(epoch_batches(order, 2).size()));
 }
 
 TEST(Batches, EmptyCorporaAndPositionsOutsideTheEpochAreErrors) {
@@ -229,13 +161,6 @@ TEST(Batches, PackedRowsStayWithinTheirWidthAndTheBudget) {
     EXPECT_LE(static_cast<int64_t>(filled.size()) * widest, options.token_budget);
   }
   EXPECT_EQ(seen.size(), 300);
-}
-
-TEST(Batches, PackingIsForJoinedRowsThatFitTheBudget) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 3);
-  EXPECT_THROW(BatchOrder(corpus, {.pack_tokens = 64}), UserError);
-  EXPECT_THROW(BatchOrder(corpus, {.token_budget = 50, .pack_tokens = 64}, RowForm::kJoined), UserError);
 }
 
 }  // namespace

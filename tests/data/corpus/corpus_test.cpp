@@ -1,6 +1,5 @@
 #include "data/corpus/corpus.h"
 
-#include <functional>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -45,30 +44,6 @@ TEST(Corpus, ReadsBackWhatWasWritten) {
   EXPECT_EQ(read_corpus_info(file).examples, 3);
 }
 
-TEST(Corpus, RowsLongerThanAChunkAndManyRowsReadBack) {
-  const TemporaryDirectory directory;
-  CorpusWriter writer(directory / "c.h5", {.tokenizer_hash = "abc", .vocabulary = 1 << 30});
-  Row long_row(300000);
-  for (size_t i = 0; i < long_row.size(); ++i) long_row[i] = static_cast<int32_t>(i * 7);
-  writer.add(long_row, {});
-  for (int32_t i = 0; i < 100000; ++i) writer.add(Row{i, i + 1}, Row{i});
-  writer.set_provenance("note", "ä");
-  writer.finish();
-  const Corpus corpus(directory / "c.h5");
-  ASSERT_EQ(corpus.size(), 100001);
-  EXPECT_TRUE(std::equal(long_row.begin(), long_row.end(), corpus.source(0).begin(), corpus.source(0).end()));
-  for (int32_t i = 0; i < 100000; i += 999) {
-    ASSERT_THAT(corpus.source(i + 1), ElementsAre(i, i + 1));
-    ASSERT_THAT(corpus.target(i + 1), ElementsAre(i));
-  }
-  EXPECT_EQ(corpus.info().provenance.at("note"), "ä");
-}
-
-TEST(Corpus, EmptyCorpusIsValid) {
-  const TemporaryDirectory directory;
-  EXPECT_EQ(Corpus(write_corpus(directory / "c.h5", {})).size(), 0);
-}
-
 TEST(Corpus, NothingAppearsWithoutFinish) {
   const TemporaryDirectory directory;
   {
@@ -86,11 +61,6 @@ TEST(Corpus, WriterRefusesIdsOutsideTheVocabulary) {
   EXPECT_THROW(writer.add(Row{1}, Row{-1}), std::logic_error);
 }
 
-TEST(Corpus, WritingIntoAMissingFolderIsAUserError) {
-  const TemporaryDirectory directory;
-  EXPECT_THROW(CorpusWriter(directory / "no/such/c.h5", {}), UserError);
-}
-
 // A corpus file of which any part can be made wrong.
 struct RawCorpus {
   std::string format = "draftsmith corpus";
@@ -100,15 +70,11 @@ struct RawCorpus {
   int64_t tokens = 3;
   std::vector<int64_t> offsets = {0, 2, 3};
   std::vector<int32_t> ids = {1, 2, 3};
-  bool int64_ids = false;
-  bool two_dimensional = false;
-  std::string skip{};    // dataset left out
   bool chunked = false;  // arrays that cannot be mapped into memory
 };
 
 template <class T>
 void write_values(Hdf5Writer& writer, const RawCorpus& raw, const std::string& name, const std::vector<T>& values) {
-  if (name == raw.skip) return;
   if (!raw.chunked) return writer.write_array(name, std::span(values));
   writer.append(writer.create(name, hdf5_type<T>()), std::span(values));
 }
@@ -123,14 +89,7 @@ std::filesystem::path write_raw_corpus(const std::filesystem::path& file, const 
   writer.set_attribute("/", "source_tokens", raw.tokens);
   writer.set_attribute("/", "target_tokens", raw.tokens);
   for (const std::string side : {"/source", "/target"}) {
-    const std::string tokens = side + "/tokens";
-    if (raw.int64_ids) {
-      write_values(writer, raw, tokens, std::vector<int64_t>(raw.ids.begin(), raw.ids.end()));
-    } else if (raw.two_dimensional) {
-      writer.append(writer.create(tokens, Hdf5Type::kInt32, 1), std::span(raw.ids));
-    } else {
-      write_values(writer, raw, tokens, raw.ids);
-    }
+    write_values(writer, raw, side + "/tokens", raw.ids);
     write_values(writer, raw, side + "/offsets", raw.offsets);
   }
   writer.finish();
@@ -143,10 +102,6 @@ std::string corpus_error(const RawCorpus& raw) {
   return error_of([&] { Corpus corpus(file); });
 }
 
-TEST(CorpusChecks, TheUndamagedFileOpens) {
-  EXPECT_EQ(corpus_error({}), "no error");
-}
-
 TEST(CorpusChecks, ArraysMustBeMappable) {
   EXPECT_THAT(corpus_error({.chunked = true}),
               AllOf(HasSubstr("dataset /source/tokens cannot be mapped into memory"), HasSubstr("contiguous")));
@@ -157,17 +112,6 @@ TEST(CorpusChecks, FormatAndVersion) {
               AllOf(HasSubstr("raw.h5"), HasSubstr("not a Draftsmith corpus")));
   EXPECT_THAT(corpus_error({.version = 2}), AllOf(HasSubstr("version"), HasSubstr("expected: 1"),
                                                   HasSubstr("found:    2"), HasSubstr("make it again")));
-}
-
-TEST(CorpusChecks, MissingDatasets) {
-  EXPECT_THAT(corpus_error({.skip = "/source/tokens"}), HasSubstr("no dataset /source/tokens"));
-  EXPECT_THAT(corpus_error({.skip = "/target/offsets"}), HasSubstr("/target/offsets"));
-}
-
-TEST(CorpusChecks, TypesAndShapes) {
-  EXPECT_THAT(corpus_error({.int64_ids = true}),
-              AllOf(HasSubstr("/source/tokens"), HasSubstr("int32"), HasSubstr("int64")));
-  EXPECT_THAT(corpus_error({.two_dimensional = true}), AllOf(HasSubstr("/source/tokens"), HasSubstr("rank")));
 }
 
 TEST(CorpusChecks, Offsets) {
@@ -209,13 +153,6 @@ class DamagedCorpora : public testing::Test {
   const std::string whole = read_file(write_raw_corpus(directory / "whole.h5", {}));
 };
 
-TEST_F(DamagedCorpora, TruncatedFilesAreErrorsWhereverTheyEnd) {
-  for (size_t length = 0; length < whole.size(); length += 97) {
-    const auto file = write_text(directory / "cut.h5", std::string_view(whole).substr(0, length));
-    EXPECT_THAT(error_of([&] { Corpus corpus(file); }), HasSubstr("cut.h5")) << length;
-  }
-}
-
 TEST_F(DamagedCorpora, NeverGiveIdsOutsideTheVocabulary) {
   int64_t refused = 0;
   for (size_t at = 0; at < whole.size(); at += 61) {
@@ -234,22 +171,6 @@ TEST_F(DamagedCorpora, NeverGiveIdsOutsideTheVocabulary) {
   EXPECT_GT(refused, 0);
 }
 
-TEST(Hdf5, HalfPrecisionTablesReadBackByRange) {
-  const TemporaryDirectory directory;
-  Hdf5Writer writer(directory / "t.h5");
-  const size_t dataset = writer.create("/teacher/log_probs", Hdf5Type::kFloat16, 3);
-  std::vector<uint16_t> values(300);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint16_t>(i);
-  writer.append(dataset, std::span<const uint16_t>(values));
-  writer.finish();
-  const Hdf5Reader reader(directory / "t.h5");
-  EXPECT_THAT(reader.shape("/teacher/log_probs", Hdf5Type::kFloat16, 2), ElementsAre(100, 3));
-  EXPECT_THAT(reader.read_rows<uint16_t>("/teacher/log_probs", 2, 10, 2), ElementsAre(30, 31, 32, 33, 34, 35));
-  EXPECT_THAT(error_of([&] { reader.read<float>("/teacher/log_probs", 2); }), HasSubstr("float16"));
-  EXPECT_THROW(reader.read_rows<uint16_t>("/teacher/log_probs", 2, 99, 2), std::out_of_range);
-  EXPECT_THAT(reader.list("/teacher"), ElementsAre("log_probs"));
-}
-
 TEST(Show, PrintsInfoHistogramsAndExamples) {
   const TemporaryDirectory directory;
   const auto tokenizer = small_tokenizer(directory / "spiece.model");
@@ -264,11 +185,6 @@ TEST(Show, PrintsInfoHistogramsAndExamples) {
   const Corpus foreign(other);
   EXPECT_THAT(error_of([&] { describe_corpus(foreign, {.tokenizer = tokenizer.get()}); }),
               HasSubstr("another tokenizer"));
-}
-
-TEST(Show, HistogramCountsEveryLengthOnce) {
-  const std::string text = length_histogram("lengths", {0, 1, 2, 3, 3, 8, 15});
-  EXPECT_THAT(text, AllOf(HasSubstr("mean 4.6, longest 15"), HasSubstr("2-3         3"), HasSubstr("8-15         2")));
 }
 
 }  // namespace

@@ -7,14 +7,12 @@
 #include <sys/stat.h>
 
 #include "base/files.h"
-#include "base/sha256.h"
 #include "data/text/readers.h"
 #include "data/text/text_input.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "tests/support/paths.h"
 
 namespace draftsmith::data {
 namespace {
@@ -54,25 +52,6 @@ TEST_F(Prepare, RowsAreTheTextsIdsWithEos) {
   EXPECT_EQ(report.written, 2);
   EXPECT_EQ(report.source_tokens, corpus.info().source_tokens);
   EXPECT_TRUE(report.nonzero().empty());
-}
-
-TEST_F(Prepare, SkipAndLimitTakeASlice) {
-  const PrepareReport report = prepare("the cat\na dog\na cat\nthe dog\n", "a\nb\nc\nd\n", {.skip = 1, .limit = 2});
-  const Corpus corpus(out_);
-  ASSERT_EQ(corpus.size(), 2);
-  EXPECT_EQ(report.written, 2);
-  EXPECT_THAT(corpus.source(0), testing::ElementsAreArray(with_eos("a dog")));
-  EXPECT_THAT(corpus.source(1), testing::ElementsAreArray(with_eos("a cat")));
-  EXPECT_EQ(corpus.info().provenance.at("skip"), "1");
-}
-
-TEST_F(Prepare, LimitsThatLeaveNoRoomForSourcesAreErrors) {
-  const auto error = [&](const PrepareOptions& options) {
-    return error_of([&] { prepare("the cat\n", "a dog\n", options); });
-  };
-  EXPECT_THAT(error({.max_source = 2, .prompt_tokens = 4}), HasSubstr("4 tokens at least"));
-  EXPECT_THAT(error({.suffix = "the", .prompt_tokens = 4}), HasSubstr("neither prefix nor suffix"));
-  EXPECT_THAT(error({.max_source = 1, .suffix = "the"}), HasSubstr("room for the suffix only"));
 }
 
 TEST_F(Prepare, SourcesHaveAPrefixAndASuffixThatStaysWhenTheyAreCut) {
@@ -150,31 +129,6 @@ TEST_F(Prepare, WindowsContinueTheTokensBeforeThem) {
   EXPECT_EQ(next, whole.end());
 }
 
-TEST_F(Prepare, OnlyPlainTextIsSplit) {
-  const auto error = [&](const PrepareOptions& options) {
-    return error_of([&] { prepare("the cat\n", "a dog\n", options); });
-  };
-  EXPECT_THAT(error({.max_target = 100, .too_long = "split"}),
-              AllOf(HasSubstr("too_long = split"), HasSubstr("a.src")));
-  EXPECT_THAT(error({.too_long = "split"}), AllOf(HasSubstr("max_target"), HasSubstr("2 tokens or more")));
-}
-
-TEST_F(Prepare, PromptsHaveNoEos) {
-  prepare("the cat\n", "a dog\n", {.prompts = true});
-  const Corpus corpus(out_);
-  EXPECT_THAT(corpus.source(0), testing::ElementsAreArray(tokenizer_->encode("the cat")));
-  EXPECT_THAT(corpus.target(0), testing::ElementsAreArray(with_eos("a dog")));
-  EXPECT_TRUE(continues_prompts(corpus.info()));
-}
-
-TEST_F(Prepare, ProvenanceRecordsTokenizerAndTextFiles) {
-  prepare("the cat\n", "a dog\n");
-  const Corpus corpus(out_);
-  EXPECT_EQ(corpus.info().tokenizer_hash, tokenizer_->hash());
-  EXPECT_EQ(corpus.info().provenance.at("text_file_0"), "a.src");
-  EXPECT_EQ(corpus.info().provenance.at("text_file_1_sha256"), sha256_file(directory_ / "a.tgt"));
-}
-
 TEST_F(Prepare, OrderDoesNotDependOnThreads) {
   std::string source;
   std::string target;
@@ -192,23 +146,6 @@ TEST_F(Prepare, OrderDoesNotDependOnThreads) {
     ASSERT_TRUE(std::ranges::equal(one.source(i), four.source(i)));
     ASSERT_TRUE(std::ranges::equal(one.target(i), four.target(i)));
   }
-}
-
-TEST_F(Prepare, TooLongIsAnErrorThatNamesTheLine) {
-  const auto message = error_of([&] { prepare("the cat\nthe cat sees the dog\n", "a\nb\n", {.max_source = 5}); });
-  EXPECT_THAT(message, AllOf(HasSubstr("a.src:2"), HasSubstr("source is too long"), HasSubstr("at most 5")));
-  EXPECT_FALSE(std::filesystem::exists(out_));
-  EXPECT_THAT(error_of([&] { prepare("a\n", "the cat sees the dog\n", {.max_target = 3}); }), HasSubstr("target"));
-}
-
-TEST_F(Prepare, TooLongCanBeDroppedAndIsCounted) {
-  const auto report =
-      prepare("the cat\nthe cat sees the dog\na dog\n", "a\nb\nc\n", {.max_source = 5, .too_long = "drop"});
-  EXPECT_EQ(report.dropped_long, 1);
-  ASSERT_EQ(report.written, 2);
-  const Corpus corpus(out_);
-  EXPECT_THAT(corpus.source(1), testing::ElementsAreArray(with_eos("a dog")));
-  EXPECT_EQ(corpus.info().provenance.at("count: dropped: too long"), "1");
 }
 
 TEST_F(Prepare, TruncationKeepsEos) {
@@ -230,34 +167,6 @@ TEST_F(Prepare, TheFirstBadLineIsReportedWhateverIsFoundFirst) {
   source += "\xFF\n";  // line 5001, found while line 11 still waits for its tokens
   target += "a\n";
   EXPECT_THAT(error_of([&] { prepare(source, target, {.max_source = 5}); }), HasSubstr("a.src:11"));
-}
-
-TEST_F(Prepare, ReaderErrorsLeaveNothingBehind) {
-  EXPECT_THROW(prepare("a\nb\n", "a\n"), UserError);
-  EXPECT_THROW(prepare("a\n\n", "a\nb\n"), UserError);
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(directory_.path())) {
-    files += entry.path().filename().string().find("out") != std::string::npos ? 1 : 0;
-  }
-  EXPECT_EQ(files, 0);
-}
-
-TEST_F(Prepare, UnknownTokensAreReported) {
-  const auto report = prepare("the 日 cat\n", "a dog\n");
-  EXPECT_EQ(report.unknown_source_tokens, 1);
-  EXPECT_EQ(report.unknown_target_tokens, 0);
-}
-
-TEST_F(Prepare, SeveralReferencesAreFirstOrAll) {
-  write_text(directory_ / "a.jsonl", "{\"d\": \"the cat\", \"s1\": \"a dog\", \"s2\": \"the bird\"}\n");
-  const TextInput input = {.jsonl = directory_ / "a.jsonl", .source_field = "d", .target_fields = {"s1", "s2"}};
-  const auto first = prepare_corpus(*open_text(input, {}), *tokenizer_, {}, out_);
-  EXPECT_EQ(first.written, 1);
-  EXPECT_EQ(first.unused_references, 1);
-  const auto all = prepare_corpus(*open_text(input, {}), *tokenizer_, {.references = "all"}, out_);
-  EXPECT_EQ(all.written, 2);
-  EXPECT_THAT(Corpus(out_).source(1), testing::ElementsAreArray(with_eos("the cat")));
-  EXPECT_THAT(Corpus(out_).target(1), testing::ElementsAreArray(with_eos("the bird")));
 }
 
 TEST_F(Prepare, EmptyReferencesBesideOthersArePassedOverAndCounted) {
@@ -284,44 +193,10 @@ TEST_F(Prepare, PipesAreRefused) {
   EXPECT_THAT(error_of([&] { open_text({.source = file, .target = directory_ / "pipe"}, {}); }), refused);
 }
 
-TEST_F(Prepare, PlainTextHasNoSourceTokens) {
-  const TextInput input = {.text = write_text(directory_ / "a.txt", "the cat\na dog\n")};
-  prepare_corpus(*open_text(input, {}), *tokenizer_, {}, out_);
-  const Corpus corpus(out_);
-  EXPECT_EQ(corpus.info().source_tokens, 0);
-  EXPECT_THAT(corpus.target(1), testing::ElementsAreArray(with_eos("a dog")));
-}
-
 TEST_F(Prepare, InputMustBeOneKind) {
   EXPECT_THAT(error_of([] { open_text({}, {}); }), HasSubstr("no input"));
   EXPECT_THAT(error_of([] { open_text({.source = "a"}, {}); }), HasSubstr("half of a pair"));
   EXPECT_THAT(error_of([] { open_text({.jsonl = "a", .text = "b"}, {}); }), HasSubstr("more than one kind"));
-}
-
-TEST_F(Prepare, ProgressCountsEveryExample) {
-  write_text(directory_ / "a.txt", "the cat\na dog\nthe bird\n");
-  int64_t done = 0;
-  prepare_corpus(*open_text({.text = directory_ / "a.txt"}, {}), *tokenizer_, {}, out_, [&](int64_t n) { done += n; });
-  EXPECT_EQ(done, 3);
-}
-
-TEST_F(Prepare, RealCaptionsRoundTripThroughTheCorpus) {
-  const auto folder = draftsmith::test::data_dir() / "multi30k";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
-  const std::vector<std::filesystem::path> files = {folder / "val.de", folder / "val.en"};
-  train_tokenizer(files, {.vocabulary = 1000}, directory_ / "captions.model");
-  const auto tokenizer = load_tokenizer(directory_ / "captions.model");
-  const TextInput input = {.source = files[0], .target = files[1]};
-  const auto report = prepare_corpus(*open_text(input, {}), *tokenizer, {}, out_);
-  EXPECT_EQ(report.written, 1014);
-  EXPECT_EQ(report.unknown_source_tokens + report.unknown_target_tokens, 0);
-  const Corpus corpus(out_);
-  const std::vector<std::string> german = read_lines(files[0]);
-  int64_t equal = 0;
-  for (int64_t i = 0; i < corpus.size(); ++i) {
-    equal += tokenizer->decode(corpus.source(i)) == german[static_cast<size_t>(i)] ? 1 : 0;
-  }
-  EXPECT_GT(equal, 990);  // normalization (nmt_nfkc) changes the odd space
 }
 
 }  // namespace

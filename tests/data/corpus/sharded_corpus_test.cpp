@@ -57,27 +57,6 @@ TEST(ShardedCorpus, MergesItsShardsInOrder) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
 }
 
-TEST(ShardedCorpus, GoesOnWithTheMissingShards) {
-  const TemporaryDirectory directory;
-  const CorpusInfo info = {.tokenizer_hash = "abc", .vocabulary = 100, .provenance = {{"teacher", "t"}}};
-  {
-    ShardedCorpusWriter writer(directory / "c.h5", info, 10);
-    write_shard(writer, {0, 3});
-    write_shard(writer, {6, 9});
-    const auto fail = [&](CorpusWriter& shard) {
-      shard.add(Row{3}, Row{3, 1});
-      throw std::runtime_error("killed");
-    };
-    EXPECT_THROW(writer.write({3, 6}, fail), std::runtime_error);
-  }
-  ShardedCorpusWriter writer(directory / "c.h5", info, 10);
-  EXPECT_EQ(writer.done(), 6);
-  EXPECT_THAT(writer.missing(3), ElementsAre(ShardRange{3, 6}, ShardRange{9, 10}));
-  write_missing(writer, 3);
-  writer.finish();
-  expect_counting(directory / "c.h5", 10);
-}
-
 TEST(ShardedCorpus, RefusesShardsOfAnotherJob) {
   const TemporaryDirectory directory;
   const CorpusInfo info = {.tokenizer_hash = "abc", .vocabulary = 100, .provenance = {{"teacher", "t"}}};
@@ -96,28 +75,6 @@ TEST(ShardedCorpus, RefusesShardsOfAnotherJob) {
               AllOf(HasSubstr("its range differs"), HasSubstr("0 to 1"), HasSubstr("0-2")));
 }
 
-TEST(ShardedCorpus, RefusesShardsOfOtherExamplesThanTheirNamesSay) {
-  const TemporaryDirectory directory;
-  {
-    ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 8);
-    write_shard(writer, {2, 4});
-  }
-  std::filesystem::rename(directory / "c.shard-000000002-000000004.h5", directory / "c.shard-000000004-000000006.h5");
-  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 8); }),
-              AllOf(HasSubstr("other examples than its name says"), HasSubstr("4-6"), HasSubstr("2-4")));
-}
-
-TEST(ShardedCorpus, TheJobAloneTellsItsShards) {
-  const TemporaryDirectory directory;
-  {
-    ShardedCorpusWriter writer(directory / "c.h5", job_info("one", "work/target"), 6);
-    write_missing(writer, 2, 2);
-  }
-  EXPECT_EQ(ShardedCorpusWriter(directory / "c.h5", job_info("one", "./work/target"), 6).done(), 4);
-  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", job_info("two"), 6); }),
-              AllOf(HasSubstr("c.shard-000000000"), HasSubstr("provenance")));
-}
-
 TEST(ShardedCorpus, GoesOnWithShardsOfAnotherSize) {
   const TemporaryDirectory directory;
   for (const auto& [shard_examples, shards] : {std::pair{4, 2}, std::pair{1, 2}, std::pair{7, 1}}) {
@@ -133,25 +90,6 @@ TEST(ShardedCorpus, GoesOnWithShardsOfAnotherSize) {
   write_missing(writer, 3);
   writer.finish();
   expect_counting(directory / "c.h5", 20);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
-}
-
-TEST(ShardedCorpus, OfShardsThatOverlapOneIsTaken) {
-  const TemporaryDirectory directory;
-  {
-    ShardedCorpusWriter one(directory / "c.h5", job_info("one"), 10);
-    ShardedCorpusWriter other(directory / "c.h5", job_info("one"), 10);
-    write_shard(one, {0, 4});
-    write_shard(other, {3, 6});
-    write_shard(other, {0, 3});
-    EXPECT_THROW(write_shard(one, {2, 5}), std::logic_error);
-    std::filesystem::remove(directory / "c.shard-000000002-000000005.h5");
-  }
-  ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 10);
-  EXPECT_EQ(writer.done(), 4);
-  write_missing(writer, 5);
-  writer.finish();
-  expect_counting(directory / "c.h5", 10);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
 }
 
@@ -176,20 +114,6 @@ TEST(ShardedCorpus, KilledWhileRemovingShardsIsDone) {
   expect_counting(directory / "c.h5", 6);
   EXPECT_EQ(read_corpus_info(directory / "c.h5").provenance.at("note"), "merged");
   EXPECT_FALSE(std::filesystem::exists(shard));
-}
-
-TEST(ShardedCorpus, ReplacesAMergedCorpusOfAnotherJob) {
-  const TemporaryDirectory directory;
-  {
-    ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 6);
-    write_missing(writer, 2);
-    writer.finish();
-  }
-  ShardedCorpusWriter writer(directory / "c.h5", job_info("two"), 3);
-  EXPECT_EQ(writer.done(), 0);
-  write_missing(writer, 2);
-  writer.finish();
-  expect_counting(directory / "c.h5", 3);
 }
 
 }  // namespace

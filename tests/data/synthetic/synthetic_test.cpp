@@ -1,6 +1,5 @@
 #include "data/synthetic/synthetic.h"
 
-#include <map>
 #include <set>
 #include <sstream>
 
@@ -41,17 +40,6 @@ TEST(Synthetic, SameSeedGivesTheSameTextAndAnotherSeedAnother) {
   EXPECT_FALSE(equal(a.train, generate_pairs(other).train));
 }
 
-TEST(Synthetic, ALargerTrainSetBeginsWithTheSmallerAndKeepsTheOthers) {
-  const SyntheticText few = generate_pairs(small());
-  SyntheticOptions more_options = small();
-  more_options.train = 900;
-  SyntheticText more = generate_pairs(more_options);
-  EXPECT_TRUE(equal(few.valid, more.valid));
-  EXPECT_TRUE(equal(few.test, more.test));
-  more.train.resize(few.train.size());
-  EXPECT_TRUE(equal(few.train, more.train));
-}
-
 TEST(Synthetic, HeldOutSentencesOccurNowhereElse) {
   const SyntheticText text = generate_pairs(small());
   std::set<std::string> held_out;
@@ -59,43 +47,6 @@ TEST(Synthetic, HeldOutSentencesOccurNowhereElse) {
     for (const SyntheticPair& pair : *split) EXPECT_TRUE(held_out.insert(pair.source).second) << pair.source;
   }
   for (const SyntheticPair& pair : text.train) EXPECT_FALSE(held_out.contains(pair.source));
-}
-
-TEST(Synthetic, LengthsStayInTheirRange) {
-  SyntheticOptions options = small();
-  options.min_words = 8;
-  options.max_words = 12;
-  for (const SyntheticPair& pair : generate_pairs(options).train) {
-    const size_t words = words_of(pair.source).size();
-    EXPECT_TRUE(words >= 8 && words <= 12) << pair.source;
-  }
-}
-
-TEST(Synthetic, EqualSourcesHaveEqualTargets) {
-  SyntheticOptions options = small();
-  options.min_words = 3;
-  options.max_words = 6;
-  options.train = 5000;
-  std::map<std::string, std::string> targets;
-  int64_t repeated = 0;
-  for (const SyntheticPair& pair : generate_pairs(options).train) {
-    const auto [entry, inserted] = targets.emplace(pair.source, pair.target);
-    EXPECT_EQ(entry->second, pair.target) << pair.source;
-    repeated += inserted ? 0 : 1;
-  }
-  EXPECT_GT(repeated, 0);
-}
-
-TEST(Synthetic, WordFrequenciesHaveALongTail) {
-  std::map<std::string, int64_t> counts;
-  SyntheticOptions options = small();
-  options.train = 3000;
-  options.vocabulary = 1000;
-  for (const SyntheticPair& pair : generate_pairs(options).train) {
-    for (const std::string& word : words_of(pair.source)) ++counts[word];
-  }
-  const auto rare = std::count_if(counts.begin(), counts.end(), [](const auto& entry) { return entry.second <= 3; });
-  EXPECT_GT(static_cast<double>(rare), 0.25 * static_cast<double>(counts.size()));
 }
 
 TEST(Synthetic, FilesHoldTheGeneratedPairs) {
@@ -174,37 +125,6 @@ TEST_F(Grammar, TheVerbComesLastAndAgreesWithTheSubjectAcrossItsRelativeClause) 
   const auto source = source_words(sentence_);
   EXPECT_EQ(source[1], noun(0).source);
   EXPECT_EQ(source[2], "ke");
-}
-
-TEST_F(Grammar, PronounsTakeGenderAndNumberOfTheFirstSubjectsSense) {
-  sentence_.first.subject->plural = true;
-  sentence_.second = std::make_unique<Clause>();
-  sentence_.second->subject = std::make_unique<NounPhrase>();
-  sentence_.second->verb = &lexicon_.intransitive_verbs.words()[1];
-  for (const int sense : {0, 1}) {
-    sentence_.topic = &topic(sense);
-    const Referent referent = {.gender = noun(0).gender[static_cast<size_t>(sense)], .plural = true, .word_class = 0};
-    const auto target = target_words(sentence_);
-    EXPECT_EQ(target[5], TargetForms::pronoun(referent, false));
-  }
-  EXPECT_EQ(source_words(sentence_)[5], SourceForms::pronoun(true));
-}
-
-TEST_F(Grammar, WordsAreDistinctWithinEachLanguage) {
-  const Lexicon lexicon = make_lexicon({.vocabulary = 2000, .ambiguity = 0.3, .zipf = 1, .seed = 1});
-  std::set<std::string> sources;
-  std::set<std::string> targets;
-  for (const WordList* list : {&lexicon.nouns, &lexicon.transitive_verbs, &lexicon.intransitive_verbs,
-                               &lexicon.adjectives, &lexicon.adverbs, &lexicon.topics}) {
-    for (const Lexeme& word : list->words()) {
-      EXPECT_TRUE(sources.insert(word.source).second) << word.source;
-      EXPECT_TRUE(targets.insert(word.target[0]).second) << word.target[0];
-      if (word.target[1] != word.target[0]) {
-        EXPECT_TRUE(targets.insert(word.target[1]).second) << word.target[1];
-      }
-    }
-  }
-  EXPECT_GT(sources.size(), 1990U);
 }
 
 }  // namespace

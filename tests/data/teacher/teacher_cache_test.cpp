@@ -2,14 +2,15 @@
 #include "data/teacher/teacher_cache.h"
 
 #include <cmath>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/half.h"
+#include "base/sha256.h"
+#include "base/util.h"
 #include "data/hdf5/hdf5.h"
-#include "tests/data/teacher/teacher_cache_fixtures.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::data {
@@ -19,18 +20,55 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+// Bits of halves whose exponentials add up to 1: log(1/2), log(1/4), log(1/8).
+constexpr uint16_t kHalf = 0xb98c;
+constexpr uint16_t kQuarter = 0xbd8c;
+constexpr uint16_t kEighth = 0xc029;
+constexpr uint16_t kLowest = 0xfbff;  // -65504
+
+TeacherCacheInfo info_of(int64_t k, int64_t positions) {
+  return {.k = k,
+          .vocabulary = 4,
+          .positions = positions,
+          .tokenizer_hash = "aaaa",
+          .teacher_hash = "bbbb",
+          .corpus_hash = "cccc",
+          .provenance = {{"corpus", "some"}}};
+}
+
+// Values of one example of a top-2 cache: `positions` times ids 1 and 3.
+struct CacheExample {
+  explicit CacheExample(size_t positions) : labels(positions, kEighth), tails(positions, kEighth) {
+    for (size_t i = 0; i < 2 * positions; ++i) {
+      ids.push_back(i % 2 == 0 ? 1 : 3);
+      log_probs.push_back(i % 2 == 0 ? kHalf : kQuarter);
+    }
+  }
+  TeacherRows rows() const { return {ids, log_probs, labels, tails}; }
+
+  std::vector<int32_t> ids;
+  std::vector<uint16_t> log_probs, labels, tails;
+};
+
+void write_cache(const std::filesystem::path& file, const TeacherRows& rows, int64_t k = 2) {
+  TeacherCacheWriter writer(file, info_of(k, static_cast<int64_t>(rows.log_probs.size()) / k));
+  writer.add(rows);
+  writer.finish();
+}
+
 TEST(TeacherCache, GivesBackWhatWasWritten) {
   const TemporaryDirectory directory;
   const CacheExample first(2), second(0), third(1);
   TeacherCacheWriter writer(directory / "t.h5", info_of(2, 3));
   for (const CacheExample* example : {&first, &second, &third}) writer.add(example->rows());
-  writer.finish({{"note", "three"}});
+  writer.finish();
   const TeacherCache cache(directory / "t.h5");
   EXPECT_EQ(cache.info().examples, 3);
   EXPECT_EQ(cache.info().positions, 3);
   EXPECT_EQ(cache.info().teacher_hash, "bbbb");
-  EXPECT_EQ(cache.info().provenance.at("note"), "three");
+  EXPECT_EQ(cache.info().provenance.at("corpus"), "some");
   EXPECT_FALSE(cache.info().whole());
+  EXPECT_EQ(cache.info().bytes_per_position(), 2 * 6 + 4);
   EXPECT_EQ(cache.positions(1), 0);
   EXPECT_THAT(cache.rows(0).ids, ElementsAre(1, 3, 1, 3));
   EXPECT_THAT(cache.rows(2).log_probs, ElementsAre(kHalf, kQuarter));
@@ -46,76 +84,31 @@ TEST(TeacherCache, KeepsWholeDistributionsWithoutIds) {
   EXPECT_TRUE(cache.info().whole());
   EXPECT_THAT(cache.rows(0).log_probs, ElementsAre(kHalf, kQuarter, kQuarter, kLowest));
   EXPECT_TRUE(cache.rows(0).ids.empty());
-  EXPECT_FALSE(Hdf5Reader(directory / "t.h5").has("/teacher/ids"));
+  EXPECT_EQ(cache.info().bytes_per_position(), 8);
 }
 
-TEST(TeacherCache, BytesOfAPositionAreThoseOfTheFile) {
-  EXPECT_EQ(teacher_bytes_per_position(2, 4), 2 * 6 + 4);
-  EXPECT_EQ(teacher_bytes_per_position(4, 4), 8);
-  const TemporaryDirectory directory;
-  write_cache(directory / "small.h5", CacheExample(1).rows());
-  write_cache(directory / "large.h5", CacheExample(100001).rows());
-  const auto grown =
-      std::filesystem::file_size(directory / "large.h5") - std::filesystem::file_size(directory / "small.h5");
-  EXPECT_NEAR(static_cast<double>(grown) / 100000, 16, 0.1);
+TEST(TeacherCache, RefusesDamagedValuesByName) {
+  struct Damage {
+    void (*change)(CacheExample&);
+    const char* message;
+  };
+  const std::vector<Damage> damages{
+      {[](CacheExample& e) { e.ids[3] = 4; }, "an id from 2 to 3, ascending"},
+      {[](CacheExample& e) { e.ids[2] = 3; }, "/teacher/ids[3]"},                   // twice
+      {[](CacheExample& e) { e.log_probs[1] = 0xfc00; }, "/teacher/log_probs[1]"},  // infinite
+      {[](CacheExample& e) { e.tails[2] = 0x7e00; }, "/teacher/tail_log_mass[2]"},  // not a number
+      {[](CacheExample& e) { e.labels[0] = 0xfe00; }, "/teacher/label_log_probs[0]"},
+      {[](CacheExample& e) { e.tails[1] = kHalf; }, "probability at position 1"},         // too much
+      {[](CacheExample& e) { e.log_probs[4] = kEighth; }, "probability at position 2"}};  // too little
+  for (const Damage& damage : damages) {
+    const TemporaryDirectory directory;
+    CacheExample example(3);
+    damage.change(example);
+    write_cache(directory / "t.h5", example.rows());
+    EXPECT_THAT(error_of([&] { TeacherCache{directory / "t.h5"}; }),
+                AllOf(HasSubstr("t.h5"), HasSubstr(damage.message)));
+  }
 }
-
-TEST(TeacherCache, KeepsTheTruncationError) {
-  const TemporaryDirectory directory;
-  TruncationError error{.positions = 9, .student = "s", .exact = {1, 2, 3, 4}};
-  error.rows = {{.k = 2, .tail_mass = 0.5, .losses = {.5, 1, 1.5, 2}},
-                {.k = 4, .tail_mass = 0, .losses = {1, 2, 3, 4}}};
-  const CacheExample example(1);
-  TeacherCacheWriter writer(directory / "t.h5", info_of(2, 1));
-  writer.add(example.rows());
-  writer.finish({}, error);
-  const TeacherCacheInfo info = read_teacher_cache_info(directory / "t.h5");
-  ASSERT_TRUE(info.truncation.has_value());
-  EXPECT_EQ(info.truncation->positions, 9);
-  EXPECT_EQ(info.truncation->student, "s");
-  EXPECT_THAT(info.truncation->exact, ElementsAre(1, 2, 3, 4));
-  ASSERT_EQ(info.truncation->rows.size(), 2u);
-  EXPECT_EQ(info.truncation->rows[0].k, 2);
-  EXPECT_EQ(info.truncation->rows[0].tail_mass, 0.5);
-  EXPECT_THAT(info.truncation->rows[0].losses, ElementsAre(.5, 1, 1.5, 2));
-  EXPECT_THAT(describe_teacher_cache(info), AllOf(HasSubstr("2 of 4 ids a position"), HasSubstr("16 bytes each"),
-                                                  HasSubstr("-50.00%"), HasSubstr("+0.00%")));
-}
-
-// Where a file that was written well is damaged afterwards, by values that the writer does not look at.
-struct CacheDamage {
-  const char* what;
-  void (*change)(CacheExample&);
-  const char* message;
-};
-
-class DamagedTeacherCache : public testing::TestWithParam<CacheDamage> {};
-
-TEST_P(DamagedTeacherCache, IsRefusedByName) {
-  const TemporaryDirectory directory;
-  CacheExample example(3);
-  GetParam().change(example);
-  write_cache(directory / "t.h5", example.rows());
-  EXPECT_THAT(error_of([&] { TeacherCache{directory / "t.h5"}; }),
-              AllOf(HasSubstr("t.h5"), HasSubstr(GetParam().message)));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Values, DamagedTeacherCache,
-    testing::Values(
-        CacheDamage{"NegativeId", [](CacheExample& e) { e.ids[2] = -1; }, "/teacher/ids[2]"},
-        CacheDamage{"IdBeyondTheVocabulary", [](CacheExample& e) { e.ids[3] = 4; }, "an id from 2 to 3, ascending"},
-        CacheDamage{"IdTwice", [](CacheExample& e) { e.ids[2] = 3; }, "/teacher/ids[3]"},
-        CacheDamage{"InfiniteLogProbability", [](CacheExample& e) { e.log_probs[1] = 0xfc00; },
-                    "/teacher/log_probs[1]"},
-        CacheDamage{"PositiveLogProbability", [](CacheExample& e) { e.log_probs[1] = 0x0001; },
-                    "/teacher/log_probs[1]"},
-        CacheDamage{"NotANumberInTheTail", [](CacheExample& e) { e.tails[2] = 0x7e00; }, "/teacher/tail_log_mass[2]"},
-        CacheDamage{"NotANumberForALabel", [](CacheExample& e) { e.labels[0] = 0xfe00; },
-                    "/teacher/label_log_probs[0]"},
-        CacheDamage{"TooMuchMass", [](CacheExample& e) { e.tails[1] = kHalf; }, "probability at position 1"},
-        CacheDamage{"TooLittleMass", [](CacheExample& e) { e.log_probs[4] = kEighth; }, "probability at position 2"}),
-    [](const auto& damage) { return damage.param.what; });
 
 TEST(TeacherCache, RefusesTruncatedFiles) {
   const TemporaryDirectory directory;
@@ -130,30 +123,20 @@ TEST(TeacherCache, RefusesTruncatedFiles) {
   }
 }
 
-// A file whose attributes and datasets are as given, but for one of them.
+// A file of attributes and offsets, but for one attribute.
 void write_by_hand(const std::filesystem::path& file, const std::string& left_out, int64_t version, int64_t positions) {
   Hdf5Writer writer(file, 8);
-  const CacheExample example(2);
   const std::vector<int64_t> offsets = {0, 2};
-  const auto wanted = [&](const char* name) { return left_out != name; };
-  const size_t ids = writer.create_plain("/teacher/ids", Hdf5Type::kInt32, 2, 2);
-  writer.append(ids, std::span<const int32_t>(example.ids));
-  if (wanted("log_probs")) {
-    const size_t logs = writer.create_plain("/teacher/log_probs", Hdf5Type::kFloat16, 2, 2);
-    writer.append(logs, std::span<const uint16_t>(example.log_probs));
-  }
-  writer.write_array("/teacher/label_log_probs", std::span<const uint16_t>(example.labels));
-  writer.write_array("/teacher/tail_log_mass", std::span<const uint16_t>(example.tails));
   writer.write_array("/teacher/offsets", std::span<const int64_t>(offsets));
-  if (wanted("format")) writer.set_attribute("/", "format", "draftsmith teacher cache");
+  writer.set_attribute("/", "format", left_out == "format" ? "another" : "draftsmith teacher cache");
   writer.set_attribute("/", "format_version", version);
   writer.set_attribute("/", "k", int64_t{2});
   writer.set_attribute("/", "vocabulary", int64_t{4});
   writer.set_attribute("/", "examples", int64_t{1});
   writer.set_attribute("/", "positions", positions);
-  writer.set_attribute("/", "temperature", wanted("temperature") ? "1" : "warm");
+  writer.set_attribute("/", "temperature", left_out == "temperature" ? "warm" : "1");
   for (const char* hash : {"tokenizer_hash", "teacher_hash", "corpus_hash"}) {
-    if (wanted(hash)) writer.set_attribute("/", hash, "aaaa");
+    if (left_out != hash) writer.set_attribute("/", hash, "aaaa");
   }
   writer.finish();
 }
@@ -164,18 +147,14 @@ TEST(TeacherCache, RefusesFilesThatAreNoneOrDoNotFitTogether) {
     write_by_hand(directory / "t.h5", left_out, version, positions);
     return error_of([&] { TeacherCache{directory / "t.h5"}; });
   };
-  EXPECT_EQ(error(""), "no error");
+  EXPECT_THAT(error(""), HasSubstr("no dataset /teacher/log_probs"));
   EXPECT_THAT(error("format"), HasSubstr("not a teacher cache"));
+  EXPECT_FALSE(is_teacher_cache(directory / "t.h5"));
   EXPECT_THAT(error("teacher_hash"), HasSubstr("no attribute teacher_hash"));
-  EXPECT_THAT(error("log_probs"), HasSubstr("no dataset /teacher/log_probs"));
   EXPECT_THAT(error("temperature"), AllOf(HasSubstr("a number above 0"), HasSubstr("warm")));
   EXPECT_THAT(error("", 2), HasSubstr("another format version"));
   EXPECT_THAT(error("", 1, 3), HasSubstr("/teacher/offsets"));
   EXPECT_THAT(error("", 1, -1), HasSubstr("positions"));
-  EXPECT_THAT(error_of([&] { TeacherCache{directory / "absent.h5"}; }), HasSubstr("absent.h5"));
-  CorpusWriter(directory / "corpus.h5", {.tokenizer_hash = "aaaa", .vocabulary = 4}).finish();
-  EXPECT_THAT(error_of([&] { TeacherCache{directory / "corpus.h5"}; }), HasSubstr("not a teacher cache"));
-  EXPECT_FALSE(is_teacher_cache(directory / "corpus.h5"));
 }
 
 TEST(TeacherCache, CorpusHashIsOfItsTokensAlone) {
@@ -191,6 +170,85 @@ TEST(TeacherCache, CorpusHashIsOfItsTokensAlone) {
   EXPECT_EQ(hash_of({1, 2}, {3}, "y"), hash);
   EXPECT_NE(hash_of({1}, {2, 3}, "x"), hash);
   EXPECT_NE(hash_of({1, 2}, {4}, "x"), hash);
+}
+
+// Writes a shard whose even examples have one position, the odd ones two.
+void add_shard(ShardedTeacherCache& writer, const ShardRange& range) {
+  const CacheExample one(1), two(2);
+  std::vector<TeacherRows> rows;
+  for (int64_t i = range.first; i < range.last; ++i) rows.push_back(i % 2 == 0 ? one.rows() : two.rows());
+  writer.add_shard(range, rows);
+}
+
+TEST(ShardedTeacherCache, GoesOnWithTheMissingShardsToTheSameFile) {
+  const TemporaryDirectory directory;
+  const auto write = [&](const std::string& name, bool killed) {
+    {
+      ShardedTeacherCache writer(directory / name, info_of(2, 0), 7);
+      if (!killed) add_shard(writer, {0, 4});
+      add_shard(writer, {4, 7});
+      if (!killed) writer.finish();
+    }
+    if (!killed) return;
+    ShardedTeacherCache writer(directory / name, info_of(2, 0), 7);
+    EXPECT_EQ(writer.done(), 3);
+    EXPECT_EQ(writer.missing(4), (std::vector{ShardRange{0, 4}}));
+    EXPECT_THROW(writer.finish(), std::logic_error);
+    add_shard(writer, {0, 4});
+    writer.finish();
+  };
+  write("whole.h5", false);
+  write("killed.h5", true);
+  EXPECT_EQ(sha256_file(directory / "whole.h5"), sha256_file(directory / "killed.h5"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 2);
+  const TeacherCache cache(directory / "killed.h5");
+  EXPECT_EQ(cache.info().examples, 7);
+  EXPECT_EQ(cache.info().positions, 10);
+}
+
+TEST(ShardedTeacherCache, RefusesShardsOfAnotherCache) {
+  const TemporaryDirectory directory;
+  {
+    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0), 2);
+    add_shard(writer, {0, 2});
+  }
+  const auto error = [&](const TeacherCacheInfo& info) {
+    return error_of([&] { ShardedTeacherCache(directory / "t.h5", info, 2); });
+  };
+  const auto changed = [](const auto& change) {
+    TeacherCacheInfo info = info_of(2, 0);
+    change(info);
+    return info;
+  };
+  EXPECT_THAT(error(changed([](auto& info) { info.teacher_hash = "dddd"; })),
+              AllOf(HasSubstr("shard-000000000-000000002"), HasSubstr("its teacher differs"), HasSubstr("dddd"),
+                    HasSubstr("bbbb")));
+  EXPECT_THAT(error(changed([](auto& info) { info.corpus_hash = "dddd"; })),
+              AllOf(HasSubstr("its corpus differs"), HasSubstr("dddd"), HasSubstr("cccc")));
+  EXPECT_THAT(error(changed([](auto& info) { info.temperature = 2.5; })), HasSubstr("its temperature differs"));
+  EXPECT_THAT(error(info_of(3, 0)),
+              AllOf(HasSubstr("its number of ids differs"), HasSubstr("3 of 4"), HasSubstr("2 of 4")));
+  EXPECT_EQ(error(info_of(2, 0)), "no error");
+}
+
+TEST(ShardedTeacherCache, AMergedCacheNeedsNothingMore) {
+  const TemporaryDirectory directory;
+  {
+    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0), 2);
+    add_shard(writer, {0, 2});
+    std::filesystem::copy(directory / "t.shard-000000000-000000002.h5", directory / "kept");
+    writer.finish();
+  }
+  std::filesystem::rename(directory / "kept",
+                          directory / "t.shard-000000000-000000002.h5");  // killed while removing it
+  ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0), 2);
+  EXPECT_TRUE(writer.merged());
+  EXPECT_EQ(writer.done(), 2);
+  writer.finish();
+  EXPECT_FALSE(std::filesystem::exists(directory / "t.shard-000000000-000000002.h5"));
+  EXPECT_EQ(TeacherCache(directory / "t.h5").info().examples, 2);
+  ShardedTeacherCache another(directory / "t.h5", info_of(3, 0), 2);
+  EXPECT_FALSE(another.merged());
 }
 
 TEST(Half, IsConvertedExactly) {

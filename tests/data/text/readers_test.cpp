@@ -8,10 +8,8 @@
 
 #include "base/files.h"
 #include "base/utf8.h"
-#include "data/text/line_reader.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "tests/support/paths.h"
 
 namespace draftsmith::data {
 namespace {
@@ -69,16 +67,6 @@ TEST_F(Readers, CrLfByteOrderMarkAndMissingFinalNewlineAreTakenAndCounted) {
   EXPECT_EQ(stream->counts().byte_order_marks, 1);
 }
 
-TEST_F(Readers, CarriageReturnInsideALineIsKept) {
-  EXPECT_THAT(sources(*parallel("a\rb\n", "c\n")), ElementsAre("a\rb"));
-}
-
-TEST_F(Readers, UnequalLineCountsAreAnErrorThatNamesBoth) {
-  const auto stream = parallel("1\n2\n3\n", "1\n2\n3\n4\n5\n");
-  EXPECT_THAT(error_of([&] { read_all(*stream); }),
-              AllOf(HasSubstr("a.src"), HasSubstr("a.tgt"), HasSubstr("3 and 5 lines")));
-}
-
 TEST_F(Readers, UnequalLineCountsCanBeTruncatedAndAreCounted) {
   const auto stream = parallel("1\n2\n3\n4\n", "1\n2\n", {.unequal_lines = "truncate"});
   EXPECT_THAT(sources(*stream), ElementsAre("1", "2"));
@@ -115,11 +103,6 @@ TEST_F(Readers, EmptyLinesFollowTheirPolicy) {
   EXPECT_EQ(kept->counts().kept_empty, 2);
 }
 
-TEST_F(Readers, UnknownPoliciesAreErrors) {
-  EXPECT_THROW(parallel("a\n", "b\n", {.empty = "ignore"}), UserError);
-  EXPECT_THROW(parallel("a\n", "b\n", {.unequal_lines = "drop"}), UserError);
-}
-
 TEST_F(Readers, FilesThatCannotBeReadAreErrors) {
   EXPECT_THROW(open_parallel(directory_ / "absent", directory_ / "absent2", {}), UserError);
   EXPECT_THAT(error_of([&] { read_lines(directory_.path()); }), HasSubstr("directory"));
@@ -137,41 +120,6 @@ TEST(StandardInput, IsReadWithoutOpeningAFile) {
   std::cin.rdbuf(input);
   std::cin.clear();
   EXPECT_THAT((std::vector{first, second}), ElementsAre("ein Hund", "zwei"));
-}
-
-TEST_F(Readers, EmptyFilesGiveNoExamples) {
-  EXPECT_TRUE(read_all(*parallel("", "")).empty());
-}
-
-TEST_F(Readers, LinesAcrossReadBlocksStayWhole) {
-  const std::string line(700000, 'x');  // blocks are 1 MiB
-  const auto lines = read_lines(write_text(directory_ / "long", line + "\n" + line + "y\n" + line));
-  ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(lines[0], line);
-  EXPECT_EQ(lines[1], line + "y");
-  EXPECT_EQ(lines[2], line);
-}
-
-TEST_F(Readers, CountLinesAgreesWithTheReader) {
-  for (const std::string_view text : {"", "a", "a\n", "a\n\nb", "\n\n"}) {
-    const auto file = write_text(directory_ / "count", text);
-    EXPECT_EQ(count_lines(file), static_cast<int64_t>(read_lines(file).size())) << text;
-  }
-}
-
-TEST_F(Readers, JsonlGivesSourceAndSeveralReferences) {
-  const auto stream = jsonl("{\"dialogue\": \"a\\nb\", \"summary1\": \"x\", \"summary2\": \"y\", \"other\": 3}\n",
-                            {.source = "dialogue", .targets = {"summary1", "summary2"}});
-  const std::vector<Example> examples = read_all(*stream);
-  ASSERT_EQ(examples.size(), 1U);
-  EXPECT_EQ(examples[0].source, "a\nb");
-  EXPECT_THAT(examples[0].targets, ElementsAre("x", "y"));
-}
-
-TEST_F(Readers, JsonlListsOfSentencesAreJoined) {
-  const auto stream = jsonl("{\"s\": [\"One.\", \"Two.\"], \"t\": [\"Short.\"]}\n",
-                            {.source = "s", .targets = {"t"}, .separator = " <n> "});
-  EXPECT_THAT(sources(*stream), ElementsAre("One. <n> Two."));
 }
 
 TEST_F(Readers, JsonlProblemsNameTheLine) {
@@ -200,40 +148,11 @@ TEST_F(Readers, JsonlPoliciesDropAndCount) {
   EXPECT_EQ(stream->counts().dropped_empty, 2);
 }
 
-TEST_F(Readers, PlainTextLinesAreTargetsWithoutSource) {
-  const auto stream = plain("one\ntwo\n", "");
-  const std::vector<Example> examples = read_all(*stream);
-  ASSERT_EQ(examples.size(), 2U);
-  EXPECT_FALSE(examples[0].has_source);
-  EXPECT_THAT(examples[1].targets, ElementsAre("two"));
-}
-
 TEST_F(Readers, PlainTextDocumentsAreSplitAtTheSeparator) {
   const std::string end = "<|endoftext|>";
   EXPECT_THAT(first_targets(*plain(end + "\na\nb\n" + end + "\nc\n" + end + "\n", end)), ElementsAre("a\nb", "c"));
   EXPECT_THAT(first_targets(*plain("a\n" + end + "\nb", end)), ElementsAre("a", "b"));
   EXPECT_THAT(error_of([&] { read_all(*plain("a\n" + end + "\n" + end + "\nb\n", end)); }), HasSubstr("a.txt:3"));
-}
-
-TEST(Readers2, RealParallelFilesReadWhole) {
-  const auto folder = draftsmith::test::data_dir() / "multi30k";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
-  const auto stream = open_parallel(folder / "train.de", folder / "train.en", {});
-  int64_t count = 0;
-  for (Example example; stream->next(example);) ++count;
-  EXPECT_EQ(count, 29000);
-}
-
-TEST(Readers2, RealJsonlFilesReadWhole) {
-  const auto folder = draftsmith::test::data_dir();
-  if (!std::filesystem::exists(folder / "dialogsum")) GTEST_SKIP() << "no " << folder;
-  const auto dialogues = open_jsonl(folder / "dialogsum" / "dialogsum.test.jsonl",
-                                    {.source = "dialogue", .targets = {"summary1", "summary2", "summary3"}}, {});
-  const std::vector<Example> examples = read_all(*dialogues);
-  EXPECT_EQ(examples.size(), 500U);
-  EXPECT_EQ(examples[0].targets.size(), 3U);
-  const auto papers = open_jsonl(folder / "scitldr_a" / "dev.jsonl", {.source = "source", .targets = {"target"}}, {});
-  EXPECT_EQ(read_all(*papers).size(), 619U);
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
-// Regular expressions of pre-tokenizers, their scanners, and what Split does with matches.
+// Pre-tokenizers, and regular expressions with the meaning that Hugging Face `tokenizers` gives them: expected cuts are
+// those of its Split.
 #include "data/tokenizers/pre_tokenizer.h"
 
-#include <random>
+#include <algorithm>
+#include <span>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
-#include "data/tokenizers/character_classes.h"
-#include "data/tokenizers/text_normalizer.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::data {
@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<std::string> cut(std::unique_ptr<PreTokenizerStep> step, std::string_view text) {
+std::vector<std::string> cut(PreTokenizerStep step, std::string_view text) {
   PreTokenizer pre_tokenizer;
   pre_tokenizer.add(std::move(step));
   Words words;
@@ -27,48 +27,16 @@ std::vector<std::string> cut(std::unique_ptr<PreTokenizerStep> step, std::string
 
 std::vector<std::string> cut(std::string_view expression, std::string_view text,
                              SplitBehavior behavior = SplitBehavior::kIsolated, bool invert = false) {
-  return cut(make_split(SplitPattern::general_regex(expression, "test"), behavior, invert), text);
+  return cut(make_split(SplitPattern::regex(expression, "test"), behavior, invert), text);
 }
 
-// Text that visits every branch of the families' expressions: white space of all kinds, quotes, digits, letters of
-// several scripts, marks, punctuation.
-std::string fuzzed_text(std::mt19937& random) {
-  const std::u32string usual =
-      U" '\n\r\t.,!?()|aAsStTdDlLmMrReEvV09ſ \u00A0\u0085\u3000\u2028éß日本한ก١२Ⅷ½\u0301…。،।😀👍\u200D_-";
-  std::string text;
-  for (size_t length = random() % 40; length > 0; --length) {
-    const char32_t any = static_cast<char32_t>(random() % 0x110000);
-    const bool usable = any < 0xD800 || any > 0xDFFF;
-    append_utf8(random() % 12 == 0 && usable ? any : usual[random() % usual.size()], text);
-  }
-  return text;
-}
-
-TEST(KnownPatterns, ScannersEqualOniguruma) {
-  std::mt19937 random(17);
-  for (const std::string_view expression : {kGpt2Pattern, kBloomPattern, kLlama3Pattern}) {
-    ASSERT_NE(known_scanner(expression), nullptr);
-    const SplitPattern general = SplitPattern::general_regex(expression, "test");
-    const SplitPattern scanner = SplitPattern::regex(expression, "test");
-    std::vector<TextPart> wanted;
-    std::vector<TextPart> found;
-    for (int round = 0; round < 8000; ++round) {
-      const std::string text = fuzzed_text(random);
-      general.cut(text, wanted);
-      scanner.cut(text, found);
-      ASSERT_EQ(found, wanted) << expression << "\ntext: " << text;
-    }
-  }
-}
-
-TEST(KnownPatterns, Gpt2CutsAsPublished) {
-  PreTokenizer pre_tokenizer;
+TEST(PreTokenizer, Gpt2CutsAsPublished) {
   EXPECT_THAT(cut(make_split(SplitPattern::regex(kGpt2Pattern, ""), SplitBehavior::kIsolated, false),
                   "I'll  see 3 naïve dogs!!\n\n x "),
               ElementsAre("I", "'ll", " ", " see", " 3", " naïve", " dogs", "!!", "\n\n", " x", " "));
 }
 
-TEST(KnownPatterns, Llama3CutsAsPublished) {
+TEST(PreTokenizer, Llama3CutsAsPublished) {
   EXPECT_THAT(cut(make_split(SplitPattern::regex(kLlama3Pattern, ""), SplitBehavior::kIsolated, false),
                   "I'LL see 12345 (dogs)!!\n\n  x"),
               ElementsAre("I", "'LL", " see", " ", "123", "45", " (", "dogs", ")!!\n\n", " ", " x"));
@@ -106,16 +74,106 @@ TEST(TextNormalizer, ComposesAndLeavesLaterCharactersAlone) {
   EXPECT_EQ(nfc("q\u0315\u0EBA"), "q\u0315\u0EBA");
 }
 
-TEST(CharacterClasses, FollowUnicode) {
-  const CharacterClasses& classes = CharacterClasses::table();
-  for (const char32_t c : {U'a', U'Z', U'é', U'ß', U'日', U'한', U'ก'}) {
-    EXPECT_EQ(classes.of(c), kLetter) << static_cast<uint32_t>(c);
+// Returns the matches and what lies between them.
+std::vector<std::string> cut_by(std::string_view expression, std::string_view text) {
+  std::vector<std::string> parts;
+  size_t gap = 0;
+  const auto add = [&](size_t begin, size_t end) {
+    if (begin < end) parts.emplace_back(text.substr(begin, end - begin));
+  };
+  for (const TextMatch match : TextPattern(expression, "test").matches(text)) {
+    add(gap, match.begin);
+    add(match.begin, match.end);
+    gap = match.end;
   }
-  for (const char32_t c : {U'0', U'²', U'Ⅷ', U'½', U'١'}) EXPECT_EQ(classes.of(c), kNumber) << static_cast<uint32_t>(c);
-  for (const char32_t c : {U' ', U'\n', U'\u0085', U'\u00A0', U'\u3000'}) EXPECT_EQ(classes.of(c), kSpace);
-  for (const char32_t c : {U'_', U'\u0301', U'😀', U'\u200B', char32_t{0x10FFFF}, char32_t{0x110000}}) {
-    EXPECT_EQ(classes.of(c), 0) << static_cast<uint32_t>(c);
+  add(gap, text.size());
+  return parts;
+}
+
+TEST(TextPattern, EmptyMatchesCut) {
+  EXPECT_THAT(cut_by("a*", "bab"), ElementsAre("b", "a", "b"));
+  EXPECT_THAT(cut_by("a*", "bb"), ElementsAre("b", "b"));
+  EXPECT_THAT(cut_by("(?=(\\d{3})+(?!\\d))", "a1234567"), ElementsAre("a1", "234", "567"));
+  EXPECT_THAT(cut_by("(?<=[a-z])(?=[A-Z])", "camelCaseText"), ElementsAre("camel", "Case", "Text"));
+  EXPECT_THAT(cut_by("(?=日)", "é日日"), ElementsAre("é", "日", "日")) << "goes on behind a whole character";
+  EXPECT_THAT(TextPattern("a|(?=c)", "test").matches("xac"), ElementsAre(TextMatch{1, 2}))
+      << "no empty match where another ends";
+}
+
+TEST(TextPattern, Classes) {
+  EXPECT_THAT(cut_by("[a-c\\]\\-]+", "xab]-cx"), ElementsAre("x", "ab]-c", "x"));
+  EXPECT_THAT(cut_by("[^\\p{L}\\s]+", "é12 日"), ElementsAre("é", "12", " 日"));
+  EXPECT_THAT(cut_by("[a[bc]]+", "xabcx"), ElementsAre("x", "abc", "x"));
+  EXPECT_THAT(cut_by("[^a[bc]]+", "xabcx"), ElementsAre("x", "abc", "x"));
+  EXPECT_THAT(cut_by("[a-z&&[^aeiou]]+", "banana"), ElementsAre("b", "a", "n", "a", "n", "a"));
+  EXPECT_THAT(cut_by("[[:alpha:]]+", "ab1"), ElementsAre("ab", "1"));
+  EXPECT_THAT(cut_by("\\p{Han}+", "日本語kana"), ElementsAre("日本語", "kana"));
+  EXPECT_THAT(cut_by("\\P{N}+", "ab1²c"), ElementsAre("ab", "1²", "c"));
+  EXPECT_THAT(cut_by("[\\p{^L}]+", "ab12"), ElementsAre("ab", "12"));
+  EXPECT_THAT(cut_by("[\\P{L}]+|\\S", "ab12"), ElementsAre("a", "b", "12"));
+  EXPECT_THAT(cut_by("\\S+", "a\u2003b"), ElementsAre("a", "\u2003", "b"));
+  EXPECT_THAT(cut_by("[]\\s]+", "a] ]b"), ElementsAre("a", "] ]", "b"));
+}
+
+TEST(TextPattern, CaseIsIgnoredWithUnicodesFoldings) {
+  EXPECT_THAT(cut_by("(?i:'s)|x", "'S'ſ'sX"), ElementsAre("'S", "'ſ", "'s", "X"));
+  EXPECT_THAT(cut_by("(?i:k)", "kK\u212A"), ElementsAre("k", "K", "\u212A"));
+  EXPECT_THAT(cut_by("(?i:é)", "Éé"), ElementsAre("É", "é"));
+  EXPECT_THAT(cut_by("(?i:[a-c]+)x", "aBCx"), ElementsAre("aBCx"));
+  // U+0345 is no letter, but a letter is its other case: only classes in brackets take it.
+  EXPECT_TRUE(TextPattern("(?i:\\p{L})", "test").matches("\u0345").empty());
+  EXPECT_EQ(TextPattern("(?i:[\\p{L}])", "test").matches("\u0345").size(), 1U);
+}
+
+TEST(TextPattern, LettersAndNumbersAreUnicode16s) {
+  const auto holds = [](std::span<const CodePointRange> ranges, char32_t c) {
+    return std::any_of(ranges.begin(), ranges.end(),
+                       [c](const auto& range) { return range.first <= c && c <= range.last; });
+  };
+  std::string text;
+  std::vector<TextMatch> letters;
+  std::vector<TextMatch> others;
+  for (char32_t c = 0; c < 0x110000; c += c < 0x3000 ? 1 : 7) {
+    if (c >= 0xD800 && c <= 0xDFFF) continue;
+    const size_t begin = text.size();
+    append_utf8(c, text);
+    const bool letter = holds(letter_ranges(), c);
+    if (letter) letters.push_back({begin, text.size()});
+    if (!letter && !holds(number_ranges(), c) && !is_white_space(c)) others.push_back({begin, text.size()});
   }
+  EXPECT_TRUE(TextPattern("\\p{L}", "test").matches(text) == letters);
+  EXPECT_TRUE(TextPattern("[^\\p{Letter}\\p{Number}\\s]", "test").matches(text) == others);
+  EXPECT_TRUE(holds(letter_ranges(), 0x105C0)) << "a letter since Unicode 16 (Todhri)";
+}
+
+TEST(TextPattern, OnlyEscapedClassesAreExpanded) {
+  EXPECT_EQ(expand_classes("\\\\p{L}\\p{Lu}[\\]\\d]\\w"), "\\\\p{L}\\p{Lu}[\\]\\d]\\w");
+  EXPECT_THAT(expand_classes("\\p{N}"), testing::StartsWith("(?-i:[\\x{30}-\\x{39}\\x{B2}-"));
+  EXPECT_THAT(expand_classes("[^\\P{N}]"), testing::StartsWith("[^[^\\x{30}-\\x{39}"));
+  EXPECT_THAT(expand_classes("[[a]\\S]\\s"), testing::StartsWith("[[a][^\\x{9}-\\x{D}"));
+}
+
+TEST(TextPattern, MalformedExpressionsAreNamed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"(a", "unmatched parenthesis"},
+      {"[a", "char-class"},
+      {"*a", "target of repeat operator"},
+      {"\\p{Hann}", "Hann"},
+      {std::string(10'000, '(') + "a" + std::string(10'000, ')'), "parse depth"},
+  };
+  for (const auto& [expression, part] : cases) {
+    const std::string message = error_of([&] { TextPattern(expression, "tokenizer.json: pre_tokenizer"); });
+    EXPECT_THAT(message, HasSubstr(part)) << expression;
+    EXPECT_THAT(message, HasSubstr("tokenizer.json: pre_tokenizer")) << expression;
+    EXPECT_THAT(message, HasSubstr("Oniguruma's syntax")) << expression;
+  }
+}
+
+TEST(TextPattern, ExpressionsThatTakeForeverAreAnError) {
+  const TextPattern pattern("(?:a|aa)+(?:b|c)", "slow.json");
+  const std::string message = error_of([&] { pattern.matches(std::string(200, 'a') + "d"); });
+  EXPECT_THAT(message, HasSubstr("slow.json"));
+  EXPECT_THAT(message, HasSubstr("retry-limit"));
 }
 
 }  // namespace

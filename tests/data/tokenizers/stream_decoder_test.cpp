@@ -1,6 +1,4 @@
 // Texts of streams: their pieces put together are the text decoded at once, and each is whole characters.
-#include "data/tokenizers/stream_decoder.h"
-
 #include <random>
 
 #include <gmock/gmock.h>
@@ -8,10 +6,9 @@
 
 #include "base/files.h"
 #include "base/utf8.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
-#include "tests/support/paths.h"
 
 namespace draftsmith::data {
 namespace {
@@ -93,19 +90,6 @@ TEST(StreamDecoder, SentencePieceStreamsAddUp) {
     ASSERT_GT(often.size(), 7U);
     expect_streams_add_up(*bytes, often, 3000);
   }
-}
-
-TEST(StreamDecoder, LlamasStreamsAddUp) {
-  const auto directory = draftsmith::test::data_dir() / "models" / "llama32k_tokenizer";
-  if (!std::filesystem::exists(directory)) GTEST_SKIP() << "no " << directory;
-  const auto tokenizer = load_tokenizer(directory);
-  Ids often = {0, 1, 2, 29871, 259};
-  for (int32_t byte = 3; byte < 259; ++byte) often.push_back(byte);
-  expect_streams_add_up(*tokenizer, often, 5000);
-  const std::string text = "Zwei Männer – 日本 😀";
-  std::string streamed;
-  for (const std::string& part : stream(*tokenizer, tokenizer->encode(text))) streamed += part;
-  EXPECT_EQ(streamed, text);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "data/tokenizers/byte_level.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/support/files.h"
 
 namespace draftsmith::data {

@@ -1,14 +1,12 @@
+#include "data/tokenizers/tokenizer.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/sha256.h"
-#include "data/text/readers.h"
-#include "data/tokenizers/load_tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "tests/support/paths.h"
 
 namespace draftsmith::data {
 namespace {
@@ -22,17 +20,6 @@ std::vector<std::string> caption_lines() {
     lines.push_back("eine Frau liest " + std::to_string(i * 7) + " große Bücher am Fluß");
   }
   return lines;
-}
-
-TEST(Tokenizer, FollowsT5ConventionsForSpecialIds) {
-  const TemporaryDirectory directory;
-  const auto tokenizer = small_tokenizer(directory / "spiece.model");
-  EXPECT_EQ(tokenizer->pad(), 0);
-  EXPECT_EQ(tokenizer->eos(), 1);
-  EXPECT_EQ(tokenizer->unk(), 2);
-  EXPECT_EQ(tokenizer->piece(0), "<pad>");
-  EXPECT_EQ(tokenizer->piece(1), "</s>");
-  EXPECT_EQ(tokenizer->hash(), sha256_file(directory / "spiece.model"));
 }
 
 TEST(Tokenizer, DecodesWhatItEncodedForUnigramAndBpe) {
@@ -83,34 +70,6 @@ TEST(Tokenizer, TrainingCountsLinesItDoesNotUse) {
   EXPECT_EQ(report.nonzero().size(), 3U);
 }
 
-TEST(Tokenizer, TrainingTakesLinesOfAnyLength) {
-  const TemporaryDirectory directory;
-  std::string line;
-  for (int i = 0; i < 2000; ++i) line += "abc def ghij ";
-  const std::vector<std::string> lines = {line};  // SentencePiece's own limit is 4,192 bytes
-  train_tokenizer(lines, {.vocabulary = 20, .exact_size = false}, directory / "a.model");
-  const auto tokenizer = load_tokenizer(directory / "a.model");
-  EXPECT_EQ(tokenizer->decode(tokenizer->encode("abc ghij")), "abc ghij");
-}
-
-TEST(Tokenizer, KeepsSymbolsWhole) {
-  const TemporaryDirectory directory;
-  train_tokenizer(caption_lines(), {.vocabulary = 120, .symbols = {"#Person1#", "a,b\"c"}}, directory / "a.model");
-  const auto tokenizer = load_tokenizer(directory / "a.model");
-  EXPECT_EQ(tokenizer->piece(3), "#Person1#");
-  EXPECT_EQ(tokenizer->piece(4), "a,b\"c");
-  EXPECT_EQ(tokenizer->decode(tokenizer->encode("die #Person1# liest")), "die #Person1# liest");
-}
-
-TEST(Tokenizer, ByteFallbackEncodesCharactersWithoutPiece) {
-  const TemporaryDirectory directory;
-  train_tokenizer(caption_lines(), {.vocabulary = 400, .exact_size = false, .byte_fallback = true},
-                  directory / "a.model");
-  const auto tokenizer = load_tokenizer(directory / "a.model");
-  const std::string text = "der Hund 日";
-  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
-}
-
 TEST(Tokenizer, VocabularyThatDoesNotFitTheTextIsAnErrorWithAHint) {
   const TemporaryDirectory directory;
   const auto train = [&](int64_t vocabulary) {
@@ -119,21 +78,6 @@ TEST(Tokenizer, VocabularyThatDoesNotFitTheTextIsAnErrorWithAHint) {
   EXPECT_THAT(train(100000), HasSubstr("exact_size"));
   EXPECT_THAT(train(10), HasSubstr("cannot be trained"));
   EXPECT_FALSE(std::filesystem::exists(directory / "a.model"));
-}
-
-TEST(Tokenizer, TextWithoutWordsIsAnError) {
-  const TemporaryDirectory directory;
-  const std::vector<std::string> lines = {"", " "};
-  EXPECT_THAT(error_of([&] { train_tokenizer(lines, {}, directory / "a.model"); }), HasSubstr("no text"));
-}
-
-TEST(Tokenizer, IsFoundInAModelDirectory) {
-  const TemporaryDirectory directory;
-  EXPECT_THAT(error_of([&] { load_tokenizer(directory.path()); }), HasSubstr("spiece.model"));
-  small_tokenizer(directory / "tokenizer.model");
-  EXPECT_EQ(load_tokenizer(directory.path())->file().filename(), "tokenizer.model");
-  small_tokenizer(directory / "spiece.model");
-  EXPECT_EQ(load_tokenizer(directory.path())->file().filename(), "spiece.model");
 }
 
 TEST(Tokenizer, FilesThatAreNoModelsAreErrors) {
@@ -151,24 +95,16 @@ TEST(Tokenizer, FilesThatAreNoModelsAreErrors) {
   EXPECT_THAT(error_of([&] { load_tokenizer(directory / "absent.model"); }), HasSubstr("absent.model"));
 }
 
-TEST(Tokenizer, IdsOutsideTheVocabularyAreErrors) {
-  const TemporaryDirectory directory;
-  const auto tokenizer = small_tokenizer(directory / "spiece.model");
-  const auto size = static_cast<int32_t>(tokenizer->vocabulary());
-  EXPECT_THROW(tokenizer->decode(std::vector<int32_t>{size}), UserError);
-  EXPECT_THROW(tokenizer->decode(std::vector<int32_t>{-1}), UserError);
-  EXPECT_THROW(tokenizer->piece(size), UserError);
+TEST(TokenIds, AreSeparatedByBlanks) {
+  EXPECT_THAT(parse_token_ids("  3 0\t9 ", 10, "ids.txt:1", ""), testing::ElementsAre(3, 0, 9));
+  EXPECT_THAT(parse_token_ids("", 10, "ids.txt:2", ""), testing::IsEmpty());
 }
 
-TEST(Tokenizer, ReadsLlamasModelWithItsOwnSpecialIds) {
-  const auto file = draftsmith::test::data_dir() / "models" / "llama32k_tokenizer" / "tokenizer.model";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
-  const auto tokenizer = load_tokenizer(file);
-  EXPECT_EQ(tokenizer->vocabulary(), 32000);
-  EXPECT_EQ(tokenizer->pad(), -1);
-  EXPECT_EQ(tokenizer->eos(), 2);
-  EXPECT_EQ(tokenizer->unk(), 0);
-  EXPECT_EQ(tokenizer->decode(tokenizer->encode("Zwei Männer – 日本")), "Zwei Männer – 日本");
+TEST(TokenIds, OthersAreErrorsThatNameThePlace) {
+  for (const char* word : {"10", "-1", "x", "1x", "99999999999999999999", "1.5", "+1"}) {
+    EXPECT_THAT(error_of([&] { parse_token_ids(std::string("1 ") + word, 10, "ids.txt:7", "give ids"); }),
+                testing::AllOf(HasSubstr("ids.txt:7"), HasSubstr("0..9"), HasSubstr(word)));
+  }
 }
 
 }  // namespace

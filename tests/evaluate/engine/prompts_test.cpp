@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "evaluate/evaluation.h"
 #include "model/files/checkpoint.h"
 #include "tests/evaluate/model_suite.h"

@@ -1,11 +1,10 @@
 // Tasks that a command scores: it is tried first, asked once for equal outputs, and a failure costs no measurement.
-#include "evaluate/results/scoring.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "evaluate/comparison/comparison.h"
 #include "evaluate/report/report.h"
+#include "evaluate/results/summary.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -82,16 +81,9 @@ TEST_F(CommandSuite, OfAFileWithAnotherKindOfCommandNothingIsRead) {
     json.at("tasks").at(0).at("command_metric")[key] = value;
     return error_of([&] { results_from_json(json, "here"); });
   };
-  EXPECT_THAT(refusal("label", "<b>"), HasSubstr("'label' of a command"));
-  EXPECT_THAT(refusal("label", "difference"), HasSubstr("'label' of a command"));
-  EXPECT_THAT(refusal("point", 0), HasSubstr("'point' of a command"));
-  EXPECT_THAT(refusal("point", "x"), HasSubstr("is no results.json"));
-}
-
-TEST_F(CommandSuite, AsksOnceForEqualOutputs) {
-  score_by(counting(kWords));
-  suite_.evaluate(engine_);
-  EXPECT_EQ(calls(), 1 + 2) << "one trial; greedy decoding's outputs, which assisted has too, and bild's";
+  EXPECT_THAT(refusal("label", "<b>"), HasSubstr("tasks[0].command_metric.label"));
+  EXPECT_THAT(refusal("label", "difference"), HasSubstr("expected: a score's name"));
+  EXPECT_THAT(refusal("point", 0), HasSubstr("tasks[0].command_metric.point"));
 }
 
 TEST_F(CommandSuite, ABrokenCommandIsFoundBeforeAnythingRuns) {
@@ -140,20 +132,6 @@ TEST_F(CommandSuite, WhatTheCommandAnsweredIsKept) {
   EXPECT_TRUE(again.counted.empty());
 }
 
-TEST_F(CommandSuite, AChangedScriptIsAskedAgain) {
-  script("while read -r line; do case $line in *w99*) exit 4;; esac; echo 1; done");
-  const SuiteResult first = suite_.evaluate(engine_);
-  EXPECT_DOUBLE_EQ(first.results.tasks.front().baseline.quality.find("words")->value, 1);
-  script("sed 's/.*/0.25/'");
-  FakeEngine again;
-  again.errors = engine_.errors;
-  const Results results = suite_.evaluate(again).results;
-  for (const SettingResult* row : results.tasks.front().rows()) {
-    EXPECT_DOUBLE_EQ(row->quality.find("words")->value, 0.25) << row->name;
-  }
-  EXPECT_TRUE(again.counted.empty());
-}
-
 TEST_F(CommandSuite, SourcesComeWithoutPrefix) {
   suite_.options.run.clear();
   suite_.options.task.front().prefix = "0";
@@ -165,28 +143,6 @@ TEST_F(CommandSuite, SourcesComeWithoutPrefix) {
   EXPECT_EQ(asked.front(),
             "{\"source\":\"6\",\"hypothesis\":\"w10 w11 w12 w13 w14 w15\","
             "\"references\":[\"w10 w11 w12 w13 w14 w15\"]}");
-}
-
-TEST_F(CommandSuite, SettingsAreChosenByItsPoints) {
-  suite_.options.task = {suite_.task("test"), suite_.task("val")};
-  score_by("sh " + (suite_.directory / "score.sh").string());
-  SettingGrid& bild = suite_.options.run.front();
-  bild.lists[&DecodeOptions::fallback] = {0.3, 0.5, 0.7};
-  bild.lists[&DecodeOptions::rollback] = {5};
-  bild.choose_on = "val";
-  bild.max_drop = {0, 20};
-  engine_.errors = [](const Setting& run, int64_t line) {
-    if (run.method() != "bild") return 0;
-    if (run.decode.fallback < 0.4) return 5;
-    return run.decode.fallback < 0.6 && line % 3 == 0 ? 1 : 0;  // about four points
-  };
-  engine_.seconds = [](const Setting& run, int64_t) {
-    return run.method() == "bild" ? 0.04 + 0.05 * run.decode.fallback : 0.1;
-  };
-  const Results results = suite_.evaluate(engine_).results;
-  const TaskResult& test = results.tasks.back();
-  EXPECT_EQ(test.find("bild.small.drop0")->chosen->setting, "bild.small.FB0.7.RB5");
-  EXPECT_EQ(test.find("bild.small.drop20")->chosen->setting, "bild.small.FB0.5.RB5");
 }
 
 }  // namespace

@@ -9,9 +9,8 @@
 
 #include "base/error.h"
 #include "evaluate/measure/records.h"
-#include "evaluate/suite/choice.h"
 #include "evaluate/suite/tasks.h"
-#include "evaluate/theory/prediction.h"
+#include "evaluate/theory/formulas.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -151,21 +150,6 @@ TEST(EvaluationRuns, EqualNamesAreAnError) {
   run.drafter = {"a", "a"};
   options.run = {run};
   EXPECT_THROW(expand_settings(options), UserError);
-}
-
-TEST(EvaluationChoice, TakesTheFastestSettingThatLosesLittleEnough) {
-  const std::vector<Candidate> candidates{{"slow", -0.2, 1.1}, {"good", 0.1, 1.5}, {"fast", 0.8, 1.9}, {"bad", 10, 3}};
-  EXPECT_EQ(choose(candidates, 0)->label, "slow");
-  EXPECT_EQ(choose(candidates, 1)->label, "fast");
-  EXPECT_NEAR(choose(candidates, 1)->drop, 0.8, 1e-12);
-  EXPECT_EQ(choose(candidates, 100)->label, "bad");
-}
-
-TEST(EvaluationChoice, SaysWhenNoSettingIsAllowed) {
-  const auto choice = choose({{"a", 10, 2}, {"b", 5, 1}}, 1);
-  EXPECT_EQ(choice->label, "b");
-  EXPECT_FALSE(choice->allowed);
-  EXPECT_FALSE(choose({}, 1).has_value());
 }
 
 TEST(EvaluationPrediction, EqualsThePublishedSpeedsAtZeroCost) {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::infer {

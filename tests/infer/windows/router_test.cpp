@@ -58,75 +58,56 @@ Naive naive_features(const std::vector<double>& logits, size_t k) {
   return naive;
 }
 
-TEST(RouterFeatures, EqualNaiveOnesInDoublePrecision) {
-  for (const size_t count : {1U, 2U, 5U, 127U, 128U, 129U, 700U, 2100U}) {
+// A router's features of one row, by the CPU's rows.
+template <class T>
+Naive features_of_row(const std::vector<T>& logits, size_t k) {
+  std::vector<float> probabilities(k);
+  std::vector<int64_t> ids(k);
+  const double entropy = router_features(logits.data(), std::ssize(logits), std::span(probabilities), std::span(ids));
+  return {entropy, ids, {probabilities.begin(), probabilities.end()}};
+}
+
+TEST(RouterFeatures, EqualNaiveOnes) {
+  for (const size_t count : {2U, 127U, 128U, 700U}) {
     for (const size_t k : {1U, 4U, 9U}) {
       const auto logits = some_logits(count, count);
       const Naive naive = naive_features(logits, k);
-      const at::Tensor row = at::tensor(logits, at::kDouble).unsqueeze(0);
-      const auto features = router_features(row, static_cast<int64_t>(k));
-      EXPECT_NEAR(features.entropy[0].item<double>(), naive.entropy, 1e-5);
-      EXPECT_NEAR(entropy(row)[0].item<double>(), naive.entropy, 1e-9);
-      EXPECT_NEAR(entropy(row.to(at::kFloat))[0].item<double>(), naive.entropy, 1e-4);
-      const auto single = router_features(row.to(at::kFloat), static_cast<int64_t>(k));
+      const Naive row = features_of_row(logits, k);
+      const Naive single = features_of_row(std::vector<float>(logits.begin(), logits.end()), k);
+      const at::Tensor wide = at::tensor(logits, at::kDouble).unsqueeze(0);
+      const model::RouterFeatures tensors = router_features(wide, static_cast<int64_t>(k));
+      EXPECT_NEAR(row.entropy, naive.entropy, 1e-9);
+      EXPECT_NEAR(single.entropy, naive.entropy, 1e-4);
+      EXPECT_NEAR(tensors.entropy[0].item<double>(), naive.entropy, 1e-4);
+      EXPECT_NEAR(entropy(wide)[0].item<double>(), naive.entropy, 1e-9);
+      EXPECT_EQ(row.ids, naive.ids);
+      EXPECT_EQ(single.ids, naive.ids);
       for (size_t i = 0; i < k; ++i) {
-        const auto slot = static_cast<int64_t>(i);
-        EXPECT_EQ(features.ids[0][slot].item<int64_t>(), naive.ids[i]) << count << " " << i;
-        EXPECT_EQ(single.ids[0][slot].item<int64_t>(), naive.ids[i]);
-        EXPECT_NEAR(features.probabilities[0][slot].item<double>(), naive.probabilities[i], 1e-6);
-        EXPECT_NEAR(single.probabilities[0][slot].item<double>(), naive.probabilities[i], 1e-6);
+        EXPECT_NEAR(row.probabilities[i], naive.probabilities[i], 1e-6);
+        EXPECT_NEAR(single.probabilities[i], naive.probabilities[i], 1e-6);
+        EXPECT_NEAR(tensors.probabilities[0][static_cast<int64_t>(i)].item<double>(), naive.probabilities[i], 1e-5);
       }
     }
   }
-}
-
-TEST(RouterFeatures, TensorOperationsGiveTheSame) {
-  const at::Tensor logits = at::tensor(some_logits(200, 3), at::kDouble).to(at::kFloat).view({2, 100});
-  const auto rows = router_features(logits, 4);
-  const auto tensors = tensor_router_features(logits, 4);
-  EXPECT_TRUE(at::allclose(rows.entropy, tensors.entropy, 1e-4, 1e-4));
-  EXPECT_TRUE(at::allclose(rows.probabilities, tensors.probabilities, 1e-4, 1e-5));
-  const auto few = tensor_router_features(at::tensor({1.0, kRuledOut, 2.0}, at::kDouble).view({1, 3}), 4);
+  const auto few = router_features(at::tensor({1.0, kRuledOut, 2.0}, at::kDouble).view({1, 3}), 4);
   EXPECT_TRUE(at::equal(few.ids, at::tensor({2, 0, -1, -1}, at::kLong).view({1, 4})));
   EXPECT_EQ(few.probabilities[0][3].item<float>(), 0);
 }
 
-// Half types are read as single precision, to the last bit, not in another way.
-TEST(RouterFeatures, HalfTypesGoTheWayOfSinglePrecision) {
-  for (const auto type : {at::kBFloat16, at::kHalf}) {
-    const at::Tensor logits = at::tensor(some_logits(2000, 5), at::kDouble).to(type).view({4, 500});
-    const auto half = router_features(logits, 6);
-    const auto single = router_features(logits.to(at::kFloat), 6);
-    EXPECT_TRUE(at::equal(half.ids, single.ids));
-    EXPECT_TRUE(at::equal(half.entropy, single.entropy));
-    EXPECT_TRUE(at::equal(half.probabilities, single.probabilities));
-    EXPECT_TRUE(at::equal(entropy(logits), entropy(logits.to(at::kFloat))));
-  }
-}
-
 TEST(RouterFeatures, RowsWithoutNumbersHaveNoEntropy) {
-  const at::Tensor broken = at::full({1, 40}, std::numeric_limits<float>::quiet_NaN());
-  EXPECT_TRUE(std::isnan(entropy(broken)[0].item<double>()));
-  EXPECT_EQ(router_features(broken, 2).ids[0][0].item<int64_t>(), -1);
-}
-
-// Features of the first token of texts without a source.
-model::RouterFeatures features_at_first(const at::Tensor& logits) {
-  model::RouterFeatures features = router_features(logits, 3);
-  const auto context = DraftHistory().context(0);
-  features.context = at::tensor(at::ArrayRef<float>(context)).repeat({logits.size(0), 1});
-  return features;
+  const std::vector<float> broken(40, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_TRUE(std::isnan(entropy(at::tensor(broken).unsqueeze(0))[0].item<double>()));
+  EXPECT_EQ(features_of_row(broken, 2).ids.front(), -1);
 }
 
 TEST(RouterWindow, StopsExactlyWherePredicted) {
   const auto drafter = random_model(24, 0, at::kFloat);
   const model::RouterPredictor predictor(random_router(*drafter), *drafter);
   const at::Tensor logits = at::randn({50, 24}, at::kFloat) * 2;
-  const at::Tensor disagreement = predictor.disagreement(features_at_first(logits));
+  const at::Tensor disagreement = predictor.disagreement(router_features(logits, 3));
   const double middle = 1 - disagreement.median().item<double>() + 1e-4;  // rows on both sides, none at the edge
   const auto go_on = [&](double threshold, const at::Tensor& asked) {
     RouterWindow window(predictor, threshold, 8);
-    window.begin(std::vector<Row>(50));
     return window.go_on({asked, {}});
   };
   const at::Tensor answers = go_on(middle, logits);
@@ -138,40 +119,6 @@ TEST(RouterWindow, StopsExactlyWherePredicted) {
   EXPECT_TRUE(at::equal(go_on(middle, half), go_on(middle, half.to(at::kFloat))));
   EXPECT_TRUE(go_on(0, logits).all().item<bool>());
   EXPECT_FALSE(go_on(1.1, logits).any().item<bool>());
-}
-
-// Each row's answers follow from its own history, through tokens of a draft, verdicts and rows that leave.
-TEST(RoutedDrafts, KnowsEachRowsHistory) {
-  const auto drafter = random_model(24, 0, at::kFloat);
-  const model::RouterPredictor predictor(random_router(*drafter), *drafter);
-  RoutedDrafts drafts(predictor);
-  std::vector<Row> rows(2);
-  rows[1].source = {2, 3, 4};
-  drafts.begin(rows);
-  std::vector<DraftHistory> histories{DraftHistory(0), DraftHistory(3)};
-  const at::Tensor logits = at::randn({2, 24}, at::kFloat) * 2;
-  const auto expect_answers = [&](int64_t draft_position, std::vector<int64_t> active) {
-    const at::Tensor found = drafts.acceptance({logits.narrow(0, 0, std::ssize(histories)), {}, active});
-    for (int64_t b = 0; b < std::ssize(histories); ++b) {
-      if (active[static_cast<size_t>(b)] == 0) continue;
-      auto features = router_features(logits.narrow(0, b, 1), 3);
-      const auto context = histories[static_cast<size_t>(b)].context(draft_position);
-      features.context = at::tensor(at::ArrayRef<float>(context)).unsqueeze(0);
-      EXPECT_NEAR(found[b].item<double>(), 1 - predictor.disagreement(features).item<double>(), 1e-6) << b;
-    }
-  };
-  expect_answers(0, {1, 1});
-  expect_answers(1, {0, 1});
-  const std::vector<WindowOutcome> outcomes{{.drafted = 1, .accepted = 0, .emitted = 1},
-                                            {.drafted = 2, .accepted = 2, .emitted = 3}};
-  for (size_t b = 0; b < 2; ++b) {
-    drafts.observe(static_cast<int64_t>(b), outcomes[b]);
-    histories[b].observe(outcomes[b]);
-  }
-  expect_answers(0, {1, 1});
-  drafts.select_rows(std::vector<int64_t>{1});
-  histories.erase(histories.begin());
-  expect_answers(1, {1});
 }
 
 TEST(EntropyWindow, StopsAboveTheThreshold) {
@@ -187,7 +134,7 @@ TEST(AdaptiveWindows, AreLosslessAtTemperatureZero) {
   const Pair pair;
   const auto expected = greedy(pair);
   for (const int64_t batch : {1, 4}) {
-    for (const double threshold : {0.0, 0.45, 0.5, 0.55, 1.1}) {
+    for (const double threshold : {0.0, 0.5, 1.1}) {
       DecodeOptions options = assisted("router", batch);
       options.threshold = threshold;
       options.max_draft = 6;
@@ -229,7 +176,7 @@ double middle_acceptance(const model::RouterPredictor& router, const OracleFunct
   std::vector<double> acceptance;
   for (const Ids& prefix : {Ids{}, Ids{0}, Ids{2}, Ids{3}, Ids{2, 2}, Ids{3, 2}}) {
     const at::Tensor logits = at::tensor(drafter(Ids{2, 3}, prefix), at::kDouble).log().unsqueeze(0);
-    acceptance.push_back(1 - router.disagreement(features_at_first(logits)).item<double>());
+    acceptance.push_back(1 - router.disagreement(router_features(logits, 3)).item<double>());
   }
   const auto [least, greatest] = std::minmax_element(acceptance.begin(), acceptance.end());
   return (*least + *greatest) / 2;

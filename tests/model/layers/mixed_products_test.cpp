@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/bf16_product.h"
-#include "base/device_autocast.h"
+#include "base/device_tensors.h"
 #include "model/layers/attention.h"
 #include "model/layers/feed_forward.h"
 #include "tests/support/tensors.h"

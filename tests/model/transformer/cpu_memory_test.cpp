@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/allocation_count.h"
 #include "model/transformer/cpu_pass.h"
+#include "tests/model/transformer/allocation_count.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
 

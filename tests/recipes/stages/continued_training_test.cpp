@@ -32,7 +32,7 @@ class ContinuedTraining : public TrainStageTest {
 
   std::vector<StageResult> run_all(const std::string& text) const {
     write_file_atomic(path("recipe.toml"), text);
-    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    const Execution execution{.device = "cpu", .threads = 1, .quiet = true};
     return run_recipe(load_recipe(path("recipe.toml"), {}),
                       {.work = path("work"), .until = "", .execution = execution});
   }

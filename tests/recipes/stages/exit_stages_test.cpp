@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "model/files/model_hash.h"
 #include "model/kinds/exits.h"
 #include "tests/recipes/stages/train_stage_fixtures.h"

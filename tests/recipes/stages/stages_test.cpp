@@ -6,12 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/corpus/sharded_corpus.h"
 #include "data/ngrams/ngram_table.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "recipes/stage.h"
 #include "tests/support/errors.h"
@@ -62,7 +63,7 @@ class Stages : public testing::Test {
 
   void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
     fs::create_directories(folder_ / directory);
-    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    const Execution execution{.device = "cpu", .threads = 1, .quiet = true};
     stage_kinds().find(kind)->run(table,
                                   {.directory = folder_ / directory, .identity = "this job", .execution = execution});
   }

@@ -1,8 +1,6 @@
 // The stage that stores a teacher's distributions: what it writes, that it goes on bit for bit, and what may be
 // distilled from it.
 #include <csignal>
-#include <stop_token>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,13 +10,13 @@
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/teacher/teacher_cache.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
 #include "recipes/inspection.h"
 #include "recipes/stage.h"
-#include "recipes/stages/teacher_caches.h"
+#include "recipes/stages/teacher_logits_stage.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 
@@ -51,7 +49,6 @@ class TeacherLogitsStage : public testing::Test {
     uint64_t seed = 0;
     std::string tokenizer = "spiece.model";
     bool encoder_decoder = true;
-    int64_t vocabulary = 48;
   };
 
   void make_tokenizer(const std::vector<std::string>& lines, const std::string& name) const {
@@ -69,8 +66,7 @@ class TeacherLogitsStage : public testing::Test {
   }
 
   void save(const std::string& name, const Model& wanted) const {
-    const model::ModelSizes sizes = {
-        .vocabulary = wanted.vocabulary, .width = 8, .heads = 1, .ff_width = 8, .decoder_layers = 1};
+    const model::ModelSizes sizes = {.vocabulary = 48, .width = 8, .heads = 1, .ff_width = 8, .decoder_layers = 1};
     model::TransformerConfig config = wanted.encoder_decoder ? model::t5_config(sizes) : model::llama_config(sizes);
     config.tied_head = false;
     config.initializer_range = 0.5;
@@ -87,7 +83,7 @@ class TeacherLogitsStage : public testing::Test {
 
   fs::path run(const toml::table& table, const std::string& directory) const {
     fs::create_directories(folder_ / directory);
-    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    const Execution execution{.device = "cpu", .threads = 1, .quiet = true};
     stage_kinds()
         .find("teacher-logits")
         ->run(table, {.directory = folder_ / directory, .identity = "this job", .execution = execution});
@@ -115,24 +111,17 @@ TEST_F(TeacherLogitsStage, StoresTopKOfBothKindsOfModels) {
   }
 }
 
-TEST_F(TeacherLogitsStage, StoresWholeDistributionsForK0) {
-  const data::TeacherCache cache(run(options("t5", 0), "whole"));
-  EXPECT_TRUE(cache.info().whole());
-  EXPECT_EQ(cache.info().k, 48);
-}
-
 TEST_F(TeacherLogitsStage, GoesOnWithTheMissingShardsBitForBit) {
   for (const int64_t k : {4, 0}) {
     const std::string name = "k" + std::to_string(k);
     const std::string whole = sha256_file(run(options("t5", k), name + " whole"));
+    EXPECT_EQ(data::TeacherCache(folder_ / (name + " whole") / "teacher_logits.h5").info().whole(), k == 0);
     run(options("t5", k), name + " killed");
     const fs::path killed = folder_ / (name + " killed");
     // What a killed run left: the first of three shards.
     {
       const data::TeacherCache cache(killed / "teacher_logits.h5");
-      data::TeacherCacheInfo info = cache.info();
-      info.truncation.reset();
-      data::ShardedTeacherCache shards(killed / "again.h5", info, kExamples);
+      data::ShardedTeacherCache shards(killed / "again.h5", cache.info(), kExamples);
       shards.add_shard({0, 3}, std::vector{cache.rows(0), cache.rows(1), cache.rows(2)});
     }
     fs::rename(killed / ("again" + kFirstShard), killed / ("teacher_logits" + kFirstShard));
@@ -141,55 +130,25 @@ TEST_F(TeacherLogitsStage, GoesOnWithTheMissingShardsBitForBit) {
   }
 }
 
-// Asks this process to stop as soon as a file is there.
-class StopAt {
- public:
-  explicit StopAt(fs::path file)
-      : thread_([file = std::move(file)](const std::stop_token& over) {
-          while (!fs::exists(file) && !over.stop_requested()) std::this_thread::yield();
-          if (!over.stop_requested()) raise(SIGTERM);
-        }) {}
-
- private:
-  std::jthread thread_;
-};
-
-TEST_F(TeacherLogitsStage, AskedToStopKeepsWholeShardsAndDoesNotComputeThemAgain) {
-  write_corpus("corpus.h5", 120, {{"prompts", "true"}});  // 40 shards: the first is there long before the last
+TEST_F(TeacherLogitsStage, AskedToStopKeepsWholeShards) {
   const fs::path shard = folder_ / "stopped" / ("teacher_logits" + kFirstShard);
+  fs::create_directories(shard.parent_path());
   {
-    const SignalWatch watch;
-    const StopAt stop(shard);
-    EXPECT_THROW(run(options("t5", 4), "stopped"), Interrupted);
+    const data::TeacherCache whole(run(options("t5", 4), "whole"));
+    data::ShardedTeacherCache(folder_ / "stopped" / "teacher_logits.h5", whole.info(), kExamples)
+        .add_shard({0, 3}, std::vector{whole.rows(0), whole.rows(1), whole.rows(2)});
   }
+  const auto made = fs::last_write_time(shard);
+  const SignalWatch watch;
+  raise(SIGTERM);
+  EXPECT_THROW(run(options("t5", 4), "stopped"), Interrupted);
+  EXPECT_EQ(fs::last_write_time(shard), made);
   EXPECT_FALSE(fs::exists(folder_ / "stopped" / "teacher_logits.h5"));
-  ASSERT_TRUE(fs::exists(shard));
-  // In its place the words of another teacher, which computing it again would not say.
-  const data::TeacherCache other(run(options("student", 4), "other")), whole(run(options("t5", 4), "whole"));
-  const data::TeacherCacheInfo info = data::TeacherCache(shard).info();
-  fs::remove(shard);
-  data::ShardedTeacherCache(folder_ / "stopped" / "again.h5", info, 120)
-      .add_shard({0, 3}, std::vector{other.rows(0), other.rows(1), other.rows(2)});
-  fs::rename(folder_ / "stopped" / ("again" + kFirstShard), shard);
-  const data::TeacherCache resumed(run(options("t5", 4), "stopped"));
-  const auto logs = [](const data::TeacherCache& cache, int64_t example) {
-    const auto values = cache.rows(example).log_probs;
-    return std::vector(values.begin(), values.end());
-  };
-  EXPECT_EQ(logs(resumed, 2), logs(other, 2));
-  EXPECT_NE(logs(resumed, 2), logs(whole, 2));
-  EXPECT_EQ(logs(resumed, 119), logs(whole, 119));
 }
 
-TEST_F(TeacherLogitsStage, InspectReportsTheLossErrorFromTruncation) {
-  toml::table table = options("t5", 4);
-  table.insert("student", path("student"));
-  const fs::path file = run(table, "cache");
-  const data::TeacherCacheInfo info = data::read_teacher_cache_info(file);
-  ASSERT_TRUE(info.truncation.has_value());
-  EXPECT_EQ(info.truncation->rows.size(), 4u);  // 4, 8, 32, V
-  EXPECT_THAT(inspect(file), AllOf(HasSubstr("teacher cache of 7 examples"), HasSubstr("28 bytes each"),
-                                   HasSubstr("forward KL"), HasSubstr("all ids"), HasSubstr("student")));
+TEST_F(TeacherLogitsStage, IsInspectedAndVerified) {
+  const fs::path file = run(options("t5", 4), "cache");
+  EXPECT_THAT(inspect(file), AllOf(HasSubstr("teacher cache of 7 examples"), HasSubstr("28 bytes each")));
   EXPECT_TRUE(verify(file).empty());
   fs::resize_file(file, fs::file_size(file) - 1);
   EXPECT_FALSE(verify(file).empty());
@@ -217,33 +176,6 @@ TEST_F(TeacherLogitsStage, ACacheServesOnlyItsTeacherAndCorpus) {
   const data::Corpus foreign(folder_ / "foreign.h5");
   EXPECT_THAT(error_of([&] { open_teacher_cache(file, foreign, {}); }),
               AllOf(HasSubstr("another tokenizer"), HasSubstr("foreign.h5"), HasSubstr("another corpus")));
-}
-
-// Its attributes may be copied from a cache of the corpus; what is inside must be of it too.
-TEST_F(TeacherLogitsStage, ACacheOfOtherCountsThanTheCorpusIsRefused) {
-  const data::TeacherCache good(run(options("t5", 4), "cache"));
-  const data::Corpus corpus(folder_ / "corpus.h5");
-  const auto error_with = [&](const std::vector<int64_t>& examples) {
-    data::TeacherCacheInfo info = good.info();
-    info.positions = 0;
-    for (const int64_t example : examples) info.positions += good.positions(example);
-    data::TeacherCacheWriter writer(folder_ / "odd.h5", info);
-    for (const int64_t example : examples) writer.add(good.rows(example));
-    writer.finish();
-    return error_of([&] { open_teacher_cache(folder_ / "odd.h5", corpus, {}); });
-  };
-  EXPECT_EQ(error_with({0, 1, 2, 3, 4, 5, 6}), "no error");
-  EXPECT_THAT(error_with({0, 1, 2}), AllOf(HasSubstr("odd.h5"), HasSubstr("corpus.h5"), HasSubstr("the 7 examples")));
-  EXPECT_THAT(error_with({0, 2, 1, 3, 4, 5, 6}),
-              AllOf(HasSubstr("odd.h5"), HasSubstr("corpus.h5"), HasSubstr("2 target tokens of example 1")));
-}
-
-TEST_F(TeacherLogitsStage, AStudentThatLacksIdsIsRefusedBeforeAnythingIsWritten) {
-  save("small", {.seed = 6, .vocabulary = 40});
-  toml::table table = options("t5", 4);
-  table.insert("student", path("small"));
-  EXPECT_THAT(error_of([&] { run(table, "failing"); }), AllOf(HasSubstr("small"), HasSubstr("lacks ids")));
-  EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
 }
 
 }  // namespace

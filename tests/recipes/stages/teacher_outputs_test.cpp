@@ -53,7 +53,7 @@ class TeacherOutputs : public testing::Test {
 
   data::Corpus run(const toml::table& table, const std::string& directory) const {
     fs::create_directories(folder_ / directory);
-    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    const Execution execution{.device = "cpu", .threads = 1, .quiet = true};
     stage_kinds()
         .find("teacher-outputs")
         ->run(table, {.directory = folder_ / directory, .identity = "this job", .execution = execution});

@@ -6,8 +6,8 @@
 #include "base/files.h"
 #include "base/toml.h"
 #include "data/corpus/corpus.h"
-#include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/tokenizer_training.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "recipes/stage.h"
 #include "tests/support/errors.h"
@@ -53,7 +53,7 @@ class TrainStageTest : public testing::Test {
 
   void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
     std::filesystem::create_directories(path(directory));
-    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    const Execution execution{.device = "cpu", .threads = 1, .quiet = true};
     stage_kinds().find(kind)->run(table, {.directory = path(directory), .identity = "job", .execution = execution});
   }
   void run(const toml::table& table, const std::string& directory) const { run("train", table, directory); }

@@ -12,13 +12,10 @@
 #include "tests/train/fixtures.h"
 #include "tests/train/objectives/loss_fixtures.h"
 #include "train/teacher/cached_teacher.h"
-#include "train/teacher/teacher_logits.h"
-#include "train/teacher/truncation_error.h"
 
 namespace draftsmith::train {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int64_t kExamples = 9;
@@ -52,25 +49,11 @@ TEST(StoredRows, HoldTheLikeliestIdsTheLabelAndTheMassOfTheRest) {
       EXPECT_NEAR(std::exp(rows.label_log_probs[i].item<float>()), p[i][label].item<double>(), 1e-3) << i;
     }
     EXPECT_LT(difference(rows.log_probs.to(at::kDouble).exp(), p.gather(1, rows.ids.to(at::kLong))), 1e-3);
-  }
-}
-
-TEST(StoredRows, GiveTheLabelAPlaceOfItsOwnOnlyWhereItIsNoneOfTheK) {
-  const at::Tensor logits = random_logits(10, 17);
-  const at::Tensor labels = some_labels(logits);
-  const TeacherBlock block = read_rows(store_rows(logits, labels, {.k = 5}), labels, 1);
-  ASSERT_EQ(block.ids.size(1), 6);
-  for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(block.ids[i][5].item<int64_t>(), i < 5 ? labels[i].item<int64_t>() : -1);
-  EXPECT_EQ(block.ids.eq(labels.unsqueeze(1)).sum(1).min().item<int64_t>(), 1);
-}
-
-TEST(StoredRows, WholeDistributionsServeEveryTemperature) {
-  const at::Tensor logits = random_logits(6, 17);
-  const at::Tensor labels = some_labels(logits);
-  const TeacherBlock block = read_rows(store_rows(logits, labels, {.k = 17, .temperature = 2}), labels, 2);
-  EXPECT_FALSE(block.ids.defined());
-  for (const double temperature : {0.5, 1.0, 2.0}) {
-    EXPECT_LT(difference((block.logits / temperature).softmax(1), (logits / temperature).softmax(1)), 5e-3);
+    // The label has a place of its own only where it is none of the k.
+    const TeacherBlock block = read_rows(rows, labels, temperature);
+    for (int64_t i = 0; i < 10; ++i) {
+      EXPECT_EQ(block.ids[i][5].item<int64_t>(), i < 5 ? labels[i].item<int64_t>() : -1);
+    }
   }
 }
 
@@ -181,6 +164,9 @@ TEST_F(TeacherCaches, GiveEachPositionOfABatchItsOwnRow) {
     const at::Tensor logits = teacher_.head(hidden_at_labels(teacher_, examples, {})).index_select(0, positions);
     const at::Tensor labels = examples.labels.index_select(0, positions);
     const TeacherBlock expected = read_rows(store_rows(logits, labels, {.k = k}), labels, 1);
+    Batch other = batch({0, 1});
+    other.labels = other.labels.narrow(0, 0, other.label_count() - 1);
+    EXPECT_THROW(cached.distributions(other), std::logic_error) << "labels of another corpus";
     if (k == kTestVocabulary) {
       EXPECT_LT(difference(block.logits, expected.logits), 1e-2);
       continue;
@@ -189,14 +175,6 @@ TEST_F(TeacherCaches, GiveEachPositionOfABatchItsOwnRow) {
     EXPECT_LT(difference(block.log_probs, expected.log_probs), 1e-2);
     EXPECT_LT(difference(block.tail_log_mass, expected.tail_log_mass), 1e-2);
   }
-}
-
-TEST_F(TeacherCaches, RefuseLabelsOfAnotherCorpus) {
-  const data::TeacherCache cache = cache_of(4);
-  CachedTeacher cached(cache);
-  Batch other = batch({0, 1});
-  other.labels = other.labels.narrow(0, 0, other.label_count() - 1);
-  EXPECT_THROW(cached.distributions(other), std::logic_error);
 }
 
 TEST_F(TeacherCaches, RowsOfARangeAreThoseOfTheWholeCorpus) {
@@ -214,47 +192,12 @@ TEST_F(TeacherCaches, RowsOfARangeAreThoseOfTheWholeCorpus) {
   EXPECT_TRUE(at::equal(part.log_probs, again.log_probs));
 }
 
-TEST_F(TeacherCaches, MoreIdsThanTheTeacherHasAreAnError) {
-  EXPECT_THAT(error_of([&] { TeacherLogits(teacher_, *corpus_, {.k = kTestVocabulary + 1}, 64); }),
-              AllOf(HasSubstr("more ids"), HasSubstr(std::to_string(kTestVocabulary))));
-}
-
 TEST_F(TeacherCaches, LogitsThatAreNotFiniteAreAnError) {
   auto parameters = teacher_.parameters();
   parameters["head.weight"] = at::full_like(parameters["head.weight"], std::numeric_limits<float>::quiet_NaN());
   model::TransformerModel broken(tiny_config(), parameters);
   TeacherLogits logits(broken, *corpus_, {.k = 4}, 64);
   EXPECT_THAT(error_of<RunError>([&] { logits.rows(0, 2, [](int64_t) {}); }), HasSubstr("not finite"));
-}
-
-TEST_F(TeacherCaches, TheTruncationErrorIsThatOfTheLossItself) {
-  const data::TruncationError error =
-      truncation_error(teacher_, student_, {.corpus = *corpus_, .positions = 1000, .k = 4});
-  ASSERT_EQ(error.positions, corpus_->info().target_tokens);
-  std::vector<int64_t> ks;
-  for (const auto& row : error.rows) ks.push_back(row.k);
-  EXPECT_THAT(ks, testing::ElementsAre(4, 8, kTestVocabulary));
-  LiveTeacher live(teacher_);
-  const data::TeacherCache cache = cache_of(8);
-  CachedTeacher cached(cache);
-  const Batch all = batch({0, 1, 2, 3, 4, 5, 6, 7, 8});
-  const auto positions = static_cast<double>(error.positions);
-  for (size_t i = 0; i < kDivergences.size(); ++i) {
-    EXPECT_NEAR(error.exact[i], loss(live, all, kDivergences[i]) / positions, 1e-4);
-    EXPECT_NEAR(error.rows[1].losses[i], loss(cached, all, kDivergences[i]) / positions, 1e-4);
-    EXPECT_NEAR(error.rows[2].losses[i], error.exact[i], 2e-3 * error.exact[i] + 1e-4);  // fp16 alone
-    EXPECT_LT(error.rows[0].losses[i], error.exact[i]);
-  }
-  EXPECT_GT(error.rows[0].tail_mass, error.rows[1].tail_mass);
-  EXPECT_EQ(error.rows[2].tail_mass, 0);
-}
-
-TEST_F(TeacherCaches, TheTruncationErrorIsMeasuredOnASample) {
-  const auto error = truncation_error(teacher_, teacher_, {.corpus = *corpus_, .positions = 5, .k = 4, .flattened = 2});
-  EXPECT_GT(error.positions, 0);
-  EXPECT_LT(error.positions, corpus_->info().target_tokens / 2);
-  EXPECT_GT(error.exact[0], 0);
-  EXPECT_THAT(error.student, HasSubstr("2 times the temperature"));
 }
 
 }  // namespace

@@ -3,8 +3,7 @@
 //
 // Sums are of fp32, in an order that the number of threads alone decides: a position's loss does not
 // depend on the others. NaN and positive infinity among the logits give a loss of NaN.
-#include "base/kernels/block_largest.cuh"
-#include "base/kernels/block_sum.cuh"
+#include "base/kernels/block.cuh"
 #include "base/kernels/numbers.cuh"
 
 namespace kernel {

@@ -1,0 +1,99 @@
+// Small things without a subject of their own: statistics, lists, variants, half numbers, loops for vector units.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+// Compiles a function for several vector widths; the program chooses one when it starts.
+#ifdef __x86_64__
+#define DRAFTSMITH_VECTOR_CODE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define DRAFTSMITH_VECTOR_CODE
+#endif
+// Marks a function that vectorised functions call, so that it is compiled with each of them.
+#define DRAFTSMITH_INLINE inline __attribute__((always_inline))
+
+namespace draftsmith {
+
+// Returns the median, the upper one of two; `values` must not be empty.
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Returns the exact value; infinities and NaN stay what they are.
+inline float half_to_float(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  const int exponent = (bits >> 10) & 0x1f;
+  const uint32_t mantissa = bits & 0x3ffu;
+  if (exponent == 0) {  // zero and subnormal numbers: multiples of 2^-24
+    const float value = std::ldexp(static_cast<float>(mantissa), -24);
+    return sign != 0 ? -value : value;
+  }
+  const auto wide = static_cast<uint32_t>(exponent == 31 ? 255 : exponent + 112) << 23;
+  return std::bit_cast<float>(sign | wide | mantissa << 13);
+}
+
+// Appends `value` unless the list contains it.
+template <class T>
+void add_new(std::vector<T>& values, const T& value) {
+  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+}
+
+// One visitor of a std::variant from a function for each of its types.
+//
+//   std::visit(Overload{[](int number) { ... }, [](const std::string& text) { ... }}, value);
+
+template <class... F>
+struct Overload : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overload(F...) -> Overload<F...>;
+
+// Returns exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial); exactly 0 below -87, NaN for NaN.
+DRAFTSMITH_INLINE float exponential(float x) {
+  const float clamped = std::max(x, -87.0F);  // NaN stays
+  // n is finite even for NaN, because the conversion of NaN to an integer is undefined. Numbers of that size have no
+  // places behind the point: the sum rounds. A loop with std::floor() would not become vector code.
+  constexpr float kWhole = 12582912.0F;  // 1.5 * 2^23
+  const float n = (std::max(-87.0F, x) * 1.44269504088896341F + kWhole) - kWhole;
+  const float r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  p = p * r * r + r + 1.0F;
+  const float power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+  return x < -87.0F ? 0.0F : p * power;
+}
+
+// Returns the sum of term(0) to term(count - 1), by partial sums of a vector: the order depends on `count` alone.
+template <class T, class Term>
+DRAFTSMITH_INLINE T sum_in_lanes(int64_t count, const Term& term) {
+  constexpr int64_t kLanes = 16;
+  T partial[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) partial[j] += term(i + j);
+  }
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t j = 0; j < half; ++j) partial[j] += partial[j + half];
+  }
+  T sum = partial[0];
+  for (; i < count; ++i) sum += term(i);
+  return sum;
+}
+
+DRAFTSMITH_INLINE double exponential(double x) {
+  return std::exp(x);
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,95 @@
+#include "cli/inputs.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/toml.h"
+#include "data/datasets/datasets.h"
+#include "evaluate/suite/tasks.h"
+
+namespace draftsmith::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+toml::table read_table(const fs::path& file, const std::vector<std::string>& overrides, Problems& problems) {
+  toml::table table = load_toml(file);
+  data::name_dataset_tasks(table);
+  const toml::table before = table;
+  apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
+  data::rename_dataset_tasks(before, table);
+  return table;
+}
+
+// Puts the data folder in place of "$DATA" in the suite's paths. Reports paths that do not exist.
+void find_files(const fs::path& file, toml::table& table, const evaluate::SuiteOptions& options, Problems& problems) {
+  const auto listed = option_paths(options);
+  const std::set<fs::path> paths(listed.begin(), listed.end());
+  std::set<std::string> reported;
+  for_each_string(table, [&](toml::value<std::string>& value) {
+    const std::string text = value.get();
+    if (!paths.contains(text)) return;
+    value = data::real_path(text);
+    if (fs::exists(value.get()) || !reported.insert(text).second) return;
+    const std::string where = location_of(value);
+    problems.add(data::missing_path(text, where.empty() ? file.string() : where));
+  });
+}
+
+// Reads the tasks' files, so that missing references and fields are found before a model is loaded.
+void check_lines(const evaluate::SuiteOptions& options, Problems& problems) {
+  for (const evaluate::TaskOptions& task : options.task) {
+    try {
+      evaluate::load_task(task);
+    } catch (const UserError& error) {
+      problems.add_all(error.problems());
+    }
+  }
+}
+
+constexpr const char* kResultsFile = "results.json";
+
+// Returns the results of the stages in use of a work directory.
+std::vector<std::string> results_of_stages(const fs::path& work) {
+  std::vector<std::string> files;
+  if (!fs::is_directory(work)) return files;
+  for (const auto& entry : fs::directory_iterator(work)) {
+    if (entry.is_symlink() && fs::exists(entry.path() / kResultsFile))
+      files.push_back((entry.path() / kResultsFile).string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+evaluate::SuiteOptions load_suite(const fs::path& file, const std::vector<std::string>& overrides) {
+  Problems problems;
+  toml::table table = read_table(file, overrides, problems);
+  data::fill_in_dataset_tasks(table, data::DataPaths::kReal, problems);
+  find_files(file, table, parse_options<evaluate::SuiteOptions>(table, "", problems), problems);
+  problems.throw_if_any();
+  auto options = parse_options<evaluate::SuiteOptions>(table, "", problems);
+  if (!table.contains("name")) options.name = file.stem().string();
+  check_lines(options, problems);
+  problems.throw_if_any();
+  return options;
+}
+
+fs::path find_results(const fs::path& path) {
+  if (fs::is_regular_file(path)) return path;
+  if (fs::exists(path / kResultsFile)) return path / kResultsFile;
+  const auto files = results_of_stages(path);
+  if (files.size() == 1) return files.front();
+  throw UserError({.where = path.string(),
+                   .what = files.empty() ? "there are no results" : "there are several results",
+                   .expected = "a results.json, or a directory with one: of an evaluation, a stage or a recipe's work",
+                   .found = files.empty() ? "none" : fmt::format("{}", fmt::join(files, ", ")),
+                   .hint = files.empty() ? "" : "name one of them"});
+}
+
+}  // namespace draftsmith::cli

@@ -1,0 +1,113 @@
+// Data sets by name: text in the data folder, and the test sets that sacreBLEU has downloaded.
+//
+//   multi30k/test_2016_flickr   test_2016_flickr.de and .en in the folder multi30k of the data folder
+//   dialogsum/dev               dialogsum/dialogsum.dev.jsonl: the folder's name is left out of the file's
+//   spec_bench                  a folder with a single data set names it
+//   sacrebleu/wmt14             wmt14.de-en.src and .ref in ~/.sacrebleu/wmt14 (or $SACREBLEU/wmt14)
+//
+// The key `dataset` of a suite's task and of a corpus fills in the keys that follow from the name; a key that is there
+// wins. A path "$DATA/multi30k/val.de" is multi30k/val.de in the data folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/toml.h"
+#include "data/text/text_input.h"
+
+namespace draftsmith::data {
+
+// Environment variable that names the data folder; it is ../shared/data otherwise.
+inline constexpr const char* kDataVariable = "DRAFTSMITH_DATA";
+std::filesystem::path data_folder();
+// Returns the folder of sacreBLEU's downloads: the environment variable SACREBLEU, else ~/.sacrebleu.
+std::filesystem::path sacrebleu_folder();
+
+// Returns the path that a text names: the data folder in place of "$DATA" at its beginning.
+std::string real_path(const std::string& text);
+// Returns a path as recipes write it: "$DATA/..." for a file in the data folder, any other path as it is.
+std::string portable_path(const std::filesystem::path& file);
+// Returns the problem of a path that does not exist, as `text` in the file and line `where` names it. Its hint says
+// what the path is relative to, or that the data folder is missing.
+Problem missing_path(const std::string& text, const std::string& where);
+
+// Text in one language and its translations, line by line.
+struct Direction {
+  std::filesystem::path source;
+  std::vector<std::filesystem::path> references;
+};
+
+// Named text: parallel text with its directions, or one file of jsonl or plain text.
+struct NamedDataset {
+  std::string name;
+  std::map<std::string, Direction> directions = {};  // parallel text, by "de-en"; else empty
+  std::filesystem::path file = {};                   // jsonl or plain text
+
+  bool parallel() const { return !directions.empty(); }
+  bool jsonl() const { return file.extension() == ".jsonl"; }
+  // Returns the direction of that name; an empty name means the only one. Errors: UserError that names all directions.
+  const Direction& direction(const std::string& wanted) const;
+};
+
+// Returns the data sets of a folder and of its folders, sorted by name: files X.LL of one text X in several languages
+// LL (two or three letters), *.jsonl, *.txt, *.raw and *.tokens. Names that begin with "_" or "." are ignored.
+std::vector<NamedDataset> datasets_in(const std::filesystem::path& folder);
+// Returns the downloaded test sets of sacreBLEU, named "sacrebleu/...".
+std::vector<NamedDataset> sacrebleu_datasets(const std::filesystem::path& folder);
+// Returns the data set of that name. Errors: UserError with the nearest names, or with the way to get the data.
+NamedDataset find_dataset(const std::string& name);
+
+// Returns the line that separates the documents of a plain text: "<|endoftext|>" if its beginning has such a line, else
+// an empty text.
+std::string document_separator(const std::filesystem::path& file);
+
+// Lines of one category, or of several that a table gives as one row.
+struct DatasetCategory {
+  std::string name = {};
+  std::vector<std::string> categories = {};  // values of the field `category`
+  int64_t lines = 0;
+  int64_t with_reference = 0;  // lines with the field `reference`
+};
+
+// What a jsonl file holds.
+struct JsonlSummary {
+  int64_t lines = 0;
+  std::vector<std::string> fields = {};  // of the first object
+  // Fields by the conventions of known data sets; an empty source means that no convention fits.
+  std::string source = {};
+  std::vector<std::string> references = {};
+  std::string metric = "none";  // bleu, rouge or none
+  bool chat() const { return source == "messages"; }
+  std::vector<DatasetCategory> categories = {};  // in the order of the file; empty without the field
+  int64_t further_turns = 0;                     // lines with more than one turn
+  int64_t placeholders = 0;                      // SPEED-Bench: prompts that its own program must fetch first
+};
+
+// Reads a file once. Errors: UserError that names a line that is no JSON object, or that lacks a field that the first
+// line's convention needs, and an empty file.
+JsonlSummary summarize_jsonl(const std::filesystem::path& file);
+
+// How paths of the data folder are written: as they are, or as recipes write them, "$DATA/...".
+enum class DataPaths { kReal, kPortable };
+
+// Makes a suite's single table `task` a list, and gives tasks without a name that of their data set, so that overlays
+// find them.
+void name_dataset_tasks(toml::table& suite);
+// Renames the tasks that name_dataset_tasks() named in `before` and that have another data set since then.
+void rename_dataset_tasks(const toml::table& before, toml::table& suite);
+
+// Fills in the tasks of a suite that have a data set. One with categories becomes a task for each category, or for each
+// of `categories`, unless by_category = false; Spec-Bench's eight categories from MT-Bench are one, "mt_bench", as in
+// its own tables. Adds problems for unknown names, directions and categories, for text whose references are fewer than
+// its lines, for lines without source or reference, and for keys that say twice where text comes from.
+void fill_in_dataset_tasks(toml::table& suite, DataPaths paths, Problems& problems);
+// Fills in a corpus's keys: those of TextInput. Adds problems as above.
+void fill_in_dataset_corpus(toml::table& corpus, DataPaths paths, Problems& problems);
+// Returns the input with the files and fields of its data set, or the input itself if it names none. Errors: as above.
+TextInput with_dataset(const TextInput& input);
+
+}  // namespace draftsmith::data

@@ -1,0 +1,469 @@
+#include "data/tokenizers/bpe.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
+#include <map>
+#include <queue>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/utf8.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+std::string quoted(const std::string& piece) {
+  return "'" + piece.substr(0, 60) + "'";
+}
+
+// Byte pair encoding of one word: merges the adjacent pair with the best rank, the leftmost among equals, until no
+// merge applies. Byte-level models (Radford et al. 2019) start from bytes. Other models start from characters; a
+// character without a piece becomes its bytes or <unk>.
+class BpeModel {
+ public:
+  BpeModel(const BpeDescription& description, const std::string& where)
+      : byte_level_(description.byte_level),
+        fuse_unk_(description.fuse_unk),
+        byte_fallback_(description.byte_fallback),
+        ignore_merges_(description.ignore_merges) {
+    read_pieces(description, where);
+    read_merges(description, where);
+    if (description.unk_token.empty()) return;
+    unk_ = find(description.unk_token);
+    if (unk_ < 0) {
+      throw UserError({.where = where,
+                       .what = "the unknown token is not in the vocabulary",
+                       .expected = "a piece of the vocabulary as unk_token",
+                       .found = quoted(description.unk_token)});
+    }
+  }
+
+  // Appends the ids of one word.
+  void encode(std::string_view word, std::vector<int32_t>& ids) const {
+    if (ignore_merges_) {
+      const int32_t whole = byte_level_ ? find(piece_of_bytes(word)) : find(word);
+      if (whole >= 0) return ids.push_back(whole);
+    }
+    std::vector<int32_t> symbols = first_symbols(word);
+    merge_symbols(symbols);
+    ids.insert(ids.end(), symbols.begin(), symbols.end());
+  }
+
+  // Returns the pieces by id; the piece of an unused id is empty.
+  const std::vector<std::string>& pieces() const { return pieces_; }
+  // Returns the id of a piece as the file writes it, or -1.
+  int32_t find(std::string_view piece) const {
+    const auto found = ids_.find(piece);
+    return found == ids_.end() ? -1 : found->second;
+  }
+  int32_t unk() const { return unk_; }
+  // Returns the number of pieces; ids may have gaps.
+  int64_t count() const { return static_cast<int64_t>(ids_.size()); }
+
+ private:
+  struct Merge {
+    uint64_t pair = kNoPair;
+    uint32_t rank = 0;
+    int32_t id = -1;
+  };
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  using Ids = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
+  static constexpr uint64_t kNoPair = ~uint64_t{0};
+
+  static uint64_t pair_of(int32_t left, int32_t right) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+  }
+
+  void read_pieces(const BpeDescription& description, const std::string& where) {
+    const auto refuse = [&](const std::string& what, const std::string& piece, int32_t id) {
+      throw UserError({.where = where,
+                       .what = what,
+                       .expected = fmt::format("each piece once, ids from 0 to {}, each once", kMaxTokenId),
+                       .found = fmt::format("{} with id {}", quoted(piece), id)});
+    };
+    std::vector<bool> taken;
+    ids_.reserve(description.pieces.size());
+    for (const auto& [piece, id] : description.pieces) {
+      if (id < 0 || id > kMaxTokenId) refuse("a token id out of range", piece, id);
+      const auto index = static_cast<size_t>(id);
+      if (index >= pieces_.size()) {
+        pieces_.resize(index + 1);
+        taken.resize(index + 1);
+      }
+      if (taken[index]) refuse("a token id given twice", piece, id);
+      taken[index] = true;
+      pieces_[index] = piece;
+      if (!ids_.emplace(piece, id).second) refuse("a piece given twice", piece, id);
+    }
+    for (size_t byte = 0; byte < byte_ids_.size(); ++byte) {
+      const char c = static_cast<char>(byte);
+      byte_ids_[byte] = find(byte_level_ ? piece_of_bytes({&c, 1}) : fmt::format("<0x{:02X}>", byte));
+    }
+  }
+
+  void read_merges(const BpeDescription& description, const std::string& where) {
+    merges_.resize(std::bit_ceil(std::max<size_t>(16, 2 * description.merges.size() + 1)));
+    for (size_t rank = 0; rank < description.merges.size(); ++rank) {
+      const auto& [left, right] = description.merges[rank];
+      for (const std::string& piece : {left, right, left + right}) {
+        if (find(piece) >= 0) continue;
+        throw UserError(
+            {.where = where,
+             .what = fmt::format("merge {} needs a piece that is not in the vocabulary", rank + 1),
+             .expected = fmt::format("{}, {} and their union in the vocabulary", quoted(left), quoted(right)),
+             .found = "no piece " + quoted(piece)});
+      }
+      // The last rank of a repeated pair counts, as in `tokenizers`.
+      const uint64_t pair = pair_of(find(left), find(right));
+      merges_[place_of(pair)] = {pair, static_cast<uint32_t>(rank), find(left + right)};
+    }
+  }
+
+  // Returns the place of a pair, or the free place where it would stand.
+  size_t place_of(uint64_t pair) const {
+    const size_t mask = merges_.size() - 1;
+    size_t place = (pair * 0x9E3779B97F4A7C15ULL >> 20) & mask;
+    while (merges_[place].pair != kNoPair && merges_[place].pair != pair) place = (place + 1) & mask;
+    return place;
+  }
+
+  const Merge* merge_of(int32_t left, int32_t right) const {
+    const Merge& found = merges_[place_of(pair_of(left, right))];
+    return found.pair == kNoPair ? nullptr : &found;
+  }
+
+  bool add_bytes(std::string_view character, std::vector<int32_t>& symbols) const {
+    const auto id = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)]; };
+    if (std::any_of(character.begin(), character.end(), [&](char c) { return id(c) < 0; })) return false;
+    for (const char c : character) symbols.push_back(id(c));
+    return true;
+  }
+
+  std::vector<int32_t> first_symbols(std::string_view word) const {
+    std::vector<int32_t> symbols;
+    symbols.reserve(word.size());
+    bool unknown = false;  // an <unk> that may be fused with the next one
+    for (size_t at = 0; at < word.size();) {
+      // In byte-level text each byte is a character.
+      const size_t length = byte_level_ ? 1 : code_point_at(word, at).length;
+      const std::string_view character = word.substr(at, length);
+      at += length;
+      const int32_t id = byte_level_ ? byte_ids_[static_cast<uint8_t>(character[0])] : find(character);
+      if (id >= 0) {
+        if (unknown) symbols.push_back(unk_);
+        unknown = false;
+        symbols.push_back(id);
+        continue;
+      }
+      if (byte_fallback_ && !byte_level_ && add_bytes(character, symbols)) continue;
+      if (unk_ < 0) continue;
+      if (unknown && !fuse_unk_) symbols.push_back(unk_);
+      unknown = true;
+    }
+    if (unknown) symbols.push_back(unk_);
+    return symbols;
+  }
+
+  void merge_symbols(std::vector<int32_t>& symbols) const {
+    struct Candidate {
+      uint32_t rank;
+      uint32_t left;  // index of the left symbol
+      int32_t left_id;
+      int32_t right_id;
+      bool operator>(const Candidate& other) const {
+        return rank != other.rank ? rank > other.rank : left > other.left;
+      }
+    };
+    const auto size = static_cast<uint32_t>(symbols.size());
+    std::vector<uint32_t> next(size);
+    std::vector<uint32_t> previous(size);
+    std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+    const auto offer = [&](uint32_t left) {
+      if (next[left] == size) return;
+      const Merge* merge = merge_of(symbols[left], symbols[next[left]]);
+      if (merge != nullptr) queue.push({merge->rank, left, symbols[left], symbols[next[left]]});
+    };
+    for (uint32_t i = 0; i < size; ++i) {
+      next[i] = i + 1;
+      previous[i] = i - 1;  // the first symbol's value is unused
+    }
+    for (uint32_t i = 0; i < size; ++i) offer(i);
+    while (!queue.empty()) {
+      const Candidate best = queue.top();
+      queue.pop();
+      const uint32_t left = best.left;
+      const uint32_t right = next[left];
+      // A symbol that was merged meanwhile is -1 or has another id.
+      if (symbols[left] != best.left_id || right == size || symbols[right] != best.right_id) continue;
+      symbols[left] = merge_of(best.left_id, best.right_id)->id;
+      symbols[right] = -1;
+      next[left] = next[right];
+      if (next[left] != size) previous[next[left]] = left;
+      offer(left);
+      if (left > 0) offer(previous[left]);
+    }
+    std::erase(symbols, -1);
+  }
+
+  bool byte_level_;
+  bool fuse_unk_;
+  bool byte_fallback_;
+  bool ignore_merges_;
+  int32_t unk_ = -1;
+  std::vector<std::string> pieces_;
+  Ids ids_;  // by piece as written
+  std::array<int32_t, 256> byte_ids_{};
+  std::vector<Merge> merges_;  // hash table with open addressing; the size is a power of two
+};
+
+// A part of a text: one added token, or text between added tokens.
+struct TextSegment {
+  size_t begin = 0;
+  size_t end = 0;
+  int32_t id = -1;  // -1: text
+};
+
+bool touches_word(std::string_view text, size_t begin, size_t end) {
+  if (begin > 0 && is_word_character(code_point_at(text, previous_character(text, begin)).value)) return true;
+  return end < text.size() && is_word_character(code_point_at(text, end).value);
+}
+
+size_t spaces_before(std::string_view text, size_t at) {
+  while (at > 0) {
+    const size_t previous = previous_character(text, at);
+    if (!is_white_space(code_point_at(text, previous).value)) break;
+    at = previous;
+  }
+  return at;
+}
+
+size_t spaces_after(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const CodePoint c = code_point_at(text, at);
+    if (!is_white_space(c.value)) break;
+    at += c.length;
+  }
+  return at;
+}
+
+// Finds the leftmost and longest of a set of added tokens.
+class AddedTokenFinder {
+ public:
+  // Adds a token under the text `pattern`: its content, normalised if the token has that flag. Ignores an empty pattern
+  // and one that was added before.
+  void add(const std::string& pattern, const AddedToken& token) {
+    if (pattern.empty() || !tokens_.emplace(pattern, token).second) return;
+    lengths_[static_cast<uint8_t>(pattern.front())].insert(pattern.size());
+  }
+  bool empty() const { return tokens_.empty(); }
+
+  // Returns all segments of the text, in order.
+  std::vector<TextSegment> split(std::string_view text) const {
+    std::vector<TextSegment> segments;
+    size_t done = 0;
+    for (size_t at = 0; !empty() && at < text.size();) {
+      const auto match = longest(text, at);
+      if (match == tokens_.end()) {
+        ++at;
+        continue;
+      }
+      const auto& [pattern, token] = *match;
+      size_t begin = at;
+      size_t end = at + pattern.size();
+      at = end;
+      if (token.single_word && touches_word(text, begin, end)) continue;
+      if (token.lstrip) begin = spaces_before(text, begin);
+      begin = std::max(begin, done);
+      if (token.rstrip) end = spaces_after(text, end);
+      if (done < begin) segments.push_back({done, begin, -1});
+      segments.push_back({begin, std::max(begin, end), token.id});
+      done = std::max(begin, end);
+    }
+    if (done < text.size()) segments.push_back({done, text.size(), -1});
+    return segments;
+  }
+
+ private:
+  using Tokens = std::map<std::string, AddedToken, std::less<>>;  // by pattern
+
+  Tokens::const_iterator longest(std::string_view text, size_t at) const {
+    for (const size_t length : lengths_[static_cast<uint8_t>(text[at])]) {
+      if (const auto found = tokens_.find(text.substr(at, length)); found != tokens_.end()) return found;
+    }
+    return tokens_.end();
+  }
+
+  Tokens tokens_;
+  std::array<std::set<size_t, std::greater<>>, 256> lengths_;  // of the patterns that begin with a byte
+};
+
+class BpeTokenizer : public Tokenizer {
+ public:
+  explicit BpeTokenizer(BpeParts parts)
+      : file_(std::move(parts.file)),
+        files_(std::move(parts.files)),
+        hash_(std::move(parts.hash)),
+        model_(parts.model, file_.string()),
+        normalizer_(std::move(parts.normalizer)),
+        pre_tokenizer_(std::move(parts.pre_tokenizer)),
+        decoder_(std::move(parts.decoder)),
+        frame_(std::move(parts.frame)) {
+    pieces_ = model_.pieces();
+    for (AddedToken& token : parts.added) add(std::move(token));
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      const bool special = special_.contains(static_cast<int32_t>(id));
+      texts_.push_back(special || pieces_[id].empty() ? TextPiece{TextPiece::Kind::kNothing, ""}
+                                                      : decoder_.piece(pieces_[id]));
+    }
+    bos_ = id_of(parts.bos);
+    eos_ = id_of(parts.eos);
+    pad_ = id_of(parts.pad);
+    if (parts.add_bos && bos_ >= 0) frame_.before.push_back(bos_);
+    unk_ = model_.unk() >= 0 ? model_.unk() : id_of(parts.unk);
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    if (const auto bad = invalid_utf8_offset(text)) {
+      throw UserError({.where = file_.string(), .what = fmt::format("the text is not valid UTF-8 at byte {}", *bad)});
+    }
+    std::vector<int32_t> ids;
+    ids.reserve(text.size() / 3 + 1);
+    for (const TextSegment& segment : raw_finder_.split(text)) {
+      if (segment.id >= 0) {
+        ids.push_back(segment.id);
+      } else {
+        encode_between(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0, ids);
+      }
+    }
+    return ids;
+  }
+
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::vector<const TextPiece*> pieces;
+    pieces.reserve(ids.size());
+    for (const int32_t id : ids) {
+      const TextPiece& text = texts_[checked(id)];
+      if (text.kind != TextPiece::Kind::kNothing) pieces.push_back(&text);
+    }
+    return decoder_.join(pieces);
+  }
+
+  int64_t vocabulary() const override { return static_cast<int64_t>(pieces_.size()); }
+  int32_t pad() const override { return pad_; }
+  int32_t eos() const override { return eos_; }
+  int32_t unk() const override { return unk_; }
+  int32_t bos() const override { return bos_; }
+  std::string piece(int32_t id) const override { return pieces_[checked(id)]; }
+  const std::string& hash() const override { return hash_; }
+  const std::filesystem::path& file() const override { return file_; }
+  std::vector<std::filesystem::path> files() const override { return files_; }
+  TextFrame frame() const override { return frame_; }
+  TextPiece text_piece(int32_t id) const override { return texts_[checked(id)]; }
+  StreamRules stream_rules() const override { return decoder_.rules(); }
+
+ private:
+  // Returns the id that `tokenizers` gives to the next added token that is not in the vocabulary.
+  int32_t next_id() const {
+    const auto count = static_cast<int32_t>(model_.count());
+    return std::max(count, last_added_ + 1);
+  }
+
+  void add(AddedToken token) {
+    if (token.content.empty()) return;
+    const auto known = added_.find(token.content);
+    int32_t id = known != added_.end() ? known->second : model_.find(token.content);
+    if (id < 0) id = next_id();
+    if (token.id >= 0 && token.id != id) {
+      throw UserError({.where = file_.string(),
+                       .what = fmt::format("the added token '{}' has an unexpected id", token.content),
+                       .expected = fmt::format("{}, by the vocabulary and the tokens added before it", id),
+                       .found = fmt::format("{}", token.id)});
+    }
+    token.id = id;
+    last_added_ = std::max(last_added_, id);
+    added_.emplace(token.content, id);
+    if (pieces_.size() <= static_cast<size_t>(id)) pieces_.resize(static_cast<size_t>(id) + 1);
+    // `tokenizers` decodes a normalised token to its normalised text, and treats it as special only if both are equal.
+    const std::string found = token.normalized ? normalizer_(token.content) : token.content;
+    (token.normalized ? normalized_finder_ : raw_finder_).add(found, token);
+    if (token.special && found == token.content) special_.insert(id);
+    pieces_[static_cast<size_t>(id)] = found;
+  }
+
+  // Encodes text between the tokens that are found before normalisation.
+  void encode_between(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+    if (normalizer_.empty()) return encode_normalized(text, at_start, ids);
+    const std::string normalized = normalizer_(text);
+    encode_normalized(normalized, at_start, ids);
+  }
+
+  void encode_normalized(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+    if (normalized_finder_.empty()) return encode_words(text, at_start, ids);
+    for (const TextSegment& segment : normalized_finder_.split(text)) {
+      if (segment.id >= 0) {
+        ids.push_back(segment.id);
+      } else {
+        encode_words(text.substr(segment.begin, segment.end - segment.begin), at_start && segment.begin == 0, ids);
+      }
+    }
+  }
+
+  void encode_words(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+    Words words;
+    pre_tokenizer_.split(text, at_start, words);
+    for (const std::string_view word : words.views) model_.encode(word, ids);
+  }
+
+  size_t checked(int32_t id) const {
+    if (id >= 0 && static_cast<size_t>(id) < pieces_.size()) return static_cast<size_t>(id);
+    throw UserError({.where = file_.string(),
+                     .what = "token id outside the vocabulary",
+                     .expected = fmt::format("0 to {}", vocabulary() - 1),
+                     .found = fmt::format("{}", id)});
+  }
+
+  int32_t id_of(const std::string& content) const {
+    if (content.empty()) return -1;
+    const auto found = added_.find(content);
+    return found != added_.end() ? found->second : model_.find(content);
+  }
+
+  std::filesystem::path file_;
+  std::vector<std::filesystem::path> files_;
+  std::string hash_;
+  BpeModel model_;
+  TextNormalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  TokenDecoder decoder_;
+  TextFrame frame_;
+  AddedTokenFinder raw_finder_;
+  AddedTokenFinder normalized_finder_;
+  std::unordered_map<std::string, int32_t> added_;
+  std::unordered_set<int32_t> special_;
+  int32_t last_added_ = -1;
+  std::vector<std::string> pieces_;
+  std::vector<TextPiece> texts_;  // text of each id
+  int32_t bos_ = -1;
+  int32_t eos_ = -1;
+  int32_t unk_ = -1;
+  int32_t pad_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_bpe_tokenizer(BpeParts parts) {
+  return std::make_unique<BpeTokenizer>(std::move(parts));
+}
+
+}  // namespace draftsmith::data

@@ -1,0 +1,106 @@
+// Tokenizers of byte pair encoding (Sennrich et al. 2016), composed of the parts of a tokenizer.json or of GPT-2's
+// files. They find added tokens, normalise the text between them, cut it into words and merge each word.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
+
+namespace draftsmith::data {
+
+// Added tokens: texts that have one id of their own. They are found before a text is normalised and cut into words;
+// tokens with the flag `normalized` are found after normalisation.
+struct AddedToken {
+  std::string content;
+  int32_t id = -1;
+  bool single_word = false;  // matches only without adjacent word characters
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
+  bool normalized = false;   // matched after normalisation
+  bool special = false;      // decodes to no text
+};
+
+// The model as a file describes it.
+struct BpeDescription {
+  std::vector<std::pair<std::string, int32_t>> pieces;      // any order
+  std::vector<std::pair<std::string, std::string>> merges;  // best first
+  std::string unk_token{};                                  // empty: characters without a piece are dropped
+  bool fuse_unk = false;                                    // one <unk> for adjacent unknown characters
+  bool byte_fallback = false;                               // bytes such as <0xE4> instead of <unk>
+  bool ignore_merges = false;                               // a word that is a piece becomes that piece
+  bool byte_level = true;                                   // words are bytes, pieces are byte-level characters
+};
+
+// Largest id that a file may use.
+inline constexpr int64_t kMaxTokenId = (int64_t{1} << 21) - 1;
+
+// The byte-level alphabet (Radford et al. 2019): one printable character stands for each byte, so that pieces of any
+// bytes are valid text. Returns the bytes of a piece, or nothing if one of its characters stands for no byte.
+std::optional<std::string> bytes_of_piece(std::string_view piece);
+
+// Returns the piece of the bytes.
+std::string piece_of_bytes(std::string_view bytes);
+
+// Returns the bytes as valid UTF-8, with U+FFFD in place of ill-formed ones by the given policy.
+std::string repair_utf8(std::string_view bytes, InvalidBytes policy);
+
+// Decoders of tokenizer.json that the families use, from pieces to text. ByteLevel joins the bytes of all pieces. The
+// chain of Llama's SentencePiece is Replace, ByteFallback, Fuse, Strip.
+class TokenDecoder {
+ public:
+  // Joins the bytes of all pieces, by the byte-level alphabet, and repairs invalid UTF-8. A piece with a character
+  // outside the alphabet stands for its own UTF-8.
+  void use_byte_level() { byte_level_ = true; }
+  // Replaces a text in each piece.
+  void add_replace(std::string what, std::string by) { replaced_.emplace_back(std::move(what), std::move(by)); }
+  // Decodes pieces such as <0xE4> to bytes. A run of bytes that is not valid UTF-8 becomes one U+FFFD for each byte.
+  void use_byte_fallback() { byte_fallback_ = true; }
+  // Drops up to this many spaces at the start of the text.
+  void set_strip(size_t spaces) { strip_ = spaces; }
+
+  // Returns the text or bytes of a piece, which do not depend on its position.
+  TextPiece piece(std::string_view piece) const;
+  // Returns the text of such pieces in order.
+  std::string join(const std::vector<const TextPiece*>& pieces) const;
+  // Returns the rules for streams that agree with join().
+  StreamRules rules() const;
+
+ private:
+  bool byte_level_ = false;
+  bool byte_fallback_ = false;
+  size_t strip_ = 0;
+  std::vector<std::pair<std::string, std::string>> replaced_;
+};
+
+struct BpeParts {
+  std::filesystem::path file{};
+  std::vector<std::filesystem::path> files{};
+  std::string hash{};
+  BpeDescription model{};
+  std::vector<AddedToken> added{};  // id -1: the next free id
+  TextNormalizer normalizer{};
+  PreTokenizer pre_tokenizer{};
+  TokenDecoder decoder{};
+  TextFrame frame{};
+  bool add_bos = false;  // adds BOS to the frame
+  // Contents of the special tokens; empty: no such token.
+  std::string bos{};
+  std::string eos{};
+  std::string unk{};
+  std::string pad{};
+};
+
+// Errors: UserError for a model that contradicts itself: an id that is negative, too large or given twice, a merge
+// of missing pieces, an unknown token that is no piece, and for an added token whose id differs from the one that
+// `tokenizers` gives it.
+std::unique_ptr<Tokenizer> make_bpe_tokenizer(BpeParts parts);
+
+}  // namespace draftsmith::data

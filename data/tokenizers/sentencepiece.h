@@ -1,0 +1,87 @@
+// SentencePiece models (Kudo and Richardson 2018), spiece.model of T5 and tokenizer.model of Llama: reading, contents
+// and training.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/options.h"
+#include "data/tokenizers/tokenizer.h"
+
+namespace draftsmith::data {
+
+// Errors: UserError for a missing file and for a file that is not a SentencePiece model.
+std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file);
+
+// Returns whether an existing file is a SentencePiece model.
+bool is_sentencepiece(const std::filesystem::path& file);
+
+// What a SentencePiece model file holds, for writing it in another format: SentencePiece's own interface gives neither
+// the kind of model nor its normalisation.
+struct SentencePieceContents {
+  enum class Kind : int32_t { kUnigram = 1, kBpe = 2, kWord = 3, kCharacter = 4 };
+  // 1 normal, 2 unknown, 3 control, 4 defined by the user, 5 unused, 6 byte.
+  struct Piece {
+    std::string text{};
+    float score = 0;
+    int32_t type = 1;
+  };
+  std::vector<Piece> pieces{};  // by id
+  Kind kind = Kind::kUnigram;
+  std::string character_map{};  // precompiled_charsmap; empty: texts stay as they are
+  bool adds_space = true;       // a space in front of every text
+  bool joins_spaces = true;     // runs of spaces become one
+};
+
+// Reads a model file. Errors: UserError for a file that is no SentencePiece model.
+SentencePieceContents read_sentencepiece(const std::filesystem::path& file);
+
+// How train_tokenizer() trains: unigram (Kudo 2018) or BPE (Sennrich et al. 2016) with T5's conventions: pad 0, EOS 1,
+// unk 2, no BOS. Equal text and options give the same file, byte for byte, on every machine.
+struct TokenizerOptions {
+  std::string type = "unigram";     // unigram | bpe
+  int64_t vocabulary = 8000;        // pieces, control symbols included
+  bool exact_size = true;           // false: a unigram model may be smaller if the text has too few pieces
+  double character_coverage = 1.0;  // share of the text's characters that become pieces; others are unk
+  bool byte_fallback = false;       // characters without a piece become bytes (256 further pieces) instead of unk
+  std::string normalization = "nmt_nfkc";  // nmt_nfkc | nfkc | nmt_nfkc_cf | nfkc_cf | identity
+  std::vector<std::string> symbols{};      // pieces that are never split, such as "#Person1#"
+  int64_t max_lines = 1000000;             // maximum lines; more are sampled (reservoir sampling by `seed`)
+  uint64_t seed = 1;
+  static Fields<TokenizerOptions> fields();
+};
+
+// Counts of lines that training used and left out.
+struct TokenizerTrainingReport {
+  int64_t lines = 0;        // lines read
+  int64_t empty = 0;        // lines of white space, not used
+  int64_t reserved = 0;     // lines with U+2585, which SentencePiece reserves; not used
+  int64_t sampled_out = 0;  // lines outside the sample of max_lines
+  int64_t vocabulary = 0;   // pieces of the model
+  std::string hash{};       // SHA-256 of the file
+  // Returns the counts of unused lines that are not zero, by name.
+  std::vector<std::pair<std::string, int64_t>> nonzero() const;
+};
+
+// Reads the next line of text (valid UTF-8); returns false at the end.
+using LineSource = std::function<bool(std::string&)>;
+
+// Trains on the lines and writes the model to `file`. Errors: UserError for empty text, and for a vocabulary that does
+// not fit the text, with a size that would.
+TokenizerTrainingReport train_tokenizer(const LineSource& source, const TokenizerOptions& options,
+                                        const std::filesystem::path& file);
+
+// Trains on the lines of text files. Errors: also UserError that names file and line of invalid UTF-8.
+TokenizerTrainingReport train_tokenizer(const std::vector<std::filesystem::path>& files,
+                                        const TokenizerOptions& options, const std::filesystem::path& file);
+
+// Trains on lines in memory.
+TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& lines, const TokenizerOptions& options,
+                                        const std::filesystem::path& file);
+
+}  // namespace draftsmith::data

@@ -1,0 +1,301 @@
+#include "data/tokenizers/tokenizer_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "base/utf8.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kConfig = "tokenizer_config.json";
+constexpr const char* kSpecialTokens = "special_tokens_map.json";
+constexpr const char* kAddedTokens = "added_tokens.json";
+
+json load_object(const fs::path& file) {
+  if (!fs::exists(file)) return json::object();
+  json value = load_json(file);
+  if (!value.is_object()) {
+    throw UserError(
+        {.where = file.string(), .what = "has an unusable value", .expected = "a JSON object", .found = brief(value)});
+  }
+  return value;
+}
+
+// Returns the content of a special token, written as a string or as an object; empty if there is none.
+std::string content_of(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object() && value.contains("content") && value["content"].is_string()) {
+    return value["content"].get<std::string>();
+  }
+  return {};
+}
+
+AddedToken token_of(const json& value, bool special) {
+  AddedToken token{.content = content_of(value), .normalized = !special, .special = special};
+  const auto flag = [&](const char* key, bool& member) {
+    if (value.is_object() && value.contains(key) && value[key].is_boolean()) member = value[key].get<bool>();
+  };
+  flag("single_word", token.single_word);
+  flag("lstrip", token.lstrip);
+  flag("rstrip", token.rstrip);
+  flag("normalized", token.normalized);
+  flag("special", token.special);
+  return token;
+}
+
+// Returns an id that a file writes as a number or as a key. Errors: UserError for an id out of range.
+int32_t checked_id(const fs::path& file, std::string_view text) {
+  int64_t id = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size() || id < 0 || id > kMaxTokenId) {
+    throw UserError({.where = file.string(),
+                     .what = "an added token's id is unusable",
+                     .expected = "an integer from 0 to " + std::to_string(kMaxTokenId),
+                     .found = std::string(text.substr(0, 40))});
+  }
+  return static_cast<int32_t>(id);
+}
+
+std::vector<AddedToken> from_decoder(const json& decoder, const fs::path& file) {
+  std::vector<AddedToken> tokens;
+  if (!decoder.is_object()) return tokens;
+  for (const auto& [id, value] : decoder.items()) {
+    tokens.push_back(token_of(value, false));
+    tokens.back().id = checked_id(file, id);
+  }
+  return tokens;
+}
+
+std::vector<AddedToken> from_added_tokens(const fs::path& file, const std::vector<AddedToken>& special) {
+  std::vector<AddedToken> tokens;
+  const json added = load_object(file);
+  for (const auto& entry : added.items()) {
+    const bool is_special = std::any_of(special.begin(), special.end(),
+                                        [&](const AddedToken& token) { return token.content == entry.key(); });
+    tokens.push_back({.content = entry.key(),
+                      .id = checked_id(file, entry.value().dump()),
+                      .normalized = !is_special,
+                      .special = is_special});
+  }
+  return tokens;
+}
+
+// Returns the values of a key: one special token or a list.
+void add_special(const json& value, std::vector<AddedToken>& special) {
+  if (value.is_array()) {
+    for (const json& element : value) add_special(element, special);
+    return;
+  }
+  AddedToken token = token_of(value, true);
+  token.special = true;
+  const auto same = [&](const AddedToken& other) { return other.content == token.content; };
+  if (!token.content.empty() && std::none_of(special.begin(), special.end(), same)) special.push_back(token);
+}
+
+void read_flags(const json& config, TokenizerConfig& result) {
+  const auto flag = [&](const char* key, std::optional<bool>& member) {
+    if (config.contains(key) && config[key].is_boolean()) member = config[key].get<bool>();
+  };
+  flag("add_prefix_space", result.add_prefix_space);
+  flag("add_bos_token", result.add_bos_token);
+  flag("add_eos_token", result.add_eos_token);
+  if (config.contains("extra_ids") && config["extra_ids"].is_number_unsigned()) {
+    result.extra_ids = config["extra_ids"].get<int64_t>();
+  }
+  result.tokenizer_class = config.contains("tokenizer_class") ? content_of(config["tokenizer_class"]) : "";
+}
+
+// Returns tokenizer_config.json. Without the list of added tokens, which newer files have, the special tokens of
+// special_tokens_map.json are put into it.
+json config_with_special_tokens(const fs::path& directory) {
+  json config = load_object(directory / kConfig);
+  if (config.contains("added_tokens_decoder")) return config;
+  const json special_tokens = load_object(directory / kSpecialTokens);
+  for (const auto& [key, value] : special_tokens.items()) config[key] = value;
+  return config;
+}
+
+}  // namespace
+
+TokenizerConfig read_tokenizer_config(const fs::path& directory) {
+  TokenizerConfig result;
+  const json config = config_with_special_tokens(directory);
+  read_flags(config, result);
+  const bool has_decoder = config.contains("added_tokens_decoder");
+  std::vector<AddedToken> special;
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
+                          "additional_special_tokens", "extra_special_tokens"}) {
+    if (config.contains(key)) add_special(config[key], special);
+  }
+  const auto content = [&](const char* key) { return config.contains(key) ? content_of(config[key]) : ""; };
+  result.bos = content("bos_token");
+  result.eos = content("eos_token");
+  result.unk = content("unk_token");
+  result.pad = content("pad_token");
+  result.added = has_decoder ? from_decoder(config["added_tokens_decoder"], directory / kConfig)
+                             : from_added_tokens(directory / kAddedTokens, special);
+  std::sort(result.added.begin(), result.added.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  for (const AddedToken& token : special) {
+    const auto same = [&](const AddedToken& other) { return other.content == token.content; };
+    if (std::none_of(result.added.begin(), result.added.end(), same)) result.added.push_back(token);
+  }
+  return result;
+}
+
+std::map<std::string, std::string> special_token_texts(const fs::path& directory) {
+  std::map<std::string, std::string> texts;
+  const json config = config_with_special_tokens(directory);
+  for (const auto& [key, value] : config.items()) {
+    if (!key.ends_with("_token")) continue;
+    if (const std::string text = content_of(value); !text.empty()) texts[key] = text;
+  }
+  return texts;
+}
+
+TextFrame sentencepiece_frame(const fs::path& directory, int32_t bos, int32_t eos) {
+  const TokenizerConfig config = read_tokenizer_config(directory);
+  const bool llama = config.tokenizer_class.find("Llama") != std::string::npos;
+  const bool t5 = config.tokenizer_class.find("T5") != std::string::npos;
+  TextFrame frame;
+  if (bos >= 0 && config.add_bos_token.value_or(llama)) frame.before.push_back(bos);
+  if (eos >= 0 && config.add_eos_token.value_or(t5)) frame.after.push_back(eos);
+  return frame;
+}
+
+int64_t sentencepiece_writable_ids(const fs::path& directory, int64_t pieces) {
+  constexpr int64_t kUsualSentinels = 100;  // of T5Tokenizer
+  constexpr int64_t kMostSentinels = int64_t{1} << 20;
+  const TokenizerConfig config = read_tokenizer_config(directory);
+  int64_t ids = pieces;
+  for (const AddedToken& token : config.added) ids = std::max<int64_t>(ids, token.id + 1);
+  bool t5 = config.tokenizer_class.find("T5") != std::string::npos;
+  if (config.tokenizer_class.empty()) {
+    const json model = load_object(directory / "config.json");
+    const std::string family = model.contains("model_type") ? content_of(model["model_type"]) : "";
+    t5 = family == "t5" || family == "mt5";
+  }
+  if (t5) ids = std::max(ids, pieces + std::min(config.extra_ids.value_or(kUsualSentinels), kMostSentinels));
+  return ids;
+}
+
+std::vector<fs::path> with_configuration_files(const fs::path& file) {
+  std::vector<fs::path> files = {file};
+  for (const char* name : {"tokenizer.json", kConfig, kSpecialTokens, kAddedTokens}) {
+    const fs::path beside = file.parent_path() / name;
+    if (beside != file && fs::exists(beside)) files.push_back(beside);
+  }
+  return files;
+}
+
+std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const json& vocabulary, const std::string& where) {
+  std::vector<std::pair<std::string, int32_t>> pieces;
+  const auto refuse = [&](const std::string& what, const std::string& expected, const std::string& found) {
+    throw UserError({.where = where, .what = what, .expected = expected, .found = found});
+  };
+  if (!vocabulary.is_object() || vocabulary.empty()) {
+    refuse("has an unusable value", "an object of pieces and their ids", brief(vocabulary));
+  }
+  pieces.reserve(vocabulary.size());
+  for (const auto& [piece, id] : vocabulary.items()) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId)) {
+      refuse("a token id is unusable", fmt::format("an integer from 0 to {}", kMaxTokenId),
+             fmt::format("'{}': {}", piece.substr(0, 60), brief(id)));
+    }
+    pieces.emplace_back(piece, static_cast<int32_t>(id.get<uint64_t>()));
+  }
+  return pieces;
+}
+
+std::pair<std::string, std::string> parse_merge(std::string_view line, const std::string& where) {
+  const size_t blank = line.find(' ');
+  if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
+    throw UserError({.where = where,
+                     .what = "a merge has an unusable value",
+                     .expected = "two pieces with one blank between them",
+                     .found = "'" + std::string(line.substr(0, 80)) + "'"});
+  }
+  return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
+}
+
+namespace {
+
+constexpr uint64_t kMaxGpt2Bytes = 256'000'000;
+const std::string kDefaultToken = "<|endoftext|>";  // GPT2Tokenizer's default for BOS, EOS and <unk>
+
+std::vector<std::pair<std::string, std::string>> merges_on_lines(const std::string& text, const fs::path& file) {
+  std::vector<std::pair<std::string, std::string>> merges;
+  std::istringstream lines(text);
+  size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    ++number;
+    if (line.starts_with("#version")) continue;
+    merges.push_back(parse_merge(line, fmt::format("{}:{}", file.string(), number)));
+  }
+  return merges;
+}
+
+// Marks tokens with a role as special, also those from added_tokens.json, which has no such flag.
+void mark_special(BpeParts& parts, const std::string& content) {
+  for (AddedToken& token : parts.added) {
+    if (token.content != content) continue;
+    token.special = true;
+    return;
+  }
+  parts.added.push_back({.content = content, .special = true});
+}
+
+}  // namespace
+
+BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
+  const std::string vocabulary_text = read_file(vocabulary, kMaxGpt2Bytes);
+  const std::string merges_text = read_file(merges, kMaxGpt2Bytes);
+  if (const auto bad = invalid_utf8_offset(merges_text)) {
+    throw UserError({.where = merges.string(), .what = fmt::format("not valid UTF-8 at byte {}", *bad)});
+  }
+  BpeParts parts;
+  parts.file = vocabulary;
+  parts.files = with_configuration_files(vocabulary);
+  parts.files.push_back(merges);
+  Sha256 hash;
+  for (const std::string& text : {vocabulary_text, merges_text}) {
+    hash.update(fmt::format("{}\n", text.size()));
+    hash.update(text);
+  }
+  parts.hash = hash.hex_digest();
+  parts.model.pieces = parse_vocabulary(parse_json(vocabulary_text, vocabulary.string()), vocabulary.string());
+  parts.model.merges = merges_on_lines(merges_text, merges);
+
+  TokenizerConfig config = read_tokenizer_config(vocabulary.parent_path());
+  parts.added = std::move(config.added);
+  const auto or_default = [](const std::string& content) { return content.empty() ? kDefaultToken : content; };
+  parts.bos = or_default(config.bos);
+  parts.eos = or_default(config.eos);
+  parts.unk = or_default(config.unk);
+  parts.pad = config.pad;
+  for (const std::string& content : {parts.bos, parts.eos, parts.unk, parts.pad}) {
+    if (!content.empty()) mark_special(parts, content);
+  }
+  if (config.add_prefix_space.value_or(false))
+    parts.pre_tokenizer.add([](Words& words, bool) { add_prefix_space(words); });
+  parts.pre_tokenizer.add(
+      make_split(SplitPattern::regex(kGpt2Pattern, vocabulary.string()), SplitBehavior::kIsolated, false));
+  parts.decoder.use_byte_level();
+  parts.add_bos = config.add_bos_token.value_or(false);
+  return parts;
+}
+
+}  // namespace draftsmith::data

@@ -1,0 +1,104 @@
+// From measurements to results: scores of outputs, choices among settings, checks of what settings promise, a summary
+// of each task, and the files of an evaluation.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "evaluate/measure/engagement_points.h"
+#include "evaluate/measure/measurement_store.h"
+#include "evaluate/results/measured_task.h"
+#include "evaluate/results/results.h"
+
+namespace draftsmith::evaluate {
+
+// Scores and choices (scoring.cpp).
+
+// Runs the command of a task's metric, if it is one, on the task's first two lines with references for hypotheses, so
+// that a broken command is found before any model runs. Says first which command that is. Errors: UserError for a
+// command that fails or answers wrongly; Interrupted.
+void try_command(const MeasuredTask& measured);
+
+// Makes hypotheses and statistics of every setting of a measured task. Equal outputs are scored once. The store keeps
+// the answers of a command: a resumed evaluation reuses them unless a script that the command names has changed. A
+// setting that cannot be scored loses its rows (remove_failed()), and all others are scored. Errors: Interrupted, and
+// those of the greedy baseline.
+void score_hypotheses(MeasuredTask& measured, const Engine& engine, MeasurementStore& store);
+
+// Returns how a suite resamples lines.
+metrics::ResamplingOptions resampling_of(const SuiteOptions& options);
+
+// Returns the scores of line statistics, with the difference from a baseline's if there is one. Nothing for tasks that
+// are not scored.
+Quality quality_of(const metrics::Metric& metric, const metrics::LineStatistics& own,
+                   const metrics::LineStatistics* baseline, const SuiteOptions& options);
+
+// Returns the engagement curve of the measured points. The large model alone is the task's greedy baseline on the
+// curve's lines, whose hypotheses must be there (score_hypotheses()).
+EngagementResult engagement_result(const EngagementPrompts& curve, const std::vector<MeasuredEngagement>& points,
+                                   const MeasuredTask& task, const SuiteOptions& options, const Engine& engine);
+
+// Returns the fastest candidate that loses at most `max_drop` points, or, if all lose more, the one that loses least.
+// Returns nothing for no candidates.
+std::optional<ChosenSetting> choose(const std::vector<ChosenSetting>& candidates, double max_drop);
+
+// Adds rows for the settings chosen on the choosing tasks among `measured`. Two rows with the same setting share its
+// measurement. A group without a measured setting becomes a failure of the task.
+void add_chosen_rows(const std::vector<Setting>& settings, const std::vector<MeasuredTask>& measured,
+                     MeasuredTask& task);
+
+// Checks (checks.cpp).
+
+// p-value below which a test fails. A suite with k tested settings fails by chance at most k times in a million.
+constexpr double kFirstTokenAlarm = 1e-6;
+
+// Returns the test of independent tokens, which finds acceptance rules that change the target's distribution. A token's
+// place, before + u own with a uniform u, is uniform in [0, 1) if it was drawn as it must be, whatever the
+// distributions of the lines. The p-value 2 exp(-2 n D^2) of the Kolmogorov distance D bounds the true one for every
+// number n of tokens (Massart 1990). Less than 8 tokens cannot fail; all tokens the most likely ones, of probability at
+// most 1/2, fail from 30 on. `name` chooses the numbers u.
+FirstTokenTest test_first_tokens(std::span<const TokenMass> tokens, uint64_t seed, const std::string& name);
+
+// Returns the comparison of a setting at temperature 0 with greedy decoding of the same model. Where a lossless setting
+// differs first, both tokens must be within a tolerance of the most likely one, after processors and without padding
+// ids: a multiple of the rounding of the model's logits, measured on lines that differ.
+Exactness check_exactness(const MeasuredTask& measured, const Setting& setting, Engine& engine);
+
+// Returns the test of a sampled setting's first tokens. Nothing for settings that may change the distribution, and for
+// records without first tokens.
+std::optional<FirstTokenTest> check_first_tokens(const MeasuredTask& measured, const Setting& setting, uint64_t seed,
+                                                 Engine& engine);
+
+// Returns a problem for each failed check: settings and lines that failed, speeds beyond their bounds, and lossless
+// settings that are not. `file` is the results.json that messages name.
+std::vector<Problem> failed_checks(const Results& results, const std::string& file);
+
+// Summary (summary.cpp).
+
+// Returns the results of the work inside a setting's own model: of settings whose own layers draft, are left early
+// (CALM) or run ahead (PPD); nothing for others. `stats` sums over `outputs` output sequences.
+std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats,
+                                    int64_t outputs);
+
+// Returns the quality of the predictions of the task's models and drafters (evaluate/suite/forced_texts.h). A model
+// that decodes and also drafts is listed once, as a drafter.
+TaskPrediction task_prediction(const MeasuredTask& measured);
+
+// Returns the results of the task: quality with intervals, speed, acceptance, prediction, checks, examples.
+TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine);
+
+// Files (files.cpp).
+
+// Returns the file of a row's hypotheses, relative to results.json.
+std::string hypotheses_file(const TaskOptions& task, const SettingRow& row);
+
+// Writes results, report, hypotheses and lines of an evaluation to its directory (evaluate/evaluation.h lists them).
+// results.json comes last.
+void write_evaluation(const Results& results, const std::vector<MeasuredTask>& tasks,
+                      const std::filesystem::path& out_dir);
+
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,71 @@
+// Routers beside decoding: a router is loaded for the drafter that it was trained for, and its training data are
+// collected while a target decodes with that drafter.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/router/router_data.h"
+#include "infer/drafters/registry.h"
+#include "infer/loop/draft_parts.h"
+#include "model/kinds/router.h"
+
+namespace draftsmith::infer {
+
+// Reads the text of a drafter that a router can be trained for. Errors: UserError for a drafter that is no model of its
+// own; `where` names the option.
+DrafterSpec parse_router_drafter(const std::string& text, const std::string& where);
+
+// Returns the drafter's model, whose embeddings routers read. Errors: UserError for a drafter that is no transformer;
+// `where` and `name` as in load_router().
+const model::TransformerModel& router_embeddings(const LoadedDrafter* drafter, const std::string& where,
+                                                 const std::string& name);
+
+// Loads a router and binds it to its drafter, which must outlive it. Errors: UserError for a router of another drafter,
+// and for a drafter that is no transformer; `where` names the router's option, `name` the drafter in messages.
+std::unique_ptr<model::RouterPredictor> load_router(const std::filesystem::path& directory,
+                                                    const LoadedDrafter* drafter, const std::string& where,
+                                                    const std::string& name);
+
+// Collects the distribution q that each token was drafted from, and the target's distribution p at the same position,
+// from parts wrapped around a drafter and an acceptance rule. Batches are decoded one after the other.
+//
+// Positions are those that verification examined, the accepted ones and the first rejected one, as for alpha. Positions
+// behind a rejection belong to a text that decoding never takes. A router's answer there changes nothing, because
+// drafting should have ended before, and they would shift the mixture of texts that it is trained on. Windows are fixed
+// and as long as allowed, so late positions of a draft occur as often as they are reached.
+//
+// The soft target is TV(q, p) = 1/2 sum |q - p| = 1 - sum min(q, p), the probability that a token sampled from q is
+// rejected. p and q are taken at temperature 1 without truncation, whatever decoding samples at.
+class RouterCollector {
+ public:
+  explicit RouterCollector(int64_t top_k) : top_k_(top_k) {}
+
+  // Returns parts that behave like `parts` and report to this collector, which must outlive them. The drafter must give
+  // logits. `eos`: ids that end a text. On a GPU a draft may go on behind an EOS; positions there are not collected.
+  DraftParts around(DraftParts parts, std::vector<int64_t> eos);
+  // Returns the positions collected since the last call, ordered by source line (Row::line) and position in the text.
+  data::RouterRows drain();
+
+  // --- called by the wrapped parts ---
+  // Keeps the logits reported last, which on devices other than the CPU the drafter's next step may overwrite.
+  void keep_last();
+  // Reports the drafter's logits [B,V] for the next token of a window. The loop processes them in place afterwards.
+  void drafted(const at::Tensor& logits, bool first_of_window);
+  // Reports a judged draft.
+  void judged(const Verification& verification, const at::Tensor& accepted);
+
+ private:
+  template <class T>
+  void add(const Row& row, const T* q, const T* p, int64_t vocabulary, bool rejected);
+
+  int64_t top_k_;
+  std::vector<int64_t> eos_;
+  std::vector<at::Tensor> window_;              // one [B,V] a step
+  std::map<uint64_t, data::RouterRows> texts_;  // by source line
+};
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,196 @@
+// The stages of routers: kind = "router-data" decodes a corpus's sources with a target and a drafter and collects what
+// a router learns from (infer/routers.h), router_data.h5; kind = "router" trains one (train/router/router_training.h),
+// router/ and router_report.json. Both start from the beginning after an interruption, since they take minutes at most.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/device.h"
+#include "base/json.h"
+#include "base/logging.h"
+#include "base/signals.h"
+#include "data/corpus/corpus.h"
+#include "data/router/router_data.h"
+#include "data/tokenizers/tokenizer.h"
+#include "infer/acceptance/rejection.h"
+#include "infer/drafters/drafter.h"
+#include "infer/generator.h"
+#include "infer/routers.h"
+#include "infer/windows/fixed.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
+#include "model/kinds/router.h"
+#include "recipes/stages/decoded_sources.h"
+#include "recipes/stages/provenance.h"
+#include "recipes/stages/stages.h"
+#include "recipes/stages/tokenizers.h"
+#include "train/router/router_training.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RouterDataOptions {
+  fs::path model;
+  fs::path drafter;
+  fs::path corpus;
+  int64_t limit = 2000;
+  int64_t prompt_tokens = 16;
+  int64_t top_k = 8;
+  int64_t window = 16;
+  double temperature = 0.0;
+  int64_t max_new_tokens = 128;
+  uint64_t seed = 1;
+  std::string dtype = "fp32";
+  int64_t batch_size = 16;
+  static Fields<RouterDataOptions> fields();
+};
+
+Fields<RouterDataOptions> RouterDataOptions::fields() {
+  using R = RouterDataOptions;
+  return Fields<R>("router data stage (kind = \"router-data\"): makes router_data.h5")
+      .add("model", &R::model, Required{}, "Model directory of the target.")
+      .add("drafter", &R::drafter, Required{},
+           "Directory of the router's drafter: a model (also one that shares the target's encoder), or a Tandem "
+           "secondary of the target.")
+      .add("corpus", &R::corpus, Required{}, "Corpus whose sources to decode.")
+      .add("limit", &R::limit, Range{0}, Unit{"examples"}, "Number of sources to decode, from the first; 0: all.")
+      .add("prompt_tokens", &R::prompt_tokens, Range{1, 1 << 20}, Unit{"tokens"},
+           "Decoder-only models: number of first tokens of plain text that become its prompt.")
+      .add("top_k", &R::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
+           "Number of most likely tokens of the drafter to keep for each position; a router may read fewer.")
+      .add("window", &R::window, Range{1, static_cast<double>(model::kMostRouterDraft)}, Unit{"tokens"},
+           "Fixed draft window, as long as the router's longest draft.")
+      .add("temperature", &R::temperature, Range{0, 1000},
+           "Temperature of decoding; 0: greedy. The collected distributions are at temperature 1 in any case.")
+      .add("max_new_tokens", &R::max_new_tokens, Range{1}, Unit{"tokens"}, "Longest output.")
+      .add("seed", &R::seed, "Seed of sampling.")
+      .add("dtype", &R::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of both models.")
+      .add("batch_size", &R::batch_size, Range{1, 4096}, Unit{"rows"}, "Sources decoded together, sorted by length.");
+}
+
+infer::DecodeOptions collection_decoding(const RouterDataOptions& options) {
+  infer::DecodeOptions decode;
+  decode.method = "speculative";
+  decode.temperature = options.temperature;
+  decode.top_k = 0;
+  decode.top_p = 1;
+  decode.min_p = 0;
+  decode.seed = options.seed;
+  decode.max_new_tokens = options.max_new_tokens;
+  decode.batch_size = options.batch_size;
+  return decode;
+}
+
+data::RouterDataInfo data_info(const RouterDataOptions& options, const StageContext& run, int64_t sources,
+                               int64_t vocabulary) {
+  data::RouterDataInfo info;
+  info.top_k = options.top_k;
+  info.vocabulary = vocabulary;
+  info.examples = sources;
+  info.drafter_hash = model::model_hash(options.drafter);
+  info.provenance = {{"target", input_name(run, "model", options.model)},
+                     {"drafter", input_name(run, "drafter", options.drafter)},
+                     {"corpus", input_name(run, "corpus", options.corpus)},
+                     {"window", fmt::format("{}", options.window)},
+                     {"temperature", fmt::format("{}", options.temperature)},
+                     {"seed", fmt::format("{}", options.seed)},
+                     {"dtype", options.dtype}};
+  return info;
+}
+
+// Decodes the first `count` sources, 256 together.
+void decode_observed(infer::Generator& generator, const DecodedSources& sources, int64_t count, Progress& progress) {
+  constexpr int64_t kTogether = 256;
+  for (int64_t first = 0; first < count; first += kTogether) {
+    const int64_t last = std::min(first + kTogether, count);
+    infer::throw_if_failed(generator.generate(
+        sources.of_range(first, last), static_cast<uint64_t>(first),
+        [](size_t, const auto&) { throw_if_stop_requested("run the recipe again to collect from the beginning"); }));
+    progress.advance(last - first);
+  }
+}
+
+void run_router_data(const RouterDataOptions& options, const StageContext& run) {
+  const data::Corpus inputs(options.corpus);
+  const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
+  const auto tokenizer = load_model_tokenizer(options.model, inputs.info().tokenizer_hash);
+  const infer::DrafterSpec spec = infer::parse_router_drafter(options.drafter, "drafter");
+  const model::LoadOptions load{.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)};
+  const auto target = model::load_model(options.model, load);
+  const DecodedSources sources(inputs, target->info(), tokenizer.get(), options.prompt_tokens);
+  infer::GenerationModels models;
+  models.target = target.get();
+  models.drafter = infer::load_drafter(spec, options.model, load);
+  models.generation = model::load_generation_config(options.model);
+  models.target_tokenizer = tokenizer.get();
+  infer::router_embeddings(models.drafter.get(), "drafter", options.drafter.string());  // reports drafters without any
+  Problems problems;
+  models.drafter->check(models.draft_target(), problems);
+  problems.throw_if_any();
+  infer::RouterCollector collector(options.top_k);
+  infer::Generator generator(models, collection_decoding(options),
+                             collector.around({models.drafter->make(models.draft_target()),
+                                               std::make_unique<infer::FixedWindow>(options.window),
+                                               std::make_unique<infer::RejectionAcceptance>()},
+                                              models.generation->eos_ids));
+  Progress progress({.style = run.execution.progress(), .title = "router data", .unit = "sources", .total = count});
+  decode_observed(generator, sources, count, progress);
+  progress.finish();
+  const fs::path file = run.directory / "router_data.h5";
+  data::write_router_data(file, data_info(options, run, count, models.drafter->model()->info().vocabulary),
+                          collector.drain());
+  log_info("  {}", data::describe_router_data(data::RouterData(file)));
+}
+
+struct RouterStageOptions : train::RouterTrainingOptions {
+  fs::path data;
+  fs::path drafter;
+
+  static Fields<RouterStageOptions> fields() {
+    return Fields<RouterStageOptions>("router stage (kind = \"router\"): makes router/")
+        .add("data", &RouterStageOptions::data, Required{}, "Positions that a stage of kind router-data collected.")
+        .add("drafter", &RouterStageOptions::drafter, Required{},
+             "Directory of the drafter that collected them, whose embeddings the router reads.")
+        .inherit<train::RouterTrainingOptions>();
+  }
+};
+
+void run_router(const RouterStageOptions& options, const StageContext& run) {
+  const infer::DrafterSpec spec = infer::parse_router_drafter(options.drafter, "drafter");
+  fs::remove_all(run.directory / "router");  // of a killed run
+  const data::RouterData data(options.data);
+  const infer::SharedDrafter drafter = infer::load_drafter(spec, {}, {});
+  const std::string name =
+      run.options.contains("drafter") ? run.options.at("drafter").get<std::string>() : options.drafter.string();
+  Progress progress(
+      {.style = run.execution.progress(), .title = "training the router", .unit = "epochs", .total = options.epochs});
+  const train::TrainedRouter trained = train::train_router(
+      data, {infer::router_embeddings(drafter.get(), "drafter", name), name, model::model_hash(options.drafter)},
+      options, [&](int64_t, double cross_entropy) {
+        progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
+        progress.advance();
+        throw_if_stop_requested("run the recipe again to train the router from the beginning");
+      });
+  progress.finish();
+  model::save_router(run.directory / "router", trained.router);
+  const fs::path report = run.directory / "router_report.json";
+  write_json(report, train::to_json(trained.report));
+  log_info("{}", train::router_report_text(load_json(report), report.string()));
+}
+
+}  // namespace
+
+StageKind router_data_stage() {
+  return make_stage_kind<RouterDataOptions>("router-data", 1, "decodes a corpus and collects training data of a router",
+                                            run_router_data);
+}
+
+StageKind router_stage() {
+  return make_stage_kind<RouterStageOptions>("router", 1, "trains a router, which decides when a draft ends",
+                                             run_router);
+}
+
+}  // namespace draftsmith::recipes

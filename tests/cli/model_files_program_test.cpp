@@ -1,0 +1,227 @@
+// Commands that write models and token ids, as a user runs them: `prune`, `export`, `data tokenize`.
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "base/files.h"
+#include "data/corpus/corpus.h"
+#include "model/files/checkpoint.h"
+#include "tests/cli/program.h"
+#include "tests/data/tokenizers/tokenizer_files.h"
+#include "tests/support/files.h"
+#include "tests/support/models.h"
+#include "tests/support/paths.h"
+
+namespace draftsmith::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ModelFiles : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  int64_t entries() const { return std::distance(fs::directory_iterator(folder_.path()), {}); }
+
+  const TemporaryDirectory folder_;
+};
+
+// A Llama of 4 layers, 4 heads in 2 groups and 40 ids, without a tokenizer.
+class PruneProgram : public ModelFiles {
+ protected:
+  PruneProgram() {
+    model::TransformerConfig config = model::tiny_llama(4);
+    config.vocabulary = 40;
+    config.width = 8;
+    config.heads = 4;
+    config.kv_heads = 2;
+    config.ff_width = 12;
+    config.max_positions = 32;
+    config.eos = {2};
+    config.bos = 1;
+    model::save_model(folder_ / "model", model::TransformerModel(config, 1));
+    write_corpus("corpus.h5", 20);
+    write_corpus("empty.h5", 0);
+  }
+
+  void write_corpus(const std::string& name, int32_t examples) const {
+    data::CorpusWriter writer(folder_ / name, {.tokenizer_hash = "t", .vocabulary = 40});
+    for (int32_t i = 0; i < examples; ++i) writer.add({}, std::vector<int32_t>{5 + i % 7, 7, 30 + i % 3, 2});
+    writer.finish();
+  }
+
+  // Returns the error of flags that must not lead to a model.
+  std::string error(std::vector<std::string> flags) const {
+    flags.insert(flags.begin(), {"prune", "--model", path("model"), "--out", path("out")});
+    const ProgramResult result = run_here(flags);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.err;
+  }
+};
+
+TEST_F(PruneProgram, CutsLayersWidthAndVocabulary) {
+  const ProgramResult result = run_program({"prune",
+                                            "--model",
+                                            path("model"),
+                                            "--out",
+                                            path("out"),
+                                            "--decoder-layers",
+                                            "every:2",
+                                            "--heads",
+                                            "2",
+                                            "--ff-width",
+                                            "5",
+                                            "--by",
+                                            "activation",
+                                            "--calibration",
+                                            path("corpus.h5"),
+                                            "--calibration-examples",
+                                            "8",
+                                            "--vocabulary-from",
+                                            path("corpus.h5"),
+                                            "--vocabulary-size",
+                                            "12"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("2 of 4 layers, 2 of 4 heads and 5 of 12 neurons"),
+                                HasSubstr("12 of 40 ids, which cover 97.50 % of the counted tokens")));
+  EXPECT_EQ(model::load_model(folder_ / "out")->config().vocabulary_rows(), 12);
+  EXPECT_THAT(run_here({"inspect", path("out")}).out, HasSubstr("12 of these ids (d2t, t2d)"));
+  std::vector<std::string> greedy = {"generate", "--model", path("model"), "--ids", "--max-new-tokens", "6"};
+  std::vector<std::string> assisted = greedy;
+  assisted.insert(assisted.end(), {"--drafter", path("out"), "--method", "assisted"});
+  EXPECT_EQ(run_program(assisted, "5 7 39\n").out, run_program(greedy, "5 7 39\n").out);
+}
+
+// What is known before text is read is said before: a corpus without text is not found out.
+TEST_F(PruneProgram, RefusesWhatCannotBeAndWritesNothing) {
+  const std::vector<std::string> by_empty = {"--by", "activation", "--calibration", path("empty.h5")};
+  const auto with_empty = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), by_empty.begin(), by_empty.end());
+    return flags;
+  };
+  EXPECT_THAT(error(with_empty({"--heads", "3", "--decoder-layers", "9"})),
+              AllOf(HasSubstr("splits a group"), HasSubstr("rising list of layers in 0..3")));
+  EXPECT_THAT(error(with_empty({"--ff-width", "4"})), HasSubstr("no text to calibrate on"));
+  EXPECT_THAT(error({"--ff-width", "13"}), HasSubstr("at most 12"));
+  EXPECT_THAT(error({"--encoder-layers", "0"}), HasSubstr("has no encoder"));
+  EXPECT_THAT(error({"--ff-width", "4", "--by", "activation"}), HasSubstr("calibration"));
+  EXPECT_THAT(error({"--ff-width", "4", "--by", "size"}), HasSubstr("magnitude"));
+  EXPECT_THAT(error({"--vocabulary-from", path("empty.h5")}), HasSubstr("no tokens to count"));
+  EXPECT_THAT(error({"--vocabulary-from", path("corpus.h5"), "--vocabulary-size", "1"}),
+              HasSubstr("special tokens alone are more"));
+  EXPECT_THAT(error({"--vocabulary-size", "12"}), HasSubstr("vocabulary_from"));
+  EXPECT_EQ(entries(), 3) << "a temporary directory is left";
+  make_directories(folder_ / "out");
+  write_file_atomic(folder_ / "out/mine.txt", "mine");
+  EXPECT_THAT(error(with_empty({"--heads", "2"})), HasSubstr("is not overwritten"));
+}
+
+TEST_F(PruneProgram, AskedToStopItEndsInOrder) {
+  write_corpus("long.h5", 50'000);
+  const std::string command = "bash -c '" + draftsmith_binary() + " prune --threads 1 --model " + path("model") +
+                              " --out " + path("out") + " --heads 2 --by activation --calibration " + path("long.h5") +
+                              " --calibration-examples 50000 2>" + path("err") +
+                              " & pid=$!; while [ -e /proc/$pid ] && ! grep -q \"SigCgt:.*[4-7c-f]...$\" "
+                              "/proc/$pid/status; do :; done; kill -TERM $pid; wait $pid'";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 128 + SIGTERM);
+  EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("nothing was written"));
+  EXPECT_EQ(entries(), 5) << "a temporary directory is left";
+}
+
+class ExportProgram : public ModelFiles {
+ protected:
+  ExportProgram() {
+    model::TransformerConfig config = model::tiny_t5();
+    config.output_scale = 1 / std::sqrt(static_cast<double>(config.width));  // the one that files can hold
+    model::save_model(folder_ / "model", model::TransformerModel(config, 3));
+  }
+
+  ProgramResult run_export(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"export", "--model", path("model"), "--out", path("out")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_here(arguments);
+  }
+};
+
+TEST_F(ExportProgram, WritesADirectoryThatIsWellFormedOrNothing) {
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--format", "vllm"},
+                                                {"--format", "onnx"},
+                                                {"--target", folder_.path()},
+                                                {"--dtype", "q8_0"},
+                                                {"--shard-megabytes", "0"}}) {
+    EXPECT_EQ(run_export(wrong).exit_code, 2) << wrong.front();
+    EXPECT_FALSE(fs::exists(folder_ / "out")) << wrong.front();
+  }
+  const ProgramResult done = run_export({"--target", path("model"), "--dtype", "bf16"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("parameters as BF16"));
+  EXPECT_THAT(run_here({"verify", path("out")}).out, HasSubstr("no hashes to compare"));
+}
+
+// A file size limit fails writes as a full disk does.
+TEST_F(ExportProgram, AWriteThatFailsLeavesNoDirectory) {
+  const std::string command = "bash -c 'trap \"\" XFSZ; ulimit -f 8; exec " + draftsmith_binary() + " export --model " +
+                              path("model") + " --out " + path("out") + "' 2>" + path("err");
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("writing failed after"));
+  EXPECT_EQ(entries(), 2) << "only model and err";
+}
+
+// A server of llama.cpp reads files of its format alone.
+TEST_F(ModelFiles, TheServersCommandNamesAFileThatAnEarlierCommandMakes) {
+  make_directories(folder_ / "work/target");
+  model::save_model(folder_ / "work/target/model", *model::varied_model(model::tiny_llama(2), 5, at::kFloat));
+  model::save_model(folder_ / "drafter", *model::varied_model(model::tiny_llama(1), 6, at::kFloat));
+  make_directories(folder_ / "two words");
+  // Returns the commands that an export of the drafter prints.
+  const auto commands = [&](const std::string& file, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"export", "--model", path("drafter"),          "--format",
+                                          "gguf",   "--out",   path("two words/" + file)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    std::vector<std::string> found = lines_of(run_here(arguments).out);
+    std::erase_if(found, [](const std::string& line) { return !line.starts_with("  "); });
+    return found;
+  };
+  const auto server = [&](const std::string& target, const std::string& drafter) {
+    return "  llama-server --model '" + path("two words/" + target) + "' --model-draft '" +
+           path("two words/" + drafter) + "' --draft-max 5";
+  };
+  // The target's file is not the drafter's.
+  const auto same_name = commands("target.gguf", {"--target", path("work/target/model")});
+  ASSERT_EQ(same_name.size(), 2);
+  EXPECT_EQ(same_name[1], server("target-target.gguf", "target.gguf"));
+  fs::remove(folder_ / "two words/target.gguf");
+  const auto first = commands("drafter.gguf", {"--target", path("work/target/model")});
+  ASSERT_EQ(first.size(), 2);
+  EXPECT_EQ(first[1], server("target.gguf", "drafter.gguf"));
+  const std::string program = "  draftsmith ";
+  ASSERT_TRUE(first[0].starts_with(program)) << first[0];
+  EXPECT_EQ(std::system((draftsmith_binary() + first[0].substr(program.size() - 1) + " >/dev/null 2>&1").c_str()), 0);
+  EXPECT_TRUE(fs::is_regular_file(folder_ / "two words/target.gguf"));
+  EXPECT_THAT(commands("other.gguf", {}), testing::ElementsAre(HasSubstr("--model TARGET.gguf --model-draft")));
+}
+
+TEST_F(ModelFiles, IdsOfEachLineAndBack) {
+  auto file = data::byte_level_json({"h e", "l l", "he ll", "hell o"});
+  write_text(folder_ / "tokenizer.json", file.dump());
+  const std::string model = folder_.path().string();
+  const ProgramResult ids = run_program({"data", "tokenize", "--model", model}, "hello hello\n\né\n");
+  EXPECT_EQ(ids.out, "259 32 259\n\n195 169\n") << ids.err;
+  EXPECT_EQ(run_program({"data", "tokenize", "--model", model, "--decode"}, ids.out).out, "hello hello\n\né\n");
+  EXPECT_THAT(run_here({"data", "tokenize", "--model", model, "--eos"}).err, HasSubstr("no EOS"));
+  write_text(folder_ / "tokenizer_config.json", R"({"eos_token": "z"})");
+  EXPECT_EQ(run_program({"data", "tokenize", "--model", model, "--eos"}, "he\n").out, "256 122\n");
+  file["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
+  write_text(folder_ / "tokenizer.json", file.dump());
+  const ProgramResult result = run_here({"data", "tokenize", "--model", model});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("BertPreTokenizer"));
+}
+
+}  // namespace
+}  // namespace draftsmith::test

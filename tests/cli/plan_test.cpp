@@ -1,0 +1,165 @@
+// `draftsmith plan`: the papers' numbers come out, measured steps give an answer, tables fit, errors are the user's.
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "model/files/checkpoint.h"
+#include "tests/cli/program.h"
+#include "tests/support/files.h"
+#include "tests/support/models.h"
+
+namespace draftsmith {
+namespace {
+
+using nlohmann::json;
+using test::ProgramResult;
+using test::run_here;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string plan(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  const ProgramResult result = run_here(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_LE(widest_line(result.out), 100u) << result.out;
+  return result.out;
+}
+
+json plan_json(std::vector<std::string> arguments) {
+  arguments.emplace_back("--json");
+  return json::parse(plan(arguments));
+}
+
+std::string plan_error(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  const ProgramResult result = run_here(arguments);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  return result.err;
+}
+
+TEST(Plan, SpeculativeMarksTheBestWindow) {
+  EXPECT_THAT(plan({"speculative", "--alpha", "0.8", "--cost-ratio", "0.05"}),
+              HasSubstr("Best window 8: 3.09 times as fast as the target alone (alpha 0.8, cost ratio 0.05)."));
+  EXPECT_THAT(plan({"speculative", "--alpha", "0.3", "--cost-ratio", "0.5"}),
+              HasSubstr("No window is faster than the target alone"));
+  EXPECT_THAT(plan({"speculative"}), HasSubstr("c = 0.05"));
+}
+
+TEST(Plan, SpeculativeGivesTheTableOfThePaper) {
+  const json plans = plan_json({"speculative", "--alpha", "0.6,0.9", "--cost-ratio", "0"});
+  ASSERT_EQ(plans.size(), 2u);
+  EXPECT_NEAR(plans[0]["windows"][2]["speedup"].get<double>(), 1.96, 0.005);
+  EXPECT_NEAR(plans[0]["windows"][2]["operations"].get<double>(), 1.53, 0.005);
+  EXPECT_NEAR(plans[1]["windows"][10]["speedup"].get<double>(), 6.86, 0.005);
+}
+
+// Measurements scatter: a longer step may come out faster, which promises nothing beyond the end of the curve.
+TEST(Plan, SpeculativeTakesACurveOfTheTarget) {
+  const std::vector<std::string> flat{"speculative", "--alpha", "0.8", "--cost-ratio", "0.05"};
+  const auto with_curve = [&](const std::string& curve) {
+    std::vector<std::string> command = flat;
+    command.insert(command.end(), {"--target-curve", curve});
+    return plan_json(command)[0];
+  };
+  EXPECT_LT(with_curve("20,22,24,26")["best_window"], plan_json(flat)[0]["best_window"]);
+  EXPECT_LT(with_curve("10,9")["best_window"], 20);
+  EXPECT_LT(with_curve("10,9")["best_speedup"], 5.0);  // 1 / (1 - .8) tokens a run
+}
+
+TEST(Plan, SpecGameListsEveryMethodAndK) {
+  const json rows =
+      plan_json({"specgame", "--acceptance", "0.8", "--agreement", "0.9", "--draft-ms", "0", "--target-ms", "10"});
+  ASSERT_EQ(rows.size(), 15u);  // ArD, SpS and AsG for K = 1..7
+  EXPECT_EQ(rows[0]["method"], "ArD");
+  EXPECT_EQ(rows[0]["e_pt_ms"], 10.0);
+  EXPECT_NEAR(rows[5]["speedup"].get<double>(), 3.69, 0.005);  // docs/methods.md, P = .8, K = 5
+  EXPECT_NEAR(10 / rows[5]["e_pt_ms"].get<double>(), 2.39, 0.005);
+  EXPECT_EQ(rows[14]["method"], "AsG");
+  EXPECT_THAT(plan({"specgame", "--acceptance", "0.8", "--draft-ms", "0.1", "--target-ms", "10,9"}), HasSubstr("SpS"));
+}
+
+TEST(Plan, PpdGivesTheTradeOffOfThePaper) {
+  const json rows = plan_json({"ppd", "--layers", "40", "--match", "5:0.7415", "--tokens", "1000000"});
+  EXPECT_NEAR(rows[0]["long_run_speedup"].get<double>(), 1 / 0.629, 0.002);
+  EXPECT_NEAR(rows[0]["units_in_use"].get<double>(), 4.973, 0.001);
+  EXPECT_THAT(plan({"ppd", "--layers", "40", "--match", "3:0.68"}), HasSubstr("early prediction at layer 20"));
+}
+
+TEST(Plan, ExplainsWhatIsWrong) {
+  EXPECT_THAT(plan_error({}), HasSubstr("--model and --drafter, or one of speculative, specgame, ppd"));
+  EXPECT_THAT(plan_error({"--model", "none"}), HasSubstr("--drafter"));
+  EXPECT_THAT(plan_error({"speculative", "--alpha", "1.2"}), HasSubstr("--alpha"));
+  EXPECT_THAT(plan_error({"speculative", "--target-curve", "nan"}), HasSubstr("'nan' is not a number"));
+  EXPECT_THAT(plan_error({"specgame", "--target-ms", "1"}), HasSubstr("--draft-ms"));
+  EXPECT_THAT(plan_error({"ppd", "--layers", "40", "--match", "3:nan"}), HasSubstr("K:RATE"));
+  EXPECT_THAT(plan_error({"ppd", "--layers", "40", "--early-layer", "12", "--match", "3:0.5"}),
+              HasSubstr("expected: 20 to 40"));
+  EXPECT_THAT(plan_error({"spekulative"}), HasSubstr("did you mean 'speculative'?"));
+}
+
+// Targets of both kinds, and a smaller model.
+class MeasuredPlan : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryDirectory>();
+    model::TransformerConfig t5 = model::tiny_t5();
+    t5.output_scale = 1 / std::sqrt(static_cast<double>(t5.width));  // the only one that files can hold
+    model::save_model(*folder_ / "t5", model::TransformerModel(t5, 3));
+    model::save_model(*folder_ / "llama", model::TransformerModel(model::tiny_llama(3), 3));
+    model::save_model(*folder_ / "small", model::TransformerModel(model::tiny_llama(1), 3));
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  static std::string path(const std::string& name) { return (*folder_ / name).string(); }
+  static std::vector<std::string> measured(const std::string& model, const std::string& drafter,
+                                           const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--model", path(model), "--drafter", drafter,  "--length",
+                                    "6",       "--device",  "cpu",       "--quiet"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  static std::unique_ptr<TemporaryDirectory> folder_;
+};
+std::unique_ptr<TemporaryDirectory> MeasuredPlan::folder_;
+
+TEST_F(MeasuredPlan, AnswersForEveryKindOfDrafter) {
+  for (const auto& [model, drafter] : std::vector<std::pair<std::string, std::string>>{
+           {"llama", path("small")}, {"llama", "lookup"}, {"llama", "exit:1"}, {"t5", path("t5")}}) {
+    const json answer = plan_json(measured(model, drafter, {"--max-window", "3", "--alpha", "0.8"}));
+    ASSERT_EQ(answer["target_seconds"].size(), 4u) << drafter;
+    EXPECT_EQ(answer["drafting_seconds"].size(), 3u) << drafter;
+    const double one = answer["target_seconds"][0];
+    const double round = answer["drafting_seconds"][1].get<double>() + answer["target_seconds"][2].get<double>();
+    const json windows = answer["plans"][0]["windows"];
+    EXPECT_NEAR(windows[2]["speedup"].get<double>(), (1 + 0.8 + 0.64) * one / round, 1e-9) << drafter;
+    const json even = answer["break_even_alpha"];
+    const bool pays = !even.is_null() && even.get<double>() < 0.8;
+    EXPECT_EQ(answer["plans"][0]["best_window"].get<int64_t>() > 0, pays) << drafter;
+  }
+}
+
+TEST_F(MeasuredPlan, PrintsTimesAndTheAnswer) {
+  const std::string text =
+      plan(measured("llama", path("small"), {"--batch", "2", "--dtype", "bf16", "--threads", "1"}));
+  EXPECT_THAT(text, AllOf(HasSubstr("bf16, batch 2, after 6 tokens"), HasSubstr("1 thread"), HasSubstr("The drafter "),
+                          HasSubstr("0.95")));
+}
+
+TEST_F(MeasuredPlan, RefusesWhatDoesNotFitBeforeItMeasures) {
+  EXPECT_THAT(plan_error(measured("none", "lookup", {})), HasSubstr("none"));
+  EXPECT_THAT(plan_error(measured("llama", path("small"), {"--dtype", "int4"})), HasSubstr("or int8"));
+  EXPECT_THAT(plan_error(measured("llama", path("t5"), {})), HasSubstr("different kinds"));
+  EXPECT_THAT(plan_error(measured("llama", "exit:9", {})), HasSubstr("from 1 to 3"));
+  EXPECT_THAT(plan_error(measured("llama", "lookup", {"--batch", "2"})), HasSubstr("measured for one row"));
+  EXPECT_THAT(plan_error(measured("llama", path("small"), {"--max-window", "64"})),
+              AllOf(HasSubstr("less than 64 together"), HasSubstr("6 + 64")));
+}
+
+}  // namespace
+}  // namespace draftsmith

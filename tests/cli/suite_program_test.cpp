@@ -1,0 +1,256 @@
+// Suites through the command line: each mistake is found before anything runs, with its file and line; data sets by
+// name and chat messages are evaluated.
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "tests/cli/program.h"
+#include "tests/support/files.h"
+#include "tests/support/paths.h"
+
+namespace draftsmith::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kBadSuite = R"(model = "DIR"
+[[drafter]]
+name = "look-up"
+lookup = true
+[[task]]
+name = "val"
+source = "DIR/val.src"
+references = ["DIR/val.ref"]
+[[task]]
+name = "test"
+source = "DIR/test.src"
+references = ["DIR/test.ref"]
+[[run]]
+method = "speculative"
+drafter = ["look-up"]
+temperature = 0
+window = [1, 2]
+choose_on = "val"
+max_drop = [0]
+)";
+
+// Suite whose model directory holds no model: what is found wrong with it is found before a model is loaded.
+class BadSuite : public testing::Test {
+ protected:
+  BadSuite() {
+    for (const char* file : {"val.src", "val.ref"}) write_text(folder_ / file, "a b\nc\nd\n");
+    for (const char* file : {"test.src", "test.ref"}) write_text(folder_ / file, "e f\ng\n");
+    write_suite("", "");
+  }
+
+  static std::string replaced(std::string text, const std::string& old, const std::string& by) {
+    for (size_t at = 0; !old.empty() && (at = text.find(old, at)) != std::string::npos; at += by.size()) {
+      text.replace(at, old.size(), by);
+    }
+    return text;
+  }
+  // Writes the suite with one piece of its text replaced.
+  void write_suite(const std::string& old, const std::string& by) const {
+    ASSERT_THAT(kBadSuite, HasSubstr(old));
+    write_text(suite(), replaced(replaced(kBadSuite, old, by), "DIR", folder_.path().string()));
+  }
+  std::string suite() const { return (folder_ / "suite.toml").string(); }
+  std::string out() const { return (folder_ / "out").string(); }
+
+  // Requires that validate and eval refuse the suite, and that eval writes nothing.
+  void expect_refused(const testing::Matcher<const std::string&>& message) const {
+    for (const auto& command :
+         std::vector<std::vector<std::string>>{{"validate", suite()}, {"eval", suite(), "--out", out()}}) {
+      const ProgramResult result = run_here(command);
+      EXPECT_EQ(result.exit_code, 2) << command.front();
+      EXPECT_THAT(result.err, message) << command.front();
+    }
+    EXPECT_FALSE(fs::exists(out()));
+  }
+
+  const TemporaryDirectory folder_;
+};
+
+TEST_F(BadSuite, RunsThatCannotBe) {
+  EXPECT_EQ(run_here({"validate", suite()}).exit_code, 0);
+  write_suite("window = [1, 2]", "window = []");
+  expect_refused(AllOf(HasSubstr("suite.toml:17"), HasSubstr("the list is empty")));
+  write_suite("drafter = [\"look-up\"]\n", "");
+  expect_refused(HasSubstr("a drafter, for method speculative"));
+  write_suite("speculative", "speculativ");
+  expect_refused(HasSubstr("did you mean 'speculative'?"));
+}
+
+TEST_F(BadSuite, FilesThatAreNotThere) {
+  write_suite("model = \"DIR\"", "model = \"no/model\"");
+  expect_refused(AllOf(HasSubstr("suite.toml:1:"), HasSubstr("no/model (not there)")));
+  write_suite("", "");
+  EXPECT_THAT(run_here({"validate", suite(), "--set", "test.source='no/such/file'"}).err,
+              HasSubstr("no/such/file (not there)"));
+  EXPECT_THAT(run_here({"eval", suite(), "--out", out()}).err, HasSubstr("config.json"));
+  EXPECT_FALSE(fs::exists(out()));
+  write_text(folder_ / "test.ref", "e f\n");
+  expect_refused(AllOf(HasSubstr("test.ref"), HasSubstr("2 lines, as in"), HasSubstr("found:    1 line")));
+}
+
+TEST_F(BadSuite, AMetricThatTheTaskCannotHave) {
+  write_suite("name = \"val\"", "name = \"val\"\nids = true\nmetric = { name = \"chrf\" }");
+  expect_refused(AllOf(HasSubstr("suite.toml:8: task[0].metric"), HasSubstr("ids have no characters")));
+  write_suite("references = [\"DIR/val.ref\"]", "metric = { name = \"rouge\" }");
+  expect_refused(AllOf(HasSubstr("suite.toml:5: task[0]"), HasSubstr("a task needs references to be scored")));
+}
+
+TEST_F(BadSuite, TheSameFileForValidationAndTest) {
+  fs::create_hard_link(folder_ / "val.src", folder_ / "again.src");
+  write_suite("DIR/test.src", "DIR/again.src");
+  write_text(folder_ / "test.ref", "e f\ng\nh\n");
+  expect_refused(AllOf(HasSubstr("suite.toml:9: task[1]"), HasSubstr("chosen are reported on")));
+}
+
+TEST_F(BadSuite, ResultsOfAnotherVersionAreNeitherReadNorReplaced) {
+  fs::create_directories(out());
+  const std::string later = "{\"version\": 99, \"suite\": \"s\", \"environment\": {}, \"tasks\": []}";
+  write_text(folder_ / "out/results.json", later);
+  for (const auto& command : std::vector<std::vector<std::string>>{
+           {"report", out()}, {"compare", out(), out()}, {"eval", suite(), "--out", out()}}) {
+    const ProgramResult result = run_here(command);
+    EXPECT_EQ(result.exit_code, 2) << command.front();
+    EXPECT_THAT(result.err, AllOf(HasSubstr("out/results.json"), HasSubstr("found:    99"))) << command.front();
+  }
+  EXPECT_EQ(read_file(folder_ / "out/results.json"), later);
+}
+
+constexpr const char* kLookupRun = R"(
+drafter = [{ name = "look-up", lookup = true }]
+[[run]]
+method = "assisted"
+drafter = ["look-up"]
+)";
+
+// Runs the program with a data folder of its own. Tests that decode skip without the shared data's model.
+class DatasetProgram : public testing::Test {
+ protected:
+  DatasetProgram() {
+    fs::create_directories(folder_ / "data/mine");
+    write_text(folder_ / "data/mine/test.de", "once upon a time\nthere was a cat\n");
+    write_text(folder_ / "data/mine/test.en", "a girl\nthe cat\n");
+    use_data(folder_ / "data");
+  }
+  ~DatasetProgram() override { unsetenv("DRAFTSMITH_DATA"); }
+
+  static void use_data(const fs::path& folder) { setenv("DRAFTSMITH_DATA", folder.c_str(), 1); }
+  fs::path model() const { return shared_ / "models/stories260k_hf"; }
+  bool has_model() const { return fs::exists(model() / "config.json"); }
+
+  // Writes a suite of one task and a run with look-up. Returns its file.
+  std::string write_suite(const std::string& model, const std::string& task) const {
+    return write_text(folder_ / "suite.toml", fmt::format("model = \"{}\"\ntask = {}\n{}", model, task, kLookupRun));
+  }
+  // Runs a suite. Options make it short.
+  ProgramResult evaluate(const std::string& suite, std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments{"eval", suite, "--out", (folder_ / "out").string(), "--quiet"};
+    for (const char* short_way : {"max_new_tokens=6", "repetitions=1", "warmup=0", "resamples=10", "forced_lines=0",
+                                  "calibrate=false", "device=\"cpu\""}) {
+      more.insert(more.end(), {"--set", short_way});
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  }
+  nlohmann::json results() const { return load_json(folder_ / "out/results.json"); }
+
+  const fs::path shared_ = data_dir();  // before the tests name another folder
+  const TemporaryDirectory folder_;
+};
+
+TEST_F(DatasetProgram, ListPrintsWhatThereIsAndMistakesInNamesExitWithTwo) {
+  EXPECT_THAT(run_here({"data", "list"}).out,
+              AllOf(HasSubstr("mine/test"), HasSubstr("de-en, en-de"), HasSubstr("parallel text")));
+  const std::string suite = write_suite(folder_.path().string(), "{ dataset = \"mine/tset\", direction = \"de-en\" }");
+  EXPECT_THAT(run_here({"validate", suite}).err,
+              AllOf(HasSubstr("suite.toml:2"), HasSubstr("did you mean mine/test?")));
+  write_text(folder_ / "data/mine/test.en", "a girl\n");
+  EXPECT_THAT(run_here({"validate", suite, "--set", "task.mine/tset.dataset=mine/test"}).err,
+              HasSubstr("fewer references than sources"));
+}
+
+TEST_F(DatasetProgram, PathsThatAreNotThereAreNamedWithTheirLinesAndTheDataFolder) {
+  const std::string suite =
+      write_text(folder_ / "suite.toml",
+                 "model = \"$DATA/mine\"\n[[task]]\nname = \"mine\"\nsource = \"$DATA/mine/test.de\"\n"
+                 "references = [\"$DATA/mine/tset.en\"]\n[[task]]\nname = \"other\"\nsource = \"no/such/file\"\n");
+  const std::string data = (folder_ / "data").string();
+  const std::string missing = run_here({"validate", suite}).err;
+  EXPECT_THAT(missing, AllOf(HasSubstr("suite.toml:5"), HasSubstr(data + "/mine/tset.en (not there)"),
+                             HasSubstr("$DATA is " + data + "; set DRAFTSMITH_DATA"), HasSubstr("suite.toml:8"),
+                             HasSubstr("relative to the current directory"), Not(HasSubstr("suite.toml:1"))));
+  use_data(folder_ / "nowhere");
+  EXPECT_THAT(run_here({"validate", suite}).err,
+              AllOf(HasSubstr("suite.toml:1"), HasSubstr("nowhere (not there); set DRAFTSMITH_DATA")));
+}
+
+TEST_F(DatasetProgram, TheExampleOfTheDocumentsRuns) {
+  if (!has_model()) GTEST_SKIP() << "no " << model();
+  const fs::path example = source_dir() / "docs/examples/held_out.toml";
+  EXPECT_LT(lines_of(read_file(example)).size(), 10U);
+  fs::create_directories(folder_ / "data/models");
+  fs::create_directory_symlink(model(), folder_ / "data/models/stories");
+  fs::copy(folder_ / "data/mine", folder_ / "data/other");
+  const ProgramResult result =
+      evaluate(example, {"--set", "model=$DATA/models/stories", "--set", "task.mine/test.dataset=other/test"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(results()["tasks"][0]["name"], "other/test");
+  EXPECT_EQ(results()["tasks"][0]["metric"], "bleu");
+  EXPECT_EQ(results()["tasks"][0]["lines"], 2);
+}
+
+TEST_F(DatasetProgram, SpecBenchIsATableOfCategories) {
+  if (!has_model() || !fs::exists(shared_ / "spec_bench")) GTEST_SKIP() << "no " << shared_ / "spec_bench";
+  use_data(shared_);
+  const ProgramResult result =
+      evaluate(write_suite(model(),
+                           "{ dataset = \"spec_bench\", categories = [\"translation\", \"summarization\"], limit = 2, "
+                           "max_source_tokens = 64 }"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("spec_bench by category"), HasSubstr("geometric mean")));
+  const auto tasks = results()["tasks"];
+  ASSERT_EQ(tasks.size(), 2U);
+  EXPECT_EQ(tasks[0]["metric"], "bleu");
+  EXPECT_EQ(tasks[1]["metric"], "rouge");
+}
+
+TEST_F(DatasetProgram, ConversationsAreLearnedAndDecoded) {
+  if (!has_model()) GTEST_SKIP() << "no " << model();
+  const fs::path chat_model = folder_ / "model";
+  fs::copy(model(), chat_model);
+  fs::permissions(chat_model, fs::perms::owner_all);
+  write_text(folder_ / "data/mine/chat.jsonl",
+             "{\"messages\": [{\"role\": \"user\", \"content\": \"tell a story\"}, "
+             "{\"role\": \"assistant\", \"content\": \"Once upon a time\"}]}\n");
+  const std::string suite =
+      write_suite(chat_model.string(), "{ dataset = \"mine/chat\", metric = { name = \"chrf\" } }");
+  write_text(chat_model / "chat_template.jinja", "\n{{ raise_exception('no stories') }}");
+  const ProgramResult refused = evaluate(suite);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("chat_template.jinja:2"), HasSubstr("no stories")));
+  write_text(chat_model / "chat_template.jinja",
+             "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+             "{% if add_generation_prompt %}assistant: {% endif %}");
+  const ProgramResult result = evaluate(suite);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(results()["tasks"][0]["metric"], "chrf");
+  const ProgramResult prepared = run_program({"data", "prepare", "--dataset", "mine/chat", "--tokenizer",
+                                              chat_model.string(), "--out", (folder_ / "chat.h5").string()});
+  EXPECT_EQ(prepared.exit_code, 0) << prepared.err;
+  EXPECT_THAT(run_here({"data", "show", (folder_ / "chat.h5").string(), "--tokenizer", chat_model.string()}).out,
+              AllOf(HasSubstr("user: tell a story"), HasSubstr("Once upon a time")));
+}
+
+}  // namespace
+}  // namespace draftsmith::test

@@ -1,0 +1,206 @@
+#include "data/datasets/datasets.h"
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+
+namespace draftsmith::data {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A data folder, and a folder of sacreBLEU's, for the length of a test.
+class Datasets : public testing::Test {
+ protected:
+  Datasets() {
+    setenv(kDataVariable, folder().c_str(), 1);
+    setenv("SACREBLEU", (folder_ / "cache").c_str(), 1);
+  }
+  ~Datasets() override {
+    unsetenv(kDataVariable);
+    unsetenv("SACREBLEU");
+  }
+
+  std::filesystem::path folder() const { return folder_ / "data"; }
+  void write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder() / name).parent_path());
+    write_text(folder() / name, text);
+  }
+  void write_captions() {
+    write("captions/test.de", "eins\nzwei\n");
+    write("captions/test.en", "one\ntwo\n");
+  }
+  // Returns the suite's text with its tasks filled in, or the problems.
+  std::string filled(const std::string& suite, DataPaths paths = DataPaths::kReal) {
+    toml::table table = parse_toml(suite, "suite.toml");
+    Problems problems;
+    fill_in_dataset_tasks(table, paths, problems);
+    if (!problems.empty()) return text_of(problems.list());
+    std::ostringstream text;
+    text << table;
+    return text.str();
+  }
+
+  TemporaryDirectory folder_;
+};
+
+std::vector<std::string> names_in(const std::vector<NamedDataset>& sets) {
+  std::vector<std::string> names;
+  for (const NamedDataset& set : sets) names.push_back(set.name);
+  return names;
+}
+
+TEST_F(Datasets, FilesOfAFolderAreNamedByFolderAndStem) {
+  write_captions();
+  write("captions/alone.de", "nur deutsch\n");
+  write("dialogsum/dialogsum.dev.jsonl", "{\"dialogue\": \"a\", \"summary\": \"b\"}\n");
+  write("stories/tales.txt", "once\n");
+  write("stories/_about.txt", "ignored\n");
+  write("models/small/merges.txt", "ignored\n");
+  EXPECT_THAT(names_in(datasets_in(folder())), ElementsAre("captions/test", "dialogsum/dev", "stories/tales"));
+}
+
+TEST_F(Datasets, AFolderWithOneDataSetNamesIt) {
+  write("stories/tales.txt", "once\n");
+  EXPECT_EQ(find_dataset("stories").name, "stories/tales");
+  write("stories/more.txt", "once\n");
+  EXPECT_THAT(error_of([] { find_dataset("stories"); }), HasSubstr("stories/more"));
+}
+
+TEST_F(Datasets, UnknownNamesSuggestTheNearest) {
+  write_captions();
+  EXPECT_THAT(error_of([] { find_dataset("captions/tset"); }), HasSubstr("did you mean captions/test?"));
+  const std::string task = "task = { dataset = \"captions/test\", direction = \"de-fr\" }";
+  EXPECT_THAT(filled(task), AllOf(HasSubstr("suite.toml:1"), HasSubstr("de-en")));
+  EXPECT_THAT(filled("task = { dataset = \"captions/test\" }"), HasSubstr("parallel text needs a direction"));
+}
+
+TEST_F(Datasets, ATaskGetsNameFilesAndMetric) {
+  write_captions();
+  const std::string text = filled("task = { dataset = \"captions/test\", direction = \"de-en\", limit = 5 }");
+  EXPECT_THAT(text, AllOf(HasSubstr("name = 'captions/test'"), HasSubstr("captions/test.de'"),
+                          HasSubstr("captions/test.en'"), HasSubstr("name = 'bleu'"), HasSubstr("limit = 5")));
+}
+
+TEST_F(Datasets, KeysOfTheTaskWin) {
+  write_captions();
+  const std::string text = filled(
+      "[[task]]\nname = \"mine\"\ndataset = \"captions/test\"\ndirection = \"en-de\"\nmetric = { name = \"chrf\" }\n");
+  EXPECT_THAT(text, AllOf(HasSubstr("'mine'"), HasSubstr("'chrf'"), testing::Not(HasSubstr("bleu"))));
+  EXPECT_THAT(filled("task = { dataset = \"captions/test\", source = \"x\" }"),
+              HasSubstr("`dataset` and `source` both say where the text comes from"));
+}
+
+TEST_F(Datasets, RecipesKeepPathsPortable) {
+  write_captions();
+  EXPECT_THAT(filled("task = { dataset = \"captions/test\", direction = \"de-en\" }", DataPaths::kPortable),
+              HasSubstr("source = '$DATA/captions/test.de'"));
+}
+
+TEST_F(Datasets, FewerReferencesThanLinesAreFoundBeforeAnythingRuns) {
+  write_captions();
+  write("captions/test.en", "one\n");
+  EXPECT_THAT(filled("task = { dataset = \"captions/test\", direction = \"de-en\" }"),
+              AllOf(HasSubstr("fewer references than sources"), HasSubstr("captions/test")));
+  write("sums/dev.jsonl", "{\"dialogue\": \"a\", \"summary\": \"b\"}\n{\"dialogue\": \"c\"}\n");
+  EXPECT_THAT(filled("task = { dataset = \"sums/dev\" }"),
+              AllOf(HasSubstr("dev.jsonl:2"), HasSubstr("the line has no reference \"summary\"")));
+}
+
+TEST_F(Datasets, SummariesAreScoredByRougeAndPromptsNotAtAll) {
+  write("sums/dev.jsonl", "{\"dialogue\": \"a\", \"summary1\": \"b\", \"summary2\": \"c\"}\n");
+  EXPECT_THAT(filled("task = { dataset = \"sums/dev\" }"),
+              AllOf(HasSubstr("'rouge'"), HasSubstr("'summary1'"), HasSubstr("'summary2'")));
+  write("prompts/test.jsonl", "{\"text\": \"a\"}\n");
+  EXPECT_THAT(filled("task = { dataset = \"prompts\" }"),
+              AllOf(HasSubstr("'none'"), HasSubstr("source_field = 'text'")));
+  write("odd/test.jsonl", "{\"left\": \"a\", \"right\": \"b\"}\n");
+  EXPECT_THAT(filled("task = { dataset = \"odd\" }"), AllOf(HasSubstr("fields left, right"), HasSubstr("`jsonl`")));
+}
+
+// Lines of a benchmark: category, prompt of one or two turns, and whether there is a reference.
+std::string bench_line(const std::string& category, bool two_turns = false, bool reference = false) {
+  return "{\"question_id\": 1, \"category\": \"" + category + "\", \"turns\": [\"first\"" +
+         (two_turns ? ", \"second\"" : "") + "]" + (reference ? ", \"reference\": [\"answer\"]" : "") + "}\n";
+}
+
+TEST_F(Datasets, CategoriesBecomeTasks) {
+  std::string lines;
+  for (const char* one : {"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"}) {
+    lines += bench_line(one, true);
+  }
+  lines += bench_line("translation", false, true) + bench_line("qa");
+  write("spec_bench/question.jsonl", lines);
+  const std::string all = filled("task = { dataset = \"spec_bench\" }");
+  EXPECT_THAT(all, AllOf(HasSubstr("'spec_bench.mt_bench'"), HasSubstr("'spec_bench.translation'"),
+                         HasSubstr("'spec_bench.qa'"), HasSubstr("source_field = 'turns[0]'"),
+                         HasSubstr("'reference[0]'"), HasSubstr("'bleu'")));
+  const std::string two = filled("task = { dataset = \"spec_bench\", categories = [\"qa\", \"math\"] }");
+  EXPECT_THAT(
+      two, AllOf(HasSubstr("'spec_bench.qa'"), HasSubstr("'spec_bench.math'"), testing::Not(HasSubstr("translation"))));
+  EXPECT_THAT(filled("task = { dataset = \"spec_bench\", categories = [\"qaa\"] }"), HasSubstr("did you mean qa?"));
+  const std::string one = filled("task = { dataset = \"spec_bench\", by_category = false }");
+  EXPECT_THAT(one, AllOf(HasSubstr("name = 'spec_bench'"), HasSubstr("'none'")));
+  EXPECT_EQ(summarize_jsonl(folder() / "spec_bench/question.jsonl").further_turns, 8);
+}
+
+TEST_F(Datasets, SpeedBenchMustBePrepared) {
+  write("speed_bench/qualitative.jsonl",
+        "{\"question_id\": \"1\", \"category\": \"rag\", \"sub_category\": \"x\", \"turns\": "
+        "[\"FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH\"], \"multiturn\": false}\n");
+  EXPECT_THAT(filled("task = { dataset = \"speed_bench\" }"),
+              AllOf(HasSubstr("1 of 1 prompts are placeholders"), HasSubstr("specdec_bench")));
+}
+
+TEST_F(Datasets, SacrebleusDownloadsHaveNames) {
+  EXPECT_THAT(error_of([] { find_dataset("sacrebleu/wmt14"); }),
+              AllOf(HasSubstr("has not downloaded"), HasSubstr("sacrebleu -t wmt14")));
+  std::filesystem::create_directories(folder_ / "cache/wmt14");
+  write_text(folder_ / "cache/wmt14/wmt14.de-en.src", "eins\n");
+  write_text(folder_ / "cache/wmt14/wmt14.de-en.ref", "one\n");
+  EXPECT_THAT(filled("task = { dataset = \"sacrebleu/wmt14\" }"),
+              AllOf(HasSubstr("wmt14.de-en.src'"), HasSubstr("wmt14.de-en.ref'"), HasSubstr("'bleu'")));
+  EXPECT_THAT(error_of([] { find_dataset("sacrebleu/wmt15"); }), HasSubstr("did you mean sacrebleu/wmt14?"));
+}
+
+TEST_F(Datasets, CorporaHaveTheSameNames) {
+  write_captions();
+  TextInput input;
+  input.dataset = "captions/test";
+  input.direction = "en-de";
+  EXPECT_EQ(with_dataset(input).source, folder() / "captions/test.en");
+  input.text = "other.txt";
+  EXPECT_THAT(error_of([&] { with_dataset(input); }), HasSubstr("one of them"));
+  toml::table corpus = parse_toml("dataset = \"captions/test\"\ndirection = \"de-en\"\n", "recipe.toml");
+  Problems problems;
+  fill_in_dataset_corpus(corpus, DataPaths::kPortable, problems);
+  EXPECT_TRUE(problems.empty());
+  EXPECT_EQ(corpus["target"].value_or(std::string()), "$DATA/captions/test.en");
+}
+
+TEST_F(Datasets, OnlyABeginningOfDollarDataIsTheDataFolder) {
+  EXPECT_EQ(real_path("$DATA/a/b.de"), folder().string() + "/a/b.de");
+  EXPECT_EQ(real_path("$DATA//etc"), folder().string() + "//etc");  // stays in the folder
+  for (const char* other : {"a/b", "/a/b", "./$DATA/a", "$DATABASE/a", "$DATA", ""}) EXPECT_EQ(real_path(other), other);
+}
+
+TEST_F(Datasets, AMissingPathSaysWhatItIsRelativeTo) {
+  write_captions();
+  EXPECT_EQ(missing_path("$DATA/a", "suite.toml:3").where, "suite.toml:3");
+  EXPECT_EQ(missing_path("$DATA/a", "").found, (folder() / "a").string() + " (not there)");
+  EXPECT_THAT(missing_path("$DATA/a", "").hint, HasSubstr("or correct the path"));
+  EXPECT_THAT(missing_path("a", "").hint, HasSubstr("relative to the current directory"));
+  EXPECT_EQ(missing_path("/a", "").hint, "");
+  setenv(kDataVariable, (folder() / "nowhere").c_str(), 1);
+  EXPECT_THAT(missing_path("$DATA/a", "").hint, HasSubstr("nowhere (not there); set DRAFTSMITH_DATA"));
+}
+
+}  // namespace
+}  // namespace draftsmith::data

@@ -1,0 +1,365 @@
+// Checks of settings: planted defects of lossless methods, impossible speeds and lines without output fail the suite,
+// rounding does not.
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "evaluate/report/report.h"
+#include "evaluate/results/summary.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/forced/decisions.h"
+#include "tests/evaluate/fake_engine.h"
+#include "tests/evaluate/model_suite.h"
+#include "tests/support/distribution_tests.h"
+#include "tests/support/errors.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Returns the text in one line, since notes are wrapped.
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  std::string line;
+  for (const char c : text) {
+    if (c != ' ' || !line.ends_with(' ')) line += c;
+  }
+  return line;
+}
+
+nlohmann::ordered_json first_run(const SuiteResult& result) {
+  return to_json(result.results).at("tasks").at(0).at("runs").at(1);  // after the baseline's repetition
+}
+
+// An engine whose assisted setting gets the first word of two lines wrong.
+FakeEngine wrong_engine(int64_t wrong_word) {
+  FakeEngine engine;
+  engine.wrong_word = wrong_word;
+  engine.errors = [](const Setting& run, int64_t line) { return run.method() == "assisted" && line % 16 == 3 ? 1 : 0; };
+  return engine;
+}
+
+TEST(LosslessCheck, AnotherTokenThanTheTwoMostLikelyFailsTheSuite) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine = wrong_engine(99);
+  const SuiteResult result = suite.evaluate(engine);
+  const auto run = first_run(result);
+  EXPECT_EQ(run.at("lossless_check"), false);
+  const auto& exactness = run.at("exactness");
+  EXPECT_EQ(exactness.at("differing_lines"), 2);
+  EXPECT_EQ(exactness.at("unexplained_lines"), 2);
+  EXPECT_EQ(exactness.at("explained_by_rounding"), false);
+  EXPECT_DOUBLE_EQ(exactness.at("largest_margin"), 5);
+  EXPECT_EQ(exactness.at("first_unexplained").at("line"), 3);
+  EXPECT_EQ(exactness.at("first_unexplained").at("position"), 0);
+  EXPECT_EQ(exactness.at("first_unexplained").at("token"), 99);
+  EXPECT_EQ(exactness.at("first_unexplained").at("greedy_token"), 10);
+  ASSERT_EQ(result.failures.size(), 1U);
+  try {
+    throw_if_failed(result);
+    FAIL();
+  } catch (const RunError& error) {
+    EXPECT_EQ(error.exit_code(), 1);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("assisted.small"), HasSubstr("2 of 24 lines"), HasSubstr("token 99"),
+                                    HasSubstr("line 4 ")));
+  }
+  // Results are written, and every form of them has the verdict.
+  const auto out = suite.directory / "out";
+  EXPECT_EQ(load_json(out / "results.json").at("tasks").at(0).at("runs").at(1).at("lossless_check"), false);
+  const std::string markdown = report_markdown(result.results);
+  for (const std::string& text : {result.table, read_file(out / "report.html"), markdown}) {
+    EXPECT_THAT(one_line(text), HasSubstr("Lossless check FAILED: 1 of 1 settings: assisted.small"));
+    EXPECT_THAT(one_line(text),
+                HasSubstr("more than rounding explains (first on line 4 behind 0 new tokens: 99 for 10)"));
+  }
+  EXPECT_THAT(read_file(out / "report.html"), HasSubstr("<p class=\"error\">! Lossless check FAILED"));
+  EXPECT_THAT(read_file(out / "results.csv"), AllOf(HasSubstr("lossless_check"), HasSubstr(",failed,")));
+}
+
+TEST(LosslessCheck, RoundingMayTurnTheTwoMostLikelyTokensRound) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine = wrong_engine(98);  // 1e-5 below the first; the tolerance is 8 * 4e-6
+  const SuiteResult result = suite.evaluate(engine);
+  EXPECT_TRUE(result.failures.empty());
+  EXPECT_NO_THROW(throw_if_failed(result));
+  const auto run = first_run(result);
+  EXPECT_EQ(run.at("lossless_check"), true);
+  EXPECT_EQ(run.at("exactness").at("explained_by_rounding"), true);
+  EXPECT_EQ(run.at("exactness").at("unexplained_lines"), 0);
+  EXPECT_DOUBLE_EQ(run.at("exactness").at("tolerance"), 3.2e-5);
+  EXPECT_DOUBLE_EQ(run.at("exactness").at("largest_margin"), 1e-5);
+  EXPECT_FALSE(run.at("exactness").contains("first_unexplained"));
+  EXPECT_EQ(engine.rounded_lines, 2);
+  EXPECT_THAT(result.table, HasSubstr("Lossless check passed: 1 greedy settings"));
+}
+
+// An engine whose outputs of one setting end a word too early.
+class ShortEngine : public FakeEngine {
+ public:
+  std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
+    auto records = FakeEngine::decode(run, batch);
+    if (run.method() == "assisted" && batch.first_line == 5) records.front().ids.pop_back();
+    return records;
+  }
+};
+
+TEST(LosslessCheck, AnOutputThatEndsTooEarlyFails) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  ShortEngine engine;
+  const SuiteResult result = suite.evaluate(engine);
+  ASSERT_EQ(result.failures.size(), 1U);
+  EXPECT_THAT(result.failures.front().found, HasSubstr("no token"));
+  // An infinite margin is null in the file, which is read again.
+  EXPECT_EQ(to_json(load_results(suite.directory / "out/results.json")), to_json(result.results));
+}
+
+TEST(LosslessCheck, MethodsThatPromiseNothingMayDiffer) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild")};
+  FakeEngine engine;
+  engine.errors = [](const Setting& run, int64_t) { return run.method() == "bild" ? 2 : 0; };
+  const SuiteResult result = suite.evaluate(engine);
+  EXPECT_TRUE(result.failures.empty());
+  EXPECT_FALSE(first_run(result).contains("lossless_check"));
+  EXPECT_THAT(result.table, testing::Not(HasSubstr("Lossless check")));
+}
+
+// A suite of a sampled setting with four samples of each of 24 lines, whose first tokens an engine draws from `drawn`.
+SuiteResult sampled_suite(const std::function<double(int64_t token)>& drawn) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("speculative")};
+  suite.options.run[0].decode.num_samples = 4;
+  FakeEngine engine;
+  engine.first_token = [&](const Setting& run, int64_t line, int64_t sample) {
+    const CounterRandom random(7, run.label);
+    double uniform = random.uniform(static_cast<uint64_t>(line * 4 + sample));
+    int64_t token = 0;
+    const bool lossless = run.method() == "sample";  // the baseline is always right
+    const auto p = [&](int64_t id) { return lossless ? engine.distribution[static_cast<size_t>(id)] : drawn(id); };
+    while (token < 3 && uniform >= p(token)) uniform -= p(token++);
+    return token;
+  };
+  return suite.evaluate(engine);
+}
+
+TEST(LosslessCheck, SampledFirstTokensMustHaveTheTargetsDistribution) {
+  const std::vector<double> right = FakeEngine().distribution;
+  const SuiteResult passed = sampled_suite([&](int64_t token) { return right[static_cast<size_t>(token)]; });
+  EXPECT_TRUE(passed.failures.empty());
+  EXPECT_THAT(passed.table, HasSubstr("3 sampled ones (first tokens, least p = "));
+  const auto runs = to_json(passed.results).at("tasks").at(0).at("runs");
+  for (const auto& run : runs) {
+    if (run.at("method") == "greedy") continue;
+    EXPECT_EQ(run.at("lossless_check"), true) << run.at("name");
+    EXPECT_EQ(run.at("first_tokens").at("tokens"), 24 * 4);
+    EXPECT_GE(run.at("first_tokens").at("p_value"), 1e-6);
+  }
+  EXPECT_EQ(runs.size(), 4U);
+}
+
+TEST(LosslessCheck, GreedyFirstTokensOfASampledSettingFailTheSuite) {
+  const SuiteResult greedy = sampled_suite([](int64_t token) { return token == 0 ? 1.0 : 0.0; });
+  ASSERT_EQ(greedy.failures.size(), 1U);
+  EXPECT_THAT(greedy.failures.front().where, HasSubstr("speculative.small.T1"));
+  EXPECT_THAT(greedy.failures.front().what, HasSubstr("96 samples"));
+  for (const std::string& text : {greedy.table, report_html(greedy.results), report_markdown(greedy.results)}) {
+    EXPECT_THAT(one_line(text), HasSubstr("96 first tokens do not have the target's distribution"));
+    EXPECT_THAT(one_line(text), HasSubstr("Lossless check FAILED: 1 of 3 settings: speculative.small.T1.samples4"));
+  }
+}
+
+TokenMass mass_of(const std::vector<double>& falling, size_t token) {
+  TokenMass mass;
+  for (size_t id = 0; id < token; ++id) mass.before += falling[id];
+  mass.own = falling[token];
+  return mass;
+}
+
+// Returns a token drawn from `drawn`, as its place in `expected`.
+TokenMass drawn_mass(const std::vector<double>& expected, const std::vector<double>& drawn, double uniform) {
+  size_t token = 0;
+  while (token + 1 < drawn.size() && uniform >= drawn[token]) uniform -= drawn[token++];
+  return mass_of(expected, token);
+}
+
+// Distributions of lines that are nearly sure, undecided, and between.
+const std::vector<std::vector<double>> kLines{{0.97, 0.02, 0.01}, {0.25, 0.25, 0.25, 0.25}, {0.5, 0.3, 0.15, 0.05}};
+
+TEST(FirstTokenTest, SamplesOfTheRightDistributionPassWithEverySeed) {
+  int64_t below_5_percent = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const CounterRandom random(seed, "tokens");
+    std::vector<TokenMass> tokens;
+    for (uint64_t i = 0; i < 300; ++i) {
+      tokens.push_back(drawn_mass(kLines[i % 3], kLines[i % 3], random.uniform(i)));
+    }
+    const FirstTokenTest test = test_first_tokens(tokens, seed, "speculative");
+    EXPECT_TRUE(test.passed) << seed << ": " << test.p_value;
+    EXPECT_EQ(test.tokens, 300);
+    below_5_percent += test.p_value < 0.05 ? 1 : 0;
+  }
+  EXPECT_LE(below_5_percent, 13);  // 5 expected at most; more than 13 happen once in two thousand
+}
+
+TEST(FirstTokenTest, GreedyTokensFailFrom30On) {
+  std::vector<TokenMass> tokens(30, {.before = 0, .own = 0.5});
+  EXPECT_FALSE(test_first_tokens(tokens, 1, "greedy").passed);
+  tokens.assign(7, {.before = 0, .own = 0.01});
+  EXPECT_TRUE(test_first_tokens(tokens, 1, "few").passed);
+  tokens.assign(8, {.before = 0, .own = 0.01});
+  EXPECT_FALSE(test_first_tokens(tokens, 1, "few").passed);
+}
+
+// Returns the test of the first tokens that an acceptance rule puts out, 2,048 for each of four sources.
+FirstTokenTest test_of_rule(std::unique_ptr<infer::AcceptanceRule> rule) {
+  using namespace infer::testing;  // NOLINT(google-build-using-namespace)
+  const infer::OracleFunction target = random_oracle(6, 3);
+  infer::OracleModel large(oracle_info(6), target);
+  infer::OracleModel small(oracle_info(6), mixture(target, random_oracle(6, 5), 0.7));
+  infer::GenerationModels models;
+  models.target = &large;
+  models.drafter = infer::as_drafter(small);
+  const infer::DecodeOptions options = sampling(1, 3);
+  infer::DraftParts parts = infer::make_parts(options, models.drafter->make(models.draft_target()));
+  if (rule != nullptr) parts.acceptance = std::move(rule);
+  infer::Generator generator(models, options, std::move(parts));
+  const std::vector<Ids>& sources = sampled_sources();
+  const auto results = generator.generate(sources);
+  const std::vector<Ids> none(sources.size());
+  const at::Tensor p = infer::decision_probabilities(generator, models, {sources, none});
+  std::vector<TokenMass> tokens;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor line = p[static_cast<int64_t>(i) / options.num_samples];
+    const at::Tensor own = line[results[i].ids.front()];
+    tokens.push_back({line.masked_select(line.gt(own)).sum().item<double>(), own.item<double>()});
+  }
+  return test_first_tokens(tokens, 1, "rule");
+}
+
+TEST(FirstTokenTest, FindsARuleThatAcceptsTooMuch) {
+  EXPECT_TRUE(test_of_rule(nullptr).passed);
+  EXPECT_FALSE(test_of_rule(std::make_unique<infer::testing::TooGenerous>(0.3)).passed);
+}
+
+// An engine of a decoder of six layers, of which `ran` run for a token.
+class LayeredEngine : public FakeEngine {
+ public:
+  int64_t ran = 3;
+  LayerDepth depth(const Setting&) override { return {6, 0}; }
+  std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
+    auto records = FakeEngine::decode(run, batch);
+    for (LineRecord& record : records) record.stats.layer_runs = record.stats.emitted * ran;
+    return records;
+  }
+};
+
+SuiteResult calm_suite(double seconds) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("calm")};
+  suite.options.run[0].drafter.clear();
+  LayeredEngine engine;
+  engine.seconds = [=](const Setting& run, int64_t) { return run.method() == "calm" ? seconds : 0.1; };
+  return suite.evaluate(engine);
+}
+
+TEST(EvaluationBound, CalmIsBoundedByTheLayersThatRan) {
+  const SuiteResult possible = calm_suite(0.06);
+  EXPECT_TRUE(possible.failures.empty());
+  const auto run = to_json(possible.results).at("tasks").at(0).at("runs").at(1);
+  EXPECT_DOUBLE_EQ(run.at("speed").at("speedup_decode_bound"), 2);
+  EXPECT_EQ(calm_suite(0.04).failures.size(), 1U);  // 2.5 times as fast
+}
+
+TEST(EvaluationBound, ADrafterAloneIsBoundedByTheRunsOfTheTarget) {
+  FakeSuite suite;
+  suite.options.drafter = {{.name = "small", .tandem = suite.directory.path()}};
+  suite.options.run = {FakeSuite::run("tandem")};
+  FakeEngine engine;
+  engine.tokens_per_run = 2;
+  engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
+  EXPECT_EQ(suite.evaluate(engine).failures.size(), 1U);
+  suite.options.run[0].decode.free_token = false;  // then runs of the target lack their head
+  EXPECT_TRUE(suite.evaluate(engine).failures.empty());
+}
+
+// An engine whose assisted setting fails on lines 3 and 19, and which takes half of the baseline's time on others.
+FakeEngine failing_engine() {
+  FakeEngine engine;
+  engine.fails = [](const Setting& run, int64_t line) { return run.method() == "assisted" && line % 16 == 3; };
+  return engine;
+}
+
+TEST(FailedLines, FailTheSuiteAfterAllResultsAreWritten) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted"), FakeSuite::run("bild")};
+  FakeEngine engine = failing_engine();
+  const SuiteResult result = suite.evaluate(engine);
+  const std::string message = error_of<RunError>([&] { throw_if_failed(result); });
+  EXPECT_THAT(message, AllOf(HasSubstr("run assisted.small, line 4"), HasSubstr("the logits are no numbers"),
+                             HasSubstr("2 lines without one")));
+  const auto task = load_json(suite.directory / "out/results.json").at("tasks").at(0);
+  const auto& failed = task.at("runs").at(1);
+  EXPECT_EQ(failed.at("failed_lines").at("lines"), 2);
+  EXPECT_EQ(failed.at("failed_lines").at("first"), 3);
+  EXPECT_EQ(load_results(suite.directory / "out/results.json").tasks[0].find("assisted.small")->failed_lines->lines, 2);
+  EXPECT_FALSE(task.at("runs").at(2).contains("failed_lines"));
+  EXPECT_THAT(result.table, HasSubstr("! assisted.small: 2 lines failed (first line 4: the logits are no numbers)"));
+  EXPECT_THAT(read_file(suite.directory / "out/results.csv"), HasSubstr("failed_lines"));
+  EXPECT_THAT(read_file(suite.directory / "out/lines.jsonl"), HasSubstr("\"failure\":\"the logits are no numbers\""));
+}
+
+TEST(FailedLines, AreEmptyInScoresAndLeftOutOfSpeedsAndCounts) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine = failing_engine();
+  engine.seconds = [](const Setting& run, int64_t line) {
+    return line % 16 == 3 ? 1000.0 : run.decode.drafts() ? 0.05 : 0.1;
+  };
+  const SuiteResult result = suite.evaluate(engine);
+  const SettingResult& failed = *result.results.tasks[0].find("assisted.small");
+  EXPECT_EQ(failed.speed.lines, 22);
+  EXPECT_NEAR(failed.speed.speedup.value, 2, 1e-9);
+  EXPECT_LT(failed.quality.scores.front().value, 100);
+  // Lines without output are neither counted as different from greedy decoding nor as target runs.
+  EXPECT_EQ(failed.exactness->differing_lines, 0);
+  EXPECT_EQ(failed.lossless_check, true);
+  int64_t tokens = 0;
+  for (int64_t line = 0; line < 24; ++line) tokens += line % 16 == 3 ? 0 : 6 + line % 8;
+  EXPECT_EQ(failed.acceptance.tokens, tokens);
+  EXPECT_DOUBLE_EQ(failed.acceptance.draft_runs_per_output, static_cast<double>(tokens) / 22);
+}
+
+TEST_F(ModelSuite, ALineWithoutFiniteLogitsFailsAlone) {
+  // In half precision, the embedding of an id that only the last line has is infinite.
+  const model::TransformerModel broken(model::t5_config({.decoder_layers = 3}), 1);
+  broken.parameters().at("embedding.weight")[25].fill_(3e38);
+  model::save_model(root_ / "broken", broken);
+  options_.dtype = "fp16";
+  add_run("assisted", "small");
+  const SuiteResult sound = run_evaluation(options_, root_ / "sound", {.quiet = true});
+  options_.model = root_ / "broken";
+  const SuiteResult result = run_evaluation(options_, root_ / "out", {.quiet = true});
+  EXPECT_THAT(error_of<RunError>([&] { throw_if_failed(result); }), HasSubstr("not finite"));
+  for (const std::string name : {"greedy", "assisted.small"}) {
+    SCOPED_TRACE(name);
+    const SettingResult& failed = *result.results.tasks[0].find(name);
+    ASSERT_TRUE(failed.failed_lines.has_value());
+    const std::string outputs = read_file(root_ / "out" / failed.hypotheses);
+    const std::string expected = read_file(root_ / "sound" / failed.hypotheses);
+    // Other lines fail only where the model writes that id.
+    EXPECT_EQ(outputs.substr(0, outputs.find('\n')), expected.substr(0, expected.find('\n')));
+    EXPECT_TRUE(outputs.ends_with("\n\n"));
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate

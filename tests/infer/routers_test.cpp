@@ -1,0 +1,127 @@
+// What is collected for a router: exact features and targets at the positions that verification examined.
+#include "infer/routers.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "infer/acceptance/rejection.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/windows/fixed.h"
+#include "tests/support/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+DraftParts parts_around(model::LanguageModel& drafter, int64_t window) {
+  return {std::make_unique<ModelDrafter>(drafter, drafter.info().vocabulary), std::make_unique<FixedWindow>(window),
+          std::make_unique<RejectionAcceptance>()};
+}
+
+DecodeOptions decoding(double temperature) {
+  DecodeOptions options;
+  options.method = "speculative";
+  options.temperature = temperature;
+  options.max_new_tokens = 12;
+  options.measure_alpha = true;
+  options.batch_size = 3;
+  return options;
+}
+
+TEST(RouterCollection, HoldsFeaturesAndTotalVariationOfKnownDistributions) {
+  const std::vector<double> p{0.3, 0.0, 0.3, 0.4};
+  const std::vector<double> q{0.1, 0.0, 0.7, 0.2};
+  OracleModel target(oracle_info(4), constant_oracle(p));
+  OracleModel drafter(oracle_info(4), constant_oracle(q));
+  RouterCollector collector(4);
+  Generator generator({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, decoding(0.7),
+                      collector.around(parts_around(drafter, 5), {kEos}));
+  const auto results = generator.generate(std::vector<Ids>{{2}, {3, 3}}, 10);
+  const data::RouterRows rows = collector.drain();
+  ASSERT_GT(rows.size(), 8);
+  double entropy = 0;
+  for (const double value : q) entropy -= value > 0 ? value * std::log(value) : 0;
+  for (size_t n = 0; n < rows.entropy.size(); ++n) {
+    EXPECT_NEAR(rows.entropy[n], entropy, 1e-6);
+    EXPECT_NEAR(rows.disagreement[n], 0.4, 1e-6);  // whatever the temperature
+    EXPECT_EQ(rows.ids[4 * n], 2);
+    EXPECT_EQ(rows.ids[4 * n + 1], 3);
+    EXPECT_EQ(rows.ids[4 * n + 2], 0);
+    EXPECT_EQ(rows.ids[4 * n + 3], -1);  // impossible
+    EXPECT_NEAR(rows.probabilities[4 * n], 0.7, 1e-6);
+    EXPECT_EQ(rows.probabilities[4 * n + 3], 0);
+  }
+  const DecodeStats stats = total(results);
+  EXPECT_EQ(rows.size(), stats.overlap_count);  // the positions of alpha
+  EXPECT_EQ(std::count(rows.rejected.begin(), rows.rejected.end(), 0), stats.accepted);
+  EXPECT_TRUE(std::is_sorted(rows.examples.begin(), rows.examples.end()));
+  EXPECT_EQ(rows.examples.front(), 10);
+  EXPECT_EQ(rows.examples.back(), 11);
+  EXPECT_EQ(collector.drain().size(), 0);
+}
+
+// On a GPU drafting does not stop at an EOS, which is seen when the draft is judged.
+TEST(RouterCollection, EndsAtTheFirstEosOfADraft) {
+  OracleModel drafter(oracle_info(4), constant_oracle({0.1, 0.2, 0.3, 0.4}));
+  RouterCollector collector(2);
+  const DraftParts parts = collector.around(parts_around(drafter, 4), {kEos});
+  std::vector<Row> rows(2);
+  rows[1].line = 1;
+  const Ids drafted{2, kEos, 3, kEos,  // all of it accepted
+                    2, 3,    3, 2};    // the third rejected
+  for (int64_t step = 0; step < 4; ++step) collector.drafted(at::zeros({2, 4}, at::kDouble), step == 0);
+  const Verification verification{.rows = rows,
+                                  .logits = at::zeros({2, 5, 4}, at::kDouble),
+                                  .tokens = at::tensor(drafted, at::kLong).view({2, 4}),
+                                  .counts = at::tensor({4, 4}, at::kLong),
+                                  .probabilities = {},
+                                  .warping = {}};
+  collector.judged(verification, at::tensor({4, 2}, at::kLong));
+  const data::RouterRows collected = collector.drain();
+  EXPECT_EQ(collected.examples, (std::vector<int32_t>{0, 0, 1, 1, 1}));
+  EXPECT_EQ(collected.rejected, (std::vector<int32_t>{0, 0, 0, 0, 1}));
+}
+
+TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
+  const OracleFunction function = random_oracle(6, 1);
+  OracleModel target(oracle_info(6), function);
+  OracleModel drafter(oracle_info(6), mixture(function, random_oracle(6, 2), 0.5));
+  const std::vector<Ids> sources{{2, 3}, {4}, {5, 5, 2}, {3}};
+  const auto collect = [&](int64_t batch, double temperature, std::vector<GenerationResult>& results) {
+    DecodeOptions options = decoding(temperature);
+    options.batch_size = batch;
+    RouterCollector collector(3);
+    Generator generator({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, options,
+                        collector.around(parts_around(drafter, 4), {kEos}));
+    results = generator.generate(sources);
+    return collector.drain();
+  };
+  for (const double temperature : {0.0, 1.0}) {
+    std::vector<GenerationResult> alone;
+    std::vector<GenerationResult> together;
+    const auto a = collect(1, temperature, alone);
+    const auto b = collect(4, temperature, together);
+    EXPECT_EQ(a.disagreement, b.disagreement);
+    EXPECT_EQ(a.ids, b.ids);
+    EXPECT_EQ(a.rejected, b.rejected);
+    EXPECT_EQ(a.examples, b.examples);
+    Generator plain({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, decoding(temperature),
+                    parts_around(drafter, 4));
+    const auto expected = plain.generate(sources);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(alone[i].ids, expected[i].ids);
+      EXPECT_EQ(together[i].ids, expected[i].ids);
+    }
+    // Each row's counts, from what was collected alone.
+    for (size_t i = 0; i < expected.size(); ++i) {
+      int64_t kept = 0;
+      for (size_t n = 0; n < a.rejected.size(); ++n) {
+        kept += a.examples[n] == static_cast<int32_t>(i) && a.rejected[n] == 0 ? 1 : 0;
+      }
+      EXPECT_EQ(kept, expected[i].stats.accepted);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing

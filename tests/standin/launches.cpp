@@ -1,0 +1,289 @@
+// Operators as launches: each runs on the CPU and, in a recording, is kept to be run again.
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include <ATen/Functions.h>
+
+#include "tests/standin/internals.h"
+#include "tests/standin/standin.h"
+
+namespace draftsmith::standin {
+namespace {
+
+struct Counter {
+  std::mutex mutex;
+  Counts counts;
+};
+
+Counter& counter() {
+  static Counter* one = new Counter;
+  return *one;
+}
+
+// Operators whose results' values or sizes the host needs.
+bool host_waits_for(const std::string& name) {
+  static const std::set<std::string> kNames{"nonzero",           "masked_select",      "equal",      "_unique2",
+                                            "repeat_interleave", "unique_consecutive", "unique_dim", "bincount"};
+  return kNames.contains(name);
+}
+
+// Operators that read index tensors of the host.
+bool may_index_from_host(const std::string& name) {
+  static const std::set<std::string> kNames{"index", "index_put_", "_index_put_impl_", "index_put"};
+  return kNames.contains(name);
+}
+
+std::string name_of(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  const size_t space = name.find("::");
+  return space == std::string::npos ? name : name.substr(space + 2);
+}
+
+bool on_device(const at::Tensor& tensor) {
+  return tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
+
+at::Tensor to_device(const at::Tensor& host) {
+  if (!host.defined() || on_device(host)) return host;
+  const at::Tensor source = host.is_non_overlapping_and_dense() ? host : host.contiguous();
+  at::Tensor result = at::empty_strided(source.sizes(), source.strides(), source.options().device(device()));
+  std::memcpy(DeviceMemory::instance().readable(result.data_ptr()), source.const_data_ptr(), source.nbytes());
+  return result;
+}
+
+// What a recording holds: launches, and the contents of tensors before the recording changed them.
+struct Recorded {
+  Recording::Launches launches;
+  std::vector<std::pair<at::Tensor, at::Tensor>> before;  // aliases on the CPU and their copies
+};
+
+std::optional<Recorded>& recorded() {
+  static auto* one = new std::optional<Recorded>;
+  return *one;
+}
+
+void forbid_in_recordings(const std::string& what) {
+  if (recorded()) throw std::logic_error(what + " cannot be recorded");
+}
+
+// Returns a value whose tensors are converted.
+template <class Convert>
+c10::IValue converted(const c10::IValue& value, const Convert& convert) {
+  if (value.isTensor()) return convert(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& one : value.toTensorVector()) list.push_back(convert(one));
+    return list;
+  }
+  if (!value.isOptionalTensorList()) return value;
+  c10::List<std::optional<at::Tensor>> list;
+  for (const std::optional<at::Tensor>& one : value.toOptionalTensorList()) {
+    list.push_back(one ? std::optional(convert(*one)) : std::nullopt);
+  }
+  return list;
+}
+
+// Copies a result to where the recorded one lies.
+void copy_again(const c10::IValue& from, const c10::IValue& to) {
+  if (to.isTensor() && to.toTensor().defined()) to.toTensor().copy_(from.toTensor());
+  if (!to.isTensorList()) return;
+  const auto source = from.toTensorVector();
+  const auto target = to.toTensorVector();
+  for (size_t i = 0; i < source.size(); ++i) target[i].copy_(source[i]);
+}
+
+// An operator's kernel, and what a recorded launch calls it with: numbers and addresses.
+struct Launch {
+  c10::OperatorHandle op;
+  torch::jit::Stack arguments;  // views of device memory
+  torch::jit::Stack results;    // views of where new results go, and none for arguments that were written
+
+  void compute(torch::jit::Stack& stack) const {
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  }
+
+  void operator()() const {
+    torch::jit::Stack stack = arguments;
+    compute(stack);
+    for (size_t i = 0; i < results.size(); ++i) copy_again(stack[i], results[i]);
+  }
+};
+
+// An operator's run: its arguments on the CPU, and what they were.
+class Run {
+ public:
+  Run(const c10::OperatorHandle& op, torch::jit::Stack& stack)
+      : launch_{op, {}, {}}, name_(name_of(op)), stack_(stack) {
+    first_ = stack.size() - schema().arguments().size();
+    originals_.assign(stack.begin() + static_cast<std::ptrdiff_t>(first_), stack.end());
+  }
+
+  void operator()() {
+    count_launch(name_);
+    if (host_waits_for(name_)) count_wait();
+    compute();
+    const auto& returns = schema().returns();
+    for (size_t i = 0; i < returns.size(); ++i) {
+      c10::IValue& value = stack_[first_ + i];
+      const auto* alias = returns[i].alias_info();
+      value = alias != nullptr ? aliased(*alias) : converted(value, to_device);
+      if (is_recording()) launch_.results.push_back(alias != nullptr ? c10::IValue() : converted(value, readable_view));
+    }
+    if (!is_recording()) return;
+    // Outputs have their sizes now.
+    for (const c10::IValue& value : originals_) launch_.arguments.push_back(argument(value, readable_view));
+    record(std::move(launch_));
+  }
+
+ private:
+  const c10::FunctionSchema& schema() const { return launch_.op.schema(); }
+
+  // Leaves the kernel's results on the stack.
+  void compute() {
+    for (size_t i = 0; i < originals_.size(); ++i) {
+      const auto* alias = schema().arguments()[i].alias_info();
+      const bool written = alias != nullptr && alias->isWrite();
+      if (written) keep_contents(originals_[i]);
+      stack_[first_ + i] = argument(
+          originals_[i], [&](const at::Tensor& given) { return written ? output(given) : readable_alias(given); });
+    }
+    launch_.compute(stack_);
+    for (const auto& [host, original] : grown_) {
+      if (host.numel() == 0) continue;
+      original.resize_(host.sizes());
+      readable_alias(original).copy_(host);
+    }
+  }
+
+  // Returns an argument for the CPU; `alias` gives what takes a device tensor's place.
+  template <class Alias>
+  c10::IValue argument(const c10::IValue& value, const Alias& alias) const {
+    if (value.isDevice()) return c10::Device(at::kCPU);
+    return converted(value, [&](const at::Tensor& given) {
+      if (!given.defined()) return given;
+      if (on_device(given)) return alias(given);
+      if (given.dim() == 0 || may_index_from_host(name_)) return given;
+      throw std::logic_error("operator " + name_ + ": a tensor of the host among those of the device");
+    });
+  }
+
+  // Returns what the kernel writes to. It may give an empty output another size.
+  at::Tensor output(const at::Tensor& given) {
+    if (given.numel() > 0) return readable_alias(given);
+    grown_.emplace_back(at::empty({0}, given.options().device(at::kCPU)), given);
+    return grown_.back().first;
+  }
+
+  static void keep_contents(const c10::IValue& value) {
+    if (value.isTensor()) keep_before_recording(value.toTensor());
+    if (!value.isTensorList()) return;
+    for (const at::Tensor& one : value.toTensorVector()) keep_before_recording(one);
+  }
+
+  // Returns the argument that a result aliases.
+  const c10::IValue& aliased(const c10::AliasInfo& alias) const {
+    for (size_t i = 0; i < originals_.size(); ++i) {
+      const auto* own = schema().arguments()[i].alias_info();
+      if (alias.isWrite() && own != nullptr && own->beforeSets() == alias.beforeSets()) return originals_[i];
+    }
+    throw std::logic_error("operator " + name_ + " returns a view that the stand-in accelerator does not know");
+  }
+
+  Launch launch_;
+  std::string name_;
+  torch::jit::Stack& stack_;
+  size_t first_ = 0;
+  std::vector<c10::IValue> originals_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> grown_;  // empty outputs: on the host, and as given
+};
+
+}  // namespace
+
+int64_t Counts::all_launches() const {
+  int64_t sum = 0;
+  for (const auto& [name, count] : launches) sum += count;
+  return sum;
+}
+
+Counts counts() {
+  const std::scoped_lock lock(counter().mutex);
+  return counter().counts;
+}
+
+void reset_counts() {
+  const std::scoped_lock lock(counter().mutex);
+  counter().counts = {};
+}
+
+void count_launch(const std::string& name) {
+  const std::scoped_lock lock(counter().mutex);
+  ++counter().counts.launches[name];
+}
+
+void count_copy(bool to_device, bool waits) {
+  forbid_in_recordings("a copy between host and device");
+  const std::scoped_lock lock(counter().mutex);
+  ++(to_device ? counter().counts.copies_to_device : counter().counts.copies_to_host);
+  if (waits) ++counter().counts.waits;
+}
+
+void count_wait() {
+  forbid_in_recordings("a wait for the device");
+  const std::scoped_lock lock(counter().mutex);
+  ++counter().counts.waits;
+}
+
+Recording::Recording(MemoryPool& pool) {
+  if (recorded()) throw std::logic_error("something is being recorded already");
+  recorded().emplace();
+  DeviceMemory::instance().begin_recording(pool);
+}
+
+Recording::~Recording() {
+  auto& before = recorded()->before;
+  for (auto kept = before.rbegin(); kept != before.rend(); ++kept) kept->first.copy_(kept->second);
+  recorded().reset();
+  DeviceMemory::instance().end_recording();
+}
+
+Recording::Launches Recording::take() {
+  return std::exchange(recorded()->launches, {});
+}
+
+bool is_recording() {
+  return recorded().has_value();
+}
+
+void record(std::function<void()> launch) {
+  if (recorded()) recorded()->launches.push_back(std::move(launch));
+}
+
+void keep_before_recording(const at::Tensor& tensor) {
+  if (!recorded() || !tensor.defined() || tensor.numel() == 0) return;
+  if (DeviceMemory::instance().is_fresh(tensor.storage().data())) return;
+  const at::Tensor alias = readable_alias(tensor);
+  recorded()->before.emplace_back(alias, alias.clone());
+}
+
+at::Tensor readable_alias(const at::Tensor& tensor) {
+  void* memory = DeviceMemory::instance().readable(tensor.data_ptr());
+  return at::from_blob(
+      memory, tensor.sizes(), tensor.strides(), [tensor](void*) {}, tensor.options().device(at::kCPU), at::kCPU);
+}
+
+at::Tensor readable_view(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  void* memory = DeviceMemory::instance().readable(tensor.data_ptr());
+  return at::from_blob(memory, tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU));
+}
+
+void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Run(op, *stack)();
+}
+
+}  // namespace draftsmith::standin
