@@ -30,7 +30,6 @@ struct RandomModel {
   double noise = 0;  // perturbs all weights: the drafter is the target with noise, so that it is right now and then
   at::ScalarType dtype = at::kDouble;
   int64_t vocabulary = kModelIds;
-  double head_sign = 1;  // -1: what the target finds least likely comes first
 };
 
 // Weights large enough that outputs vary, EOS likelier than other tokens so that some outputs end early.
@@ -53,7 +52,6 @@ std::unique_ptr<model::TransformerModel> real_model(const RandomModel& wanted) {
     for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * (uniform(random) + wanted.noise * uniform(other));
     if (!name.starts_with("head")) continue;
     value.select(0, 1).mul_(1.7);
-    weight.mul_(wanted.head_sign);
   }
   made->to(at::kCPU, wanted.dtype);
   made->pack();
@@ -64,9 +62,8 @@ struct RealPair {
   std::unique_ptr<model::TransformerModel> target;
   std::unique_ptr<model::TransformerModel> drafter;
 
-  explicit RealPair(at::ScalarType dtype, double head_sign = 1)
-      : target(real_model({.dtype = dtype})),
-        drafter(real_model({.noise = head_sign < 0 ? 0 : 0.25, .dtype = dtype, .head_sign = head_sign})) {}
+  explicit RealPair(at::ScalarType dtype)
+      : target(real_model({.dtype = dtype})), drafter(real_model({.noise = 0.25, .dtype = dtype})) {}
 
   std::vector<GenerationResult> run(const DecodeOptions& options, bool self = false) const {
     GenerationModels models;
@@ -104,21 +101,6 @@ TEST(RealModels, SpeculativeAndAssistedEqualGreedyInDoublePrecision) {
     }
     EXPECT_GT(sum.accepted, 0);
     EXPECT_LT(sum.accepted, sum.drafted);
-  }
-}
-
-TEST(RealModels, DrafterThatIsAlwaysWrongChangesNothing) {
-  const RealPair wrong(at::kDouble, -1);
-  const auto expected = ids_of(fp64().run(options_of("greedy")));
-  for (const char* method : {"speculative", "assisted"}) {
-    for (const int64_t window : {1, 12}) {
-      for (const int64_t batch : {1, 4}) {
-        const auto results = wrong.run(options_of(method, window, batch));
-        EXPECT_EQ(ids_of(results), expected) << method << " window " << window << " batch " << batch;
-        EXPECT_EQ(total(results).accepted, 0);
-        EXPECT_GT(total(results).drafted, 0);
-      }
-    }
   }
 }
 

@@ -393,21 +393,5 @@ TEST(Engagement, FallbackAsksTheLargeModelWhereTheSmallOneIsUnsure) {
   }
 }
 
-// On texts with ends of their own, longer than BiLD's ten tokens in a row.
-TEST(Engagement, DoesNotDependOnTheBatch) {
-  const OracleFunction large = random_oracle(12, 3);
-  Engaged pair({.target = large, .drafter = mixture(large, random_oracle(12, 4), .5), .vocabulary = 12});
-  pair.prompts = {{2}, {3, 4}, {5, 6, 7}, {2, 9}, {8}};
-  pair.limit = 24;
-  const EngagedOutputs one = pair.oracle(.1);
-  const EngagedOutputs three = pair.oracle(.1, 3);
-  EXPECT_EQ(one.ids, three.ids);
-  EXPECT_EQ(one.engaged, three.engaged);
-  EXPECT_EQ(one.changed, three.changed);
-  EXPECT_GT(one.engaged, 0);
-  EXPECT_LT(one.engaged, one.tokens);
-  EXPECT_EQ(pair.fallback(2, 3).engaged, pair.fallback(2, 3).tokens);
-}
-
 }  // namespace
 }  // namespace draftsmith::infer::testing

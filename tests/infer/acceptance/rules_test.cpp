@@ -296,14 +296,6 @@ TEST(Cascade, GreedyDecodingKeepsTrustedTokensAndTheTargetsOwn) {
   EXPECT_EQ(CascadeAcceptance(Deferral::kChow, 0).judge(own.verification).accepted.item<int64_t>(), 1);
 }
 
-TEST(Cascade, OneThatNeverTrustsIsSpeculativeSampling) {
-  DecodeOptions options = sampling(1.0, 3);
-  options.acceptance = "cascade";
-  options.deferral = "chow";
-  options.deferral_cost = 0;
-  expect_targets_distribution(resembling_case(), options, "chow 0");
-}
-
 TEST(Cascade, LogitsThatAreNoNumbersAreNeverTrusted) {
   for (const double temperature : {0.0, 1.0}) {
     at::Tensor p = logits_of({kTarget, kTarget});

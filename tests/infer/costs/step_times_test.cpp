@@ -29,8 +29,8 @@ TEST(StepTimes, RoundsGiveMedians) {
     times.add(3, 4 * second, 30 * second);
   }
   const StepCosts costs = times.medians();
-  EXPECT_THAT(costs.target, testing::ElementsAre(20, 40, 60));
-  EXPECT_THAT(costs.drafts, testing::ElementsAre(2, 8));
+  EXPECT_THAT(costs.target, ::testing::ElementsAre(20, 40, 60));
+  EXPECT_THAT(costs.drafts, ::testing::ElementsAre(2, 8));
   EXPECT_DOUBLE_EQ(costs.draft, 4);  // of 1, 2, 5 and 2, 4, 10
 }
 

@@ -1,16 +1,12 @@
 // Drafting with the target's own first layers: equal to greedy decoding where drafts are verified, to BiLD with the
 // same layers as a model of their own, and to plain decoding with all layers. No layer runs twice for a token.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/drafters/early_exit_drafter.h"
 #include "infer/drafters/model_drafter.h"
 #include "model/kinds/exits.h"
-#include "tests/support/batches.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
-#include "tests/support/tensors.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -31,39 +27,6 @@ TEST(EarlyExit, LayersOfRowsThatEndInsideAKeptDraftAreCounted) {
     // The first token is the target's own; then at most three of layer 1.
     EXPECT_EQ(stats.layer_runs, kExitLayers * stats.target_tokens + stats.drafted - (stats.target_tokens - 1));
   }
-}
-
-TEST(EarlyExit, HiddenStatesFromTheExitOnAreServed) {
-  const auto model = exit_model({.family = "llama"});
-  const auto begin = [&] { return model->begin(2, 16); };
-  const auto state = begin();
-  const auto plain = begin();
-  std::vector<Row> rows(2);
-  rows[0].tokens = {5};
-  rows[1].tokens = {7};
-  EarlyExitDrafter drafter(*model, 2, nullptr);
-  const model::TokenBatch none;
-  drafter.prefill({none, 1, rows, 16, nullptr, state.get()});
-  const std::vector<int64_t> active = {1, 0};
-  drafter.next_logits({rows, {}, active, {}});
-  model::StepInput input = model::step_input({{5, 9}, {7}});
-  input.hidden_layers = {4, 2, 3};
-  for (const model::Logits logits : {model::Logits::kAll, model::Logits::kLast}) {
-    input.logits = logits;
-    const auto expected = model->step(input, *plain);
-    const auto output = drafter.run_target(*model, input, *state);
-    ASSERT_EQ(output.hidden.size(), 3U);
-    for (size_t i = 0; i < 3; ++i) {
-      EXPECT_LT(difference(output.hidden[i][0], expected.hidden[i][0]), 1e-10);
-      EXPECT_LT(difference(output.hidden[i][1][0], expected.hidden[i][1][0]), 1e-10);
-    }
-    EXPECT_LT(difference(output.logits[0], expected.logits[0]), 1e-10);
-    EXPECT_LT(difference(output.logits[1][0], expected.logits[1][0]), 1e-10);
-    for (model::DecodeState* one : {state.get(), plain.get()}) one->rollback(std::vector<int64_t>{0, 0});
-    if (logits == model::Logits::kAll) drafter.next_logits({rows, {}, active, {}});
-  }
-  input.hidden_layers = {1};
-  EXPECT_THROW(drafter.run_target(*model, input, *state), std::logic_error);
 }
 
 TEST_P(EarlyExitOf, VerifiedDraftsEqualGreedyForAllLayersWindowsAndBatches) {

@@ -81,23 +81,6 @@ TEST(NgramDrafters, SamplingKeepsTheTargetsDistribution) {
   }
 }
 
-TEST(NgramDrafters, EveryWindowRuleAndCutKeepsTheDistribution) {
-  const data::NgramTable table = make_table(3);
-  DecodeOptions cut = sampling(1, 3);
-  cut.top_k = 3;
-  cut.top_p = 0.7;
-  DecodeOptions dynamic = sampling(1, 3);
-  dynamic.window_rule = "dynamic";
-  for (const Source& drafter : {Source{.table = &table}, Source{.lookup = 4}}) {
-    expect_kept_distribution(drafter, cut, "top-k 3, top-p 0.7");
-    expect_kept_distribution(drafter, dynamic, "heuristic");
-  }
-  DecodeOptions fallback = sampling(1, 3);
-  fallback.window_rule = "fallback";
-  fallback.fallback = 0.3;
-  expect_kept_distribution({.table = &table}, fallback, "table, fallback");
-}
-
 // Sources and prompts of different lengths, so that rows leave their batch at different times.
 const std::vector<Ids>& repeating_prompts() {
   static const std::vector<Ids> kPrompts = {{2, 3, 4, 2, 3}, {3},          {4, 4, 4, 4},    {2, 3, 2, 3, 2, 3},

@@ -16,7 +16,6 @@
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/drafters/tandem_loading.h"
 #include "infer/forced/alpha_sums.h"
-#include "infer/forced/forced_alpha.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/parts.h"
 #include "infer/windows/oracle.h"

@@ -171,18 +171,6 @@ TEST(MatchRates, EarlyPredictionsAreProcessedAsFinalOnesAre) {
   EXPECT_EQ(forced, 2);
 }
 
-// As many candidates as there are pieces: every token is one of them, as long as padding takes no place.
-TEST(MatchRates, PaddingIdsAreNoCandidates) {
-  const Pieces tokenizer(10);
-  const Model target = tandem_primary_model(Kind::kDecoderOnly);
-  GenerationModels models = rated_models(*target);
-  models.target_tokenizer = &tokenizer;
-  const MatchRateOptions options{.decodings = {{"greedy"}}, .candidates = {10}, .max_new_tokens = 12};
-  for (const MatchRate& rate : match_rates(models, prompts_for(*target), options)) {
-    EXPECT_EQ(rate.matches, rate.tokens);
-  }
-}
-
 std::string rate_problems(const MatchRateOptions& options) {
   const Model target = tandem_primary_model(Kind::kDecoderOnly);
   return error_of([&] { match_rates(rated_models(*target), prompts_for(*target), options); });

@@ -122,29 +122,6 @@ TEST(Processors, OptionsReplaceTheModelsSettings) {
   EXPECT_EQ(every_method(settings, kDescending, options), (Ids{2, 2, 3, 2, 4, 2, 5, 2}));
 }
 
-TEST(Processors, APromptIsTheSourceOfDecoderOnlyModels) {
-  const auto run = [](const model::GenerationConfig& settings, const char* method) {
-    auto info = oracle_info(6);
-    info.encoder_decoder = false;
-    OracleModel target(info, kDescending);
-    DecodeOptions options;
-    options.method = method;
-    options.temperature = 0;
-    options.max_new_tokens = 4;
-    return Generator({.target = &target, .drafter = as_drafter(target), .generation = settings}, options)
-        .generate(std::vector<Ids>{{4, 5, 2}})[0]
-        .ids;
-  };
-  for (const char* method : {"greedy", "assisted"}) {
-    auto settings = plain_settings();
-    settings.encoder_no_repeat_ngram_size = 1;  // of the prompt 4, 5, 2 alone, not of new tokens
-    EXPECT_EQ(run(settings, method), (Ids(4, 3))) << method;
-    settings = plain_settings();
-    settings.encoder_repetition_penalty = 0.5;
-    EXPECT_EQ(run(settings, method), (Ids(4, 3))) << method;
-  }
-}
-
 TEST(Processors, SamplingKeepsTheProcessedDistribution) {
   auto settings = plain_settings();
   settings.no_repeat_ngram_size = 1;
@@ -313,24 +290,6 @@ TEST(StopStrings, NeedATokenizerAndText) {
   options.stop_strings = {"a", ""};
   EXPECT_THAT(error_of([&] { Generator({.target = &model, .generation = {}}, options); }),
               ::testing::HasSubstr("empty"));
-}
-
-TEST(StopStrings, OfTheModelsSettingsAreReplacedByOptions) {
-  const Letters letters(6);
-  OracleModel model(oracle_info(6), constant_oracle({0, 0, 0.6, 0.4, 0, 0}));
-  model::GenerationConfig settings;
-  settings.eos_ids = {kEos};
-  settings.stop_strings = {"aa"};
-  DecodeOptions options;
-  options.max_new_tokens = 5;
-  const auto length = [&] {
-    return Generator({.target = &model, .generation = settings, .target_tokenizer = &letters}, options)
-        .generate(std::vector<Ids>{{2}})[0]
-        .ids.size();
-  };
-  EXPECT_EQ(length(), 2U);
-  options.stop_strings = {"aaaa"};
-  EXPECT_EQ(length(), 4U);
 }
 
 }  // namespace

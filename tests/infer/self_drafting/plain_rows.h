@@ -4,8 +4,9 @@
 #include <functional>
 #include <vector>
 
-#include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
+#include "infer/loop/row_batch.h"
+#include "infer/loop/timing.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer::testing {

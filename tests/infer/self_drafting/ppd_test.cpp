@@ -5,7 +5,6 @@
 
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -314,22 +313,6 @@ TEST(PpdSamples, AreDistributedAsTheWholeModels) {
   }
 }
 
-// A token that is forced is the only candidate, too, whatever a head predicts.
-TEST(PpdCandidates, ArePredictedAsDecodingWouldChooseThem) {
-  const auto model = exit_model({});
-  const model::Exits exits = random_exits(*model);
-  model::GenerationConfig generation;
-  generation.forced_bos = 9;
-  PpdDecoding decoding;
-  decoding.ppd = {3, 1};
-  decoding.exits = &exits;
-  decoding.settings.processors = LogitsProcessors(generation);
-  decoding.settings.ids = 20;
-  const PpdOutput output = run_ppd(*model, decoding);
-  EXPECT_EQ(output.ids, run_plainly(*model, decoding).ids);
-  for (const DecodeStats& stats : output.stats) EXPECT_GE(stats.early_matches, stats.emitted > 1 ? 1 : 0);
-}
-
 TEST(PpdCandidates, AreTheMostLikelyTokensAndNoneThatIsRuledOut) {
   constexpr double kMasked = -std::numeric_limits<double>::infinity();
   const at::Tensor logits = at::tensor({1.0, 3.0, kMasked, 2.0, kMasked, 1.0, 0.0, 5.0}, at::kDouble).view({2, 4});
@@ -348,13 +331,6 @@ TEST(PpdCandidates, MayBeMany) {
   const auto model = exit_model({.vocabulary = 40});
   const PpdDecoding decoding{.ppd = {2, 40}, .batch = 3};
   EXPECT_EQ(run_ppd(*model, decoding).ids, run_plainly(*model, decoding).ids);
-}
-
-TEST(PpdSettings, OutOfRangeAreErrors) {
-  const auto model = exit_model({});
-  for (const PpdSettings& ppd : {PpdSettings{1, 3}, PpdSettings{4, 3}, PpdSettings{2, 0}, PpdSettings{2, 25}}) {
-    EXPECT_THROW(run_ppd(*model, {.ppd = ppd}), std::logic_error);
-  }
 }
 
 // A sequence each of whose tokens is among the candidates with probability `match_rate`, as the decoder counts it.

@@ -24,22 +24,6 @@ namespace {
 
 using enum WindowSchedule;
 
-TEST(DynamicWindow, HeuristicGrowsByTwoAndShrinksByOneForEachRow) {
-  for (const WindowSchedule schedule : {kHeuristic, kHeuristicTransient}) {
-    DynamicWindow window({.initial = 5, .schedule = schedule});
-    window.begin(std::vector<Row>(2));
-    window.observe(0, {.drafted = 5, .accepted = 5});
-    window.observe(1, {.drafted = 5, .accepted = 4});
-    EXPECT_EQ(window.length(0), 7);
-    EXPECT_EQ(window.length(1), 4);
-    for (int i = 0; i < 9; ++i) window.observe(1, {.drafted = 4, .accepted = 0});
-    EXPECT_EQ(window.length(1), 1);
-    const std::vector<int64_t> kept = {1};
-    window.select_rows(kept);
-    EXPECT_EQ(window.length(0), 1);
-  }
-}
-
 TEST(DynamicWindow, ConfidenceStopKeepsTheTokenItStopsAt) {
   // The drafter gives its tokens .35 < .4: each window holds exactly that one token.
   const Case oracles{constant_oracle({0.35, 0, 0.33, 0.32}), constant_oracle({0.35, 0, 0.33, 0.32})};
