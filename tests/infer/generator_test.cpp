@@ -8,18 +8,14 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "infer/acceptance/exact.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/session.h"
 #include "infer/traced_output.h"
-#include "infer/windows/fallback.h"
-#include "infer/windows/fixed.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/pieces_tokenizer.h"
-#include "tests/support/tensors.h"
 #include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
@@ -52,32 +48,6 @@ TEST(Generator, ExplainsCombinationsThatMakeNoSense) {
   options = {};
   options.window_rule = "fixed";
   EXPECT_THAT(error_of(run), HasSubstr("drafts nothing"));
-}
-
-// A drafter that only proposes tokens.
-class Copier : public ModelDrafter {
- public:
-  using ModelDrafter::ModelDrafter;
-  DrafterTraits traits() const override { return {.name = "copier", .logits = false}; }
-};
-
-TEST(Generator, ValidatorKnowsWhatPartsNeedAndGive) {
-  OracleModel model(oracle_info(5), random_oracle(5, 1));
-  const auto problems_of = [&](const std::string& window, const std::string& acceptance, double temperature) {
-    DecodeOptions options;
-    options.method = "speculative";
-    options.window_rule = window;
-    options.acceptance = acceptance;
-    Problems problems;
-    validate_parts(traits_of(make_parts(options, std::make_unique<Copier>(model, 5))), temperature, problems);
-    return problems.list().size();
-  };
-  EXPECT_EQ(problems_of("fixed", "exact", 0), 0u);
-  EXPECT_EQ(problems_of("fixed", "rejection", 0), 0u);
-  EXPECT_EQ(problems_of("fixed", "exact", 1), 1u);
-  EXPECT_EQ(problems_of("fallback", "rejection", 1), 1u);
-  EXPECT_EQ(problems_of("fallback", "exact", 1), 2u);
-  EXPECT_EQ(problems_of("dynamic", "exact", 0), 0u);
 }
 
 TEST(Generator, NamesUnknownPartsAndVocabulariesOfDifferentSizes) {

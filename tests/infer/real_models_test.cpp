@@ -148,17 +148,6 @@ TEST(RealModels, DrafterWithFewerEmbeddingsThanTheTargetIsNeverAskedForTheOthers
   EXPECT_LE(forced.alpha, 1);
 }
 
-TEST(RealModels, SamplesShareOneEncodingAndDoNotDependOnTheBatch) {
-  DecodeOptions options = options_of("speculative", 3, 1);
-  options.temperature = 1;
-  options.num_samples = 4;
-  const auto alone = ids_of(fp64().run(options));
-  ASSERT_EQ(alone.size(), sources().size() * 4);
-  EXPECT_NE(alone[0], alone[1]);
-  options.batch_size = 5;
-  EXPECT_EQ(ids_of(fp64().run(options)), alone);
-}
-
 // Difference of the target's two best logits for the token after `prefix`.
 double margin(model::LanguageModel& target, const Ids& source, const Ids& prefix) {
   Ids forced = prefix;

@@ -62,13 +62,6 @@ TEST(BeamSearch, WithAllBeamsFindsTheBestSequencesInOrder) {
   }
 }
 
-TEST(BeamSearch, OneBeamIsGreedy) {
-  const OracleFunction function = random_oracle(5, 3);
-  DecodeOptions greedy;
-  greedy.max_new_tokens = 4;
-  EXPECT_EQ(ids_of(beam_results(function, beam_options(1))), ids_of(beam_results(function, greedy)));
-}
-
 TEST(BeamSearch, OutputsAndScoresAreTheSameInEveryBatch) {
   for (uint64_t seed = 1; seed < 6; ++seed) {
     DecodeOptions options = beam_options(3, 2);

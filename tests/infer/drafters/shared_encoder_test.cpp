@@ -6,11 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "infer/costs/step_costs.h"
 #include "infer/drafters/drafter.h"
-#include "infer/drafters/model_drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/drafters/shared_encoder_drafter.h"
+#include "infer/forced/forced_alpha.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"

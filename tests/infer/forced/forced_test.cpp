@@ -51,13 +51,6 @@ int64_t check_greedy(model::LanguageModel& model, const model::GenerationConfig&
   return same;
 }
 
-TEST(Decisions, AreThoseOfDecodingWithProcessors) {
-  auto settings = settings_with_eos();
-  settings.repetition_penalty = 2;
-  OracleModel oracle(oracle_info(6), constant_oracle({0.01, 0.09, 0.4, 0.25, 0.15, 0.1}));
-  EXPECT_LT(check_greedy(oracle, settings), 16);  // the penalty changes tokens
-}
-
 // The encoder's processors look at the prompt of a decoder-only model.
 TEST(Decisions, ProcessPromptsAsDecodingDoes) {
   auto settings = settings_with_eos();

@@ -98,19 +98,6 @@ TEST(RowKernels, WarpEqualsTensorOperations) {
   }
 }
 
-TEST(RowKernels, WarpInSinglePrecisionIsCloseToDouble) {
-  for (const int64_t width : kWidths) {
-    const auto logits = make_logits(width, static_cast<uint64_t>(width), false).to(at::kFloat);
-    for (const double temperature : {0.7, 1.0, 2.0}) {
-      const auto expected = tensor_warp(logits.to(at::kDouble), {.temperature = temperature});
-      const auto got = warp(logits, {.temperature = temperature});
-      EXPECT_EQ(got.scalar_type(), at::kFloat);
-      EXPECT_TRUE(got.to(at::kDouble).allclose(expected, 1e-5, 1e-9)) << width;
-      EXPECT_TRUE(got.masked_select(logits.isinf()).eq(0).all().item<bool>());
-    }
-  }
-}
-
 TEST(RowKernels, TheLargestIsTheFirstAmongEquals) {
   for (const int64_t width : kWidths) {
     const auto logits = make_logits(width, 5, true);
