@@ -98,6 +98,9 @@ TEST(Calm, RowsOfABatchAreAsAlone) {
           const auto alone = decode_by_calm(*target, {measure, threshold, 2}, rows, 1, sampling);
           std::set<size_t> layers;
           for (const Row& row : alone) {
+            if (threshold == 0) {
+              EXPECT_EQ(row.stats.exits_by_layer.front(), row.emitted());
+            }
             for (size_t i = 0; i < row.stats.exits_by_layer.size(); ++i) {
               if (row.stats.exits_by_layer[i] > 0) layers.insert(i);
             }
