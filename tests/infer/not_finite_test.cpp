@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+#include "infer/drafters/model_drafter.h"
 #include "infer/loop/row_verdict.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
