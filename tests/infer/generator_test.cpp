@@ -1,18 +1,27 @@
-// What surrounds the loop: combinations that make no sense, vocabularies, order of results, sharing.
+// What surrounds the loop: combinations that make no sense, vocabularies, order of results, sharing; sessions that load
+// what a method asks for; and where the tokens of an output are from.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/exact.h"
+#include "base/files.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/windows/fallback.h"
-#include "infer/windows/fixed.h"
+#include "infer/session.h"
+#include "infer/traced_output.h"
+#include "model/files/checkpoint.h"
 #include "tests/support/errors.h"
+#include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/pieces_tokenizer.h"
-#include "tests/support/tensors.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 Case some_case() {
   return {random_oracle(5, 1), mixture(random_oracle(5, 1), random_oracle(5, 2), 0.3), 5};
@@ -31,64 +40,31 @@ TEST(Generator, ExplainsCombinationsThatMakeNoSense) {
   options.acceptance = "exact";
   options.temperature = 1;
   const auto run = [&] { decode(some_case(), options, std::vector<Ids>{{2}}); };
-  EXPECT_NE(error_of(run).find("compares with the target's most likely token"), std::string::npos);
+  EXPECT_THAT(error_of(run), HasSubstr("compares with the target's most likely token"));
   options = {};
   options.method = "assisted";
   options.temperature = 0.5;
-  EXPECT_NE(error_of(run).find("use the method speculative"), std::string::npos);
+  EXPECT_THAT(error_of(run), HasSubstr("use the method speculative"));
   options = {};
   options.window_rule = "fixed";
-  EXPECT_NE(error_of(run).find("drafts nothing"), std::string::npos);
+  EXPECT_THAT(error_of(run), HasSubstr("drafts nothing"));
 }
 
-// A drafter that only proposes tokens.
-class Copier : public ModelDrafter {
- public:
-  using ModelDrafter::ModelDrafter;
-  DrafterTraits traits() const override { return {.name = "copier", .logits = false}; }
-};
-
-TEST(Generator, ValidatorKnowsWhatPartsNeedAndGive) {
-  OracleModel model(oracle_info(5), random_oracle(5, 1));
-  const auto problems_of = [&](const std::string& window, const std::string& acceptance, double temperature) {
-    DecodeOptions options;
-    options.method = "speculative";
-    options.window_rule = window;
-    options.acceptance = acceptance;
-    Problems problems;
-    validate_parts(traits_of(make_parts(options, std::make_unique<Copier>(model, 5))), temperature, problems);
-    return problems.list().size();
-  };
-  EXPECT_EQ(problems_of("fixed", "exact", 0), 0u);
-  EXPECT_EQ(problems_of("fixed", "rejection", 0), 0u);
-  EXPECT_EQ(problems_of("fixed", "exact", 1), 1u);
-  EXPECT_EQ(problems_of("fallback", "rejection", 1), 1u);
-  EXPECT_EQ(problems_of("fallback", "exact", 1), 2u);
-  EXPECT_EQ(problems_of("dynamic", "exact", 0), 0u);
-}
-
-TEST(Generator, UnknownPartsAreNamedWithWhatIsKnown) {
+TEST(Generator, NamesUnknownPartsAndVocabulariesOfDifferentSizes) {
   DecodeOptions options;
   options.method = "assisted";
   options.window_rule = "fixd";
   options.acceptance = "x";
-  EXPECT_NE(error_of([&] { make_window_rule(options); }).find("did you mean fixed"), std::string::npos);
-  EXPECT_NE(error_of([&] { make_acceptance_rule(options); }).find("exact, rejection, block"), std::string::npos);
-}
-
-TEST(Generator, VocabulariesOfDifferentSizesAreAnError) {
+  EXPECT_THAT(error_of([&] { make_window_rule(options); }), HasSubstr("did you mean fixed"));
+  EXPECT_THAT(error_of([&] { make_acceptance_rule(options); }), HasSubstr("exact, rejection, block"));
   OracleModel target(oracle_info(5), random_oracle(5, 1));
   OracleModel drafter(oracle_info(6), random_oracle(6, 1));
-  DecodeOptions options;
+  options = {};
   options.method = "assisted";
-  const auto text = error_of([&] { Generator(models_of(target, &drafter), options); });
-  EXPECT_NE(text.find("5 ids"), std::string::npos) << text;
-  EXPECT_NE(text.find("6 ids"), std::string::npos) << text;
-  EXPECT_NE(error_of([&] { Generator(models_of(target), options); }).find("needs a drafter"), std::string::npos);
-}
-
-TEST(Generator, IdsOutsideTheVocabularyAreAnError) {
-  EXPECT_NE(error_of([] { decode(some_case(), {}, std::vector<Ids>{{2}, {9}}); }).find("input 2"), std::string::npos);
+  EXPECT_THAT(error_of([&] { Generator(models_of(target, &drafter), options); }),
+              ::testing::AllOf(HasSubstr("5 ids"), HasSubstr("6 ids")));
+  EXPECT_THAT(error_of([&] { Generator(models_of(target), options); }), HasSubstr("needs a drafter"));
+  EXPECT_THAT(error_of([] { decode(some_case(), {}, std::vector<Ids>{{2}, {9}}); }), HasSubstr("input 2"));
 }
 
 TEST(Generator, PaddingIdsAreNeverPutOut) {
@@ -113,22 +89,9 @@ TEST(Generator, PaddingIdsAreNeverPutOut) {
     options.method = method;
     const auto results = Generator(models, options).generate(sources);
     EXPECT_LT(largest(results), kPieces) << method;
-    for (size_t i = 0; i < results.size() && options.method == "assisted"; ++i) {
-      EXPECT_EQ(results[i].ids, greedy[i].ids);
+    if (options.method == "assisted") {
+      EXPECT_EQ(ids_of(results), ids_of(greedy));
     }
-  }
-}
-
-TEST(Generator, TinyTemperaturesAreGreedyDecoding) {
-  Case oracles = some_case();
-  oracles.dtype = at::kFloat;
-  DecodeOptions options;
-  options.max_new_tokens = 8;
-  const auto greedy = decode(oracles, options, std::vector<Ids>{{2}})[0].ids;
-  for (const char* method : {"sample", "speculative"}) {
-    options.method = method;
-    options.temperature = 1e-39;
-    EXPECT_EQ(decode(oracles, options, std::vector<Ids>{{2}})[0].ids, greedy) << method;
   }
 }
 
@@ -145,18 +108,9 @@ TEST(Generator, ResultsAreReportedInOrderAsTheyComplete) {
                              EXPECT_EQ(first, reported.size());
                              for (const auto& result : part) reported.push_back(result.ids);
                            });
-  ASSERT_EQ(reported.size(), 10u);
-  for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(reported[i], results[i].ids);
-}
-
-TEST(Generator, SamplesOfASourceShareItsEncoding) {
-  OracleModel target(oracle_info(5), random_oracle(5, 1));
-  DecodeOptions options;
-  options.method = "sample";
-  options.num_samples = 8;
-  options.max_new_tokens = 4;
-  Generator(models_of(target), options).generate(std::vector<Ids>{{2}, {3}});
-  EXPECT_EQ(target.encodes(), 2);
+  EXPECT_EQ(reported.size(), 10u);
+  EXPECT_EQ(reported, ids_of(results));
+  EXPECT_LE(target.encodes(), 5) << "samples of a source share its encoding";
 }
 
 TEST(Generator, DecoderOnlyModelsContinuePrompts) {
@@ -180,21 +134,104 @@ TEST(Generator, DecoderOnlyModelsContinuePrompts) {
   }
   options.method = "assisted";
   const auto assisted = Generator(models_of(target, &drafter), options).generate(prompts);
-  for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(assisted[i].ids, greedy[i].ids);
+  EXPECT_EQ(ids_of(assisted), ids_of(greedy));
   EXPECT_THROW(Generator(models_of(target), {}).generate(std::vector<Ids>{{}}), UserError);
 }
 
-TEST(Generator, DraftedEosEndsTheDraft) {
-  const Case oracles{constant_oracle({0, 0.9, 0.1}), constant_oracle({0, 0.9, 0.1}), 3};
-  DecodeOptions options;
-  options.method = "assisted";
-  options.window = 6;
-  const auto result = decode(oracles, options, std::vector<Ids>{{2}})[0];
-  EXPECT_EQ(result.ids, (Ids{kEos}));
-  EXPECT_EQ(result.stats.drafted, 1);
-  EXPECT_EQ(result.stats.accepted, 1);
-  EXPECT_EQ(result.stats.cut, 1);
+class SessionTest : public ::testing::Test {
+ protected:
+  SessionTest() {
+    model::save_model(root_ / "target", *model::varied_model(model::tiny_mt5(), 3, at::kFloat));
+    model::save_model(root_ / "small", *model::varied_model(model::tiny_mt5(), 4, at::kFloat));
+  }
+
+  Session session(const std::string& drafter) const {
+    return Session({.target = (root_ / "target").string(), .drafter = drafter});
+  }
+
+  std::vector<int64_t> ids_by(Session& session, const std::string& method) const {
+    DecodeOptions options;
+    options.method = method;
+    options.max_new_tokens = 12;
+    const std::vector<int64_t> source = {5, 6, 7, 1};
+    return session.generator(options).generate({&source, 1}).at(0).ids;
+  }
+
+  const TemporaryDirectory folder_;
+  const std::filesystem::path root_ = folder_.path();
+};
+
+TEST_F(SessionTest, DecodesByOneMethodAfterAnother) {
+  Session with_drafter = session((root_ / "small").string());
+  const auto plain = ids_by(with_drafter, "greedy");
+  EXPECT_EQ(plain.size(), 12);
+  EXPECT_EQ(ids_by(with_drafter, "assisted"), plain);
+  EXPECT_EQ(ids_by(with_drafter, "ppd"), plain);
+  EXPECT_EQ(ids_by(with_drafter, "greedy"), plain);
 }
 
+TEST_F(SessionTest, LoadsADrafterWhenAMethodAsksForIt) {
+  Session absent = session((root_ / "nowhere").string());
+  EXPECT_EQ(ids_by(absent, "greedy").size(), 12);
+  EXPECT_THAT(error_of([&] { ids_by(absent, "assisted"); }), HasSubstr("nowhere"));
+  EXPECT_EQ(ids_by(absent, "greedy").size(), 12);
+}
+
+std::string written(const std::vector<TracedToken>& tokens) {
+  std::string text;
+  for (const TracedToken& token : tokens) text += std::to_string(token.id) + "dutr"[static_cast<size_t>(token.origin)];
+  return text;
+}
+
+TEST(TracedTokens, FollowTheRoundsUpToTheEnd) {
+  const std::vector<JudgedDraft> drafts{{.position = 0, .tokens = {1, 2, 9, 8}, .accepted = 2},
+                                        {.position = 3, .tokens = {}, .accepted = 0}};
+  EXPECT_EQ(written(traced_tokens(Ids{1, 2, 3, 4, 5, 6}, drafts, 2)), "1d2d9r8r3t4t5u6u");
+  EXPECT_EQ(written(traced_tokens(Ids{1, 2}, {})), "1t2t");
+  const std::vector<JudgedDraft> after_the_prompts{{.position = 1, .tokens = {2}, .accepted = 1}};
+  EXPECT_EQ(written(traced_tokens(Ids{1, 2, 3}, after_the_prompts)), "1t2d3t");
+  const std::vector<JudgedDraft> past_the_end{{.position = 0, .tokens = {1, 2, 7}, .accepted = 2}};
+  EXPECT_EQ(written(traced_tokens(Ids{1, 2}, past_the_end)), "1d2d");
+}
+
+// The tokens that were not taken back.
+std::vector<int64_t> kept(const std::vector<TracedToken>& tokens) {
+  std::vector<int64_t> ids;
+  for (const TracedToken& token : tokens) {
+    if (token.origin != TokenOrigin::kRejected) ids.push_back(token.id);
+  }
+  return ids;
+}
+
+TEST(TraceOutput, TracesTheOutputOfTheMethod) {
+  OracleModel target(oracle_info(5), random_oracle(5, 1));
+  OracleModel drafter(oracle_info(5), mixture(random_oracle(5, 1), random_oracle(5, 2), 0.5));
+  const GenerationModels models = models_of(target, &drafter);
+  for (const char* method : {"speculative", "assisted", "bild"}) {
+    DecodeOptions options;
+    options.method = method;
+    options.temperature = 0;
+    options.schedule = "heuristic_transient";  // windows that begin anew with each source, as traced ones do
+    options.max_new_tokens = 24;
+    Generator generator(models, options);
+    std::string origins;
+    for (const Ids& source : {Ids{2, 3}, {3}, {4, 2}, {2, 4, 4}, {3, 3, 2, 4}}) {
+      const GenerationResult result = generator.generate(std::span(&source, 1), 7).front();
+      const auto traced = trace_output(models, options, source, 7);
+      EXPECT_EQ(kept(traced), result.ids) << method;
+      const auto drafted = std::ranges::count_if(traced, [](const TracedToken& token) {
+        return token.origin == TokenOrigin::kDrafted || token.origin == TokenOrigin::kUnverified;
+      });
+      // Of a cut round it is not known whether drafted tokens or the target's were cut.
+      EXPECT_LE(drafted, result.stats.accepted) << method;
+      EXPECT_GE(drafted, result.stats.accepted - result.stats.cut) << method;
+      origins += written(traced);
+    }
+    EXPECT_THAT(origins, HasSubstr("d")) << method;
+    EXPECT_THAT(origins, HasSubstr("t")) << method;
+    if (std::string(method) == "bild") continue;  // its thresholds take nothing back here
+    EXPECT_THAT(origins, HasSubstr("r")) << method;
+  }
+}
 }  // namespace
 }  // namespace draftsmith::infer::testing

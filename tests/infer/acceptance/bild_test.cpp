@@ -1,29 +1,60 @@
-// BiLD against Algorithm 1 (Kim et al.): hand-computed cases, the options that change it, its ablations and limits.
+// BiLD: cases computed by hand, small programs written down again (Algorithm 1 of the paper, Kim et al., and the
+// authors' program), the ends of outputs, its limits, and the engagement of a large model.
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/infer/acceptance/bild_fixtures.h"
+#include "base/random.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/drafters/prompt_lookup_drafter.h"
+#include "infer/engagement.h"
+#include "infer/parts.h"
+#include "tests/support/oracle_fixtures.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 namespace {
 
+// Distribution with the given probability on one token, the rest spread over the others but EOS.
+std::vector<double> peaked(int64_t vocabulary, int64_t token, double probability) {
+  std::vector<double> p(static_cast<size_t>(vocabulary), (1 - probability) / static_cast<double>(vocabulary - 2));
+  p[kEos] = 0;
+  p[static_cast<size_t>(token)] = probability;
+  return p;
+}
+
+// A model that says script[i] (token, probability) after i tokens, whatever they are; the last entry repeats.
+OracleFunction scripted(int64_t vocabulary, std::vector<std::pair<int64_t, double>> script) {
+  return [=](std::span<const int64_t>, std::span<const int64_t> prefix) {
+    const auto& [token, probability] = script[std::min(prefix.size(), script.size() - 1)];
+    return peaked(vocabulary, token, probability);
+  };
+}
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+DecodeOptions bild(double fallback, double rollback, int64_t limit) {
+  DecodeOptions options;
+  options.method = "bild";
+  options.fallback = fallback;
+  options.rollback = rollback;
+  options.max_new_tokens = limit;
+  return options;
+}
+
+GenerationResult run(const Case& oracles, const DecodeOptions& options) {
+  return decode(oracles, options, std::vector<Ids>{{2}})[0];
+}
+
 // Small: 2 2 2 then unsure; large: 2 3 2 4 ... The second token is given p = .1 / 4 by the large model.
 const Case kHandCase{scripted(6, {{2, 0.9}, {3, 0.9}, {2, 0.9}, {4, 0.9}}),
                      scripted(6, {{2, 0.8}, {2, 0.8}, {2, 0.8}, {5, 0.3}, {5, 0.8}}), 6};
-
-TEST(Bild, FollowsAlgorithm1WhereTheLargeModelAgreesEnough) {
-  // -log(.1/4) = 3.69 is within a threshold of 4: nothing is rolled back. Small writes 2 2 2, falls back at .3, large
-  // adds 4; then small (sure again) writes 5 for the two places left, which are final.
-  const auto result = run(kHandCase, bild(0.5, 4.0, 6));
-  EXPECT_EQ(result.ids, (Ids{2, 2, 2, 4, 5, 5}));
-  EXPECT_EQ(result.stats.target_runs, 1);
-  EXPECT_EQ(result.stats.fallbacks, 1);
-  EXPECT_EQ(result.stats.rollbacks, 0);
-  EXPECT_EQ(result.stats.drafted, 5);
-  EXPECT_EQ(result.stats.unverified, 2);
-  EXPECT_EQ(result.stats.draft_runs, 6);  // the run that was unsure drafted nothing
-}
 
 TEST(Bild, RollsBackToTheFirstDistantToken) {
   // A threshold of 3 is passed at the second token: large writes 3 there. Small goes on with 2, falls back, large
@@ -51,73 +82,6 @@ TEST(Bild, FallbackThresholdIsInclusive) {
   EXPECT_EQ(run(oracles, bild(0.5 + 1e-9, kNever, 3)).ids, (Ids{2, 2, 2}));
 }
 
-TEST(Bild, LiteralRollsBackATokenThatIsTheTargetsOwn) {
-  // Large finds 2 most likely with .4 (distance .92). Beyond it, at the third token, it wants 3 and gives 2 little.
-  const Case oracles{scripted(4, {{2, 0.4}, {2, 0.4}, {3, 0.9}, {2, 0.4}}), scripted(4, {{2, 0.9}}), 4};
-  DecodeOptions options = bild(0.5, 0.5, 3);
-  options.verify_end = true;
-  const auto effective = run(oracles, options);
-  options.rollback_rule = "literal";
-  const auto literal = run(oracles, options);
-  EXPECT_EQ(effective.ids, (Ids{2, 2, 3}));
-  EXPECT_EQ(literal.ids, (Ids{2, 2, 3}));
-  EXPECT_EQ(effective.stats.rollbacks, 1);
-  EXPECT_EQ(effective.stats.target_runs, 1);
-  EXPECT_EQ(literal.stats.rollbacks, 3);
-  EXPECT_EQ(literal.stats.target_runs, 3);
-}
-
-Case different_models() {
-  return {random_oracle(7, 21, 1.5, {kEos}), random_oracle(7, 22, 1.5, {kEos}), 7};
-}
-
-Ids greedy_ids(const OracleFunction& function, int64_t limit) {
-  DecodeOptions options;
-  options.max_new_tokens = limit;
-  return run({function, function, 7}, options).ids;
-}
-
-TEST(Bild, AlwaysFallingBackOrAlwaysRollingBackIsTheTarget) {
-  const Ids target = greedy_ids(different_models().target, 25);
-  const auto fallback = run(different_models(), bild(1.01, kNever, 25));
-  EXPECT_EQ(fallback.ids, target);
-  EXPECT_EQ(fallback.stats.drafted, 0);
-  DecodeOptions options = bild(0, 0, 25);
-  options.rollback_rule = "literal";
-  options.verify_end = true;
-  EXPECT_EQ(run(different_models(), options).ids, target);
-}
-
-TEST(Bild, WithoutFallbackAndRollbackItIsTheSmallModelButForHandOvers) {
-  const auto result = run(different_models(), bild(0, kNever, 25));
-  EXPECT_EQ(result.stats.target_runs, 2);  // 10 + 1, 10 + 1, and 3 that are final
-  EXPECT_EQ(result.stats.drafted, 23);
-  EXPECT_EQ(result.stats.rollbacks, 0);
-  // Within the first ten tokens nobody but the small model writes.
-  const Ids small = greedy_ids(different_models().drafter, 10);
-  EXPECT_TRUE(std::equal(small.begin(), small.end(), result.ids.begin()));
-  EXPECT_EQ(run(different_models(), bild(0, kNever, 8)).ids, greedy_ids(different_models().drafter, 8));
-  // The rest: whose turn it is says who chooses.
-  for (size_t i = 0; i < result.ids.size(); ++i) {
-    const auto& model = i % 11 == 10 ? different_models().target : different_models().drafter;
-    const auto p = model(Ids{2}, std::span(result.ids.data(), i));
-    EXPECT_EQ(result.ids[i], std::max_element(p.begin(), p.end()) - p.begin()) << i;
-  }
-}
-
-TEST(Bild, WithoutFallbackTheWindowIsFixed) {
-  for (const int64_t window : {3, 5, 10}) {
-    DecodeOptions options = bild(0.9, kNever, 22);
-    options.window_rule = "fixed";
-    options.window = window;
-    const auto stats = run(different_models(), options).stats;
-    EXPECT_EQ(stats.target_runs, 22 / (window + 1));
-    EXPECT_EQ(stats.accepted, stats.drafted);
-    options.verify_end = true;
-    EXPECT_EQ(run(different_models(), options).stats.target_runs, (22 + window) / (window + 1));
-  }
-}
-
 TEST(Bild, SamplingDrawsFromBothModelsUnderTheSamePolicies) {
   // One place: small is sure (.8 on 2), so its token is sampled from its warped distribution and never rolled back.
   const Case oracles{scripted(4, {{3, 0.6}}), scripted(4, {{2, 0.8}}), 4};
@@ -141,6 +105,292 @@ TEST(Bild, RollbackReadsTheUnwarpedDistribution) {
   EXPECT_EQ(run(oracles, options).ids, (Ids{2, 2}));
   options.rollback = 1.8;
   EXPECT_EQ(run(oracles, options).ids, (Ids{3, 3}));
+}
+
+struct Thresholds {
+  double fallback;
+  double rollback;
+  int64_t limit;
+  int64_t max_draft;
+};
+
+struct Written {
+  Ids ids;
+  int64_t large_runs = 0;
+  int64_t rollbacks = 0;
+};
+
+// The paper's Algorithm 1, or the authors' program, ended at a replacement that is EOS.
+class BildProgram {
+ public:
+  BildProgram(const Case& oracles, const Thresholds& thresholds) : oracles_(oracles), to_(thresholds) {}
+
+  // It stops at an EOS, whoever wrote it, unless ends are verified.
+  Written algorithm1(bool effective, bool verify_end) {
+    while (true) {
+      const size_t first = text_.ids.size();  // pending token
+      run_small();
+      if (ended() && !verify_end) return text_;
+      ++text_.large_runs;
+      const bool rolled_back = roll_back(first, effective);
+      if (!rolled_back && !ended()) text_.ids.push_back(best(large_at(text_.ids.size())));
+      if (ended()) return text_;
+    }
+  }
+
+  // `settled`: tokens that the large model's cache accounts for. A rollback does not advance it, so the next run
+  // compares the same tokens again. Of these it looks at the first distant one alone.
+  Written authors_program() {
+    size_t settled = 0;
+    while (true) {
+      ++text_.large_runs;
+      size_t m = settled;
+      while (m < text_.ids.size() && !distant(m)) ++m;
+      if (m < text_.ids.size() && best(large_at(m)) != text_.ids[m]) {
+        replace_from(m);
+        if (ended()) return text_;
+        continue;
+      }
+      text_.ids.push_back(best(large_at(text_.ids.size())));
+      settled = text_.ids.size();
+      if (ended()) return text_;
+      run_small();
+      if (ended()) return text_;
+    }
+  }
+
+ private:
+  static int64_t best(const std::vector<double>& p) { return std::max_element(p.begin(), p.end()) - p.begin(); }
+  // Returns the large model's probabilities before token m.
+  std::vector<double> large_at(size_t m) const {
+    return oracles_.target(Ids{2}, Ids(text_.ids.begin(), text_.ids.begin() + static_cast<std::ptrdiff_t>(m)));
+  }
+  bool distant(size_t m) const { return -std::log(large_at(m)[static_cast<size_t>(text_.ids[m])]) > to_.rollback; }
+  bool ended() const { return !text_.ids.empty() && (text_.ids.back() == kEos || std::ssize(text_.ids) == to_.limit); }
+  // Lets the small model write until it falls back, has written max_draft tokens or has ended the text.
+  void run_small() {
+    for (int64_t i = 0; i < to_.max_draft && !ended(); ++i) {
+      const auto p = oracles_.drafter(Ids{2}, text_.ids);
+      if (*std::max_element(p.begin(), p.end()) < to_.fallback) return;
+      text_.ids.push_back(best(p));
+    }
+  }
+  bool roll_back(size_t first, bool effective) {
+    for (size_t m = first; m < text_.ids.size(); ++m) {
+      if (!distant(m) || (effective && best(large_at(m)) == text_.ids[m])) continue;
+      replace_from(m);
+      return true;
+    }
+    return false;
+  }
+  // Puts the large model's choice in place of token m and of all after it.
+  void replace_from(size_t m) {
+    const int64_t choice = best(large_at(m));
+    text_.ids.resize(m);
+    text_.ids.push_back(choice);
+    ++text_.rollbacks;
+  }
+
+  const Case& oracles_;
+  Thresholds to_;
+  Written text_;
+};
+
+// Calls check(oracles, thresholds) with random models, similar ones and different ones, and random thresholds.
+template <class Check>
+void for_random_scripts(uint64_t cases, const Check& check) {
+  const CounterRandom random(5, 17);
+  for (uint64_t i = 0; i < cases; ++i) {
+    const auto large = random_oracle(6, 2 * i, 1.8);
+    const Case oracles{large, mixture(large, random_oracle(6, 2 * i + 1, 1.8), random.uniform(5 * i)), 6};
+    check(oracles, Thresholds{.fallback = 0.2 + 0.5 * random.uniform(5 * i + 1),
+                              .rollback = 0.3 + 3 * random.uniform(5 * i + 2),
+                              .limit = 1 + static_cast<int64_t>(24 * random.uniform(5 * i + 3)),
+                              .max_draft = random.uniform(5 * i + 4) < 0.5 ? 10 : 3});
+  }
+}
+
+DecodeOptions thresholds_options(const Thresholds& thresholds, const std::string& rule) {
+  DecodeOptions options = bild(thresholds.fallback, thresholds.rollback, thresholds.limit);
+  options.max_draft = thresholds.max_draft;
+  options.rollback_rule = rule;
+  return options;
+}
+
+void expect_written(const GenerationResult& result, const Written& text) {
+  EXPECT_EQ(result.ids, text.ids);
+  EXPECT_EQ(result.stats.target_runs, text.large_runs);
+  EXPECT_EQ(result.stats.fallbacks, text.large_runs);
+  EXPECT_EQ(result.stats.rollbacks, text.rollbacks);
+}
+
+TEST(BildReference, EveryRuleIsAlgorithm1WithEndsFinalOrVerified) {
+  for (const bool verify_end : {false, true}) {
+    for (const bool effective : {false, true}) {
+      int64_t rollbacks = 0;
+      for_random_scripts(150, [&](const Case& oracles, const Thresholds& thresholds) {
+        DecodeOptions options = thresholds_options(thresholds, effective ? "effective" : "literal");
+        options.verify_end = verify_end;
+        const Written text = BildProgram(oracles, thresholds).algorithm1(effective, verify_end);
+        expect_written(run(oracles, options), text);
+        rollbacks += text.rollbacks;
+      });
+      EXPECT_GT(rollbacks, 20);
+    }
+  }
+}
+
+TEST(BildReference, ReleasedCodeIsTheAuthorsProgram) {
+  int64_t rollbacks = 0;
+  for_random_scripts(500, [&](const Case& oracles, const Thresholds& thresholds) {
+    const Written text = BildProgram(oracles, thresholds).authors_program();
+    expect_written(run(oracles, thresholds_options(thresholds, "released_code")), text);
+    rollbacks += text.rollbacks;
+  });
+  EXPECT_GT(rollbacks, 60);
+}
+
+// A model that writes 2, 2 and EOS; the other never ends.
+const Case kEnds{scripted(5, {{2, 0.9}, {3, 0.9}, {3, 0.9}, {4, 0.9}}),
+                 [](auto, std::span<const int64_t> prefix) { return one_hot(5, prefix.size() < 2 ? 2 : kEos); }, 5};
+
+TEST(BildEnd, AnEosOfTheSmallModelEndsTheTextWithoutARunOfTheTarget) {
+  const GenerationResult result = run(kEnds, bild(0.5, 1, 10));
+  EXPECT_EQ(result.ids, (Ids{2, 2, kEos}));
+  EXPECT_EQ(result.stats.target_runs, 0);
+  EXPECT_EQ(result.stats.verifications, 0);
+  EXPECT_EQ(result.stats.unverified, 3);
+  EXPECT_EQ(result.stats.accepted, 3);
+  EXPECT_TRUE(std::isnan(result.stats.acceptance_rate()));
+}
+
+TEST(BildEnd, MinNewTokensHoldsForTheSmallModelsEosToo) {
+  DecodeOptions options = bild(0, kNever, 12);
+  const Case oracles{constant_oracle({0.1, 0.1, 0.1, 0.7}), constant_oracle({0.1, 0.6, 0.1, 0.2})};
+  options.min_new_tokens = 5;
+  const GenerationResult result = run(oracles, options);
+  EXPECT_EQ(result.ids, (Ids{3, 3, 3, 3, 3, kEos}));
+  EXPECT_EQ(result.stats.target_runs, 0);
+}
+
+TEST(BildEnd, LosslessRulesVerifyEveryEnd) {
+  for (const char* acceptance : {"exact", "rejection"}) {
+    DecodeOptions options = bild(0.5, 5, 8);
+    options.acceptance = acceptance;
+    EXPECT_TRUE(acceptance_traits(options).verifies_end);
+    EXPECT_EQ(run(kEnds, options).ids, (Ids{2, 3, 3, 4, 4, 4, 4, 4})) << acceptance;
+  }
+  DecodeOptions options = bild(0.5, 5, 8);
+  EXPECT_FALSE(acceptance_traits(options).verifies_end);
+  options.verify_end = true;
+  EXPECT_TRUE(acceptance_traits(options).verifies_end);
+  EXPECT_FALSE(acceptance_traits(options).lossless);
+}
+
+TEST(BildEnd, ProposedTokensAreVerifiedSinceNoProcessorHasSeenThem) {
+  OracleModel target(oracle_info(6), scripted(6, {{2, 0.9}}));
+  DecodeOptions options = bild(0.5, 1, 8);
+  options.window_rule = "fixed";
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = lookup_drafter(4);
+  // Look-up proposes EOS after 2, as in the source.
+  const auto result = Generator(models, options).generate(std::vector<Ids>{{2, kEos, 2, kEos}})[0];
+  EXPECT_EQ(result.ids, Ids(8, 2));
+  EXPECT_EQ(result.stats.unverified, 0);
+}
+
+// Rows end in different rounds, some verified and some not.
+TEST(BildEnd, RowsOfABatchEndAsTheyDoAlone) {
+  const auto large = random_oracle(6, 3);
+  const Case oracles{large, mixture(large, random_oracle(6, 4), 0.5), 6};
+  const std::vector<Ids> sources{{2}, {3, 2}, {4}, {5, 5, 5}, {2, 4}, {3}};
+  for (const char* rule : {"effective", "literal", "released_code"}) {
+    for (const double temperature : {0.0, 0.9}) {
+      DecodeOptions options = bild(0.4, 1.5, 14);
+      options.rollback_rule = rule;
+      options.temperature = temperature;
+      options.num_samples = 3;
+      const auto alone = decode(oracles, options, sources);
+      options.batch_size = 4;
+      const auto together = decode(oracles, options, sources);
+      EXPECT_EQ(ids_of(together), ids_of(alone)) << rule << temperature;
+      EXPECT_EQ(total(together).target_runs, total(alone).target_runs);
+      EXPECT_GT(total(together).unverified, 0);
+    }
+  }
+}
+
+// A large and a small model without weights.
+struct Engaged {
+  explicit Engaged(const Case& oracles)
+      : large(oracle_info(oracles.vocabulary), oracles.target),
+        small(oracle_info(oracles.vocabulary), oracles.drafter) {
+    models.target = &large;
+    models.drafter = as_drafter(small);
+  }
+
+  EngagedOutputs oracle(double threshold, int64_t batch = 1) {
+    return engage(models, {EngagementPolicy::kOracle, threshold, limit, batch}, prompts);
+  }
+  EngagedOutputs fallback(double threshold, int64_t batch = 1) {
+    return engage(models, {EngagementPolicy::kFallback, threshold, limit, batch}, prompts);
+  }
+
+  OracleModel large;
+  OracleModel small;
+  GenerationModels models;
+  std::vector<Ids> prompts{{2}};
+  int64_t limit = 4;
+};
+
+// Five ids, of which EOS has no mass: a peak of probability P leaves (1 - P) / 3 to each of the three others.
+//
+//   position   small's token   large's token   p of the small's token
+//      0          2 (.9)          2 (.8)              .8
+//      1          3 (.6)          4 (.7)              .1
+//      2          4 (.4)          4 (.5)              .5
+//      3          2 (.9)          3 (.4)              .2
+Engaged by_hand() {
+  return Engaged({.target = scripted(5, {{2, .8}, {4, .7}, {4, .5}, {3, .4}}),
+                  .drafter = scripted(5, {{2, .9}, {3, .6}, {4, .4}, {2, .9}}),
+                  .vocabulary = 5});
+}
+
+struct Expected {
+  double threshold;
+  Ids ids;
+  int64_t engaged;
+  int64_t changed;
+};
+
+TEST(Engagement, TheOracleReplacesTokensThatTheLargeModelFindsUnlikely) {
+  Engaged pair = by_hand();
+  for (const auto& [threshold, ids, engaged, changed] : {Expected{0, {2, 3, 4, 2}, 0, 0},
+                                                         {.15, {2, 4, 4, 2}, 1, 1},
+                                                         {.3, {2, 4, 4, 3}, 2, 2},
+                                                         {.6, {2, 4, 4, 3}, 3, 2},
+                                                         {1.5, {2, 4, 4, 3}, 4, 2}}) {
+    const EngagedOutputs outputs = pair.oracle(threshold);
+    EXPECT_THAT(outputs.ids, ::testing::ElementsAre(ids)) << threshold;
+    EXPECT_EQ(outputs.tokens, 4) << threshold;
+    EXPECT_EQ(outputs.engaged, engaged) << threshold;
+    EXPECT_EQ(outputs.changed, changed) << threshold;
+  }
+}
+
+TEST(Engagement, FallbackAsksTheLargeModelWhereTheSmallOneIsUnsure) {
+  Engaged pair = by_hand();
+  for (const auto& [threshold, ids, engaged, changed] : {Expected{0, {2, 3, 4, 2}, 0, 0},
+                                                         {.5, {2, 3, 4, 2}, 1, 0},
+                                                         {.7, {2, 4, 4, 2}, 2, 0},
+                                                         {1.5, {2, 4, 4, 3}, 4, 0}}) {
+    const EngagedOutputs outputs = pair.fallback(threshold);
+    EXPECT_THAT(outputs.ids, ::testing::ElementsAre(ids)) << threshold;
+    EXPECT_EQ(outputs.tokens, 4) << threshold;
+    EXPECT_EQ(outputs.engaged, engaged) << threshold;
+    EXPECT_EQ(outputs.changed, std::nullopt) << threshold;
+  }
 }
 
 }  // namespace

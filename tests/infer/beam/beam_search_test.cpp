@@ -1,5 +1,5 @@
 // Beam search of oracle models: the best of all sequences where the beams hold them all, the same outputs in every
-// batch, and the options around it.
+// batch, the options around it, and the rules of a source's search: what goes on, what is finished, when it ends.
 #include "infer/beam/beam_search.h"
 
 #include <cmath>
@@ -7,9 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "infer/beam/hypotheses.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -37,16 +39,10 @@ std::vector<GenerationResult> beam_results(const OracleFunction& function, const
   return Generator(models_of_beams(target), options).generate(sources);
 }
 
-std::vector<Ids> beam_ids(const std::vector<GenerationResult>& results) {
-  std::vector<Ids> ids;
-  for (const GenerationResult& result : results) ids.push_back(result.ids);
-  return ids;
-}
-
 // Five tokens and at most four of them: 5^3 beams hold every sequence that goes on.
 TEST(BeamSearch, WithAllBeamsFindsTheBestSequencesInOrder) {
   const OracleFunction function = random_oracle(5, 1);
-  for (const double penalty : {0.0, 1.0, -1.0}) {
+  for (const double penalty : {0.0, -1.0}) {
     DecodeOptions options = beam_options(125, 6);
     options.length_penalty = penalty;
     options.early_stopping = "never";
@@ -66,13 +62,6 @@ TEST(BeamSearch, WithAllBeamsFindsTheBestSequencesInOrder) {
   }
 }
 
-TEST(BeamSearch, OneBeamIsGreedy) {
-  const OracleFunction function = random_oracle(5, 3);
-  DecodeOptions greedy;
-  greedy.max_new_tokens = 4;
-  EXPECT_EQ(beam_ids(beam_results(function, beam_options(1))), beam_ids(beam_results(function, greedy)));
-}
-
 TEST(BeamSearch, OutputsAndScoresAreTheSameInEveryBatch) {
   for (uint64_t seed = 1; seed < 6; ++seed) {
     DecodeOptions options = beam_options(3, 2);
@@ -80,7 +69,7 @@ TEST(BeamSearch, OutputsAndScoresAreTheSameInEveryBatch) {
     const auto alone = beam_results(random_oracle(5, seed), options);
     options.batch_size = 4;
     const auto together = beam_results(random_oracle(5, seed), options);
-    EXPECT_EQ(beam_ids(together), beam_ids(alone));
+    EXPECT_EQ(ids_of(together), ids_of(alone));
     for (size_t i = 0; i < alone.size(); ++i) {
       EXPECT_EQ(together[i].score, alone[i].score);
       EXPECT_EQ(together[i].stats.target_runs, alone[i].stats.target_runs) << "sources end by themselves";
@@ -173,6 +162,50 @@ TEST(BeamSearch, ReorderedCachesGiveTheLogProbabilitiesOfTheOutputs) {
       EXPECT_NEAR(result.score.value(), sum, 1e-9) << encoder_decoder;
     }
   }
+}
+
+// Two beams whose outputs so far are those given.
+struct TwoBeams {
+  BeamSettings settings{.beams = 2};
+  int64_t limit = 10;
+  std::vector<Ids> outputs{{5}, {6}};
+
+  Hypotheses search() const { return {settings, limit}; }
+  std::vector<Continuation> advance(Hypotheses& search, const std::vector<Continuation>& best,
+                                    const std::vector<char>& ended) const {
+    const std::vector<std::span<const int64_t>> spans(outputs.begin(), outputs.end());
+    return search.advance(best, ended, spans);
+  }
+};
+
+TEST(Hypotheses, ContinuationsThatEndAreFinishedAndOthersGoOnInTheirPlace) {
+  const TwoBeams two;
+  Hypotheses search = two.search();
+  const auto running = two.advance(search, {{0, 1, -1}, {1, 7, -2}, {0, 8, -3}, {1, 1, -4}}, {1, 0, 0, 1});
+  ASSERT_EQ(running.size(), 2);
+  EXPECT_EQ(running[0].token, 7);
+  EXPECT_EQ(running[0].beam, 1);
+  EXPECT_EQ(running[1].token, 8);
+  ASSERT_EQ(search.finished().size(), 1) << "the fourth only stood in for those that end";
+  EXPECT_THAT(search.finished()[0].tokens, ::testing::ElementsAre(5, 1));
+  EXPECT_DOUBLE_EQ(search.finished()[0].score, -0.5);
+  EXPECT_FALSE(search.done());
+}
+
+TEST(Hypotheses, EarlyStoppingSaysWhenFullSearchesEnd) {
+  const auto done = [](EarlyStopping early, double penalty, double third) {
+    TwoBeams two;
+    two.settings.early_stopping = early;
+    two.settings.length_penalty = penalty;
+    Hypotheses search = two.search();
+    two.advance(search, {{0, 1, -1}, {1, 1, -2}, {0, 8, third}, {1, 8, third - 1}}, {1, 1, 0, 0});
+    return search.done();
+  };
+  EXPECT_TRUE(done(EarlyStopping::kTrue, 1, -1.5));
+  EXPECT_FALSE(done(EarlyStopping::kFalse, 1, -1.5)) << "-1.5 / 2 is better than -2 / 2";
+  EXPECT_TRUE(done(EarlyStopping::kFalse, 1, -2.5));
+  EXPECT_FALSE(done(EarlyStopping::kNever, 1, -2.5)) << "-2.5 / 10 is better than -2 / 2";
+  EXPECT_TRUE(done(EarlyStopping::kNever, 0, -2.5));
 }
 
 }  // namespace

@@ -72,6 +72,12 @@ TEST(LoadedDrafter, KindsWithoutFilesSayWhatTheyAre) {
   EXPECT_EQ(exit->inside_target(), 2);
   EXPECT_EQ(exit->model(), nullptr);
   EXPECT_TRUE(exit->path().empty());
+  OracleModel oracle(oracle_info(4), random_oracle(4, 1));
+  const auto drafter = as_drafter(oracle, nullptr, "somewhere");
+  EXPECT_EQ(drafter->model(), &oracle);
+  EXPECT_EQ(drafter->transformer(), nullptr) << "an oracle has no embeddings";
+  EXPECT_EQ(drafter->standalone(), nullptr);
+  EXPECT_EQ(drafter->path().string(), "somewhere");
 }
 
 TEST(LoadedDrafter, MakesTheDrafterOfItsName) {
@@ -84,15 +90,6 @@ TEST(LoadedDrafter, MakesTheDrafterOfItsName) {
   const GenerationModels models = pair.models();
   EXPECT_EQ(models.drafter->make(models.draft_target())->traits().name, "tandem");
   EXPECT_TRUE(models.drafter->reads_target());
-}
-
-TEST(LoadedDrafter, OfACallersModelDoesNotDecodeAlone) {
-  OracleModel oracle(oracle_info(4), random_oracle(4, 1));
-  const auto drafter = as_drafter(oracle, nullptr, "somewhere");
-  EXPECT_EQ(drafter->model(), &oracle);
-  EXPECT_EQ(drafter->transformer(), nullptr) << "an oracle has no embeddings";
-  EXPECT_EQ(drafter->standalone(), nullptr);
-  EXPECT_EQ(drafter->path().string(), "somewhere");
 }
 
 }  // namespace

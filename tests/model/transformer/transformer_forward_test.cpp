@@ -23,15 +23,6 @@ at::Tensor logits_of(TransformerModel& model, const TokenBatch& source, const To
   return model.head(model.forward({source, target, {}}).hidden);
 }
 
-TransformerConfig gated_config() {
-  TransformerConfig config = tiny_t5();
-  config.gated = true;
-  config.activation = Activation::kGeluTanh;
-  config.tied_head = false;
-  config.output_scale = 1.0;
-  return config;
-}
-
 // Sum of fixed-weighted logits: a scalar whose gradient touches every parameter.
 at::Tensor weighted_loss(TransformerModel& model, const TokenBatch& source, const TokenBatch& target) {
   const at::Tensor logits = logits_of(model, source, target);

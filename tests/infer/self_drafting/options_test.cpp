@@ -1,10 +1,13 @@
 // What the methods inside the model take of their options, and what is wrong with them, said before any work.
-#include "infer/inside_methods.h"
+#include <functional>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "infer/decode_options.h"
+#include "infer/inside_methods.h"
 #include "model/kinds/exits.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/errors.h"
@@ -27,52 +30,37 @@ class InsideMethods : public ::testing::Test {
   std::unique_ptr<model::TransformerModel> model = exit_model({});
 };
 
-TEST_F(InsideMethods, AnExitOutsideTheModelIsAnErrorThatNamesBoth) {
-  DecodeOptions options = exit_options("early-exit");
-  options.exit_layer = 5;
-  EXPECT_THAT(problem(options), AllOf(HasSubstr("from 1 to 4"), HasSubstr("exit layer 5"), HasSubstr("t5")));
-  EXPECT_THAT(problem(exit_options("assisted"), 6), AllOf(HasSubstr("from 1 to 4"), HasSubstr("exit layer 6")));
-  options.exit_layer = 0;
-  EXPECT_THAT(problem(options), HasSubstr("exit_layer"));
-  options.exit_layer = 4;
-  EXPECT_EQ(problem(options), "no error");
-}
+struct WrongOption {
+  const char* method;
+  std::function<void(DecodeOptions&)> change;
+  const char* problem;
+};
 
 TEST_F(InsideMethods, OptionsOutOfRangeAreErrors) {
-  DecodeOptions options = exit_options("calm");
-  options.exit_threshold = 1.2;
-  EXPECT_THAT(problem(options), HasSubstr("exit_threshold"));
-  options.exit_threshold = -0.1;
-  EXPECT_THAT(problem(options), HasSubstr("exit_threshold"));
-  options = exit_options("calm");
-  options.exit_decay = -1;
-  EXPECT_THAT(problem(options), HasSubstr("exit_decay"));
-  options = exit_options("calm");
-  options.exit_measure = "margins";
-  EXPECT_THAT(problem(options), HasSubstr("did you mean 'margin'?"));
-  options = exit_options("calm");
-  options.window_rule = "fixed";
-  EXPECT_THAT(problem(options), HasSubstr("drafts nothing"));
-  options = exit_options("ppd");
-  options.acceptance = "exact";
-  EXPECT_THAT(problem(options), HasSubstr("drafts nothing"));
-  options = exit_options("ppd");
-  options.candidates = 0;
-  EXPECT_THAT(problem(options), HasSubstr("candidates"));
-}
-
-TEST_F(InsideMethods, EarlyLayersAndCandidatesFitTheModel) {
-  DecodeOptions options = exit_options("ppd");
-  for (const int64_t layer : {1, 4, 7}) {
-    options.early_layer = layer;
-    EXPECT_THAT(problem(options), AllOf(HasSubstr("a layer from 2 to 3"), HasSubstr(std::to_string(layer))));
+  const std::vector<WrongOption> all = {
+      {"early-exit", [](auto& options) { options.exit_layer = 5; }, "exit layer 5"},
+      {"early-exit", [](auto& options) { options.exit_layer = 5; }, "from 1 to 4"},
+      {"early-exit", [](auto& options) { options.exit_layer = 0; }, "exit_layer"},
+      {"early-exit", [](auto& options) { options.exit_layer = 4; }, "no error"},
+      {"early-exit", [](auto& options) { options.window_rule = "router"; }, "a drafter that is a model of its own"},
+      {"calm", [](auto& options) { options.exit_threshold = 1.2; }, "exit_threshold"},
+      {"calm", [](auto& options) { options.exit_threshold = -0.1; }, "exit_threshold"},
+      {"calm", [](auto& options) { options.exit_decay = -1; }, "exit_decay"},
+      {"calm", [](auto& options) { options.exit_measure = "margins"; }, "did you mean 'margin'?"},
+      {"calm", [](auto& options) { options.window_rule = "fixed"; }, "drafts nothing"},
+      {"ppd", [](auto& options) { options.acceptance = "exact"; }, "drafts nothing"},
+      {"ppd", [](auto& options) { options.candidates = 0; }, "candidates"},
+      {"ppd", [](auto& options) { options.candidates = 24; }, "no error"},
+      {"ppd", [](auto& options) { options.candidates = 25; }, "at most 24"},
+      {"ppd", [](auto& options) { options.early_layer = 1; }, "a layer from 2 to 3"},
+      {"ppd", [](auto& options) { options.early_layer = 4; }, "a layer from 2 to 3"},
+      {"ppd", [](auto& options) { options.early_layer = 3; }, "no error"}};
+  for (const WrongOption& wrong : all) {
+    DecodeOptions options = exit_options(wrong.method);
+    wrong.change(options);
+    EXPECT_THAT(problem(options), HasSubstr(wrong.problem)) << wrong.method;
   }
-  options.early_layer = 3;
-  EXPECT_EQ(problem(options), "no error");
-  options.candidates = 24;
-  EXPECT_EQ(problem(options), "no error");
-  options.candidates = 25;
-  EXPECT_THAT(problem(options), AllOf(HasSubstr("at most 24"), HasSubstr("25")));
+  EXPECT_THAT(problem(exit_options("assisted"), 6), AllOf(HasSubstr("from 1 to 4"), HasSubstr("exit layer 6")));
   const auto single = exit_model({.layers = 1});
   EXPECT_THAT(error_of([&] { Generator(exit_models(*single), exit_options("ppd")); }),
               HasSubstr("at least 2 decoder layers"));
@@ -85,12 +73,6 @@ TEST_F(InsideMethods, OnlyTransformersHaveLayers) {
   for (const char* method : {"early-exit", "calm", "ppd"}) {
     EXPECT_THAT(error_of([&] { Generator(models, exit_options(method)); }), HasSubstr("a transformer")) << method;
   }
-}
-
-TEST_F(InsideMethods, RoutersDoNotJudgeExits) {
-  DecodeOptions options = exit_options("early-exit");
-  options.window_rule = "router";
-  EXPECT_THAT(problem(options), HasSubstr("a router is trained for a drafter that is a model of its own"));
 }
 
 TEST_F(InsideMethods, ExitsAskedForByNameHaveOneAtTheLayerThatIsRead) {
@@ -137,14 +119,9 @@ TEST_F(InsideMethods, OptionsOfOtherMethodsAreKnownToHaveNoEffect) {
     ADD_FAILURE() << name;
     return false;
   };
-  EXPECT_TRUE(used("early-exit", "exit_layer"));
-  EXPECT_TRUE(used("early-exit", "fallback"));
-  EXPECT_TRUE(used("early-exit", "rollback"));
-  EXPECT_FALSE(used("assisted", "exit_layer"));
-  EXPECT_TRUE(used("calm", "exit_threshold"));
-  EXPECT_FALSE(used("ppd", "exit_threshold"));
-  EXPECT_TRUE(used("ppd", "candidates"));
-  EXPECT_FALSE(used("calm", "window"));
+  EXPECT_TRUE(used("early-exit", "exit_layer") && used("early-exit", "fallback") && used("early-exit", "rollback"));
+  EXPECT_TRUE(used("calm", "exit_threshold") && used("ppd", "candidates"));
+  EXPECT_FALSE(used("assisted", "exit_layer") || used("ppd", "exit_threshold") || used("calm", "window"));
 }
 
 }  // namespace

@@ -1,19 +1,24 @@
-// Prompts are processed once and shared by their samples; tokens are told as they are committed.
-#include "infer/loop/prefill.h"
-
+// Prompts are processed once and shared by their samples, tokens are told as they are committed; prompts near the end
+// of the context are refused, cut at the left, or skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
+#include "infer/loop/context_fit.h"
+#include "infer/loop/prefill.h"
 #include "model/transformer/transformer_model.h"
+#include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tensors.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Le;
 
 model::TransformerModel small_llama(uint64_t seed) {
@@ -39,9 +44,12 @@ class RecordingOracle : public OracleModel {
   std::vector<int64_t> widths;
 };
 
-model::ModelInfo prompt_info() {
+// A decoder-only oracle with so many positions; 0: any number.
+model::ModelInfo prompt_info(int64_t positions = 0) {
   auto info = oracle_info(5);
   info.encoder_decoder = false;
+  info.max_positions = positions;
+  info.name = "small";
   return info;
 }
 
@@ -142,28 +150,6 @@ TEST(Prefill, ChunksGiveTheLogitsAndHiddenStatesOfOneStep) {
   EXPECT_LT(difference(logits, model.step(next, *at_once).logits), 1e-11);
 }
 
-TEST(Prefill, SamplesOfASeedAreThoseOfSeparateRuns) {
-  // The random stream depends on line and sample alone, so sample 0 of N equals the only sample.
-  model::TransformerModel target = small_llama(3);
-  model::TransformerModel drafter = small_llama(4);
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
-  const std::vector<Ids> prompts = {{4, 5, 6}, {7}, Ids(40, 9)};
-  for (const char* method : {"sample", "speculative"}) {
-    DecodeOptions options;
-    options.method = method;
-    options.temperature = 1;
-    options.max_new_tokens = 12;
-    options.batch_size = 3;
-    const auto one = Generator(models, options).generate(prompts);
-    options.num_samples = 5;
-    const auto many = Generator(models, options).generate(prompts);
-    for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(many[5 * i].ids, one[i].ids) << method << " " << i;
-    EXPECT_NE(many[0].ids, many[1].ids);
-  }
-}
-
 TEST(OnTokens, TellsEveryTokenOnceInItsRowsOrderAndItsEnd) {
   const auto function = random_oracle(5, 6, 1.2);
   OracleModel target(oracle_info(5), function);
@@ -188,11 +174,136 @@ TEST(OnTokens, TellsEveryTokenOnceInItsRowsOrderAndItsEnd) {
               told[output].insert(told[output].end(), tokens.begin(), tokens.end());
               ends[output] += finished ? 1 : 0;
             });
-    for (size_t i = 0; i < results.size(); ++i) {
-      EXPECT_EQ(told[i], results[i].ids) << method;
-      EXPECT_EQ(ends[i], 1) << method;
-    }
+    EXPECT_EQ(told, ids_of(results)) << method;
+    EXPECT_THAT(ends, Each(1)) << method;
   }
+}
+
+const Context kTen{10, "the model m"};
+
+PromptFit fit(int64_t prompt, int64_t wanted, LongPrompts policy, const Context& context = kTen) {
+  return fit_prompt(prompt, wanted, context, policy, "input 3");
+}
+
+TEST(ContextFit, NewTokensEndWithTheContext) {
+  EXPECT_EQ(fit(1'000'000, 128, LongPrompts::kError, {}).room, 128);
+  EXPECT_EQ(fit(6, 4, LongPrompts::kError).room, 4);
+  EXPECT_EQ(fit(6, 5, LongPrompts::kError).room, 4);
+  EXPECT_EQ(fit(9, 5, LongPrompts::kSkip).room, 1);
+  EXPECT_FALSE(fit(9, 4, LongPrompts::kSkip).skipped);
+  EXPECT_TRUE(fit(10, 1, LongPrompts::kSkip).skipped);
+  EXPECT_EQ(fit(10, 1, LongPrompts::kSkip).room, 0);
+  const std::string message = error_of([] { fit(10, 1, LongPrompts::kError); });
+  for (const char* part : {"input 3: the prompt leaves no room", "the model m", "fewer than 10 tokens", "10 tokens",
+                           "truncate-left or skip"}) {
+    EXPECT_THAT(message, HasSubstr(part));
+  }
+}
+
+TEST(ContextFit, TruncationMakesRoomForWhatIsWantedUpToHalfTheContext) {
+  EXPECT_EQ(fit(25, 3, LongPrompts::kTruncateLeft).dropped, 18);  // the last 7 stay
+  EXPECT_EQ(fit(25, 3, LongPrompts::kTruncateLeft).room, 3);
+  EXPECT_EQ(fit(8, 3, LongPrompts::kTruncateLeft).dropped, 1);  // it had left room for two
+  EXPECT_EQ(fit(7, 3, LongPrompts::kTruncateLeft).dropped, 0);
+  EXPECT_EQ(fit(25, 128, LongPrompts::kTruncateLeft).dropped, 20);
+  EXPECT_EQ(fit(25, 128, LongPrompts::kTruncateLeft).room, 5);
+  EXPECT_EQ(fit(3, 128, LongPrompts::kTruncateLeft).room, 7);
+  EXPECT_THAT(error_of([] { fit(2, 1, LongPrompts::kTruncateLeft, {1, "m"}); }), HasSubstr("no room"));
+}
+
+std::vector<GenerationResult> continued(const std::vector<Ids>& prompts, DecodeOptions options, int64_t context = 8) {
+  OracleModel target(prompt_info(context), random_oracle(5, 6, 1.5, {kEos}));
+  GenerationModels models;
+  models.target = &target;
+  return Generator(models, std::move(options)).generate(prompts, 40);
+}
+
+TEST(ContextFit, GenerationStopsAtTheContextAndNamesThePromptThatFillsIt) {
+  DecodeOptions options;
+  options.max_new_tokens = 6;
+  const auto results = continued({{2}, {2, 3, 4, 3, 2}}, options);
+  EXPECT_EQ(results[0].ids.size(), 6u);
+  EXPECT_EQ(results[1].ids.size(), 3u);
+  const std::string message = error_of([&] { continued({{2}, {2, 3, 4, 3, 2, 2, 2, 2, 2}}, options); });
+  EXPECT_THAT(message, HasSubstr("input 42"));  // first_line 40, counted from 1
+  EXPECT_THAT(message, HasSubstr("9 tokens"));
+}
+
+TEST(ContextFit, ABosStaysInFrontOfATruncatedPrompt) {
+  OracleModel target(prompt_info(6), random_oracle(5, 6, 1.5, {kEos}));
+  GenerationModels models;
+  models.target = &target;
+  models.generation.emplace();
+  models.generation->bos = 0;
+  models.generation->eos_ids = {kEos};
+  DecodeOptions options;
+  options.max_new_tokens = 3;
+  options.long_prompts = "truncate-left";
+  Generator generator(models, options);
+  const auto results =
+      generator.generate(std::vector<Ids>{{0, 4, 2, 2, 3, 4}, {0, 3, 4}, {3, 4, 2, 2, 3, 4}, {2, 3, 4}});
+  EXPECT_EQ(results[0].ids, results[1].ids);
+  EXPECT_EQ(results[2].ids, results[3].ids);
+  EXPECT_NE(results[0].ids, results[2].ids);
+}
+
+TEST(ContextFit, SkippedPromptsKeepTheirPlaceAndAreReported) {
+  DecodeOptions options;
+  options.max_new_tokens = 3;
+  options.num_samples = 2;
+  options.long_prompts = "skip";
+  OracleModel target(prompt_info(8), random_oracle(5, 6, 1.5, {kEos}));
+  GenerationModels models;
+  models.target = &target;
+  Generator generator(models, options);
+  const std::vector<Ids> prompts = {Ids(9, 2), {2}, Ids(8, 3), {3}, Ids(20, 4)};
+  std::vector<size_t> lengths;
+  const auto results = generator.generate(prompts, 0, [&](size_t first, std::span<const GenerationResult> part) {
+    EXPECT_EQ(first, lengths.size());
+    for (const auto& result : part) lengths.push_back(result.ids.size());
+  });
+  EXPECT_THAT(lengths, ElementsAre(0, 0, 3, 3, 0, 0, 3, 3, 0, 0));
+  EXPECT_EQ(results[0].stats.target_runs, 0);
+  std::vector<bool> skipped;
+  for (const PromptFit& fit : generator.fit(prompts)) skipped.push_back(fit.skipped);
+  EXPECT_THAT(skipped, ElementsAre(true, false, true, false, true));
+  EXPECT_EQ(generator.generate(std::vector<Ids>{Ids(9, 2)}).size(), 2u);  // nothing but skipped ones
+}
+
+TEST(ContextFit, TheDraftersShorterContextBindsToo) {
+  const auto function = random_oracle(5, 6, 1.5, {kEos});
+  OracleModel target(prompt_info(0), function);
+  auto info = prompt_info(7);
+  info.name = "tiny";
+  OracleModel drafter(info, function);
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = as_drafter(drafter);
+  DecodeOptions options;
+  options.method = "assisted";
+  options.max_new_tokens = 20;
+  Generator generator(models, options);
+  EXPECT_EQ(generator.generate(std::vector<Ids>{{2, 3}})[0].ids.size(), 5u);
+  EXPECT_THAT(error_of([&] { generator.generate(std::vector<Ids>{Ids(7, 2)}); }), HasSubstr("the drafter tiny"));
+}
+
+// A maximal length of the model's settings is a context, which the options lift.
+TEST(ContextFit, AMaximalLengthThatIsTooShortSaysHowItIsLifted) {
+  OracleModel target(prompt_info(20), random_oracle(5, 6, 1.5, {kEos}));
+  GenerationModels models;
+  models.target = &target;
+  models.generation.emplace();
+  models.generation->eos_ids = {kEos};
+  models.generation->max_length = 6;
+  const auto refusal = [&](const DecodeOptions& options, int64_t prompt) {
+    return error_of([&] { Generator(models, options).fit(std::vector<Ids>{Ids(static_cast<size_t>(prompt), 2)}); });
+  };
+  EXPECT_EQ(Generator(models, {}).generate(std::vector<Ids>{{2, 3}})[0].ids.size(), 4u);
+  EXPECT_THAT(refusal({}, 7), HasSubstr("truncate-left or skip; --max-new-tokens lifts this limit"));
+  DecodeOptions options;
+  options.max_new_tokens = 2;
+  EXPECT_EQ(refusal(options, 7), "no error");
+  EXPECT_THAT(refusal(options, 20), ::testing::AllOf(HasSubstr("the model small"), ::testing::Not(HasSubstr("lifts"))));
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
-// Rows that are decoded by a decoder of one's own, without a Generator.
+// Rows that are decoded by a decoder of one's own, without a Generator, so that tests see its decode state.
 #pragma once
 
 #include <functional>
 #include <vector>
 
-#include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
+#include "infer/loop/row_batch.h"
+#include "infer/loop/timing.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer::testing {

@@ -1,0 +1,159 @@
+// What models say of finished outputs: decisions computed again are those of decoding, processors included; log
+// probabilities of every method; how well each model predicts the outputs, and alpha over them.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "infer/drafters/model_drafter.h"
+#include "infer/forced/decisions.h"
+#include "infer/forced/forced_alpha.h"
+#include "tests/support/models.h"
+#include "tests/support/oracle_fixtures.h"
+#include "tests/support/token_ids.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+const std::vector<Ids> kDecidedSources{{4, 5, 2}, {3}};
+
+model::GenerationConfig settings_with_eos() {
+  model::GenerationConfig settings;
+  settings.eos_ids = {kEos};
+  return settings;
+}
+
+DecodeOptions greedy_options() {
+  DecodeOptions options;
+  options.max_new_tokens = 8;
+  return options;
+}
+
+// Requires that every token of greedy outputs has the highest logit where it was decided. Returns the number of tokens
+// that have it without processors too.
+int64_t check_greedy(model::LanguageModel& model, const model::GenerationConfig& settings) {
+  const GenerationModels processed{.target = &model, .generation = settings};
+  model::GenerationConfig none = settings_with_eos();
+  none.decoder_start = settings.decoder_start;
+  const GenerationModels plain{.target = &model, .generation = none};
+  Generator generator(processed, greedy_options());
+  const Generator without(plain, greedy_options());
+  const auto results = generator.generate(kDecidedSources);
+  int64_t same = 0;
+  for (size_t line = 0; line < kDecidedSources.size(); ++line) {
+    const Ids& ids = results[line].ids;
+    for (size_t n = 0; n < ids.size(); ++n) {
+      const std::vector<Ids> prefix{{ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n)}};
+      const ForcedBatch text{std::span(kDecidedSources).subspan(line, 1), prefix};
+      EXPECT_EQ(decision_logits(generator, processed, text)[0].argmax().item<int64_t>(), ids[n]) << line << " " << n;
+      if (decision_logits(without, plain, text)[0].argmax().item<int64_t>() == ids[n]) ++same;
+    }
+  }
+  return same;
+}
+
+// The encoder's processors look at the prompt of a decoder-only model.
+TEST(Decisions, ProcessPromptsAsDecodingDoes) {
+  auto settings = settings_with_eos();
+  settings.encoder_repetition_penalty = 5;
+  settings.encoder_no_repeat_ngram_size = 2;
+  settings.decoder_start = 7;  // not the model's own
+  int64_t same = 0;
+  for (const auto& config : {model::tiny_t5(), model::tiny_llama(), model::tiny_gpt2()}) {
+    model::TransformerModel model(config, 1);
+    model.to(at::kCPU, at::kDouble);
+    same += check_greedy(model, settings);
+  }
+  EXPECT_LT(same, 48) << "the settings change no token";
+}
+
+TEST(Decisions, ForbiddenTokensAreInfinitelyFarAndProbabilitiesWarpedAfterProcessing) {
+  auto settings = settings_with_eos();
+  settings.suppress = {2};
+  OracleModel oracle(oracle_info(6), constant_oracle({0.01, 0.09, 0.4, 0.25, 0.15, 0.1}));
+  const GenerationModels models{.target = &oracle, .generation = settings};
+  const std::vector<Ids> none(2);
+  const at::Tensor logits = decision_logits(Generator(models, greedy_options()), models, {kDecidedSources, none});
+  EXPECT_EQ(logits.size(0), 2);
+  EXPECT_EQ(logits[1][2].item<double>(), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(logits[1].argmax().item<int64_t>(), 3);
+  DecodeOptions options = greedy_options();
+  options.method = "sample";
+  options.temperature = 0.5;
+  options.top_k = 2;
+  const at::Tensor p = decision_probabilities(Generator(models, options), models, {kDecidedSources, none});
+  EXPECT_NEAR(p[0][3].item<double>(), 0.25 * 0.25 / (0.25 * 0.25 + 0.15 * 0.15), 1e-12);
+  EXPECT_EQ(p[0][2].item<double>(), 0);
+}
+
+TEST(LogProbabilities, AreThoseOfTheTargetInEveryMethod) {
+  const OracleFunction target = random_oracle(6, 3);
+  for (const bool encoder_decoder : {true, false}) {
+    auto info = oracle_info(6);
+    info.encoder_decoder = encoder_decoder;
+    OracleModel large(info, target);
+    OracleModel small(info, random_oracle(6, 4));
+    const GenerationModels models{.target = &large, .drafter = as_drafter(small), .generation = {}};
+    const std::vector<Ids> sources = {{2}, {3, 4, 2}, {5, 5}};
+    for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
+      DecodeOptions options;
+      options.method = method;
+      if (options.samples_by_default()) options.temperature = 0.7;
+      options.top_k = 3;
+      options.num_samples = 2;
+      options.batch_size = 2;
+      options.max_new_tokens = 7;
+      options.log_probs = true;
+      const auto results = Generator(models, options).generate(sources);
+      for (size_t i = 0; i < results.size(); ++i) {
+        const Ids& source = sources[i / 2];
+        Ids prefix = encoder_decoder ? Ids{} : source;
+        ASSERT_EQ(results[i].log_probabilities.size(), results[i].ids.size());
+        for (size_t t = 0; t < results[i].ids.size(); ++t) {
+          const auto p = target(encoder_decoder ? source : Ids{}, prefix);
+          const int64_t token = results[i].ids[t];
+          EXPECT_NEAR(results[i].log_probabilities[t], std::log(p[static_cast<size_t>(token)]), 1e-9) << method;
+          prefix.push_back(token);
+        }
+      }
+      options.log_probs = false;
+      const auto plain = Generator(models, options).generate(sources);
+      EXPECT_EQ(ids_of(plain), ids_of(results));
+      EXPECT_TRUE(plain[0].log_probabilities.empty());
+    }
+  }
+}
+
+// Over all positions: the most likely tokens and cross-entropy of each model, and the overlap of both.
+TEST(ForcedAlpha, EqualsSumsOverThePositionsOfTheOutputs) {
+  const auto p = random_oracle(5, 1);
+  const auto q = random_oracle(5, 2);
+  OracleModel target(oracle_info(5), p);
+  OracleModel drafter(oracle_info(5), q);
+  const std::vector<Ids> sources = {{2, 3}, {}, {4}};
+  const std::vector<Ids> outputs = {{2, 4, 1}, {3, 3, 3, 3, 1}, {}};
+  for (const Warping& warping : {Warping{1, 0, 1}, Warping{0.7, 3, 1}, Warping{0, 0, 1}}) {
+    double alpha = 0;
+    double accuracy = 0;
+    double cross_entropy = 0;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      for (size_t t = 0; t < outputs[i].size(); ++t) {
+        const std::span before(outputs[i].data(), t);
+        const auto a = warped(p(sources[i], before), warping);
+        const auto b = warped(q(sources[i], before), warping);
+        for (size_t x = 0; x < a.size(); ++x) alpha += std::min(a[x], b[x]) / 8;
+        const auto plain = q(sources[i], before);
+        const auto best = std::max_element(plain.begin(), plain.end()) - plain.begin();
+        accuracy += best == outputs[i][t] ? 1.0 / 8 : 0;
+        cross_entropy -= std::log(plain[static_cast<size_t>(outputs[i][t])]) / 8;
+      }
+    }
+    const auto forced = measure_forced_alpha({target, drafter}, sources, outputs, warping, 2);
+    EXPECT_EQ(forced.positions, 8);
+    EXPECT_NEAR(forced.alpha, alpha, 1e-12);
+    EXPECT_NEAR(forced.drafter.accuracy, accuracy, 1e-12);
+    EXPECT_NEAR(forced.drafter.cross_entropy, cross_entropy, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing
