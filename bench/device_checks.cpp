@@ -21,7 +21,7 @@
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
-#include "model/transformer/decoding_guard.h"
+#include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::bench {
 namespace {

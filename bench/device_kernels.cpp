@@ -26,15 +26,11 @@
 #include "bench/support/records.h"
 #include "bench/support/shapes.h"
 #include "infer/loop/device_rows.h"
-#include "infer/sampling/draws_gpu.h"
-#include "infer/sampling/most_likely_gpu.h"
+#include "infer/sampling/sampling.h"
 #include "model/layers/linear_rows.h"
-#include "model/layers/linear_rows_gpu.h"
-#include "model/layers/rms_norm_gpu.h"
-#include "model/layers/step_gpu.h"
+#include "model/layers/rms_norm.h"
 #include "model/layers/step_operators.h"
-#include "model/layers/step_places.h"
-#include "train/objectives/cross_entropy_operator.h"
+#include "train/objectives/cross_entropy_loss.h"
 
 namespace {
 

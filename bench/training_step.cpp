@@ -33,12 +33,12 @@
 #include "bench/support/random_model.h"
 #include "bench/support/records.h"
 #include "bench/support/shapes.h"
-#include "infer/costs/step_work.h"
+#include "infer/costs/decode_work.h"
 #include "model/files/checkpoint.h"
 #include "model/transformer/parameters.h"
-#include "train/memory.h"
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
+#include "train/training_log.h"
 
 namespace draftsmith::bench {
 namespace {

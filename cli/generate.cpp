@@ -18,8 +18,8 @@
 #include "cli/lines.h"
 #include "infer/drafters/registry.h"
 #include "infer/load_models.h"
-#include "infer/loop/stats_json.h"
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/decode_stats.h"
+#include "infer/loop/processors.h"
 #include "infer/session.h"
 
 namespace draftsmith::cli {

@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/processors.h"
 
 namespace draftsmith::cli {
 

@@ -16,7 +16,6 @@
 #include "cli/flags.h"
 #include "data/text/readers.h"
 #include "metrics/bleu_tokenizers.h"
-#include "metrics/registry.h"
 #include "metrics/scoring.h"
 
 namespace draftsmith::cli {

@@ -22,7 +22,7 @@ install(EXPORT DraftsmithTargets NAMESPACE Draftsmith:: DESTINATION "${package_d
 # The headers by which a user enters, and all that they include; found when it is installed.
 install(CODE "set(source [==[${CMAKE_SOURCE_DIR}]==])
 set(destination [==[${CMAKE_INSTALL_INCLUDEDIR}/draftsmith]==])
-set(entrances infer/session.h infer/loop/vocabulary.h train/trainer.h)" ${component})
+set(entrances infer/session.h infer/loop/processors.h train/trainer.h)" ${component})
 install(SCRIPT "${CMAKE_SOURCE_DIR}/cmake/install_headers.cmake" ${component})
 
 configure_package_config_file("${CMAKE_SOURCE_DIR}/cmake/DraftsmithConfig.cmake.in"

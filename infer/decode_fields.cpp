@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "infer/acceptance/cascade.h"
-#include "infer/acceptance/rollback.h"
-#include "infer/beam/beam_fields.h"
+#include "infer/acceptance/lossy.h"
+#include "infer/beam/beam_search.h"
 #include "infer/decode_options.h"
-#include "infer/inside/calm.h"
-#include "infer/loop/context_fit.h"
+#include "infer/loop/prefill.h"
 #include "infer/parts.h"
-#include "infer/windows/dynamic.h"
+#include "infer/self_drafting/calm.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
 

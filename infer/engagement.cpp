@@ -4,11 +4,10 @@
 #include <memory>
 #include <utility>
 
-#include "infer/acceptance/rollback.h"
+#include "infer/acceptance/lossy.h"
 #include "infer/drafters/drafter.h"
-#include "infer/loop/draft_parts.h"
-#include "infer/windows/fallback.h"
-#include "infer/windows/fixed.h"
+#include "infer/loop/decode_settings.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
 

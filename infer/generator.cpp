@@ -3,19 +3,17 @@
 #include <algorithm>
 
 #include "infer/beam/beam_search.h"
-#include "infer/drafters/early_exit_loading.h"
-#include "infer/forced/log_probabilities.h"
-#include "infer/generation_settings.h"
-#include "infer/inside_methods.h"
+#include "infer/drafters/early_exit_drafter.h"
+#include "infer/forced/teacher_forcing.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/device_loop.h"
-#include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
 #include "infer/loop/standalone_loop.h"
 #include "infer/parts.h"
 #include "infer/prompts.h"
-#include "model/transformer/decoding_guard.h"
+#include "infer/self_drafting/methods.h"
 #include "model/transformer/transformer_model.h"
+#include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
 

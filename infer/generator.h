@@ -12,9 +12,9 @@
 #include "base/error.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
-#include "infer/generation_models.h"
-#include "infer/loop/context_fit.h"
+#include "infer/load_models.h"
 #include "infer/loop/decode_stats.h"
+#include "infer/loop/prefill.h"
 #include "infer/loop/rows.h"
 #include "model/files/generation_config.h"
 #include "model/transformer/language_model.h"
@@ -22,7 +22,7 @@
 namespace draftsmith::infer {
 
 struct DecodeSettings;  // infer/loop/decode_settings.h
-struct DraftParts;      // infer/loop/draft_parts.h
+struct DraftParts;      // infer/loop/decode_settings.h
 
 struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included

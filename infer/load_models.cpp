@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "data/tokenizers/tokenizer.h"
-#include "model/kinds/language_models.h"
+#include "model/models/language_models.h"
 
 namespace draftsmith::infer {
 

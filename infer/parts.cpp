@@ -1,19 +1,9 @@
 #include "infer/parts.h"
 
 #include "base/registry.h"
-#include "infer/acceptance/accept_all.h"
-#include "infer/acceptance/block.h"
-#include "infer/acceptance/cascade.h"
-#include "infer/acceptance/exact.h"
-#include "infer/acceptance/rejection.h"
-#include "infer/acceptance/rollback.h"
-#include "infer/acceptance/typical.h"
-#include "infer/windows/dynamic.h"
-#include "infer/windows/entropy.h"
-#include "infer/windows/fallback.h"
-#include "infer/windows/fixed.h"
-#include "infer/windows/oracle.h"
-#include "infer/windows/router.h"
+#include "infer/acceptance/lossless.h"
+#include "infer/acceptance/lossy.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
 

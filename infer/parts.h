@@ -8,15 +8,15 @@
 
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
-#include "infer/loop/draft_parts.h"
+#include "infer/loop/decode_settings.h"
 
 namespace draftsmith::model {
-class RouterPredictor;  // model/kinds/router.h
+class RouterPredictor;  // model/models/router.h
 }
 
 namespace draftsmith::infer {
 
-class AcceptedLengths;  // infer/windows/oracle.h
+class AcceptedLengths;  // infer/windows/window_rules.h
 
 // What some window rules need besides options. Must outlive the rules.
 struct WindowInputs {

@@ -10,8 +10,8 @@
 
 #include "data/router/router_data.h"
 #include "infer/drafters/registry.h"
-#include "infer/loop/draft_parts.h"
-#include "model/kinds/router.h"
+#include "infer/loop/decode_settings.h"
+#include "model/models/router.h"
 
 namespace draftsmith::infer {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "infer/drafters/early_exit_loading.h"
+#include "infer/drafters/early_exit_drafter.h"
 #include "infer/generator.h"
-#include "infer/inside_methods.h"
 #include "infer/parts.h"
+#include "infer/self_drafting/methods.h"
 
 namespace draftsmith::infer {
 

@@ -9,7 +9,7 @@
 
 #include "infer/acceptance/acceptance_rule.h"
 #include "infer/decode_options.h"
-#include "infer/generation_models.h"
+#include "infer/load_models.h"
 
 namespace draftsmith::infer {
 

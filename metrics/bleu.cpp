@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "metrics/bleu_tokenizers.h"
-#include "metrics/ngrams.h"
+#include "metrics/text.h"
 
 namespace draftsmith::metrics {
 namespace {

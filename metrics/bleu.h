@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "metrics/bleu_tokenizer.h"
+#include "metrics/bleu_tokenizers.h"
 #include "metrics/metric.h"
 #include "metrics/resampling.h"
 #include "metrics/text.h"

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "metrics/bleu.h"
-#include "metrics/ngrams.h"
+#include "metrics/text.h"
 
 namespace draftsmith::metrics {
 namespace {

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/options.h"
 #include "metrics/resampling.h"
 #include "metrics/text.h"
 
@@ -20,7 +21,7 @@ struct Segments {
   std::span<const std::string> sources;  // as users write them; empty: unknown
 };
 
-// Scores hypotheses against references. metrics/registry.h makes one from its options.
+// Scores hypotheses against references. metrics/scoring.h makes one from its options.
 class Metric {
  public:
   virtual ~Metric() = default;
@@ -76,5 +77,30 @@ struct NamedScore {
 // Returns every score of the metric with its interval.
 std::vector<NamedScore> all_scores(const Metric& metric, const LineStatistics& statistics,
                                    const ResamplingOptions& options = {});
+
+// The metric "none" of tasks without references: only speed is measured.
+
+struct UnscoredOptions {
+  static Fields<UnscoredOptions> fields() { return Fields<UnscoredOptions>("no metric"); }
+};
+
+class Unscored : public Metric {
+ public:
+  using Options = UnscoredOptions;
+  static constexpr const char* kName = "none";
+  explicit Unscored(const Options& /*options*/) {}
+
+  std::string name() const override { return kName; }
+  std::vector<std::string> scores() const override { return {}; }
+  LineStatistics statistics(const std::vector<std::string>& /*hypotheses*/,
+                            const References& /*references*/) const override {
+    return {};
+  }
+  double score(std::span<const double> /*sums*/, size_t /*which*/) const override { return 0; }
+  std::string signature(const References& /*references*/) const override { return "no references: nothing is scored"; }
+  std::string text(std::span<const double> /*sums*/, const std::string& signature) const override {
+    return signature + "\n";
+  }
+};
 
 }  // namespace draftsmith::metrics

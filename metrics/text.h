@@ -2,9 +2,11 @@
 // Python strings.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace draftsmith::metrics {
@@ -23,5 +25,69 @@ std::vector<std::string_view> split_words(std::string_view text);
 
 // Returns the references of each line from parallel streams (files), streams[r][line], of equal numbers of lines.
 References references_from_streams(const std::vector<std::vector<std::string>>& streams);
+
+// Methods of Python's str on UTF-8 text, because sacreBLEU's tokenizers are made of them.
+
+// Returns the text without white space at its end: str.rstrip().
+std::string_view right_stripped(std::string_view text);
+
+// Returns the text without white space at both ends: str.strip().
+std::string_view stripped(std::string_view text);
+
+// Returns the words between runs of white space: str.split().
+std::vector<std::string> words_of(std::string_view text);
+
+// Replaces each occurrence of `from`, from left to right: str.replace().
+void replace_all(std::string& text, std::string_view from, std::string_view to);
+
+// General categories of characters by Unicode 17, on any version of ICU from 72 (Unicode 15) on.
+
+bool is_punctuation(char32_t c);  // P*
+bool is_symbol(char32_t c);       // S*
+bool is_number(char32_t c);       // N*
+
+// Counts n-grams in sorted lists of keys, for the clipped matches of BLEU, chrF and ROUGE-N.
+
+// Numbers words, so that n-grams become tuples of integers. Numbers are valid within one line's comparison.
+class WordIds {
+ public:
+  // Returns 1, 2, ... in order of first appearance. 0 pads short n-grams.
+  uint32_t id(std::string_view word) {
+    return ids_.try_emplace(std::string(word), static_cast<uint32_t>(ids_.size() + 1)).first->second;
+  }
+  template <typename Words>
+  std::vector<uint32_t> ids(const Words& words) {
+    std::vector<uint32_t> result;
+    result.reserve(words.size());
+    for (const auto& word : words) result.push_back(id(word));
+    return result;
+  }
+
+ private:
+  std::unordered_map<std::string, uint32_t> ids_;
+};
+
+// Returns the occurrences of `key` in a sorted list.
+template <typename Key>
+int64_t count_sorted(const std::vector<Key>& sorted, const Key& key) {
+  const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), key);
+  return last - first;
+}
+
+// Returns the size of the multiset intersection of two sorted lists.
+template <typename Key>
+int64_t count_matches(const std::vector<Key>& a, const std::vector<Key>& b) {
+  int64_t matches = 0;
+  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+    if (*i < *j) {
+      ++i;
+    } else if (*j < *i) {
+      ++j;
+    } else {
+      ++matches, ++i, ++j;
+    }
+  }
+  return matches;
+}
 
 }  // namespace draftsmith::metrics

@@ -6,12 +6,53 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
 #include "recipes/recipe.h"
 
 namespace draftsmith::recipes {
+
+// Lock that allows one run at a time in a work directory.
+
+// Lock on `directory`/.lock from construction to destruction. The system releases it when the process ends.
+class DirectoryLock {
+ public:
+  // Throws UserError if another process holds the lock.
+  explicit DirectoryLock(const std::filesystem::path& directory);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+// DONE: the last file that a stage writes. It records the stage's identity and all files of the finished directory.
+
+struct Done {
+  std::string stage{};
+  std::string kind{};
+  int64_t version = 0;
+  std::string hash{};                           // identity of the stage: options, version, inputs
+  nlohmann::ordered_json options{};             // resolved options
+  std::map<std::string, std::string> inputs{};  // input stage or file -> its hash
+  std::map<std::string, std::string> files{};   // file of the directory -> SHA-256 of its content
+  std::string finished{};                       // UTC, ISO 8601
+  double seconds = 0.0;                         // duration of the run that finished the stage
+};
+
+// Hashes the directory's files and writes DONE by atomic rename.
+void write_done(const std::filesystem::path& directory, Done done);
+// Reads the directory's DONE; nothing if there is none. Errors: UserError if the file is damaged.
+std::optional<Done> read_done(const std::filesystem::path& directory);
+// Compares a directory with its DONE. Returns one problem for each missing, changed or added file.
+std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done);
 
 struct PipelineOptions {
   std::filesystem::path work;  // directory of the stages' directories

@@ -7,18 +7,19 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "base/device.h"
 #include "base/logging.h"
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
-#include "model/files/new_directory.h"
-#include "model/kinds/exits.h"
-#include "recipes/stages/tokenizers.h"
+#include "model/files/model_directory.h"
+#include "model/models/exits.h"
+#include "recipes/stages/data_stages.h"
+#include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -202,6 +203,37 @@ PruneReport prune_directory(const fs::path& model, const fs::path& out, const mo
                      .numbers_after = numbers_of(*pruned)};
   count_kept(evidence.token_counts, report);
   return report;
+}
+
+// kind = "prune": cuts a smaller model out of a trained one. Makes model/, for a train stage's `from` or a drafter.
+
+namespace {
+
+struct PruneStageOptions : model::PruneOptions {
+  std::filesystem::path model;
+
+  static Fields<PruneStageOptions> fields() {
+    return Fields<PruneStageOptions>("prune stage (kind = \"prune\"): makes model/")
+        .add("model", &PruneStageOptions::model, Required{}, "Model directory to cut the new model from.")
+        .inherit<model::PruneOptions>();
+  }
+};
+
+// Starts from the beginning after an interruption, since pruning takes little time; removes files of a killed run.
+void run_prune(const PruneStageOptions& options, const StageContext& run) {
+  for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
+    const std::string name = entry.path().filename();
+    if (name == "model" || name.starts_with(".model")) std::filesystem::remove_all(entry.path());
+  }
+  const PruneReport report =
+      prune_directory(options.model, run.directory / "model", options, choose_device(run.execution.device));
+  log_info("  {}", report.text());
+}
+
+}  // namespace
+
+StageKind prune_stage() {
+  return make_stage_kind<PruneStageOptions>("prune", 1, "cuts a smaller model out of a trained one", run_prune);
 }
 
 }  // namespace draftsmith::recipes

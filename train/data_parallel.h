@@ -11,7 +11,6 @@
 #include "train/optimizers/optimizer.h"
 #include "train/trainable/trainable_model.h"
 #include "train/training_checkpoint.h"
-#include "train/training_state.h"
 
 namespace draftsmith::train {
 

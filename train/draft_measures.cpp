@@ -4,12 +4,10 @@
 
 #include "base/json.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/drafters/shared_encoder_drafter.h"
-#include "infer/drafters/tandem_loading.h"
-#include "infer/forced/alpha_sums.h"
+#include "infer/drafters/tandem_drafter.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
-#include "infer/sampling/warping.h"
+#include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::train {
 

@@ -1,6 +1,6 @@
 #include "train/options.h"
 
-#include "train/period.h"
+#include "train/schedule.h"
 
 namespace draftsmith::train {
 

@@ -4,14 +4,53 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
 #include "base/logging.h"
+#include "train/options.h"
 #include "train/tensorboard.h"
+#include "train/trainer_inputs.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {
+
+// The C library's memory for the large temporaries of training on a CPU.
+
+// Keeps freed memory in the process instead of returning it to the kernel after every large temporary. By default each
+// of them is mapped, zeroed page by page and unmapped again, which costs training a sizeable part of its time. Acts on
+// the whole process; further calls change nothing. No effect with C libraries other than glibc.
+void keep_freed_memory();
+
+// What a training checkpoint says about its run, so that the run is not mixed up with another one, and a later run with
+// other settings can continue it.
+
+struct RunRecord {
+  std::string identity = {};                          // hash of what the run computes
+  int64_t threads = 0;                                // of the processor
+  nlohmann::ordered_json training = {};               // the resolved TrainOptions that change the result
+  std::map<std::string, std::string> inputs = {};     // inputs that decide how training goes on, by option
+  std::map<std::string, std::string> validated = {};  // inputs of the validation, by option
+};
+
+// Returns the record of a run of this process.
+RunRecord record_run(const TrainerInputs& inputs, const TrainOptions& options);
+
+void to_json(nlohmann::ordered_json& json, const RunRecord& record);
+// Adds a problem at `where` for missing keys and keys of other types.
+RunRecord run_record_from_json(const nlohmann::json& json, const std::string& where, Problems& problems);
+
+// Reports a problem for each setting and input of `own` that must be as in the parent and is not. Length, learning
+// rate, schedule, clipping, precision, reduce_dtype, non-finite steps, validation and `keep` may differ.
+void check_continues(const RunRecord& own, const RunRecord& parent, Problems& problems);
+
+// Returns whether both runs validate alike, so that their measures can be compared.
+bool validate_alike(const RunRecord& own, const RunRecord& parent);
 
 // Measures of the steps since the last line.
 struct StepMetrics {

@@ -1,12 +1,105 @@
 #include "train/training_step.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
 
+#include "base/bf16_product.h"
 #include "base/device_tensors.h"
 #include "base/signals.h"
+#include "model/cpu/instructions.h"
 #include "train/data_parallel.h"
 
 namespace draftsmith::train {
+
+bool trains_in_bf16(const std::string& precision, at::Device device) {
+  if (precision != "auto") return precision == "bf16";
+  const auto needed = has_bf16_tiles() ? model::Instructions::kAmx : model::Instructions::kAvx512;
+  return device.is_cpu() && has_bf16_product() && model::cpu_instructions() >= needed;
+}
+
+void add_to_window(TrainingState& state, const StepResult& result, double clip_norm, double seconds) {
+  state.seconds += seconds;
+  state.window_seconds += seconds;
+  if (result.nonfinite) return;
+  state.window_loss += result.loss_sum;
+  state.window_labels += result.labels;
+  state.window_divisor += result.divisor;
+  ++state.window_updates;
+  if (is_clipped(result, clip_norm)) ++state.window_clipped;
+  state.window_largest_norm = std::max(state.window_largest_norm, result.gradient_norm);
+}
+
+StepMetrics window_metrics(const TrainingState& state, double lr, double gradient_norm) {
+  const auto labels = static_cast<double>(std::max<int64_t>(1, state.window_labels));
+  const auto divisor = static_cast<double>(std::max<int64_t>(1, state.window_divisor));
+  const auto updates = static_cast<double>(std::max<int64_t>(1, state.window_updates));
+  const bool all_skipped = state.window_updates == 0 && state.skipped_in_a_row > 0;
+  return {.step = state.step,
+          .epochs = state.epochs,
+          .labels = state.labels,
+          .loss = all_skipped ? std::numeric_limits<double>::quiet_NaN() : state.window_loss / divisor,
+          .lr = lr,
+          .gradient_norm = gradient_norm,
+          .largest_norm = state.window_largest_norm,
+          .clipped = static_cast<double>(state.window_clipped) / updates,
+          .skipped = state.skipped,
+          .labels_per_second = labels / std::max(state.window_seconds, 1e-9),
+          .seconds = state.seconds};
+}
+
+void clear_window(TrainingState& state) {
+  state.window_loss = state.window_seconds = state.window_largest_norm = 0;
+  state.window_labels = state.window_divisor = state.window_updates = state.window_clipped = 0;
+}
+
+StepBatches::Step StepBatches::step_at(const data::BatchPosition& position) {
+  Step step{.examples = {}, .before = position, .after = position};
+  do {
+    step.examples.push_back(order_.next(step.after));
+  } while (std::ssize(step.examples) < accumulate_ && step.after.batch != 0);
+  return step;
+}
+
+MicroBatches StepBatches::next(data::BatchPosition& position) {
+  std::optional<Step> now = std::exchange(upcoming_, std::nullopt);
+  begun_now_ = std::move(begun_next_);
+  ready_.clear();
+  const bool expected = now && now->before.epoch == position.epoch && now->before.batch == position.batch;
+  if (!expected) {
+    now = step_at(position);
+    begun_now_ = {};
+  }
+  position = now->after;
+  if (!device_.is_cpu()) {
+    upcoming_ = step_at(position);
+    begun_next_ = begin(upcoming_->examples);
+  }
+  return std::move(now->examples);
+}
+
+std::future<StepBatches::HostBatches> StepBatches::begin(const MicroBatches& examples) const {
+  MicroBatches own;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    if (world_.has(static_cast<int64_t>(i))) own.push_back(examples[i]);
+  }
+  return std::async(std::launch::async, [make = make_, own = std::move(own)] {
+    HostBatches made;
+    for (const std::vector<int64_t>& batch : own) made.push_back(make(batch));
+    return made;
+  });
+}
+
+Batch StepBatches::take(const std::vector<int64_t>& examples) {
+  if (begun_now_.valid()) ready_ = begun_now_.get();
+  if (ready_.empty()) return to_device(make_(examples), device_);
+  HostBatch host = std::move(ready_.front());
+  ready_.pop_front();
+  if (host.batch.examples != examples) throw std::logic_error("a step's batches are taken in their order");
+  return to_device(std::move(host), device_);
+}
 
 namespace {
 

@@ -1,20 +1,122 @@
 #include "train/validation.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/signals.h"
 #include "base/timing.h"
 #include "data/corpus/batches.h"
-#include "infer/drafters/tandem_loading.h"
+#include "infer/drafters/tandem_drafter.h"
 #include "infer/generator.h"
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/processors.h"
 #include "metrics/bleu.h"
-#include "train/validation_sums.h"
+#include "train/objectives/cross_entropy_loss.h"
+#include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
+
+// Sums of a validation over predictions. Processes send them to each other as JSON; sums of several are equal to those
+// of one process but for rounding.
+
+// Sums over one prediction, or over several together.
+struct PredictionSums {
+  int64_t layer = 0;  // that an exit reads
+  double weight = 1;  // of its loss in the sum of losses
+  double loss = 0;
+  std::optional<double> overlap;  // where there is a teacher
+  int64_t correct = 0;
+  int64_t labels = 0;
+  int64_t in_head = 0;  // labels that the model can give; the loss is over these
+
+  void add(const Predictions& own, const std::optional<Predictions>& teacher);
+  void add(const PredictionSums& other);
+  void add(const nlohmann::json& part);  // of to_json(), from another process
+  double mean_loss() const { return loss / static_cast<double>(std::max<int64_t>(1, in_head)); }
+  double per_label(double sum) const { return sum / static_cast<double>(std::max<int64_t>(1, labels)); }
+  double accuracy() const { return per_label(static_cast<double>(correct)); }
+  std::optional<double> mean_overlap() const { return overlap ? std::optional(per_label(*overlap)) : std::nullopt; }
+};
+
+nlohmann::json to_json(const PredictionSums& sums);
+
+// Returns the sum of the mean losses, each times its weight.
+double weighted_loss(const std::vector<PredictionSums>& sums);
+
+namespace {
+
+// Probabilities held at a time when two models are compared.
+constexpr int64_t kProbabilitiesAtOnce = int64_t{1} << 23;
+
+// Sum over labels of sum over v of min(p, q). Ids that one of the models lacks count as 0.
+double overlap_of(const Predictions& first, const Predictions& second) {
+  const int64_t vocabulary = std::min(first.model->config().vocabulary, second.model->config().vocabulary);
+  const int64_t block = std::max<int64_t>(1, kProbabilitiesAtOnce / vocabulary);
+  const auto probabilities = [&](const Predictions& side, int64_t begin, int64_t count) {
+    const at::Tensor all = logits(side, side.hidden.narrow(0, begin, count));  // [C,V]
+    return all.to(at::kFloat).softmax(1).narrow(1, 0, vocabulary);
+  };
+  double sum = 0;
+  for (int64_t begin = 0; begin < first.hidden.size(0); begin += block) {
+    const int64_t count = std::min(block, first.hidden.size(0) - begin);
+    const at::Tensor p = probabilities(first, begin, count);
+    const at::Tensor q = probabilities(second, begin, count);
+    sum += at::minimum(p, q).sum().to(at::kDouble).item<double>();
+  }
+  return sum;
+}
+
+}  // namespace
+
+void PredictionSums::add(const Predictions& own, const std::optional<Predictions>& teacher) {
+  const HeadLabels known = labels_in_head(*own.model, own.labels);
+  const Prediction prediction = predict(known.of(own.hidden), head_of(own), known.rows);
+  layer = own.layer;
+  weight = own.weight;
+  loss += prediction.loss.sum.item<double>();
+  correct += prediction.arg_maxs.eq(known.rows).sum().item<int64_t>();
+  labels += own.labels.size(0);
+  in_head += prediction.loss.count;
+  if (teacher) overlap = overlap.value_or(0) + overlap_of(*teacher, own);
+}
+
+void PredictionSums::add(const PredictionSums& other) {
+  loss += other.loss;
+  correct += other.correct;
+  labels += other.labels;
+  in_head += other.in_head;
+  if (other.overlap) overlap = overlap.value_or(0) + *other.overlap;
+}
+
+nlohmann::json to_json(const PredictionSums& sums) {
+  nlohmann::json json{{"layer", sums.layer},     {"weight", sums.weight}, {"loss", exact_text(sums.loss)},
+                      {"correct", sums.correct}, {"labels", sums.labels}, {"in_head", sums.in_head}};
+  if (sums.overlap) json["overlap"] = exact_text(*sums.overlap);
+  return json;
+}
+
+void PredictionSums::add(const nlohmann::json& part) {
+  layer = part.at("layer");
+  weight = part.at("weight");
+  PredictionSums other;
+  other.loss = exact_number(part.at("loss"));
+  other.correct = part.at("correct");
+  other.labels = part.at("labels");
+  other.in_head = part.at("in_head");
+  if (part.contains("overlap")) other.overlap = exact_number(part.at("overlap"));
+  add(other);
+}
+
+double weighted_loss(const std::vector<PredictionSums>& sums) {
+  double loss = 0;
+  for (const PredictionSums& one : sums) loss += one.weight * one.mean_loss();
+  return loss;
+}
 
 namespace {
 

@@ -7,7 +7,6 @@
 #include "base/random.h"
 #include "base/random_tensors.h"
 #include "model/layers/parameter_source.h"
-#include "model/transformer/initialization.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::bench {

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/hdf5/hdf5.h"
-#include "data/hdf5/hdf5_handles.h"
 
 namespace draftsmith::data {
 

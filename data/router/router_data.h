@@ -1,4 +1,4 @@
-// Training data of a router (model/kinds/router.h): positions of a target's decoding for which a drafter proposed
+// Training data of a router (model/models/router.h): positions of a target's decoding for which a drafter proposed
 // tokens, each with the router's inputs and labels. An HDF5 file:
 //
 //   /router/entropy       float32 [positions]    entropy of the drafter's distribution q, nats

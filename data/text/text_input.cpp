@@ -3,7 +3,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "data/chat/chat_stream.h"
+#include "data/chat/chat_template.h"
 #include "data/text/readers.h"
 
 namespace draftsmith::data {

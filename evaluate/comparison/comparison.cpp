@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "evaluate/measure/speed.h"
 #include "evaluate/report/sections.h"
-#include "metrics/registry.h"
+#include "metrics/scoring.h"
 
 namespace draftsmith::evaluate {
 namespace {

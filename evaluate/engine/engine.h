@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/measure/records.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/measure/speed.h"
-#include "evaluate/suite/engagement_options.h"
 #include "evaluate/suite/setting_grid.h"
+#include "evaluate/suite/suite_options.h"
 #include "evaluate/theory/formulas.h"
 #include "infer/costs/decode_work.h"
 #include "infer/engagement.h"

@@ -13,19 +13,18 @@
 #include "base/device.h"
 #include "base/environment.h"
 #include "base/timing.h"
-#include "evaluate/engine/prompts.h"
 #include "evaluate/engine/suite_models.h"
 #include "evaluate/evaluation.h"
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/drafter.h"
 #include "infer/forced/decisions.h"
-#include "infer/forced/forced_alpha.h"
+#include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
-#include "infer/inside_methods.h"
 #include "infer/loop/prefill.h"
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/processors.h"
 #include "infer/parts.h"
-#include "infer/windows/oracle.h"
+#include "infer/self_drafting/methods.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::evaluate {
 namespace {

@@ -10,9 +10,25 @@
 
 #include "evaluate/engine/engine.h"
 #include "evaluate/measure/measurement_store.h"
+#include "evaluate/results/results.h"
 #include "evaluate/suite/suite_options.h"
 
 namespace draftsmith::evaluate {
+
+// Match rates of a suite (infer/forced/match_rates.h).
+
+// Table of match rates with the prompts that it counts on.
+struct MatchPrompts {
+  const MatchRateTable& rates;
+  std::string task;
+  std::string key;  // MeasuredTask::key
+  std::span<const Prompt> prompts;
+  int64_t max_new_tokens = 0;
+};
+
+// Returns the match rates of all tables. Errors: as measure_missing().
+std::vector<MatchRateResult> measure_match_rates(const std::vector<MatchPrompts>& tables, Engine& engine,
+                                                 MeasurementStore& store, const SuiteContext& context);
 
 // Records of each setting by its label, one record for each line.
 using TaskRecords = std::map<std::string, SettingRecords>;

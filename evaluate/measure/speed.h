@@ -2,13 +2,31 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 
-#include "evaluate/measure/latency.h"
-#include "evaluate/measure/records.h"
+#include "evaluate/measure/measurement_store.h"
 #include "metrics/resampling.h"
 
 namespace draftsmith::evaluate {
+
+// Latencies of a setting: how long a user waits for a sentence, and for each of its tokens.
+
+// Percentiles over lines, with linear interpolation between neighbours. NaN: no line was timed.
+struct Percentiles {
+  double p50 = std::numeric_limits<double>::quiet_NaN();
+  double p95 = std::numeric_limits<double>::quiet_NaN();
+  double p99 = std::numeric_limits<double>::quiet_NaN();
+};
+
+// Times in milliseconds. A sentence takes as long as the batch that it is decoded in; a line's repetition is the one
+// with its median time. Outputs without tokens have no time a token.
+struct Latency {
+  Percentiles sentence_ms;
+  Percentiles token_ms;  // a sentence's time over the tokens of one of its outputs
+};
+
+Latency measure_latency(const SettingRecords& run);
 
 // Ratio with its bootstrap interval.
 struct Ratio {

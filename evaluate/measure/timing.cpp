@@ -2,14 +2,96 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include "base/logging.h"
 #include "base/signals.h"
 #include "base/timing.h"
 #include "evaluate/measure/failures.h"
+#include "evaluate/measure/measurement_store.h"
 
 namespace draftsmith::evaluate {
+namespace {
+
+// Measures the steps of a setting's drafter unless an earlier setting has.
+void calibrate_setting(const Setting& setting, bool measures, int64_t longest, Engine& engine, MeasuredTask& task) {
+  const std::string drafting = setting.drafter_label();
+  const SettingRecords& greedy = task.own_greedy(setting);
+  const std::vector<size_t> lines = typical_lines(greedy);
+  if (lines.empty()) return;
+  task.drafted_for[drafting] = setting.model;
+  if (!measures || task.costs.contains(drafting)) return;
+  std::vector<infer::StepCosts> measured;
+  for (const size_t line : lines) {
+    measured.push_back(engine.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1));
+  }
+  task.costs[drafting] = median_costs(measured);
+}
+
+}  // namespace
+
+void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) {
+  int64_t longest = 1;
+  for (const auto& row : task.rows) {
+    const infer::DecodeOptions& decode = row.settings.decode;
+    longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
+  }
+  for (const auto& row : task.rows) {
+    throw_if_stop_requested(kHowToGoOn);
+    const Setting& setting = row.settings;
+    if (setting.drafter_label().empty()) continue;
+    const auto message = failure_of([&] { calibrate_setting(setting, options.calibrate, longest, engine, task); });
+    if (message) task.failures.push_back({row.label, "step times", *message});
+  }
+}
+
+namespace {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::vector<size_t> typical_lines(const SettingRecords& greedy) {
+  std::vector<size_t> order;
+  for (size_t line = 0; line < greedy.size(); ++line) {
+    if (!greedy[line].ids.empty()) order.push_back(line);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return greedy[a].ids.size() < greedy[b].ids.size(); });
+  std::vector<size_t> lines;
+  for (const size_t quartile : {1, 2, 3}) {
+    if (order.empty()) break;
+    const size_t line = order[order.size() * quartile / 4];
+    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(line);
+  }
+  return lines;
+}
+
+infer::StepCosts median_costs(std::span<const infer::StepCosts> measured) {
+  if (measured.empty()) throw std::logic_error("median of no step times");
+  infer::StepCosts costs;
+  std::vector<double> draft;
+  for (const infer::StepCosts& one : measured) draft.push_back(one.draft);
+  costs.draft = median(draft);
+  const auto medians = [&](std::vector<double> infer::StepCosts::*times) {
+    std::vector<double> all;
+    for (size_t i = 0; i < (measured.front().*times).size(); ++i) {
+      std::vector<double> one;
+      for (const infer::StepCosts& costs_of_line : measured) one.push_back((costs_of_line.*times).at(i));
+      all.push_back(median(one));
+    }
+    return all;
+  };
+  costs.target = medians(&infer::StepCosts::target);
+  costs.drafts = medians(&infer::StepCosts::drafts);
+  return costs;
+}
+
 namespace {
 
 // Length of a setting's turn where lines are short. Just after another model ran, decoding is up to a seventh slower.

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "metrics/registry.h"
+#include "metrics/scoring.h"
 
 namespace draftsmith::evaluate {
 

@@ -9,7 +9,6 @@
 #include "evaluate/engine/engine.h"
 #include "evaluate/measure/counts.h"
 #include "evaluate/results/results.h"
-#include "evaluate/suite/forced_texts.h"
 #include "evaluate/suite/tasks.h"
 
 namespace draftsmith::evaluate {

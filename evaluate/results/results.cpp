@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "evaluate/suite/names.h"
+#include "evaluate/suite/suite_options.h"
 
 namespace draftsmith::evaluate {
 namespace {

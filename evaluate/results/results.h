@@ -16,7 +16,7 @@
 
 #include "evaluate/measure/speed.h"
 #include "infer/forced/match_rates.h"
-#include "metrics/registry.h"
+#include "metrics/scoring.h"
 
 namespace draftsmith::evaluate {
 
@@ -237,7 +237,7 @@ struct DrafterResult {
   std::optional<ForcedAlphaResult> alpha_forced;
 };
 
-// Quality of the predictions of each model and drafter on a task's texts (evaluate/suite/forced_texts.h).
+// Quality of the predictions of each model and drafter on a task's texts (evaluate/suite/tasks.h).
 struct TaskPrediction {
   std::string texts = "references";  // or "continuations"
   int64_t lines = 0;

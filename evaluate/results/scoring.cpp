@@ -1,4 +1,6 @@
 // Scores of a task's outputs, of engagement curves, and choices of settings by scores and speed.
+#include "metrics/scoring.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -19,8 +21,7 @@
 #include "evaluate/measure/failures.h"
 #include "evaluate/measure/speed.h"
 #include "evaluate/results/summary.h"
-#include "evaluate/suite/task_metric.h"
-#include "metrics/registry.h"
+#include "evaluate/suite/tasks.h"
 
 namespace draftsmith::evaluate {
 namespace {

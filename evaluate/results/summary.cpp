@@ -7,8 +7,8 @@
 
 #include "base/utf8.h"
 #include "evaluate/measure/failures.h"
-#include "evaluate/suite/names.h"
-#include "evaluate/suite/task_metric.h"
+#include "evaluate/suite/suite_options.h"
+#include "evaluate/suite/tasks.h"
 #include "evaluate/theory/formulas.h"
 #include "infer/parts.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "evaluate/measure/engagement_points.h"
+#include "evaluate/measure/forced_alphas.h"
 #include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/measured_task.h"
 #include "evaluate/results/results.h"
@@ -84,7 +84,7 @@ std::vector<Problem> failed_checks(const Results& results, const std::string& fi
 std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats,
                                     int64_t outputs);
 
-// Returns the quality of the predictions of the task's models and drafters (evaluate/suite/forced_texts.h). A model
+// Returns the quality of the predictions of the task's models and drafters (evaluate/suite/tasks.h). A model
 // that decodes and also drafts is listed once, as a drafter.
 TaskPrediction task_prediction(const MeasuredTask& measured);
 

@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "evaluate/suite/names.h"
 #include "evaluate/suite/suite_options.h"
 #include "infer/decode_options.h"
 
@@ -87,5 +86,20 @@ std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& setting
 
 // Returns the name of the setting that a group chose for a value of max_drop: "bild.aligned.drop1".
 std::string chosen_label(const std::string& group, double max_drop);
+
+// Options of decoding that settings of a suite have in common: defaults, and what baselines take over.
+
+// Takes each of temperature, top_k, top_p and min_p that `decode` lacks from `from`.
+void take_sampling(const DecodeOptions& from, DecodeOptions& decode);
+
+// Takes what changes the decoding of every method alike: processors and stop strings.
+void take_processors(const DecodeOptions& from, DecodeOptions& decode);
+
+// Returns the options with defaults of sampling and beam search. A model's own settings would make models incomparable.
+DecodeOptions with_defaults(DecodeOptions decode);
+
+// Returns the suite with router defaults filled in where a run lists no thresholds or no longest drafts, so that
+// results record them. Errors: UserError for a damaged router. A missing router is refused later.
+SuiteOptions with_router_defaults(const SuiteOptions& options);
 
 }  // namespace draftsmith::evaluate

@@ -25,14 +25,51 @@
 
 #include "base/options.h"
 #include "base/options_grid.h"
-#include "evaluate/suite/engagement_options.h"
-#include "evaluate/suite/match_rate_options.h"
-#include "evaluate/suite/names.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
-#include "metrics/registry.h"
+#include "infer/forced/match_rates.h"
+#include "metrics/scoring.h"
 
 namespace draftsmith::evaluate {
+
+// Names that suites, settings and results share.
+
+// Name of the suite's own model; a setting's other models are named like the suite's drafters.
+inline constexpr const char* kTargetName = "target";
+
+// Label of greedy decoding of the target: every suite's first setting.
+inline constexpr const char* kGreedyLabel = "greedy";
+
+// Options of engagement curves (infer/engagement.h) in a suite: an [[engagement]] table.
+
+struct EngagementTable {
+  std::string name;
+  std::string task;
+  std::string drafter;
+  std::vector<double> oracle{0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1};
+  std::vector<double> fallback{0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9};
+  int64_t lines = 0;
+  static Fields<EngagementTable> fields();
+};
+
+// Options of match rates (infer/forced/match_rates.h) in a suite: a [[match_rates]] table.
+
+struct MatchRateTable {
+  std::string name;
+  std::string task;
+  std::string model = kTargetName;
+  std::filesystem::path exits;
+  std::vector<int64_t> layers;
+  std::vector<int64_t> candidates{1, 3, 5};
+  std::vector<std::string> decoding{"greedy", "top-k", "top-p"};
+  int64_t positions = 2;
+  int64_t bins = 8;
+  int64_t prompts = 200;
+  static Fields<MatchRateTable> fields();
+
+  // Returns the options of the count, without the seed and lengths that the suite sets.
+  infer::MatchRateOptions options() const;
+};
 
 using infer::DecodeOptions;
 

@@ -6,11 +6,48 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "data/chat/chat_stream.h"
+#include "base/logging.h"
+#include "data/chat/chat_template.h"
 #include "data/text/readers.h"
-#include "evaluate/suite/task_metric.h"
+#include "metrics/bleu_tokenizers.h"
 
 namespace draftsmith::evaluate {
+
+std::string reference_language(const TaskOptions& task) {
+  const size_t hyphen = task.direction.rfind('-');
+  if (hyphen != std::string::npos) return task.direction.substr(hyphen + 1);
+  return task.references.empty() ? "" : metrics::language_of_references(task.references.front());
+}
+
+std::unique_ptr<const metrics::Metric> task_metric(const TaskOptions& task) {
+  metrics::MetricOptions options = task.metric;
+  if (!options.tokenize && !task.ids) options.tokenize = metrics::default_bleu_tokenizer(reference_language(task));
+  return metrics::make_metric(options);
+}
+
+ForcedTexts forced_texts(const TaskOptions& task, const TaskData& data, std::span<const Prompt> prompts,
+                         int64_t max_new_tokens, const Engine& engine) {
+  ForcedTexts texts;
+  for (size_t line = 0; line < prompts.size(); ++line) {
+    std::vector<int64_t> ids;
+    try {
+      ids = data.references.empty() ? engine.encode_continuation(data.sources[line], task)
+                                    : engine.encode_reference(data.references[line].front(), task);
+    } catch (const UserError& error) {
+      Problem problem = error.problems().front();
+      if (problem.where.empty()) problem.where = place_of(task, reference_file(task), line);
+      log_warning("task {}: how well drafters predict its references is not measured: {}", task.name,
+                  to_string(problem));
+      return {};
+    }
+    if (ids.empty()) continue;
+    if (std::ssize(ids) > max_new_tokens) ids.resize(static_cast<size_t>(max_new_tokens));
+    texts.prompts.push_back(prompts[line]);
+    texts.outputs.push_back(std::move(ids));
+  }
+  return texts;
+}
+
 namespace {
 
 // Keeps the lines that the task uses.

@@ -3,13 +3,25 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "evaluate/engine/engine.h"
 #include "evaluate/suite/suite_options.h"
+#include "metrics/metric.h"
 #include "metrics/text.h"
 
 namespace draftsmith::evaluate {
+
+// How a task's hypotheses are scored: its metric, with what follows from the references' language.
+
+// Returns the language of the task's references by `direction`, else by the file's ending; "": unknown.
+std::string reference_language(const TaskOptions& task);
+
+// Returns the task's metric. BLEU without a tokenizer takes that of the references' language, and 13a for ids.
+std::unique_ptr<const metrics::Metric> task_metric(const TaskOptions& task);
 
 // Sources and references of one task.
 struct TaskData {
@@ -32,5 +44,19 @@ std::string place_of(const TaskOptions& task, const std::filesystem::path& file,
 // Return the files of the sources and of the first references.
 const std::filesystem::path& source_file(const TaskOptions& task);
 const std::filesystem::path& reference_file(const TaskOptions& task);
+
+// Texts on which drafters are measured teacher-forced: references, or the rest of cut prompts (Tandem paper, table 1).
+
+// Prompts with the outputs that are predicted after them.
+struct ForcedTexts {
+  std::vector<Prompt> prompts;
+  std::vector<std::vector<int64_t>> outputs;  // one for each prompt, none empty
+};
+
+// Returns the texts of the task's first lines, whose prompts are given: the first reference of each line, or, without
+// references, what max_source_tokens cut off. Skips lines without such a text; cuts outputs to `max_new_tokens`.
+// If a reference cannot be an output (words in a task of ids), warns with file and line and returns nothing.
+ForcedTexts forced_texts(const TaskOptions& task, const TaskData& data, std::span<const Prompt> prompts,
+                         int64_t max_new_tokens, const Engine& engine);
 
 }  // namespace draftsmith::evaluate

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "infer/costs/step_times.h"
+#include "infer/costs/step_costs.h"
 
 namespace draftsmith::infer {
 struct DecodeStats;  // infer/loop/decode_stats.h

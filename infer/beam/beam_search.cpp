@@ -2,14 +2,210 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
+#include <span>
+#include <stdexcept>
+#include <vector>
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include "base/aten.h"
 #include "base/device_tensors.h"
-#include "infer/beam/continuations.h"
+#include "infer/loop/rows.h"
 
 namespace draftsmith::infer {
+
+using O = DecodeOptions;
+
+void add_beam_options(Fields<DecodeOptions>& fields) {
+  const ReadBy beam{"method", {"beam"}};
+  std::vector<std::string> stoppings = early_stoppings().names();
+  stoppings.insert(stoppings.begin(), "");  // the model's own
+  fields
+      .add("num_beams", &O::num_beams, GridKey::kList, beam, Label{"beams"}, AlwaysNamed{}, Range{1, 256},
+           "Beams of the method beam, as Transformers has it. Default: the model's own setting if above 1, else 4 (in "
+           "suites always 4).")
+      .add("length_penalty", &O::length_penalty, GridKey::kList, beam, Label{"LP"}, Range{-100, 100},
+           UnnamedIf<O>{[](const O& o) { return o.length_penalty.value_or(1) == 1; }},
+           "Beam search orders outputs by (sum of log p) / tokens^length_penalty: above 0 favours long ones. Default: "
+           "the model's own setting, else 1 (in suites always 1).")
+      .add("early_stopping", &O::early_stopping, GridKey::kList, beam,
+           UnnamedIf<O>{[](const O& o) { return o.early_stopping.empty() || o.early_stopping == "false"; }},
+           Choices(std::move(stoppings)),
+           "When beam search ends with as many finished outputs as beams: true at once; false when the best running "
+           "beam scores worse at its present length; never when it would score worse at the length limit too. Default: "
+           "the model's own setting, else false (in suites always false).")
+      .add("n_best", &O::n_best, beam, Range{1, 256},
+           "Outputs of beam search for each input, best first; at most num_beams. --json gives their scores.");
+}
+
+void check_beam_options(const DecodeOptions& options, const std::string& where, Problems& problems) {
+  if (!options.searches_beams() || options.num_samples == 1) return;
+  problems.add({.where = where,
+                .what = "method beam samples nothing",
+                .expected = "num_samples 1 or none",
+                .found = "num_samples " + std::to_string(options.num_samples),
+                .hint = "for several outputs of an input, use n_best"});
+}
+
+const NamedValues<EarlyStopping>& early_stoppings() {
+  static const NamedValues<EarlyStopping> kNames(
+      "early stopping",
+      {{"false", EarlyStopping::kFalse}, {"true", EarlyStopping::kTrue}, {"never", EarlyStopping::kNever}});
+  return kNames;
+}
+
+Hypotheses::Hypotheses(const BeamSettings& settings, int64_t limit) : settings_(settings), limit_(limit) {
+  if (settings.beams < 1 || limit < 1) throw std::logic_error("a beam search needs beams and room for a token");
+}
+
+double Hypotheses::scored(double sum, int64_t tokens) const {
+  return sum / std::pow(static_cast<double>(tokens), settings_.length_penalty);
+}
+
+void Hypotheses::finish(const Continuation& last, std::span<const int64_t> output) {
+  Hypothesis hypothesis{{output.begin(), output.end()}, 0};
+  hypothesis.tokens.push_back(last.token);
+  hypothesis.score = scored(last.score, std::ssize(hypothesis.tokens));
+  const auto place = std::ranges::find_if(finished_, [&](const auto& one) { return one.score < hypothesis.score; });
+  finished_.insert(place, std::move(hypothesis));
+  if (std::ssize(finished_) > settings_.beams) finished_.pop_back();
+}
+
+bool Hypotheses::improves(double sum, int64_t tokens) const {
+  const bool at_limit = settings_.early_stopping == EarlyStopping::kNever && settings_.length_penalty > 0;
+  return scored(sum, at_limit ? limit_ : tokens) > finished_.back().score;
+}
+
+std::vector<Continuation> Hypotheses::advance(std::span<const Continuation> best, const std::vector<char>& ended,
+                                              std::span<const std::span<const int64_t>> outputs) {
+  const auto beams = static_cast<size_t>(settings_.beams);
+  if (best.size() < beams || best.size() != ended.size()) throw std::logic_error("too few continuations of beams");
+  std::vector<Continuation> running;
+  for (size_t i = 0; i < best.size() && running.size() < beams; ++i) {
+    if (ended[i] == 0) running.push_back(best[i]);
+  }
+  const bool all_ended = running.empty();
+  for (size_t i = 0; running.size() < beams; ++i) {  // Transformers carries ended beams along
+    if (ended[i] == 0) continue;
+    running.push_back(best[i]);
+    running.back().score += kHopeless;
+  }
+  // Continuations beyond the best `beams` only stand in for those that end.
+  for (size_t i = 0; i < beams; ++i) {
+    if (ended[i] != 0) finish(best[i], outputs[static_cast<size_t>(best[i].beam)]);
+  }
+  const int64_t tokens = std::ssize(outputs[static_cast<size_t>(running.front().beam)]) + 1;
+  const bool full = std::ssize(finished_) == settings_.beams;
+  done_ = all_ended ||
+          (full && (settings_.early_stopping == EarlyStopping::kTrue || !improves(running.front().score, tokens)));
+  return running;
+}
+
+// The best continuations of running beams by one token each.
+
+// Returns the `count` best continuations of each source, best first, one source after the other. log_probs [R,V] are
+// those of the next token, the `beams` rows of a source one after the other; scores [R] are those of the beams so far.
+// Sums are rounded as log_probs are (fp32 or fp64). A source with a NaN has a NaN as its first score. Errors:
+// std::logic_error if a source has fewer continuations than `count`.
+std::vector<Continuation> best_continuations(const at::Tensor& log_probs, std::span<const double> scores, int64_t beams,
+                                             int64_t count);
+
+namespace {
+
+// The best continuations seen so far, best first. Of equal scores the earlier one stays in front.
+class Best {
+ public:
+  explicit Best(std::span<Continuation> out) : out_(out) {}
+
+  // Returns the score that a continuation must exceed to be among them.
+  double least() const { return filled_ < out_.size() ? -std::numeric_limits<double>::infinity() : out_.back().score; }
+  bool full() const { return filled_ == out_.size(); }
+
+  void add(const Continuation& one) {
+    size_t place = full() ? filled_ - 1 : filled_++;
+    for (; place > 0 && out_[place - 1].score < one.score; --place) out_[place] = out_[place - 1];
+    out_[place] = one;
+  }
+
+ private:
+  std::span<Continuation> out_;
+  size_t filled_ = 0;
+};
+
+// Fills `out` with the best continuations of a source's beams. log_probs: [beams,V].
+template <class T>
+void scan_source(const T* log_probs, std::span<const double> scores, int64_t vocabulary, std::span<Continuation> out) {
+  Best best(out);
+  for (size_t beam = 0; beam < scores.size(); ++beam) {
+    const T* row = log_probs + static_cast<int64_t>(beam) * vocabulary;
+    const auto score = static_cast<T>(scores[beam]);
+    auto least = static_cast<T>(best.least());
+    for (int64_t token = 0; token < vocabulary; ++token) {
+      const T sum = row[token] + score;
+      if (sum <= least && best.full()) continue;
+      if (std::isnan(sum)) {
+        out.front().score = sum;
+        return;
+      }
+      best.add({static_cast<int64_t>(beam), token, static_cast<double>(sum)});
+      least = static_cast<T>(best.least());
+    }
+  }
+}
+
+std::vector<Continuation> best_on_host(const at::Tensor& log_probs, std::span<const double> scores, int64_t beams,
+                                       int64_t count) {
+  const int64_t sources = log_probs.size(0) / beams;
+  const int64_t vocabulary = log_probs.size(1);
+  std::vector<Continuation> best(static_cast<size_t>(sources * count));
+  const auto scan = [&](const auto* values) {
+    at::parallel_for(0, sources, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t s = begin; s < end; ++s) {
+        scan_source(values + s * beams * vocabulary,
+                    scores.subspan(static_cast<size_t>(s * beams), static_cast<size_t>(beams)), vocabulary,
+                    std::span(best).subspan(static_cast<size_t>(s * count), static_cast<size_t>(count)));
+      }
+    });
+  };
+  if (log_probs.scalar_type() == at::kDouble) {
+    scan(log_probs.const_data_ptr<double>());
+  } else {
+    scan(log_probs.const_data_ptr<float>());
+  }
+  return best;
+}
+
+std::vector<Continuation> best_on_device(const at::Tensor& log_probs, std::span<const double> scores, int64_t beams,
+                                         int64_t count) {
+  const int64_t sources = log_probs.size(0) / beams;
+  const int64_t vocabulary = log_probs.size(1);
+  const at::Tensor so_far =
+      at::tensor(at::ArrayRef<double>(scores.data(), scores.size()), at::kDouble).to(log_probs.options());
+  const auto [values, places] =
+      log_probs.add(so_far.unsqueeze(1)).view({sources, beams * vocabulary}).topk(count, /*dim=*/1);
+  const at::Tensor sums = values.to(at::kCPU, at::kDouble).contiguous();
+  const std::vector<int64_t> indices = to_host(places);
+  std::vector<Continuation> best;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    best.push_back({indices[i] / vocabulary, indices[i] % vocabulary, sums.const_data_ptr<double>()[i]});
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<Continuation> best_continuations(const at::Tensor& log_probs, std::span<const double> scores, int64_t beams,
+                                             int64_t count) {
+  if (count > beams * log_probs.size(1) || log_probs.size(0) % beams != 0) {
+    throw std::logic_error("beams have fewer continuations than are wanted");
+  }
+  return log_probs.is_cpu() ? best_on_host(log_probs.contiguous(), scores, beams, count)
+                            : best_on_device(log_probs, scores, beams, count);
+}
+
 namespace {
 
 constexpr int64_t kUsualBeams = 4;

@@ -2,7 +2,7 @@
 
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/drafter.h"
-#include "infer/forced/forced_alpha.h"
+#include "infer/forced/teacher_forcing.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {

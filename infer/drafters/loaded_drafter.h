@@ -14,7 +14,7 @@ class Tokenizer;  // data/tokenizers/tokenizer.h
 }
 
 namespace draftsmith::model {
-class Exits;             // model/kinds/exits.h
+class Exits;             // model/models/exits.h
 class LanguageModel;     // model/transformer/language_model.h
 class TransformerModel;  // model/transformer/transformer_model.h
 }  // namespace draftsmith::model
@@ -23,11 +23,11 @@ namespace draftsmith::infer {
 
 class Drafter;              // infer/drafters/drafter.h
 struct CalibrationContext;  // infer/costs/step_costs.h
-struct ForcedAlpha;         // infer/forced/alpha_sums.h
+struct ForcedAlpha;         // infer/forced/teacher_forcing.h
 struct ForcedBatch;         // infer/forced/teacher_forcing.h
 struct LoadedModel;         // infer/load_models.h
-struct StepCosts;           // infer/costs/step_times.h
-struct Warping;             // infer/sampling/warping.h
+struct StepCosts;           // infer/costs/step_costs.h
+struct Warping;             // infer/sampling/row_kernels.h
 
 // The model that a drafter drafts for.
 struct DraftTarget {
@@ -62,7 +62,7 @@ class LoadedDrafter {
 
   // Returns the median seconds of steps of drafter and target (infer/costs/step_costs.h), for 1..max_tokens tokens.
   virtual StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context, int64_t max_tokens) const;
-  // Returns how well the drafter predicts the target on given texts (infer/forced/forced_alpha.h). `block`: tokens
+  // Returns how well the drafter predicts the target on given texts (infer/forced/teacher_forcing.h). `block`: tokens
   // that a Tandem secondary predicts at a time; 0: as it was trained. Other drafters ignore it.
   virtual ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                                    int64_t block) const;

@@ -4,13 +4,15 @@
 
 #include "base/device_tensors.h"
 #include "infer/costs/step_costs.h"
-#include "infer/forced/forced_alpha.h"
+#include "infer/drafters/text_drafters.h"
+#include "infer/forced/teacher_forcing.h"
 #include "infer/load_models.h"
 #include "infer/loop/prefill.h"
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/processors.h"
+#include "model/files/checkpoint.h"
+#include "model/models/shared_encoder.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 class LoadedModelDrafter : public LoadedDrafter {
@@ -150,6 +152,47 @@ SharedDrafter load_model_drafter(const std::filesystem::path& directory, const m
 SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tokenizer,
                          std::filesystem::path directory) {
   return std::make_shared<LoadedModelDrafter>(model, tokenizer, std::move(directory));
+}
+
+namespace {
+
+class LoadedSharedEncoder final : public ReadingDrafter {
+ public:
+  using ReadingDrafter::ReadingDrafter;
+
+  std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
+    return std::make_unique<SharedEncoderDrafter>(drafter(), target.model.info().vocabulary);
+  }
+
+  // Steps read what the encoder left, so the encoder is in none of them.
+  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
+                       int64_t max_tokens) const override {
+    model::SharedEncoderPair alone(drafter(), target.model);
+    return measure_step_costs(target.model, alone, context, max_tokens);
+  }
+
+  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
+                           int64_t /*block*/) const override {
+    model::SharedEncoderPair alone(drafter(), target.model);
+    return measure_forced_alpha({target.model, alone}, texts.sources, texts.outputs, warping);
+  }
+
+ private:
+  void require_pair(const model::TransformerConfig& target, const model::PairNames& names) const override {
+    model::require_shared_encoder_pair(drafter().config(), target, names);
+  }
+};
+
+}  // namespace
+
+SharedDrafter load_shared_encoder_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
+                                          const model::LoadOptions& options) {
+  return std::make_shared<LoadedSharedEncoder>(model::load_shared_encoder(directory, target, options), directory);
+}
+
+SharedDrafter shared_encoder_drafter(std::shared_ptr<model::TransformerModel> drafter,
+                                     const data::Tokenizer* tokenizer) {
+  return std::make_shared<LoadedSharedEncoder>(std::move(drafter), tokenizer);
 }
 
 }  // namespace draftsmith::infer

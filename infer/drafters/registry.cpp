@@ -9,14 +9,12 @@
 
 #include "base/error.h"
 #include "base/util.h"
-#include "infer/drafters/early_exit_loading.h"
+#include "infer/drafters/early_exit_drafter.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/drafters/ngram_drafter.h"
-#include "infer/drafters/prompt_lookup_drafter.h"
-#include "infer/drafters/shared_encoder_drafter.h"
-#include "infer/drafters/tandem_loading.h"
-#include "model/kinds/shared_encoder.h"
-#include "model/kinds/tandem.h"
+#include "infer/drafters/tandem_drafter.h"
+#include "infer/drafters/text_drafters.h"
+#include "model/models/shared_encoder.h"
+#include "model/models/tandem.h"
 
 namespace draftsmith::infer {
 

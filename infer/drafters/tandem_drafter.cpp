@@ -3,12 +3,22 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include <ATen/core/grad_mode.h>
+
+#include "base/device.h"
 #include "base/device_tensors.h"
+#include "base/timing.h"
+#include "infer/costs/step_costs.h"
+#include "infer/drafters/text_drafters.h"
+#include "infer/forced/teacher_forcing.h"
 #include "infer/loop/prefill.h"
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/processors.h"
+#include "infer/sampling/sampling.h"
+#include "model/files/checkpoint.h"
+#include "model/models/tandem.h"
+#include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 std::unique_ptr<model::DecoderState> transformer_state(std::unique_ptr<model::DecodeState> state) {
@@ -83,6 +93,185 @@ void TandemDrafter::observe(const DraftObservation& observation) {
 
 void TandemDrafter::select_rows(std::span<const int64_t> rows) {
   state_->select_rows(rows);
+}
+
+namespace {
+
+// A Tandem secondary whose primary has processed the prefix. Each draft begins from the prefix's last token.
+class TimedTandem final : public TimedDrafter {
+ public:
+  TimedTandem(TandemDrafter& drafter, const TimedModel& primary, const CalibrationContext& context, int64_t room)
+      : drafter_(drafter), rows_(1), prefix_(context.prefix) {
+    prefix_.push_back(prefix_.back());
+    rows_[0].tokens = {prefix_.front()};
+    const model::TokenBatch nothing;
+    const DraftBegin begin{nothing, 1, rows_, std::ssize(prefix_) + room, primary.encoder(), nullptr};
+    drafter_.encode(begin);
+    drafter_.prefill(begin);
+    rows_[0].tokens = prefix_;
+    drafter_.observe({rows_, primary.output(), std::vector<int64_t>{1}});
+  }
+
+  double draft() override {
+    const std::vector<int64_t> active{1};
+    const Stopwatch watch;
+    const auto logits = drafter_.next_logits({rows_, drafted_, active, {}});
+    most_likely(logits).to(at::kCPU);
+    const double seconds = watch.seconds();
+    drafted_.push_back(at::full({1}, prefix_.back(), at::TensorOptions(at::kLong).device(logits.device())));
+    return seconds;
+  }
+
+  double observe(const model::StepOutput& output, int64_t tokens) override {
+    const at::Device device = output.logits.device();
+    const std::vector<int64_t> base{std::ssize(prefix_)};
+    rows_[0].tokens.insert(rows_[0].tokens.end(), static_cast<size_t>(tokens), prefix_.back());
+    synchronize(device);
+    const Stopwatch watch;
+    drafter_.observe({rows_, output, base});
+    synchronize(device);
+    return watch.seconds();
+  }
+
+  void go_back() override {
+    drafted_.clear();
+    rows_[0].tokens = prefix_;
+    drafter_.observe({rows_, {}, std::vector<int64_t>{std::ssize(prefix_)}});
+  }
+
+ private:
+  TandemDrafter& drafter_;
+  std::vector<Row> rows_;
+  std::vector<int64_t> prefix_;
+  std::vector<at::Tensor> drafted_;
+};
+
+// A batch of texts that a Tandem secondary predicts block by block; its drafts are the texts' own tokens.
+class ForcedTandem {
+ public:
+  ForcedTandem(model::LanguageModel& target, TandemDrafter& drafter, const ForcedBatch& texts)
+      : forcing_(target, texts), drafter_(drafter), outputs_(texts.outputs), rows_(texts.outputs.size()) {
+    const bool encodes = target.info().encoder_decoder;
+    int64_t capacity = 1;
+    for (size_t b = 0; b < rows_.size(); ++b) {
+      rows_[b].tokens = encodes ? std::vector<int64_t>{target.info().decoder_start} : texts.sources[b];
+      rows_[b].prefix = rows_[b].length();
+      capacity = std::max(capacity, rows_[b].length() + std::ssize(outputs_[b]));
+    }
+    const model::TokenBatch nothing;
+    const DraftBegin begin{
+        nothing, 1, rows_, capacity, encodes ? &forcing_.encoder() : nullptr, nullptr, forcing_.prompt_hidden()};
+    drafter_.encode(begin);
+    drafter_.prefill(begin);
+  }
+
+  // Adds the next `width` positions.
+  void add_block(int64_t width, AlphaSums& sums) {
+    const std::vector<int64_t> valid = forcing_.valid(width);
+    const model::StepOutput target = forcing_.next_output(width);
+    std::vector<int64_t> first;
+    for (const Row& row : rows_) first.push_back(row.emitted());
+    sums.add({target.logits, draft(valid, width)}, labels_of(outputs_, first, valid, width));
+    std::vector<int64_t> base;
+    for (size_t b = 0; b < rows_.size(); ++b) {
+      Row& row = rows_[b];
+      base.push_back(row.length());
+      const auto next = outputs_[b].begin() + row.emitted();
+      row.tokens.insert(row.tokens.end(), next, next + valid[b]);
+    }
+    drafter_.observe({rows_, target, base});
+  }
+
+  int64_t longest() const { return forcing_.longest(); }
+
+ private:
+  // The drafter's logits [B,L,V], each row's up to valid[b].
+  at::Tensor draft(std::span<const int64_t> valid, int64_t width) {
+    std::vector<at::Tensor> drafted;
+    std::vector<at::Tensor> logits;
+    for (int64_t j = 0; j < width; ++j) {
+      std::vector<int64_t> active;
+      std::vector<int64_t> tokens;  // drafted at j
+      for (size_t b = 0; b < rows_.size(); ++b) {
+        active.push_back(j < valid[b] ? 1 : 0);
+        tokens.push_back(active[b] == 0 ? 0 : outputs_[b][static_cast<size_t>(rows_[b].emitted() + j)]);
+      }
+      const at::Tensor step = drafter_.next_logits({rows_, drafted, active, {}});
+      logits.push_back(step.is_cpu() ? step : step.clone());  // elsewhere the next step may overwrite it
+      drafted.push_back(to_device(tokens, {forcing_.rows()}, logits.back().device()));
+    }
+    return at::stack(logits, 1);
+  }
+
+  TeacherForcing forcing_;
+  TandemDrafter& drafter_;
+  std::span<const std::vector<int64_t>> outputs_;
+  std::vector<Row> rows_;
+};
+
+// Like measure_step_costs(). Writing the target's projected representations into the secondary's caches, once for each
+// verification, counts as part of the target's step.
+StepCosts measure_tandem_costs(model::LanguageModel& target, model::TransformerModel& secondary,
+                               const CalibrationContext& context, int64_t max_tokens) {
+  const model::DecodingGuard guard;
+  TandemDrafter drafter(secondary, target.info().vocabulary);
+  TimedModel verifier(target, context, max_tokens, drafter.target_layers());
+  TimedTandem timed(drafter, verifier, context, max_tokens);
+  return measure_rounds(verifier, timed, max_tokens);
+}
+
+// Like measure_forced_alpha(), in blocks of `block` tokens (0: the γ the secondary was trained with). The secondary
+// reads the target's representations up to a block's beginning, as it does in decoding when all drafts are accepted.
+ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::TransformerModel& secondary,
+                                const ForcedBatch& texts, const Warping& warping, int64_t block) {
+  const at::NoGradGuard no_grad;
+  const int64_t width = block > 0 ? block : secondary.config().tandem.block;
+  TandemDrafter drafter(secondary, target.info().vocabulary);
+  AlphaSums sums(warping);
+  for_each_batch({texts.sources, texts.outputs, drafter.target_layers()}, kForcedRows, [&](const ForcedBatch& batch) {
+    ForcedTandem forced(target, drafter, batch);
+    for (int64_t done = 0; done < forced.longest(); done += width) {
+      forced.add_block(std::min(width, forced.longest() - done), sums);
+    }
+  });
+  return sums.mean();
+}
+
+class LoadedTandem final : public ReadingDrafter {
+ public:
+  using ReadingDrafter::ReadingDrafter;
+
+  bool reads_target() const override { return true; }
+
+  std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
+    return std::make_unique<TandemDrafter>(drafter(), target.model.info().vocabulary);
+  }
+
+  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
+                       int64_t max_tokens) const override {
+    return measure_tandem_costs(target.model, drafter(), context, max_tokens);
+  }
+
+  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
+                           int64_t block) const override {
+    return alpha_forced_tandem(target.model, drafter(), texts, warping, block);
+  }
+
+ private:
+  void require_pair(const model::TransformerConfig& target, const model::PairNames& names) const override {
+    model::require_tandem_pair(drafter().config(), target, names);
+  }
+};
+
+}  // namespace
+
+SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
+                                  const model::LoadOptions& options) {
+  return std::make_shared<LoadedTandem>(model::load_tandem_secondary(directory, target, options), directory);
+}
+
+SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer) {
+  return std::make_shared<LoadedTandem>(std::move(secondary), tokenizer);
 }
 
 }  // namespace draftsmith::infer

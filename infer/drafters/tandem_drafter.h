@@ -1,16 +1,22 @@
-// The drafter `tandem`: a Tandem secondary (model/kinds/tandem.h; Nair et al. 2024, section 3). It reads the primary's
+// The drafter `tandem`: a Tandem secondary (model/models/tandem.h; Nair et al. 2024, section 3). It reads the primary's
 // projected representations of all tokens that the primary has processed, which are all but a row's last committed
 // token, and its own representations of the tokens since. The block length is counted row by row, so windows may have
 // any length.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "infer/drafters/drafter.h"
+#include "infer/drafters/loaded_drafter.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/transformer_model.h"
+
+namespace draftsmith::model {
+struct LoadOptions;  // model/files/checkpoint.h
+}
 
 namespace draftsmith::infer {
 
@@ -46,5 +52,17 @@ class TandemDrafter : public Drafter {
   model::EncoderStates encoder_;
   std::unique_ptr<model::DecoderState> state_;
 };
+
+// A Tandem secondary as a loaded drafter (infer/drafters/tandem_drafter.h): which targets it fits, what its steps cost,
+// how well it predicts.
+
+// Loads the secondary in `directory`. Errors: UserError, also for a secondary of another primary than the model in
+// `target`; an empty `target` is not compared.
+SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
+                                  const model::LoadOptions& options);
+
+// Makes a drafter of a Tandem secondary. Without its tokenizer, its vocabulary must be as large as the target's.
+SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary,
+                             const data::Tokenizer* tokenizer = nullptr);
 
 }  // namespace draftsmith::infer

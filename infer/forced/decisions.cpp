@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "infer/loop/decode_settings.h"
-#include "model/transformer/decoding_guard.h"
+#include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
 

@@ -10,10 +10,9 @@
 
 #include "infer/forced/prediction_quality.h"
 #include "infer/forced/teacher_forcing.h"
-#include "infer/inside_methods.h"
 #include "infer/loop/processors.h"
-#include "infer/loop/vocabulary.h"
-#include "model/kinds/exits.h"
+#include "infer/self_drafting/methods.h"
+#include "model/models/exits.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {

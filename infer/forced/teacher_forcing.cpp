@@ -3,9 +3,49 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include <ATen/core/grad_mode.h>
+
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/drafters/drafter.h"
 #include "infer/loop/prefill.h"
+#include "infer/loop/processors.h"
+#include "infer/loop/rows.h"
+#include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
+namespace {
+
+// Returns the outputs' tokens [first, first + count), padded with 0: [B,L].
+at::Tensor tokens_at(std::span<const std::vector<int64_t>> outputs, int64_t first, int64_t count, at::Device device) {
+  std::vector<int64_t> tokens;
+  for (const auto& output : outputs) {
+    for (int64_t j = first; j < first + count; ++j) {
+      tokens.push_back(j < std::ssize(output) ? output[static_cast<size_t>(j)] : 0);
+    }
+  }
+  return to_device(tokens, {std::ssize(outputs), count}, device);
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> log_probabilities(model::LanguageModel& model, const ForcedBatch& texts) {
+  const at::NoGradGuard no_gradients;
+  std::vector<std::vector<double>> found(texts.outputs.size());
+  if (std::ranges::all_of(texts.outputs, &std::vector<int64_t>::empty)) return found;
+  TeacherForcing forcing(model, texts);
+  for (int64_t first = 0; first < forcing.longest();) {
+    const int64_t count = std::min(forcing.positions_at_once(), forcing.longest() - first);
+    const at::Tensor tokens = tokens_at(texts.outputs, first, count, model.info().device);
+    const at::Tensor values = token_log_probability(forcing.next(count), tokens).to(at::kCPU, at::kDouble).contiguous();
+    const double* value = values.const_data_ptr<double>();
+    for (size_t b = 0; b < found.size(); ++b, value += count) {
+      const int64_t own = std::clamp<int64_t>(std::ssize(texts.outputs[b]) - first, 0, count);
+      found[b].insert(found[b].end(), value, value + own);
+    }
+    first += count;
+  }
+  return found;
+}
 
 namespace {
 
@@ -86,6 +126,118 @@ model::StepOutput TeacherForcing::next_output(int64_t positions) {
   input.logits = logits_;
   done_ += width;
   return model_.step(input, *state_);
+}
+
+void AlphaSums::add(const LogitsPair& logits, const ForcedLabels& given) {
+  const ForcedLabels labels{given.ids.to(logits.target.device()), given.counted.to(logits.target.device())};
+  const int64_t shared = std::min(logits.target.size(2), logits.drafter.size(2));
+  const auto p = logits.target.narrow(2, 0, shared);
+  const auto q = logits.drafter.narrow(2, 0, shared);
+  const auto choice = most_likely(p);  // [B,L]
+  const auto drafted = most_likely(q);
+  const auto same = choice.eq(drafted) & choice.ne(kNoToken) & labels.counted;
+  same_ += same.sum().item<int64_t>();
+  positions_ += labels.counted.sum().item<int64_t>();
+  target_.add(logits.target, choice, labels);
+  drafter_.add(logits.drafter, drafted, labels);
+  if (warping_.greedy()) return;
+  overlap_ += at::where(labels.counted, overlap(warp(p, warping_), warp(q, warping_)), 0.0).sum().item<double>();
+}
+
+void AlphaSums::add_batch(const TeacherForcing& target, const ForcedBatch& batch,
+                          const std::function<LogitsPair(int64_t width)>& step) {
+  const int64_t at_once = target.positions_at_once();
+  for (int64_t done = 0; done < target.longest(); done += at_once) {
+    const int64_t width = std::min(at_once, target.longest() - done);
+    const std::vector<int64_t> valid = target.valid(width);
+    const std::vector<int64_t> first(valid.size(), done);
+    add(step(width), labels_of(batch.outputs, first, valid, width));
+  }
+}
+
+void AlphaSums::add(const at::Tensor& logits, int64_t label, DrafterProbe& drafter) {
+  ++positions_;
+  const int64_t token = drafter.next_token();
+  const at::Tensor choice = most_likely(logits);  // [1,1]
+  same_ += token != kNoProposal && token == choice.item<int64_t>() ? 1 : 0;
+  const ForcedLabels labels{at::full_like(choice, label), at::ones_like(choice, at::kBool)};
+  target_.add(logits, choice, labels);
+  at::Tensor own;  // [1,1,V]
+  if (drafter.gives_logits()) own = drafter.next_logits().unsqueeze(1);
+  if (own.defined()) {
+    drafter_.add(own, at::full_like(choice, token), labels);
+  } else {
+    drafter_.add(token == label);
+  }
+  if (warping_.greedy()) return;
+  const auto p = warp(logits, warping_);  // [1,1,V]
+  if (own.defined()) {
+    overlap_ += overlap(p, warp(own, warping_)).item<double>();
+  } else if (token != kNoProposal) {
+    overlap_ += p[0][0][token].item<double>();
+  }
+}
+
+ForcedAlpha AlphaSums::mean() const {
+  if (positions_ == 0) return {};
+  const auto positions = static_cast<double>(positions_);
+  const double agreement = static_cast<double>(same_) / positions;
+  return {warping_.greedy() ? agreement : overlap_ / positions, agreement, positions_, target_.mean(), drafter_.mean()};
+}
+
+namespace {
+
+void add_batch(const ForcedPair& models, const ForcedBatch& batch, AlphaSums& sums) {
+  TeacherForcing target(models.target, batch);
+  const auto sources = mask_unknown_ids(models.drafter.info(), batch.sources);
+  const auto outputs = mask_unknown_ids(models.drafter.info(), batch.outputs);
+  TeacherForcing drafter(models.drafter, {sources, outputs});
+  sums.add_batch(target, batch, [&](int64_t width) {
+    const auto p = target.next(width);  // [B,L,V]
+    return LogitsPair{p, drafter.next(width)};
+  });
+}
+
+void add_row(model::LanguageModel& target, Drafter& drafter, const ForcedBatch& row, AlphaSums& sums) {
+  const model::ModelInfo& info = target.info();
+  const std::vector<int64_t>& source = row.sources.front();
+  const std::vector<int64_t>& output = row.outputs.front();
+  TeacherForcing forcing(target, row);
+  DrafterProbe probe(drafter, info, info.encoder_decoder ? source : std::vector<int64_t>{},
+                     info.encoder_decoder ? std::vector<int64_t>{info.decoder_start} : source);
+  const int64_t at_once = forcing.positions_at_once();
+  for (int64_t done = 0; done < forcing.longest(); done += at_once) {
+    const int64_t width = std::min(at_once, forcing.longest() - done);
+    const auto logits = forcing.next(width);  // [1,L,V]
+    for (int64_t j = 0; j < width; ++j) {
+      const int64_t token = output[static_cast<size_t>(done + j)];
+      sums.add(logits.narrow(1, j, 1), token, probe);
+      probe.commit(token);
+    }
+  }
+}
+
+}  // namespace
+
+ForcedAlpha measure_forced_alpha(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
+                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping,
+                                 int64_t batch_size) {
+  const at::NoGradGuard no_grad;
+  AlphaSums sums(warping);
+  for_each_batch({sources, outputs}, static_cast<size_t>(batch_size),
+                 [&](const ForcedBatch& batch) { add_batch(models, batch, sums); });
+  return sums.mean();
+}
+
+ForcedAlpha measure_forced_alpha(model::LanguageModel& target, Drafter& drafter,
+                                 std::span<const std::vector<int64_t>> sources,
+                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping) {
+  const at::NoGradGuard no_grad;
+  AlphaSums sums(warping);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    add_row(target, drafter, {sources.subspan(i, 1), outputs.subspan(i, 1)}, sums);
+  }
+  return sums.mean();
 }
 
 }  // namespace draftsmith::infer

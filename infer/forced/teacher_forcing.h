@@ -1,11 +1,15 @@
 // Logits of given outputs: the model reads each output shifted by one and says at every position what it would expect.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "infer/drafters/drafter.h"
+#include "infer/forced/prediction_quality.h"
+#include "infer/sampling/sampling.h"
 #include "model/transformer/language_model.h"
 
 namespace draftsmith::infer {
@@ -53,5 +57,73 @@ class TeacherForcing {
   int64_t longest_ = 0;
   int64_t done_ = 0;
 };
+
+// Log-probabilities of given outputs.
+
+// Returns the log-probability that the model gives each token of each output: at temperature 1 over all ids, before
+// logits processors and truncation. Rows are as `texts.outputs`.
+std::vector<std::vector<double>> log_probabilities(model::LanguageModel& model, const ForcedBatch& texts);
+
+// Sums over positions of teacher-forced texts: how well a drafter predicts a target, and how well each predicts the
+// texts' own tokens (methods.md §3).
+
+constexpr size_t kForcedRows = 16;  // texts in a teacher-forced batch
+
+struct ForcedAlpha {
+  double alpha = 0;      // mean of sum_x min(p, q) of the warped distributions; at temperature 0 equal to agreement
+  double agreement = 0;  // share of positions where both find the same token most likely
+  int64_t positions = 0;
+  PredictionQuality target = {};   // of the texts' own tokens
+  PredictionQuality drafter = {};  // of the texts' own tokens
+};
+
+// Logits of both models, [B,L,V]; V may differ.
+struct LogitsPair {
+  at::Tensor target;
+  at::Tensor drafter;
+};
+
+class AlphaSums {
+ public:
+  explicit AlphaSums(const Warping& warping) : warping_(warping) {}
+
+  // Adds the positions that `labels` counts.
+  void add(const LogitsPair& logits, const ForcedLabels& labels);
+  // Adds all positions of a batch; `step` returns the logits of its next `width` positions.
+  void add_batch(const TeacherForcing& target, const ForcedBatch& batch,
+                 const std::function<LogitsPair(int64_t width)>& step);
+  // Adds one position whose token is `label`: the target's logits [1,1,V] against the drafter's next token.
+  void add(const at::Tensor& logits, int64_t label, DrafterProbe& drafter);
+  // Returns the means; all members are 0 without positions.
+  ForcedAlpha mean() const;
+
+ private:
+  Warping warping_;
+  QualitySums target_;
+  QualitySums drafter_;
+  double overlap_ = 0;
+  int64_t same_ = 0;
+  int64_t positions_ = 0;
+};
+
+// How well a drafter predicts a target on given outputs, teacher-forced: alpha_forced and greedy agreement on the
+// target's own, accuracy and cross entropy on references (methods.md §3). It needs no decoding.
+
+struct ForcedPair {
+  model::LanguageModel& target;
+  model::LanguageModel& drafter;
+};
+
+// Measures all positions of outputs[i] given sources[i] (decoder-only: prompts, which are not counted; they may not be
+// empty). Ids mean the same to both models; the drafter may have fewer of them. Batches of up to `batch_size` rows. No
+// positions: all members are 0.
+ForcedAlpha measure_forced_alpha(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
+                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping,
+                                 int64_t batch_size = kForcedRows);
+
+// Measures a drafter that is no model, row by row. Where it proposes nothing the overlap is 0.
+ForcedAlpha measure_forced_alpha(model::LanguageModel& target, Drafter& drafter,
+                                 std::span<const std::vector<int64_t>> sources,
+                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping);
 
 }  // namespace draftsmith::infer

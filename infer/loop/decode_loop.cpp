@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "infer/loop/commit.h"
+#include "infer/loop/row_verdict.h"
 
 namespace draftsmith::infer {
 

@@ -1,6 +1,6 @@
 #include "infer/loop/decode_settings.h"
 
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/processors.h"
 
 namespace draftsmith::infer {
 

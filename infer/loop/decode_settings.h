@@ -3,12 +3,24 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/drafters/drafter.h"
 #include "infer/loop/processors.h"
-#include "infer/sampling/warping.h"
+#include "infer/sampling/row_kernels.h"
+#include "infer/windows/window_rule.h"
 
 namespace draftsmith::infer {
+
+// The three parts of a method that drafts.
+
+struct DraftParts {
+  std::unique_ptr<Drafter> drafter;
+  std::unique_ptr<WindowRule> window;
+  std::unique_ptr<AcceptanceRule> acceptance;
+};
 
 struct DecodeSettings {
   Warping warping;

@@ -3,7 +3,74 @@
 #include <algorithm>
 #include <limits>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <nlohmann/json.hpp>
+
 namespace draftsmith::infer {
+
+double& PhaseSeconds::operator[](Phase phase) {
+  switch (phase) {
+    case Phase::kEncode:
+      return encode;
+    case Phase::kPrefill:
+      return prefill;
+    case Phase::kDraft:
+      return draft;
+    case Phase::kVerify:
+      return verify;
+    case Phase::kOther:
+      break;
+  }
+  return other;
+}
+
+PhaseSeconds& PhaseSeconds::operator+=(const PhaseSeconds& added) {
+  encode += added.encode;
+  prefill += added.prefill;
+  draft += added.draft;
+  verify += added.verify;
+  other += added.other;
+  return *this;
+}
+
+PhaseSeconds PhaseSeconds::scaled(double factor) const {
+  return {encode * factor, prefill * factor, draft * factor, verify * factor, other * factor};
+}
+
+PhaseTimer::PhaseTimer(at::Device device) : device_(device), since_(Clock::now()) {
+  if (!device_.is_cpu()) {
+    marks_.push_back({Phase::kOther, record()});
+  }
+}
+
+c10::Event PhaseTimer::record() const {
+  c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+  event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  return event;
+}
+
+void PhaseTimer::enter(Phase phase) {
+  if (device_.is_cpu()) {
+    const auto now = Clock::now();
+    seconds_[phase_] += std::chrono::duration<double>(now - since_).count();
+    since_ = now;
+  } else {
+    marks_.push_back({phase_, record()});
+  }
+  phase_ = phase;
+}
+
+PhaseSeconds PhaseTimer::lap() {
+  enter(phase_);
+  if (!device_.is_cpu()) {
+    marks_.back().event.synchronize();
+    for (size_t i = 1; i < marks_.size(); ++i) {
+      seconds_[marks_[i].phase] += marks_[i - 1].event.elapsedTime(marks_[i].event) * 1e-3;
+    }
+    marks_.erase(marks_.begin(), marks_.end() - 1);
+  }
+  return std::exchange(seconds_, {});
+}
 
 namespace {
 
@@ -102,6 +169,36 @@ std::vector<double> DecodeStats::acceptance_by_position() const {
   std::vector<double> rates(examined_by_position.size());
   for (size_t j = 0; j < rates.size(); ++j) rates[j] = ratio(accepted_by_position[j], examined_by_position[j]);
   return rates;
+}
+
+using nlohmann::ordered_json;
+
+ordered_json stats_json(const DecodeStats& stats, bool with_alpha) {
+  const auto& seconds = stats.seconds;
+  ordered_json json{{"target_runs", stats.target_runs},
+                    {"draft_runs", stats.draft_runs},
+                    {"drafted", stats.drafted},
+                    {"accepted", stats.accepted},
+                    {"accepted_histogram", stats.accepted_histogram},
+                    {"fallbacks", stats.fallbacks},
+                    {"rollbacks", stats.rollbacks},
+                    {"seconds",
+                     {{"encode", seconds.encode},
+                      {"prefill", seconds.prefill},
+                      {"draft", seconds.draft},
+                      {"verify", seconds.verify},
+                      {"other", seconds.other}}}};
+  if (stats.unverified > 0) json["unverified"] = stats.unverified;
+  if (stats.layer_runs > 0) json["layer_runs"] = stats.layer_runs;
+  if (!stats.exits_by_layer.empty()) json["exits_by_layer"] = stats.exits_by_layer;
+  if (stats.latency_units > 0) json["latency_units"] = stats.latency_units;
+  if (stats.compute_units > 0) {
+    json["compute_units"] = stats.compute_units;
+    json["early_predictions"] = stats.early_predictions;
+    json["early_matches"] = stats.early_matches;
+  }
+  if (with_alpha && stats.overlap_count > 0) json["alpha"] = stats.alpha();
+  return json;
 }
 
 }  // namespace draftsmith::infer

@@ -1,13 +1,63 @@
 // Counts and times of decoding, for one output line or summed over many (methods.md §3 has the definitions).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include <c10/core/Event.h>
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/aten.h"
 #include "infer/costs/step_counts.h"
-#include "infer/loop/timing.h"
 
 namespace draftsmith::infer {
+
+// Phases of decoding and their clock. On a GPU the clock records events, so timing adds no synchronisation.
+
+enum class Phase { kEncode, kPrefill, kDraft, kVerify, kOther };
+
+// Seconds of each phase. `greedy` and `sample` count the target's steps as `verify`.
+struct PhaseSeconds {
+  double encode = 0;
+  double prefill = 0;
+  double draft = 0;
+  double verify = 0;
+  double other = 0;
+
+  double total() const { return encode + prefill + draft + verify + other; }
+  // Returns the seconds without encoder and prefill: the numerator of `speedup_decode`.
+  double decode() const { return draft + verify + other; }
+  double& operator[](Phase phase);
+  PhaseSeconds& operator+=(const PhaseSeconds& added);
+  // Returns each phase multiplied by `factor` (a row's share of its batch).
+  PhaseSeconds scaled(double factor) const;
+};
+
+// Attributes the time between calls of enter() to phases.
+class PhaseTimer {
+ public:
+  // Starts in kOther.
+  explicit PhaseTimer(at::Device device);
+  // Ends the current phase and begins another.
+  void enter(Phase phase);
+  // Returns the time since the last lap(), by phase. On a GPU it waits until the device has finished all earlier work.
+  PhaseSeconds lap();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Mark {
+    Phase phase;  // the phase that ended here
+    c10::Event event;
+  };
+  c10::Event record() const;
+
+  at::Device device_;
+  Phase phase_ = Phase::kOther;
+  Clock::time_point since_;
+  PhaseSeconds seconds_;
+  std::vector<Mark> marks_;  // on a GPU; marks_[0] is the beginning
+};
 
 struct DecodeStats {
   int64_t emitted = 0;        // new tokens put out, EOS included
@@ -52,5 +102,10 @@ struct DecodeStats {
   // Returns P(token j accepted | token j-1 accepted), j = 1..G at index j-1.
   std::vector<double> acceptance_by_position() const;
 };
+
+// Counts and times of an output as JSON, of `draftsmith generate --json` and the Python module.
+
+// Returns the counts and seconds. Counts that the method does not make are absent, and so is alpha unless `with_alpha`.
+nlohmann::ordered_json stats_json(const DecodeStats& stats, bool with_alpha);
 
 }  // namespace draftsmith::infer

@@ -17,9 +17,8 @@
 #include "base/device_graph.h"
 #include "infer/loop/decode_settings.h"
 #include "infer/loop/device_rows.h"
-#include "infer/loop/draft_parts.h"
-#include "infer/loop/row_batch.h"
 #include "infer/loop/row_verdict.h"
+#include "infer/loop/rows.h"
 
 namespace draftsmith::infer {
 

@@ -2,8 +2,13 @@
 
 #include <algorithm>
 
-namespace draftsmith::infer {
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
 
+#include "base/device_kernels.h"
+#include "infer/kernel_texts.h"
+
+namespace draftsmith::infer {
 namespace {
 
 constexpr int64_t kUses = 3;  // of random numbers: Draw
@@ -77,6 +82,215 @@ bool DeviceRows::take(const DeviceRows& host) {
   text.copy_(host.text, /*non_blocking=*/true);
   if (uniforms.defined()) uniforms.copy_(host.uniforms, /*non_blocking=*/true);
   return true;
+}
+
+namespace {
+
+constexpr int64_t kRowsPerBlock = 64;
+constexpr int64_t kNumbersPerBlock = 256;
+
+unsigned blocks_of(int64_t items, int64_t per_block) {
+  return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+
+DeviceKernels& round_kernels() {
+  static DeviceKernels instance(round_source());
+  return instance;
+}
+
+const void* round_kernel(at::Device device, const char* name) {
+  const void* kernel = round_kernels().find(device, name);
+  TORCH_CHECK(kernel != nullptr, "the kernel ", name, " cannot run on ", device);
+  return kernel;
+}
+
+bool is_end(int64_t token, const at::Tensor& eos) {
+  const auto* ids = eos.const_data_ptr<int64_t>();
+  return std::find(ids, ids + eos.numel(), token) != ids + eos.numel();
+}
+
+// --- plan_round ---
+
+at::Tensor empty_plan(const at::Tensor& length, int64_t window) {
+  return at::empty({(6 + 2 * window) * length.size(0)}, length.options());
+}
+
+at::Tensor plan_on_cpu(const at::Tensor& text, const at::Tensor& length, const at::Tensor& drafted,
+                       const at::Tensor& end, const at::Tensor& active, int64_t window) {
+  const int64_t batch = length.size(0);
+  at::Tensor plan = empty_plan(length, window);
+  auto* out = plan.mutable_data_ptr<int64_t>();
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t present = length.const_data_ptr<int64_t>()[b];
+    const int64_t processed = drafted.const_data_ptr<int64_t>()[b];
+    const bool goes_on = active.const_data_ptr<int64_t>()[b] != 0;
+    const int64_t room = end.const_data_ptr<int64_t>()[b] - present - 1;
+    const int64_t count = goes_on ? std::max<int64_t>(0, std::min(window, room)) : 0;
+    const auto* last = text.const_data_ptr<int64_t>() + b * text.size(1) + present - 1;
+    out[b] = *last;
+    out[batch + b] = present - 1;
+    out[2 * batch + b] = goes_on ? count + 1 : 0;
+    out[3 * batch + b] = count;
+    out[4 * batch + 2 * b] = present - processed == 2 ? last[-1] : *last;
+    out[4 * batch + 2 * b + 1] = *last;
+    for (int64_t j = 0; j < window; ++j) {
+      out[(6 + j) * batch + b] = j == 0 ? processed : present - 1 + (j < count ? j : 0);
+      out[(6 + window + j) * batch + b] = j >= count ? 0 : j == 0 ? present - processed : 1;
+    }
+  }
+  return plan;
+}
+
+at::Tensor plan_on_gpu(const at::Tensor& text, const at::Tensor& length, const at::Tensor& drafted,
+                       const at::Tensor& end, const at::Tensor& active, int64_t window) {
+  at::Tensor plan = empty_plan(length, window);
+  const int64_t batch = length.size(0);
+  round_kernels().launch(round_kernel(length.device(), "plan_round"), length.device(),
+                         {blocks_of(batch, kRowsPerBlock)}, {static_cast<unsigned>(kRowsPerBlock)},
+                         text.const_data_ptr(), length.const_data_ptr(), drafted.const_data_ptr(), end.const_data_ptr(),
+                         active.const_data_ptr(), plan.mutable_data_ptr(), static_cast<long long>(batch),
+                         static_cast<long long>(text.size(1)), static_cast<int>(window));
+  return plan;
+}
+
+// --- commit_round ---
+
+void commit_on_cpu(const at::Tensor& text, const at::Tensor& length, const at::Tensor& drafted,
+                   const at::Tensor& active, const at::Tensor& end, const at::Tensor& eos, const at::Tensor& tokens,
+                   const at::Tensor& counts, const at::Tensor& accepted, const at::Tensor& next) {
+  const int64_t window = tokens.size(1);
+  const at::Tensor drawn = tokens.contiguous();
+  for (int64_t b = 0; b < length.size(0); ++b) {
+    int64_t& goes_on = active.mutable_data_ptr<int64_t>()[b];
+    if (goes_on == 0) continue;
+    int64_t& present = length.mutable_data_ptr<int64_t>()[b];
+    int64_t& processed = drafted.mutable_data_ptr<int64_t>()[b];
+    const int64_t count = counts.const_data_ptr<int64_t>()[b];
+    const int64_t own = next.const_data_ptr<int64_t>()[b];
+    const auto* draft = drawn.const_data_ptr<int64_t>() + b * window;
+    const auto* last =
+        std::find_if(draft, draft + count, [&](int64_t token) { return token == kNoToken || is_end(token, eos); });
+    if (last != draft + count && *last == kNoToken) {
+      goes_on = 0;
+      continue;
+    }
+    const int64_t kept =
+        std::min<int64_t>(accepted.const_data_ptr<int64_t>()[b], last == draft + count ? count : last - draft + 1);
+    auto* to = text.mutable_data_ptr<int64_t>() + b * text.size(1) + present;
+    std::copy_n(draft, kept, to);
+    if (count > 0) processed = present + count - 1;
+    present += kept;
+    goes_on = (kept > 0 && is_end(draft[kept - 1], eos)) || own == kNoToken ? 0 : 1;
+    if (goes_on != 0) {
+      to[kept] = own;
+      ++present;
+      goes_on = present < end.const_data_ptr<int64_t>()[b] && !is_end(own, eos) ? 1 : 0;
+    }
+    processed = std::min(processed, present - 1);
+  }
+}
+
+void commit_on_gpu(const at::Tensor& text, const at::Tensor& length, const at::Tensor& drafted,
+                   const at::Tensor& active, const at::Tensor& end, const at::Tensor& eos, const at::Tensor& tokens,
+                   const at::Tensor& counts, const at::Tensor& accepted, const at::Tensor& next) {
+  const int64_t batch = length.size(0);
+  round_kernels().launch(
+      round_kernel(length.device(), "commit_round"), length.device(), {blocks_of(batch, kRowsPerBlock)},
+      {static_cast<unsigned>(kRowsPerBlock)}, text.mutable_data_ptr(), length.mutable_data_ptr(),
+      drafted.mutable_data_ptr(), active.mutable_data_ptr(), end.const_data_ptr(), eos.const_data_ptr(),
+      static_cast<int>(eos.numel()), tokens.contiguous().const_data_ptr(), counts.contiguous().const_data_ptr(),
+      accepted.contiguous().const_data_ptr(), next.contiguous().const_data_ptr(), static_cast<long long>(batch),
+      static_cast<int>(tokens.size(1)), static_cast<long long>(text.size(1)));
+}
+
+// --- row_uniforms ---
+
+at::Tensor uniforms_on_cpu(const at::Tensor& table, const at::Tensor& length, const at::Tensor& prefix, int64_t use,
+                           int64_t first, int64_t count) {
+  at::Tensor values = at::empty({length.size(0), count}, table.options());
+  const auto from = table.accessor<double, 3>();
+  auto to = values.accessor<double, 2>();
+  const auto lengths = length.accessor<int64_t, 1>();
+  const auto prefixes = prefix.accessor<int64_t, 1>();
+  for (int64_t b = 0; b < length.size(0); ++b) {
+    for (int64_t j = 0; j < count; ++j) {
+      to[b][j] = from[b][std::min(lengths[b] - prefixes[b] + first + j, table.size(1) - 1)][use];
+    }
+  }
+  return values;
+}
+
+at::Tensor uniforms_on_gpu(const at::Tensor& table, const at::Tensor& length, const at::Tensor& prefix, int64_t use,
+                           int64_t first, int64_t count) {
+  at::Tensor values = at::empty({length.size(0), count}, table.options());
+  if (values.numel() == 0) return values;
+  round_kernels().launch(round_kernel(table.device(), "row_uniforms"), table.device(),
+                         {blocks_of(values.numel(), kNumbersPerBlock)}, {static_cast<unsigned>(kNumbersPerBlock)},
+                         table.const_data_ptr(), length.const_data_ptr(), prefix.const_data_ptr(),
+                         values.mutable_data_ptr(), static_cast<long long>(length.size(0)),
+                         static_cast<long long>(table.size(1)), static_cast<int>(use), static_cast<long long>(first),
+                         static_cast<long long>(count));
+  return values;
+}
+
+TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
+  library.def(
+      "plan_round(Tensor text, Tensor length, Tensor drafted, Tensor end, Tensor active, int window) -> Tensor");
+  library.def(
+      "commit_round(Tensor(a!) text, Tensor(b!) length, Tensor(c!) drafted, Tensor(d!) active, Tensor end, Tensor eos, "
+      "Tensor tokens, Tensor counts, Tensor accepted, Tensor next) -> ()");
+  library.def("row_uniforms(Tensor table, Tensor length, Tensor prefix, int use, int first, int count) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
+  library.impl("plan_round", &plan_on_cpu);
+  library.impl("commit_round", &commit_on_cpu);
+  library.impl("row_uniforms", &uniforms_on_cpu);
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
+  library.impl("plan_round", &plan_on_gpu);
+  library.impl("commit_round", &commit_on_gpu);
+  library.impl("row_uniforms", &uniforms_on_gpu);
+}
+
+template <class Signature>
+c10::TypedOperatorHandle<Signature> round_operator(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+}  // namespace
+
+RoundPlan plan_round(const DeviceRows& rows, int64_t window) {
+  static const auto op = round_operator<decltype(plan_on_cpu)>("draftsmith::plan_round");
+  const at::Tensor plan = op.call(rows.text, rows.length, rows.drafted, rows.end, rows.active, window);
+  const int64_t batch = rows.length.size(0);
+  const auto part = [&](int64_t i, int64_t parts = 1) { return plan.narrow(0, i * batch, parts * batch); };
+  RoundPlan views{part(0).unsqueeze(1), part(1), part(2), part(3), part(4, 2).view({batch, 2}), {}, {}};
+  for (int64_t j = 0; j < window; ++j) {
+    views.base_of_draft.push_back(part(6 + j));
+    views.new_of_draft.push_back(part(6 + window + j));
+  }
+  return views;
+}
+
+void commit_round(const DeviceRows& rows, const at::Tensor& drafted, const at::Tensor& counts,
+                  const at::Tensor& accepted, const at::Tensor& next) {
+  static const auto op = round_operator<decltype(commit_on_cpu)>("draftsmith::commit_round");
+  op.call(rows.text, rows.length, rows.drafted, rows.active, rows.end, rows.eos, drafted, counts, accepted, next);
+}
+
+at::Tensor row_uniforms(const DeviceRows& rows, Draw use, int64_t first, int64_t count) {
+  static const auto op = round_operator<decltype(uniforms_on_cpu)>("draftsmith::row_uniforms");
+  return op.call(rows.uniforms, rows.length, rows.prefix, static_cast<int64_t>(use), first, count);
+}
+
+bool has_round_operators(at::Device device) {
+  return !device.is_cuda() || round_kernels().find(device, "plan_round") != nullptr;
+}
+
+KernelSource round_source() {
+  return kernel_source(infer_kernel_texts(), "infer/loop/kernels/rounds.cu");
 }
 
 }  // namespace draftsmith::infer

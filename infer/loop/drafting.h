@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "infer/loop/decode_settings.h"
-#include "infer/loop/draft_parts.h"
-#include "infer/loop/row_batch.h"
+#include "infer/loop/rows.h"
 
 namespace draftsmith::infer {
 

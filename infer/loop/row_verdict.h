@@ -46,4 +46,12 @@ Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::sp
 // for nothing, nor does the overlap at a position whose logits are no numbers.
 std::vector<RowVerdict> row_verdicts(const Judgement& judgement, const Draft& draft);
 
+// The end of a round on the host: accepted drafts and the target's next tokens become text, and are counted.
+
+// Commits the accepted tokens of each row's draft and the target's next token, counts the round, and tells the window
+// rule and the batch's listener. Finished rows stay as they are. `verdicts` [B] of the draft, of which the host has the
+// tokens.
+void commit_verdicts(RowBatch& batch, const Draft& draft, std::span<const RowVerdict> verdicts, const DraftParts& parts,
+                     std::span<const int64_t> eos);
+
 }  // namespace draftsmith::infer

@@ -6,7 +6,6 @@
 #include "base/device_tensors.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 // Returns without waiting for a GPU to have its copy.
@@ -74,6 +73,68 @@ std::vector<int64_t> to_host(const at::Tensor& tensor) {
   const auto host = (is_there ? tensor : tensor.to(at::kCPU, at::kLong)).contiguous();
   const int64_t* values = host.const_data_ptr<int64_t>();
   return {values, values + host.numel()};
+}
+
+double RowBatch::share_of_step() const {
+  return 1 / static_cast<double>(std::max<int64_t>(std::ranges::count(rows, false, &Row::finished), 1));
+}
+
+bool RowBatch::shrinks() const {
+  return std::ranges::count(rows, true, &Row::finished) * 4 >= std::ssize(rows);
+}
+
+std::vector<int64_t> RowBatch::remove_finished() {
+  if (!shrinks()) return {};
+  std::vector<int64_t> kept;
+  std::vector<Row> left;
+  for (size_t b = 0; b < rows.size(); ++b) {
+    if (!rows[b].finished) kept.push_back(static_cast<int64_t>(b));
+    if (rows[b].failure && on_tokens) on_tokens(rows[b].output, {}, true);
+    (rows[b].finished ? finished : left).push_back(std::move(rows[b]));
+  }
+  rows = std::move(left);
+  if (!kept.empty()) state->select_rows(kept);
+  return kept;
+}
+
+void RowBatch::add_time(const PhaseSeconds& seconds) {
+  const auto working = std::ranges::count(rows, false, &Row::timed);
+  const PhaseSeconds part = seconds.scaled(1.0 / static_cast<double>(std::max<int64_t>(working, 1)));
+  for (Row& row : rows) {
+    if (row.timed) continue;
+    row.stats.seconds += part;
+    row.timed = row.finished;
+  }
+}
+
+void RowBatch::share_time(PhaseTimer& timer) {
+  const bool ended = std::ranges::any_of(rows, [](const Row& row) { return row.finished && !row.timed; });
+  if (ended) add_time(timer.lap());
+}
+
+void RowBatch::notify(const Row& row, int64_t before) const {
+  if (!on_tokens || row.length() == before) return;
+  on_tokens(row.output, std::span(row.tokens).subspan(static_cast<size_t>(before)), row.finished && !row.failure);
+}
+
+StopStringMatcher::StopStringMatcher(std::shared_ptr<const std::vector<std::string>> strings,
+                                     const data::Tokenizer& tokenizer)
+    : strings_(std::move(strings)), tokenizer_(tokenizer), decoder_(tokenizer) {
+  for (const std::string& stop : *strings_) longest_ = std::max(longest_, stop.size());
+}
+
+bool StopStringMatcher::add(int64_t token) {
+  if (token < 0 || token >= tokenizer_.vocabulary()) return false;
+  const std::string added = decoder_.push(static_cast<int32_t>(token));
+  if (added.empty()) return false;
+  const size_t known = tail_.size();
+  tail_ += added;
+  const bool found = std::ranges::any_of(*strings_, [&](const std::string& stop) {
+    const size_t first = known >= stop.size() ? known - stop.size() + 1 : 0;  // the match ends in the added text
+    return tail_.find(stop, first) != std::string::npos;
+  });
+  tail_.erase(0, tail_.size() - std::min(tail_.size(), longest_ - 1));
+  return found;
 }
 
 }  // namespace draftsmith::infer

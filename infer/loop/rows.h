@@ -12,11 +12,34 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/loop/decode_stats.h"
-#include "infer/loop/stop_strings.h"
 #include "infer/sampling/sampling.h"
+#include "model/transformer/language_model.h"
 
 namespace draftsmith::infer {
+
+// Stop strings: an output ends with the token that completes one of them in its text, as Transformers' `stop_strings`.
+// Every method commits tokens one by one (Row::emit), so a drafted window is cut at the same token as plain decoding.
+
+// Follows the text of one output, prompt included: a stop string may begin in the prompt. Never matches half a
+// character.
+class StopStringMatcher {
+ public:
+  // `strings` must not hold empty ones. The tokenizer must outlive this.
+  StopStringMatcher(std::shared_ptr<const std::vector<std::string>> strings, const data::Tokenizer& tokenizer);
+
+  // Adds a token and returns whether its text completes a stop string, wherever in that text the string ends. Ids that
+  // the tokenizer lacks have no text.
+  bool add(int64_t token);
+
+ private:
+  std::shared_ptr<const std::vector<std::string>> strings_;
+  const data::Tokenizer& tokenizer_;
+  data::StreamDecoder decoder_;
+  size_t longest_ = 0;  // bytes of the longest stop string
+  std::string tail_;    // the text's last longest_ - 1 bytes
+};
 
 struct Row {
   size_t output = 0;            // index of the row's result
@@ -85,5 +108,29 @@ void keep_rows(std::vector<T>& values, std::span<const int64_t> rows) {
   for (const int64_t row : rows) kept.push_back(std::move(values[static_cast<size_t>(row)]));
   values = std::move(kept);
 }
+
+// The rows that are decoded together, with the target's state.
+
+struct RowBatch {
+  std::vector<Row> rows;
+  std::unique_ptr<model::DecodeState> state;  // the target's; holds all but each row's last committed token
+  std::vector<Row> finished;                  // rows that left the batch
+  OnTokens on_tokens;                         // may be empty
+
+  // Passes the tokens of `row` from index `before` on to on_tokens. remove_finished() reports the end of failed rows.
+  void notify(const Row& row, int64_t before) const;
+  // Returns the share that each unfinished row has in a step of the batch: 1 over their number.
+  double share_of_step() const;
+  // Returns whether enough rows are finished for remove_finished() to move them.
+  bool shrinks() const;
+  // Moves finished rows to `finished` once a quarter of the batch is finished: states copy their caches to shrink.
+  // Returns the indices of the rows that stay, or none if nothing changed.
+  std::vector<int64_t> remove_finished();
+  // Divides a batch's time equally among the rows that worked: those that were not finished at the last call.
+  void add_time(const PhaseSeconds& seconds);
+  // Does so with the timer's time if a row has finished since then. (Rows that go on together share later times
+  // alike, and a GPU must be waited for to read its clock.)
+  void share_time(PhaseTimer& timer);
+};
 
 }  // namespace draftsmith::infer

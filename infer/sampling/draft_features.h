@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/aten.h"
-#include "model/kinds/router.h"
+#include "model/models/router.h"
 
 namespace draftsmith::infer {
 

@@ -1,19 +1,144 @@
 #include "infer/sampling/sampling.h"
 
 #include <cmath>
+#include <limits>
 
 #include <ATen/Dispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include "base/device_kernels.h"
 #include "base/device_tensors.h"
-#include "infer/sampling/draws_gpu.h"
-#include "infer/sampling/most_likely_gpu.h"
+#include "infer/kernel_texts.h"
 #include "infer/sampling/row_kernels.h"
-#include "infer/sampling/tensor_sampling.h"
 #include "model/cpu/team.h"
 
 namespace draftsmith::infer {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMinusInfinity = -kInfinity;
+
+// Keeps exactly k tokens: all above the k-th value, and the lowest ids among those equal to it.
+at::Tensor keep_top_k(const at::Tensor& logits, int64_t k) {
+  const auto kth = std::get<0>(logits.topk(k, -1)).narrow(-1, k - 1, 1);  // [...,1]
+  const auto above = logits.gt(kth);                                      // [...,V]
+  const auto equal = logits.eq(kth);
+  const auto room = k - above.sum(-1, true);
+  return logits.masked_fill((above | (equal & equal.cumsum(-1).le(room))).logical_not(), kMinusInfinity);
+}
+
+// Keeps the smallest prefix of the order by probability (then id) whose mass reaches p, and at least one token.
+at::Tensor keep_top_p(const at::Tensor& logits, double p) {
+  auto [sorted, order] = at::sort(logits, /*stable=*/true, -1, /*descending=*/true);
+  const auto mass = sorted.softmax(-1);                           // [...,V]
+  const auto before = mass.to(at::kDouble).cumsum(-1).sub(mass);  // mass of the tokens ahead
+  auto drop = before.ge(p);
+  drop.select(-1, 0).fill_(false);
+  return logits.masked_fill(at::zeros_like(drop).scatter(-1, order, drop), kMinusInfinity);
+}
+
+// Keeps tokens whose probability is at least `p` times the largest.
+at::Tensor keep_min_p(const at::Tensor& logits, double p) {
+  const auto weights = logits.sub(logits.amax(-1, true)).exp();  // [...,V], 1 for the most likely
+  return logits.masked_fill(weights.lt(p), kMinusInfinity);
+}
+
+}  // namespace
+
+// A maximum is NaN where one of its numbers is.
+at::Tensor tensor_most_likely(const at::Tensor& logits) {
+  const auto tokens = logits.argmax(-1);                                     // [...]
+  const auto highest = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1);  // [...]
+  return tokens.masked_fill(highest.lt(kInfinity).logical_not(), kNoToken);
+}
+
+at::Tensor tensor_warp(const at::Tensor& logits, const Warping& warping) {
+  at::Tensor scores = warping.temperature == 1 ? logits : logits / warping.temperature;
+  if (warping.top_k > 0 && warping.top_k < scores.size(-1)) scores = keep_top_k(scores, warping.top_k);
+  if (warping.top_p < 1) scores = keep_top_p(scores, warping.top_p);
+  if (warping.min_p > 0) scores = keep_min_p(scores, warping.min_p);
+  const auto broken = logits.amax(-1, true).lt(kInfinity).logical_not();  // [...,1]; truncation could drop a NaN
+  return scores.softmax(-1).masked_fill_(broken, std::numeric_limits<double>::quiet_NaN());
+}
+
+at::Tensor tensor_draw(const at::Tensor& weights, const at::Tensor& uniforms) {
+  const auto cumulative = weights.cumsum(-1, at::kDouble);         // [B,V]
+  const auto total = cumulative.select(-1, weights.size(-1) - 1);  // [B]
+  return at::searchsorted(cumulative, (total * uniforms).unsqueeze(-1), /*out_int32=*/false, /*right=*/true)
+      .squeeze(-1)
+      .clamp_max(weights.size(-1) - 1)
+      .masked_fill(total.isfinite().logical_not(), kNoToken);
+}
+
+namespace {
+
+constexpr unsigned kThreads = 1024;  // of every block
+
+DeviceKernels& draw_kernels() {
+  static DeviceKernels instance(draws_source());
+  return instance;
+}
+
+// Returns the kernel for weights of [...,V], of which there are some; nullptr if there is none.
+const void* find_draw_kernel(const char* name, const at::Tensor& weights) {
+  const bool taken = weights.scalar_type() == at::kFloat && weights.numel() > 0 &&
+                     weights.size(-1) <= std::numeric_limits<int32_t>::max() / 2 &&
+                     weights.size(0) <= std::numeric_limits<int32_t>::max();
+  return taken ? draw_kernels().find(weights.device(), name, at::kFloat) : nullptr;
+}
+
+}  // namespace
+
+KernelSource draws_source() {
+  return kernel_source(infer_kernel_texts(), "infer/sampling/kernels/draws.cu");
+}
+
+std::optional<at::Tensor> draw_by_kernel(const at::Tensor& weights, const at::Tensor& uniforms) {
+  const void* kernel = find_draw_kernel("draw", weights);
+  if (kernel == nullptr) return std::nullopt;
+  const at::Tensor rows = weights.contiguous();
+  const at::Tensor chances = uniforms.contiguous();
+  at::Tensor tokens = at::empty({rows.size(0)}, rows.options().dtype(at::kLong));
+  draw_kernels().launch(kernel, rows.device(), {static_cast<unsigned>(rows.size(0))}, {kThreads}, rows.const_data_ptr(),
+                        chances.const_data_ptr(), tokens.mutable_data_ptr(), static_cast<int>(rows.size(1)));
+  return tokens;
+}
+
+std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted) {
+  const bool same_type = drafted.p.scalar_type() == drafted.q.scalar_type();
+  const void* kernel = same_type ? find_draw_kernel("reject", drafted.p) : nullptr;
+  if (kernel == nullptr) return std::nullopt;
+  const DraftedTokens in{drafted.p.contiguous(),      drafted.q.contiguous(),        drafted.tokens.contiguous(),
+                         drafted.counts.contiguous(), drafted.r_accept.contiguous(), drafted.r_next.contiguous()};
+  Decided decided{at::empty_like(in.counts), at::empty_like(in.counts)};
+  draw_kernels().launch(kernel, in.p.device(), {static_cast<unsigned>(in.p.size(0))}, {kThreads}, in.p.const_data_ptr(),
+                        in.q.const_data_ptr(), in.tokens.const_data_ptr(), in.counts.const_data_ptr(),
+                        in.r_accept.const_data_ptr(), in.r_next.const_data_ptr(), decided.accepted.mutable_data_ptr(),
+                        decided.next.mutable_data_ptr(), static_cast<int>(in.tokens.size(1)),
+                        static_cast<int>(in.p.size(2)));
+  return decided;
+}
+
+KernelSource most_likely_source() {
+  return kernel_source(infer_kernel_texts(), "infer/sampling/kernels/most_likely.cu");
+}
+
+std::optional<at::Tensor> most_likely_by_kernel(const at::Tensor& logits) {
+  static DeviceKernels kernels(most_likely_source());
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const int64_t vocabulary = logits.size(-1);
+  const int64_t positions = logits.numel() == 0 ? 0 : logits.numel() / vocabulary;
+  const bool taken = positions > 0 && positions <= kMost && vocabulary <= kMost;
+  const void* kernel = taken ? kernels.find(logits.device(), "most_likely", logits.scalar_type()) : nullptr;
+  if (kernel == nullptr) return std::nullopt;
+  const at::Tensor scores = logits.contiguous();
+  at::Tensor tokens =
+      at::empty(logits.sizes().slice(0, static_cast<size_t>(logits.dim()) - 1), logits.options().dtype(at::kLong));
+  kernels.launch(kernel, logits.device(), {static_cast<unsigned>(positions)}, {1024}, scores.const_data_ptr(),
+                 tokens.mutable_data_ptr(), static_cast<int>(vocabulary), static_cast<long long>(kNoToken));
+  return tokens;
+}
 
 namespace {
 

@@ -1,14 +1,65 @@
-// Sampling: warping of logits into probabilities (infer/sampling/warping.h), draws by inverse distribution function,
-// and random numbers. These depend only on (seed, line, sample, position), so results do not depend on the batch.
+// Sampling: warping of logits into probabilities (infer/sampling/row_kernels.h), draws by inverse distribution
+// function, and random numbers. These depend only on (seed, line, sample, position), so results do not depend on the
+// batch.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/aten.h"
+#include "base/kernel_texts.h"
 #include "base/random.h"
-#include "infer/sampling/warping.h"
+#include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
+
+// Sampling in tensor operations, for devices other than the CPU. The reference is the CPU's path, row_kernels.h.
+
+// Returns the most likely tokens, as most_likely() does.
+at::Tensor tensor_most_likely(const at::Tensor& logits);
+
+// Warps fp32 or fp64 logits [...,V], as warp() does. temperature >= kGreedyBelow.
+at::Tensor tensor_warp(const at::Tensor& logits, const Warping& warping);
+
+// Draws from weights [B,V] with uniforms fp64 [B], as draw() does.
+at::Tensor tensor_draw(const at::Tensor& weights, const at::Tensor& uniforms);
+
+// Draws of tokens on CUDA devices, by own kernels (infer/sampling/kernels/draws.cu).
+
+// Returns the source of the kernels.
+KernelSource draws_source();
+
+// Drafted tokens, the distributions behind them, and random numbers, for speculative sampling.
+struct DraftedTokens {
+  at::Tensor p;         // [B,G+1,V] the target's warped probabilities, fp32 or fp64
+  at::Tensor q;         // [B,G,V] the drafter's
+  at::Tensor tokens;    // int64 [B,G]
+  at::Tensor counts;    // int64 [B] tokens of each row
+  at::Tensor r_accept;  // fp64 [B,G]
+  at::Tensor r_next;    // fp64 [B,G+1]
+};
+
+// What speculative sampling decides.
+struct Decided {
+  at::Tensor accepted;  // int64 [B] leading tokens that are kept
+  at::Tensor next;      // int64 [B] the token after them; kNoToken: bad numbers
+};
+
+// These return nothing where no kernel takes the arguments: empty ones, or a machine that cannot run kernels.
+
+// Returns draw() of infer/sampling/sampling.h.
+std::optional<at::Tensor> draw_by_kernel(const at::Tensor& weights, const at::Tensor& uniforms);
+// Returns decide_by_rejection() of infer/acceptance/lossless.h.
+std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted);
+
+// The most likely token on CUDA devices, by an own kernel (infer/sampling/kernels/most_likely.cu).
+
+// Returns the source of the kernel.
+KernelSource most_likely_source();
+
+// Returns most_likely() (infer/sampling/sampling.h) of logits [...,V]; nothing where no kernel takes them: empty ones,
+// other dtypes than fp32, bf16 and fp16, or a machine that cannot run kernels.
+std::optional<at::Tensor> most_likely_by_kernel(const at::Tensor& logits);
 
 // Returns the warped probabilities [...,V] of logits [...,V]: fp64 for fp64 logits, else fp32. When sampling, a row
 // with a NaN or a positive infinity gives NaN.

@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "model/cpu/packed_weights.h"
 #include "model/cpu/panel_kernels.h"
-#include "model/cpu/weight_arena.h"
 
 namespace draftsmith::model {
 

@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "model/cpu/int8_amx.h"
+#include "model/cpu/packed_weights.h"
 #include "model/cpu/panel_kernels.h"
-#include "model/cpu/weight_arena.h"
 
 namespace draftsmith::model {
 

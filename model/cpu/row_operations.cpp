@@ -4,6 +4,9 @@
 #include <numbers>
 #include <stdexcept>
 
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
 #include "base/util.h"
 
 namespace draftsmith::model {
@@ -95,6 +98,126 @@ void rotate_heads(float* x, int64_t heads, int64_t width, const float* cosine, c
       x[i + half] = second * cosine[i] + first * sine[i];
     }
   }
+}
+
+namespace {
+
+// Rows of D numbers one thread takes at least: below that a second thread costs more than it saves.
+int64_t rows_per_task(int64_t width) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width));
+}
+
+template <class T>
+T sum_of_squares(const T* x, int64_t width) {
+  T partial[16] = {};
+  int64_t i = 0;
+  for (; i + 16 <= width; i += 16) {
+    for (int64_t j = 0; j < 16; ++j) {
+      partial[j] += x[i + j] * x[i + j];
+    }
+  }
+  T sum = 0;
+  for (const T value : partial) {
+    sum += value;
+  }
+  for (; i < width; ++i) {
+    sum += x[i] * x[i];
+  }
+  return sum;
+}
+
+template <class T>
+void rms_forward(const at::Tensor& x, const at::Tensor& weight, double epsilon, const at::Tensor& y,
+                 const at::Tensor& inverse) {
+  const int64_t width = x.size(-1);
+  const T* in = x.const_data_ptr<T>();
+  const T* scale = weight.const_data_ptr<T>();
+  T* out = y.mutable_data_ptr<T>();
+  T* kept = inverse.defined() ? inverse.mutable_data_ptr<T>() : nullptr;
+  const int64_t rows = width == 0 ? 0 : x.numel() / width;
+  const auto task = [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* from = in + row * width;
+      T* to = out + row * width;
+      const T mean = sum_of_squares(from, width) / static_cast<T>(width);
+      const T factor = T(1) / std::sqrt(mean + static_cast<T>(epsilon));
+      for (int64_t i = 0; i < width; ++i) {
+        to[i] = from[i] * factor * scale[i];
+      }
+      if (kept != nullptr) {
+        kept[row] = factor;
+      }
+    }
+  };
+  if (rows <= rows_per_task(width)) {
+    task(0, rows);
+  } else {
+    at::parallel_for(0, rows, rows_per_task(width), task);
+  }
+}
+
+// Writes dx, and each part's share of dw.
+template <class T>
+void rms_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& inverse, const at::Tensor& gradient,
+                  const at::Tensor& dx, const at::Tensor& partial_dw) {
+  const int64_t width = x.size(-1);
+  const int64_t rows = x.numel() / width;
+  const int64_t parts = partial_dw.size(0);
+  const int64_t per_part = (rows + parts - 1) / parts;
+  at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    for (int64_t part = first; part < last; ++part) {
+      T* dw = partial_dw.mutable_data_ptr<T>() + part * width;
+      const T* w = weight.const_data_ptr<T>();
+      for (int64_t row = part * per_part; row < std::min(rows, (part + 1) * per_part); ++row) {
+        const T* xs = x.const_data_ptr<T>() + row * width;
+        const T* gs = gradient.const_data_ptr<T>() + row * width;
+        T* ds = dx.mutable_data_ptr<T>() + row * width;
+        const T r = inverse.const_data_ptr<T>()[row];
+        T partial[16] = {};
+        int64_t i = 0;
+        for (; i + 16 <= width; i += 16) {
+          for (int64_t j = 0; j < 16; ++j) {
+            partial[j] += w[i + j] * gs[i + j] * xs[i + j];
+          }
+        }
+        T dot = 0;
+        for (const T value : partial) {
+          dot += value;
+        }
+        for (; i < width; ++i) {
+          dot += w[i] * gs[i] * xs[i];
+        }
+        const T shared = dot * r * r * r / static_cast<T>(width);
+        for (i = 0; i < width; ++i) {
+          ds[i] = w[i] * gs[i] * r - xs[i] * shared;
+          dw[i] += gs[i] * xs[i] * r;
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+bool rms_norm_on_cpu_takes(const at::Tensor& x, const at::Tensor& weight) {
+  return x.device().is_cpu() && x.scalar_type() == weight.scalar_type() && x.numel() > 0 &&
+         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
+}
+
+void rms_norm_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon, const at::Tensor& y,
+                     const at::Tensor& inverse) {
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rms_norm",
+                             [&] { rms_forward<scalar_t>(x, weight, epsilon, y, inverse); });
+}
+
+RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
+                                          const at::Tensor& inverse) {
+  const at::Tensor dx = at::empty_like(x);
+  // A fixed number of partial sums, so that the result doesn't depend on the thread count.
+  const at::Tensor partial_dw = at::zeros({16, x.size(-1)}, x.options());
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rms_norm_backward",
+                             [&] { rms_backward<scalar_t>(x, weight, inverse, gradient, dx, partial_dw); });
+  return {dx, partial_dw.sum(0)};
 }
 
 }  // namespace draftsmith::model

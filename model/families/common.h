@@ -5,14 +5,75 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "model/families/config_reader.h"
-#include "model/families/stored_layout.h"
+#include "base/aten.h"
+#include "base/json.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
+
+// Values of config.json and generation_config.json with their ranges checked: base's JsonReader with additions for
+// model directories.
+
+class ConfigReader : public JsonReader {
+ public:
+  // `object` and `problems` must outlive the reader.
+  ConfigReader(const nlohmann::json& object, std::string where, Problems& problems);
+
+  // Returns a reader of an object inside this one; its problems go to the same list.
+  ConfigReader within(const nlohmann::json& object) const { return {object, where_, problems_}; }
+  // Returns the value of a key that has() found.
+  const nlohmann::json& at(const std::string& key) const { return object_.at(key); }
+  std::optional<int64_t> optional_int(const std::string& key, IntRange range);
+  // Returns a number in [least, most]; the fallback if absent or null.
+  double number(const std::string& key, double fallback, double least, double most);
+  // Records a problem with the value of a key.
+  void wrong(const std::string& key, const std::string& what, const std::string& expected);
+
+ private:
+  const nlohmann::json& object_;
+  std::string where_;
+  Problems& problems_;
+};
+
+// Keys of rotary position embeddings in config.json, in Transformers 5's form (rope_parameters) and the older ones
+// (rope_theta, rope_scaling).
+
+// Reads rotary positions. `base_key` is the key of the base in older files (rope_theta, rotary_emb_base). Problems:
+// unsupported scalings.
+RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int64_t width);
+// Returns the object under rope_parameters.
+nlohmann::ordered_json rotary_json(const RotaryConfig& config);
+
+// The layout of parameters in a family's files: transposed, or joined with others into one tensor.
+
+// The way in which several parameters of equal shape share one stored tensor, along their outputs.
+enum class Join {
+  kNone,
+  kBlocks,  // one after the other (GPT-2's c_attn)
+  kHeads,   // head by head: the first head of each, then the second of each (GPT-NeoX's and BLOOM's query_key_value)
+};
+
+// The place of a parameter in the files.
+struct StoredTensor {
+  std::string name;
+  bool transposed = false;  // matrices are stored [in,out] (GPT-2's Conv1D)
+  Join join = Join::kNone;
+  int64_t part = 0;   // which of the joined ones
+  int64_t parts = 1;  // how many are joined
+};
+
+// Returns the shape in the file of a parameter of shape `shape`.
+std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const StoredTensor& stored);
+
+// Returns the parameter in a stored tensor, a view if possible. `heads` is read for Join::kHeads.
+at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, int64_t heads);
+
+// Returns the stored tensor of its parameters, in the order of their parts.
+at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const StoredTensor& where, int64_t heads);
 
 // Limits far beyond any real model: products of any three of them fit int64.
 inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;

@@ -9,8 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/registry.h"
-#include "model/families/config_reader.h"
-#include "model/families/stored_layout.h"
+#include "model/families/common.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
@@ -54,8 +53,8 @@ struct Family {
 const Registry<Family>& families();
 
 // Returns the family of a parsed config.json by its architectures, without the prefix that a kind of model puts before
-// them (model/files/model_kind.h), or else by its model_type. `where` names the file. Errors: UserError if neither key
-// is there, or with the known names if no family has that name.
+// them (model/files/model_directory.h), or else by its model_type. `where` names the file. Errors: UserError if neither
+// key is there, or with the known names if no family has that name.
 const Family& family_of(const nlohmann::json& config_json, const std::string& where, const std::string& prefix = {});
 
 // Returns where a parameter lies in a family's files. Parameters that a Tandem adds keep their canonical names.

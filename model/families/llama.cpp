@@ -7,7 +7,6 @@
 
 #include "model/families/common.h"
 #include "model/families/family.h"
-#include "model/families/rotary_keys.h"
 
 namespace draftsmith::model {
 

@@ -2,10 +2,65 @@
 
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 
 namespace draftsmith::model {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr const char* kSettings = "tokenizer_config.json";
+
+// Settings with which Transformers' T5Tokenizer gives SentencePiece's own ids plus </s>, without sentinel tokens.
+ordered_json t5_settings() {
+  ordered_json out;
+  out["tokenizer_class"] = "T5Tokenizer";
+  out["extra_ids"] = 0;
+  out["pad_token"] = "<pad>";
+  out["eos_token"] = "</s>";
+  out["unk_token"] = "<unk>";
+  return out;
+}
+
+// A tokenizer of ours has no BOS: the model's prompts begin with their text.
+ordered_json llama_settings() {
+  ordered_json out;
+  out["tokenizer_class"] = "LlamaTokenizer";
+  out["add_bos_token"] = false;
+  out["add_eos_token"] = false;
+  out["pad_token"] = "<pad>";
+  out["bos_token"] = "</s>";
+  out["eos_token"] = "</s>";
+  out["unk_token"] = "<unk>";
+  return out;
+}
+
+// Returns the name in the directory: SentencePiece files get the name that the family's readers expect, others keep
+// theirs.
+std::string name_in_directory(const fs::path& tokenizer, const TransformerConfig& config) {
+  if (tokenizer.extension() != ".model") return tokenizer.filename().string();
+  return config.encoder_decoder ? "spiece.model" : "tokenizer.model";
+}
+
+}  // namespace
+
+void write_tokenizer(const fs::path& tokenizer, const TransformerConfig& config, const fs::path& directory) {
+  const std::string name = name_in_directory(tokenizer, config);
+  write_file_atomic(directory / name, read_file(tokenizer));
+  for (const char* other :
+       {kSettings, "tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"}) {
+    const fs::path beside = tokenizer.parent_path() / other;
+    if (other != name && fs::is_regular_file(beside)) write_file_atomic(directory / other, read_file(beside));
+  }
+  if (!fs::exists(directory / kSettings) && name.ends_with(".model")) {
+    write_json(directory / kSettings, config.encoder_decoder ? t5_settings() : llama_settings());
+  }
+}
 
 namespace {
 

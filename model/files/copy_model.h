@@ -3,7 +3,17 @@
 
 #include <filesystem>
 
+#include "model/transformer/transformer_config.h"
+
 namespace draftsmith::model {
+
+// Tokenizer files in model directories: copies of them, and the settings that Transformers needs beside them.
+
+// Copies a tokenizer into a model directory, together with the settings beside it if it comes from one; otherwise with
+// settings under which Transformers gives the tokenizer's own ids. A SentencePiece file gets its family's name. Errors:
+// RunError and UserError of reading and writing.
+void write_tokenizer(const std::filesystem::path& tokenizer, const TransformerConfig& config,
+                     const std::filesystem::path& directory);
 
 // Copies a model into a new directory: the directory's own files, and draftsmith/. The model card stays behind, since
 // it describes the directory. Other folders, hidden files and broken links are left out; links become files; modes are

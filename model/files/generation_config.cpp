@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "model/families/config_reader.h"
+#include "model/families/common.h"
 
 namespace draftsmith::model {
 

@@ -1,18 +1,126 @@
 #include "model/files/model_directory.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <set>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/sha256.h"
 #include "model/files/draft_vocabulary_files.h"
+#include "model/files/weight_files.h"
 
 namespace draftsmith::model {
+
+const ModelKind& kind_of(const TransformerConfig& config) {
+  for (const ModelKind& kind : model_kinds()) {
+    if (kind.describes != nullptr && kind.describes(config)) return kind;
+  }
+  return ordinary_kind();
+}
+
+const ModelKind& kind_of(const nlohmann::json& config_json) {
+  const auto architectures = config_json.find("architectures");
+  if (architectures == config_json.end() || !architectures->is_array() || architectures->empty() ||
+      !architectures->front().is_string()) {
+    return ordinary_kind();
+  }
+  const auto architecture = architectures->front().get<std::string>();
+  for (const ModelKind& kind : model_kinds()) {
+    if (!kind.prefix.empty() && architecture.starts_with(kind.prefix)) return kind;
+  }
+  return ordinary_kind();
+}
+
+const ModelKind& kind_of_directory(const std::filesystem::path& directory) {
+  std::error_code status;
+  if (!std::filesystem::is_regular_file(directory / "config.json", status)) return ordinary_kind();
+  try {
+    return kind_of(load_json(directory / "config.json", {.max_bytes = 16'000'000}));
+  } catch (const UserError&) {
+    return ordinary_kind();
+  }
+}
+
+void require_kind(const ModelKind& found, const ModelKind& wanted, const std::string& where) {
+  if (found == wanted) return;
+  throw UserError({.where = where,
+                   .what = "is a model of another kind",
+                   .expected = wanted.name,
+                   .found = found.name,
+                   .hint = found.hint});
+}
+
+const nlohmann::json* kind_object(ConfigReader& reader, const std::string& key) {
+  if (reader.has(key) && reader.at(key).is_object()) return &reader.at(key);
+  reader.wrong(key, "is missing from a model of this architecture", "a JSON object");
+  return nullptr;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Evaluations open the same model many times.
+std::string remembered_sha256(const fs::path& file) {
+  static RememberedHashes known;
+  return known.of(file);
+}
+
+// Returns the hash of config.json without the paths of other models.
+std::string config_hash(const fs::path& file, const ModelKind& kind) {
+  if (kind.remove_paths == nullptr) return sha256_file(file);
+  nlohmann::json config = load_json(file, {.max_bytes = 16'000'000});
+  kind.remove_paths(config);
+  Sha256 hash;
+  hash.update(config.dump());
+  return hash.hex_digest();
+}
+
+}  // namespace
+
+std::string model_hash(const std::filesystem::path& directory) {
+  // Refuses what is no model directory, but takes any kind of model: a router is bound to a Tandem secondary as well.
+  const ModelKind& kind = kind_of_directory(directory);
+  load_config(directory, kind);
+  std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory / "config.json", kind)}};
+  const WeightFiles weights(directory);
+  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = remembered_sha256(file->file());
+  Sha256 all;
+  for (const auto& [name, hash] : hashes) all.update(name + " " + hash + "\n");
+  return all.hex_digest();
+}
+
+namespace fs = std::filesystem;
+
+fs::path require_free_place(const fs::path& directory) {
+  fs::path place = directory.has_filename() ? directory : directory.parent_path();
+  std::error_code status;
+  if (fs::exists(place, status) && !(fs::is_directory(place, status) && fs::is_empty(place, status))) {
+    throw UserError({.where = place.string(),
+                     .what = "exists already and is not overwritten",
+                     .expected = "a new directory",
+                     .found = {},
+                     .hint = "choose another name, or remove it"});
+  }
+  return place;
+}
+
+void write_new_directory(const fs::path& directory, const std::function<void(const fs::path& temporary)>& fill) {
+  const fs::path target = require_free_place(directory);
+  if (target.has_parent_path()) make_directories(target.parent_path());
+  AtomicPath place(target);
+  make_directories(place.temporary());
+  fill(place.temporary());
+  place.commit();
+}
 
 namespace {
 

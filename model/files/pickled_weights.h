@@ -9,7 +9,7 @@
 
 #include "base/aten.h"
 #include "base/files.h"
-#include "model/files/tensor_file.h"
+#include "model/files/safetensors.h"
 
 namespace draftsmith::model {
 

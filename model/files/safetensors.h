@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,9 +17,38 @@
 
 #include "base/aten.h"
 #include "base/files.h"
-#include "model/files/tensor_file.h"
 
 namespace draftsmith::model {
+
+// A file of named tensors: the common interface of the readers of weight files.
+
+// The description of one tensor in a file.
+struct TensorEntry {
+  std::string dtype;           // as stored: "F32", "BF16", ...
+  std::vector<int64_t> shape;  // [] is a scalar
+  uint64_t begin = 0;          // bytes from the start of the data section, if the file has one
+  uint64_t end = 0;            // exclusive
+};
+
+class TensorFile {
+ public:
+  virtual ~TensorFile() = default;
+  virtual const std::filesystem::path& file() const = 0;
+  virtual const std::map<std::string, TensorEntry>& tensors() const = 0;
+  // Returns the tensor as it is stored, on the CPU, over the file's own memory if possible. That memory lives as long
+  // as the tensor and must not be written to. Errors: std::logic_error for an unknown name; UserError for a stored type
+  // that weights do not have.
+  virtual at::Tensor stored(const std::string& name) const = 0;
+  // Returns the tensor's bytes, contiguous, valid as long as this object.
+  virtual std::span<const std::byte> bytes(const std::string& name) const = 0;
+  // Announces that all tensors will be read: a mapped file starts to load from disk.
+  virtual void will_need() const {}
+  // Releases the memory of the read parts of a mapped file; tensors over it stay valid.
+  virtual void forget_pages() const {}
+
+  // Returns a contiguous CPU tensor of its own, converted to `dtype` (a float type). Errors: as stored().
+  at::Tensor read(const std::string& name, at::ScalarType dtype) const;
+};
 
 // Returns the LibTorch type of a stored float type (F16, BF16, F32, F64), or nothing for other types.
 std::optional<at::ScalarType> float_type(const std::string& dtype);
@@ -76,5 +107,22 @@ void write_safetensors(const std::filesystem::path& file, std::vector<TensorToSt
 
 // Throws a RunError that names the tensor if it holds NaN or infinity. `where` names what the tensor belongs to.
 void require_finite(const std::string& where, const std::string& name, const at::Tensor& tensor);
+
+// Safetensors files whose tensors are not in memory at the same time.
+
+// A tensor of a file that is yet to be written.
+struct TensorPlace {
+  std::string name;
+  std::vector<int64_t> shape;
+  at::ScalarType dtype = at::kFloat;
+};
+
+// Returns the order in which write_safetensors() stores tensors: widest type first, then by name.
+std::vector<TensorPlace> in_file_order(std::vector<TensorPlace> places);
+
+// Writes a safetensors file of tensors in this order, and asks for each when its turn comes. `tensor` returns one of
+// the place's shape. Errors: as write_safetensors() of tensors, and what `tensor` throws; then nothing is written.
+void write_safetensors(const std::filesystem::path& file, const std::vector<TensorPlace>& places,
+                       const std::function<at::Tensor(const TensorPlace&)>& tensor);
 
 }  // namespace draftsmith::model

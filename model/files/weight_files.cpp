@@ -1,11 +1,25 @@
 #include "model/files/weight_files.h"
 
+#include <filesystem>
+#include <memory>
+
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "model/files/open_tensor_file.h"
+#include "model/files/pickled_weights.h"
+#include "model/files/safetensors.h"
 
 namespace draftsmith::model {
+
+// Opens a weight file with the reader of its format.
+
+// Opens a file by the end of its name: ".safetensors", otherwise a pickled state dict. Errors: those of the readers.
+std::unique_ptr<TensorFile> open_tensor_file(const std::filesystem::path& file);
+
+std::unique_ptr<TensorFile> open_tensor_file(const std::filesystem::path& file) {
+  if (file.extension() == ".safetensors") return std::make_unique<SafetensorsFile>(file);
+  return std::make_unique<PickledWeights>(file);
+}
 
 namespace {
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "model/files/safetensors.h"
-#include "model/files/tensor_file.h"
 
 namespace draftsmith::model {
 

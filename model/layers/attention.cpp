@@ -8,7 +8,7 @@
 
 #include "base/device_tensors.h"
 #include "model/layers/head_attention.h"
-#include "model/layers/joint_linear.h"
+#include "model/layers/linear.h"
 
 namespace draftsmith::model {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "model/cpu/layer_weights.h"
+#include "model/cpu/packed_weights.h"
 #include "model/layers/activation_observer.h"
 #include "model/layers/dropout.h"
 #include "model/layers/linear.h"

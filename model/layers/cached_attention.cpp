@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/cpu/attention_kernel.h"
+#include "model/cpu/block_attention.h"
 #include "model/layers/step_operators.h"
 
 namespace draftsmith::model {

@@ -1,6 +1,6 @@
 #include "model/layers/feed_forward.h"
 
-#include "model/layers/joint_linear.h"
+#include "model/layers/linear.h"
 
 namespace draftsmith::model {
 

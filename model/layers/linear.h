@@ -6,12 +6,12 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 
 #include "base/aten.h"
 #include "model/cpu/packed_weights.h"
-#include "model/cpu/weight_arena.h"
 #include "model/layers/linear_rows.h"
 #include "model/layers/norm.h"
 #include "model/layers/post_op.h"
@@ -74,5 +74,16 @@ class Linear {
   at::Tensor packed_;  // opaque oneDNN layout; one of the two at most
   PostOp then_ = PostOp::kNone;
 };
+
+// Linear layers that read one input: in training one operator for all of them where one takes them.
+
+// Returns whether joint_linear() computes these layers by one operator, which sums their gradients of x itself.
+bool is_joint(const at::Tensor& x, const std::vector<const Linear*>& layers);
+
+// Returns each layer's outputs of x [...,n].
+std::vector<at::Tensor> joint_linear(const at::Tensor& x, const std::vector<const Linear*>& layers);
+
+// Returns ReLU of the layer's outputs of x, which the layer does not apply itself.
+at::Tensor linear_relu(const at::Tensor& x, const Linear& layer);
 
 }  // namespace draftsmith::model

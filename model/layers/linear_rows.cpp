@@ -1,14 +1,121 @@
 #include "model/layers/linear_rows.h"
 
+#include <algorithm>
+#include <bit>
+#include <iterator>
 #include <optional>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <fmt/format.h>
 #include <torch/library.h>
 
-#include "model/layers/linear_rows_gpu.h"
-#include "model/layers/rms_norm_operator.h"
+#include "base/device.h"
+#include "base/device_kernels.h"
+#include "model/kernel_texts.h"
+#include "model/layers/rms_norm.h"
 
 namespace draftsmith::model {
+namespace {
+
+constexpr int64_t kBytes = 16;  // of a load
+constexpr int64_t kMostNumbers = int64_t{1} << 30;
+
+// Returns the kernels of a type; nullptr if there are none. Each type's are compiled when they are first needed.
+DeviceKernels* kernels_of(at::ScalarType type) {
+  static DeviceKernels kernels[] = {DeviceKernels(linear_rows_source(at::kFloat)),
+                                    DeviceKernels(linear_rows_source(at::kBFloat16)),
+                                    DeviceKernels(linear_rows_source(at::kHalf))};
+  const auto found = std::ranges::find(kLinearRowsTypes, type);
+  return found == std::end(kLinearRowsTypes) ? nullptr : &kernels[found - std::begin(kLinearRowsTypes)];
+}
+
+const void* pointer(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+bool is_aligned(const at::Tensor& rows) {
+  return rows.is_contiguous() && reinterpret_cast<uintptr_t>(rows.const_data_ptr()) % kBytes == 0 &&
+         rows.size(-1) * static_cast<int64_t>(rows.element_size()) % kBytes == 0;
+}
+
+bool is_vector(const at::Tensor& tensor, at::ScalarType type, int64_t outputs) {
+  return !tensor.defined() || (tensor.scalar_type() == type && tensor.is_contiguous() && tensor.numel() == outputs);
+}
+
+bool takes_layer(const at::Tensor& x, const LinearWeights& layer) {
+  return layer.weight.scalar_type() == x.scalar_type() && layer.weight.device() == x.device() &&
+         layer.weight.size(1) == x.size(-1) && is_aligned(layer.weight) &&
+         is_vector(layer.bias, x.scalar_type(), layer.weight.size(0));
+}
+
+bool takes_input(const at::Tensor& x, const InputNorm& norm) {
+  return x.numel() > 0 && x.numel() <= kMostLinearRows * x.size(-1) && x.numel() <= kMostNumbers && is_aligned(x) &&
+         (!norm.weight.defined() || (is_vector(norm.weight, x.scalar_type(), x.size(-1)) && is_aligned(norm.weight)));
+}
+
+bool takes_weights(const at::Tensor& x, const LinearWeights& layer, const LinearWeights& up,
+                   const at::Tensor& residual) {
+  const int64_t rows = x.numel() / x.size(-1);
+  const int64_t outputs = layer.weight.size(0);
+  const bool alike = !up.weight.defined() || (takes_layer(x, up) && up.weight.sizes().equals(layer.weight.sizes()));
+  return outputs > 0 && outputs <= kMostNumbers && alike && takes_layer(x, layer) &&
+         (!residual.defined() || (residual.scalar_type() == x.scalar_type() && residual.numel() == rows * outputs));
+}
+
+int64_t divided_up(int64_t number, int64_t by) {
+  return (number + by - 1) / by;
+}
+
+// Returns the kernel on tensor cores. With few outputs, blocks of 8 occupy more of a device than blocks of 16.
+LinearRowsKernel tensor_rows_kernel(const std::string& name, int64_t rows, int64_t outputs, bool gated) {
+  const int64_t block = gated || outputs > 2048 ? 16 : 8;
+  return {fmt::format("{}_{}_{}", name, rows <= 8 ? 8 : 16, block), divided_up(outputs, block / (gated ? 2 : 1)), 256};
+}
+
+}  // namespace
+
+KernelSource linear_rows_source(at::ScalarType type) {
+  if (type != at::kBFloat16) {
+    return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/linear_rows.cu", "LINEAR_ROWS",
+                                 dtype_name(type));
+  }
+  KernelSource source = kernel_source(model_kernel_texts(), "model/layers/kernels/tensor_rows.cu", {"--fmad=false"});
+  source.waits_for_inputs = true;
+  return source;
+}
+
+LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t outputs, bool normed, bool gated) {
+  const std::string name = fmt::format("{}_rows_{}", normed ? "normed" : "linear", dtype_name(type));
+  if (type == at::kBFloat16) return tensor_rows_kernel(name, rows, outputs, gated);
+  const auto most = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
+  const int64_t of_block = 2 * (most <= 4 ? 2 : 4) / (gated ? 2 : 1);
+  return {fmt::format("{}_{}", name, most), divided_up(outputs, of_block), 64};
+}
+
+std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
+                                                const LinearWeights& up, PostOp then, const at::Tensor& residual) {
+  const at::Tensor in = x.contiguous();
+  if (!takes_input(in, norm) || !takes_weights(in, layer, up, residual)) return std::nullopt;
+  DeviceKernels* kernels = kernels_of(in.scalar_type());
+  if (kernels == nullptr) return std::nullopt;
+  const int64_t rows = in.numel() / in.size(-1);
+  const int64_t outputs = layer.weight.size(0);
+  const LinearRowsKernel chosen =
+      linear_rows_kernel(in.scalar_type(), rows, outputs, norm.weight.defined(), up.weight.defined());
+  const void* kernel = kernels->find(in.device(), chosen.name);
+  if (kernel == nullptr) return std::nullopt;
+  std::vector<int64_t> shape = in.sizes().vec();
+  shape.back() = outputs;
+  at::Tensor y = at::empty(shape, in.options());
+  const at::Tensor added = residual.defined() ? residual.contiguous() : residual;
+  kernels->launch(kernel, in.device(), {static_cast<unsigned>(chosen.blocks)}, {static_cast<unsigned>(chosen.threads)},
+                  pointer(in), pointer(norm.weight), static_cast<float>(norm.epsilon), pointer(layer.weight),
+                  pointer(layer.bias), pointer(up.weight), pointer(up.bias), pointer(added), y.mutable_data_ptr(),
+                  static_cast<int>(rows), static_cast<int>(in.size(-1)), static_cast<int>(outputs),
+                  static_cast<int>(then));
+  return y;
+}
+
 namespace {
 
 using Maybe = std::optional<at::Tensor>;

@@ -1,16 +1,63 @@
 // Linear layers of few rows on devices other than the CPU: decoding steps and short verifications. Each call is one
 // launch there; LibTorch's dispatcher knows them as draftsmith::linear_rows and ::gated_rows.
 //
-// Own kernels (model/layers/linear_rows_gpu.h) take fp32, bf16 and fp16; those of bf16 run on tensor cores.
+// Own kernels (model/layers/linear_rows.h) take fp32, bf16 and fp16; those of bf16 run on tensor cores.
 // Their sums are of fp32, in an order that the number of inputs alone decides: a row's result is the same, to the last
 // bit, alone and among others. So a token that is verified among others gets the logits of a step of one token.
 // Kernels read 16 bytes at a time: rows of weights must be multiples of that. Elsewhere LibTorch's operators compute.
 #pragma once
 
-#include "model/layers/linear_weights.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/aten.h"
+#include "base/kernel_texts.h"
 #include "model/layers/post_op.h"
 
 namespace draftsmith::model {
+
+// What the operators of model/layers/linear_rows.h read.
+
+// Most rows of a kernel. For more, LibTorch's matrix products are taken to be faster (an estimate).
+constexpr int64_t kMostLinearRows = 16;
+
+// RMS norm that inputs pass first.
+struct InputNorm {
+  at::Tensor weight;  // [in] of the inputs' dtype; undefined: inputs are taken as they are
+  double epsilon = 0;
+};
+
+// Numbers of a layer of `out` outputs.
+struct LinearWeights {
+  at::Tensor weight;  // [out,in] of the inputs' dtype
+  at::Tensor bias;    // [out] of the inputs' dtype; undefined: none
+};
+
+// Linear layers of few rows on CUDA devices, by own kernels: model/layers/kernels/tensor_rows.cu for bf16 and
+// linear_rows.cu for fp32 and fp16.
+
+// Types that have kernels.
+constexpr at::ScalarType kLinearRowsTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
+
+// Returns the source of the kernels of a type, which take seconds to compile.
+KernelSource linear_rows_source(at::ScalarType type);
+
+// Kernel for a number of rows and outputs, with its grid.
+struct LinearRowsKernel {
+  std::string name;
+  int64_t blocks = 0;
+  int64_t threads = 0;  // of a block
+};
+
+// Returns the kernel for `rows` of 1 to kMostLinearRows. `gated` outputs are those of two layers.
+LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t outputs, bool normed, bool gated);
+
+// Returns what linear_rows() does (model/layers/linear_rows.h), or gated_rows() if `up` has weights; nothing where no
+// kernel takes the tensors: more rows than kMostLinearRows, other or mixed dtypes, rows that are no multiples of 16
+// bytes, or a machine that cannot run kernels.
+std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
+                                                const LinearWeights& up, PostOp then, const at::Tensor& residual);
 
 // Returns residual + f(layer(norm(x))) for x [...,in] -> [...,out], in the dtype of x. An undefined residual adds
 // nothing. Kernels round sums once, LibTorch's operators after every operation.

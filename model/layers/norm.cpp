@@ -2,7 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "model/layers/rms_norm_operator.h"
+#include "model/layers/rms_norm.h"
 
 namespace draftsmith::model {
 namespace {

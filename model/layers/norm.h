@@ -4,8 +4,8 @@
 
 #include "base/aten.h"
 #include "model/cpu/row_operations.h"
-#include "model/layers/layer_config.h"
-#include "model/layers/linear_weights.h"
+#include "model/layers/linear_rows.h"
+#include "model/layers/parameter_source.h"
 
 namespace draftsmith::model {
 

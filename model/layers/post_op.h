@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/aten.h"
-#include "model/layers/layer_config.h"
+#include "model/layers/parameter_source.h"
 
 namespace draftsmith::model {
 

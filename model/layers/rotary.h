@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/aten.h"
-#include "model/layers/layer_config.h"
+#include "model/layers/parameter_source.h"
 
 namespace draftsmith::model {
 

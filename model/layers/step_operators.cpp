@@ -1,12 +1,334 @@
 #include "model/layers/step_operators.h"
 
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include "base/device.h"
+#include "base/device_kernels.h"
+#include "model/kernel_texts.h"
 #include "model/layers/rotary.h"
-#include "model/layers/step_gpu.h"
 
 namespace draftsmith::model {
+namespace {
+
+template <class T>
+void rotate_in_place(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
+                     const std::vector<int64_t>& positions) {
+  const int64_t half = table.cosine.size(1);
+  const int64_t heads = x.size(2) / head_width;
+  const T* cosines = table.cosine.const_data_ptr<T>();
+  const T* sines = table.sine.const_data_ptr<T>();
+  T* data = x.mutable_data_ptr<T>();
+  for (int64_t b = 0; b < x.size(0); ++b) {
+    for (int64_t j = 0; j < x.size(1); ++j) {
+      const int64_t position = std::min(positions[static_cast<size_t>(b * x.size(1) + j)], table.positions() - 1);
+      const T* cosine = cosines + position * half;
+      const T* sine = sines + position * half;
+      T* head = data + b * x.stride(0) + j * x.stride(1);
+      for (int64_t h = 0; h < heads; ++h, head += head_width) {
+        for (int64_t i = 0; i < half; ++i) {
+          const T first = head[i];
+          const T second = head[i + half];
+          head[i] = first * cosine[i] - second * sine[i];
+          head[i + half] = second * cosine[i] + first * sine[i];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
+                       const StepPositions& positions) {
+  if (!x.is_cpu()) {
+    rotate_at(x, table.cosine, table.sine, positions.on_device, head_width);
+    return x;
+  }
+  const bool in_place = x.stride(2) == 1 && x.scalar_type() == table.cosine.scalar_type();
+  if (in_place && x.scalar_type() == at::kFloat) {
+    rotate_in_place<float>(x, head_width, table, positions.on_host);
+    return x;
+  }
+  if (in_place && x.scalar_type() == at::kDouble) {
+    rotate_in_place<double>(x, head_width, table, positions.on_host);
+    return x;
+  }
+  const at::Tensor rows = at::tensor(positions.on_host, at::kLong).clamp_max(table.positions() - 1);
+  const RotaryTable picked = rotary_rows(table, rows.view({x.size(0), x.size(1)}));
+  return rotate_sequence(x, head_width, {picked.cosine.to(x.scalar_type()), picked.sine.to(x.scalar_type())});
+}
+
+namespace {
+
+// Plain memory copies: one head of one token is contiguous on both sides.
+void write_host(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
+                const StepLayout& layout) {
+  const int64_t heads = cache.size(1);
+  const int64_t slots = cache.size(2);
+  const auto item = static_cast<int64_t>(cache.element_size());
+  const int64_t head_bytes = cache.size(3) * item;
+  auto* to = static_cast<std::byte*>(cache.mutable_data_ptr());
+  const auto* source = static_cast<const std::byte*>(from.const_data_ptr());
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    const auto row = static_cast<int64_t>(b);
+    for (int64_t j = 0; j < layout.new_tokens[b]; ++j) {
+      const std::byte* token = source + (row * from.stride(0) + j * from.stride(1)) * item;
+      std::byte* slot = to + (rows[b] * heads * slots + layout.base[b] + j) * head_bytes;
+      for (int64_t head = 0; head < heads; ++head) {
+        std::memcpy(slot + head * slots * head_bytes, token + head * head_bytes, static_cast<size_t>(head_bytes));
+      }
+    }
+  }
+}
+
+// Plain memory copies: the slots of one head are contiguous.
+void copy_on_host(const at::Tensor& cache, const std::vector<int64_t>& from, const std::vector<int64_t>& to,
+                  int64_t slots) {
+  const int64_t heads = cache.size(1);
+  const int64_t head_bytes = cache.size(2) * cache.size(3) * static_cast<int64_t>(cache.element_size());
+  const auto copied = static_cast<size_t>(slots * cache.size(3)) * cache.element_size();
+  auto* data = static_cast<std::byte*>(cache.mutable_data_ptr());
+  for (size_t i = 0; i < from.size(); ++i) {
+    for (int64_t head = 0; head < heads; ++head) {
+      std::memcpy(data + (to[i] * heads + head) * head_bytes, data + (from[i] * heads + head) * head_bytes, copied);
+    }
+  }
+}
+
+}  // namespace
+
+void copy_rows(const at::Tensor& cache, const std::vector<int64_t>& from, const std::vector<int64_t>& to,
+               int64_t slots) {
+  if (from.empty() || slots == 0) return;
+  if (cache.is_cpu()) return copy_on_host(cache, from, to, slots);
+  const at::Tensor used = cache.narrow(2, 0, slots);
+  const auto index = [&](const std::vector<int64_t>& rows) { return at::tensor(rows, at::kLong).to(cache.device()); };
+  at::Tensor(used).index_copy_(0, index(to), used.index_select(0, index(from)));
+}
+
+void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
+                 const StepLayout& layout) {
+  const at::Tensor converted = from.scalar_type() == cache.scalar_type() ? from : from.to(cache.scalar_type());
+  write_host(cache, rows, converted.stride(-1) == 1 ? converted : converted.contiguous(), layout);
+}
+
+namespace {
+
+constexpr int64_t kThreads = 256;  // of every block, and the most numbers of a head
+
+// Returns the kernels of a type; nullptr if there are none.
+DeviceKernels* step_kernels_of(at::ScalarType type) {
+  static DeviceKernels fp32(step_source(at::kFloat));
+  static DeviceKernels bf16(step_source(at::kBFloat16));
+  static DeviceKernels fp16(step_source(at::kHalf));
+  return type == at::kFloat ? &fp32 : type == at::kBFloat16 ? &bf16 : type == at::kHalf ? &fp16 : nullptr;
+}
+
+// A kernel that was found, and what launches it.
+struct StepKernel {
+  DeviceKernels* kernels = nullptr;
+  const void* handle = nullptr;  // nullptr: there is none
+};
+
+StepKernel find_step_kernel(const char* name, const at::Tensor& of) {
+  DeviceKernels* kernels = step_kernels_of(of.scalar_type());
+  return {kernels, kernels == nullptr ? nullptr : kernels->find(of.device(), name, of.scalar_type())};
+}
+
+bool same_type(const at::Tensor& a, const at::Tensor& b) {
+  return !b.defined() || a.scalar_type() == b.scalar_type();
+}
+
+const void* data_or_null(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+int narrow_int(int64_t value) {
+  return static_cast<int>(value);
+}
+
+// Returns how many blocks have a thread for each of `count` numbers; nothing if a grid has not so many.
+std::optional<Dim3> blocks_for(int64_t count) {
+  const int64_t blocks = (count + kThreads - 1) / kThreads;
+  if (blocks > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  return Dim3{static_cast<unsigned>(blocks)};
+}
+
+bool attend_takes(const CachedAttentionInput& input) {
+  const at::Tensor& query = input.query;
+  return query.numel() > 0 && same_type(query, input.keys) && same_type(query, input.values) &&
+         same_type(query, input.bias_table) && input.keys.size(3) <= kThreads && query.stride(2) == 1 &&
+         input.keys.is_contiguous() && input.values.is_contiguous() &&
+         query.size(0) * query.size(1) * input.heads() <= std::numeric_limits<int32_t>::max();
+}
+
+bool write_takes(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
+                 const at::Tensor& value, const at::Tensor& slot) {
+  return key.numel() > 0 && same_type(key_cache, key) && same_type(value_cache, value) &&
+         same_type(key_cache, value_cache) && key.stride(2) == 1 && value.stride(2) == 1 && key_cache.is_contiguous() &&
+         value_cache.is_contiguous() && slot.is_contiguous();
+}
+
+bool rotate_takes(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position) {
+  return x.numel() > 0 && cosine.numel() > 0 && same_type(x, cosine) && same_type(x, sine) && x.stride(2) == 1 &&
+         cosine.is_contiguous() && sine.is_contiguous() && position.is_contiguous();
+}
+
+}  // namespace
+
+KernelSource step_source(at::ScalarType type) {
+  return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/step.cu", "STEP", dtype_name(type));
+}
+
+std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, const VisibleSlots& slots) {
+  const at::Tensor& query = input.query;
+  const int64_t tokens = query.size(1);
+  const int64_t heads = input.heads();
+  const int64_t width = input.keys.size(3);
+  const int64_t blocks = query.size(0) * tokens * heads;
+  const StepKernel kernel = attend_takes(input) ? find_step_kernel("attend", query) : StepKernel();
+  if (kernel.handle == nullptr) return std::nullopt;
+  const at::Tensor prefix = slots.prefix.contiguous();
+  const at::Tensor position = slots.position.contiguous();
+  const at::Tensor bias = input.bias_table.defined() ? input.bias_table.contiguous() : at::Tensor();
+  at::Tensor context = at::empty({query.size(0), tokens, query.size(2)}, query.options());
+  kernel.kernels->launch(kernel.handle, query.device(), {static_cast<unsigned>(blocks)}, {kThreads},
+                         query.const_data_ptr(), context.mutable_data_ptr(), input.keys.const_data_ptr(),
+                         input.values.const_data_ptr(), slots.row.const_data_ptr(), prefix.const_data_ptr(),
+                         data_or_null(slots.own), position.const_data_ptr(), data_or_null(bias),
+                         narrow_int(bias.defined() ? bias.size(1) : 0), narrow_int(tokens), narrow_int(heads),
+                         narrow_int(input.keys.size(1)), narrow_int(input.keys.size(2)), narrow_int(width),
+                         static_cast<long long>(query.stride(0)), static_cast<long long>(query.stride(1)), input.scale);
+  return context;
+}
+
+bool write_by_kernel(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
+                     const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
+  const auto grid = blocks_for(key.numel());
+  const bool taken = grid && write_takes(key_cache, value_cache, key, value, slot);
+  const StepKernel kernel = taken ? find_step_kernel("write_slots", key) : StepKernel();
+  if (kernel.handle == nullptr) return false;
+  kernel.kernels->launch(kernel.handle, key.device(), *grid, {kThreads}, key_cache.mutable_data_ptr(),
+                         value_cache.mutable_data_ptr(), key.const_data_ptr(), value.const_data_ptr(),
+                         row.const_data_ptr(), slot.const_data_ptr(), static_cast<long long>(key.numel()),
+                         narrow_int(key.size(1)), narrow_int(key_cache.size(1)), narrow_int(key_cache.size(2)),
+                         narrow_int(key_cache.size(3)), static_cast<long long>(key.stride(0)),
+                         static_cast<long long>(key.stride(1)), static_cast<long long>(value.stride(0)),
+                         static_cast<long long>(value.stride(1)));
+  return true;
+}
+
+bool rotate_by_kernel(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
+                      int64_t head_width) {
+  const int64_t half = cosine.size(1);
+  const int64_t heads = x.size(2) / head_width;
+  const int64_t pairs = position.numel() * heads * half;
+  const auto grid = blocks_for(pairs);
+  const bool taken = grid && pairs > 0 && rotate_takes(x, cosine, sine, position);
+  const StepKernel kernel = taken ? find_step_kernel("rotate", x) : StepKernel();
+  if (kernel.handle == nullptr) return false;
+  kernel.kernels->launch(kernel.handle, x.device(), *grid, {kThreads}, x.mutable_data_ptr(), cosine.const_data_ptr(),
+                         sine.const_data_ptr(), position.const_data_ptr(), static_cast<long long>(pairs),
+                         narrow_int(x.size(1)), narrow_int(heads), narrow_int(head_width), narrow_int(half),
+                         static_cast<long long>(x.stride(0)), static_cast<long long>(x.stride(1)));
+  return true;
+}
+
+namespace {
+
+constexpr int64_t kTokensPerBlock = 256;
+
+DeviceKernels& places_kernels() {
+  static DeviceKernels instance(step_places_source());
+  return instance;
+}
+
+at::Tensor empty_places(const at::Tensor& base, int64_t tokens) {
+  return at::empty({base.size(0) * (4 * tokens + 3)}, base.options());
+}
+
+at::Tensor places_on_cpu(const at::Tensor& base, const at::Tensor& new_tokens, const at::Tensor& rows, int64_t tokens,
+                         int64_t spare) {
+  const auto bases = base.accessor<int64_t, 1>();
+  const auto counts = new_tokens.accessor<int64_t, 1>();
+  const auto of_rows = rows.accessor<int64_t, 2>();
+  std::vector<PlacedRow> placed;
+  for (int64_t b = 0; b < base.size(0); ++b) {
+    placed.push_back({bases[b], counts[b], of_rows[0][b], of_rows[1][b], of_rows[2][b]});
+  }
+  at::Tensor packed = empty_places(base, tokens);
+  write_places(placed, tokens, /*siblings=*/false, spare, packed.mutable_data_ptr<int64_t>());
+  return packed;
+}
+
+at::Tensor places_on_gpu(const at::Tensor& base, const at::Tensor& new_tokens, const at::Tensor& rows, int64_t tokens,
+                         int64_t spare) {
+  const void* kernel = places_kernels().find(base.device(), "step_places");
+  TORCH_CHECK(kernel != nullptr, "the kernel step_places cannot run on ", base.device());
+  at::Tensor packed = empty_places(base, tokens);
+  const auto blocks = static_cast<unsigned>((base.size(0) * tokens + kTokensPerBlock - 1) / kTokensPerBlock);
+  if (blocks == 0) return packed;
+  places_kernels().launch(
+      kernel, base.device(), {blocks}, {static_cast<unsigned>(kTokensPerBlock)}, base.contiguous().const_data_ptr(),
+      new_tokens.contiguous().const_data_ptr(), rows.contiguous().const_data_ptr(), packed.mutable_data_ptr(),
+      static_cast<long long>(base.size(0)), static_cast<long long>(tokens), static_cast<long long>(spare));
+  return packed;
+}
+
+TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
+  library.def("step_places(Tensor base, Tensor new_tokens, Tensor rows, int tokens, int spare) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
+  library.impl("step_places", &places_on_cpu);
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
+  library.impl("step_places", &places_on_gpu);
+}
+
+}  // namespace
+
+void write_places(std::span<const PlacedRow> rows, int64_t tokens, bool siblings, int64_t spare, int64_t* packed) {
+  const int64_t batch = std::ssize(rows);
+  const int64_t all = batch * tokens;
+  int64_t* of_row = packed + 4 * all;
+  for (const PlacedRow& row : rows) {
+    for (int64_t j = 0; j < tokens; ++j, ++packed) {
+      const int64_t position = row.base + (siblings ? 0 : std::min(j, row.new_tokens));
+      packed[0] = j < row.new_tokens ? row.base + j : spare;
+      packed[all] = position;
+      packed[2 * all] = position + (siblings ? 0 : 1);
+      packed[3 * all] = row.source_length;
+    }
+    of_row[0] = row.cache_row;
+    of_row[batch] = row.source_row;
+    of_row[2 * batch] = std::max<int64_t>(0, row.new_tokens - 1);
+    ++of_row;
+  }
+}
+
+at::Tensor step_places(const at::Tensor& base, const at::Tensor& new_tokens, const at::Tensor& rows, int64_t tokens,
+                       int64_t spare) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::step_places", "").typed<decltype(places_on_cpu)>();
+  return op.call(base, new_tokens, rows, tokens, spare);
+}
+
+bool has_step_places(at::Device device) {
+  return !device.is_cuda() || places_kernels().find(device, "step_places") != nullptr;
+}
+
+KernelSource step_places_source() {
+  return kernel_source(model_kernel_texts(), "model/layers/kernels/step_places.cu");
+}
+
 namespace {
 
 using MaybeTensor = std::optional<at::Tensor>;

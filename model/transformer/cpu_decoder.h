@@ -1,14 +1,14 @@
-// Decoding steps of a packed model on a CPU, from tokens to logits (model/transformer/cpu_step.h). References to the
-// parts of a model; they allocate nothing from the second step of a size on, apart from what callers keep.
+// Decoding steps of a packed model on a CPU, from tokens to logits (model/transformer/cpu_decoder.cpp). References to
+// the parts of a model; they allocate nothing from the second step of a size on, apart from what callers keep.
 #pragma once
 
 #include <optional>
 #include <span>
 
+#include "model/transformer/decoder_state.h"
 #include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/language_model.h"
 #include "model/transformer/stack.h"
-#include "model/transformer/step_part.h"
 
 namespace draftsmith::model {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "model/cpu/layer_weights.h"
+#include "model/cpu/packed_weights.h"
 #include "model/cpu/team.h"
 
 namespace draftsmith::model {

@@ -3,13 +3,82 @@
 // CALM, PPD, Tandem) use the lengths per layer and the branch slots; other decoding needs only DecodeState.
 #pragma once
 
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/device_graph.h"
 #include "model/layers/attention.h"
-#include "model/layers/step_layout.h"
-#include "model/layers/step_places.h"
+#include "model/layers/step_operators.h"
 #include "model/transformer/language_model.h"
-#include "model/transformer/step_graphs.h"
 
 namespace draftsmith::model {
+
+// A step through some of the decoder's layers: early exits draft with the first ones, and verify with the others.
+
+// L tokens a row, or the output of the layer before.
+struct StepPart {
+  LayerRange layers;
+  at::Tensor tokens = {};                       // int64 [B,L] where layers begin at 0
+  at::Tensor hidden = {};                       // [B,L,D] input of the first layer; undefined: tokens are
+  Logits logits = Logits::kNone;                // of the last layer's output, by the model's own final norm and head
+  std::span<const int64_t> hidden_layers = {};  // wanted, as in StepInput, from layers.begin to layers.end
+};
+
+// The recorded steps of one decode state: from the second step of a kind on, a step is one launch
+// (base/device_graph.h).
+
+// Kind of step: steps of one state and kind are alike. Lengths and places of rows may differ: recorded work reads them
+// on the device.
+struct StepKind {
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  Logits logits = Logits::kAll;
+  std::vector<int64_t> hidden_layers;
+
+  auto operator<=>(const StepKind&) const = default;
+};
+
+struct StepGraph {
+  at::Tensor tokens;  // int64 [B,L] that the work reads
+  at::Tensor places;  // DecoderState::packed_places() that the work reads
+  StepOutput output;  // that it writes
+  std::unique_ptr<RecordedWork> work;
+  uint64_t used = 0;  // when it was needed last
+};
+
+class StepGraphs {
+ public:
+  // Returns the graph of a kind, perhaps not recorded yet; null on the first call: recording a kind that comes once
+  // costs more than it saves. Of too many kinds the one that was needed least recently is forgotten: each has memory
+  // for its output.
+  StepGraph* find(const StepKind& kind) {
+    const auto [place, first] = graphs_.try_emplace(kind);
+    place->second.used = ++calls_;
+    if (std::ssize(graphs_) > kMostKinds) {
+      graphs_.erase(std::ranges::min_element(
+          graphs_, [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
+    }
+    return first ? nullptr : &place->second;
+  }
+  // Returns the memory that the graphs share: a step's output lives until the state's next step.
+  WorkMemory& memory() { return memory_; }
+  // Forgets what was recorded. Needed when tensors are replaced that the work reads.
+  void clear() { graphs_.clear(); }
+
+ private:
+  static constexpr int64_t kMostKinds = 32;
+
+  WorkMemory memory_;
+  uint64_t calls_ = 0;
+  std::map<StepKind, StepGraph> graphs_;
+};
 
 // Self-attention cache of one layer. R >= B: on CPUs rows that left the batch keep their place.
 struct LayerCache {
@@ -155,6 +224,29 @@ class DecoderState final : public DecodeState {
   uint64_t memory_;                      // DevicePlaces::memory
   StepGraphs graphs_;
   at::Tensor logits_;
+};
+
+// Decode states that nobody needs at present. Their device memory, and the work that was recorded over it, serve later
+// batches of the same size: recording takes as long as a short text.
+
+// Thread-safe.
+class ResidentStates {
+ public:
+  // Keeps a state, and drops the one that was kept longest if there are too many. Drops the state instead if clear()
+  // was called since it began, or if it was repeated: no later batch begins with such rows.
+  void put(std::unique_ptr<DecoderState> state);
+  // Returns a kept state, made new, that has these rows and holds so many tokens, the smallest if there are several;
+  // nullptr: there is none.
+  std::unique_ptr<DecoderState> take(int64_t rows, int64_t capacity);
+  // Marks a new state, which may be kept later.
+  void began(DecoderState& state);
+  // Drops all states, and those in use once they come back.
+  void clear();
+
+ private:
+  std::mutex mutex_;
+  uint64_t era_ = 0;                                  // number of calls of clear()
+  std::deque<std::unique_ptr<DecoderState>> states_;  // the latest first
 };
 
 }  // namespace draftsmith::model

@@ -29,7 +29,7 @@ struct ForwardInput {
   // secondary reads the primary's encoder states and only the lengths of `source`. Without a primary a decoder-only
   // secondary reads only itself, as with a γ beyond every token.
   const PrimaryStates* primary = nullptr;
-  // For a model that shares another one's encoder (model/kinds/shared_encoder.h): the other model's encoder states
+  // For a model that shares another one's encoder (model/models/shared_encoder.h): the other model's encoder states
   // [B,S,D_L], of which `source` gives the lengths alone.
   at::Tensor shared_encoder = {};
   int64_t block = 0;      // γ of this pass; 0: config.tandem.block

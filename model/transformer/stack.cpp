@@ -1,13 +1,114 @@
 #include "model/transformer/stack.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+
 #include "base/device_tensors.h"
-#include "model/transformer/score_bias.h"
+#include "model/layers/attention.h"
+#include "model/layers/recomputation.h"
 
 namespace draftsmith::model {
+
+// Additive biases of attention scores in the form that attention reads.
+
+// Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts; undefined: none. Where autocast is
+// on, its rounded form is made here, once for all layers of a device.
+ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused);
+
+namespace {
+
+// Returns the numbers with rows [S] whose starts are multiples of 16 numbers apart, as fused attention reads them: it
+// would copy others in every layer, or not take them.
+at::Tensor with_aligned_rows(const at::Tensor& additive) {
+  constexpr int64_t kAlignment = 16;
+  const int64_t keys = additive.size(3);
+  const int64_t missing = (kAlignment - keys % kAlignment) % kAlignment;
+  return missing == 0 ? additive.contiguous() : at::constant_pad_nd(additive, {0, missing}).narrow(3, 0, keys);
+}
+
+}  // namespace
+
+ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused) {
+  ScoreBias bias;
+  bias.fused = fused;
+  if (!additive.defined()) return bias;
+  const auto formed = [&](const at::Tensor& numbers) {
+    return fused ? with_aligned_rows(numbers)
+                 : numbers.expand(shape).reshape({shape[0] * shape[1], shape[2], shape[3]});
+  };
+  const at::DeviceType device = additive.device().type();
+  if (additive.is_cpu() || !at::autocast::is_autocast_enabled(device)) {
+    bias.additive = formed(additive);
+  } else {
+    bias.additive = additive;
+    bias.rounded = formed(additive.detach().to(at::autocast::get_autocast_dtype(device)));
+  }
+  return bias;
+}
+
+void self_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys) {
+  keys.first = layout.base;
+  keys.queries = layout.new_tokens;
+  keys.growing = !layout.siblings;
+  keys.own_slot = layout.siblings;
+  keys.block = state.block();
+  keys.cache_row = state.cache_rows();
+  for (int64_t& first : keys.first) first += layout.siblings ? 0 : keys.block;
+}
+
+void cross_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys) {
+  keys.cache_row = state.source_of_row();
+  keys.queries = layout.new_tokens;
+  keys.growing = false;
+  keys.own_slot = false;
+  keys.block = 1;
+  keys.first.clear();
+  for (size_t b = 0; b < keys.cache_row.size(); ++b) {
+    keys.first.push_back(state.source_length(static_cast<int64_t>(b)));
+  }
+}
+
+namespace {
+
+// Tensors of a block's run that may have gradients, in the order in which a kept block's backward pass adds them.
+enum BlockInput : size_t { kHidden, kMemoryOfValues, kMemoryOfKeys, kSelfBias, kPrimary, kBlockInputs };
+
+}  // namespace
+
+at::Tensor apply_block(const Block& block, const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) {
+  if (!pass.dropout->recompute() || !at::GradMode::is_enabled() || pass.observer) return block(x, pass, primary);
+  std::vector<at::Tensor> inputs(kBlockInputs);
+  inputs[kHidden] = x;
+  inputs[kMemoryOfValues] = inputs[kMemoryOfKeys] = pass.memory.keys;
+  inputs[kSelfBias] = pass.self_bias.additive;
+  inputs[kPrimary] = primary;
+  const std::vector<at::Tensor> parameters = block.parameters();
+  const auto learns = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+  const bool records =
+      std::any_of(inputs.begin(), inputs.end(), learns) || std::any_of(parameters.begin(), parameters.end(), learns);
+  if (!records) return block(x, pass, primary);
+
+  const auto after = std::make_shared<Dropout>(*pass.dropout);
+  const auto part = [&block, pass, before = *pass.dropout, after](const std::vector<at::Tensor>& given) {
+    Dropout dropout = before;
+    SequencePass own = pass;
+    own.dropout = &dropout;
+    own.memory = {.keys = given[kMemoryOfKeys], .values = given[kMemoryOfValues]};
+    own.self_bias.additive = given[kSelfBias];
+    const at::Tensor output = block(given[kHidden], own, given[kPrimary]);
+    *after = dropout;
+    return output;
+  };
+  const at::Tensor output = recomputed(part, inputs, parameters);
+  *pass.dropout = *after;
+  return output;
+}
+
 namespace {
 
 NormLayer make_norm(const TransformerConfig& config, const std::string& prefix, const Building& building) {

@@ -11,12 +11,20 @@
 #include "model/layers/cached_attention.h"
 #include "model/layers/feed_forward.h"
 #include "model/layers/parameter_source.h"
-#include "model/layers/rotary_step.h"
+#include "model/layers/step_operators.h"
+#include "model/layers/visible_keys.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/position_bias.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
+
+// The cached keys that a step's tokens see.
+
+// Sets `keys` to those of the self-attention, or of the cross-attention, of a step. Both use the memory that `keys`
+// has.
+void self_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys);
+void cross_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys);
 
 // Parameters for building a model, and an arena if it is packed as it is built.
 struct Building {
@@ -153,5 +161,12 @@ class Stack {
   NormLayer final_norm_;
   std::vector<LayerWeightsView> packed_;
 };
+
+// A block of a pass over whole sequences, kept or recomputed in the backward pass.
+
+// Returns block(x, pass, primary). If the pass recomputes and records gradients, it keeps only what the block reads:
+// the backward pass applies the block again, with the same dropout masks. The block must live until then.
+at::Tensor apply_block(const Block& block, const at::Tensor& x, const SequencePass& pass,
+                       const at::Tensor& primary = {});
 
 }  // namespace draftsmith::model

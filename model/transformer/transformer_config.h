@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/layers/layer_config.h"
+#include "model/layers/parameter_source.h"
 
 namespace draftsmith::model {
 
@@ -21,7 +21,7 @@ struct DraftVocabulary {
   int64_t stand_in = 0;      // one of `ids`: embedded in place of ids without a row
 };
 
-// The Tandem part of a secondary (Nair et al. 2024, section 3; model/kinds/tandem.h): its layer j + 1 reads primary
+// The Tandem part of a secondary (Nair et al. 2024, section 3; model/models/tandem.h): its layer j + 1 reads primary
 // representation layer_map[j], projected, for the tokens of earlier blocks.
 struct TandemShape {
   int64_t primary_width = 0;            // D_L; 0: no Tandem secondary
@@ -79,9 +79,9 @@ struct TransformerConfig {
   // A Tandem secondary of an encoder-decoder has no encoder (encoder_layers 0): it reads the primary's encoder states.
   TandemShape tandem;
   // Width D_L of the encoder states of another model, which an encoder-decoder without an encoder of its own
-  // cross-attends to through a projection (model/kinds/shared_encoder.h). 0: no such model.
+  // cross-attends to through a projection (model/models/shared_encoder.h). 0: no such model.
   int64_t shared_encoder_width = 0;
-  // γ of block prediction (model/kinds/block_prediction.h): tokens see all earlier blocks of γ and all of their own,
+  // γ of block prediction (model/models/block_models.h): tokens see all earlier blocks of γ and all of their own,
   // and the hidden state at token t predicts token t + γ. 0: causal, and token t + 1. Decoder-only.
   int64_t block_attention = 0;
 

@@ -4,10 +4,8 @@
 #include <stdexcept>
 
 #include "base/error.h"
-#include "model/transformer/decoding_guard.h"
-#include "model/transformer/initialization.h"
+#include "model/transformer/decoder_state.h"
 #include "model/transformer/parameters.h"
-#include "model/transformer/resident_states.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {

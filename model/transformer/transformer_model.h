@@ -7,11 +7,11 @@
 
 #include "model/layers/dropout.h"
 #include "model/layers/parameter_source.h"
-#include "model/layers/step_layout.h"
+#include "model/layers/step_operators.h"
+#include "model/transformer/decoder_state.h"
 #include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/forward.h"
 #include "model/transformer/language_model.h"
-#include "model/transformer/step_part.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
@@ -65,7 +65,7 @@ class TransformerModel : public LanguageModel {
   at::Tensor exit_head(const at::Tensor& layer_hidden) const;
 
   // Returns rows of the embedding table alone, without positions or norm, of models loaded in any way: tokens int64
-  // [...] -> fp32 [...,D]. Routers read them (model/kinds/router.h).
+  // [...] -> fp32 [...,D]. Routers read them (model/models/router.h).
   at::Tensor token_embeddings(const at::Tensor& tokens) const;
 
   EncoderStates encode(const TokenBatch& source) override;

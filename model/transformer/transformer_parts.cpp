@@ -7,10 +7,9 @@
 
 #include "base/device_tensors.h"
 #include "model/layers/embedding.h"
-#include "model/transformer/applied_block.h"
 #include "model/transformer/cpu_encoder.h"
 #include "model/transformer/parameters.h"
-#include "model/transformer/step_visibility.h"
+#include "model/transformer/stack.h"
 
 namespace draftsmith::model {
 namespace {

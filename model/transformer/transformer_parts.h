@@ -4,6 +4,9 @@
 
 #include <optional>
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+
 #include "model/layers/parameter_source.h"
 #include "model/transformer/cpu_decoder.h"
 #include "model/transformer/draft_vocabulary.h"
@@ -11,6 +14,16 @@
 #include "model/transformer/stack.h"
 
 namespace draftsmith::model {
+
+// The mode of LibTorch that decoding runs in.
+
+// Turns off gradients and all autograd bookkeeping: decoding is many small operations. Unlike InferenceMode it makes
+// ordinary tensors, which callers may change in place.
+class DecodingGuard {
+ private:
+  at::NoGradGuard no_grad_;
+  at::AutoDispatchBelowADInplaceOrView below_autograd_;
+};
 
 class TransformerParts {
  public:

@@ -15,8 +15,8 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
-#include "infer/loop/stats_json.h"
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/decode_stats.h"
+#include "infer/loop/processors.h"
 #include "infer/session.h"
 #include "python/module/module.h"
 

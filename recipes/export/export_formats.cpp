@@ -5,8 +5,8 @@
 #include "base/child_process.h"
 #include "base/json.h"
 #include "model/families/family.h"
-#include "model/kinds/shared_encoder.h"
-#include "model/kinds/tandem.h"
+#include "model/models/shared_encoder.h"
+#include "model/models/tandem.h"
 #include "recipes/export/gguf.h"
 
 namespace draftsmith::recipes {

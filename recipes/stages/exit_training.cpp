@@ -1,7 +1,7 @@
 #include "recipes/stages/exit_training.h"
 
 #include "base/logging.h"
-#include "train/trainable/exit_trainable.h"
+#include "train/trainable/exit_trainables.h"
 
 namespace draftsmith::recipes {
 

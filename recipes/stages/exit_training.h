@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "recipes/stages/trainable_models.h"
-#include "train/trainable/exit_options.h"
+#include "train/trainable/exit_trainables.h"
 
 namespace draftsmith::recipes {
 

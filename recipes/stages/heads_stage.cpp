@@ -1,17 +1,14 @@
-// kind = "heads": trains early-prediction heads for layers of a frozen model (train/trainable/head_trainable.h). Makes
+// kind = "heads": trains early-prediction heads for layers of a frozen model (train/trainable/exit_trainables.h). Makes
 // model/: a copy of the model's directory with draftsmith/exits inside.
 #include <fmt/format.h>
 
 #include "base/device.h"
 #include "base/logging.h"
-#include "model/files/model_hash.h"
-#include "recipes/stages/continued_training.h"
-#include "recipes/stages/provenance.h"
+#include "model/files/model_directory.h"
+#include "recipes/stages/data_stages.h"
 #include "recipes/stages/stages.h"
-#include "recipes/stages/tokenizers.h"
-#include "recipes/stages/training_data.h"
-#include "train/trainable/exit_options.h"
-#include "train/trainable/head_trainable.h"
+#include "recipes/stages/train_stage.h"
+#include "train/trainable/exit_trainables.h"
 
 namespace draftsmith::recipes {
 

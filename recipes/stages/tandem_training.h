@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/options.h"
-#include "model/kinds/tandem.h"
+#include "model/models/tandem.h"
 #include "recipes/architecture.h"
 #include "recipes/stages/trainable_models.h"
-#include "train/trainable/tandem_trainable.h"
+#include "train/trainable/tandem_trainables.h"
 
 namespace draftsmith::recipes {
 
@@ -43,5 +43,24 @@ bool is_frozen_primary(const TandemTrainingOptions& options, const std::filesyst
 // Returns the primary's directory: the option, or the one that the Tandem directory `from` names. Errors: UserError if
 // there is neither.
 std::filesystem::path primary_of(const TandemTrainingOptions& options, const std::filesystem::path& from);
+
+// Table `shared_encoder` of a train stage: a drafter without an encoder learns to read its target's.
+
+struct SharedEncoderTrainingOptions {
+  std::optional<std::filesystem::path> target;
+  std::optional<std::string> projection;
+  uint64_t seed = 1;
+  static Fields<SharedEncoderTrainingOptions> fields();
+};
+
+// Returns the target's directory: the option, or the one that such a drafter's directory `from` names. Errors:
+// UserError if there is neither.
+std::filesystem::path target_of(const SharedEncoderTrainingOptions& options, const std::filesystem::path& from);
+
+// Loads or makes the drafter, first of the models, and its target, the second. The trainable model learns from the
+// target if it `teaches`. Errors: UserError for incomplete directories, models that do not fit each other (naming
+// both), and options of a new projection if `from` is such a drafter.
+TrainableModels shared_encoder_trainable(const SharedEncoderTrainingOptions& options, Beginning beginning,
+                                         const ModelPlace& place, bool teaches);
 
 }  // namespace draftsmith::recipes

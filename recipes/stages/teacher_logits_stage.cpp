@@ -12,11 +12,9 @@
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
-#include "model/files/model_hash.h"
+#include "recipes/stages/data_stages.h"
 #include "recipes/stages/divided_shards.h"
-#include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
-#include "recipes/stages/tokenizers.h"
 #include "train/teacher/cached_teacher.h"
 
 namespace draftsmith::recipes {

@@ -13,11 +13,9 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
-#include "recipes/stages/decoded_sources.h"
+#include "recipes/stages/data_stages.h"
 #include "recipes/stages/divided_shards.h"
-#include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
-#include "recipes/stages/tokenizers.h"
 
 namespace draftsmith::recipes {
 

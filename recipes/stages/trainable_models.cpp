@@ -1,7 +1,7 @@
 #include "recipes/stages/trainable_models.h"
 
 #include "model/files/checkpoint.h"
-#include "model/files/model_hash.h"
+#include "model/files/model_directory.h"
 
 namespace draftsmith::recipes {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/device.h"
-#include "model/kinds/deep_tandem.h"
-#include "model/kinds/exits.h"
+#include "model/models/deep_tandem.h"
+#include "model/models/exits.h"
 #include "model/transformer/transformer_model.h"
 #include "train/trainable/trainable_model.h"
 

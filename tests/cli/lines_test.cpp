@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/processors.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/oracle_fixtures.h"
 

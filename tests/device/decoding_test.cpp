@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "infer/forced/forced_alpha.h"
-#include "model/kinds/block_decoding.h"
-#include "model/kinds/block_prediction.h"
-#include "model/kinds/deep_tandem.h"
-#include "model/kinds/router.h"
+#include "infer/forced/teacher_forcing.h"
+#include "model/models/block_models.h"
+#include "model/models/deep_tandem.h"
+#include "model/models/router.h"
 #include "tests/device/device.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/models.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/transformer/resident_states.h"
+#include "model/transformer/decoder_state.h"
 #include "tests/device/device.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"

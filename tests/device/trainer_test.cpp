@@ -15,8 +15,8 @@
 #include "tests/device/device.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
-#include "train/step_batches.h"
 #include "train/trainable/trainable_model.h"
+#include "train/training_step.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {

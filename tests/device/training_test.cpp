@@ -16,7 +16,7 @@
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
 #include "train/teacher/teacher_source.h"
-#include "train/trainable/tandem_trainable.h"
+#include "train/trainable/tandem_trainables.h"
 #include "train/trainable/trainable_model.h"
 #include "train/training_step.h"
 

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 
 #include "base/files.h"
-#include "model/kinds/block_prediction.h"
-#include "model/kinds/deep_tandem.h"
-#include "model/kinds/language_models.h"
+#include "model/models/block_models.h"
+#include "model/models/deep_tandem.h"
+#include "model/models/language_models.h"
 #include "tests/evaluate/model_suite.h"
 #include "tests/support/errors.h"
 

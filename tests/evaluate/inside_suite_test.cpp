@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "model/files/model_hash.h"
-#include "model/kinds/exits.h"
+#include "model/files/model_directory.h"
+#include "model/models/exits.h"
 #include "tests/evaluate/model_suite.h"
 #include "tests/support/errors.h"
 

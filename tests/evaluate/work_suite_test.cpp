@@ -1,7 +1,7 @@
 // Operations and bytes in suites on real model directories, and in reports.
 #include <gmock/gmock.h>
 
-#include "infer/costs/step_work.h"
+#include "infer/costs/decode_work.h"
 #include "tests/evaluate/model_suite.h"
 
 namespace draftsmith::evaluate {

@@ -4,10 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/rejection_operator.h"
+#include "infer/acceptance/lossless.h"
 #include "infer/loop/device_rows.h"
-#include "infer/sampling/draws_gpu.h"
-#include "infer/sampling/most_likely_gpu.h"
 #include "infer/sampling/sampling.h"
 #include "tests/support/cuda_shim.h"
 #include "tests/support/kernel_gate.h"

@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "infer/forced/forced_alpha.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
 #include "infer/parts.h"

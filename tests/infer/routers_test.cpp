@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/rejection.h"
+#include "infer/acceptance/lossless.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/windows/fixed.h"
+#include "infer/windows/window_rules.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {

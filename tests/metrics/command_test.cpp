@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/toml.h"
-#include "metrics/registry.h"
+#include "metrics/scoring.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::metrics {

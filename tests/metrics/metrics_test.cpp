@@ -10,9 +10,8 @@
 #include "metrics/bleu.h"
 #include "metrics/bleu_tokenizers.h"
 #include "metrics/chrf.h"
-#include "metrics/porter.h"
-#include "metrics/registry.h"
 #include "metrics/rouge.h"
+#include "metrics/scoring.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::metrics {

@@ -12,7 +12,6 @@
 #include "metrics/bleu.h"
 #include "metrics/bleu_tokenizers.h"
 #include "metrics/chrf.h"
-#include "metrics/porter.h"
 #include "metrics/rouge.h"
 #include "tests/metrics/reference_run.h"
 #include "tests/support/files.h"

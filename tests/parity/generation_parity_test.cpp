@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "data/tokenizers/tokenizer.h"
-#include "infer/loop/stop_strings.h"
+#include "infer/loop/rows.h"
 #include "infer/sampling/sampling.h"
 #include "tests/parity/transformers_reference.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "recipes/done_file.h"
+#include "recipes/pipeline.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::recipes {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "model/kinds/block_prediction.h"
-#include "model/kinds/deep_tandem.h"
-#include "model/kinds/tandem.h"
+#include "model/models/block_models.h"
+#include "model/models/deep_tandem.h"
+#include "model/models/tandem.h"
 #include "recipes/inspection.h"
 #include "tests/support/models.h"
 

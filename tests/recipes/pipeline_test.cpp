@@ -8,8 +8,6 @@
 
 #include "base/files.h"
 #include "base/signals.h"
-#include "recipes/directory_lock.h"
-#include "recipes/done_file.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::recipes {

@@ -10,9 +10,8 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "model/kinds/block_decoding.h"
-#include "model/kinds/block_prediction.h"
-#include "model/kinds/deep_tandem.h"
+#include "model/models/block_models.h"
+#include "model/models/deep_tandem.h"
 #include "tests/support/models.h"
 
 namespace draftsmith::model {

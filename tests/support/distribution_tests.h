@@ -13,10 +13,10 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/rejection.h"
+#include "infer/acceptance/lossless.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
-#include "infer/windows/fixed.h"
+#include "infer/windows/window_rules.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/batches.h"
 #include "tests/support/oracle_fixtures.h"

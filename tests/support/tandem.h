@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "model/kinds/tandem.h"
+#include "model/models/tandem.h"
 
 namespace draftsmith::model {
 

@@ -4,10 +4,10 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "infer/drafters/shared_encoder_drafter.h"
-#include "infer/drafters/tandem_loading.h"
-#include "model/kinds/shared_encoder.h"
-#include "model/kinds/tandem.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/drafters/tandem_drafter.h"
+#include "model/models/shared_encoder.h"
+#include "model/models/tandem.h"
 #include "tests/support/models.h"
 
 namespace draftsmith::infer::testing {

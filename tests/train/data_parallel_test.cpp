@@ -24,7 +24,7 @@
 #include "tests/train/trainable/exit_training_fixtures.h"
 #include "tests/train/trainable/tandem_training_fixtures.h"
 #include "tests/train/untimed_log.h"
-#include "train/optimizers/sharded_optimizer.h"
+#include "train/optimizers/optimizer.h"
 #include "train/teacher/cached_teacher.h"
 #include "train/validation.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/files.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/forced/forced_alpha.h"
+#include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

@@ -1,6 +1,4 @@
 // The type of products in training, and how far gradients of bf16 are from those of fp32.
-#include "train/precision.h"
-
 #include <gtest/gtest.h>
 
 #include "base/bf16_product.h"

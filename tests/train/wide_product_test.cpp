@@ -1,9 +1,8 @@
 // Products of bf16 matrices with results in fp32.
-#include "train/wide_product.h"
-
 #include <gtest/gtest.h>
 
 #include "base/random_tensors.h"
+#include "train/objectives/linear_loss.h"
 
 namespace draftsmith::train {
 namespace {

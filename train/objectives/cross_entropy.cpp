@@ -1,6 +1,6 @@
 #include "train/objectives/cross_entropy.h"
 
-#include "train/objectives/loss_terms.h"
+#include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {
 

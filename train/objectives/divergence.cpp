@@ -1,12 +1,14 @@
 #include "train/objectives/divergence.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
+#include "base/device_tensors.h"
 #include "base/registry.h"
+#include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {
-
 namespace {
 
 const NamedValues<Divergence>& divergences() {
@@ -85,6 +87,121 @@ DivergenceAt divergence(const DivergenceKind& kind, const at::Tensor& log_p, con
       return lk(log_p, log_q);
   }
   throw std::logic_error("an unknown divergence");
+}
+
+namespace {
+
+// Stands in for log 0 in buckets and unused places. Small enough to weigh nothing, and no ratio of two such
+// probabilities overflows in fp32.
+constexpr double kLogOfNothing = -80;
+// Lower bound of stored log probabilities, so that they are finite whatever they were rounded to.
+constexpr double kLeastLog = -1e4;
+
+// A teacher's block in terms of the student's head. Full: logits [C,n] of the n shared rows. Top-k: rows.
+struct AlignedBlock {
+  at::Tensor logits;  // [C,n]; undefined: top-k form
+  at::Tensor rows;    // int64 [C,K]: unused places hold the row of one that is used; 0 without any
+  at::Tensor used;    // bool [C,K]
+  at::Tensor log_p;   // [C,K+1]: the bucket last; normalised over what is used
+};
+
+at::Tensor shared_logits(const at::Tensor& logits, const SharedRows& shared, double temperature) {
+  const at::Tensor kept =
+      shared.ids.defined() ? logits.index_select(1, shared.ids) : logits.narrow(1, 0, shared.shared);
+  return temperature == 1 ? kept : kept / temperature;
+}
+
+AlignedBlock aligned_top_k(const TeacherBlock& block, const SharedRows& shared, at::ScalarType type) {
+  AlignedBlock aligned;
+  if (shared.lacks) throw std::logic_error("a top-k teacher for a student that lacks ids of it");
+  const at::Tensor& rows = block.ids;  // the student has them all, and ids rise with rows
+  aligned.used = rows.ge(0);
+  // Replaces unused places by a row that is used: the same value is then set there twice.
+  const at::Tensor first = aligned.used.to(at::kByte).argmax(1, true);  // [C,1]
+  aligned.rows = at::where(aligned.used, rows, rows.gather(1, first)).clamp_min(0);
+  const at::Tensor log_p = at::where(aligned.used, block.log_probs.to(type).clamp_min(kLeastLog), kLogOfNothing);
+  const at::Tensor tail = block.tail_log_mass.to(type).clamp_min(kLogOfNothing).unsqueeze(1);
+  aligned.log_p = at::cat({log_p, tail}, 1).log_softmax(1);
+  return aligned;
+}
+
+// The bucket's q is summed over its ids, not taken as what is left of 1, which would be rounding alone.
+at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher, const DivergenceKind& kind,
+                           at::Tensor* slope) {
+  at::Tensor q = log_q.exp();                                                                         // [C,n]
+  const at::Tensor own_log_q = log_q.gather(1, teacher.rows);                                         // [C,K]
+  const at::Tensor tail = q.scatter(1, teacher.rows, 0).sum(1, true).log().clamp_min(kLogOfNothing);  // [C,1]
+  const at::Tensor bucket_log_q = at::cat({at::where(teacher.used, own_log_q, kLogOfNothing), tail}, 1);
+  const DivergenceAt found = divergence(kind, teacher.log_p, bucket_log_q);  // [C], [C,K+1]
+  // Without a single id there is nothing to compare.
+  const at::Tensor any = teacher.used.any(1, true).to(q.scalar_type());  // [C,1]
+  if (slope) {
+    const int64_t k = teacher.rows.size(1);
+    const at::Tensor total = found.slope.sum(1, true);                    // [C,1]
+    const at::Tensor of_tail = found.slope.narrow(1, k, 1) / tail.exp();  // [C,1] d value / d q of the bucket's ids
+    // Sets the value instead of adding it to the slopes of the bucket's ids: those may be huge, and only rounding would
+    // remain.
+    const at::Tensor own = found.slope.narrow(1, 0, k) - own_log_q.exp() * total;        // [C,K]
+    const at::Tensor first = own.gather(1, teacher.used.to(at::kByte).argmax(1, true));  // [C,1]
+    *slope = q.mul_(of_tail - total).scatter_(1, teacher.rows, at::where(teacher.used, own, first)).mul_(any);
+  }
+  return found.value.mul(any.squeeze(1));
+}
+
+// D at the positions of a block [C], and its slope along z / T.
+at::Tensor compare(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
+                   const DistillationTerms& terms, at::Tensor* slope) {
+  if (!teacher.logits.defined()) {
+    return compare_buckets(log_q, aligned_top_k(teacher, shared, log_q.scalar_type()), terms.kind, slope);
+  }
+  const at::Tensor logits = teacher.logits.to(log_q.scalar_type());
+  const at::Tensor log_p = shared_logits(logits, shared, terms.temperature).log_softmax(1);  // [C,n]
+  const DivergenceAt found = divergence(terms.kind, log_p, log_q);
+  if (slope) *slope = found.slope.sub(log_q.exp().mul_(found.slope.sum(1, true)));
+  return found.value;
+}
+
+// Returns the student's log probabilities over the shared rows, at the temperature. [C,n]
+at::Tensor shared_log_probs(const at::Tensor& logits, const at::Tensor& log_probs, int64_t shared, double temperature) {
+  if (temperature == 1 && shared == logits.size(1) && log_probs.defined()) return log_probs;
+  const at::Tensor own = logits.narrow(1, 0, shared);
+  return (temperature == 1 ? own : own / temperature).log_softmax(1);
+}
+
+}  // namespace
+
+SharedRows::SharedRows(const model::TransformerConfig& student, int64_t teacher_vocabulary, at::Device device) {
+  const std::vector<int64_t>& kept = student.draft_vocabulary.ids;
+  if (kept.empty()) {
+    shared = std::min(student.vocabulary, teacher_vocabulary);
+  } else {
+    shared = std::lower_bound(kept.begin(), kept.end(), teacher_vocabulary) - kept.begin();
+    ids = upload(at::tensor(kept, at::kLong).narrow(0, 0, shared), device);
+  }
+  lacks = shared < teacher_vocabulary;
+}
+
+at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
+                               const SharedRows& shared, const DistillationTerms& terms, bool slope) {
+  at::Tensor log_probs;  // [C,V] at temperature 1
+  if (terms.lambda > 0) log_probs = logits.log_softmax(1);
+  at::Tensor of_divergence;  // [C,n]
+  at::Tensor losses = at::zeros({logits.size(0)}, logits.options());
+  const double share = 1 - terms.lambda;
+  if (share > 0) {
+    const at::Tensor log_q = shared_log_probs(logits, log_probs, shared.shared, terms.temperature);
+    const at::Tensor value = compare(log_q, teacher, shared, terms, slope ? &of_divergence : nullptr);
+    losses += value * (share * terms.temperature * terms.temperature);
+  }
+  if (terms.lambda > 0) {
+    losses += cross_entropy_values(log_probs, labels, terms.label_smoothing) * terms.lambda;
+    if (slope) cross_entropy_gradient(at::exp_out(logits, log_probs), labels, terms.label_smoothing);
+  }
+  if (slope) logits.mul_(terms.lambda);
+  if (of_divergence.defined()) {
+    logits.narrow(1, 0, of_divergence.size(1)).add_(of_divergence, share * terms.temperature);
+  }
+  return losses;
 }
 
 }  // namespace draftsmith::train

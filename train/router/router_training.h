@@ -1,4 +1,4 @@
-// Training of a router (model/kinds/router.h) on collected positions: cross entropy of the predicted disagreement
+// Training of a router (model/models/router.h) on collected positions: cross entropy of the predicted disagreement
 // against the soft target TV(q, p) (methods.md §2); AdamW with a learning rate that falls linearly to 0. Two shares of
 // the sources are held out. The weights of the epoch with the least cross entropy on the first are kept; the report is
 // about the second, which chose nothing. Deterministic: batches and initial weights depend on the seed alone.
@@ -10,7 +10,7 @@
 
 #include "base/options.h"
 #include "data/router/router_data.h"
-#include "model/kinds/router.h"
+#include "model/models/router.h"
 #include "train/router/router_report.h"
 
 namespace draftsmith::train {

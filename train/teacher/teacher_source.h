@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/aten.h"
-#include "train/trainable/predictions.h"
+#include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
 

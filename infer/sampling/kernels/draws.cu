@@ -1,4 +1,4 @@
-// Draws of tokens, for infer/sampling/draws_gpu.h; a block a row.
+// Draws of tokens, for infer/sampling/sampling.h; a block a row.
 #include "base/kernels/block.cuh"
 #include "base/kernels/numbers.cuh"
 #include "infer/sampling/kernels/tokens.cuh"

@@ -5,6 +5,6 @@
 
 namespace kernel {
 
-constexpr Int64 kNoToken = -2;  // infer/sampling/warping.h
+constexpr Int64 kNoToken = -2;  // infer/sampling/row_kernels.h
 
 }  // namespace kernel

@@ -1,4 +1,4 @@
-// RMS norm, y = w x r with r = 1/sqrt(mean(x^2) + eps), and its gradient, for model/layers/rms_norm_gpu.h.
+// RMS norm, y = w x r with r = 1/sqrt(mean(x^2) + eps), and its gradient, for model/layers/rms_norm.h.
 //
 // Sums are of fp32 in an order that the width alone decides: a row's result does not depend on the
 // number of rows. The normalised row is rounded to the weight's type before the product, as tensor operations do.

@@ -1,4 +1,4 @@
-// Operator of steps whose lengths lie on the device, for model/layers/step_places.h.
+// Operator of steps whose lengths lie on the device, for model/layers/step_operators.h.
 #include "base/kernels/numbers.cuh"
 
 namespace kernel {

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/chat/chat_stream.h"
 #include "data/text/readers.h"
 #include "data/text/text_input.h"
 #include "tests/support/errors.h"

@@ -9,8 +9,8 @@
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
 #include "evaluate/evaluation.h"
-#include "model/kinds/shared_encoder.h"
-#include "model/kinds/tandem.h"
+#include "model/models/shared_encoder.h"
+#include "model/models/tandem.h"
 #include "tests/evaluate/model_suite.h"
 #include "tests/support/errors.h"
 

@@ -1,10 +1,9 @@
 // Latencies of lines and their percentiles.
-#include "evaluate/measure/latency.h"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
 
+#include "evaluate/measure/speed.h"
 #include "tests/evaluate/measure/timed_line.h"
 
 namespace draftsmith::evaluate {

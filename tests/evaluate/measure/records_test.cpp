@@ -1,7 +1,6 @@
-#include "evaluate/measure/records.h"
-
 #include <gtest/gtest.h>
 
+#include "evaluate/measure/measurement_store.h"
 #include "tests/evaluate/measure/timed_line.h"
 
 namespace draftsmith::evaluate {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "evaluate/measure/records.h"
+#include "evaluate/measure/measurement_store.h"
 
 namespace draftsmith::evaluate {
 

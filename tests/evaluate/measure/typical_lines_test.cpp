@@ -1,8 +1,8 @@
 // Lines on which step times are measured, and the medians of their times.
-#include "evaluate/measure/typical_lines.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "evaluate/measure/timing.h"
 
 namespace draftsmith::evaluate {
 namespace {

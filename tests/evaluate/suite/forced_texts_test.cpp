@@ -1,10 +1,9 @@
 // What models are given to predict: references, or what prompts go on with.
-#include "evaluate/suite/forced_texts.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "evaluate/suite/tasks.h"
 #include "tests/evaluate/fake_engine.h"
 
 namespace draftsmith::evaluate {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "evaluate/measure/records.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/summary.h"
 #include "evaluate/suite/setting_grid.h"
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "evaluate/measure/records.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/suite/tasks.h"
 #include "evaluate/theory/formulas.h"
 

@@ -1,8 +1,8 @@
 // Which tokenizer of BLEU a task takes.
-#include "evaluate/suite/task_metric.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "evaluate/suite/tasks.h"
 
 namespace draftsmith::evaluate {
 namespace {

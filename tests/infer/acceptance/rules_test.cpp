@@ -14,10 +14,8 @@
 #include <gtest/gtest.h>
 
 #include "infer/acceptance/acceptance_rule.h"
-#include "infer/acceptance/block.h"
-#include "infer/acceptance/cascade.h"
-#include "infer/acceptance/rejection.h"
-#include "infer/acceptance/typical.h"
+#include "infer/acceptance/lossless.h"
+#include "infer/acceptance/lossy.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tensors.h"

@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/beam/hypotheses.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"

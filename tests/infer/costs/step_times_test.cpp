@@ -1,7 +1,7 @@
-#include "infer/costs/step_times.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "infer/costs/step_costs.h"
 
 namespace draftsmith::infer {
 namespace {

@@ -1,8 +1,7 @@
 // Bytes and operations of decoding, against counts by hand.
-#include "infer/costs/step_work.h"
-
 #include <gtest/gtest.h>
 
+#include "infer/costs/decode_work.h"
 #include "tests/support/models.h"
 
 namespace draftsmith::infer::testing {

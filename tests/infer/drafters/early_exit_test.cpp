@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "model/kinds/exits.h"
+#include "model/models/exits.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"

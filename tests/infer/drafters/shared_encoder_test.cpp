@@ -1,15 +1,15 @@
 // Decoding with a drafter that shares its target's encoder: identities with the target, losslessness, distributions of
 // samples, measures, and what does not fit together.
-#include "model/kinds/shared_encoder.h"
+#include "model/models/shared_encoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "infer/drafters/drafter.h"
+#include "infer/drafters/model_drafter.h"
 #include "infer/drafters/registry.h"
-#include "infer/drafters/shared_encoder_drafter.h"
-#include "infer/forced/forced_alpha.h"
+#include "infer/forced/teacher_forcing.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"

@@ -1,7 +1,7 @@
 // Decoding with a Tandem secondary, verified and standing alone: identities with the primary, losslessness,
 // distributions of samples, alpha over given outputs, caches that equal recomputation, padded vocabularies, and what
 // does not fit.
-#include "model/kinds/tandem.h"
+#include "model/models/tandem.h"
 
 #include <algorithm>
 #include <map>
@@ -14,11 +14,9 @@
 
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
-#include "infer/drafters/tandem_loading.h"
-#include "infer/forced/alpha_sums.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/parts.h"
-#include "infer/windows/oracle.h"
+#include "infer/windows/window_rules.h"
 #include "tests/support/batches.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"

@@ -6,7 +6,7 @@
 
 #include "infer/drafters/model_drafter.h"
 #include "infer/forced/decisions.h"
-#include "infer/forced/forced_alpha.h"
+#include "infer/forced/teacher_forcing.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/token_ids.h"

@@ -10,7 +10,7 @@
 
 #include "base/random_tensors.h"
 #include "infer/loop/prefill.h"
-#include "model/kinds/exits.h"
+#include "model/models/exits.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"

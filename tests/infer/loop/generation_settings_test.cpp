@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "infer/loop/stop_strings.h"
+#include "infer/loop/rows.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/errors.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "infer/loop/context_fit.h"
 #include "infer/loop/prefill.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/errors.h"

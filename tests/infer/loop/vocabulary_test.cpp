@@ -1,12 +1,11 @@
 // Vocabularies of two models, and ids that a model or its tokenizer lacks.
-#include "infer/loop/vocabulary.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/loop/processors.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::infer {

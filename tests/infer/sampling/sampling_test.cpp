@@ -1,16 +1,16 @@
 // Warping and draws: against the formulas written down in plain loops, and the CPU's passes over single rows against
 // the tensor operations that other devices run; ties, numbers that are not finite, random streams.
+#include "infer/sampling/sampling.h"
+
 #include <limits>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "base/random_tensors.h"
-#include "infer/acceptance/exact.h"
-#include "infer/acceptance/rejection.h"
-#include "infer/acceptance/rollback.h"
+#include "infer/acceptance/lossless.h"
+#include "infer/acceptance/lossy.h"
 #include "infer/sampling/row_kernels.h"
-#include "infer/sampling/tensor_sampling.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {

@@ -1,7 +1,7 @@
 // CALM: thresholds from full decoding to the first layer, batches, samples, statistics, measures whose values are
 // known, and what a row that leaves early writes for the layers above: against the layers' arithmetic written out
 // position by position (GPT-2's: layer norms, learned positions, biases), in fp64.
-#include "infer/inside/calm.h"
+#include "infer/self_drafting/calm.h"
 
 #include <cmath>
 #include <limits>
@@ -11,8 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random_tensors.h"
-#include "infer/inside/exit_measures.h"
-#include "infer/loop/plain_loop.h"
+#include "infer/loop/standalone_loop.h"
 #include "model/transformer/decoder_state.h"
 #include "tests/infer/self_drafting/plain_rows.h"
 #include "tests/model/models/tandem_passes.h"

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "infer/decode_options.h"
-#include "infer/inside_methods.h"
-#include "model/kinds/exits.h"
+#include "infer/self_drafting/methods.h"
+#include "model/models/exits.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"

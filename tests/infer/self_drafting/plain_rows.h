@@ -4,9 +4,9 @@
 #include <functional>
 #include <vector>
 
+#include "infer/loop/decode_stats.h"
 #include "infer/loop/prefill.h"
-#include "infer/loop/row_batch.h"
-#include "infer/loop/timing.h"
+#include "infer/loop/rows.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer::testing {

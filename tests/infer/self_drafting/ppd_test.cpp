@@ -1,7 +1,7 @@
 // Predictive pipelined decoding writes what greedy decoding and plain sampling write, counts what it does, and leaves
 // caches behind that are those of its output. Its samples are compared with an enumeration of all outputs, and its
 // layer-units with theorem 4.1 (Yang et al. 2024).
-#include "infer/inside/ppd.h"
+#include "infer/self_drafting/ppd.h"
 
 #include <limits>
 #include <map>
@@ -13,11 +13,10 @@
 
 #include "base/random.h"
 #include "evaluate/theory/formulas.h"
-#include "infer/inside/ppd_account.h"
-#include "infer/loop/plain_loop.h"
-#include "infer/sampling/warping.h"
+#include "infer/loop/standalone_loop.h"
+#include "infer/sampling/row_kernels.h"
 #include "model/transformer/decoder_state.h"
-#include "model/transformer/decoding_guard.h"
+#include "model/transformer/transformer_parts.h"
 #include "tests/infer/self_drafting/plain_rows.h"
 #include "tests/support/batches.h"
 #include "tests/support/distribution_tests.h"

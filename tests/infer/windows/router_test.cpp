@@ -1,6 +1,4 @@
 // Windows that adapt: the router's features and decisions, and entropy.
-#include "infer/windows/router.h"
-
 #include <cmath>
 #include <limits>
 #include <random>
@@ -11,7 +9,7 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
-#include "infer/windows/entropy.h"
+#include "infer/windows/window_rules.h"
 #include "tests/infer/windows/window_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"

@@ -8,7 +8,7 @@
 
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
-#include "model/kinds/router.h"
+#include "model/models/router.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/token_ids.h"

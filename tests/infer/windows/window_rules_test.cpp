@@ -1,19 +1,16 @@
 // Window rules: when they are asked, that they answer on the CPU as LibTorch's operators would, the dynamic window of
 // assisted generation within a text and across texts, and the oracle that replays accepted lengths.
+#include "infer/windows/window_rules.h"
+
 #include <algorithm>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/exact.h"
+#include "infer/acceptance/lossless.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/parts.h"
-#include "infer/windows/dynamic.h"
-#include "infer/windows/entropy.h"
-#include "infer/windows/fallback.h"
-#include "infer/windows/fixed.h"
-#include "infer/windows/oracle.h"
 #include "tests/infer/windows/window_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"

@@ -14,7 +14,6 @@
 #include "base/json.h"
 #include "model/families/family.h"
 #include "model/files/safetensors.h"
-#include "model/files/safetensors_writer.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {

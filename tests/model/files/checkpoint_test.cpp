@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "model/files/copy_model.h"
-#include "model/files/model_hash.h"
+#include "model/files/model_directory.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "model/files/pickled_weights.h"
-#include "model/files/safetensors_writer.h"
+#include "model/files/safetensors.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

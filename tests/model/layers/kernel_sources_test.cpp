@@ -7,12 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "model/layers/linear_rows.h"
-#include "model/layers/linear_rows_gpu.h"
-#include "model/layers/rms_norm_gpu.h"
-#include "model/layers/rms_norm_operator.h"
-#include "model/layers/step_gpu.h"
+#include "model/layers/rms_norm.h"
 #include "model/layers/step_operators.h"
-#include "model/layers/step_places.h"
 #include "tests/support/cuda_shim.h"
 #include "tests/support/kernel_gate.h"
 #include "tests/support/tensors.h"

@@ -5,8 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/layers/rms_norm_gpu.h"
-#include "model/layers/rms_norm_operator.h"
+#include "model/layers/rms_norm.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {

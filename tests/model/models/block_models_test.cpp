@@ -1,5 +1,7 @@
 // Block prediction and deep Tandem: what each hidden state may read, alone, in ragged batches and in packed rows;
 // decoding over caches against passes over the whole text; directories.
+#include "model/models/block_models.h"
+
 #include <algorithm>
 #include <random>
 
@@ -10,9 +12,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/random_tensors.h"
-#include "model/kinds/block_prediction.h"
-#include "model/kinds/deep_tandem.h"
-#include "model/kinds/language_models.h"
+#include "model/models/deep_tandem.h"
+#include "model/models/language_models.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"

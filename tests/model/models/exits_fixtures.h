@@ -3,7 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "model/kinds/exits.h"
+#include "model/models/exits.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 

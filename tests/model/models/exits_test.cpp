@@ -1,5 +1,5 @@
 // Exits of a model: their forms, formulas and directories, and what is refused.
-#include "model/kinds/exits.h"
+#include "model/models/exits.h"
 
 #include <cstring>
 #include <limits>
@@ -11,8 +11,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/files/checkpoint.h"
-#include "model/files/model_hash.h"
-#include "model/kinds/block_prediction.h"
+#include "model/files/model_directory.h"
+#include "model/models/block_models.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/models/exits_fixtures.h"
 #include "tests/support/errors.h"

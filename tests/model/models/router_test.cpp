@@ -1,5 +1,5 @@
 // The router's network: its formula, gradients, fast path, and directories.
-#include "model/kinds/router.h"
+#include "model/models/router.h"
 
 #include <cmath>
 
@@ -9,7 +9,7 @@
 
 #include "base/files.h"
 #include "model/files/checkpoint.h"
-#include "model/files/model_hash.h"
+#include "model/files/model_directory.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

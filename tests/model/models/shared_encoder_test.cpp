@@ -1,6 +1,6 @@
 // The drafter that shares its target's encoder: a pass over whole sequences, the same token by token over caches, an
 // ordinary decoder over the projected states, and directories.
-#include "model/kinds/shared_encoder.h"
+#include "model/models/shared_encoder.h"
 
 #include <algorithm>
 
@@ -11,8 +11,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/cpu/packed_weights.h"
-#include "model/kinds/shared_encoder_pair.h"
-#include "model/kinds/tandem.h"
+#include "model/models/tandem.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/kinds/tandem.h"
+#include "model/models/tandem.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"

@@ -10,7 +10,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/files/model_hash.h"
+#include "model/files/model_directory.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"

@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/files/checkpoint.h"
-#include "model/files/model_hash.h"
+#include "model/files/model_directory.h"
 #include "recipes/export/export_model.h"
 #include "recipes/inspection.h"
 #include "recipes/pruning.h"

@@ -6,8 +6,8 @@
 
 #include "base/json.h"
 #include "data/tokenizers/tokenizer.h"
-#include "model/files/model_hash.h"
-#include "model/kinds/exits.h"
+#include "model/files/model_directory.h"
+#include "model/models/exits.h"
 #include "tests/recipes/stages/train_stage_fixtures.h"
 #include "tests/support/tensors.h"
 

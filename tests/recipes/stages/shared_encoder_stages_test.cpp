@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "infer/drafters/registry.h"
-#include "model/kinds/shared_encoder.h"
+#include "model/models/shared_encoder.h"
 #include "tests/recipes/stages/train_stage_fixtures.h"
 
 namespace draftsmith::recipes {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "model/kinds/block_prediction.h"
-#include "model/kinds/deep_tandem.h"
-#include "model/kinds/tandem.h"
+#include "model/models/block_models.h"
+#include "model/models/deep_tandem.h"
+#include "model/models/tandem.h"
 #include "recipes/stages/tandem_training.h"
 #include "tests/recipes/stages/train_stage_fixtures.h"
 #include "tests/support/tandem.h"

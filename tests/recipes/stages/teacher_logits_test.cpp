@@ -13,7 +13,7 @@
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
-#include "model/files/model_hash.h"
+#include "model/files/model_directory.h"
 #include "recipes/inspection.h"
 #include "recipes/stage.h"
 #include "recipes/stages/teacher_logits_stage.h"

@@ -11,7 +11,7 @@
 #include "data/corpus/corpus.h"
 #include "model/files/checkpoint.h"
 #include "recipes/stage.h"
-#include "recipes/stages/decoded_sources.h"
+#include "recipes/stages/data_stages.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/pieces_tokenizer.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "train/objectives/cross_entropy_loss.h"
-#include "train/objectives/distillation_loss.h"
+#include "train/objectives/distill.h"
 #include "train/objectives/linear_loss.h"
 
 namespace draftsmith::train {

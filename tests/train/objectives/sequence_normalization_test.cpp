@@ -10,8 +10,8 @@
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/train/objectives/distillation_fixtures.h"
+#include "train/objectives/cross_entropy_loss.h"
 #include "train/objectives/distill.h"
-#include "train/objectives/loss_terms.h"
 #include "train/training_step.h"
 
 namespace draftsmith::train {

@@ -4,14 +4,14 @@
 
 #include "base/files.h"
 #include "base/random.h"
-#include "model/kinds/block_prediction.h"
-#include "model/kinds/deep_tandem.h"
+#include "model/models/block_models.h"
+#include "model/models/deep_tandem.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/train/fixtures.h"
 #include "train/objectives/cross_entropy.h"
-#include "train/trainable/block_trainables.h"
+#include "train/trainable/tandem_trainables.h"
 
 namespace draftsmith::train {
 namespace {

@@ -4,13 +4,11 @@
 #include <cmath>
 
 #include "base/random_tensors.h"
-#include "model/kinds/exits.h"
+#include "model/models/exits.h"
 #include "tests/support/models.h"
 #include "tests/train/trainable/tandem_training_fixtures.h"
 #include "tests/train/trainable/trainable_checks.h"
-#include "train/trainable/exit_options.h"
-#include "train/trainable/exit_trainable.h"
-#include "train/trainable/head_trainable.h"
+#include "train/trainable/exit_trainables.h"
 
 namespace draftsmith::train {
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/files.h"
-#include "model/files/model_hash.h"
+#include "model/files/model_directory.h"
 #include "tests/model/models/exits_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

@@ -2,15 +2,15 @@
 // falls, runs resume with the same bits, and the drafter writes and drafts during training.
 #include <gmock/gmock.h>
 
-#include "infer/drafters/shared_encoder_drafter.h"
+#include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
-#include "model/kinds/shared_encoder.h"
+#include "model/models/shared_encoder.h"
 #include "tests/support/errors.h"
 #include "tests/support/pieces_tokenizer.h"
 #include "tests/train/trainable/tandem_training_fixtures.h"
 #include "tests/train/trainable/trainable_checks.h"
 #include "train/teacher/student_samples.h"
-#include "train/trainable/shared_encoder_trainable.h"
+#include "train/trainable/tandem_trainables.h"
 
 namespace draftsmith::train {
 namespace {

@@ -1,12 +1,12 @@
 // Runs that train Tandems and models that work in blocks: exact resume, and bf16 beside fp32.
 
-#include "model/kinds/block_prediction.h"
-#include "model/kinds/deep_tandem.h"
+#include "model/models/block_models.h"
+#include "model/models/deep_tandem.h"
 #include "tests/support/models.h"
 #include "tests/support/pieces_tokenizer.h"
 #include "tests/train/trainable/tandem_training_fixtures.h"
 #include "tests/train/trainable/trainable_checks.h"
-#include "train/trainable/block_trainables.h"
+#include "train/trainable/tandem_trainables.h"
 #include "train/training_step.h"
 
 namespace draftsmith::train {

@@ -7,11 +7,11 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/random.h"
-#include "model/kinds/tandem.h"
+#include "model/models/tandem.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 #include "tests/train/fixtures.h"
-#include "train/trainable/tandem_trainable.h"
+#include "train/trainable/tandem_trainables.h"
 
 namespace draftsmith::train {
 

@@ -1,0 +1,338 @@
+#include "infer/acceptance/lossless.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <vector>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/sampling/row_kernels.h"
+
+namespace draftsmith::infer {
+namespace {
+
+template <class T>
+RowJudgement judge_exactly(const RowVerification<T>& in, int64_t b, double* overlaps) {
+  RowJudgement row;
+  for (;; ++row.accepted) {
+    row.next = row_argmax(in.logits(b, row.accepted), in.vocabulary());
+    if (row.accepted == in.drafted(b) || row.next != in.token(b, row.accepted)) return row;
+    if (overlaps != nullptr) overlaps[row.accepted] = 1;
+  }
+}
+
+}  // namespace
+
+Judgement ExactAcceptance::judge(const Verification& verification) {
+  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  return judge_rows(verification, verification.tokens.size(1) > 0,
+                    [](const auto& rows, int64_t b, double* overlaps) { return judge_exactly(rows, b, overlaps); });
+}
+
+Judgement ExactAcceptance::judge_tensors(const Verification& verification) const {
+  const int64_t window = verification.tokens.size(1);
+  const auto choice = most_likely(verification.logits);                   // [B,G+1]
+  const auto same = choice.narrow(1, 0, window).eq(verification.tokens);  // [B,G]
+  Judgement judgement;
+  judgement.accepted = leading(same & drafted_positions(verification));
+  judgement.next = choice.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1);
+  judgement.overlap = same.to(at::kDouble);  // one-hot distributions overlap fully or not at all
+  return judgement;
+}
+
+namespace {
+
+// Returns weights [B,V]: max(0, p - q) after a rejection, p after a full acceptance or if p - q has no mass.
+at::Tensor residual(const DraftedTokens& in, const at::Tensor& accepted) {
+  const auto target = at_position(in.p, accepted);  // [B,V]
+  const int64_t window = in.tokens.size(1);
+  if (window == 0) return target;
+  const auto rejected = accepted.lt(in.counts).unsqueeze(1);               // [B,1]
+  const auto drafter = at_position(in.q, accepted.clamp_max(window - 1));  // [B,V]
+  const auto rest = target.sub(drafter).clamp_min_(0);
+  return at::where(rejected & rest.sum(1, true).gt(0), rest, target);
+}
+
+at::Tensor leading_accepted(const DraftedTokens& in) {
+  const int64_t window = in.tokens.size(1);
+  if (window == 0) return at::zeros_like(in.counts);
+  const auto index = in.tokens.unsqueeze(2);                                   // [B,G,1]
+  const auto p_token = in.p.narrow(1, 0, window).gather(2, index).squeeze(2);  // [B,G]
+  const auto q_token = in.q.gather(2, index).squeeze(2);                       // [B,G]
+  const auto positions = at::arange(window, in.tokens.options()).unsqueeze(0);
+  // r < p/q without dividing; strict, so that p = 0 is never accepted.
+  return leading(in.r_accept.mul(q_token).lt(p_token) & positions.lt(in.counts.unsqueeze(1)));
+}
+
+std::tuple<at::Tensor, at::Tensor> reject_in_tensors(const at::Tensor& p, const at::Tensor& q, const at::Tensor& tokens,
+                                                     const at::Tensor& counts, const at::Tensor& r_accept,
+                                                     const at::Tensor& r_next) {
+  const DraftedTokens in{p, q, tokens, counts, r_accept, r_next};
+  const at::Tensor accepted = leading_accepted(in);
+  return {accepted, draw(residual(in, accepted), r_next.gather(1, accepted.unsqueeze(1)).squeeze(1))};
+}
+
+std::tuple<at::Tensor, at::Tensor> reject_on_gpu(const at::Tensor& p, const at::Tensor& q, const at::Tensor& tokens,
+                                                 const at::Tensor& counts, const at::Tensor& r_accept,
+                                                 const at::Tensor& r_next) {
+  const auto decided = reject_by_kernel({p, q, tokens, counts, r_accept, r_next});
+  if (decided) return {decided->accepted, decided->next};
+  return reject_in_tensors(p, q, tokens, counts, r_accept, r_next);
+}
+
+TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
+  library.def(
+      "reject(Tensor p, Tensor q, Tensor tokens, Tensor counts, Tensor r_accept, Tensor r_next) -> (Tensor, Tensor)");
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
+  library.impl("reject", &reject_in_tensors);
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
+  library.impl("reject", &reject_on_gpu);
+}
+
+}  // namespace
+
+Decided decide_by_rejection(const DraftedTokens& drafted) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::reject", "").typed<decltype(reject_in_tensors)>();
+  const auto [accepted, next] =
+      op.call(drafted.p, drafted.q, drafted.tokens, drafted.counts, drafted.r_accept, drafted.r_next);
+  return {accepted, next};
+}
+
+namespace {
+
+template <class T>
+RowJudgement judge_by_rejection(const RowVerification<T>& in, int64_t b, double* overlaps, double lenience) {
+  const Row& row = in.row(b);
+  const int64_t vocabulary = in.vocabulary();
+  std::vector<T> p(static_cast<size_t>(vocabulary));  // of position j
+  const auto warp_position = [&](int64_t j) { row_warp(in.logits(b, j), vocabulary, in.whole().warping, p.data()); };
+  int64_t j = 0;
+  warp_position(0);
+  for (; j < in.drafted(b); warp_position(++j)) {
+    const T* q = in.drafter(b, j);
+    if (overlaps != nullptr) overlaps[j] = row_overlap(p.data(), q, vocabulary);
+    const int64_t token = in.token(b, j);
+    const double chance = row.random.uniform(Draw::kAccept, row.emitted() + j);
+    // r < p/(l q) without dividing; strict, so that p = 0 is never accepted.
+    const double counted = lenience * static_cast<double>(q[token]);
+    if (chance * counted < static_cast<double>(p[static_cast<size_t>(token)])) continue;
+    if (row_residual(p.data(), q, vocabulary, 1 / lenience) <= 0) warp_position(j);
+    break;
+  }
+  return {j, row_draw(p.data(), vocabulary, row.random.uniform(Draw::kNext, row.emitted() + j))};
+}
+
+// Keeps tokens whose logit is at most `slack` below the largest.
+template <class T>
+RowJudgement judge_leniently(const RowVerification<T>& in, int64_t b, double* overlaps, double slack) {
+  for (int64_t j = 0;; ++j) {
+    const T* logits = in.logits(b, j);
+    const int64_t own = row_argmax(logits, in.vocabulary());
+    if (j == in.drafted(b) || own == kNoToken) return {j, own};
+    const int64_t token = in.token(b, j);
+    if (overlaps != nullptr) overlaps[j] = own == token ? 1 : 0;
+    if (static_cast<double>(logits[token]) < static_cast<double>(logits[own]) - slack) return {j, own};
+  }
+}
+
+}  // namespace
+
+Judgement RejectionAcceptance::judge_greedy_tensors(const Verification& verification) const {
+  const auto heads = verification.logits.narrow(1, 0, verification.tokens.size(1));  // [B,G,V]
+  const auto own = most_likely(heads);                                               // [B,G]
+  const auto logit = [&](const at::Tensor& ids) {
+    return heads.gather(2, ids.clamp_min(0).unsqueeze(2)).squeeze(2).to(at::kDouble);
+  };
+  const auto near = logit(verification.tokens).ge(logit(own).add(std::log(lenience_))) & own.ne(kNoToken);
+  Judgement judgement;
+  judgement.accepted = leading(near & drafted_positions(verification));
+  judgement.next = target_token(verification, judgement.accepted);
+  judgement.overlap = own.eq(verification.tokens).to(at::kDouble);
+  return judgement;
+}
+
+Judgement RejectionAcceptance::judge_greedy(const Verification& verification) {
+  if (lenience_ == 1) return exact_.judge(verification);
+  if (!judged_by_rows(verification)) return judge_greedy_tensors(verification);
+  const double slack = -std::log(lenience_);
+  return judge_rows(verification, verification.tokens.size(1) > 0, [=](const auto& rows, int64_t b, double* values) {
+    return judge_leniently(rows, b, values, slack);
+  });
+}
+
+Judgement RejectionAcceptance::judge_tensors(const Verification& verification) const {
+  const int64_t window = verification.tokens.size(1);
+  const auto p = warp(verification.logits, verification.warping);                            // [B,G+1,V]
+  const auto q = window > 0 ? at::stack(verification.probabilities, 1) : p.narrow(1, 0, 0);  // [B,G,V]
+  const auto counted = lenience_ == 1 ? q : q.mul(lenience_);
+  const Decided decided = decide_by_rejection({p, counted, verification.tokens, verification.counts,
+                                               uniforms_of(verification, Draw::kAccept, window),
+                                               uniforms_of(verification, Draw::kNext, window + 1)});
+  Judgement judgement{.accepted = decided.accepted, .next = decided.next, .rolled_back = {}, .overlap = {}};
+  if (verification.measure_overlap && window > 0) judgement.overlap = overlap(p, q);
+  return judgement;
+}
+
+Judgement RejectionAcceptance::judge(const Verification& verification) {
+  if (verification.warping.greedy()) return judge_greedy(verification);
+  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
+  return judge_rows(verification, overlaps, [this](const auto& rows, int64_t b, double* values) {
+    return judge_by_rejection(rows, b, values, lenience_);
+  });
+}
+
+namespace {
+
+// The longest prefix of a draft that is kept so far, and the probability p_i with which it may stay.
+struct Prefix {
+  int64_t length = 0;
+  double chance = 1;
+};
+
+// Judges one row on the CPU.
+template <class T>
+class RowBlock {
+ public:
+  RowBlock(const RowVerification<T>& in, int64_t b)
+      : in_(in), b_(b), row_(in.row(b)), p_(static_cast<size_t>(in.vocabulary())) {}
+
+  // Visits positions in order. Nothing is kept from a position on whose p_i is 0 or no number.
+  RowJudgement judge(double* overlaps) {
+    const int64_t drafted = in_.drafted(b_);
+    double chance = 1;  // p_i
+    for (int64_t i = 0; i < drafted && chance > 0; ++i) {
+      warp(i);
+      const T* q = in_.drafter(b_, i);
+      if (overlaps != nullptr) overlaps[i] = row_overlap(p_.data(), q, in_.vocabulary());
+      if (i > 0) consider({i, chance}, chance_of_all_after(chance, q));
+      const auto token = static_cast<size_t>(in_.token(b_, i));
+      const double grown = chance * static_cast<double>(p_[token]) / static_cast<double>(q[token]);
+      chance = grown >= 0 ? std::min(1.0, grown) : 0;  // 0 for NaN
+    }
+    if (drafted > 0 && chance > 0) consider({drafted, chance}, chance);
+    return {kept_.length, next_token()};
+  }
+
+ private:
+  void warp(int64_t i) { row_warp(in_.logits(b_, i), in_.vocabulary(), in_.whole().warping, p_.data()); }
+
+  // Returns h_i of a prefix that further tokens follow.
+  double chance_of_all_after(double chance, const T* q) const {
+    if (chance >= 1) return 1;
+    const double excess = row_excess(p_.data(), q, in_.vocabulary(), chance);
+    return excess / (excess + 1 - chance);
+  }
+
+  void consider(const Prefix& prefix, double chance) {
+    if (row_.random.uniform(Draw::kAccept, row_.emitted() + prefix.length - 1) < chance) kept_ = prefix;
+  }
+
+  int64_t next_token() {
+    warp(kept_.length);
+    const int64_t vocabulary = in_.vocabulary();
+    if (kept_.length < in_.drafted(b_) &&
+        row_residual(p_.data(), in_.drafter(b_, kept_.length), vocabulary, kept_.chance) <= 0) {
+      warp(kept_.length);
+    }
+    return row_draw(p_.data(), vocabulary, row_.random.uniform(Draw::kNext, row_.emitted() + kept_.length));
+  }
+
+  const RowVerification<T>& in_;
+  int64_t b_;
+  const Row& row_;
+  std::vector<T> p_;  // [V] of one position
+  Prefix kept_;
+};
+
+// Judges all rows in tensors, position by position.
+class TensorBlock {
+ public:
+  TensorBlock(const at::Tensor& p, const at::Tensor& q, const Verification& verification)
+      : p_(p), q_(q), counts_(verification.counts), kept_(at::zeros_like(counts_)) {
+    const int64_t window = verification.tokens.size(1);
+    kept_chance_ = at::ones({counts_.size(0)}, p.options().dtype(at::kDouble));
+    const auto index = verification.tokens.unsqueeze(2);                           // [B,G,1]
+    const auto p_token = p.narrow(1, 0, window).gather(2, index).to(at::kDouble);  // [B,G,1]
+    ratio_ = p_token.div(q.gather(2, index)).squeeze(2);                           // [B,G]
+    uniforms_ = uniforms_of(verification, Draw::kAccept, window);                  // [B,G]
+  }
+
+  // Returns the number of kept tokens, [B].
+  at::Tensor judge() {
+    auto chance = at::ones_like(kept_chance_);  // p_i, [B]
+    const int64_t window = q_.size(1);
+    for (int64_t i = 0; i <= window; ++i) {
+      if (i > 0) consider(i, chance);
+      if (i < window) chance = at::where(counts_.gt(i), chance.mul(ratio_.select(1, i)).clamp_max(1), chance);
+    }
+    return kept_;
+  }
+
+  // Returns the weights of the target's token, [B,V].
+  at::Tensor next_weights() const {
+    const auto target = at_position(p_, kept_);
+    if (q_.size(1) == 0) return target;
+    const auto drafter = at_position(q_, kept_.clamp_max(q_.size(1) - 1));
+    const auto rest = excess(target, drafter, kept_chance_);
+    return at::where(kept_.lt(counts_).unsqueeze(1) & rest.sum(1, true).gt(0), rest, target);
+  }
+
+ private:
+  static at::Tensor excess(const at::Tensor& p, const at::Tensor& q, const at::Tensor& chance) {
+    return p.mul(chance.to(p.scalar_type()).unsqueeze(1)).sub_(q).clamp_min_(0);
+  }
+
+  // Keeps the first i tokens of the rows that drafted so many and whose number is below h_i.
+  void consider(int64_t i, const at::Tensor& chance) {
+    auto limit = chance;
+    if (i < q_.size(1)) {
+      const auto rest = excess(p_.select(1, i), q_.select(1, i), chance).sum(1, false, at::kDouble);
+      const auto followed = at::where(chance.ge(1), at::ones_like(chance), rest.div(rest.add(1).sub(chance)));
+      limit = at::where(counts_.gt(i), followed, chance);
+    }
+    const auto keeps = uniforms_.select(1, i - 1).lt(limit) & counts_.ge(i);
+    kept_ = kept_.masked_fill(keeps, i);
+    kept_chance_ = at::where(keeps, chance, kept_chance_);
+  }
+
+  at::Tensor p_, q_;        // [B,G+1,V], [B,G,V]
+  at::Tensor counts_;       // [B]
+  at::Tensor kept_;         // [B]
+  at::Tensor kept_chance_;  // [B] p_i of the kept prefix
+  at::Tensor ratio_;        // [B,G] p/q of the drafted tokens
+  at::Tensor uniforms_;     // [B,G]
+};
+
+}  // namespace
+
+Judgement BlockAcceptance::judge_tensors(const Verification& verification) const {
+  const int64_t window = verification.tokens.size(1);
+  const auto p = warp(verification.logits, verification.warping);                            // [B,G+1,V]
+  const auto q = window > 0 ? at::stack(verification.probabilities, 1) : p.narrow(1, 0, 0);  // [B,G,V]
+  TensorBlock block(p, q, verification);
+  Judgement judgement;
+  judgement.accepted = block.judge();
+  const auto numbers = uniforms_of(verification, Draw::kNext, window + 1);  // [B,G+1]
+  judgement.next = draw(block.next_weights(), numbers.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1));
+  if (verification.measure_overlap && window > 0) judgement.overlap = overlap(p, q);
+  return judgement;
+}
+
+Judgement BlockAcceptance::judge(const Verification& verification) {
+  if (verification.warping.greedy()) return exact_.judge(verification);
+  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
+  return judge_rows(verification, overlaps,
+                    [](const auto& rows, int64_t b, double* values) { return RowBlock(rows, b).judge(values); });
+}
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,37 @@
+#include "infer/drafters/drafter.h"
+
+namespace draftsmith::infer {
+
+DrafterProbe::DrafterProbe(Drafter& drafter, const model::ModelInfo& target, const std::vector<int64_t>& source,
+                           const std::vector<int64_t>& tokens)
+    : drafter_(drafter), rows_(1), active_{1}, drafted_(1) {
+  Row& row = rows_.front();
+  row.source = source;
+  row.tokens = tokens;
+  row.prefix = target.encoder_decoder ? 1 : row.length();
+  const model::TokenBatch sources;
+  const model::EncoderStates encoder;
+  const DraftBegin begin{sources, 1, rows_, row.length(), target.encoder_decoder ? &encoder : nullptr, nullptr};
+  drafter_.encode(begin);
+  drafter_.prefill(begin);
+}
+
+DraftRequest DrafterProbe::request() const {
+  return {rows_, {}, active_, drafted_};
+}
+
+int64_t DrafterProbe::next_token() {
+  return drafter_.next_tokens(request()).value().front();
+}
+
+at::Tensor DrafterProbe::next_logits() {
+  return drafter_.next_logits(request());
+}
+
+void DrafterProbe::commit(int64_t token) {
+  const std::vector<int64_t> base = {rows_.front().length()};
+  rows_.front().tokens.push_back(token);
+  drafter_.observe({rows_, model::StepOutput{}, base});
+}
+
+}  // namespace draftsmith::infer

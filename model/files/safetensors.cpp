@@ -1,0 +1,422 @@
+#include "model/files/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/utf8.h"
+
+namespace draftsmith::model {
+
+at::Tensor TensorFile::read(const std::string& name, at::ScalarType dtype) const {
+  return stored(name).to(dtype, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
+}
+
+// The JSON header of a safetensors file, checked against the bytes that follow it before any offset or shape is used.
+
+struct SafetensorsHeader {
+  std::map<std::string, TensorEntry> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// Parses and checks a header. `data_bytes` is the size of the data section, `file` names it in errors.
+// Errors (UserError): those of SafetensorsFile's constructor that concern the header.
+SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_bytes,
+                                          const std::filesystem::path& file);
+
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMostHeaderProblems = 20;
+
+// Bytes of one element; 0 for an unknown type.
+uint64_t element_bytes(const std::string& dtype) {
+  static const std::map<std::string, uint64_t> kBytes = {
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"I64", 8},     {"U64", 8}, {"F64", 8}, {"C64", 8}};
+  const auto it = kBytes.find(dtype);
+  return it == kBytes.end() ? 0 : it->second;
+}
+
+std::string tensor_where(const std::filesystem::path& file, const std::string& name) {
+  return fmt::format("{}: tensor '{}'", file.string(), printable(name));
+}
+
+// An array of non-negative integers that fit int64, or nothing.
+std::optional<std::vector<int64_t>> sizes(const json& value) {
+  if (!value.is_array()) {
+    return std::nullopt;
+  }
+  std::vector<int64_t> list;
+  for (const json& item : value) {
+    if (!item.is_number_unsigned() ||
+        item.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return std::nullopt;
+    }
+    list.push_back(item.get<int64_t>());
+  }
+  return list;
+}
+
+// Bytes that a shape needs, or nothing when they overflow.
+std::optional<uint64_t> needed_bytes(const std::vector<int64_t>& shape, uint64_t element) {
+  uint64_t bytes = element;
+  bool empty = false;
+  for (const int64_t size : shape) {
+    empty = empty || size == 0;
+    // A zero among the sizes must not hide that the others overflow: strides are their products.
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(std::max<int64_t>(size, 1)), &bytes)) {
+      return std::nullopt;
+    }
+  }
+  return bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ? std::nullopt
+                                                                            : std::optional(empty ? 0 : bytes);
+}
+
+// A reader of one header entry, which it checks by itself. It returns nothing, with a problem, if the entry is wrong.
+class EntryReader {
+ public:
+  EntryReader(const std::filesystem::path& file, uint64_t data_bytes, Problems& problems)
+      : file_(file), data_bytes_(data_bytes), problems_(problems) {}
+
+  std::optional<TensorEntry> read(const std::string& name, const json& value) const {
+    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
+      return fail(name, "header entry is incomplete", "an object with dtype, shape and data_offsets", value);
+    }
+    TensorEntry entry;
+    const json& dtype = value["dtype"];
+    if (!dtype.is_string() || element_bytes(dtype.get<std::string>()) == 0) {
+      return fail(name, "unknown dtype", "F32, F16, BF16, F64 or another type of the safetensors format", dtype);
+    }
+    entry.dtype = dtype.get<std::string>();
+    const auto shape = sizes(value["shape"]);
+    if (!shape || shape->size() > 64) {
+      return fail(name, "bad shape", "a list of at most 64 integers, none negative", value["shape"]);
+    }
+    entry.shape = *shape;
+    const auto offsets = sizes(value["data_offsets"]);
+    if (!offsets || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1]) {
+      return fail(name, "bad data_offsets", "[begin, end] with 0 <= begin <= end", value["data_offsets"]);
+    }
+    entry.begin = static_cast<uint64_t>((*offsets)[0]);
+    entry.end = static_cast<uint64_t>((*offsets)[1]);
+    return check_size(name, entry, value);
+  }
+
+ private:
+  std::optional<TensorEntry> check_size(const std::string& name, const TensorEntry& entry, const json& value) const {
+    const auto bytes = needed_bytes(entry.shape, element_bytes(entry.dtype));
+    if (!bytes) {
+      return fail(name, "the shape's size overflows", "a tensor that fits in memory", value["shape"]);
+    }
+    if (entry.end > data_bytes_) {
+      return fail(name, "bytes lie outside the file: it is truncated or its header is wrong",
+                  fmt::format("at most {} bytes of data", data_bytes_), value["data_offsets"]);
+    }
+    if (entry.end - entry.begin != *bytes) {
+      return fail(name, "byte range does not match shape and dtype",
+                  fmt::format("{} bytes for {} {}", *bytes, entry.dtype, shape_text(entry.shape)),
+                  fmt::format("{} bytes, data_offsets {}", entry.end - entry.begin, value["data_offsets"].dump()));
+    }
+    return entry;
+  }
+
+  std::nullopt_t fail(const std::string& name, const std::string& what, const std::string& expected,
+                      const json& found) const {
+    problems_.add({.where = tensor_where(file_, name),
+                   .what = what,
+                   .expected = expected,
+                   .found = found.is_string() ? found.get<std::string>() : brief(found),
+                   .hint = {}});
+    return std::nullopt;
+  }
+
+  const std::filesystem::path& file_;
+  uint64_t data_bytes_;
+  Problems& problems_;
+};
+
+void read_metadata(const std::filesystem::path& file, const json& value, std::map<std::string, std::string>& metadata,
+                   Problems& problems) {
+  bool good = value.is_object();
+  for (auto it = value.begin(); good && it != value.end(); ++it) {
+    good = it.value().is_string();
+    if (good) {
+      metadata[it.key()] = it.value().get<std::string>();
+    }
+  }
+  if (!good) {
+    problems.add({.where = file.string() + ": header",
+                  .what = "__metadata__ is malformed",
+                  .expected = "an object whose values are strings",
+                  .found = brief(value),
+                  .hint = {}});
+  }
+}
+
+// The format wants the tensors to cover the data section exactly, without overlap or hole.
+void check_cover(const std::filesystem::path& file, const std::map<std::string, TensorEntry>& tensors,
+                 uint64_t data_bytes, Problems& problems) {
+  std::vector<std::pair<const std::string*, const TensorEntry*>> order;
+  for (const auto& [name, entry] : tensors) {
+    order.emplace_back(&name, &entry);
+  }
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second->begin, a.second->end) < std::tie(b.second->begin, b.second->end);
+  });
+  uint64_t covered = 0;
+  const std::string* previous = nullptr;
+  for (const auto& [name, entry] : order) {
+    if (entry->begin != covered && problems.list().size() < kMostHeaderProblems) {
+      const bool overlap = entry->begin < covered;
+      problems.add({.where = tensor_where(file, *name),
+                    .what = overlap ? fmt::format("bytes overlap the bytes of tensor '{}'", printable(*previous))
+                                    : "there is a hole before this tensor's bytes",
+                    .expected = fmt::format("data_offsets that begin at {}", covered),
+                    .found = fmt::format("{}", entry->begin),
+                    .hint = {}});
+    }
+    covered = std::max(covered, entry->end);
+    previous = name;
+  }
+  if (covered != data_bytes && problems.empty()) {
+    problems.add({.where = file.string(),
+                  .what = "the file holds bytes that belong to no tensor",
+                  .expected = fmt::format("{} bytes of data", covered),
+                  .found = fmt::format("{} bytes", data_bytes),
+                  .hint = "the file is damaged; fetch or write it again"});
+  }
+}
+
+}  // namespace
+
+SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_bytes,
+                                          const std::filesystem::path& file) {
+  const json root = parse_json(text, file.string() + ": header");
+  if (!root.is_object()) {
+    throw UserError({.where = file.string(),
+                     .what = "the header is not a JSON object",
+                     .expected = "an object of tensors",
+                     .found = root.type_name(),
+                     .hint = {}});
+  }
+  SafetensorsHeader header;
+  Problems problems;
+  const EntryReader reader(file, data_bytes, problems);
+  for (const auto& [name, value] : root.items()) {
+    if (problems.list().size() >= kMostHeaderProblems) {
+      break;
+    }
+    if (name == "__metadata__") {
+      read_metadata(file, value, header.metadata, problems);
+    } else if (auto entry = reader.read(name, value)) {
+      header.tensors.emplace(name, std::move(*entry));
+    }
+  }
+  problems.throw_if_any();
+  check_cover(file, header.tensors, data_bytes, problems);
+  problems.throw_if_any();
+  return header;
+}
+
+std::optional<at::ScalarType> float_type(const std::string& dtype) {
+  if (dtype == "F32") {
+    return at::kFloat;
+  }
+  if (dtype == "F16") {
+    return at::kHalf;
+  }
+  if (dtype == "BF16") {
+    return at::kBFloat16;
+  }
+  if (dtype == "F64") {
+    return at::kDouble;
+  }
+  return std::nullopt;
+}
+
+std::string printable(std::string_view name) {
+  return draftsmith::printable(name);
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+namespace {
+
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+constexpr int64_t kLengthBytes = 8;
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path file) : file_(std::move(file)), mapping_(file_) {
+  if (mapping_.bytes() < kLengthBytes) {
+    throw UserError({.where = file_.string(),
+                     .what = "file is too short to be a safetensors file",
+                     .expected = "a safetensors file",
+                     .found = fmt::format("{} bytes", mapping_.bytes()),
+                     .hint = {}});
+  }
+  parse_header();
+}
+
+void SafetensorsFile::parse_header() {
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, mapping_.data().get(), sizeof(header_bytes));
+  const auto most = std::min(kMaxHeaderBytes, static_cast<uint64_t>(mapping_.bytes() - kLengthBytes));
+  if (header_bytes > most) {
+    throw UserError({.where = file_.string(),
+                     .what = "the header's length is impossible: the file is truncated or no safetensors file",
+                     .expected = fmt::format("at most {} bytes", most),
+                     .found = fmt::format("{} bytes", header_bytes),
+                     .hint = "fetch or write the file again"});
+  }
+  data_begin_ = kLengthBytes + static_cast<int64_t>(header_bytes);
+  SafetensorsHeader header = read_safetensors_header({mapping_.data().get() + kLengthBytes, header_bytes},
+                                                     static_cast<uint64_t>(mapping_.bytes() - data_begin_), file_);
+  tensors_ = std::move(header.tensors);
+  metadata_ = std::move(header.metadata);
+}
+
+const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end()) {
+    throw std::logic_error("SafetensorsFile: no tensor '" + name + "' in " + file_.string());
+  }
+  return it->second;
+}
+
+std::span<const std::byte> SafetensorsFile::bytes(const std::string& name) const {
+  const TensorEntry& wanted = entry(name);
+  return std::as_bytes(std::span(mapping_.data().get() + data_begin_ + wanted.begin, wanted.end - wanted.begin));
+}
+
+at::Tensor SafetensorsFile::stored(const std::string& name) const {
+  const TensorEntry& wanted = entry(name);
+  const auto type = float_type(wanted.dtype);
+  if (!type) {
+    throw UserError({.where = fmt::format("{}: tensor '{}'", file_.string(), printable(name)),
+                     .what = "weights must be floating point numbers",
+                     .expected = "dtype F32, F16, BF16 or F64",
+                     .found = wanted.dtype,
+                     .hint = "quantised checkpoints are not supported; use the original one"});
+  }
+  const auto source = bytes(name);
+  const at::TensorOptions options(*type);
+  if (source.empty() || reinterpret_cast<uintptr_t>(source.data()) % c10::elementSize(*type) != 0) {
+    at::Tensor copy = at::empty(wanted.shape, options);
+    if (!source.empty()) std::memcpy(copy.data_ptr(), source.data(), source.size());
+    return copy;
+  }
+  return at::from_blob(
+      const_cast<std::byte*>(source.data()), wanted.shape, [mapping = mapping_.data()](void*) {}, options);
+}
+
+namespace {
+
+// The tensors begin at a multiple of this, so that a mapped file can be read with any vector width.
+constexpr size_t kTensorAlignment = 64;
+
+uint64_t stored_bytes(const TensorPlace& place) {
+  return static_cast<uint64_t>(c10::multiply_integers(place.shape)) * c10::elementSize(place.dtype);
+}
+
+// The header with its length in front, padded with spaces as the format allows.
+std::string make_header(const std::vector<TensorPlace>& places) {
+  nlohmann::ordered_json header;
+  header["__metadata__"]["format"] = "pt";
+  uint64_t offset = 0;
+  for (const TensorPlace& place : places) {
+    const uint64_t end = offset + stored_bytes(place);
+    header[place.name] = {
+        {"dtype", stored_dtype_name(place.dtype)}, {"shape", place.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.append((kTensorAlignment - (8 + text.size()) % kTensorAlignment) % kTensorAlignment, ' ');
+  const uint64_t bytes = text.size();
+  std::string length(sizeof(bytes), '\0');
+  std::memcpy(length.data(), &bytes, sizeof(bytes));
+  return length + text;
+}
+
+}  // namespace
+
+void require_finite(const std::string& where, const std::string& name, const at::Tensor& tensor) {
+  if (!at::isfinite(tensor).all().item<bool>()) {
+    const int64_t nan = at::isnan(tensor).sum().item<int64_t>();
+    const int64_t inf = at::isinf(tensor).sum().item<int64_t>();
+    throw RunError({.where = where + ": tensor '" + name + "'",
+                    .what = "refusing to write weights that are not finite",
+                    .expected = fmt::format("finite {} values", stored_dtype_name(tensor.scalar_type())),
+                    .found = fmt::format("{} NaN and {} infinite of {} values", nan, inf, tensor.numel()),
+                    .hint = "training diverged, or the values do not fit the stored dtype (fp16 ends at 65504)"});
+  }
+}
+
+std::vector<TensorPlace> in_file_order(std::vector<TensorPlace> places) {
+  std::sort(places.begin(), places.end(), [](const TensorPlace& a, const TensorPlace& b) {
+    const auto width_a = c10::elementSize(a.dtype);
+    const auto width_b = c10::elementSize(b.dtype);
+    return width_a != width_b ? width_a > width_b : a.name < b.name;
+  });
+  return places;
+}
+
+void write_safetensors(const std::filesystem::path& file, const std::vector<TensorPlace>& places,
+                       const std::function<at::Tensor(const TensorPlace&)>& tensor) {
+  AtomicFile out(file);
+  out.write(make_header(places));
+  for (const TensorPlace& place : places) {
+    const at::Tensor stored = tensor(place).detach().to(at::kCPU, place.dtype).contiguous();
+    require_finite(file.string(), place.name, stored);
+    out.write(stored.const_data_ptr(), stored_bytes(place));
+  }
+  out.commit();
+}
+
+void write_safetensors(const std::filesystem::path& file, std::vector<TensorToStore> tensors) {
+  std::vector<TensorPlace> places;
+  std::map<std::string, at::Tensor> by_name;
+  for (const TensorToStore& item : tensors) {
+    places.push_back({item.name, item.tensor.sizes().vec(), item.dtype});
+    by_name.emplace(item.name, item.tensor);
+  }
+  write_safetensors(file, in_file_order(std::move(places)),
+                    [&](const TensorPlace& place) { return by_name.at(place.name); });
+}
+
+std::string stored_dtype_name(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "F32";
+    case at::kHalf:
+      return "F16";
+    case at::kBFloat16:
+      return "BF16";
+    case at::kDouble:
+      return "F64";
+    case at::kLong:
+      return "I64";
+    case at::kBool:
+      return "BOOL";
+    default:
+      throw std::logic_error(std::string("stored_dtype_name: not one we write: ") + c10::toString(type));
+  }
+}
+
+}  // namespace draftsmith::model

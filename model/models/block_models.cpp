@@ -1,0 +1,317 @@
+#include "model/models/block_models.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/device_tensors.h"
+#include "base/json.h"
+#include "model/families/common.h"
+#include "model/transformer/stack.h"
+#include "model/transformer/transformer_parts.h"
+
+namespace draftsmith::model {
+
+BlockText::BlockText(TransformerModel& model, at::Tensor projection, int64_t rows, int64_t capacity)
+    : model_(model),
+      projection_(std::move(projection)),
+      block_(model.config().block_attention),
+      capacity_(capacity),
+      tokens_(static_cast<size_t>(rows)),
+      state_(model.begin(rows, capacity)) {}
+
+void BlockText::append(const at::Tensor& tokens, std::span<const int64_t> new_tokens) {
+  const at::Tensor host = tokens.to(at::kCPU).contiguous();  // int64 [B,L]
+  const auto* id = host.const_data_ptr<int64_t>();
+  StepInput input{.tokens = {}, .new_tokens = {}, .logits = Logits::kNone, .hidden_layers = {model_.info().layers}};
+  std::vector<int64_t> read;  // [B] tokens that the model has read
+  int64_t width = 0;
+  for (size_t b = 0; b < tokens_.size(); ++b, id += host.size(1)) {
+    tokens_[b].insert(tokens_[b].end(), id, id + new_tokens[b]);
+    const auto length = std::ssize(tokens_[b]);
+    if (length > capacity_) throw std::logic_error("a row would pass the capacity of its state");
+    read.push_back(state_->length(static_cast<int64_t>(b)));
+    input.new_tokens.push_back(length / block_ * block_ - read.back());
+    width = std::max(width, input.new_tokens.back());
+  }
+  if (width == 0) return;
+  std::vector<int64_t> whole;
+  for (size_t b = 0; b < tokens_.size(); ++b) {
+    const auto first = tokens_[b].begin() + read[b];
+    whole.insert(whole.end(), first, first + input.new_tokens[b]);
+    whole.resize((b + 1) * static_cast<size_t>(width), model_.info().pad);
+  }
+  input.tokens = upload(at::tensor(whole, at::kLong).view({rows(), width}), model_.info().device);
+  const at::Tensor states = model_.finish(model_.step(input, *state_).hidden.front());  // [B,width,D]
+  keep(projection_.defined() ? at::linear(states, projection_) : states, read, input.new_tokens);
+}
+
+void BlockText::keep(const at::Tensor& states, std::span<const int64_t> first, std::span<const int64_t> counts) {
+  if (!kept_.defined()) kept_ = states.new_zeros({rows(), capacity_, states.size(2)});
+  for (int64_t b = 0; b < rows(); ++b) {
+    const auto row = static_cast<size_t>(b);
+    if (counts[row] == 0) continue;
+    kept_.select(0, b).narrow(0, first[row], counts[row]).copy_(states.select(0, b).narrow(0, 0, counts[row]));
+  }
+}
+
+void BlockText::rollback(std::span<const int64_t> lengths) {
+  std::vector<int64_t> whole;
+  for (size_t b = 0; b < tokens_.size(); ++b) {
+    const int64_t length = std::clamp<int64_t>(lengths[b], 0, std::ssize(tokens_[b]));
+    tokens_[b].resize(static_cast<size_t>(length));
+    whole.push_back(length / block_ * block_);
+  }
+  state_->rollback(whole);
+}
+
+void BlockText::select_rows(std::span<const int64_t> rows) {
+  std::vector<std::vector<int64_t>> chosen;
+  for (const int64_t row : rows) chosen.push_back(tokens_.at(static_cast<size_t>(row)));
+  tokens_ = std::move(chosen);
+  state_->select_rows(rows);
+  if (!kept_.defined()) return;
+  const std::vector<int64_t> index(rows.begin(), rows.end());
+  kept_ = kept_.index_select(0, upload(at::tensor(index, at::kLong), kept_.device()));
+}
+
+at::Tensor BlockText::states(int64_t row, int64_t first, int64_t count) const {
+  if (first < 0 || first + count > state_->length(row)) throw std::logic_error("states of tokens in no whole block");
+  return kept_.select(0, row).narrow(0, first, count);
+}
+
+at::Tensor BlockText::states(std::span<const int64_t> first, std::span<const int64_t> counts, int64_t tokens) const {
+  std::vector<int64_t> places;  // [B*L]
+  std::vector<int64_t> absent;  // [B*L] flags
+  bool any = false;
+  for (int64_t b = 0; b < rows(); ++b) {
+    const auto row = static_cast<size_t>(b);
+    for (int64_t j = 0; j < tokens; ++j) {
+      const int64_t place = first[row] + j;
+      const bool present = j < counts[row] && place >= 0;
+      if (present && place >= state_->length(b)) throw std::logic_error("states of tokens in no whole block");
+      places.push_back(present ? place : 0);
+      absent.push_back(present ? 0 : 1);
+      any = any || present;
+    }
+  }
+  const at::Device device = model_.info().device;
+  if (!any) {
+    const int64_t width = projection_.defined() ? projection_.size(0) : model_.config().width;
+    return at::zeros({rows(), tokens, width}, at::TensorOptions(model_.info().dtype).device(device));
+  }
+  const auto on_device = [&](const std::vector<int64_t>& numbers) {
+    return upload(at::tensor(numbers, at::kLong).view({rows(), tokens}), device);
+  };
+  const at::Tensor row = at::arange(rows(), at::TensorOptions(at::kLong).device(device)).unsqueeze(1);
+  return kept_.index({row, on_device(places)}).masked_fill_(on_device(absent).to(at::kBool).unsqueeze(2), 0);
+}
+
+namespace {
+
+constexpr int64_t kNone = -1;
+
+}  // namespace
+
+// The text, and of each row the logits of one block, which are computed together: the head's weights are read once.
+class BlockPredictionModel::State final : public DecodeState {
+ public:
+  State(TransformerModel& model, int64_t rows, int64_t capacity)
+      : text(model, {}, rows, capacity), model_(model), block_of_(static_cast<size_t>(rows), kNone) {}
+
+  int64_t rows() const override { return text.rows(); }
+  int64_t capacity() const override { return text.capacity(); }
+  int64_t length(int64_t row) const override { return text.length(row); }
+
+  void rollback(std::span<const int64_t> lengths) override {
+    text.rollback(lengths);
+    for (size_t b = 0; b < block_of_.size(); ++b) {
+      if (block_of_[b] >= text.length(static_cast<int64_t>(b)) / text.block()) block_of_[b] = kNone;
+    }
+  }
+
+  void select_rows(std::span<const int64_t> rows) override {
+    text.select_rows(rows);
+    std::vector<int64_t> blocks;
+    for (const int64_t row : rows) blocks.push_back(block_of_.at(static_cast<size_t>(row)));
+    block_of_ = std::move(blocks);
+    if (!logits_.defined()) return;
+    const std::vector<int64_t> index(rows.begin(), rows.end());
+    logits_ = logits_.index_select(0, upload(at::tensor(index, at::kLong), logits_.device()));
+  }
+
+  // Returns the logits [B,1,V] of the token after each row's last one.
+  at::Tensor next_logits() {
+    std::vector<int64_t> missing;
+    std::vector<at::Tensor> states;
+    for (int64_t b = 0; b < rows(); ++b) {
+      const int64_t block = predicting(b) < 0 ? kNone : predicting(b) / text.block();
+      if (block == kNone || block == block_of_[static_cast<size_t>(b)]) continue;
+      missing.push_back(b);
+      states.push_back(text.states(b, block * text.block(), text.block()));
+      block_of_[static_cast<size_t>(b)] = block;
+    }
+    if (!missing.empty()) predict(missing, model_.head(at::stack(states)));
+    if (!logits_.defined()) {
+      return at::zeros({rows(), 1, model_.info().vocabulary}, at::TensorOptions(model_.info().device));
+    }
+    std::vector<int64_t> places;
+    std::vector<int64_t> absent;
+    for (int64_t b = 0; b < rows(); ++b) {
+      places.push_back(std::max<int64_t>(0, predicting(b)) % text.block());
+      absent.push_back(predicting(b) < 0 ? 1 : 0);
+    }
+    const auto on_device = [&](const std::vector<int64_t>& numbers) {
+      return upload(at::tensor(numbers, at::kLong).view({rows(), 1}), logits_.device());
+    };
+    const at::Tensor row = at::arange(rows(), at::TensorOptions(at::kLong).device(logits_.device())).unsqueeze(1);
+    return logits_.index({row, on_device(places)}).masked_fill_(on_device(absent).to(at::kBool).unsqueeze(2), 0);
+  }
+
+  // Returns the logits [B,L,V] at counts[b] tokens of each row from `first` on.
+  at::Tensor logits_at(std::span<const int64_t> first, std::span<const int64_t> counts, int64_t tokens) const {
+    std::vector<int64_t> places;
+    for (const int64_t token : first) places.push_back(token + 1 - text.block());
+    const at::Tensor logits = model_.head(text.states(places, counts, tokens));  // [B,L,V]
+    for (int64_t b = 0; b < rows(); ++b) {
+      const int64_t before = std::clamp<int64_t>(-places[static_cast<size_t>(b)], 0, tokens);
+      logits.select(0, b).narrow(0, 0, before).zero_();
+    }
+    return logits;
+  }
+
+  BlockText text;
+
+ private:
+  // Returns the token whose state predicts the row's next one; negative: none.
+  int64_t predicting(int64_t row) const { return text.length(row) - text.block(); }
+
+  // Keeps the logits [n,γ,V] of rows.
+  void predict(std::span<const int64_t> rows_of_logits, const at::Tensor& logits) {
+    if (!logits_.defined()) logits_ = logits.new_zeros({rows(), text.block(), logits.size(2)});
+    for (size_t i = 0; i < rows_of_logits.size(); ++i) {
+      logits_.select(0, rows_of_logits[i]).copy_(logits.select(0, static_cast<int64_t>(i)));
+    }
+  }
+
+  TransformerModel& model_;
+  std::vector<int64_t> block_of_;  // [B] number of the block whose states made the row's logits; kNone: none did
+  at::Tensor logits_;              // [B,γ,V]; undefined: none yet
+};
+
+BlockPredictionModel::BlockPredictionModel(std::unique_ptr<TransformerModel> transformer)
+    : transformer_(std::move(transformer)) {
+  if (block() < 1) throw std::logic_error("a model of block prediction has block attention");
+}
+
+EncoderStates BlockPredictionModel::encode(const TokenBatch& source) {
+  return transformer_->encode(source);
+}
+
+std::unique_ptr<DecodeState> BlockPredictionModel::begin(const EncoderStates& source, int64_t capacity,
+                                                         int64_t samples) {
+  return transformer_->begin(source, capacity, samples);
+}
+
+std::unique_ptr<DecodeState> BlockPredictionModel::begin(int64_t rows, int64_t capacity) {
+  return std::make_unique<State>(*transformer_, rows, capacity);
+}
+
+StepOutput BlockPredictionModel::step(const StepInput& input, DecodeState& state) {
+  const DecodingGuard guard;
+  auto& own = dynamic_cast<State&>(state);
+  if (!input.hidden_layers.empty()) throw std::logic_error("a model of block prediction has states of whole blocks");
+  std::vector<int64_t> first;
+  for (int64_t b = 0; b < own.rows(); ++b) first.push_back(own.length(b));
+  own.text.append(input.tokens, input.new_tokens);
+  StepOutput output;
+  if (input.logits == Logits::kLast) output.logits = own.next_logits();
+  if (input.logits == Logits::kAll) output.logits = own.logits_at(first, input.new_tokens, input.tokens.size(1));
+  return output;
+}
+
+void BlockPredictionModel::give_back(std::unique_ptr<DecodeState> state) {
+  if (auto* own = dynamic_cast<State*>(state.get())) own->text.give_back();
+}
+
+namespace {
+
+constexpr const char* kBlockKey = "draftsmith_block_prediction";
+
+void read_block(ConfigReader& reader, const std::string& /*where*/, TransformerConfig& config, Problems& /*problems*/) {
+  const nlohmann::json* object = kind_object(reader, kBlockKey);
+  if (object == nullptr) return;
+  config.block_attention = reader.within(*object).get_int("block", {1, kMaxPositions});
+  if (config.encoder_decoder) {
+    reader.wrong(kBlockKey, "is not for encoder-decoder models", "a decoder-only architecture");
+  }
+}
+
+void write_block(const TransformerConfig& config, nlohmann::ordered_json& config_json) {
+  config_json[kBlockKey] = {{"block", config.block_attention}};
+}
+
+void check_block_directory(const std::filesystem::path& directory) {
+  ModelDirectory(directory, block_prediction_kind());
+}
+
+}  // namespace
+
+const ModelKind& block_prediction_kind() {
+  static const ModelKind kBlockPrediction = {
+      .name = "a model of block prediction",
+      .prefix = "DraftsmithBlockPrediction",
+      .model_type = "draftsmith_block_prediction",
+      .hint = "it predicts blocks of tokens at once: it decodes or drafts, and is trained from random weights",
+      .describes = [](const TransformerConfig& config) { return config.block_attention > 0; },
+      .read = read_block,
+      .write = write_block,
+      .check_directory = check_block_directory};
+  return kBlockPrediction;
+}
+
+TransformerConfig block_prediction_config(TransformerConfig config, int64_t block) {
+  Problems problems;
+  if (config.encoder_decoder || config.tandem_secondary()) {
+    problems.add(
+        {.where = "block prediction",
+         .what = "is for decoder-only models",
+         .expected = "a decoder-only architecture",
+         .found = config.encoder_decoder ? "an encoder-decoder (" + config.family + ")" : "a Tandem secondary"});
+  }
+  if (block < 1) {
+    problems.add({.where = "block",
+                  .what = "a block has at least one token",
+                  .expected = "1 or more",
+                  .found = fmt::format("{}", block)});
+  }
+  problems.throw_if_any();
+  config.block_attention = block;
+  return config;
+}
+
+std::unique_ptr<TransformerModel> load_block_prediction(const std::filesystem::path& directory,
+                                                        const LoadOptions& options) {
+  return load_model(ModelDirectory(directory, block_prediction_kind()), options);
+}
+
+at::Tensor shifted(const at::Tensor& values, const TokenBatch& batch, int64_t distance, double missing) {
+  const int64_t tokens = batch.tokens.size(1);
+  const at::Tensor place = at::arange(tokens, at::kLong) + distance;            // [T]
+  at::Tensor present = place.ge(0).logical_and(place.lt(tokens)).unsqueeze(0);  // [1,T]
+  const at::Tensor from = place.clamp(0, tokens - 1);
+  if (batch.segments.empty()) {
+    present = present & place.unsqueeze(0).lt(at::tensor(batch.lengths, at::kLong).unsqueeze(1));
+  } else {
+    const at::Tensor segment = segment_index(batch).segment;  // [B,T]
+    present = present & segment.index_select(1, from).eq(segment);
+  }
+  std::vector<int64_t> shape = present.sizes().vec();
+  shape.resize(static_cast<size_t>(values.dim()), 1);
+  const at::Tensor moved = values.index_select(1, upload(from, values.device()));
+  return moved.masked_fill(upload(present.view(shape).logical_not(), values.device()), missing);
+}
+
+}  // namespace draftsmith::model

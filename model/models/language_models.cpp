@@ -1,0 +1,73 @@
+#include "model/models/language_models.h"
+
+#include "model/models/block_models.h"
+#include "model/models/deep_tandem.h"
+#include "model/models/shared_encoder.h"
+#include "model/models/tandem.h"
+#include "model/transformer/parameters.h"
+
+namespace draftsmith::model {
+
+std::unique_ptr<LanguageModel> load_language_model(const std::filesystem::path& directory, const LoadOptions& options) {
+  const ModelKind& kind = kind_of_directory(directory);
+  if (kind == deep_tandem_kind()) return load_deep_tandem(directory, options);
+  if (kind != block_prediction_kind()) return load_model(directory, options);
+  return std::make_unique<BlockPredictionModel>(load_block_prediction(directory, options));
+}
+
+GenerationConfig load_language_settings(const std::filesystem::path& directory) {
+  const bool deep = kind_of_directory(directory) == deep_tandem_kind();
+  return load_generation_config(deep ? directory / "small" : directory);
+}
+
+std::vector<const TransformerModel*> transformers_of(const LanguageModel& model) {
+  if (const auto* ordinary = dynamic_cast<const TransformerModel*>(&model)) return {ordinary};
+  if (const auto* blocks = dynamic_cast<const BlockPredictionModel*>(&model)) return {&blocks->transformer()};
+  if (const auto* deep = dynamic_cast<const DeepTandemModel*>(&model)) return {&deep->small(), &deep->large()};
+  return {};
+}
+
+int64_t count_numbers(const LanguageModel& model) {
+  int64_t numbers = 0;
+  for (const TransformerModel* transformer : transformers_of(model)) numbers += count_numbers(transformer->config());
+  const auto* deep = dynamic_cast<const DeepTandemModel*>(&model);
+  return deep == nullptr ? numbers : numbers + deep->projection().numel();
+}
+
+int64_t tokens_at_once(const LanguageModel& model) {
+  const auto* blocks = dynamic_cast<const BlockPredictionModel*>(&model);
+  return blocks == nullptr ? 1 : blocks->block();
+}
+
+// The explicit list of kinds of models.
+
+namespace {
+
+void read_ordinary(ConfigReader& reader, const std::string& /*where*/, TransformerConfig& config,
+                   Problems& /*problems*/) {
+  if (!config.encoder_decoder || config.encoder_layers >= 1) return;
+  reader.wrong("num_layers", "leaves the model without an encoder, as only drafters that read another model's are",
+               "1 or more");
+}
+
+void check_ordinary(const std::filesystem::path& directory) {
+  ModelDirectory{directory};
+}
+
+}  // namespace
+
+const ModelKind& ordinary_kind() {
+  static const ModelKind kOrdinary = {.name = "an ordinary model",
+                                      .hint = "give a directory that a Tandem was trained into",
+                                      .read = read_ordinary,
+                                      .check_directory = check_ordinary};
+  return kOrdinary;
+}
+
+const std::vector<ModelKind>& model_kinds() {
+  static const std::vector<ModelKind> kKinds = {ordinary_kind(), tandem_kind(), block_prediction_kind(),
+                                                deep_tandem_kind(), shared_encoder_kind()};
+  return kKinds;
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,341 @@
+#include "model/models/router.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "model/files/model_directory.h"
+#include "model/files/safetensors.h"
+#include "model/transformer/transformer_parts.h"
+
+namespace draftsmith::model {
+namespace {
+
+std::map<std::string, std::vector<int64_t>> expected_shapes(const RouterConfig& config) {
+  return {{"scalars.weight", {config.hidden, 1 + config.top_k}},
+          {"embeddings.weight", {config.hidden, config.top_k * config.width}},
+          {"hidden.bias", {config.hidden}},
+          {"output.weight", {config.hidden}},
+          {"output.bias", {1}}};
+}
+
+// Adds a problem for each tensor that a router of this config lacks, does not have, or has in another shape.
+void check_router_shapes(const RouterConfig& config, const std::map<std::string, std::vector<int64_t>>& shapes,
+                         const std::string& where, Problems& problems) {
+  const auto expected = expected_shapes(config);
+  for (const auto& [name, shape] : expected) {
+    const auto found = shapes.find(name);
+    if (found == shapes.end()) {
+      problems.add({where, "a tensor of the router is missing", name, "none of this name", "train the router again"});
+    } else if (found->second != shape) {
+      problems.add({where, "the tensor " + name + " has another shape than config.json says", shape_text(shape),
+                    shape_text(found->second), "top_k, hidden or drafter_width was changed, or the file"});
+    }
+  }
+  for (const auto& entry : shapes) {
+    if (expected.contains(entry.first)) continue;
+    problems.add({where, "a tensor that no router has", "only scalars, embeddings, hidden and output",
+                  printable(entry.first), ""});
+  }
+}
+
+void check_parameters(const RouterConfig& config, const std::map<std::string, at::Tensor>& parameters,
+                      const std::string& where) {
+  Problems problems;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const auto& [name, value] : parameters) shapes[name] = value.sizes().vec();
+  check_router_shapes(config, shapes, where, problems);
+  for (const auto& [name, value] : parameters) {
+    if (at::isfinite(value).all().item<bool>()) continue;
+    problems.add({where, "the tensor " + printable(name) + " holds NaN or infinity", "numbers", "NaN or infinity",
+                  "train the router again"});
+  }
+  problems.throw_if_any();
+}
+
+// Returns the factor of entropies in nats: 1 / ln V.
+double entropy_unit(const RouterConfig& config) {
+  return 1 / std::log(std::max<double>(2, static_cast<double>(config.vocabulary)));
+}
+
+// Normal numbers of standard deviation `deviation`, by name and seed alone.
+at::Tensor random_tensor(const std::string& name, at::IntArrayRef shape, double deviation, uint64_t seed) {
+  const CounterRandom random(seed, "router/" + name);
+  at::Tensor tensor = at::empty(shape, at::kFloat);
+  auto* values = tensor.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    values[i] = static_cast<float>(deviation * random.normal(static_cast<uint64_t>(i)));
+  }
+  return tensor;
+}
+
+// Keeps its parameters on the device, so that decisions there copy none.
+Router copy_on(at::Device device, const Router& router) {
+  auto parameters = router.parameters();
+  for (auto& entry : parameters) entry.second = entry.second.detach().to(device);
+  return {router.config(), std::move(parameters), "router"};
+}
+
+std::vector<float> to_vector(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
+  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
+}
+
+}  // namespace
+
+Router::Router(RouterConfig config, uint64_t seed) : config_(std::move(config)) {
+  const auto inputs = static_cast<double>(config_.top_k * config_.width);
+  for (const auto& [name, shape] : expected_shapes(config_)) {
+    const bool bias = name.ends_with(".bias");
+    // He's initialisation of each group of inputs by itself; the outputs begin near one half.
+    const double fan = name == "embeddings.weight" ? inputs : static_cast<double>(shape.back());
+    parameters_[name] = bias ? at::zeros(shape, at::kFloat) : random_tensor(name, shape, std::sqrt(1 / fan), seed);
+  }
+}
+
+Router::Router(RouterConfig config, std::map<std::string, at::Tensor> parameters, const std::string& where)
+    : config_(std::move(config)), parameters_(std::move(parameters)) {
+  check_parameters(config_, parameters_, where);
+}
+
+at::Tensor Router::logits(const RouterFeatures& features, const at::Tensor& embeddings) const {
+  const at::Tensor known = features.ids.ge(0).unsqueeze(2).to(embeddings.scalar_type());                  // [N,k,1]
+  const at::Tensor inputs = (embeddings * known).flatten(1) * config_.embedding_scale;                    // [N,k*D]
+  return logits_of(features, inputs.matmul(parameters_.at("embeddings.weight").t().to(inputs.dtype())));  // [N,H]
+}
+
+at::Tensor Router::logits_of(const RouterFeatures& features, const at::Tensor& products) const {
+  const auto type = products.scalar_type();
+  const auto parameter = [&](const char* name) { return parameters_.at(name).to(products.device(), type); };
+  const std::vector<at::Tensor> scalars{features.entropy.to(type).unsqueeze(1) * entropy_unit(config_),
+                                        features.probabilities.to(type)};
+  const at::Tensor hidden =  // of scalars [N,1+k]
+      at::relu(at::cat(scalars, 1).matmul(parameter("scalars.weight").t()) + products +
+               parameter("hidden.bias"));  // [N,H]
+  return hidden.matmul(parameter("output.weight")) + parameter("output.bias");
+}
+
+at::Tensor Router::slot_weight(int64_t slot) const {
+  const at::NoGradGuard no_gradients;
+  return parameters_.at("embeddings.weight").detach().narrow(1, slot * config_.width, config_.width) *
+         config_.embedding_scale;
+}
+
+RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes)
+    : router_(copy_on(drafter.info().device, router)), drafter_(drafter) {
+  const DecodingGuard guard;
+  const RouterConfig& config = router_.config();
+  const at::Device device = drafter.info().device;
+  for (int64_t slot = 0; slot < config.top_k; ++slot) slots_.push_back(router_.slot_weight(slot));
+  const auto& parameters = router_.parameters();
+  scalar_weights_ = to_vector(parameters.at("scalars.weight").t());
+  for (int64_t h = 0; h < config.hidden; ++h) {  // entropies come in nats
+    float& weight = scalar_weights_[static_cast<size_t>(h)];
+    weight = static_cast<float>(weight * entropy_unit(config));
+  }
+  bias_ = to_vector(parameters.at("hidden.bias"));
+  output_ = to_vector(parameters.at("output.weight"));
+  output_bias_ = to_vector(parameters.at("output.bias")).front();
+  const int64_t numbers = config.vocabulary * config.top_k * config.hidden;
+  if (!device.is_cpu() || numbers * static_cast<int64_t>(sizeof(float)) > table_bytes) return;
+  table_ = at::empty({config.vocabulary, config.top_k, config.hidden}, at::kFloat);
+  constexpr int64_t kAtOnce = 8192;  // tokens, so that the embedding table is never copied whole
+  for (int64_t first = 0; first < config.vocabulary; first += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, config.vocabulary - first);
+    const at::Tensor rows = drafter.token_embeddings(at::arange(first, first + count, at::kLong));  // [n,D]
+    for (int64_t slot = 0; slot < config.top_k; ++slot) {
+      table_.narrow(0, first, count).select(1, slot).copy_(rows.matmul(slots_[static_cast<size_t>(slot)].t()));
+    }
+  }
+}
+
+at::Tensor RouterPredictor::embeddings(const at::Tensor& ids) const {
+  return drafter_.token_embeddings(ids.clamp(0, config().vocabulary - 1));
+}
+
+double RouterPredictor::disagreement(double entropy, std::span<const float> probabilities,
+                                     std::span<const int64_t> ids) const {
+  const RouterConfig& config = router_.config();
+  const auto hidden = static_cast<size_t>(config.hidden);
+  std::vector<float> sums = bias_;  // [H]
+  const auto add = [&](const float* row, float factor) {
+    for (size_t h = 0; h < hidden; ++h) sums[h] += factor * row[h];
+  };
+  add(scalar_weights_.data(), static_cast<float>(entropy));
+  for (size_t slot = 0; slot < ids.size(); ++slot) {
+    add(scalar_weights_.data() + (slot + 1) * hidden, probabilities[slot]);
+    if (ids[slot] < 0 || ids[slot] >= config.vocabulary) continue;
+    if (table_.defined()) {
+      const int64_t row = ids[slot] * config.top_k + static_cast<int64_t>(slot);
+      add(table_.const_data_ptr<float>() + row * config.hidden, 1);
+    } else {
+      const at::Tensor product = slots_[slot].matmul(embeddings(at::scalar_tensor(ids[slot], at::kLong)));  // [H]
+      add(product.const_data_ptr<float>(), 1);
+    }
+  }
+  float logit = output_bias_;
+  for (size_t h = 0; h < hidden; ++h) logit += output_[h] * std::max(sums[h], 0.0F);
+  return 1 / (1 + std::exp(-static_cast<double>(logit)));
+}
+
+at::Tensor RouterPredictor::disagreement(const RouterFeatures& features) const {
+  const DecodingGuard guard;
+  const at::Device device = slots_.front().device();
+  const RouterFeatures here{features.entropy.to(device), features.probabilities.to(device), features.ids.to(device)};
+  const at::Tensor rows = embeddings(here.ids);                                                 // [N,k,D]
+  const at::Tensor known = (here.ids.ge(0) & here.ids.lt(config().vocabulary)).to(at::kFloat);  // [N,k]
+  at::Tensor products = at::zeros({here.ids.size(0), config().hidden}, rows.options());
+  for (int64_t slot = 0; slot < config().top_k; ++slot) {
+    const at::Tensor product = rows.select(1, slot).matmul(slots_[static_cast<size_t>(slot)].t());  // [N,H]
+    products += product * known.select(1, slot).unsqueeze(1);
+  }
+  return at::sigmoid(router_.logits_of(here, products));
+}
+
+// Router directories: config.json and model.safetensors.
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRouterKind = "draftsmith_router";
+constexpr int64_t kRouterVersion = 1;
+
+bool is_hash(const std::string& text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+RouterConfig read_config(const fs::path& directory) {
+  const fs::path file = directory / "config.json";
+  const nlohmann::json root = load_json(file);
+  Problems problems;
+  JsonReader values(root, file.string(), problems);
+  const std::string kind = values.get_string("model_type", "");
+  if (kind != kRouterKind) {
+    throw UserError({file.string(), "is not the config.json of a router", std::string("model_type ") + kRouterKind,
+                     kind.empty() ? "no model_type" : printable(kind), "a router is made by a stage of kind router"});
+  }
+  const int64_t version = values.get_int("format_version", {0, INT32_MAX}, 0);
+  if (version != kRouterVersion) {
+    throw UserError({file.string(), "the router has another format version", std::to_string(kRouterVersion),
+                     std::to_string(version), "train the router again"});
+  }
+  RouterConfig config;
+  config.top_k = values.get_int("top_k", {1, kMostRouterTokens});
+  config.hidden = values.get_int("hidden", {1, kMostRouterHidden});
+  config.width = values.get_int("drafter_width", {1, 1 << 20});
+  config.vocabulary = values.get_int("vocabulary", {1, 1 << 24});
+  config.embedding_scale = values.get_double("embedding_scale");
+  config.drafter = values.get_string("drafter", "");
+  config.drafter_hash = values.get_string("drafter_sha256");
+  config.threshold = values.get_double("threshold");
+  config.max_draft = values.get_int("max_draft", {1, kMostRouterDraft});
+  problems.throw_if_any();
+  const auto check = [&](const char* key, double value, double least, double most) {
+    if (value >= least && value <= most) return;
+    problems.add({file.string(), std::string("'") + key + "' is out of range", fmt::format("{:g} to {:g}", least, most),
+                  fmt::format("{:g}", value), ""});
+  };
+  check("top_k", static_cast<double>(config.top_k), 1, static_cast<double>(config.vocabulary));
+  check("embedding_scale", config.embedding_scale, 1e-12, 1e12);
+  check("threshold", config.threshold, 0, 2);
+  if (!is_hash(config.drafter_hash)) {
+    problems.add(
+        {file.string(), "'drafter_sha256' is not a hash", "64 hex digits", printable(config.drafter_hash), ""});
+  }
+  problems.throw_if_any();
+  return config;
+}
+
+nlohmann::ordered_json to_json(const RouterConfig& config) {
+  return {{"architectures", {"DraftsmithRouter"}},
+          {"model_type", kRouterKind},
+          {"format_version", kRouterVersion},
+          {"top_k", config.top_k},
+          {"hidden", config.hidden},
+          {"drafter_width", config.width},
+          {"vocabulary", config.vocabulary},
+          {"embedding_scale", config.embedding_scale},
+          {"drafter", config.drafter},
+          {"drafter_sha256", config.drafter_hash},
+          {"threshold", config.threshold},
+          {"max_draft", config.max_draft}};
+}
+
+}  // namespace
+
+void save_router(const fs::path& directory, const Router& router) {
+  write_new_directory(directory, [&](const fs::path& temporary) {
+    std::vector<TensorToStore> tensors;
+    for (const auto& [name, value] : router.parameters()) tensors.push_back({name, value.detach().cpu(), at::kFloat});
+    write_safetensors(temporary / "model.safetensors", std::move(tensors));
+    write_json(temporary / "config.json", to_json(router.config()));
+  });
+}
+
+Router load_router(const fs::path& directory) {
+  if (!fs::is_directory(directory) || !fs::exists(directory / "config.json")) {
+    throw UserError({directory.string(), "is not a router directory",
+                     "a directory with config.json and model.safetensors",
+                     fs::is_directory(directory) ? "no config.json" : "no such directory",
+                     "a router is made by a stage of kind router"});
+  }
+  RouterConfig config = read_config(directory);
+  const SafetensorsFile file(directory / "model.safetensors");
+  Problems problems;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
+  check_router_shapes(config, shapes, file.file().string(), problems);
+  problems.throw_if_any();
+  std::map<std::string, at::Tensor> parameters;
+  for (const auto& entry : file.tensors()) parameters[entry.first] = file.read(entry.first, at::kFloat);
+  return {std::move(config), std::move(parameters), file.file().string()};
+}
+
+bool is_router(const fs::path& directory) {
+  if (!fs::is_regular_file(directory / "config.json")) return false;
+  try {
+    const nlohmann::json root = load_json(directory / "config.json");
+    return root.is_object() && root.contains("model_type") && root.at("model_type") == kRouterKind;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+std::string describe_router(const Router& router) {
+  const RouterConfig& config = router.config();
+  int64_t numbers = 0;
+  for (const auto& entry : router.parameters()) numbers += entry.second.numel();
+  std::string text =
+      fmt::format("router: {} numbers, hidden width {}, top {} tokens\n", numbers, config.hidden, config.top_k);
+  text += fmt::format("  drafter        {} (width {}, vocabulary {}), sha256 {}\n", printable(config.drafter),
+                      config.width, config.vocabulary, config.drafter_hash.substr(0, 16));
+  return text + fmt::format("  defaults       threshold {:g}, max_draft {}\n", config.threshold, config.max_draft);
+}
+
+void require_router_fits(const Router& router, const fs::path& directory, const RouterDrafter& drafter) {
+  const RouterConfig& config = router.config();
+  const TransformerConfig& found = drafter.model.config();
+  Problems problems;
+  const std::string where = "router " + directory.string() + ", drafter " + drafter.directory.string();
+  const std::string hint = "train a router for this drafter: stages router-data and router";
+  const auto compare = [&](const char* what, int64_t wanted, int64_t has) {
+    if (wanted == has) return;
+    problems.add({where, std::string("the router was trained for a drafter of another ") + what, std::to_string(wanted),
+                  std::to_string(has), hint});
+  };
+  compare("width", config.width, found.width);
+  compare("vocabulary", config.vocabulary, found.vocabulary);
+  problems.throw_if_any();
+  const std::string hash = model_hash(drafter.directory);
+  if (hash == config.drafter_hash) return;
+  problems.add({where, "the router was trained for another drafter",
+                fmt::format("{} (sha256 {})", printable(config.drafter), config.drafter_hash.substr(0, 16)),
+                fmt::format("{} (sha256 {})", drafter.directory.string(), hash.substr(0, 16)), hint});
+  problems.throw_if_any();
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,242 @@
+#include "recipes/stages/data_stages.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/logging.h"
+#include "base/sha256.h"
+#include "base/signals.h"
+#include "data/corpus/corpus.h"
+#include "data/corpus/prepare.h"
+#include "data/ngrams/ngram_table.h"
+#include "data/synthetic/synthetic.h"
+#include "data/text/readers.h"
+#include "data/text/text_input.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
+#include "recipes/stages/stages.h"
+
+namespace draftsmith::recipes {
+
+std::string input_name(const StageContext& run, const std::string& option, const std::filesystem::path& path) {
+  return run.options.contains(option) ? run.options.at(option).get<std::string>() : path.string();
+}
+
+void require_same_tokenizer(const std::string& expected, const std::string& found, const std::filesystem::path& where,
+                            const std::string& hint) {
+  if (found == expected) return;
+  throw UserError({.where = where.string(),
+                   .what = "it was made with another tokenizer",
+                   .expected = "tokenizer " + expected.substr(0, 16),
+                   .found = "tokenizer " + found.substr(0, 16),
+                   .hint = hint});
+}
+
+void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer) {
+  require_same_tokenizer(tokenizer.hash(), corpus.info().tokenizer_hash, corpus.file(),
+                         "prepare it with the tokenizer of this stage");
+}
+
+std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected) {
+  if (!data::has_tokenizer(model)) {
+    log_warning("  {} has no tokenizer, so its token ids cannot be compared with the corpus's", model.string());
+    return nullptr;
+  }
+  auto tokenizer = data::load_tokenizer(model);
+  require_same_tokenizer(expected, tokenizer->hash(), model,
+                         "prepare tokenizer and corpora of the recipe with this model's own tokenizer");
+  return tokenizer;
+}
+
+DecodedSources::DecodedSources(const data::Corpus& corpus, const model::ModelInfo& model,
+                               const data::Tokenizer* tokenizer, int64_t prompt_tokens)
+    : corpus_(corpus), prompt_tokens_(model.encoder_decoder ? 0 : prompt_tokens) {
+  if (tokenizer != nullptr) before_ = tokenizer->frame().before;
+  if (!model.encoder_decoder || !is_plain_text(corpus.info())) return;
+  throw UserError({.where = corpus.file().string(),
+                   .what = "the corpus has no sources, so an encoder-decoder would write the same for every example",
+                   .expected = "pairs of source and target",
+                   .found = "plain text",
+                   .hint = "prepare the corpus with `source` and `target`, or decode with a decoder-only model"});
+}
+
+std::vector<int32_t> DecodedSources::operator()(int64_t example) const {
+  const auto source = corpus_.source(example);
+  const auto text = corpus_.target(example);
+  const auto most = static_cast<int64_t>(text.size()) - 1;  // not the EOS
+  const int64_t count = std::min(prompt_tokens_, most);
+  if (!source.empty() || count <= 0) return {source.begin(), source.end()};
+  std::vector<int32_t> prompt = before_;
+  prompt.insert(prompt.end(), text.begin(), text.begin() + count);
+  return prompt;
+}
+
+std::vector<std::vector<int64_t>> DecodedSources::of_range(int64_t first, int64_t last) const {
+  std::vector<std::vector<int64_t>> sources;
+  for (int64_t i = first; i < last; ++i) {
+    const std::vector<int32_t> source = (*this)(i);
+    sources.emplace_back(source.begin(), source.end());
+  }
+  return sources;
+}
+
+bool is_plain_text(const data::CorpusInfo& info) {
+  return info.examples > 0 && info.source_tokens == 0;
+}
+
+// kind = "corpus": tokenises text into corpus.h5.
+
+namespace {
+
+struct CorpusStageOptions : data::TextInput, data::TextPolicies, data::PrepareOptions {
+  std::filesystem::path tokenizer;
+
+  static Fields<CorpusStageOptions> fields() {
+    return Fields<CorpusStageOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
+        .add("tokenizer", &CorpusStageOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
+        .inherit<data::TextInput>()
+        .inherit<data::TextPolicies>()
+        .inherit<data::PrepareOptions>();
+  }
+};
+
+void run_corpus(const CorpusStageOptions& options, const StageContext& run) {
+  const auto tokenizer = data::load_tokenizer(options.tokenizer);
+  const data::TextInput input = data::with_template_of(options.tokenizer, options);
+  const auto stream = data::open_text(input, options);
+  data::PrepareOptions prepare = options;
+  prepare.prompts = prepare.prompts || !input.messages.empty();
+  Progress progress({.style = run.execution.progress(), .title = "tokenizing", .unit = "examples"});
+  const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, run.directory / "corpus.h5",
+                                           [&](int64_t examples) { progress.advance(examples); });
+  progress.finish();
+  log_info("  {} examples, {} source and {} target tokens", report.written, report.source_tokens, report.target_tokens);
+  for (const auto& [name, count] : report.nonzero()) log_info("  {}: {}", name, count);
+}
+
+}  // namespace
+
+StageKind corpus_stage() {
+  return make_stage_kind<CorpusStageOptions>("corpus", 1, "tokenises parallel text, jsonl or plain text", run_corpus);
+}
+
+// kind = "language": writes text of the synthetic language pair. Makes {train,valid,test}.{src,tgt}.
+
+namespace {
+
+void run_language(const data::SyntheticOptions& options, const StageContext& run) {
+  data::write_synthetic(options, run.directory);
+}
+
+}  // namespace
+
+StageKind language_stage() {
+  return make_stage_kind<data::SyntheticOptions>("language", 1, "writes text of a synthetic pair of languages",
+                                                 run_language);
+}
+
+// kind = "ngram": counts the n-grams of a corpus's targets. Makes ngram.h5, the table of an n-gram drafter.
+
+namespace {
+
+struct NgramStageOptions : data::NgramOptions {
+  std::filesystem::path corpus;
+
+  static Fields<NgramStageOptions> fields() {
+    return Fields<NgramStageOptions>("ngram stage (kind = \"ngram\"): makes ngram.h5")
+        .add("corpus", &NgramStageOptions::corpus, Required{}, "Corpus whose targets to count.")
+        .inherit<data::NgramOptions>();
+  }
+};
+
+// Starts from the beginning after an interruption, since counting takes seconds; removes files of a killed run.
+void run_ngram(const NgramStageOptions& options, const StageContext& run) {
+  for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
+    if (entry.path().filename().string().starts_with(".ngram.h5")) std::filesystem::remove_all(entry.path());
+  }
+  Progress progress({.style = run.execution.progress(),
+                     .title = "counting",
+                     .unit = "examples",
+                     .total = data::read_corpus_info(options.corpus).examples});
+  const auto report =
+      data::build_ngram_table(options.corpus, options, run.directory / "ngram.h5", [&](int64_t examples) {
+        progress.advance(examples);
+        throw_if_stop_requested("run the recipe again to count from the beginning");
+      });
+  progress.finish();
+  log_info("  {}", report.text());
+}
+
+}  // namespace
+
+StageKind ngram_stage() {
+  return make_stage_kind<NgramStageOptions>("ngram", 1, "counts n-grams, for a drafter without weights", run_ngram);
+}
+
+// kind = "tokenizer": trains a SentencePiece model on text or jsonl files. Makes spiece.model.
+
+namespace {
+
+struct TokenizerStageOptions : data::TokenizerOptions {
+  std::vector<std::filesystem::path> input;
+  std::vector<std::filesystem::path> jsonl;
+  std::vector<std::string> fields_of_jsonl;
+
+  static Fields<TokenizerStageOptions> fields() {
+    return Fields<TokenizerStageOptions>("tokenizer stage (kind = \"tokenizer\"): makes spiece.model")
+        .add("input", &TokenizerStageOptions::input, "Text files to train on, one sentence a line.")
+        .add("jsonl", &TokenizerStageOptions::jsonl, "jsonl files to train on, in addition to or in place of `input`.")
+        .add("fields", &TokenizerStageOptions::fields_of_jsonl, "Fields of the jsonl objects that contain text.")
+        .inherit<data::TokenizerOptions>()
+        .check([](const TokenizerStageOptions& options, const std::string& where, Problems& problems) {
+          if (options.input.empty() && options.jsonl.empty()) {
+            problems.add(
+                {.where = where, .what = "no text to train on", .expected = "`input`, or `jsonl` and `fields`"});
+          }
+          if (!options.jsonl.empty() && options.fields_of_jsonl.empty()) {
+            problems.add(
+                {.where = where, .what = "jsonl without the names of its text fields", .expected = "`fields`"});
+          }
+        });
+  }
+};
+
+void add_lines(const std::string& text, std::vector<std::string>& lines) {
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+}
+
+std::vector<std::string> all_lines(const TokenizerStageOptions& options) {
+  std::vector<std::string> lines;
+  for (const auto& file : options.input) {
+    auto read = data::read_lines(file);
+    lines.insert(lines.end(), std::make_move_iterator(read.begin()), std::make_move_iterator(read.end()));
+  }
+  for (const auto& file : options.jsonl) {
+    const data::JsonFields fields{.source = "", .targets = options.fields_of_jsonl, .separator = "\n"};
+    const auto stream = data::open_jsonl(file, fields, {.empty = "keep"});
+    for (data::Example example; stream->next(example);) {
+      for (const std::string& text : example.targets) add_lines(text, lines);
+    }
+  }
+  return lines;
+}
+
+void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run) {
+  const auto report = data::train_tokenizer(all_lines(options), options, run.directory / "spiece.model");
+  log_info("  {} pieces from {} lines ({} empty, {} with reserved characters, {} not sampled)", report.vocabulary,
+           report.lines, report.empty, report.reserved, report.sampled_out);
+}
+
+}  // namespace
+
+StageKind tokenizer_stage() {
+  return make_stage_kind<TokenizerStageOptions>("tokenizer", 1, "trains a SentencePiece tokenizer on text files",
+                                                run_tokenizer);
+}
+
+}  // namespace draftsmith::recipes

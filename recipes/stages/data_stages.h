@@ -1,0 +1,58 @@
+// Provenance of files that stages make.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/corpus/corpus.h"
+#include "data/tokenizers/tokenizer.h"
+#include "model/transformer/language_model.h"
+#include "recipes/stage.h"
+
+namespace draftsmith::recipes {
+
+// Returns the name of an input in the recipe, which does not depend on --work. Outside of recipes, returns the path.
+std::string input_name(const StageContext& run, const std::string& option, const std::filesystem::path& path);
+
+// Checks that the models and corpora of a stage have the same tokenizer.
+
+// Throws UserError unless both hashes are equal. `where` names the model or corpus of `found`; `hint` says what to do.
+void require_same_tokenizer(const std::string& expected, const std::string& found, const std::filesystem::path& where,
+                            const std::string& hint);
+
+// Throws UserError unless the corpus was made with the stage's tokenizer.
+void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer);
+
+// Loads the tokenizer in a model's directory. Warns and returns null if the directory has none. Errors: UserError if
+// the tokenizer's hash is not `expected`.
+std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected);
+
+// The inputs of stages that decode a corpus: its sources or, of plain text, prompts.
+
+// Gives the tokens that a model continues for each example: its source or, for a decoder-only model and plain text, the
+// first tokens of the text. These begin with BOS if the tokenizer's frame has one, as prompts in a corpus do. From an
+// empty prompt a model would write the same greedy output for every text.
+class DecodedSources {
+ public:
+  // At most `prompt_tokens` tokens of a text become its prompt, and never its EOS; 0: none. `tokenizer` may be null.
+  // Errors: UserError for an encoder-decoder and a corpus without any source.
+  DecodedSources(const data::Corpus& corpus, const model::ModelInfo& model, const data::Tokenizer* tokenizer,
+                 int64_t prompt_tokens);
+  // Returns the tokens of an example.
+  std::vector<int32_t> operator()(int64_t example) const;
+  // Returns the tokens of the examples [first, last) as the generator takes them.
+  std::vector<std::vector<int64_t>> of_range(int64_t first, int64_t last) const;
+
+ private:
+  const data::Corpus& corpus_;
+  int64_t prompt_tokens_;
+  std::vector<int32_t> before_;
+};
+
+// Returns whether a corpus is plain text: no example has a source.
+bool is_plain_text(const data::CorpusInfo& info);
+
+}  // namespace draftsmith::recipes
