@@ -1,4 +1,6 @@
 
+#include "infer/drafters/early_exit_drafter.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>

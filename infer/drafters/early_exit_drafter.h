@@ -1,4 +1,4 @@
-// The target's own first layers as a loaded drafter (infer/drafters/early_exit_drafter.cpp): which targets have such
+// The target's own first layers as a loaded drafter : which targets have such
 // layers, what drafting with them costs, how well they predict.
 #pragma once
 
