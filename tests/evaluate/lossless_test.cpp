@@ -352,7 +352,9 @@ TEST_F(LosslessSuite, GapsAndMassesAreThoseOfTheProcessedLogits) {
   std::vector<TokenMass> masses = engine->first_token_masses(expand_settings(options_).back(), prompts, {all}, 12);
   std::ranges::sort(masses, {}, &TokenMass::before);
   for (const TokenMass& mass : masses) {
-    if (mass.own > 0) EXPECT_NEAR(mass.before, total, 1e-9);
+    if (mass.own > 0) {
+      EXPECT_NEAR(mass.before, total, 1e-9);
+    }
     total += mass.own;
   }
   EXPECT_NEAR(total, 1, 1e-9);

@@ -134,7 +134,9 @@ Results results_inside(double speedup, const Inside& inside) {
 }
 
 TEST(InsideReport, SaysInWordsThatOneDeviceShowsNoneOfTheGain) {
-  Inside ppd{.layers = 6, .layer_runs_per_token = 14, .path_per_token = 5.1};
+  Inside ppd;
+  ppd.layers = 6;
+  ppd.path_per_token = 5.1;
   ppd.early_layer = 4;
   ppd.candidates = 3;
   ppd.match_rate = 0.5;
@@ -147,7 +149,9 @@ TEST(InsideReport, SaysInWordsThatOneDeviceShowsNoneOfTheGain) {
 }
 
 TEST(InsideReport, ShowsWhereTokensLeft) {
-  Inside calm{.layers = 2, .layer_runs_per_token = 1.25, .path_per_token = 1.25};
+  Inside calm;
+  calm.layers = 2;
+  calm.path_per_token = 1.25;
   calm.average_exit_layer = 1.25;
   calm.exit_histogram = {75, 25};
   const Results results = results_inside(1.3, calm);

@@ -56,7 +56,7 @@ void expect_problems(const std::vector<CheckedRun>& runs) {
     SettingGrid run = drafted_run(one.method, drafts ? std::vector<std::string>{"a"} : std::vector<std::string>{});
     one.change(run);
     const std::string found = problems_of(checked_suite({run}));
-    if (one.problems.empty()) EXPECT_EQ(found, "") << one.method;
+    EXPECT_EQ(found.empty(), one.problems.empty()) << one.method << "\n" << found;
     for (const std::string& problem : one.problems) EXPECT_THAT(found, HasSubstr(problem)) << one.method;
   }
 }

@@ -68,7 +68,11 @@ TEST(ForcedTexts, AReferenceThatCannotBeReadIsToldWithItsFileAndLine) {
 TEST(TaskMetric, ReferencesInChineseAndJapaneseAreSplitIntoCharacters) {
   const auto tokenizer = [](const std::string& references, const std::string& direction = "",
                             const std::function<void(TaskOptions&)>& change = [](TaskOptions&) {}) {
-    TaskOptions task{.name = "test", .direction = direction, .source = "test.en", .references = {references}};
+    TaskOptions task;
+    task.name = "test";
+    task.direction = direction;
+    task.source = "test.en";
+    task.references = {references};
     change(task);
     return task_metric(task)->signature({{"a"}});
   };
@@ -95,8 +99,10 @@ TEST(PromptTasks, LinesMayBeSkippedAndDocumentsSeparated) {
   task.separator = "---";
   EXPECT_THAT(load_task(task).sources, testing::ElementsAre("one\ntwo", "three"));
   write_file_atomic(suite.directory / "prompts.jsonl", "{\"text\": \"a b\"}\n{\"text\": \"c\"}\n");
-  task = TaskOptions{.name = "test", .jsonl = suite.directory / "prompts.jsonl", .source_field = "text"};
-  task.metric.name = "none";
+  task.source.clear();
+  task.separator.clear();
+  task.jsonl = suite.directory / "prompts.jsonl";
+  task.source_field = "text";
   EXPECT_THAT(load_task(task).sources, testing::ElementsAre("a b", "c"));
 }
 
