@@ -1,6 +1,4 @@
 // Lines printed while they grow: in order, whole characters only, in the end the same text as when printed at once.
-#include "cli/lines.h"
-
 #include <random>
 #include <sstream>
 #include <stdexcept>
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
+#include "cli/lines.h"
 #include "infer/loop/processors.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/oracle_fixtures.h"
@@ -76,20 +75,6 @@ TEST(LivePrinter, AnErrorFollowsACompleteLineAndSkippedOnesHoldUpNothing) {
   const std::vector<Ids> sources = {Ids(9, 2), {2, 2}, Ids(8, 2), {3, 3}};
   EXPECT_THROW(generate_live(generator, sources, printer), std::runtime_error);
   EXPECT_EQ(out.str(), "\n2 3 1\n\n2 3 4\n");
-}
-
-TEST(LivePrinter, HoldsBackHalfACharacter) {
-  const auto tokenizer = data::load_json_tokenizer(data::byte_level_json({}));
-  std::ostringstream out;
-  LivePrinter printer(out, tokenizer.get());
-  printer.add(0, Ids{'a', 0xF0, 0x9F}, false);
-  EXPECT_EQ(out.str(), "a");
-  printer.add(0, Ids{0x98}, false);
-  EXPECT_EQ(out.str(), "a");
-  printer.add(0, Ids{0x80, 0xC3}, false);
-  EXPECT_EQ(out.str(), "a😀");
-  printer.add(0, Ids{'\n'}, true);
-  EXPECT_EQ(out.str(), "a😀\uFFFD \n");
 }
 
 TEST(LivePrinter, EveryOrderOfCommitsGivesTheTextOfAllTokens) {
