@@ -50,8 +50,9 @@ class CommandMetricProgram : public testing::Test {
           "metric = {{ command = \"{2}\", label = \"words\", point = 0.01 }}\n",
           root_.path().string(), task, command);
     }
-    write_text(root_ / "suite.toml", suite + "[[run]]\nmethod = \"bild\"\ndrafter = [\"small\"]\nrollback = [5]\n"
-                                             "fallback = [0.0, 0.9]\nchoose_on = \"val\"\nmax_drop = [1000]\n");
+    write_text(root_ / "suite.toml", suite +
+                                         "[[run]]\nmethod = \"bild\"\ndrafter = [\"small\"]\nrollback = [5]\n"
+                                         "fallback = [0.0, 0.9]\nchoose_on = \"val\"\nmax_drop = [1000]\n");
   }
   std::vector<std::string> eval_line() const {
     return {"eval", (root_ / "suite.toml").string(), "--out", results(), "--device", "cpu", "--threads", "1"};

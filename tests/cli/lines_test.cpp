@@ -1,4 +1,6 @@
 // Lines printed while they grow: in order, whole characters only, in the end the same text as when printed at once.
+#include "cli/lines.h"
+
 #include <random>
 #include <sstream>
 #include <stdexcept>
@@ -6,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
-#include "cli/lines.h"
 #include "infer/loop/processors.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/oracle_fixtures.h"

@@ -1,4 +1,7 @@
-// Settings that fail and tasks that a command scores: the others are measured, nothing is measured twice, all is written.
+// Settings that fail and tasks that a command scores: the others are measured, nothing is measured twice, all is
+// written.
+#include "evaluate/measure/failures.h"
+
 #include <new>
 #include <stdexcept>
 
@@ -7,7 +10,6 @@
 
 #include "base/json.h"
 #include "evaluate/comparison/comparison.h"
-#include "evaluate/measure/failures.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/summary.h"
 #include "tests/evaluate/fake_engine.h"
@@ -257,8 +259,12 @@ TEST_F(CommandSuite, ErrorsAreLostUpwards) {
   suite_.options.run[0].lists[&DecodeOptions::fallback] = {0.1, 0.9};
   suite_.options.run[0].choose_on = "val";
   suite_.options.run[0].max_drop = {0};
-  engine_.errors = [](const Setting& run, int64_t) { return run.method() == "bild" && run.decode.fallback < 0.5 ? 2 : 0; };
-  engine_.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.04 + 0.05 * run.decode.fallback : 0.1; };
+  engine_.errors = [](const Setting& run, int64_t) {
+    return run.method() == "bild" && run.decode.fallback < 0.5 ? 2 : 0;
+  };
+  engine_.seconds = [](const Setting& run, int64_t) {
+    return run.decode.drafts() ? 0.04 + 0.05 * run.decode.fallback : 0.1;
+  };
   const Results results = suite_.evaluate(engine_).results;
   EXPECT_EQ(setting_of(results, "bild.small.FB0.1.RB5").quality.difference->value, 2);
   const ChosenSetting chosen = setting_of(results, "bild.small.drop0", 1).chosen.value();

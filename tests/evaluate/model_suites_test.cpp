@@ -318,7 +318,7 @@ TEST_F(EngagementSuite, NamesWhatIsWrongBeforeModelsAreLoaded) {
   nothing.oracle.clear();
   nothing.fallback.clear();
   EXPECT_THAT(problems(), AllOf(HasSubstr("engagement[1].oracle: a threshold is given twice"),
-                          HasSubstr("engagement[2]: there is nothing to measure")));
+                                HasSubstr("engagement[2]: there is nothing to measure")));
   options_.engagement.resize(2);
   options_.engagement[1].oracle = {0.5};
   options_.task[0].metric.name = "none";

@@ -1,9 +1,10 @@
 // What changed between two evaluations, and what fails a comparison.
+#include "evaluate/comparison/comparison.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "evaluate/comparison/comparison.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

@@ -1,11 +1,12 @@
 // Records of lines, and the speeds, latencies and step times that are computed from them.
+#include "evaluate/measure/speed.h"
+
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "evaluate/measure/measurement_store.h"
-#include "evaluate/measure/speed.h"
 #include "evaluate/measure/timing.h"
 #include "tests/evaluate/made_results.h"
 

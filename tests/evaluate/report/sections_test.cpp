@@ -1,10 +1,11 @@
 // Sections of reports: what they show of made-up results, of draft windows, and of batches and beam search.
+#include "evaluate/report/sections.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "evaluate/report/report.h"
-#include "evaluate/report/sections.h"
 #include "evaluate/suite/tasks.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/evaluate/made_results.h"

@@ -1,4 +1,6 @@
 // Grids of settings: their names, their baselines, what they promise, and what theory predicts of them.
+#include "evaluate/suite/setting_grid.h"
+
 #include <set>
 #include <tuple>
 
@@ -8,7 +10,6 @@
 #include "base/error.h"
 #include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/summary.h"
-#include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/tasks.h"
 #include "evaluate/theory/formulas.h"
 
@@ -102,9 +103,8 @@ TEST(EvaluationRuns, ANamedSingleSettingKeepsItsName) {
 TEST(EvaluationRuns, ProcessorsAndStopStringsAreTheBaselinesToo) {
   SettingGrid run = drafted_by_a("assisted");
   run.lists[&DecodeOptions::repetition_penalty] = {1, 1.2};
-  EXPECT_THAT(labels(run),
-              ElementsAre("greedy", "greedy.repetition_penalty1", "assisted.a.repetition_penalty1",
-                          "greedy.repetition_penalty1.2", "assisted.a.repetition_penalty1.2"));
+  EXPECT_THAT(labels(run), ElementsAre("greedy", "greedy.repetition_penalty1", "assisted.a.repetition_penalty1",
+                                       "greedy.repetition_penalty1.2", "assisted.a.repetition_penalty1.2"));
   run.lists[&DecodeOptions::repetition_penalty] = {};
   run.decode.stop_strings = {"!"};
   SettingGrid other = run;

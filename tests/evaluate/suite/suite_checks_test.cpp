@@ -109,19 +109,27 @@ TEST(EvaluationChecks, IdsAreNotScoredByCharacters) {
 TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
   expect_problems({
       {"speculative",
-       [](auto& run) { run.lists[&DecodeOptions::threshold] = {0.3, 0.5}; },
+       [](auto& run) {
+         run.lists[&DecodeOptions::threshold] = {0.3, 0.5};
+       },
        {"run[0].threshold", "window_rule router", "window_rule fixed"}},
-      {"assisted", [](auto& run) { run.lists[&DecodeOptions::max_entropy] = {1, 2}; }, {"run[0].max_entropy"}},
       {"assisted",
-       [](auto& run) { run.decode.free_token = false; },
-       {"run[0].free_token", "acceptance accept_all"}},
+       [](auto& run) {
+         run.lists[&DecodeOptions::max_entropy] = {1, 2};
+       },
+       {"run[0].max_entropy"}},
+      {"assisted", [](auto& run) { run.decode.free_token = false; }, {"run[0].free_token", "acceptance accept_all"}},
       {"speculative", [](auto& run) { run.lists[&DecodeOptions::fallback] = {0.5}; }, {"run[0].fallback"}},
       {"bild", [](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, {"run[0].window"}},
       {"greedy", [](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, {"method greedy"}},
       {"greedy", [](auto& run) { run.decode.exits = "heads"; }, {"run[0].exits: this run does not read"}},
       {"assisted", [](auto& run) { run.decode.exits = "heads"; }, {"run[0].exits"}},
       {"calm", [](auto& run) { run.lists[&DecodeOptions::candidates] = {3}; }, {"candidates"}},
-      {"bild", [](auto& run) { run.lists[&DecodeOptions::rollback] = {0.5, 2}; }, {}},
+      {"bild",
+       [](auto& run) {
+         run.lists[&DecodeOptions::rollback] = {0.5, 2};
+       },
+       {}},
       {"assisted", [](auto& run) { run.lists[&DecodeOptions::confidence] = {0.5}; }, {}},
   });
 }

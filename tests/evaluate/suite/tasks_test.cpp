@@ -1,9 +1,10 @@
 // Lines of tasks: which are taken, by what they are scored, and what models are given to predict.
+#include "evaluate/suite/tasks.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "evaluate/suite/tasks.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/errors.h"
 
@@ -66,8 +67,9 @@ TEST(ForcedTexts, AReferenceThatCannotBeReadIsToldWithItsFileAndLine) {
 }
 
 TEST(TaskMetric, ReferencesInChineseAndJapaneseAreSplitIntoCharacters) {
-  const auto tokenizer = [](const std::string& references, const std::string& direction = "",
-                            const std::function<void(TaskOptions&)>& change = [](TaskOptions&) {}) {
+  const auto tokenizer = [](
+                             const std::string& references, const std::string& direction = "",
+                             const std::function<void(TaskOptions&)>& change = [](TaskOptions&) {}) {
     TaskOptions task;
     task.name = "test";
     task.direction = direction;

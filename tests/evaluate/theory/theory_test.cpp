@@ -9,9 +9,9 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using infer::testing::Ids;
 using infer::testing::constant_oracle;
 using infer::testing::decode;
+using infer::testing::Ids;
 using infer::testing::warped;
 
 infer::StepCosts papers_costs(double cost_ratio) {
