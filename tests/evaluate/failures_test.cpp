@@ -237,19 +237,6 @@ TEST_F(CommandSuite, WhatTheCommandAnsweredIsKept) {
   EXPECT_TRUE(again.counted.empty());
 }
 
-TEST_F(CommandSuite, SourcesComeWithoutPrefix) {
-  suite_.options.run.clear();
-  suite_.options.task.front().prefix = "0";
-  score_by("tee " + (suite_.directory / "asked").string() + " | sed 's/.*/1/'");
-  suite_.options.task.front().metric.input = "jsonl";
-  suite_.evaluate(engine_);
-  const std::vector<std::string> asked = lines_of(read_file(suite_.directory / "asked"));
-  ASSERT_EQ(asked.size(), 24u);
-  EXPECT_EQ(asked.front(),
-            "{\"source\":\"6\",\"hypothesis\":\"w10 w11 w12 w13 w14 w15\","
-            "\"references\":[\"w10 w11 w12 w13 w14 w15\"]}");
-}
-
 // The lower the threshold, the faster and the worse.
 TEST_F(CommandSuite, ErrorsAreLostUpwards) {
   suite_.options.task = {suite_.task("test"), suite_.task("val")};

@@ -154,34 +154,23 @@ TEST(LosslessCheck, GreedyFirstTokensOfASampledSettingFailTheSuite) {
   }
 }
 
-TokenMass mass_of(const std::vector<double>& falling, size_t token) {
-  TokenMass mass;
-  for (size_t id = 0; id < token; ++id) mass.before += falling[id];
-  mass.own = falling[token];
-  return mass;
-}
-
-// Returns a token drawn from `drawn`, as its place in `expected`.
-TokenMass drawn_mass(const std::vector<double>& expected, const std::vector<double>& drawn, double uniform) {
-  size_t token = 0;
-  while (token + 1 < drawn.size() && uniform >= drawn[token]) uniform -= drawn[token++];
-  return mass_of(expected, token);
-}
-
-// Distributions of lines that are nearly sure, undecided, and between.
-const std::vector<std::vector<double>> kLines{{0.97, 0.02, 0.01}, {0.25, 0.25, 0.25, 0.25}, {0.5, 0.3, 0.15, 0.05}};
-
+// Lines that are nearly sure, undecided, and between.
 TEST(FirstTokenTest, SamplesOfTheRightDistributionPassWithEverySeed) {
+  const std::vector<std::vector<double>> lines{{0.97, 0.02, 0.01}, {0.25, 0.25, 0.25, 0.25}, {0.5, 0.3, 0.15, 0.05}};
   int64_t below_5_percent = 0;
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     const CounterRandom random(seed, "tokens");
     std::vector<TokenMass> tokens;
     for (uint64_t i = 0; i < 300; ++i) {
-      tokens.push_back(drawn_mass(kLines[i % 3], kLines[i % 3], random.uniform(i)));
+      const std::vector<double>& falling = lines[i % 3];
+      TokenMass mass{.before = 0, .own = falling[0]};
+      for (size_t id = 1; id < falling.size() && random.uniform(i) >= mass.before + mass.own; ++id) {
+        mass = {.before = mass.before + mass.own, .own = falling[id]};
+      }
+      tokens.push_back(mass);
     }
     const FirstTokenTest test = test_first_tokens(tokens, seed, "speculative");
     EXPECT_TRUE(test.passed) << seed << ": " << test.p_value;
-    EXPECT_EQ(test.tokens, 300);
     below_5_percent += test.p_value < 0.05 ? 1 : 0;
   }
   EXPECT_LE(below_5_percent, 13);  // 5 expected at most; more than 13 happen once in two thousand
@@ -335,17 +324,23 @@ TEST_F(LosslessSuite, GapsAndMassesAreThoseOfTheProcessedLogits) {
   const auto engine = make_model_engine(options_);
   SuiteOptions plain = options_;
   plain.model = root_ / "plain";
-  const std::vector<Prompt> prompts{{5, 20, 7, 1}};
-  const DecodeBatch batch{.prompts = prompts, .max_new_tokens = 12};
-  const std::vector<int64_t> right = engine->decode(greedy, batch).front().ids;
-  const std::vector<int64_t> forgetful = make_model_engine(plain)->decode(greedy, batch).front().ids;
-  const auto [other, own] = std::ranges::mismatch(forgetful, right);
-  ASSERT_TRUE(other != forgetful.end() && own != right.end());
-  const TextStart start{.prompt = prompts[0], .tokens = {right.begin(), own}, .max_new_tokens = 12};
-  const std::vector<int64_t> tokens{*own, *other};
-  const std::vector<double> gaps = engine->logit_gaps(greedy, start, tokens);
-  EXPECT_EQ(gaps[0], 0);
-  EXPECT_GT(gaps[1], 8 * engine->logit_rounding(greedy, prompts, {right}));
+  const auto unprocessed = make_model_engine(plain);
+  std::vector<Prompt> prompts;
+  int64_t different = 0;
+  for (int64_t line = 0; line < 10; ++line) {
+    prompts = {{5 + line, 20 - line, 7 + 2 * line, 1}};
+    const DecodeBatch batch{.prompts = prompts, .max_new_tokens = 12};
+    const std::vector<int64_t> right = engine->decode(greedy, batch).front().ids;
+    const std::vector<int64_t> forgetful = unprocessed->decode(greedy, batch).front().ids;
+    const auto [other, own] = std::ranges::mismatch(forgetful, right);
+    if (other == forgetful.end() || own == right.end()) continue;
+    ++different;
+    const TextStart start{.prompt = prompts[0], .tokens = {right.begin(), own}, .max_new_tokens = 12};
+    const std::vector<double> gaps = engine->logit_gaps(greedy, start, std::vector<int64_t>{*own, *other});
+    EXPECT_EQ(gaps[0], 0);
+    EXPECT_GT(gaps[1], 8 * engine->logit_rounding(greedy, prompts, {right}));
+  }
+  EXPECT_GT(different, 0);
   std::vector<int64_t> all(40);
   std::iota(all.begin(), all.end(), 0);
   double total = 0;

@@ -60,6 +60,8 @@ TEST_F(Inspection, BothCommandsNoticeAChangedPartOfAStage) {
 
 TEST_F(Inspection, AFileMissingFromAPartIsNamed) {
   fs::remove(stage_ / "model" / "config.json");
+  write_file_atomic(stage_ / "added.txt", "x");
+  EXPECT_THAT(text_of(verify(stage_)), HasSubstr("added.txt"));
   const auto missing = AllOf(HasSubstr("config.json"), HasSubstr("file is missing"));
   EXPECT_THAT(text_of(verify(stage_)), missing);
   EXPECT_THAT(text_of(verify(work_.path())), missing);

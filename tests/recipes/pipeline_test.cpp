@@ -172,17 +172,6 @@ TEST_F(Pipeline, ReadsAnInputAgainOnlyIfItsSizeOrTimeChangedOrToStartAfresh) {
   EXPECT_NE(read_done(run(with_file, "a", true)[0].directory)->hash, before);
 }
 
-TEST_F(Pipeline, VerifyNoticesChangedMissingAndAddedFiles) {
-  const fs::path directory = run(recipe(1, 1))[0].directory;
-  const Done done = read_done(directory).value();
-  EXPECT_THAT(verify_done(directory, done), IsEmpty());
-  write_file_atomic(directory / "result.txt", "changed");
-  EXPECT_EQ(verify_done(directory, done).size(), 1u);
-  fs::remove(directory / "result.txt");
-  write_file_atomic(directory / "added.txt", "x");
-  EXPECT_EQ(verify_done(directory, done).size(), 2u);
-}
-
 TEST_F(Pipeline, DamagedDoneIsAnErrorThatSaysWhatToDo) {
   const fs::path directory = run(recipe(1, 1))[0].directory;
   write_file_atomic(directory / "DONE", "{}");

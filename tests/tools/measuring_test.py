@@ -117,26 +117,6 @@ class Scale(unittest.TestCase):
         self.assertEqual([point["x"] for point in result["points"]], [64, 128])
         self.assertIn("256 new tokens were not measured: a run would take 655 s", result["stopped"])
 
-    def test_a_call_out_of_time_leaves_the_rest_to_the_next_call(self):
-        measured = []
-
-        class Place:
-            def measure(self, run):
-                measured.append(run.new_tokens)
-                return 0.01 * run.new_tokens, 100
-
-        kept = []
-        curve = self.program.curves()["output"]
-        options = argparse.Namespace(rounds=1, largest=None, end=float("-inf"))
-        with self.assertRaises(self.program.OutOfTime):
-            self.program.measure_curve(curve, Place(), options, None, kept.append)
-        options.end = float("inf")
-        result = self.program.measure_curve(curve, Place(), options,
-                                            {"title": "", "unit": "", "base_mb": 1.0, "stopped": None,
-                                             "points": [{"x": 64, "seconds": 1, "extra_mb": 0, "wall": 1}]})
-        self.assertEqual([point["x"] for point in result["points"]], [64, 128, 256, 512, 1024])
-        self.assertNotIn(64, measured)
-
 
 class CompareTranslation(unittest.TestCase):
     def test_ratios_are_to_the_faster_backend_and_to_our_greedy_of_the_round(self):

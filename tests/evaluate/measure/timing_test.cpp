@@ -176,21 +176,6 @@ TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
   EXPECT_EQ(turns, std::vector<size_t>(static_cast<size_t>(3 * 3 * suite.options.repetitions), 8));  // 24 lines
 }
 
-TEST(EvaluationMeasure, ATurnIsOneLineWhereLinesAreLongOrTheirTimesUnknown) {
-  for (const bool known : {true, false}) {
-    FakeSuite suite;
-    suite.options.max_new_tokens = 50;
-    suite.options.warmup = known ? 2 : 0;
-    FakeEngine engine;
-    engine.seconds = [&](const Setting&, int64_t) { return known ? 0.2 : 0.001; };
-    suite.evaluate(engine);
-    for (size_t i = first_timed(engine.calls, known ? 4 : 0); i < engine.calls.size(); ++i) {
-      if (engine.calls[i].max_new_tokens < 50) continue;
-      EXPECT_LE(engine.calls[i - 1].max_new_tokens, 4);
-    }
-  }
-}
-
 // A stop of a virtual machine lasts seconds, and belongs to no setting.
 TEST(EvaluationMeasure, TimesABatchAgainIfTheMachineStoodStill) {
   FakeSuite suite;

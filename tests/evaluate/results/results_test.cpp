@@ -1,6 +1,4 @@
 // Results of a suite: the summary of a task, results.json as it was written, and the page of Markdown.
-#include "evaluate/results/results.h"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -8,10 +6,10 @@
 
 #include "base/files.h"
 #include "evaluate/report/report.h"
+#include "evaluate/results/results.h"
 #include "evaluate/results/summary.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/errors.h"
-#include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -131,17 +129,6 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   EXPECT_THAT(page, HasSubstr("\n| run | bleu | diff | speedup |"));
   EXPECT_THAT(page, HasSubstr("\n| bild.small.FB0.5.RB5 | "));
   EXPECT_THAT(page, HasSubstr("\n### How well each drafter predicts\n"));
-}
-
-TEST(MarkdownPage, BreaksLongCommandsBeforeOptions) {
-  Results results;
-  results.environment = nlohmann::ordered_json::object();
-  std::string command = "draftsmith train recipe.toml";
-  for (int i = 0; i < 8; ++i) command += " --set evaluation.lines=" + std::to_string(i);
-  results.environment["command"] = command;
-  const std::string page = report_markdown(results);
-  EXPECT_LE(widest_line(page), 120U) << page;
-  EXPECT_THAT(page, HasSubstr("lines=2 \\\n  --set evaluation.lines=3"));
 }
 
 // Two tokens are drafted and kept, one is taken back, one is the target's.

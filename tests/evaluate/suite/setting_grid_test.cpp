@@ -1,6 +1,4 @@
 // Grids of settings: their names, their baselines, what they promise, and what theory predicts of them.
-#include "evaluate/suite/setting_grid.h"
-
 #include <set>
 #include <tuple>
 
@@ -10,6 +8,7 @@
 #include "base/error.h"
 #include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/summary.h"
+#include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/tasks.h"
 #include "evaluate/theory/formulas.h"
 
@@ -78,17 +77,6 @@ TEST(EvaluationRuns, BatchSizesSpanAGridWithBaselinesOfTheSameSize) {
     EXPECT_EQ(greedy_of(setting).decode.batch_size, setting.decode.batch_size) << setting.label;
   }
   EXPECT_NE(settings.at(2).group, settings.at(3).group);
-}
-
-TEST(EvaluationRuns, BeamSearchesHaveTheirParametersInTheirNames) {
-  SettingGrid grid = run_of("beam");
-  grid.lists[&DecodeOptions::num_beams] = {2, 8};
-  grid.lists[&DecodeOptions::length_penalty] = {0.6, 1};
-  const auto settings = settings_of({run_of("beam"), grid});
-  EXPECT_THAT(labels(settings), ElementsAre("greedy", "beam.beams4", "beam.beams2.LP0.6", "beam.beams2",
-                                            "beam.beams8.LP0.6", "beam.beams8"));
-  for (const Setting& setting : settings) EXPECT_FALSE(setting.lossless());
-  EXPECT_EQ(baseline_of(settings.at(1)).label, "greedy");
 }
 
 TEST(EvaluationRuns, ANamedSingleSettingKeepsItsName) {

@@ -164,10 +164,10 @@ TEST_F(Stages, PruningRefusesFilesThatDoNotFit) {
     more.insert("model", text(model));
     return stage_error(more, "prune");
   };
-  EXPECT_THAT(refused("foreign", {{"vocabulary_from", text("corpus.h5")}}), HasSubstr("another tokenizer"));
-  EXPECT_THAT(refused("model", {{"ff_width", 5}, {"by", "activation"}, {"calibration", text("lines.txt")}}),
+  EXPECT_THAT(refused("foreign", toml::table{{"vocabulary_from", text("corpus.h5")}}), HasSubstr("another tokenizer"));
+  EXPECT_THAT(refused("model", toml::table{{"ff_width", 5}, {"by", "activation"}, {"calibration", text("lines.txt")}}),
               HasSubstr("pairs of source and target"));
-  EXPECT_THAT(refused("model", {{"heads", 2}}), HasSubstr("at most 1"));
+  EXPECT_THAT(refused("model", toml::table{{"heads", 2}}), HasSubstr("at most 1"));
   EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
   run("prune", toml::table{{"model", text("model")}, {"vocabulary_from", text("lines.txt")}}, "by text");
   const auto ids = model::load_model(folder_ / "by text" / "model")->config().draft_vocabulary.ids;
