@@ -1,5 +1,7 @@
 // The whole way through the program: a tiny recipe from text to measured drafters and exits, and what a user does with
 // what it made.
+#include <cstdlib>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

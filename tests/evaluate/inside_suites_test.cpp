@@ -7,7 +7,6 @@
 #include "base/files.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/suite/setting_grid.h"
-#include "evaluate/suite/suite_checks.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/exits.h"

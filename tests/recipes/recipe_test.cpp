@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/datasets/datasets.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::recipes {

@@ -86,8 +86,9 @@ class Setup(Script):
             shutil.copy(ROOT / "tools" / name, self.root / "tools" / name)
         self.installed = self.root / "installed"
         self.set_installed(packages("packages.txt") + packages("packages-test.txt"))
-        for name, text in (("python3", PYTHON), ("pip", PIP), ("dpkg-query", 'cat "$INSTALLED"\n'), ("apt-get", APT_GET),
-                           ("id", "echo 0\n"), ("df", "echo header; echo disk 0 0 $((${FREE_GB:-50} << 20)) 0% /\n")):
+        for name, text in (("python3", PYTHON), ("pip", PIP), ("dpkg-query", 'cat "$INSTALLED"\n'),
+                           ("apt-get", APT_GET), ("id", "echo 0\n"),
+                           ("df", "echo header; echo disk 0 0 $((${FREE_GB:-50} << 20)) 0% /\n")):
             self.add_program(f"bin/{name}", text)
 
     def set_installed(self, names):
@@ -118,7 +119,8 @@ class Setup(Script):
         self.assertIn("-r tools/requirements.txt", " ".join(self.succeed()[1]))
 
     def test_installs_only_what_is_missing_under_any_name(self):
-        self.set_installed([name for name in packages("packages.txt") if name not in ("libfmt-dev", "libtcmalloc-minimal4")])
+        missing = ("libfmt-dev", "libtcmalloc-minimal4")
+        self.set_installed([name for name in packages("packages.txt") if name not in missing])
         with open(self.installed, "a") as file:
             file.write("libtcmalloc-minimal4t64:amd64 installed other, libtcmalloc-minimal4 (= 2.16-1)\n")
             file.write("formats:amd64 config-files libfmt-dev (= 9)\n")
@@ -250,12 +252,13 @@ class Quickstart(Script):
 
     def setUp(self):
         super().setUp()
-        for name, text in (("tools/setup", "echo SET UP\n"), ("tools/build", "echo BUILT $*\n"), ("bin/nproc", "echo 2\n"),
-                           ("build/release/draftsmith", PROGRAM), ("bin/cut", "echo ${LOAD:-0.10}\n")):
+        for name, text in (("tools/setup", "echo SET UP\n"), ("tools/build", "echo BUILT $*\n"),
+                           ("bin/nproc", "echo 2\n"), ("build/release/draftsmith", PROGRAM), ("bin/cut", "echo ${LOAD:-0.10}\n")):
             self.add_program(name, text)
 
     def run_script(self, *arguments, **environment):
-        return super().run_script(*arguments, **{**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}", **environment})
+        base = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
+        return super().run_script(*arguments, **{**base, **environment})
 
     def test_says_what_will_happen_and_ends_with_table_page_and_commands(self):
         result, calls = self.succeed()

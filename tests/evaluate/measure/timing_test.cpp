@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <sstream>
 #include <thread>
 #include <vector>
 

@@ -6,7 +6,6 @@
 
 #include "base/files.h"
 #include "evaluate/report/report.h"
-#include "evaluate/suite/tasks.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/evaluate/made_results.h"
 #include "tests/support/files.h"

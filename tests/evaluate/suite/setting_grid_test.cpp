@@ -1,4 +1,6 @@
 // Grids of settings: their names, their baselines, what they promise, and what theory predicts of them.
+#include "evaluate/suite/setting_grid.h"
+
 #include <set>
 #include <tuple>
 
@@ -8,7 +10,6 @@
 #include "base/error.h"
 #include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/summary.h"
-#include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/tasks.h"
 #include "evaluate/theory/formulas.h"
 

@@ -13,7 +13,6 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/router.h"
-#include "model/models/tandem.h"
 #include "recipes/inspection.h"
 #include "recipes/stage.h"
 #include "tests/recipes/stages/stage_fixtures.h"
