@@ -253,7 +253,8 @@ class Quickstart(Script):
     def setUp(self):
         super().setUp()
         for name, text in (("tools/setup", "echo SET UP\n"), ("tools/build", "echo BUILT $*\n"),
-                           ("bin/nproc", "echo 2\n"), ("build/release/draftsmith", PROGRAM), ("bin/cut", "echo ${LOAD:-0.10}\n")):
+                           ("bin/nproc", "echo 2\n"), ("build/release/draftsmith", PROGRAM),
+                           ("bin/cut", "echo ${LOAD:-0.10}\n")):
             self.add_program(name, text)
 
     def run_script(self, *arguments, **environment):

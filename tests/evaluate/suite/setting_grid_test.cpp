@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/summary.h"
-#include "evaluate/suite/tasks.h"
 #include "evaluate/theory/formulas.h"
 
 namespace draftsmith::evaluate {
