@@ -1,4 +1,6 @@
 // Results of a suite: the summary of a task, results.json as it was written, and the page of Markdown.
+#include "evaluate/results/results.h"
+
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -6,7 +8,6 @@
 
 #include "base/files.h"
 #include "evaluate/report/report.h"
-#include "evaluate/results/results.h"
 #include "evaluate/results/summary.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/errors.h"
