@@ -1,18 +1,20 @@
-"""Tests of the arithmetic and tables of the comparisons and curves of bench/."""
+"""Tests of what the comparisons and curves of bench/ and tools/serving compute."""
 
 import argparse
-import contextlib
 import importlib.machinery
 import importlib.util
-import io
 import pathlib
 import sys
-import tempfile
 import unittest
 
 sys.dont_write_bytecode = True  # the programs are loaded as modules
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BENCH = ROOT / "bench"
+sys.path.insert(0, str(ROOT / "tools"))
+
+from serving_parts import arithmetic  # noqa: E402
+from serving_parts.arithmetic import Acceptance  # noqa: E402
 
 
 def load(name):
@@ -23,34 +25,11 @@ def load(name):
     return module
 
 
-def printed(function, *arguments):
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        function(*arguments)
-    return output.getvalue()
-
-
 class Measuring(unittest.TestCase):
     def test_each_program_is_first_in_some_round(self):
         in_turns = load("compare_decoding").measuring.in_turns
         self.assertEqual([in_turns("abc", number) for number in range(4)],
                          [list("abc"), list("bca"), list("cab"), list("abc")])
-
-    def test_a_failed_program_ends_with_its_errors(self):
-        measuring = load("compare_decoding").measuring
-        with self.assertRaisesRegex(SystemExit, "ls /no-such-folder failed"):
-            measuring.run(["ls", "/no-such-folder"])
-
-
-    def test_what_was_written_by_hand_stays_when_a_page_is_written_again(self):
-        measuring = load("compare_decoding").measuring
-        with tempfile.TemporaryDirectory() as folder:
-            page = pathlib.Path(folder) / "page.md"
-            measuring.write_page(page, "old\n")
-            page.write_text(page.read_text() + f"\n{measuring.BY_HAND}\n\n* A caveat.\n")
-            measuring.write_page(page, "new\n")
-            self.assertEqual(page.read_text(), f"new\n\n{measuring.BY_HAND}\n\n* A caveat.\n")
-
 
     def test_machines_of_several_calls_are_joined(self):
         machines = load("compare_decoding").measuring.machines
@@ -114,14 +93,6 @@ class CompareDecoding(unittest.TestCase):
         self.assertEqual(entries["draftsmith bf16"]["ratio_to_any_type"], [2.0, 0.25])
         self.assertEqual(entries["draftsmith bf16"]["equal_outputs"], 1)
 
-    def test_a_type_that_the_peer_cannot_run_is_named(self):
-        shape = self.program.SHAPES["drafter"]
-        entries = self.program.summary_of(shape, self.rounds(), self.options)
-        text = printed(self.program.print_table, "drafter", shape, entries, self.options)
-        self.assertIn("| bf16 | ctranslate2 | not on this processor |", text)
-        self.assertNotIn("| fp32 | ctranslate2 | not on this processor |", text)
-        self.assertIn("| fp32 | draftsmith fp32 | 175 (150–200) | 1.00 (0.50–1.50) |", text)
-
 
 class Scale(unittest.TestCase):
     def setUp(self):
@@ -136,16 +107,6 @@ class Scale(unittest.TestCase):
             for slope in (*found["time"], *found["memory"]):
                 self.assertAlmostEqual(slope, power)
 
-    def test_what_is_worse_than_linear_is_marked_at_the_curves_end_too(self):
-        self.assertIn("worse than linear", self.program.exponent_text("time", (0.9, 1.5)))
-        self.assertNotIn("worse than linear", self.program.exponent_text("time", (1.0, 1.1)))
-        self.assertEqual(self.program.exponent_text("memory", (None, None)), "memory does not grow")
-
-    def test_a_run_that_would_take_too_long_is_foreseen_from_the_curve(self):
-        self.assertEqual(self.program.would_take([], 8), 0)
-        self.assertAlmostEqual(self.program.would_take(self.points(2), 8), 3 * 64)
-        self.assertAlmostEqual(self.program.would_take(self.points(1)[:1], 8), 24)
-
     def test_a_curve_stops_before_a_run_over_the_limit(self):
         class Place:
             def measure(self, run):
@@ -155,32 +116,6 @@ class Scale(unittest.TestCase):
         result = self.program.measure_curve(self.program.curves()["output"], Place(), options)
         self.assertEqual([point["x"] for point in result["points"]], [64, 128])
         self.assertIn("256 new tokens were not measured: a run would take 655 s", result["stopped"])
-
-    def test_a_call_out_of_time_leaves_the_rest_to_the_next_call(self):
-        measured = []
-
-        class Place:
-            def measure(self, run):
-                measured.append(run.new_tokens)
-                return 0.01 * run.new_tokens, 100
-
-        kept = []
-        curve = self.program.curves()["output"]
-        options = argparse.Namespace(rounds=1, largest=None, end=float("-inf"))
-        with self.assertRaises(self.program.OutOfTime):
-            self.program.measure_curve(curve, Place(), options, None, kept.append)
-        options.end = float("inf")
-        result = self.program.measure_curve(curve, Place(), options,
-                                            {"title": "", "unit": "", "base_mb": 1.0, "stopped": None,
-                                             "points": [{"x": 64, "seconds": 1, "extra_mb": 0, "wall": 1}]})
-        self.assertEqual([point["x"] for point in result["points"]], [64, 128, 256, 512, 1024])
-        self.assertNotIn(64, measured)
-
-    def test_the_plot_shows_each_curve_over_its_first_point(self):
-        text = self.program.plot.relative_growth({"batch": [(1, 3), (10, 30)], "output": [(64, 1), (640, 100)]}, "x", "y")
-        self.assertEqual(text.count("<circle"), 4)
-        self.assertIn(">batch</text>", text)
-        self.assertIn(">linear</text>", text)
 
 
 class CompareTranslation(unittest.TestCase):
@@ -200,6 +135,77 @@ class CompareTranslation(unittest.TestCase):
         self.assertEqual(entries["assisted, aligned"]["tokens_per_second"], [10, 20])
         self.assertEqual(entries["CTranslate2 greedy, oneDNN"]["equal_outputs"], 1)
         self.assertEqual(program.without_end([3, 1], 1), program.without_end([3], 1))
+
+
+METRICS = """# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 200.0
+vllm:spec_decode_num_drafts_created{engine="0",model_name="m"} 1.7e+09
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 600.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 120.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 7e+01
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 30.0
+vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",position="2"} 1.7e+09
+"""
+
+
+class AcceptanceByPosition(unittest.TestCase):
+    def test_metrics_are_read_without_times_of_creation(self):
+        self.assertEqual(arithmetic.acceptance_of_metrics(METRICS, 3), Acceptance(200, [120, 70, 30]))
+
+    def test_drafts_keep_what_their_output_holds(self):
+        drafts = [[[1, [5, 6, 7]], [3, [7, 8, 9]]], [[1, [4, 4, 4]]]]
+        outputs = [[3, 5, 6, 7, 8], [3, 9]]
+        self.assertEqual(arithmetic.acceptance_of_drafts(drafts, outputs, 3), Acceptance(3, [2, 2, 1]))
+
+    def test_an_interval_is_wilsons(self):
+        low, high = arithmetic.interval(8, 10)
+        self.assertAlmostEqual(low, 0.4902, places=4)
+        self.assertAlmostEqual(high, 0.9433, places=4)
+        self.assertEqual(arithmetic.interval(0, 0), (0, 1))
+
+    def test_shares_far_apart_are_no_sampling_error(self):
+        one = Acceptance(1000, [560, 320])
+        self.assertTrue(arithmetic.within_sampling_error(one, Acceptance(1000, [580, 350])))
+        self.assertFalse(arithmetic.within_sampling_error(one, Acceptance(1000, [580, 450])))
+
+
+class Ids(unittest.TestCase):
+    def test_an_eos_at_the_end_is_no_difference(self):
+        self.assertIsNone(arithmetic.first_difference([4, 5, 1], [4, 5], eos=1))
+
+    def test_the_first_difference_is_found(self):
+        self.assertEqual(arithmetic.first_difference([4, 5, 6], [4, 7, 8], eos=1), 1)
+        self.assertEqual(arithmetic.first_difference([4, 5, 6], [4, 5], eos=1), 2)
+
+    def test_only_ids_within_the_margin_of_the_best_are_rounding(self):
+        self.assertTrue(arithmetic.is_rounding([0, 2.0, 2.0005], ours=2, theirs=1))
+        self.assertFalse(arithmetic.is_rounding([0, 2.0, 2.002], ours=2, theirs=1))
+        self.assertFalse(arithmetic.is_rounding([0, 2.0, 2.0005], ours=2, theirs=0))
+
+
+class Commands(unittest.TestCase):
+    def test_the_printed_command_is_split_as_a_shell_does(self):
+        printed = "To serve it:\n  vllm serve a --speculative-config '{\"model\": \"b c\"}'\n"
+        self.assertEqual(arithmetic.printed_command(printed, "vllm serve"),
+                         ["vllm", "serve", "a", "--speculative-config", '{"model": "b c"}'])
+        with self.assertRaisesRegex(ValueError, "printed no command"):
+            arithmetic.printed_command("nothing\n", "vllm serve")
+
+
+LOG = """(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953] Traceback (most recent call last):
+(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953]   File "/x/site-packages/vllm/layers.py", line 515, in load
+(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953]     assert rows == ids
+(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953]            ^^^^^^^^^^^
+(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953] AssertionError
+(APIServer pid=6)   File "/x/site-packages/vllm/entry.py", line 3, in main
+(APIServer pid=6) RuntimeError: Engine core initialization failed. See root cause above.
+"""
+
+
+class Pages(unittest.TestCase):
+    def test_a_refusal_is_the_cause_with_its_place(self):
+        self.assertEqual(arithmetic.refusal(LOG), "AssertionError, by vllm/layers.py, line 515: `assert rows == ids`")
 
 
 if __name__ == "__main__":
