@@ -20,12 +20,8 @@
 #include "tests/support/process_groups.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "tests/train/poisoned_trainable.h"
-#include "tests/train/trainable/exit_training_fixtures.h"
-#include "tests/train/trainable/tandem_training_fixtures.h"
-#include "tests/train/untimed_log.h"
+#include "tests/train/trainable/fixtures.h"
 #include "train/optimizers/optimizer.h"
-#include "train/teacher/cached_teacher.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {
@@ -286,51 +282,12 @@ TEST_F(DataParallel, IsEqualForALlamaWithPacking) {
   });
 }
 
-TEST_F(DataParallel, IsEqualForATandemTrainedByBothLosses) {
-  expect_equal_training(group_options(), [](const Process& process) {
-    const Pair pair(model::tiny_t5(), at::kDouble);
-    TandemTrainable trainable(*pair.secondary, *pair.primary, {.configuration = TandemConfiguration::kBothBothLosses});
-    process.train(trainable);
-  });
-}
-
-TEST_F(DataParallel, IsEqualForExits) {
-  const ExitTrainingOptions losses{.loss = "weighted", .layers = {1, 2}, .weights = {0.3, 0.5, 1.5}, .own_norms = true};
-  expect_equal_training(group_options(), [&](const Process& process) {
-    ExitPair pair(exit_configs().front(), losses, at::kDouble);
-    process.train(pair.trainable);
-  });
-}
-
 TEST_F(DataParallel, IsEqualForALessonOnTheStudentsOwnSamples) {
   TrainOptions options = distilling();
   options.objective.distill.on_policy = {.share = 0.5, .max_new_tokens = 9};
   expect_equal_training(options, [](const Process& process) {
     const auto student = t5_of_seed(5), teacher = t5_of_seed(6);
     LiveTeacher source(*teacher);
-    PlainTrainable trainable(*student);
-    process.train(trainable, &source);
-  });
-}
-
-TEST_F(DataParallel, IsEqualForALessonOfStoredIds) {
-  const data::Corpus corpus(folder_ / "train.h5");
-  {
-    const at::NoGradGuard no_grad;
-    const auto teacher = t5_of_seed(6);
-    const StoredRows rows = TeacherLogits(*teacher, corpus, {.k = 4}, 64).rows(0, corpus.size(), [](int64_t) {});
-    data::TeacherCacheWriter writer(folder_ / "cache.h5", {.k = 4,
-                                                           .vocabulary = kTestVocabulary,
-                                                           .positions = corpus.info().target_tokens,
-                                                           .tokenizer_hash = "none",
-                                                           .corpus_hash = data::corpus_hash(corpus)});
-    for (const data::TeacherRows& example : by_example(rows, corpus, 0, corpus.size())) writer.add(example);
-    writer.finish();
-  }
-  const data::TeacherCache cache(folder_ / "cache.h5");
-  expect_equal_training(distilling(), [&](const Process& process) {
-    const auto student = t5_of_seed(5);
-    CachedTeacher source(cache);
     PlainTrainable trainable(*student);
     process.train(trainable, &source);
   });
@@ -410,14 +367,6 @@ TEST_F(DataParallel, RefusesACheckpointOfAnotherOptimizer) {
   EXPECT_NE(ends.back().error, "");
 }
 
-TEST(TrainOptionsIdentity, HasTheTypeOfSumsButNotTheShardingOfTheOptimizer) {
-  TrainOptions options;
-  options.shard_optimizer = true;
-  EXPECT_EQ(options_hash(options), options_hash(TrainOptions()));
-  options.reduce_dtype = "bf16";
-  EXPECT_NE(options_hash(options), options_hash(TrainOptions()));
-}
-
 TEST_F(DataParallel, SumsInBf16AreNearAndOneProcessKeepsItsOwnType) {
   TrainOptions options = group_options();
   const Ended exact = train_in(1, options, "exact", kept_in_fp64()).front();
@@ -452,17 +401,6 @@ TEST_F(DataParallel, WarnsOnceOfProcessesThatHaveNothingToDo) {
   EXPECT_EQ(log.warnings(), 1) << log.text();
   EXPECT_THAT(log.text(), HasSubstr("3 processes share 2 micro-batches a step, so 1 do nothing"));
 }
-
-// Ids are words of one letter.
-class LetterWords : public infer::testing::Letters {
- public:
-  using infer::testing::Letters::Letters;
-  std::string decode(std::span<const int32_t> ids) const override {
-    std::string text;
-    for (const int32_t id : ids) text += infer::testing::Letters::decode(std::span(&id, 1)) + " ";
-    return text;
-  }
-};
 
 // The number of drafted sources is below the largest world size.
 TEST_F(DataParallel, ValidationGivesEqualMeasuresOutputsAndDrafts) {

@@ -1,18 +1,25 @@
-// Several losses in one sum: values and gradients against plain operations, whatever heads they share.
+// Losses over heads: values and gradients against plain operations, in blocks of positions, whatever heads the terms of
+// a sum share; and logits of half-precision products.
+#include "train/objectives/linear_loss.h"
+
 #include <algorithm>
+#include <limits>
 
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
+#include "base/random_tensors.h"
+#include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "tests/train/objectives/distillation_fixtures.h"
+#include "tests/train/objectives/fixtures.h"
+#include "train/objectives/cross_entropy.h"
 #include "train/objectives/distill.h"
 
 namespace draftsmith::train {
 namespace {
-
-constexpr int64_t kWidthOfHeads = 5;
 
 at::Tensor random_leaf(at::IntArrayRef shape) {
   return at::randn(shape, at::TensorOptions(at::kDouble)).requires_grad_(true);
@@ -27,7 +34,7 @@ struct Term {
 
 Term random_term(int64_t positions, model::HeadWeights head, double factor) {
   const at::Tensor labels = at::randint(head.weight.size(0), {positions}, at::TensorOptions(at::kLong));
-  return {random_leaf({positions, kWidthOfHeads}), std::move(head), labels, factor};
+  return {random_leaf({positions, kWidth}), std::move(head), labels, factor};
 }
 
 at::Tensor together(const std::vector<Term>& terms) {
@@ -82,43 +89,37 @@ void expect_by_definition(const std::vector<Term>& terms, double tolerance) {
 
 TEST(LinearLoss, TermsMayShareTheirHeadOrHaveTheirOwn) {
   at::manual_seed(3);
-  const model::HeadWeights shared{random_leaf({11, kWidthOfHeads})};
-  const model::HeadWeights other{random_leaf({7, kWidthOfHeads})};
+  const model::HeadWeights shared{random_leaf({11, kWidth})};
+  const model::HeadWeights other{random_leaf({7, kWidth})};
   expect_by_definition({random_term(6, shared, 1), random_term(6, shared, 0.3), random_term(4, other, 2)}, 1e-10);
 }
 
 TEST(LinearLoss, AdditionsOfLowRankLearnBesideAFrozenHeadOrATrainedOne) {
   at::manual_seed(4);
   for (const bool frozen : {true, false}) {
-    const at::Tensor weight = random_leaf({11, kWidthOfHeads}).detach().requires_grad_(!frozen);
+    const at::Tensor weight = random_leaf({11, kWidth}).detach().requires_grad_(!frozen);
     const auto low_rank = [&](int64_t rank) {
-      return model::HeadWeights{weight, random_leaf({rank, kWidthOfHeads}), random_leaf({11, rank})};
+      return model::HeadWeights{weight, random_leaf({rank, kWidth}), random_leaf({11, rank})};
     };
     expect_by_definition(
         {random_term(6, low_rank(2), 0.5), random_term(6, low_rank(3), 1), random_term(6, {weight}, 1)}, 1e-10);
   }
 }
 
-// Vocabularies so large that positions are cut into blocks, of one term more often than of the other.
+// Vocabularies so large that positions are cut into blocks, of one term more often than of the other, the last shorter.
 TEST(LinearLoss, BlocksOfTermsAddUp) {
   at::manual_seed(5);
-  const model::HeadWeights large{random_leaf({300'000, kWidthOfHeads})};
-  const model::HeadWeights small{random_leaf({9, kWidthOfHeads})};
-  expect_by_definition({random_term(70, large, 0.5), random_term(70, small, 1), random_term(70, large, 1)}, 1e-9);
-}
-
-TEST(LinearLoss, AdditionsOfLowRankAddUpOverBlocks) {
-  at::manual_seed(8);
-  const model::HeadWeights head{random_leaf({300'000, kWidthOfHeads}), random_leaf({2, kWidthOfHeads}),
-                                random_leaf({300'000, 2})};
-  expect_by_definition({random_term(70, head, 0.5)}, 1e-9);
+  const model::HeadWeights large{random_leaf({300'000, kWidth})};
+  const model::HeadWeights small{random_leaf({9, kWidth})};
+  const model::HeadWeights low_rank{large.weight, random_leaf({2, kWidth}), random_leaf({300'000, 2})};
+  expect_by_definition({random_term(70, large, 0.5), random_term(70, small, 1), random_term(70, low_rank, 1)}, 1e-9);
 }
 
 // All labels of a batch may be ids that a pruned head lacks.
 TEST(LinearLoss, TermsWithoutPositionsCostNothing) {
   at::manual_seed(9);
-  const model::HeadWeights shared{random_leaf({11, kWidthOfHeads})};
-  const model::HeadWeights other{random_leaf({7, kWidthOfHeads})};
+  const model::HeadWeights shared{random_leaf({11, kWidth})};
+  const model::HeadWeights other{random_leaf({7, kWidth})};
   expect_by_definition({random_term(0, shared, 1), random_term(4, shared, 0.5), random_term(0, other, 1)}, 1e-10);
   together({random_term(0, shared, 1), random_term(0, other, 1)}).backward();
   EXPECT_EQ(largest(shared.weight.grad()), 0);
@@ -126,7 +127,7 @@ TEST(LinearLoss, TermsWithoutPositionsCostNothing) {
 
 TEST(LinearLoss, GradientsFollowAFactorOnTheSum) {
   at::manual_seed(10);
-  const model::HeadWeights shared{random_leaf({11, kWidthOfHeads})};
+  const model::HeadWeights shared{random_leaf({11, kWidth})};
   const std::vector<Term> terms{random_term(6, shared, 1), random_term(6, shared, 0.3)};
   together(terms).backward();
   const at::Tensor whole = shared.weight.grad().clone();
@@ -137,7 +138,7 @@ TEST(LinearLoss, GradientsFollowAFactorOnTheSum) {
 
 TEST(LinearLoss, NothingIsWantedOfWhatIsFrozen) {
   at::manual_seed(6);
-  const Term term = random_term(5, {random_leaf({7, kWidthOfHeads}).detach()}, 1);
+  const Term term = random_term(5, {random_leaf({7, kWidth}).detach()}, 1);
   Term frozen = random_term(5, term.head, 1);
   frozen.hidden = frozen.hidden.detach();
   together({term, frozen}).backward();
@@ -145,36 +146,6 @@ TEST(LinearLoss, NothingIsWantedOfWhatIsFrozen) {
   EXPECT_FALSE(term.head.weight.grad().defined());
   const at::NoGradGuard no_grad;
   EXPECT_FALSE(together({term}).requires_grad());
-}
-
-class CountingLoss : public LogitLoss {
- public:
-  CountingLoss(TeacherDistributions& teacher, at::Tensor positions)
-      : teacher_(teacher), positions_(std::move(positions)) {}
-  void begin_block(const PositionRange& block) override {
-    EXPECT_TRUE(teacher_.block(positions_.narrow(0, block.begin, block.count))
-                    .logits.flatten()
-                    .equal(positions_.narrow(0, block.begin, block.count).to(at::kDouble)));
-  }
-  at::Tensor rows(at::Tensor& logits, const PositionRange&, bool) override { return logits.sum(); }
-
- private:
-  TeacherDistributions& teacher_;
-  at::Tensor positions_;
-};
-
-TEST(LinearLoss, ATeachersBlockIsMadeOnceForAllTermsThatReadIt) {
-  const int64_t positions = 150;  // three blocks of 64
-  const at::Tensor places = at::arange(positions, at::kLong);
-  TableTeacher teacher(places.to(at::kDouble).unsqueeze(1));
-  SharedTeacher shared(teacher);
-  CountingLoss first(shared, places);
-  CountingLoss second(shared, places);
-  const model::HeadWeights head{at::zeros({300'000, 1})};
-  const at::Tensor hidden = at::zeros({positions, 1});
-  const at::NoGradGuard no_grad;
-  linear_loss({{.hidden = hidden, .head = head, .loss = &first}, {.hidden = hidden, .head = head, .loss = &second}});
-  EXPECT_EQ(teacher.blocks, 3);
 }
 
 // A model's exits learn from a teacher whose logits are made once.
@@ -201,6 +172,131 @@ TEST(LinearLoss, StudentsOfOneModelShareTheirTeachersBlocks) {
                 linear_distillation(predictions.hidden, model::head_weight(student), teaching, terms).item<double>();
   }
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4);
+}
+
+// Padding must not reach the loss: a row alone and beside a longer one have the same loss and gradients.
+TEST(CrossEntropy, PaddingIsNotPartOfTheLoss) {
+  const TemporaryDirectory folder;
+  write_reversal_corpus(folder / "train.h5", 12, 1);
+  const data::Corpus corpus(folder / "train.h5");
+  model::TransformerModel model(tiny_config(), 5);
+  PlainTrainable trainable(model);
+  CrossEntropy objective({.label_smoothing = 0.1});
+  const at::NoGradGuard no_grad;
+  std::vector<int64_t> all;
+  double alone = 0;
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    all.push_back(i);
+    alone += objective.loss(trainable, make_batch(corpus, {i}, model.info()), {}).sum.item<double>();
+  }
+  const Loss together = objective.loss(trainable, make_batch(corpus, all, model.info()), {});
+  EXPECT_NEAR(together.sum.item<double>(), alone, 1e-4 * alone);
+  EXPECT_EQ(together.count, corpus.info().target_tokens);
+}
+
+TEST(Objectives, AnUnknownNameIsAnErrorThatNamesTheKnown) {
+  EXPECT_THAT(error_of([] { make_objective({.name = "cross_entropi", .cross_entropy = {}}); }),
+              testing::HasSubstr("cross_entropy"));
+}
+
+TEST(CrossEntropy, PredictionCountsWithoutSmoothing) {
+  at::manual_seed(3);
+  const Term term = random_term(9, {random_leaf({11, kWidth})}, 1);
+  const at::NoGradGuard no_grad;
+  const Prediction prediction = predict(term.hidden, term.head, term.labels);
+  const at::Tensor logits = term.hidden.mm(term.head.weight.t());
+  const at::Tensor nll = -logits.log_softmax(1).gather(1, term.labels.unsqueeze(1)).sum();
+  EXPECT_NEAR(prediction.loss.sum.item<double>(), nll.item<double>(), 1e-10);
+  EXPECT_TRUE(prediction.arg_maxs.equal(logits.argmax(1)));
+  EXPECT_EQ(prediction.loss.count, 9);
+}
+
+constexpr double kProbabilityTolerance = 1e-4;
+constexpr double kRoundingOfBf16 = 1e-2;  // what the tolerance must tell from fp32
+
+// Records the logits of all positions, and leaves them as the gradient.
+class RecordedLogits : public LogitLoss {
+ public:
+  at::Tensor rows(at::Tensor& logits, const PositionRange& /*rows*/, bool /*gradient*/) override {
+    seen.push_back(logits.clone());
+    return logits.sum();
+  }
+  at::Tensor all() const { return at::cat(seen); }
+
+  std::vector<at::Tensor> seen;
+};
+
+// Largest relative error of probabilities above a millionth.
+double error_of_probabilities(const at::Tensor& logits, const at::Tensor& exact) {
+  const at::Tensor p = logits.to(at::kDouble).softmax(1), expected = exact.to(at::kDouble).softmax(1);
+  return at::where(expected.gt(1e-6), (p - expected).abs() / expected, 0.0).max().item<double>();
+}
+
+void expect_fp32(const at::Tensor& logits, const at::Tensor& exact) {
+  const double size = largest(exact);
+  ASSERT_GT(size, 8);
+  ASSERT_LT(size, 64);
+  EXPECT_GE(error_of_probabilities(exact.to(at::kBFloat16), exact), kRoundingOfBf16) << "the test cannot fail";
+  EXPECT_LE(error_of_probabilities(logits, exact), kProbabilityTolerance);
+}
+
+at::Tensor product(const at::Tensor& hidden, const at::Tensor& weight) {
+  return hidden.to(at::kDouble).mm(weight.to(at::kDouble).t());
+}
+
+TEST(LogitPrecision, LossesReadFp32LogitsOfBf16ProductsOfLowRankHeadsToo) {
+  const at::Tensor hidden = random_tensor({40, 32}, 1).to(at::kBFloat16);
+  const at::Tensor weight = random_tensor({300, 32}, 2).to(at::kBFloat16);
+  const at::Tensor down = random_tensor({4, 32}, 3).mul(0.3).to(at::kBFloat16);
+  const at::Tensor up = random_tensor({300, 4}, 4).to(at::kBFloat16);
+  RecordedLogits loss;
+  linear_loss({{.hidden = hidden, .head = {.weight = weight, .down = down, .up = up}, .loss = &loss}});
+  expect_fp32(loss.all(), product(hidden, weight) + product(at::linear(hidden, down), up));
+}
+
+TEST(LogitPrecision, GradientsKeepTheTypeOfTheirTensors) {
+  const at::Tensor hidden = random_tensor({40, 32}, 1).to(at::kBFloat16).requires_grad_(true);
+  const at::Tensor weight = random_tensor({300, 32}, 2).to(at::kBFloat16).requires_grad_(true);
+  RecordedLogits loss;
+  linear_loss({{.hidden = hidden, .head = {.weight = weight}, .loss = &loss}}).backward();
+  EXPECT_EQ(hidden.grad().scalar_type(), at::kBFloat16);
+  const at::Tensor logits = product(hidden.detach(), weight.detach());
+  const at::Tensor expected = logits.mm(weight.detach().to(at::kDouble));
+  EXPECT_LT(difference(hidden.grad(), expected), 0.02 * largest(expected));
+}
+
+// A frozen primary or a teacher in bf16, in training and in validation.
+TEST(LogitPrecision, PredictionsOfABf16ModelHaveFp32Logits) {
+  const at::NoGradGuard no_grad;
+  model::TransformerModel model(tiny_config(), 5);
+  at::Tensor head = model.parameters().at("head.weight");
+  head.copy_(random_tensor(head.sizes(), 2).mul(3));
+  model.to(at::kCPU, at::kBFloat16);
+  const at::Tensor hidden = random_tensor({40, head.size(1)}, 1).to(at::kBFloat16);
+  const at::Tensor found = logits({.model = &model, .hidden = hidden, .labels = {}}, hidden);
+  EXPECT_EQ(found.scalar_type(), at::kFloat);
+  expect_fp32(found, product(hidden, model.parameters().at("head.weight")));
+}
+
+at::Tensor bf16_numbers(at::IntArrayRef shape, const char* stream) {
+  return normal_tensor(shape, 1, 3, stream, at::kFloat).to(at::kBFloat16);
+}
+
+TEST(WideProduct, GradientOfTheMatrixIsWrittenAndAdded) {
+  const at::Tensor slope = bf16_numbers({37, 211}, "slope"), rows = bf16_numbers({37, 19}, "rows");
+  if (!multiplies_wide(rows)) GTEST_SKIP() << "this processor has no products of bf16";
+  const at::Tensor expected = slope.to(at::kFloat).t().mm(rows.to(at::kFloat));
+  at::Tensor out = at::full({211, 19}, std::numeric_limits<float>::quiet_NaN());
+  wide_gradient_into(out, slope, rows, 1, false);
+  EXPECT_LT((out - expected).abs().max().item<float>(), 1e-4);
+  wide_gradient_into(out, slope, rows, 0.5, true);
+  EXPECT_LT((out - 1.5 * expected).abs().max().item<float>(), 1e-4);
+}
+
+TEST(WideProduct, IsThatOfFp32Copies) {
+  const at::Tensor rows = bf16_numbers({5, 64}, "rows"), matrix = bf16_numbers({300, 64}, "matrix");
+  const at::Tensor expected = rows.to(at::kFloat).mm(matrix.to(at::kFloat).t());
+  EXPECT_LT((wide_product(rows, matrix) - expected).abs().max().item<float>(), 1e-4);
 }
 
 }  // namespace

@@ -1,39 +1,26 @@
 // Losses that are means over sequences: their values and gradients by definition, in one batch, in several
-// micro-batches and in packed rows.
-#include <map>
-
+// micro-batches and with a pruned vocabulary.
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "model/pruning/pruning.h"
 #include "tests/support/errors.h"
-#include "tests/support/models.h"
-#include "tests/train/objectives/distillation_fixtures.h"
-#include "train/objectives/cross_entropy_loss.h"
+#include "tests/train/objectives/fixtures.h"
 #include "train/objectives/distill.h"
 #include "train/training_step.h"
 
 namespace draftsmith::train {
 namespace {
 
-// Weights of the losses of labels in the given sequences: 1 / labels of the sequence.
-at::Tensor weights_of(const std::vector<int64_t>& sequences) {
-  std::map<int64_t, int64_t> labels;
-  for (const int64_t sequence : sequences) ++labels[sequence];
-  std::vector<double> weights;
-  for (const int64_t sequence : sequences) weights.push_back(1 / static_cast<double>(labels[sequence]));
-  return at::tensor(weights, at::kDouble);
-}
-
 TEST(SequenceNormalization, WeighsEachPositionsLossAndGradient) {
   const Lesson lesson = simple_lesson();
-  const at::Tensor weights = weights_of({0, 0, 0, 1, 2, 2});
+  const at::Tensor weights = at::tensor({1.0 / 3, 1.0 / 3, 1.0 / 3, 1.0, 0.5, 0.5}, at::kDouble);
+  TableTeacher whole(lesson.teacher_logits);
+  GivenTeacher likeliest = top_k_teacher(lesson.teacher_logits, lesson.labels, 3, 1);
   for (const bool top_k : {false, true}) {
-    for (DistillationTerms terms : all_terms(0.2)) {
+    for (const DistillationTerms& terms : all_terms(0.2)) {
       if (top_k && terms.temperature != 1) continue;
-      TableTeacher whole(lesson.teacher_logits);
-      TopKTeacher likeliest(lesson.teacher_logits, lesson.labels, 3, terms.temperature);
       TeacherDistributions& teacher = top_k ? static_cast<TeacherDistributions&>(likeliest) : whole;
       const auto loss_at = [&](int64_t first, int64_t count, const at::Tensor& factors) {
         return linear_distillation(lesson.hidden.narrow(0, first, count), lesson.weight,
@@ -127,9 +114,8 @@ TEST_F(SequenceNormalizationTest, TheLossIsTheSumOfTheSequencesMeans) {
 }
 
 TEST_F(SequenceNormalizationTest, LabelsThatAPrunedStudentLacksAreNoPartOfTheMean) {
-  const auto pruned = model::prune(student_, {.vocabulary_from = "text", .vocabulary_size = 15},
-                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
-  PlainTrainable trainable(*pruned);
+  const auto small = pruned(student_);
+  PlainTrainable trainable(*small);
   expect_means(trainable, 0.3);
 }
 
@@ -138,31 +124,6 @@ TEST_F(SequenceNormalizationTest, AccumulatedGradientsEqualThoseOfTheLargeBatch)
   const MicroBatches whole{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}};
   EXPECT_EQ(differences(gradients_of("sequences", parts), gradients_of("sequences", whole), 1e-4), "");
   EXPECT_NE(differences(gradients_of("sequences", whole), gradients_of("tokens", whole), 1e-2), "");
-}
-
-TEST_F(SequenceNormalizationTest, MetricsGiveTheMeanOverSequences) {
-  PlainTrainable trainable(student_);
-  student_.requires_grad(true);
-  const MicroBatches parts{{0, 1, 2}, {3, 4}};
-  const auto by_sequence = objective(trainable, "sequences", 0.3);
-  const StepResult result = accumulate_gradients(trainable, *by_sequence, *corpus_, parts, {});
-  EXPECT_EQ(result.divisor, 5);
-  EXPECT_GT(result.labels, 5);
-  const double expected = sum_of_means(trainable, {0, 1, 2, 3, 4}, 0.3);
-  EXPECT_NEAR(result.loss_sum, expected, 1e-4 * expected);
-}
-
-TEST(Batch, NumbersTheSequenceOfEachLabel) {
-  const std::vector<int32_t> prompt{5, 6}, one{7}, two{8, 9}, none;
-  const std::vector<ExampleTokens> examples{{prompt, two}, {prompt, one}, {none, two}};
-  const at::Tensor expected = at::tensor({0, 0, 1, 2, 2}, at::kLong);
-  const auto t5 = model::TransformerModel(tiny_config(), 1);
-  EXPECT_TRUE(make_batch(examples, t5.info()).sequences().equal(expected));
-  const auto llama = model::TransformerModel(model::tiny_llama(), 1);
-  EXPECT_TRUE(make_batch(examples, llama.info()).sequences().equal(expected));
-  const Batch packed = make_batch(examples, llama.info(), 16);
-  ASSERT_EQ(packed.decoder_input.lengths.size(), 1U);  // all in one row
-  EXPECT_TRUE(packed.sequences().equal(expected));
 }
 
 // Predictions of some labels only have no whole sequences.
@@ -181,8 +142,8 @@ TEST_F(SequenceNormalizationTest, ModelsThatPredictOtherLabelsAreRefused) {
   Halved trainable(student_);
   const at::NoGradGuard no_grad;
   const Batch batch = make_batch(*corpus_, {0, 1}, student_.info());
-  const std::string message = error_of([&] { objective(trainable, "sequences", 1.0)->loss(trainable, batch, {}); });
-  EXPECT_NE(message.find("normalization"), std::string::npos) << message;
+  EXPECT_THAT(error_of([&] { objective(trainable, "sequences", 1.0)->loss(trainable, batch, {}); }),
+              testing::HasSubstr("normalization"));
 }
 
 }  // namespace

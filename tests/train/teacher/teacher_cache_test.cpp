@@ -10,7 +10,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "tests/train/objectives/loss_fixtures.h"
+#include "tests/train/objectives/fixtures.h"
 #include "train/teacher/cached_teacher.h"
 
 namespace draftsmith::train {

@@ -1,21 +1,25 @@
-// Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns, and its
-// result decodes with its primary.
-
+// Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns and
+// resumes exactly, and its result decodes with its primary.
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
+#include "tests/support/pieces_tokenizer.h"
 #include "tests/support/tandem.h"
 #include "tests/support/tensors.h"
-#include "tests/train/trainable/tandem_training_fixtures.h"
-#include "tests/train/trainable/trainable_checks.h"
+#include "tests/train/trainable/fixtures.h"
+#include "train/training_step.h"
 
 namespace draftsmith::train {
 namespace {
 
+using testing::AllOf;
+using testing::HasSubstr;
+
 TEST_F(TandemTraining, GradientsEqualFiniteDifferencesInEveryConfiguration) {
   for (const auto& config : {model::tiny_t5(), model::tiny_llama(3)}) {
-    const data::Corpus corpus(folder_ / (config.encoder_decoder ? "train.h5" : "copy.h5"));
+    const data::Corpus corpus = corpus_for(config);
     for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothSecondaryLoss,
                                      TandemConfiguration::kBothBothLosses}) {
       SCOPED_TRACE(config.family + " " + tandem_configurations().name(configuration));
@@ -129,19 +133,6 @@ TEST_F(TandemTraining, TheLossFallsInBothStages) {
   EXPECT_GT(second["model"]["overlap"].get<double>(), first["model"]["overlap"].get<double>() + 0.02);
 }
 
-TEST_F(TandemTraining, TheSummaryHoldsTheKeptModelsMeasuresAndTheLast) {
-  Pair pair(model::tiny_t5());
-  TrainOptions training = options();
-  training.validation.every = "2 steps";
-  training.optimizer.lr = 0.5;  // soon worse
-  training.schedule = {};
-  const TrainResult result = train(pair, {}, training, "run");
-  const auto summary = summary_of(result);
-  EXPECT_EQ(summary["model"]["step"], result.state.best_step);
-  EXPECT_EQ(summary["model"]["loss"].get<double>(), *result.state.best_value);
-  EXPECT_EQ(summary["last"]["step"], 6);
-}
-
 // Learned positions end; what is beyond them would be read as the last one.
 TEST_F(TandemTraining, TextsThatAreTooLongForEitherModelAreRefused) {
   for (const auto& [of_primary, of_secondary, shortest] : {std::tuple{6, 64, 6}, {64, 7, 7}, {0, 5, 5}, {6, 0, 6}}) {
@@ -155,15 +146,69 @@ TEST_F(TandemTraining, TextsThatAreTooLongForEitherModelAreRefused) {
     const auto secondary = model::make_tandem_secondary(*ordinary, *primary);
     TandemTrainable trainable(*secondary, *primary, {});
     const data::Corpus corpus(folder_ / "copy.h5");
-    const std::string message =
-        error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, options(), folder_ / "run").run(); });
-    EXPECT_NE(message.find("longer than the model's positions"), std::string::npos) << message;
-    EXPECT_NE(message.find("at most " + std::to_string(shortest) + " tokens"), std::string::npos) << message;
+    EXPECT_THAT(
+        error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, options(), folder_ / "run").run(); }),
+        AllOf(HasSubstr("longer than the model's positions"),
+              HasSubstr("at most " + std::to_string(shortest) + " tokens")));
   }
 }
 
-// Models of one tokenizer may be padded to different sizes.
-TEST_F(TandemTraining, PairsOfDifferentPaddingLearn) {
+TEST_F(TandemTraining, WhatDoesNotFitIsRefusedNamingBoth) {
+  Pair pair(model::tiny_t5()), other(model::tiny_llama(3));
+  pair.secondary->set_name("small");
+  other.primary->set_name("large");
+  EXPECT_THAT(error_of([&] { TandemTrainable(*pair.secondary, *other.primary, {}); }),
+              AllOf(HasSubstr("small"), HasSubstr("large")));
+}
+
+TEST_F(TandemTraining, TrainedPrimariesResumeWithTheSameBits) {
+  expect_exact_resume(folder_.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        Pair pair(model::tiny_t5(), at::kFloat, seed);
+                        train(pair, {.configuration = TandemConfiguration::kBothBothLosses}, resumed_options(), run);
+                      },
+                      {"model.safetensors", "primary/model.safetensors"});
+}
+
+// The default: nothing of the primary is in the checkpoint.
+TEST_F(TandemTraining, SecondariesOfAFrozenPackedPrimaryResumeWithTheSameBits) {
+  const Pair first(model::tiny_t5());
+  saved_primary(first);
+  expect_exact_resume(folder_.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        Pair pair(model::tiny_t5(), at::kFloat, seed);
+                        pair.primary = model::load_model(folder_ / "primary");
+                        train(pair, {}, resumed_options(), run);
+                      },
+                      {"model.safetensors"});
+}
+
+// Autocast, and a frozen primary that is itself bf16, as it is off the CPU.
+TEST_F(TandemTraining, Bf16ComesCloseToFp32) {
+  const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
+  for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothBothLosses}) {
+    SCOPED_TRACE(tandem_configurations().name(configuration));
+    std::vector<double> losses;
+    expect_bf16_near_fp32([&](bool bf16) {
+      Pair pair(model::tiny_t5());
+      if (configuration == TandemConfiguration::kPrimaryFrozen) {
+        pair.primary = model::load_model(saved_primary(pair), {.dtype = bf16 ? at::kBFloat16 : at::kFloat});
+      }
+      TandemTrainable trainable = pair.trainable(configuration);
+      const auto objective = make_objective({.name = "distill"}, {&trainable, &corpus, nullptr});
+      require_gradients(trainable, true);
+      const StepResult result = accumulate_gradients(trainable, *objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16});
+      losses.push_back(validate(trainable, {.corpus = &validation}, {}).loss);
+      return result;
+    });
+    EXPECT_NEAR(losses[0], losses[1], 0.01 * losses[0]);
+  }
+}
+
+// Models of one tokenizer may be padded to different sizes; padding is none of the tokenizer's ids.
+TEST_F(TandemTraining, PairsOfDifferentPaddingLearnAndDecode) {
+  const data::Corpus validation(folder_ / "validation.h5");
+  const infer::testing::Pieces tokenizer(kTestVocabulary, "none");
   for (const int64_t of_primary : {0, 5}) {
     SCOPED_TRACE(of_primary);
     model::TransformerConfig large = with_test_vocabulary(model::tiny_t5());
@@ -178,23 +223,20 @@ TEST_F(TandemTraining, PairsOfDifferentPaddingLearn) {
     training.objective.name = "distill";
     const auto configuration = TandemConfiguration::kBothBothLosses;
     const TrainResult result = train(pair, {.configuration = configuration}, training, std::to_string(of_primary));
-    const double overlap = summary_of(result)["model"]["overlap"].get<double>();
-    EXPECT_GT(overlap, 0.01);
-    EXPECT_LT(overlap, 1);
     const model::Tandem stored =
         model::load_tandem(result.model, {.secondary = {.pack = false}, .primary = {.pack = false}});
     EXPECT_EQ(stored.primary->config().vocabulary, large.vocabulary);
     EXPECT_EQ(changed(copy_of(*pair.secondary), *stored.secondary), 0);
+    // The secondary drafts for the primary, whatever teacher there is.
+    TandemTrainable trained = pair.trainable(TandemConfiguration::kPrimaryFrozen);
+    const ValidationOptions drafting{.draft_examples = 8, .draft_temperature = 1, .max_new_tokens = 10};
+    const ValidationResult found = validate(trained, {.corpus = &validation, .tokenizer = &tokenizer}, drafting);
+    for (const double part : {*found.overlap, found.drafts->alpha_forced}) {
+      EXPECT_GT(part, 0.01);
+      EXPECT_LT(part, 1);
+    }
+    EXPECT_GE(found.drafts->tokens_per_target_run, 1);
   }
-}
-
-TEST_F(TandemTraining, WhatDoesNotFitIsRefusedNamingBoth) {
-  Pair pair(model::tiny_t5()), other(model::tiny_llama(3));
-  pair.secondary->set_name("small");
-  other.primary->set_name("large");
-  const std::string message = error_of([&] { TandemTrainable(*pair.secondary, *other.primary, {}); });
-  EXPECT_NE(message.find("small"), std::string::npos) << message;
-  EXPECT_NE(message.find("large"), std::string::npos) << message;
 }
 
 }  // namespace

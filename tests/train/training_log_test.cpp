@@ -1,5 +1,6 @@
-// Event files: known checksums, reading by TensorBoard itself, and resuming without steps twice.
-#include "train/tensorboard.h"
+// The log of a run and its event files: known checksums, reading by TensorBoard itself, and resuming without steps
+// twice.
+#include "train/training_log.h"
 
 #include <fstream>
 
@@ -9,7 +10,7 @@
 #include "base/files.h"
 #include "tests/support/files.h"
 #include "tests/train/fixtures.h"
-#include "train/training_log.h"
+#include "train/tensorboard.h"
 
 namespace draftsmith::train {
 namespace {
@@ -29,35 +30,24 @@ void write_steps(const std::filesystem::path& folder, int64_t last_step, int64_t
   }
 }
 
-// What TensorBoard reads: {"train/loss": [[step, value], ...], ...}.
-nlohmann::json read_by_tensorboard(const std::filesystem::path& folder) {
-  return nlohmann::json::parse(run_python("reference_tensorboard.py", {folder.string()}));
-}
-
-TEST(TensorBoard, ReadsWhatWasWritten) {
+TEST(TensorBoard, ReadsWhatWasWrittenAndNoStepTwice) {
   if (!peers_python()) GTEST_SKIP() << "no Python with tensorboard (.venv-peers or DRAFTSMITH_PEERS_PYTHON)";
   const TemporaryDirectory folder;
   write_steps(folder.path(), 0, 1, 300);
-  const nlohmann::json read = read_by_tensorboard(folder.path());
-  ASSERT_EQ(read.at("train/loss").size(), 300u);
-  EXPECT_EQ(read.at("train/loss").at(299).at(0), 300);
-  EXPECT_NEAR(read.at("train/loss").at(1).at(1).get<double>(), 0.75, 1e-7);
-  EXPECT_NEAR(read.at("train/lr").at(7).at(1).get<double>(), 0.25, 1e-7);
-}
-
-TEST(TensorBoard, ResumedFilesHoldNoStepTwice) {
-  if (!peers_python()) GTEST_SKIP() << "no Python with tensorboard (.venv-peers or DRAFTSMITH_PEERS_PYTHON)";
-  const TemporaryDirectory folder;
-  write_steps(folder.path(), 0, 1, 9);
-  const std::filesystem::path file = EventWriter(folder.path(), 9).file();
+  const std::filesystem::path file = EventWriter(folder.path(), 300).file();
   {
     std::ofstream torn(file, std::ios::binary | std::ios::app);
     torn << "half a rec";
   }
   write_steps(folder.path(), 6, 7, 8);
-  const nlohmann::json losses = read_by_tensorboard(folder.path()).at("train/loss");
+  const auto read = nlohmann::json::parse(run_reference({"scalars", folder.path().string()}));
+  const nlohmann::json& losses = read.at("train/loss");  // [[step, value], ...]
   ASSERT_EQ(losses.size(), 8u);
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i][0], i + 1);
+  for (size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_EQ(losses[i][0], i + 1);
+    EXPECT_NEAR(losses[i][1].get<double>(), 1.5 / static_cast<double>(i + 1), 1e-7);
+  }
+  EXPECT_NEAR(read.at("train/lr").at(7).at(1).get<double>(), 0.25, 1e-7);
 }
 
 // A run was killed between a validation and its checkpoint, so it validates again.
@@ -88,6 +78,18 @@ TEST(TrainingLog, MetricsBeyondTheResumedStepAreDropped) {
   write_text(file, "{\"step\":1}\n{\"step\":2,\"loss\":3}\n{\"step\":3}\n{\"ste");
   truncate_metrics(file, 2);
   EXPECT_EQ(read_file(file), "{\"step\":1}\n{\"step\":2,\"loss\":3}\n");
+}
+
+// Killed between the validation that was still due and the next checkpoint, a run validates once more.
+TEST(TrainingLog, HoldsAValidationThatIsRepeatedOnce) {
+  const TemporaryDirectory folder;
+  const std::string step = R"({"step":3,"loss":1})", validation = R"({"step":3,"validation":{"loss":1}})";
+  const auto file = folder / "metrics.jsonl";
+  write_file_atomic(file, step + "\n" + validation + "\n");
+  truncate_metrics(file, 3);
+  EXPECT_EQ(read_file(file), step + "\n" + validation + "\n");
+  truncate_metrics(file, 3, /*validated=*/false);
+  EXPECT_EQ(read_file(file), step + "\n");
 }
 
 }  // namespace

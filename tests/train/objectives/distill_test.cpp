@@ -1,22 +1,23 @@
 // The objective distill: live teachers, teachers that the trainable runs itself, samples of the student, exact resume.
-#include <csignal>
+#include "train/objectives/distill.h"
+
 #include <numeric>
 
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/random.h"
-#include "base/signals.h"
-#include "model/files/checkpoint.h"
-#include "model/pruning/pruning.h"
 #include "tests/support/errors.h"
 #include "tests/train/fixtures.h"
-#include "train/objectives/distill.h"
+#include "tests/train/trainable/fixtures.h"
 #include "train/training_step.h"
 
 namespace draftsmith::train {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 ObjectiveOptions distill_options(double lambda = 0.5) {
   ObjectiveOptions options{.name = "distill"};
@@ -76,8 +77,9 @@ class DistillTest : public testing::Test {
     return error_of([&] { make_objective(options, {&trainable_, &*corpus_, source}); });
   }
 
-  TrainResult train(const std::string& directory, const TrainOptions& options, TeacherSource& source) {
-    model::TransformerModel student(tiny_config(), 5);
+  TrainResult train(const std::string& directory, const TrainOptions& options, TeacherSource& source,
+                    uint64_t seed = 5) {
+    model::TransformerModel student(tiny_config(), seed);
     PlainTrainable trainable(student);
     const data::Corpus validation(folder_ / "validation.h5");
     return Trainer({.trainable = trainable,
@@ -113,18 +115,38 @@ TEST_F(DistillTest, TheLossIsTheMixtureOverALiveTeachersDistributions) {
   EXPECT_EQ(loss.count, batch.label_count());
 }
 
-TEST_F(DistillTest, MicroBatchesAddUpToTheBatch) {
+// The teacher's distribution is normalised over the ids that the student has.
+TEST_F(DistillTest, APrunedStudentLearnsWhatTheTeacherThinksOfItsIds) {
+  const auto small = pruned(student_);
+  PlainTrainable trainable(*small);
   LiveTeacher source(teacher_);
-  const auto objective = make_objective(distill_options(), {&trainable_, &*corpus_, &source});
+  const Batch batch = make_batch(*corpus_, {0, 1, 2, 3, 4}, small->info());
   const at::NoGradGuard no_grad;
-  Loss parts{at::zeros({}), 0};
-  for (const int64_t example : {0, 1, 2, 3, 4}) {
-    const Loss part = objective->loss(trainable_, make_batch(*corpus_, {example}, student_.info()), {});
-    parts = {parts.sum + part.sum, parts.count + part.count};
-  }
-  const Loss whole = objective->loss(trainable_, make_batch(*corpus_, {0, 1, 2, 3, 4}, student_.info()), {});
-  EXPECT_EQ(whole.count, parts.count);
-  EXPECT_NEAR(whole.sum.item<double>(), parts.sum.item<double>(), 1e-4 * whole.sum.item<double>());
+  const Loss loss = make_objective(distill_options(0), {&trainable, &*corpus_, &source})->loss(trainable, batch, {});
+  const at::Tensor known = batch.labels.lt(kPrunedRows).nonzero().squeeze(1);
+  at::Tensor p = probabilities_at(teacher_, batch).index_select(0, known).narrow(1, 0, kPrunedRows);  // [Q,15]
+  p = p / p.sum(1, true);
+  const at::Tensor q = probabilities_at(*small, batch).index_select(0, known).narrow(1, 0, kPrunedRows);
+  ASSERT_LT(known.size(0), batch.label_count());
+  EXPECT_EQ(loss.count, known.size(0));
+  EXPECT_NEAR(loss.sum.item<double>(), (p * (p.log() - q.log())).sum().item<double>(),
+              1e-4 * static_cast<double>(loss.count));
+}
+
+TEST_F(DistillTest, PrunedModelsNeitherLearnFromSomeIdsNorTeach) {
+  const auto small = pruned(student_);
+  PlainTrainable trainable(*small);
+  const Batch batch = make_batch(*corpus_, {0, 1}, small->info());
+  StoredTeacher stored(kTestVocabulary, 1), larger(kTestVocabulary + 3, 1);
+  const auto from_some = make_objective(distill_options(), {&trainable, &*corpus_, &stored});
+  EXPECT_THAT(error_of([&] { from_some->loss(trainable, batch, {}); }),
+              AllOf(HasSubstr("teacher.h5"), HasSubstr("a pruned vocabulary of 15 ids"), HasSubstr("k = 0")));
+  const auto padded = make_objective(distill_options(), {&trainable_, &*corpus_, &larger});
+  EXPECT_THAT(error_of([&] { padded->loss(trainable_, batch, {}); }), HasSubstr("lacks ids"));
+  TaughtTrainable taught(student_, *small);
+  const auto by_primary = make_objective(distill_options(), {&taught, &*corpus_});
+  EXPECT_THAT(error_of([&] { by_primary->loss(taught, batch, {}); }), HasSubstr("cannot be a teacher"));
+  EXPECT_THAT(error_of([&] { LiveTeacher narrow(*small); }), HasSubstr("15 rows"));
 }
 
 TEST_F(DistillTest, ATrainablesOwnTeacherTeachesAsALiveOne) {
@@ -144,15 +166,11 @@ TEST_F(DistillTest, Bf16ComesCloseToFp32) {
     ObjectiveOptions options = distill_options();
     options.distill.on_policy = {.share = on_policy, .max_new_tokens = 9};
     const auto objective = make_objective(options, {&trainable_, &*corpus_, &source});
-    std::vector<StepResult> results;
-    for (const bool autocast : {false, true}) {
+    expect_bf16_near_fp32([&](bool bf16) {
       require_gradients(trainable_, true);
       for (const auto& [name, parameter] : student_.parameters()) at::Tensor(parameter).mutable_grad().reset();
-      results.push_back(accumulate_gradients(trainable_, *objective, *corpus_, {{0, 1, 2, 3}}, {.autocast = autocast}));
-    }
-    EXPECT_EQ(results[0].labels, results[1].labels);
-    EXPECT_NEAR(results[0].gradient_norm, results[1].gradient_norm, 0.03 * results[0].gradient_norm);
-    EXPECT_NEAR(results[0].loss_sum, results[1].loss_sum, 0.03 * results[0].loss_sum);
+      return accumulate_gradients(trainable_, *objective, *corpus_, {{0, 1, 2, 3}}, {.autocast = bf16});
+    });
   }
 }
 
@@ -173,49 +191,6 @@ TEST_F(DistillTest, TheStudentComesToAgreeWithItsTeacher) {
     const TrainResult result = train(divergence, options, source);
     EXPECT_GT(*result.state.best_value, before + 0.05) << divergence << " from " << before;
   }
-}
-
-TEST_F(DistillTest, APrunedStudentLearnsWhatTheTeacherThinksOfItsIds) {
-  const auto pruned = model::prune(student_, {.vocabulary_from = "text", .vocabulary_size = 15},
-                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
-  PlainTrainable trainable(*pruned);
-  LiveTeacher source(teacher_);
-  const Batch batch = make_batch(*corpus_, {0, 1, 2, 3, 4}, pruned->info());
-  const at::NoGradGuard no_grad;
-  const Loss loss = make_objective(distill_options(0), {&trainable, &*corpus_, &source})->loss(trainable, batch, {});
-  const at::Tensor known = batch.labels.lt(15).nonzero().squeeze(1);
-  at::Tensor p = probabilities_at(teacher_, batch).index_select(0, known).narrow(1, 0, 15);  // [Q,15]
-  p = p / p.sum(1, true);
-  const at::Tensor q = probabilities_at(*pruned, batch).index_select(0, known).narrow(1, 0, 15);
-  ASSERT_LT(known.size(0), batch.label_count());
-  EXPECT_EQ(loss.count, known.size(0));
-  EXPECT_NEAR(loss.sum.item<double>(), (p * (p.log() - q.log())).sum().item<double>(),
-              1e-4 * static_cast<double>(loss.count));
-}
-
-TEST_F(DistillTest, StudentsThatLackIdsOfACacheOfSomeIdsAreRefused) {
-  StoredTeacher stored(kTestVocabulary, 1);
-  const auto pruned = model::prune(student_, {.vocabulary_from = "text", .vocabulary_size = 15},
-                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
-  PlainTrainable trainable(*pruned);
-  const Batch batch = make_batch(*corpus_, {0, 1}, pruned->info());
-  const auto objective = make_objective(distill_options(), {&trainable, &*corpus_, &stored});
-  const std::string message = error_of([&] { objective->loss(trainable, batch, {}); });
-  EXPECT_NE(message.find("teacher.h5"), std::string::npos) << message;
-  EXPECT_NE(message.find("a pruned vocabulary of 15 ids"), std::string::npos) << message;
-  EXPECT_NE(message.find("k = 0"), std::string::npos) << message;
-  StoredTeacher larger(kTestVocabulary + 3, 1);
-  const auto padded = make_objective(distill_options(), {&trainable_, &*corpus_, &larger});
-  EXPECT_NE(error_of([&] { padded->loss(trainable_, batch, {}); }).find("lacks ids"), std::string::npos);
-}
-
-TEST_F(DistillTest, APrunedPrimaryCannotTeach) {
-  const auto pruned = model::prune(teacher_, {.vocabulary_from = "text", .vocabulary_size = 15},
-                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
-  TaughtTrainable taught(student_, *pruned);
-  const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
-  const auto objective = make_objective(distill_options(), {&taught, &*corpus_});
-  EXPECT_NE(error_of([&] { objective->loss(taught, batch, {}); }).find("cannot be a teacher"), std::string::npos);
 }
 
 TEST_F(DistillTest, WithoutWeightOnTheDivergenceNoTeacherIsAsked) {
@@ -286,39 +261,23 @@ TEST_F(DistillTest, StoppedRunsWithSamplesEndWithTheSameBits) {
   options.checkpoint_every = "";
   options.objective = distill_options();
   options.objective.distill.on_policy = {.share = 0.5, .max_new_tokens = 9};
-  const TrainResult whole = train("whole", options, source);
-  for (int stop = 0; stop < 3; ++stop) {
-    const SignalWatch watch;
-    raise(SIGTERM);
-    EXPECT_THROW(train("stopped", options, source), Interrupted);
-  }
-  const TrainResult stopped = train("stopped", options, source);
-  EXPECT_EQ(read_file(whole.model / "model.safetensors"), read_file(stopped.model / "model.safetensors"));
-  EXPECT_EQ(whole.state.labels, stopped.state.labels);
+  expect_exact_resume(folder_.path(), [&](uint64_t seed, const std::string& run) { train(run, options, source, seed); },
+                      {"model.safetensors"});
 }
 
 TEST_F(DistillTest, TeachersThatDoNotFitAreRefusedAndBothSidesNamed) {
-  EXPECT_NE(error_with(nullptr, distill_options()).find("needs a teacher"), std::string::npos);
-
+  EXPECT_THAT(error_with(nullptr, distill_options()), HasSubstr("needs a teacher"));
   model::TransformerConfig config = tiny_config();
   config.decoder_start = 3;
   config.vocabulary = 20;
   model::TransformerModel other(config, 6);
   LiveTeacher live(other);
-  std::string message = error_with(&live, distill_options());
-  EXPECT_NE(message.find("train.h5 has more token ids than the teacher"), std::string::npos) << message;
-  EXPECT_NE(message.find("decoder_start_token_id 0"), std::string::npos) << message;
-
+  EXPECT_THAT(error_with(&live, distill_options()),
+              AllOf(HasSubstr("train.h5 has more token ids than the teacher"), HasSubstr("decoder_start_token_id 0")));
   StoredTeacher stored(kTestVocabulary, 2);
   ObjectiveOptions options = distill_options();
   options.distill.on_policy.share = 0.1;
-  message = error_with(&stored, options);
-  EXPECT_NE(message.find("temperature 2"), std::string::npos) << message;
-  EXPECT_NE(message.find("need a teacher that runs"), std::string::npos) << message;
-
-  const auto pruned = model::prune(teacher_, {.vocabulary_from = "text", .vocabulary_size = 15},
-                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
-  EXPECT_NE(error_of([&] { LiveTeacher narrow(*pruned); }).find("15 rows"), std::string::npos);
+  EXPECT_THAT(error_with(&stored, options), AllOf(HasSubstr("temperature 2"), HasSubstr("need a teacher that runs")));
 }
 
 TEST_F(DistillTest, SamplesNeedAStudentThatDecodesAndADivergenceWithWeight) {
@@ -326,11 +285,12 @@ TEST_F(DistillTest, SamplesNeedAStudentThatDecodesAndADivergenceWithWeight) {
   MuteTrainable mute(student_);
   ObjectiveOptions options = distill_options();
   options.distill.on_policy.share = 0.1;
-  std::string message = error_of([&] { make_objective(options, {&mute, &*corpus_, &source}); });
-  EXPECT_NE(message.find("cannot decode on their own"), std::string::npos) << message;
+  EXPECT_THAT(error_of([&] {
+                make_objective(options, {&mute, &*corpus_, &source});
+              }),
+              HasSubstr("cannot decode on their own"));
   options.distill.lambda = 1;
-  message = error_with(&source, options);
-  EXPECT_NE(message.find("no weight"), std::string::npos) << message;
+  EXPECT_THAT(error_with(&source, options), HasSubstr("no weight"));
 }
 
 }  // namespace

@@ -1,4 +1,8 @@
+// Batches of decoder-only models: packed rows, prompts and continuations, token budgets and the last position.
+#include "train/batch.h"
+
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
@@ -7,13 +11,17 @@
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "train/batch.h"
 #include "train/objectives/cross_entropy.h"
+#include "train/objectives/objective.h"
 #include "train/teacher/teacher_source.h"
 #include "train/trainer.h"
+#include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 constexpr int64_t kVocabulary = 23;
 
@@ -51,12 +59,6 @@ data::Corpus make_corpus(const std::filesystem::path& file, int64_t examples) {
   return data::Corpus(file);
 }
 
-std::vector<int64_t> all_of(const data::Corpus& corpus) {
-  std::vector<int64_t> all(static_cast<size_t>(corpus.size()));
-  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
-  return all;
-}
-
 TEST(PackedBatch, SourcesOfEncodersAndTooLongExamplesAreErrors) {
   const TemporaryDirectory folder;
   data::CorpusWriter writer(folder / "c.h5", {.tokenizer_hash = "abc", .vocabulary = kVocabulary});
@@ -65,10 +67,8 @@ TEST(PackedBatch, SourcesOfEncodersAndTooLongExamplesAreErrors) {
   const data::Corpus corpus(folder / "c.h5");
   model::TransformerModel model(decoder_only_configs()[0], 5);
   PlainTrainable trainable(model);
-  const std::string message =
-      error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, TrainOptions(), folder / "run"); });
-  EXPECT_NE(message.find("prompts = true"), std::string::npos) << message;
-  EXPECT_NE(message.find("at most 64 tokens"), std::string::npos) << message;
+  EXPECT_THAT(error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, TrainOptions(), folder / "run"); }),
+              AllOf(HasSubstr("prompts = true"), HasSubstr("at most 64 tokens")));
 }
 
 // The gradient is compared as well: nothing may flow from one document to the next.
@@ -82,7 +82,9 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
     model.requires_grad(true);
     CrossEntropy objective({});
     double alone = 0;
+    std::vector<int64_t> all;
     for (int64_t i = 0; i < corpus.size(); ++i) {
+      all.push_back(i);
       const Loss loss = objective.loss(trainable, make_batch(corpus, {i}, model.info()), {});
       loss.sum.backward();
       alone += loss.sum.item<double>();
@@ -92,7 +94,7 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
       gradients[name] = tensor.grad().clone();
       tensor.mutable_grad().reset();
     }
-    const Batch batch = make_batch(corpus, all_of(corpus), model.info(), 24);
+    const Batch batch = make_batch(corpus, all, model.info(), 24);
     ASSERT_LT(batch.decoder_input.tokens.size(0), corpus.size());
     const Loss packed = objective.loss(trainable, batch, {});
     packed.sum.backward();
@@ -126,36 +128,6 @@ TEST(PackedBatch, OnlyContinuationsAreLabels) {
   EXPECT_TRUE(apart.decoder_input.segments.empty());
 }
 
-// A decoder-only model learns to repeat its prompt; packed or not, the loss falls.
-TEST(PackedBatch, TrainingLearns) {
-  const TemporaryDirectory folder;
-  data::CorpusWriter writer(folder / "c.h5",
-                            {.tokenizer_hash = "abc", .vocabulary = kVocabulary, .provenance = {{"prompts", "true"}}});
-  RandomSequence random{CounterRandom(3, "copy")};
-  for (int i = 0; i < 60; ++i) {
-    const auto token = static_cast<int32_t>(3 + random.below(10));
-    writer.add(std::vector<int32_t>{token, 20}, std::vector<int32_t>{token, 1});
-  }
-  writer.finish();
-  const data::Corpus corpus(folder / "c.h5");
-  for (const int64_t pack : {0, 12}) {
-    model::TransformerModel model(decoder_only_configs()[0], 5);
-    PlainTrainable trainable(model);
-    TrainOptions options;
-    options.length = "60 steps";
-    options.batches.token_budget = 96;
-    options.batches.pack_tokens = pack;
-    options.optimizer.lr = 0.01;
-    options.tensorboard = false;
-    Trainer trainer({.trainable = trainable, .corpus = corpus}, options, folder / ("run" + std::to_string(pack)));
-    trainer.run();
-    const at::NoGradGuard no_grad;
-    CrossEntropy objective({});
-    const Loss loss = objective.loss(trainable, make_batch(corpus, all_of(corpus), model.info()), {});
-    EXPECT_LT(loss.sum.item<double>() / static_cast<double>(loss.count), 0.2) << pack;
-  }
-}
-
 // They are given the batches, and would take what is beyond their last position for that.
 TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
   const TemporaryDirectory folder;
@@ -176,9 +148,85 @@ TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
   for (const std::string& message :
        {error_with({.trainable = trainable, .corpus = corpus, .distilled = &live}),
         error_with({.trainable = trainable, .corpus = corpus, .validation = &corpus, .teacher = &teacher})}) {
-    EXPECT_NE(message.find("short-teacher"), std::string::npos) << message;
-    EXPECT_NE(message.find("at most 8 tokens"), std::string::npos) << message;
+    EXPECT_THAT(message, AllOf(HasSubstr("short-teacher"), HasSubstr("at most 8 tokens")));
   }
+}
+
+TEST(Batch, NumbersTheSequenceOfEachLabel) {
+  const std::vector<int32_t> prompt{5, 6}, one{7}, two{8, 9}, none;
+  const std::vector<ExampleTokens> examples{{prompt, two}, {prompt, one}, {none, two}};
+  const at::Tensor expected = at::tensor({0, 0, 1, 2, 2}, at::kLong);
+  const auto t5 = model::TransformerModel(tiny_config(), 1);
+  EXPECT_TRUE(make_batch(examples, t5.info()).sequences().equal(expected));
+  const auto llama = model::TransformerModel(model::tiny_llama(), 1);
+  EXPECT_TRUE(make_batch(examples, llama.info()).sequences().equal(expected));
+  const Batch packed = make_batch(examples, llama.info(), 16);
+  ASSERT_EQ(packed.decoder_input.lengths.size(), 1U);  // all in one row
+  EXPECT_TRUE(packed.sequences().equal(expected));
+}
+
+// A trainable that notes the shapes of the rows that it reads.
+class NotingTrainable : public PlainTrainable {
+ public:
+  using PlainTrainable::PlainTrainable;
+  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
+    tokens.push_back(batch.decoder_input.tokens.numel());
+    widths.push_back(batch.decoder_input.tokens.size(1));
+    return PlainTrainable::forward(batch, dropout);
+  }
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> widths;
+};
+
+model::TransformerConfig learned_positions(int64_t positions) {
+  model::TransformerConfig config = model::gpt2_config({.vocabulary = kTestVocabulary, .decoder_layers = 1});
+  config.max_positions = positions;
+  config.initializer_range = 0.5;
+  return config;
+}
+
+class RowLengths : public testing::Test {
+ protected:
+  // Prompts of 8 tokens, continued by 8: rows of 15.
+  void SetUp() override {
+    data::CorpusWriter writer(
+        folder_ / "c.h5",
+        {.tokenizer_hash = "none", .vocabulary = kTestVocabulary, .provenance = {{"prompts", "true"}}});
+    for (int32_t i = 0; i < 12; ++i) {
+      const std::vector<int32_t> tokens{3 + i, 4, 5, 6, 7, 8, 9, 10};
+      writer.add(tokens, tokens);
+    }
+    writer.finish();
+    corpus_.emplace(folder_ / "c.h5");
+  }
+
+  TemporaryDirectory folder_;
+  std::optional<data::Corpus> corpus_;
+};
+
+TEST_F(RowLengths, ValidationKeepsToItsTokenBudget) {
+  model::TransformerModel model(learned_positions(64), 1);
+  NotingTrainable trainable(model);
+  ValidationOptions options;
+  options.token_budget = 32;
+  const ValidationResult result = validate(trainable, {.corpus = &*corpus_}, options);
+  EXPECT_EQ(result.labels, 12 * 8);
+  EXPECT_EQ(trainable.tokens, std::vector<int64_t>(6, 30));
+}
+
+TEST_F(RowLengths, SamplesOfTheStudentEndAtTheTeachersLastPosition) {
+  model::TransformerModel student(learned_positions(64), 1), teacher(learned_positions(20), 2);
+  NotingTrainable trainable(student);
+  LiveTeacher live(teacher);
+  ObjectiveOptions options{.name = "distill"};
+  options.distill.on_policy = {.share = 1, .max_new_tokens = 40};
+  const auto objective = make_objective(options, {&trainable, &*corpus_, &live});
+  objective->loss(trainable, make_batch(*corpus_, {0, 1, 2, 3}, trainable.info()), {.step = 1});
+  EXPECT_EQ(trainable.widths, std::vector<int64_t>{20});
+  // Without the teacher's limit samples go on.
+  const Batch free = StudentSamples(options.distill.on_policy, *corpus_)
+                         .batch(trainable, make_batch(*corpus_, {0, 1, 2, 3}, trainable.info()), 1);
+  EXPECT_GT(free.decoder_input.tokens.size(1), 20);
 }
 
 }  // namespace
