@@ -144,7 +144,6 @@ class DataParallel : public testing::Test {
   void SetUp() override {
     write_reversal_corpus(folder_ / "train.h5", 78, 1);
     write_reversal_corpus(folder_ / "validation.h5", 40, 2);
-    write_copy_corpus(folder_ / "copy.h5", 78, 1);
   }
 
   TrainOptions group_options() const {
@@ -157,12 +156,6 @@ class DataParallel : public testing::Test {
     options.log_every = 1;
     options.checkpoint_every = "";
     options.tensorboard = false;
-    return options;
-  }
-  TrainOptions distilling() const {
-    TrainOptions options = group_options();
-    options.objective.name = "distill";
-    options.objective.distill.lambda = 0.4;
     return options;
   }
   // Options of an optimizer whose state is worth sharding, with a slow and a frozen group.
@@ -182,7 +175,7 @@ class DataParallel : public testing::Test {
   // Trains in a group of `size` processes in FOLDER/<run>; returns what each process ended with, by rank.
   std::vector<Ended> train_in(int64_t size, const TrainOptions& options, const std::string& run,
                               const Trainee& trainee) const {
-    const data::Corpus corpus(folder_ / corpus_), validation(folder_ / "validation.h5");
+    const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
     std::vector<Ended> all(static_cast<size_t>(size));
     run_in_group(size, [&](ProcessGroup& world) {
       trainee({.world = world,
@@ -238,7 +231,6 @@ class DataParallel : public testing::Test {
   }
 
   TemporaryDirectory folder_;
-  std::string corpus_ = "train.h5";
   bool validates_ = false;
   std::optional<SignalWatch> watch_{std::in_place};  // no test leaves a request to stop behind
 };
@@ -270,20 +262,10 @@ TEST_F(DataParallel, IsEqualForAT5WithAParameterThatMostMicroBatchesLeaveWithout
   });
 }
 
-TEST_F(DataParallel, IsEqualForALlamaWithPacking) {
-  corpus_ = "copy.h5";
-  TrainOptions options = group_options();
-  options.batches.pack_tokens = 16;
-  options.batches.bucket_window = 1;  // so that no row ends before its batch
-  expect_equal_training(options, [](const Process& process) {
-    const auto model = model::varied_model(with_test_vocabulary(model::tiny_llama()), 5);
-    PlainTrainable trainable(*model);
-    process.train(trainable);
-  });
-}
-
 TEST_F(DataParallel, IsEqualForALessonOnTheStudentsOwnSamples) {
-  TrainOptions options = distilling();
+  TrainOptions options = group_options();
+  options.objective.name = "distill";
+  options.objective.distill.lambda = 0.4;
   options.objective.distill.on_policy = {.share = 0.5, .max_new_tokens = 9};
   expect_equal_training(options, [](const Process& process) {
     const auto student = t5_of_seed(5), teacher = t5_of_seed(6);
@@ -293,7 +275,7 @@ TEST_F(DataParallel, IsEqualForALessonOnTheStudentsOwnSamples) {
   });
 }
 
-TEST_F(DataParallel, AStoppedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
+TEST_F(DataParallel, AStoppedShardedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
   validates_ = true;
   for (const char* name : {"adamw", "adafactor"}) {
     SCOPED_TRACE(name);
@@ -303,6 +285,10 @@ TEST_F(DataParallel, AStoppedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
     const Ended alone = train_in(1, options, run + " of one", kept_in_fp64()).front();
     const Ended whole = train_in(2, options, run + " of two", kept_in_fp64()).front();
     ASSERT_EQ(alone.error + whole.error, "");
+    TrainOptions unsharded = options;
+    unsharded.shard_optimizer = false;
+    expect_same_bits(train_in(2, unsharded, run + " unsharded", kept_in_fp64()).front().weights, whole.weights);
+    EXPECT_TRUE(read_file(optimizer_file(run + " unsharded")) == read_file(optimizer_file(run + " of two")));
     // Of step 10: the fourth of its six, which process 1 makes.
     for (const Ended& ended : train_in(2, options, run, kept_in_fp64(/*stop_at=*/42))) {
       EXPECT_THAT(ended.error, HasSubstr("training stopped after step 10"));
@@ -321,22 +307,6 @@ TEST_F(DataParallel, AStoppedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
       }
       expect_same_json(log_of(resumed), log_of(run + " of one"), "metrics.jsonl");
     }
-  }
-}
-
-TEST_F(DataParallel, AShardedOptimizerWritesTheBytesOfAWholeOne) {
-  for (const char* name : {"adamw", "adafactor"}) {
-    SCOPED_TRACE(name);
-    TrainOptions options = sharding(name);
-    const std::string run = name;
-    const auto sharded = train_in(3, options, run + " sharded", kept_in_fp64());
-    options.shard_optimizer = false;
-    const auto whole = train_in(3, options, run, kept_in_fp64());
-    for (size_t i = 0; i < whole.size(); ++i) {
-      EXPECT_EQ(whole[i].error + sharded[i].error, "");
-      expect_same_bits(sharded[i].weights, whole[i].weights);
-    }
-    EXPECT_EQ(read_file(optimizer_file(run + " sharded")), read_file(optimizer_file(run)));
   }
 }
 

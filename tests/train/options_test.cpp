@@ -107,29 +107,6 @@ TrainOptions parsed(const std::string& text) {
   return options;
 }
 
-// The two recipes of methods.md for a T5 from random weights.
-TEST(TrainOptions, ExpressBothRecipesForT5FromScratch) {
-  const TrainOptions adamw = parsed(R"(
-    length = "3 epochs"
-    optimizer.name = "adamw"
-    optimizer.lr = 1e-3
-    [[optimizer.groups]]
-    parameters = "*.query.weight"
-    lr_factor = 0.125
-    [[optimizer.groups]]
-    parameters = "embedding.weight"
-    lr_factor = 3.0
-  )");
-  ASSERT_EQ(adamw.optimizer.groups.size(), 2u);
-  EXPECT_EQ(adamw.optimizer.groups[0].lr_factor, 0.125);
-  EXPECT_EQ(adamw.optimizer.groups[1].parameters, "embedding.weight");
-  const TrainOptions adafactor = parsed(R"(
-    optimizer = { name = "adafactor", lr = 1e-2, adafactor = { scale_parameter = true } }
-  )");
-  EXPECT_TRUE(adafactor.optimizer.adafactor.scale_parameter);
-  EXPECT_FALSE(adafactor.optimizer.adafactor.beta1.has_value());
-}
-
 TEST(TrainOptions, EveryMistakeIsReportedAtOnce) {
   const std::string message = error_of([] {
     parsed(R"(

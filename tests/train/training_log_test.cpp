@@ -72,24 +72,17 @@ TEST(TensorBoard, ResumedFilesHoldNoValidationTwice) {
   EXPECT_EQ(std::filesystem::file_size(file), trained);
 }
 
-TEST(TrainingLog, MetricsBeyondTheResumedStepAreDropped) {
+// What is beyond the resumed step is dropped; killed between a validation that was due and the next checkpoint, a run
+// validates once more.
+TEST(TrainingLog, HoldsNoStepAndNoValidationTwice) {
   const TemporaryDirectory folder;
-  const std::filesystem::path file = folder / "metrics.jsonl";
-  write_text(file, "{\"step\":1}\n{\"step\":2,\"loss\":3}\n{\"step\":3}\n{\"ste");
-  truncate_metrics(file, 2);
-  EXPECT_EQ(read_file(file), "{\"step\":1}\n{\"step\":2,\"loss\":3}\n");
-}
-
-// Killed between the validation that was still due and the next checkpoint, a run validates once more.
-TEST(TrainingLog, HoldsAValidationThatIsRepeatedOnce) {
-  const TemporaryDirectory folder;
-  const std::string step = R"({"step":3,"loss":1})", validation = R"({"step":3,"validation":{"loss":1}})";
-  const auto file = folder / "metrics.jsonl";
-  write_file_atomic(file, step + "\n" + validation + "\n");
+  const std::string steps = "{\"step\":2}\n{\"step\":3,\"loss\":1}\n";
+  const std::string validated = steps + "{\"step\":3,\"validation\":{\"loss\":1}}\n";
+  const auto file = write_text(folder / "metrics.jsonl", validated + "{\"step\":4}\n{\"ste");
   truncate_metrics(file, 3);
-  EXPECT_EQ(read_file(file), step + "\n" + validation + "\n");
+  EXPECT_EQ(read_file(file), validated);
   truncate_metrics(file, 3, /*validated=*/false);
-  EXPECT_EQ(read_file(file), step + "\n");
+  EXPECT_EQ(read_file(file), steps);
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
-#include "model/files/checkpoint.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"
@@ -225,22 +224,6 @@ TEST_F(Validation, OfAPrunedVocabularyIsOverAllIds) {
   EXPECT_EQ(result.labels, corpus_->info().target_tokens);
   // Random weights are nearly uniform: 15 of 29 ids overlap.
   EXPECT_NEAR(*result.overlap, static_cast<double>(kPrunedRows) / kTestVocabulary, 0.15);
-}
-
-TEST_F(Validation, APrunedVocabularyLearnsAndIsSavedWithItsMaps) {
-  const auto model = pruned(model::TransformerModel(tiny_config(), 5));
-  PlainTrainable trainable(*model);
-  const data::Corpus corpus(folder_ / "train.h5");
-  const ValidationResult before = validate(trainable, {.corpus = &*corpus_}, {});
-  TrainOptions options = tiny_options();
-  options.length = "15 epochs";
-  options.dropout = 0;
-  options.optimizer.lr = 1e-2;
-  const TrainResult result = Trainer({.trainable = trainable, .corpus = corpus}, options, folder_ / "run").run();
-  const auto trained = model::load_model(result.model, {.pack = false});
-  EXPECT_EQ(trained->config().draft_vocabulary.ids, model->config().draft_vocabulary.ids);
-  PlainTrainable saved(*trained);
-  EXPECT_LT(validate(saved, {.corpus = &*corpus_}, {}).loss, before.loss - 0.3);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The objective distill: live teachers, teachers that the trainable runs itself, samples of the student, exact resume.
+// The objective distill: live teachers, samples of the student, means over sequences, exact resume.
 #include "train/objectives/distill.h"
 
 #include <numeric>
@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "tests/support/errors.h"
 #include "tests/train/fixtures.h"
+#include "tests/train/objectives/fixtures.h"
 #include "tests/train/trainable/fixtures.h"
 #include "train/training_step.h"
 
@@ -24,31 +25,6 @@ ObjectiveOptions distill_options(double lambda = 0.5) {
   options.distill.lambda = lambda;
   return options;
 }
-
-// A trainable that runs another model beside its own, as a Tandem secondary's does.
-class TaughtTrainable : public PlainTrainable {
- public:
-  TaughtTrainable(model::TransformerModel& model, model::TransformerModel& teacher)
-      : PlainTrainable(model), teacher_(teacher) {}
-  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
-    TrainableOutput output = PlainTrainable::forward(batch, dropout);
-    output.teacher =
-        Predictions{.model = &teacher_, .hidden = hidden_at_labels(teacher_, batch, {}), .labels = batch.labels};
-    return output;
-  }
-  bool teaches() const override { return true; }
-
- private:
-  model::TransformerModel& teacher_;
-};
-
-// A trainable that cannot decode alone.
-class MuteTrainable : public PlainTrainable {
- public:
-  using PlainTrainable::PlainTrainable;
-  bool decodes() const override { return false; }
-  std::unique_ptr<model::TransformerModel> decoding_copy() const override { return nullptr; }
-};
 
 // Stored distributions, of which only the description is read.
 class StoredTeacher : public TeacherSource {
@@ -143,35 +119,7 @@ TEST_F(DistillTest, PrunedModelsNeitherLearnFromSomeIdsNorTeach) {
               AllOf(HasSubstr("teacher.h5"), HasSubstr("a pruned vocabulary of 15 ids"), HasSubstr("k = 0")));
   const auto padded = make_objective(distill_options(), {&trainable_, &*corpus_, &larger});
   EXPECT_THAT(error_of([&] { padded->loss(trainable_, batch, {}); }), HasSubstr("lacks ids"));
-  TaughtTrainable taught(student_, *small);
-  const auto by_primary = make_objective(distill_options(), {&taught, &*corpus_});
-  EXPECT_THAT(error_of([&] { by_primary->loss(taught, batch, {}); }), HasSubstr("cannot be a teacher"));
   EXPECT_THAT(error_of([&] { LiveTeacher narrow(*small); }), HasSubstr("15 rows"));
-}
-
-TEST_F(DistillTest, ATrainablesOwnTeacherTeachesAsALiveOne) {
-  LiveTeacher source(teacher_);
-  TaughtTrainable taught(student_, teacher_);
-  const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
-  const at::NoGradGuard no_grad;
-  const Loss live = make_objective(distill_options(), {&trainable_, &*corpus_, &source})->loss(trainable_, batch, {});
-  const Loss own = make_objective(distill_options(), {&taught, &*corpus_})->loss(taught, batch, {});
-  EXPECT_EQ(live.sum.item<double>(), own.sum.item<double>());
-}
-
-TEST_F(DistillTest, Bf16ComesCloseToFp32) {
-  teacher_.pack();
-  LiveTeacher source(teacher_);
-  for (const double on_policy : {0.0, 1.0}) {
-    ObjectiveOptions options = distill_options();
-    options.distill.on_policy = {.share = on_policy, .max_new_tokens = 9};
-    const auto objective = make_objective(options, {&trainable_, &*corpus_, &source});
-    expect_bf16_near_fp32([&](bool bf16) {
-      require_gradients(trainable_, true);
-      for (const auto& [name, parameter] : student_.parameters()) at::Tensor(parameter).mutable_grad().reset();
-      return accumulate_gradients(trainable_, *objective, *corpus_, {{0, 1, 2, 3}}, {.autocast = bf16});
-    });
-  }
 }
 
 // Without ground truth the teacher is all there is to learn.
@@ -278,19 +226,120 @@ TEST_F(DistillTest, TeachersThatDoNotFitAreRefusedAndBothSidesNamed) {
   ObjectiveOptions options = distill_options();
   options.distill.on_policy.share = 0.1;
   EXPECT_THAT(error_with(&stored, options), AllOf(HasSubstr("temperature 2"), HasSubstr("need a teacher that runs")));
+  options.distill.lambda = 1;
+  LiveTeacher fitting(teacher_);
+  EXPECT_THAT(error_with(&fitting, options), HasSubstr("no weight"));
 }
 
-TEST_F(DistillTest, SamplesNeedAStudentThatDecodesAndADivergenceWithWeight) {
-  LiveTeacher source(teacher_);
-  MuteTrainable mute(student_);
-  ObjectiveOptions options = distill_options();
-  options.distill.on_policy.share = 0.1;
-  EXPECT_THAT(error_of([&] {
-                make_objective(options, {&mute, &*corpus_, &source});
-              }),
-              HasSubstr("cannot decode on their own"));
-  options.distill.lambda = 1;
-  EXPECT_THAT(error_with(&source, options), HasSubstr("no weight"));
+TEST(WeightedDistillation, WeighsEachPositionsLossAndGradient) {
+  const Lesson lesson = simple_lesson();
+  const at::Tensor weights = at::tensor({1.0 / 3, 1.0 / 3, 1.0 / 3, 1.0, 0.5, 0.5}, at::kDouble);
+  TableTeacher whole(lesson.teacher_logits);
+  GivenTeacher likeliest = top_k_teacher(lesson.teacher_logits, lesson.labels, 3, 1);
+  for (const bool top_k : {false, true}) {
+    for (const DistillationTerms& terms : all_terms(0.2)) {
+      if (top_k && terms.temperature != 1) continue;
+      TeacherDistributions& teacher = top_k ? static_cast<TeacherDistributions&>(likeliest) : whole;
+      const auto loss_at = [&](int64_t first, int64_t count, const at::Tensor& factors) {
+        return linear_distillation(lesson.hidden.narrow(0, first, count), lesson.weight,
+                                   {.labels = lesson.labels.narrow(0, first, count),
+                                    .teacher = &teacher,
+                                    .positions = lesson.positions_of.narrow(0, first, count),
+                                    .shared = &lesson.shared,
+                                    .weights = factors},
+                                   terms);
+      };
+      double expected = 0;
+      for (int64_t t = 0; t < 6; ++t) expected += weights[t].item<double>() * loss_at(t, 1, {}).item<double>();
+      lesson.hidden.mutable_grad().reset();
+      lesson.weight.mutable_grad().reset();
+      const at::Tensor loss = loss_at(0, 6, weights);
+      EXPECT_NEAR(loss.item<double>(), expected, 1e-12 * std::max(1.0, expected)) << label_of(terms);
+      loss.backward();
+      const auto value = [&] { return loss_at(0, 6, weights).item<double>(); };
+      EXPECT_LT(difference(lesson.hidden.grad(), numeric_gradient(lesson.hidden, value)), 1e-7) << label_of(terms);
+      EXPECT_LT(difference(lesson.weight.grad(), numeric_gradient(lesson.weight, value)), 1e-7) << label_of(terms);
+    }
+  }
+}
+
+class SequenceNormalization : public DistillTest {
+ protected:
+  std::unique_ptr<Objective> objective(const TrainableModel& trainable, const std::string& normalization,
+                                       double lambda) {
+    ObjectiveOptions options = distill_options(lambda);
+    options.distill.normalization = normalization;
+    return make_objective(options, {&trainable, &*corpus_, &source_});
+  }
+
+  // Compares with the mean losses of examples, each computed alone with equal weights of its labels.
+  void expect_means(TrainableModel& trainable, double lambda) {
+    const at::NoGradGuard no_grad;
+    const auto by_label = objective(trainable, "tokens", lambda);
+    double expected = 0;
+    for (int64_t example = 0; example < 5; ++example) {
+      const Loss loss = by_label->loss(trainable, make_batch(*corpus_, {example}, trainable.info()), {});
+      EXPECT_FALSE(loss.sequences.has_value());
+      expected += loss.sum.item<double>() / static_cast<double>(std::max<int64_t>(1, loss.count));
+    }
+    const Batch batch = make_batch(*corpus_, {0, 1, 2, 3, 4}, trainable.info());
+    const Loss loss = objective(trainable, "sequences", lambda)->loss(trainable, batch, {});
+    EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4 * expected) << lambda;
+    EXPECT_EQ(loss.divisor(), 5);
+    const Loss of_labels = by_label->loss(trainable, batch, {});
+    EXPECT_EQ(loss.count, of_labels.count);
+    const double mean = of_labels.sum.item<double>() / static_cast<double>(of_labels.count);
+    EXPECT_GT(std::abs(mean - expected / 5), 1e-3) << "lengths must differ";
+  }
+
+  // The gradients of a step's micro-batches, scaled as for an update.
+  Weights gradients_of(const std::string& normalization, const MicroBatches& micro_batches) {
+    require_gradients(trainable_, true);
+    for (const auto& [name, parameter] : student_.parameters()) at::Tensor(parameter).mutable_grad().reset();
+    const StepResult result =
+        accumulate_gradients(trainable_, *objective(trainable_, normalization, 0.3), *corpus_, micro_batches, {});
+    Weights gradients;
+    for (const auto& [name, parameter] : student_.parameters()) {
+      gradients[name] = parameter.grad() * gradient_scale(result, 0);
+    }
+    return gradients;
+  }
+
+  LiveTeacher source_{teacher_};
+};
+
+TEST_F(SequenceNormalization, TheLossIsTheSumOfTheSequencesMeans) {
+  for (const double lambda : {0.0, 0.3, 1.0}) expect_means(trainable_, lambda);
+  const auto small = pruned(student_);  // labels that it lacks are no part of the mean
+  PlainTrainable trainable(*small);
+  expect_means(trainable, 0.3);
+}
+
+TEST_F(SequenceNormalization, AccumulatedGradientsEqualThoseOfTheLargeBatch) {
+  const MicroBatches parts{{0, 1, 2, 3, 4, 5, 6}, {7}, {8, 9}};
+  const MicroBatches whole{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}};
+  EXPECT_EQ(differences(gradients_of("sequences", parts), gradients_of("sequences", whole), 1e-4), "");
+  EXPECT_NE(differences(gradients_of("sequences", whole), gradients_of("tokens", whole), 1e-2), "");
+}
+
+// Predictions of some labels only have no whole sequences.
+TEST_F(SequenceNormalization, ModelsThatPredictOtherLabelsAreRefused) {
+  class Halved : public PlainTrainable {
+   public:
+    using PlainTrainable::PlainTrainable;
+    TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
+      TrainableOutput output = PlainTrainable::forward(batch, dropout);
+      Predictions& only = output.predictions.front();
+      only.labels = only.labels.narrow(0, 0, 1);
+      only.hidden = only.hidden.narrow(0, 0, 1);
+      return output;
+    }
+  };
+  Halved trainable(student_);
+  const at::NoGradGuard no_grad;
+  const Batch batch = make_batch(*corpus_, {0, 1}, student_.info());
+  EXPECT_THAT(error_of([&] { objective(trainable, "sequences", 1.0)->loss(trainable, batch, {}); }),
+              HasSubstr("normalization"));
 }
 
 }  // namespace

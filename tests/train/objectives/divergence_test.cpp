@@ -72,25 +72,6 @@ TEST(DistillationBuckets, GradientFromTopKEqualsFiniteDifferences) {
   }
 }
 
-TEST(DistillationBuckets, TopKOfAllIdsEqualsTheFullForm) {
-  const Lesson lesson = simple_lesson();
-  TableTeacher full(lesson.teacher_logits);
-  for (const DistillationTerms& terms : all_terms(0.1)) {
-    GivenTeacher top =
-        top_k_teacher(lesson.teacher_logits, lesson.label_ids(), lesson.teacher_logits.size(1), terms.temperature);
-    std::vector<at::Tensor> values, gradients;
-    for (TeacherDistributions* teacher : std::initializer_list<TeacherDistributions*>{&full, &top}) {
-      lesson.hidden.mutable_grad().reset();
-      const at::Tensor loss = lesson.loss(*teacher, terms);
-      loss.backward();
-      values.push_back(loss.detach());
-      gradients.push_back(lesson.hidden.grad().clone());
-    }
-    EXPECT_NEAR(values[0].item<double>(), values[1].item<double>(), 1e-10) << label_of(terms);
-    EXPECT_LT(difference(gradients[0], gradients[1]), 1e-10) << label_of(terms);
-  }
-}
-
 // The gradient of a student with these logits [1,V]: its head is the unit matrix.
 at::Tensor gradient_of(const at::Tensor& logits, const TeacherBlock& block, const DistillationTerms& terms) {
   const int64_t vocabulary = logits.size(1);

@@ -174,26 +174,6 @@ TEST(LinearLoss, StudentsOfOneModelShareTheirTeachersBlocks) {
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4);
 }
 
-// Padding must not reach the loss: a row alone and beside a longer one have the same loss and gradients.
-TEST(CrossEntropy, PaddingIsNotPartOfTheLoss) {
-  const TemporaryDirectory folder;
-  write_reversal_corpus(folder / "train.h5", 12, 1);
-  const data::Corpus corpus(folder / "train.h5");
-  model::TransformerModel model(tiny_config(), 5);
-  PlainTrainable trainable(model);
-  CrossEntropy objective({.label_smoothing = 0.1});
-  const at::NoGradGuard no_grad;
-  std::vector<int64_t> all;
-  double alone = 0;
-  for (int64_t i = 0; i < corpus.size(); ++i) {
-    all.push_back(i);
-    alone += objective.loss(trainable, make_batch(corpus, {i}, model.info()), {}).sum.item<double>();
-  }
-  const Loss together = objective.loss(trainable, make_batch(corpus, all, model.info()), {});
-  EXPECT_NEAR(together.sum.item<double>(), alone, 1e-4 * alone);
-  EXPECT_EQ(together.count, corpus.info().target_tokens);
-}
-
 TEST(Objectives, AnUnknownNameIsAnErrorThatNamesTheKnown) {
   EXPECT_THAT(error_of([] { make_objective({.name = "cross_entropi", .cross_entropy = {}}); }),
               testing::HasSubstr("cross_entropy"));
@@ -211,61 +191,8 @@ TEST(CrossEntropy, PredictionCountsWithoutSmoothing) {
   EXPECT_EQ(prediction.loss.count, 9);
 }
 
-constexpr double kProbabilityTolerance = 1e-4;
-constexpr double kRoundingOfBf16 = 1e-2;  // what the tolerance must tell from fp32
-
-// Records the logits of all positions, and leaves them as the gradient.
-class RecordedLogits : public LogitLoss {
- public:
-  at::Tensor rows(at::Tensor& logits, const PositionRange& /*rows*/, bool /*gradient*/) override {
-    seen.push_back(logits.clone());
-    return logits.sum();
-  }
-  at::Tensor all() const { return at::cat(seen); }
-
-  std::vector<at::Tensor> seen;
-};
-
-// Largest relative error of probabilities above a millionth.
-double error_of_probabilities(const at::Tensor& logits, const at::Tensor& exact) {
-  const at::Tensor p = logits.to(at::kDouble).softmax(1), expected = exact.to(at::kDouble).softmax(1);
-  return at::where(expected.gt(1e-6), (p - expected).abs() / expected, 0.0).max().item<double>();
-}
-
-void expect_fp32(const at::Tensor& logits, const at::Tensor& exact) {
-  const double size = largest(exact);
-  ASSERT_GT(size, 8);
-  ASSERT_LT(size, 64);
-  EXPECT_GE(error_of_probabilities(exact.to(at::kBFloat16), exact), kRoundingOfBf16) << "the test cannot fail";
-  EXPECT_LE(error_of_probabilities(logits, exact), kProbabilityTolerance);
-}
-
-at::Tensor product(const at::Tensor& hidden, const at::Tensor& weight) {
-  return hidden.to(at::kDouble).mm(weight.to(at::kDouble).t());
-}
-
-TEST(LogitPrecision, LossesReadFp32LogitsOfBf16ProductsOfLowRankHeadsToo) {
-  const at::Tensor hidden = random_tensor({40, 32}, 1).to(at::kBFloat16);
-  const at::Tensor weight = random_tensor({300, 32}, 2).to(at::kBFloat16);
-  const at::Tensor down = random_tensor({4, 32}, 3).mul(0.3).to(at::kBFloat16);
-  const at::Tensor up = random_tensor({300, 4}, 4).to(at::kBFloat16);
-  RecordedLogits loss;
-  linear_loss({{.hidden = hidden, .head = {.weight = weight, .down = down, .up = up}, .loss = &loss}});
-  expect_fp32(loss.all(), product(hidden, weight) + product(at::linear(hidden, down), up));
-}
-
-TEST(LogitPrecision, GradientsKeepTheTypeOfTheirTensors) {
-  const at::Tensor hidden = random_tensor({40, 32}, 1).to(at::kBFloat16).requires_grad_(true);
-  const at::Tensor weight = random_tensor({300, 32}, 2).to(at::kBFloat16).requires_grad_(true);
-  RecordedLogits loss;
-  linear_loss({{.hidden = hidden, .head = {.weight = weight}, .loss = &loss}}).backward();
-  EXPECT_EQ(hidden.grad().scalar_type(), at::kBFloat16);
-  const at::Tensor logits = product(hidden.detach(), weight.detach());
-  const at::Tensor expected = logits.mm(weight.detach().to(at::kDouble));
-  EXPECT_LT(difference(hidden.grad(), expected), 0.02 * largest(expected));
-}
-
-// A frozen primary or a teacher in bf16, in training and in validation.
+// A frozen primary or a teacher in bf16, in training and in validation. A bf16 step is .06 to .125 where |z| is 8 to
+// 32, which is that share of a probability.
 TEST(LogitPrecision, PredictionsOfABf16ModelHaveFp32Logits) {
   const at::NoGradGuard no_grad;
   model::TransformerModel model(tiny_config(), 5);
@@ -275,7 +202,10 @@ TEST(LogitPrecision, PredictionsOfABf16ModelHaveFp32Logits) {
   const at::Tensor hidden = random_tensor({40, head.size(1)}, 1).to(at::kBFloat16);
   const at::Tensor found = logits({.model = &model, .hidden = hidden, .labels = {}}, hidden);
   EXPECT_EQ(found.scalar_type(), at::kFloat);
-  expect_fp32(found, product(hidden, model.parameters().at("head.weight")));
+  const at::Tensor exact = hidden.to(at::kDouble).mm(model.parameters().at("head.weight").to(at::kDouble).t());
+  ASSERT_GT(largest(exact), 8);
+  EXPECT_LT(difference(found.softmax(1), exact.softmax(1)), 1e-4);
+  EXPECT_GT(difference(exact.to(at::kBFloat16).to(at::kDouble).softmax(1), exact.softmax(1)), 1e-3) << "cannot fail";
 }
 
 at::Tensor bf16_numbers(at::IntArrayRef shape, const char* stream) {
@@ -291,12 +221,6 @@ TEST(WideProduct, GradientOfTheMatrixIsWrittenAndAdded) {
   EXPECT_LT((out - expected).abs().max().item<float>(), 1e-4);
   wide_gradient_into(out, slope, rows, 0.5, true);
   EXPECT_LT((out - 1.5 * expected).abs().max().item<float>(), 1e-4);
-}
-
-TEST(WideProduct, IsThatOfFp32Copies) {
-  const at::Tensor rows = bf16_numbers({5, 64}, "rows"), matrix = bf16_numbers({300, 64}, "matrix");
-  const at::Tensor expected = rows.to(at::kFloat).mm(matrix.to(at::kFloat).t());
-  EXPECT_LT((wide_product(rows, matrix) - expected).abs().max().item<float>(), 1e-4);
 }
 
 }  // namespace

@@ -93,17 +93,6 @@ TEST_F(BlockTraining, BlockPredictionIsJudgedOnTheTokensThatItPredicts) {
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-9 * expected);
 }
 
-TEST_F(BlockTraining, BlockPredictionLearnsAndItsResultLoads) {
-  model::TransformerModel model(model::block_prediction_config(tiny_decoder(), kBlock), 5);
-  BlockPredictionTrainable trainable(model);
-  const data::Corpus corpus(folder_ / "train.h5");
-  const double before = validate(trainable, {.corpus = &corpus}, {}).loss;
-  const TrainResult result = train(trainable, options("60 steps"), "run");
-  const auto stored = model::load_block_prediction(result.model, {.pack = false});
-  BlockPredictionTrainable loaded(*stored);
-  EXPECT_LT(validate(loaded, {.corpus = &corpus}, {}).loss, before - 1);
-}
-
 TEST_F(BlockTraining, ADeepTandemTrainsBothPartsAndItsCheckpointLoads) {
   model::DeepTandemModel model = deep_tandem(7);
   DeepTandemTrainable trainable(model);
