@@ -3,7 +3,6 @@
 
 #include <numeric>
 
-#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +17,6 @@
 #include "train/teacher/student_samples.h"
 #include "train/teacher/teacher_source.h"
 #include "train/trainer.h"
-#include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {

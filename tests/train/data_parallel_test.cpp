@@ -12,7 +12,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/json.h"
 #include "base/signals.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/models.h"

@@ -2,9 +2,7 @@
 // one that never stopped (CPU); errors where a run cannot go on.
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <thread>
 
 #include <ATen/Parallel.h>
@@ -16,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/random.h"
 #include "base/signals.h"
 #include "tests/support/errors.h"
@@ -257,6 +256,7 @@ TEST_F(ContinuedRun, AnExhaustedPatienceBeginsAnew) {
 TEST_F(ContinuedRun, WhatMustAgreeAndDoesNotIsRefused) {
   std::filesystem::create_directories(folder_ / "parent");
   EXPECT_THAT(refused(steps("3 steps")), HasSubstr("no training run to continue"));
+  std::filesystem::remove(folder_ / "parent");
   TrainOptions options = steps("3 steps");
   options.optimizer.groups = {{.parameters = "*.query.weight", .lr_factor = 0.5, .weight_decay_factor = 0}};
   run("parent", options);

@@ -1,4 +1,5 @@
 // Training as a whole: it learns, validates, keeps the best, stops early, and refuses what does not fit.
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>

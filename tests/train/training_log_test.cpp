@@ -53,19 +53,12 @@ TEST(TensorBoard, ReadsWhatWasWrittenAndNoStepTwice) {
 // A run was killed between a validation and its checkpoint, so it validates again.
 TEST(TensorBoard, ResumedFilesHoldNoValidationTwice) {
   const TemporaryDirectory folder;
-  const auto add = [&](EventWriter& writer, const char* tag) { writer.add(2, std::vector<Scalar>{{tag, 0.5}}); };
-  std::filesystem::path file;
-  {
-    EventWriter writer(folder.path(), 0);
-    add(writer, "train/loss");
-    file = writer.file();
-  }
+  write_steps(folder.path(), 0, 1, 2);
+  const std::filesystem::path file = EventWriter(folder.path(), 2).file();
   const auto trained = std::filesystem::file_size(file);
-  {
-    EventWriter writer(folder.path(), 2);
-    add(writer, "validation/loss");
-  }
+  EventWriter(folder.path(), 2).add(2, std::vector<Scalar>{{"validation/loss", 0.5}});
   const auto both = std::filesystem::file_size(file);
+  EXPECT_GT(both, trained);
   EventWriter(folder.path(), 2, true);
   EXPECT_EQ(std::filesystem::file_size(file), both);
   EventWriter(folder.path(), 2, false);

@@ -8,7 +8,6 @@
 #include "base/files.h"
 #include "model/cpu/instructions.h"
 #include "tests/support/models.h"
-#include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
 #include "tests/train/trainable/fixtures.h"
 

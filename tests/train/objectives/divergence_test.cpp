@@ -1,6 +1,7 @@
 // Distillation from whole distributions, and from k ids, the label and one bucket for the rest: values against
 // definitions written out with plain loops, gradients against finite differences and fp64.
 #include <cmath>
+#include <initializer_list>
 
 #include <gtest/gtest.h>
 

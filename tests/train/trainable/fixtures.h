@@ -2,6 +2,7 @@
 // runs; and what holds of every trainable: right gradients, and runs that resume with the same bits.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <functional>

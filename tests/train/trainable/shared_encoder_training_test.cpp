@@ -2,7 +2,7 @@
 // falls, runs resume with the same bits, and the drafter writes and drafts during training.
 #include <initializer_list>
 
-#include <gmock/gmock.h>
+#include <ATen/core/grad_mode.h>
 
 #include "model/models/shared_encoder.h"
 #include "tests/support/pieces_tokenizer.h"

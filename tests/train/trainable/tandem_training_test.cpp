@@ -30,32 +30,24 @@ TEST_F(TandemTraining, GradientsEqualFiniteDifferencesInEveryConfiguration) {
   }
 }
 
-TEST_F(TandemTraining, BothLossesAreTheSecondarysAndThePrimarys) {
+TEST_F(TandemTraining, BothLossesAreTheSecondarysAndThePrimarysWhoTeaches) {
   Pair pair(model::tiny_t5());
   const data::Corpus corpus(folder_ / "train.h5");
   const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.secondary->info());
-  const at::NoGradGuard no_grad;
-  const auto loss = [&](TrainableModel& trainable) { return CrossEntropy({}).loss(trainable, batch, {}); };
   PlainTrainable alone(*pair.primary);
   TandemTrainable secondary = pair.trainable(TandemConfiguration::kBothSecondaryLoss);
   TandemTrainable both = pair.trainable(TandemConfiguration::kBothBothLosses);
+  require_gradients(both, true);
+  const TrainableOutput output = both.forward(batch, {});
+  EXPECT_FALSE(output.teacher.value().hidden.requires_grad());
+  EXPECT_TRUE(output.predictions[0].taught);
+  EXPECT_FALSE(output.predictions[1].taught);
+  const at::NoGradGuard no_grad;
+  EXPECT_LT(difference(output.teacher->hidden, hidden_at_labels(*pair.primary, batch, {})), 1e-6);
+  const auto loss = [&](TrainableModel& trainable) { return CrossEntropy({}).loss(trainable, batch, {}); };
   const double expected = loss(alone).sum.item<double>() + loss(secondary).sum.item<double>();
   EXPECT_NEAR(loss(both).sum.item<double>(), expected, 1e-4 * expected);
   EXPECT_EQ(loss(both).count, batch.label_count());
-}
-
-TEST_F(TandemTraining, TheTeacherItOffersIsItsPrimary) {
-  Pair pair(model::tiny_t5());
-  TandemTrainable trainable = pair.trainable(TandemConfiguration::kBothBothLosses);
-  require_gradients(trainable, true);
-  const data::Corpus corpus(folder_ / "train.h5");
-  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, trainable.info());
-  const TrainableOutput output = trainable.forward(batch, {});
-  ASSERT_TRUE(output.teacher.has_value());
-  EXPECT_FALSE(output.teacher->hidden.requires_grad());
-  EXPECT_LT(difference(output.teacher->hidden, hidden_at_labels(*pair.primary, batch, {})), 1e-6);
-  EXPECT_TRUE(output.predictions[0].taught);
-  EXPECT_FALSE(output.predictions[1].taught);
 }
 
 // Blocks are counted from the start of each text, not of the row.
