@@ -1,6 +1,5 @@
 // Losses over heads: values and gradients against plain operations, in blocks of positions, whatever heads the terms of
 // a sum share; and logits of half-precision products.
-#include "train/objectives/linear_loss.h"
 
 #include <algorithm>
 #include <limits>
@@ -14,7 +13,6 @@
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
 #include "tests/train/objectives/fixtures.h"
-#include "train/objectives/distill.h"
 
 namespace draftsmith::train {
 namespace {
