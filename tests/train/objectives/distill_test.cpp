@@ -1,5 +1,4 @@
 // The objective distill: live teachers, samples of the student, means over sequences, exact resume.
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -1,6 +1,5 @@
 // Losses over heads: values and gradients against plain operations, in blocks of positions, whatever heads the terms of
 // a sum share; and logits of half-precision products.
-
 #include <algorithm>
 #include <limits>
 
