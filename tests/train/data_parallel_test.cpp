@@ -12,7 +12,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/json.h"
 #include "base/signals.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/models.h"
@@ -20,12 +19,8 @@
 #include "tests/support/process_groups.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "tests/train/poisoned_trainable.h"
-#include "tests/train/trainable/exit_training_fixtures.h"
-#include "tests/train/trainable/tandem_training_fixtures.h"
-#include "tests/train/untimed_log.h"
+#include "tests/train/trainable/fixtures.h"
 #include "train/optimizers/optimizer.h"
-#include "train/teacher/cached_teacher.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {
@@ -148,7 +143,6 @@ class DataParallel : public testing::Test {
   void SetUp() override {
     write_reversal_corpus(folder_ / "train.h5", 78, 1);
     write_reversal_corpus(folder_ / "validation.h5", 40, 2);
-    write_copy_corpus(folder_ / "copy.h5", 78, 1);
   }
 
   TrainOptions group_options() const {
@@ -161,12 +155,6 @@ class DataParallel : public testing::Test {
     options.log_every = 1;
     options.checkpoint_every = "";
     options.tensorboard = false;
-    return options;
-  }
-  TrainOptions distilling() const {
-    TrainOptions options = group_options();
-    options.objective.name = "distill";
-    options.objective.distill.lambda = 0.4;
     return options;
   }
   // Options of an optimizer whose state is worth sharding, with a slow and a frozen group.
@@ -186,7 +174,7 @@ class DataParallel : public testing::Test {
   // Trains in a group of `size` processes in FOLDER/<run>; returns what each process ended with, by rank.
   std::vector<Ended> train_in(int64_t size, const TrainOptions& options, const std::string& run,
                               const Trainee& trainee) const {
-    const data::Corpus corpus(folder_ / corpus_), validation(folder_ / "validation.h5");
+    const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
     std::vector<Ended> all(static_cast<size_t>(size));
     run_in_group(size, [&](ProcessGroup& world) {
       trainee({.world = world,
@@ -242,7 +230,6 @@ class DataParallel : public testing::Test {
   }
 
   TemporaryDirectory folder_;
-  std::string corpus_ = "train.h5";
   bool validates_ = false;
   std::optional<SignalWatch> watch_{std::in_place};  // no test leaves a request to stop behind
 };
@@ -274,36 +261,10 @@ TEST_F(DataParallel, IsEqualForAT5WithAParameterThatMostMicroBatchesLeaveWithout
   });
 }
 
-TEST_F(DataParallel, IsEqualForALlamaWithPacking) {
-  corpus_ = "copy.h5";
-  TrainOptions options = group_options();
-  options.batches.pack_tokens = 16;
-  options.batches.bucket_window = 1;  // so that no row ends before its batch
-  expect_equal_training(options, [](const Process& process) {
-    const auto model = model::varied_model(with_test_vocabulary(model::tiny_llama()), 5);
-    PlainTrainable trainable(*model);
-    process.train(trainable);
-  });
-}
-
-TEST_F(DataParallel, IsEqualForATandemTrainedByBothLosses) {
-  expect_equal_training(group_options(), [](const Process& process) {
-    const Pair pair(model::tiny_t5(), at::kDouble);
-    TandemTrainable trainable(*pair.secondary, *pair.primary, {.configuration = TandemConfiguration::kBothBothLosses});
-    process.train(trainable);
-  });
-}
-
-TEST_F(DataParallel, IsEqualForExits) {
-  const ExitTrainingOptions losses{.loss = "weighted", .layers = {1, 2}, .weights = {0.3, 0.5, 1.5}, .own_norms = true};
-  expect_equal_training(group_options(), [&](const Process& process) {
-    ExitPair pair(exit_configs().front(), losses, at::kDouble);
-    process.train(pair.trainable);
-  });
-}
-
 TEST_F(DataParallel, IsEqualForALessonOnTheStudentsOwnSamples) {
-  TrainOptions options = distilling();
+  TrainOptions options = group_options();
+  options.objective.name = "distill";
+  options.objective.distill.lambda = 0.4;
   options.objective.distill.on_policy = {.share = 0.5, .max_new_tokens = 9};
   expect_equal_training(options, [](const Process& process) {
     const auto student = t5_of_seed(5), teacher = t5_of_seed(6);
@@ -313,30 +274,7 @@ TEST_F(DataParallel, IsEqualForALessonOnTheStudentsOwnSamples) {
   });
 }
 
-TEST_F(DataParallel, IsEqualForALessonOfStoredIds) {
-  const data::Corpus corpus(folder_ / "train.h5");
-  {
-    const at::NoGradGuard no_grad;
-    const auto teacher = t5_of_seed(6);
-    const StoredRows rows = TeacherLogits(*teacher, corpus, {.k = 4}, 64).rows(0, corpus.size(), [](int64_t) {});
-    data::TeacherCacheWriter writer(folder_ / "cache.h5", {.k = 4,
-                                                           .vocabulary = kTestVocabulary,
-                                                           .positions = corpus.info().target_tokens,
-                                                           .tokenizer_hash = "none",
-                                                           .corpus_hash = data::corpus_hash(corpus)});
-    for (const data::TeacherRows& example : by_example(rows, corpus, 0, corpus.size())) writer.add(example);
-    writer.finish();
-  }
-  const data::TeacherCache cache(folder_ / "cache.h5");
-  expect_equal_training(distilling(), [&](const Process& process) {
-    const auto student = t5_of_seed(5);
-    CachedTeacher source(cache);
-    PlainTrainable trainable(*student);
-    process.train(trainable, &source);
-  });
-}
-
-TEST_F(DataParallel, AStoppedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
+TEST_F(DataParallel, AStoppedShardedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
   validates_ = true;
   for (const char* name : {"adamw", "adafactor"}) {
     SCOPED_TRACE(name);
@@ -346,6 +284,10 @@ TEST_F(DataParallel, AStoppedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
     const Ended alone = train_in(1, options, run + " of one", kept_in_fp64()).front();
     const Ended whole = train_in(2, options, run + " of two", kept_in_fp64()).front();
     ASSERT_EQ(alone.error + whole.error, "");
+    TrainOptions unsharded = options;
+    unsharded.shard_optimizer = false;
+    expect_same_bits(train_in(2, unsharded, run + " unsharded", kept_in_fp64()).front().weights, whole.weights);
+    EXPECT_TRUE(read_file(optimizer_file(run + " unsharded")) == read_file(optimizer_file(run + " of two")));
     // Of step 10: the fourth of its six, which process 1 makes.
     for (const Ended& ended : train_in(2, options, run, kept_in_fp64(/*stop_at=*/42))) {
       EXPECT_THAT(ended.error, HasSubstr("training stopped after step 10"));
@@ -364,22 +306,6 @@ TEST_F(DataParallel, AStoppedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
       }
       expect_same_json(log_of(resumed), log_of(run + " of one"), "metrics.jsonl");
     }
-  }
-}
-
-TEST_F(DataParallel, AShardedOptimizerWritesTheBytesOfAWholeOne) {
-  for (const char* name : {"adamw", "adafactor"}) {
-    SCOPED_TRACE(name);
-    TrainOptions options = sharding(name);
-    const std::string run = name;
-    const auto sharded = train_in(3, options, run + " sharded", kept_in_fp64());
-    options.shard_optimizer = false;
-    const auto whole = train_in(3, options, run, kept_in_fp64());
-    for (size_t i = 0; i < whole.size(); ++i) {
-      EXPECT_EQ(whole[i].error + sharded[i].error, "");
-      expect_same_bits(sharded[i].weights, whole[i].weights);
-    }
-    EXPECT_EQ(read_file(optimizer_file(run + " sharded")), read_file(optimizer_file(run)));
   }
 }
 
@@ -408,14 +334,6 @@ TEST_F(DataParallel, RefusesACheckpointOfAnotherOptimizer) {
   const auto ends = train_in(2, options, "run", kept_in_fp64());
   EXPECT_THAT(ends.front().error, HasSubstr("the optimizer's state does not fit this run"));
   EXPECT_NE(ends.back().error, "");
-}
-
-TEST(TrainOptionsIdentity, HasTheTypeOfSumsButNotTheShardingOfTheOptimizer) {
-  TrainOptions options;
-  options.shard_optimizer = true;
-  EXPECT_EQ(options_hash(options), options_hash(TrainOptions()));
-  options.reduce_dtype = "bf16";
-  EXPECT_NE(options_hash(options), options_hash(TrainOptions()));
 }
 
 TEST_F(DataParallel, SumsInBf16AreNearAndOneProcessKeepsItsOwnType) {
@@ -452,17 +370,6 @@ TEST_F(DataParallel, WarnsOnceOfProcessesThatHaveNothingToDo) {
   EXPECT_EQ(log.warnings(), 1) << log.text();
   EXPECT_THAT(log.text(), HasSubstr("3 processes share 2 micro-batches a step, so 1 do nothing"));
 }
-
-// Ids are words of one letter.
-class LetterWords : public infer::testing::Letters {
- public:
-  using infer::testing::Letters::Letters;
-  std::string decode(std::span<const int32_t> ids) const override {
-    std::string text;
-    for (const int32_t id : ids) text += infer::testing::Letters::decode(std::span(&id, 1)) + " ";
-    return text;
-  }
-};
 
 // The number of drafted sources is below the largest world size.
 TEST_F(DataParallel, ValidationGivesEqualMeasuresOutputsAndDrafts) {

@@ -1,15 +1,19 @@
 #include "tests/train/fixtures.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <iomanip>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 
 #include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "model/pruning/pruning.h"
+#include "tests/support/files.h"
 #include "tests/support/models.h"
 #include "tests/support/paths.h"
 #include "tests/support/tensors.h"
@@ -71,6 +75,37 @@ TrainResult train_tiny_validated(const std::filesystem::path& directory, const T
       .run();
 }
 
+std::vector<nlohmann::json> untimed_log(const std::filesystem::path& run) {
+  std::vector<nlohmann::json> lines;
+  for (const std::string& line : lines_of(read_file(run / "metrics.jsonl"))) {
+    lines.push_back(nlohmann::json::parse(line));
+    for (const char* timed : {"seconds", "tokens_per_second", "validation_seconds"}) lines.back().erase(timed);
+  }
+  return lines;
+}
+
+void expect_same_run(const std::filesystem::path& one, const std::filesystem::path& other) {
+  for (const char* file : {"model/model.safetensors", "best/model.safetensors",
+                           "checkpoints/last/model/model.safetensors", "checkpoints/last/optimizer.safetensors"}) {
+    EXPECT_TRUE(read_file(one / file) == read_file(other / file)) << file << " differs";
+  }
+  EXPECT_EQ(untimed_log(one), untimed_log(other));
+}
+
+TrainableOutput PoisonedTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
+  TrainableOutput output = PlainTrainable::forward(batch, dropout);
+  if (std::any_of(batch.examples.begin(), batch.examples.end(), [&](int64_t i) { return i < poisoned_; })) {
+    at::Tensor& hidden = output.predictions.front().hidden;
+    hidden = hidden * std::numeric_limits<double>::quiet_NaN();
+  }
+  return output;
+}
+
+std::unique_ptr<model::TransformerModel> pruned(const model::TransformerModel& model) {
+  return model::prune(model, {.vocabulary_from = "text", .vocabulary_size = kPrunedRows},
+                      {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
+}
+
 std::string differences(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b,
                         double tolerance) {
   std::string names;
@@ -107,10 +142,10 @@ std::optional<std::string> peers_python() {
   return python;
 }
 
-std::string run_python(const std::string& script, const std::vector<std::string>& arguments) {
+std::string run_reference(const std::vector<std::string>& arguments) {
   std::ostringstream line;
   line << std::quoted(peers_python().value()) << ' '
-       << std::quoted((test::source_dir() / "tests/train" / script).string());
+       << std::quoted((test::source_dir() / "tests/train/reference.py").string());
   for (const std::string& argument : arguments) line << ' ' << std::quoted(argument);
   const std::string command = line.str();
   FILE* pipe = popen(command.c_str(), "r");

@@ -2,18 +2,19 @@
 #include <algorithm>
 #include <csignal>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
 #include "base/signals.h"
 #include "tests/support/errors.h"
-#include "tests/support/files.h"
-#include "tests/train/poisoned_trainable.h"
-#include "tests/train/untimed_log.h"
+#include "tests/train/fixtures.h"
 
 namespace draftsmith::train {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 // Poisoned examples: one, which is in one step of each epoch; and all.
 constexpr int64_t kOne = 1, kAll = 24;
@@ -80,21 +81,6 @@ TEST_F(NonfiniteSteps, AResumedRunSkipsTheSameSteps) {
   EXPECT_EQ(log("stopped"), log("whole"));
 }
 
-TEST_F(NonfiniteSteps, TooManyInARowEndTheRun) {
-  TrainOptions options = skipping();
-  options.nonfinite_limit = 3;
-  const std::string message = error_of<RunError>([&] { run("run", options, kAll); });
-  EXPECT_NE(message.find("training step 4, as in the 3 steps before it"), std::string::npos) << message;
-  EXPECT_EQ(log("run").size(), 3u);
-}
-
-TEST_F(NonfiniteSteps, EndTheRunByDefault) {
-  TrainOptions options = skipping();
-  options.nonfinite = TrainOptions().nonfinite;
-  const std::string message = error_of<RunError>([&] { run("run", options, kAll); });
-  EXPECT_NE(message.find("training step 1\n"), std::string::npos) << message;
-}
-
 // The last step alone would hide what happened between two lines of the log.
 TEST_F(NonfiniteSteps, TheLogHasTheLargestNormAndTheShareOfClippedSteps) {
   TrainOptions each = skipping(), together = skipping();
@@ -111,6 +97,17 @@ TEST_F(NonfiniteSteps, TheLogHasTheLargestNormAndTheShareOfClippedSteps) {
   together.clip_norm = 1e-3;
   run("clipped", together, 0);
   EXPECT_EQ(log("clipped").at(0).at("clipped"), 1);
+}
+
+TEST_F(NonfiniteSteps, EndTheRunByDefaultOrWhereTheyAreTooManyInARow) {
+  TrainOptions options = skipping();
+  options.nonfinite_limit = 3;
+  EXPECT_THAT(error_of<RunError>([&] { run("some", options, kAll); }),
+              HasSubstr("training step 4, as in the 3 steps before it"));
+  EXPECT_EQ(log("some").size(), 3u);
+  options.nonfinite = TrainOptions().nonfinite;
+  EXPECT_THAT(error_of<RunError>([&] { run("none", options, kAll); }),
+              AllOf(HasSubstr("training step 1\n"), HasSubstr("train.h5"), HasSubstr("from the examples ")));
 }
 
 }  // namespace

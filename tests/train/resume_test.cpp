@@ -1,12 +1,13 @@
-// Exact resume: runs that are killed or asked to stop end with the same bits as one that never stopped (CPU).
+// Exact resume: runs that are killed or asked to stop, and runs that continue another one, end with the same bits as
+// one that never stopped (CPU); errors where a run cannot go on.
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <thread>
 
+#include <ATen/Parallel.h>
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <spawn.h>
@@ -16,13 +17,17 @@
 #include "base/files.h"
 #include "base/random.h"
 #include "base/signals.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/train/fixtures.h"
-#include "tests/train/untimed_log.h"
-#include "train/training_log.h"
+#include "train/training_checkpoint.h"
 
 namespace draftsmith::train {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kDirectoryVariable = "DRAFTSMITH_TEST_RUN_DIRECTORY";
 
@@ -88,14 +93,6 @@ bool kill_at(const std::filesystem::path& directory, int64_t step) {
   return WIFSIGNALED(status);
 }
 
-void expect_same_run(const std::filesystem::path& one, const std::filesystem::path& other) {
-  for (const char* file : {"model/model.safetensors", "best/model.safetensors",
-                           "checkpoints/last/model/model.safetensors", "checkpoints/last/optimizer.safetensors"}) {
-    EXPECT_TRUE(read_file(one / file) == read_file(other / file)) << file << " differs";
-  }
-  EXPECT_EQ(nlohmann::json(untimed_log(one)).dump(), nlohmann::json(untimed_log(other)).dump());
-}
-
 TEST(ExactResume, KilledAtRandomStepsEndsWithTheSameBits) {
   const TemporaryDirectory folder;
   make_corpora(folder);
@@ -123,44 +120,27 @@ TEST(ExactResume, KilledAtRandomStepsEndsWithTheSameBits) {
   expect_same_run(folder / "whole", folder / "killed");
 }
 
+// A pending stop does not wait for a validation: the run that goes on begins with it, even after the last step.
 TEST(ExactResume, AskedToStopItSavesAndGoesOnWithTheSameBits) {
   const TemporaryDirectory folder;
   make_corpora(folder);
-  TrainOptions options = resumed_options();
-  options.length = "20 steps";
-  options.checkpoint_every = "";
-  train_tiny_validated(folder / "whole", options);
-  for (const int signal : {SIGTERM, SIGINT}) {
-    const SignalWatch watch;
-    raise(signal);
-    try {
-      train_tiny_validated(folder / "stopped", options);
-      FAIL() << "the run did not stop";
-    } catch (const Interrupted& interrupted) {
-      EXPECT_EQ(interrupted.exit_code(), 128 + signal);
-    }
-  }
-  // One step each before the signal was seen.
-  EXPECT_EQ(steps_logged(folder / "stopped"), 2);
-  train_tiny_validated(folder / "stopped", options);
-  expect_same_run(folder / "whole", folder / "stopped");
-}
-
-// A pending stop does not wait for a validation: the run that goes on begins with it, even after the last step.
-TEST(ExactResume, AskedToStopBeforeAValidationItValidatesWhenItGoesOn) {
-  const TemporaryDirectory folder;
-  make_corpora(folder);
-  for (const std::string length : {"1 steps", "4 steps"}) {
+  for (const std::string length : {"1 steps", "20 steps"}) {
     SCOPED_TRACE(length);
     TrainOptions options = resumed_options();
     options.length = length;
+    options.checkpoint_every = "";
     options.validation.every = "1 steps";
     const auto whole = folder / ("whole " + length), stopped = folder / ("stopped " + length);
     train_tiny_validated(whole, options);
-    for (int64_t stop = 0; stop < 2; ++stop) {
+    for (const int signal : {SIGTERM, SIGINT}) {
       const SignalWatch watch;
-      raise(SIGTERM);
-      EXPECT_THROW(train_tiny_validated(stopped, options), Interrupted);
+      raise(signal);
+      try {
+        train_tiny_validated(stopped, options);
+        FAIL() << "the run did not stop";
+      } catch (const Interrupted& interrupted) {
+        EXPECT_EQ(interrupted.exit_code(), 128 + signal);
+      }
       EXPECT_EQ(steps_logged(stopped), 1);
       EXPECT_EQ(read_file(stopped / "metrics.jsonl").find("validation"), std::string::npos);
     }
@@ -169,16 +149,134 @@ TEST(ExactResume, AskedToStopBeforeAValidationItValidatesWhenItGoesOn) {
   }
 }
 
-// Killed between the validation that was still due and the next checkpoint, a run validates once more.
-TEST(ExactResume, LogsAValidationThatIsRepeatedOnce) {
-  const TemporaryDirectory folder;
-  const std::string step = R"({"step":3,"loss":1})", validation = R"({"step":3,"validation":{"loss":1}})";
-  const auto file = folder / "metrics.jsonl";
-  write_file_atomic(file, step + "\n" + validation + "\n");
-  truncate_metrics(file, 3);
-  EXPECT_EQ(read_file(file), step + "\n" + validation + "\n");
-  truncate_metrics(file, 3, /*validated=*/false);
-  EXPECT_EQ(read_file(file), step + "\n");
+class ContinuedRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_reversal_corpus(folder_ / "train.h5", 100, 1);
+    write_reversal_corpus(folder_ / "validation.h5", 20, 2);
+  }
+
+  static TrainOptions steps(const std::string& length) {
+    TrainOptions options = tiny_options();
+    options.schedule = {};
+    options.length = length;
+    options.log_every = 1;
+    options.validation.every = "3 steps";
+    return options;
+  }
+
+  TrainResult run(const std::string& name, const TrainOptions& options, const std::string& parent = "",
+                  const std::string& corpus_file = "train.h5") const {
+    model::TransformerModel model(tiny_config(), parent.empty() ? 5 : 6);  // other weights, which the parent's replace
+    const data::Corpus corpus(folder_ / corpus_file), validation(folder_ / "validation.h5");
+    PoisonedTrainable trainable(model, poisoned_);
+    TrainerInputs inputs{.trainable = trainable, .corpus = corpus};
+    if (poisoned_ == 0) inputs.validation = &validation;
+    if (!parent.empty()) inputs.continue_from = folder_ / parent;
+    return Trainer(std::move(inputs), options, folder_ / name).run();
+  }
+
+  std::string refused(const TrainOptions& options, const std::string& corpus_file = "train.h5") const {
+    return error_of([&] { run("refused", options, "parent", corpus_file); });
+  }
+
+  std::vector<nlohmann::json> log(const std::string& name) const { return untimed_log(folder_ / name); }
+
+  void expect_same(const std::string& one, const std::string& other) const {
+    expect_same_run(folder_ / one, folder_ / other);
+  }
+
+  TemporaryDirectory folder_;
+  int64_t poisoned_ = 0;  // examples; with some, runs do not validate
+};
+
+TEST_F(ContinuedRun, ARunThatWasContinuedIsContinuedAgainAndResumed) {
+  ASSERT_GE(run("whole", steps("18 steps")).state.position.epoch, 1) << "data and dropout go on over an epoch's end";
+  run("first", steps("3 steps"));
+  run("second", steps("6 steps"), "first");
+  for (int64_t stop = 0; stop < 2; ++stop) {
+    const SignalWatch watch;
+    raise(SIGTERM);
+    EXPECT_THROW(run("third", steps("18 steps"), "second"), Interrupted);
+  }
+  EXPECT_EQ(log("third").back().at("step"), 8);
+  run("third", steps("18 steps"), "second");
+  expect_same("third", "whole");
+}
+
+TEST_F(ContinuedRun, AFailedRunGoesOnFromItsLastCheckpoint) {
+  poisoned_ = 1;
+  TrainOptions options = steps("3 epochs");
+  options.checkpoint_every = "1 steps";
+  EXPECT_THROW(run("failed", options), RunError);
+  options.nonfinite = "skip";
+  const TrainResult whole = run("whole", options), mended = run("mended", options, "failed");
+  ASSERT_EQ(whole.state.skipped, 3);
+  EXPECT_EQ(mended.state.skipped, 3);
+  EXPECT_EQ(read_file(mended.model / "model.safetensors"), read_file(whole.model / "model.safetensors"));
+  EXPECT_EQ(log("mended"), log("whole"));
+}
+
+TEST_F(ContinuedRun, RateScheduleAndClippingMayDiffer) {
+  run("parent", steps("3 steps"));
+  TrainOptions options = steps("6 steps");
+  options.optimizer.lr = 1e-4;
+  options.schedule.name = "linear";
+  options.clip_norm = 0.5;
+  run("child", options, "parent");
+  const double lr = log("child").at(5).at("lr");  // of step 5: the parent's three steps and a validation come before
+  EXPECT_GT(lr, 0);
+  EXPECT_LE(lr, 0.5 * 1e-4) << "the schedule is not over the new length";
+}
+
+TEST_F(ContinuedRun, TheBestModelIsKeptWhereValidationsAgreeOnly) {
+  TrainOptions options = steps("3 steps");
+  options.validation.every = "1 steps";
+  run("parent", options);
+  options.length = "5 steps";
+  options.optimizer.lr = 1;  // spoils the model
+  const TrainResult kept = run("child", options, "parent");
+  ASSERT_LE(kept.state.best_step, 3);
+  EXPECT_TRUE(read_file(kept.model / "model.safetensors") == read_file(folder_ / "parent/best/model.safetensors"));
+  options.validation.max_examples = 10;
+  EXPECT_GT(run("measured otherwise", options, "parent").state.best_step, 3);
+}
+
+TEST_F(ContinuedRun, AnExhaustedPatienceBeginsAnew) {
+  TrainOptions options = steps("50 steps");
+  options.optimizer.lr = 1;
+  options.validation.every = "1 steps";
+  options.validation.patience = 2;
+  const TrainResult parent = run("parent", options);
+  ASSERT_TRUE(parent.stopped_early);
+  const TrainResult child = run("child", options, "parent");
+  EXPECT_GE(child.state.step, parent.state.step + 2);
+}
+
+TEST_F(ContinuedRun, WhatMustAgreeAndDoesNotIsRefused) {
+  std::filesystem::create_directories(folder_ / "parent");
+  EXPECT_THAT(refused(steps("3 steps")), HasSubstr("no training run to continue"));
+  std::filesystem::remove(folder_ / "parent");
+  TrainOptions options = steps("3 steps");
+  options.optimizer.groups = {{.parameters = "*.query.weight", .lr_factor = 0.5, .weight_decay_factor = 0}};
+  run("parent", options);
+  const StoredCheckpoint stored = read_checkpoint(folder_ / "parent" / "checkpoints" / "last");
+  EXPECT_EQ(stored.record.threads, at::get_num_threads());
+  EXPECT_EQ(stored.record.training.at("length"), "3 steps");
+  EXPECT_THAT(refused(options), AllOf(HasSubstr("train.length"), HasSubstr("more than 3 steps")));
+  // A checkpoint's JSON does not keep the order of keys; groups that agree are not refused for it.
+  options.length = "6 steps";
+  EXPECT_EQ(run("child", options, "parent").state.step, 6);
+  write_reversal_corpus(folder_ / "other.h5", 100, 3);
+  EXPECT_THAT(refused(options, "other.h5"), HasSubstr("tokens of the corpus"));
+  options.batches.token_budget = 80;
+  options.optimizer.weight_decay = 0.5;
+  options.optimizer.groups.front().lr_factor = 0.25;
+  options.seed = 7;
+  EXPECT_THAT(refused(options),
+              AllOf(HasSubstr("training.batches.token_budget"), HasSubstr("training.optimizer.weight_decay"),
+                    HasSubstr("training.seed"), HasSubstr("training.optimizer.groups: differs"),
+                    HasSubstr("length, optimizer.lr, schedule, clip_norm"), Not(HasSubstr("training.length"))));
 }
 
 }  // namespace

@@ -1,18 +1,20 @@
-// Several losses in one sum: values and gradients against plain operations, whatever heads they share.
+// Losses over heads: values and gradients against plain operations, in blocks of positions, whatever heads the terms of
+// a sum share; and logits of half-precision products.
 #include <algorithm>
+#include <limits>
 
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/random_tensors.h"
+#include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "tests/train/objectives/distillation_fixtures.h"
-#include "train/objectives/distill.h"
+#include "tests/train/objectives/fixtures.h"
 
 namespace draftsmith::train {
 namespace {
-
-constexpr int64_t kWidthOfHeads = 5;
 
 at::Tensor random_leaf(at::IntArrayRef shape) {
   return at::randn(shape, at::TensorOptions(at::kDouble)).requires_grad_(true);
@@ -27,7 +29,7 @@ struct Term {
 
 Term random_term(int64_t positions, model::HeadWeights head, double factor) {
   const at::Tensor labels = at::randint(head.weight.size(0), {positions}, at::TensorOptions(at::kLong));
-  return {random_leaf({positions, kWidthOfHeads}), std::move(head), labels, factor};
+  return {random_leaf({positions, kWidth}), std::move(head), labels, factor};
 }
 
 at::Tensor together(const std::vector<Term>& terms) {
@@ -65,13 +67,13 @@ void expect_by_definition(const std::vector<Term>& terms, double tolerance) {
   }
   std::vector<at::Tensor> found;
   const at::Tensor sum = together(terms);
-  sum.backward();
+  (sum * 0.25).backward();
   for (const at::Tensor& leaf : leaves) {
     found.push_back(leaf.grad().clone());
     leaf.mutable_grad().reset();
   }
   const at::Tensor expected = by_definition(terms);
-  expected.backward();
+  (expected * 0.25).backward();
   EXPECT_NEAR(sum.item<double>(), expected.item<double>(), tolerance);
   for (size_t i = 0; i < leaves.size(); ++i) {
     const at::Tensor difference = (found[i] - leaves[i].grad()).abs();
@@ -82,62 +84,45 @@ void expect_by_definition(const std::vector<Term>& terms, double tolerance) {
 
 TEST(LinearLoss, TermsMayShareTheirHeadOrHaveTheirOwn) {
   at::manual_seed(3);
-  const model::HeadWeights shared{random_leaf({11, kWidthOfHeads})};
-  const model::HeadWeights other{random_leaf({7, kWidthOfHeads})};
+  const model::HeadWeights shared{random_leaf({11, kWidth})};
+  const model::HeadWeights other{random_leaf({7, kWidth})};
   expect_by_definition({random_term(6, shared, 1), random_term(6, shared, 0.3), random_term(4, other, 2)}, 1e-10);
 }
 
 TEST(LinearLoss, AdditionsOfLowRankLearnBesideAFrozenHeadOrATrainedOne) {
   at::manual_seed(4);
   for (const bool frozen : {true, false}) {
-    const at::Tensor weight = random_leaf({11, kWidthOfHeads}).detach().requires_grad_(!frozen);
+    const at::Tensor weight = random_leaf({11, kWidth}).detach().requires_grad_(!frozen);
     const auto low_rank = [&](int64_t rank) {
-      return model::HeadWeights{weight, random_leaf({rank, kWidthOfHeads}), random_leaf({11, rank})};
+      return model::HeadWeights{weight, random_leaf({rank, kWidth}), random_leaf({11, rank})};
     };
     expect_by_definition(
         {random_term(6, low_rank(2), 0.5), random_term(6, low_rank(3), 1), random_term(6, {weight}, 1)}, 1e-10);
   }
 }
 
-// Vocabularies so large that positions are cut into blocks, of one term more often than of the other.
+// Vocabularies so large that positions are cut into blocks, of one term more often than of the other, the last shorter.
 TEST(LinearLoss, BlocksOfTermsAddUp) {
   at::manual_seed(5);
-  const model::HeadWeights large{random_leaf({300'000, kWidthOfHeads})};
-  const model::HeadWeights small{random_leaf({9, kWidthOfHeads})};
-  expect_by_definition({random_term(70, large, 0.5), random_term(70, small, 1), random_term(70, large, 1)}, 1e-9);
-}
-
-TEST(LinearLoss, AdditionsOfLowRankAddUpOverBlocks) {
-  at::manual_seed(8);
-  const model::HeadWeights head{random_leaf({300'000, kWidthOfHeads}), random_leaf({2, kWidthOfHeads}),
-                                random_leaf({300'000, 2})};
-  expect_by_definition({random_term(70, head, 0.5)}, 1e-9);
+  const model::HeadWeights large{random_leaf({300'000, kWidth})};
+  const model::HeadWeights small{random_leaf({9, kWidth})};
+  const model::HeadWeights low_rank{large.weight, random_leaf({2, kWidth}), random_leaf({300'000, 2})};
+  expect_by_definition({random_term(70, large, 0.5), random_term(70, small, 1), random_term(70, low_rank, 1)}, 1e-9);
 }
 
 // All labels of a batch may be ids that a pruned head lacks.
 TEST(LinearLoss, TermsWithoutPositionsCostNothing) {
   at::manual_seed(9);
-  const model::HeadWeights shared{random_leaf({11, kWidthOfHeads})};
-  const model::HeadWeights other{random_leaf({7, kWidthOfHeads})};
+  const model::HeadWeights shared{random_leaf({11, kWidth})};
+  const model::HeadWeights other{random_leaf({7, kWidth})};
   expect_by_definition({random_term(0, shared, 1), random_term(4, shared, 0.5), random_term(0, other, 1)}, 1e-10);
   together({random_term(0, shared, 1), random_term(0, other, 1)}).backward();
   EXPECT_EQ(largest(shared.weight.grad()), 0);
 }
 
-TEST(LinearLoss, GradientsFollowAFactorOnTheSum) {
-  at::manual_seed(10);
-  const model::HeadWeights shared{random_leaf({11, kWidthOfHeads})};
-  const std::vector<Term> terms{random_term(6, shared, 1), random_term(6, shared, 0.3)};
-  together(terms).backward();
-  const at::Tensor whole = shared.weight.grad().clone();
-  shared.weight.mutable_grad().reset();
-  (together(terms) * 0.25).backward();
-  EXPECT_LT(difference(shared.weight.grad(), whole * 0.25), 1e-12);
-}
-
 TEST(LinearLoss, NothingIsWantedOfWhatIsFrozen) {
   at::manual_seed(6);
-  const Term term = random_term(5, {random_leaf({7, kWidthOfHeads}).detach()}, 1);
+  const Term term = random_term(5, {random_leaf({7, kWidth}).detach()}, 1);
   Term frozen = random_term(5, term.head, 1);
   frozen.hidden = frozen.hidden.detach();
   together({term, frozen}).backward();
@@ -145,36 +130,6 @@ TEST(LinearLoss, NothingIsWantedOfWhatIsFrozen) {
   EXPECT_FALSE(term.head.weight.grad().defined());
   const at::NoGradGuard no_grad;
   EXPECT_FALSE(together({term}).requires_grad());
-}
-
-class CountingLoss : public LogitLoss {
- public:
-  CountingLoss(TeacherDistributions& teacher, at::Tensor positions)
-      : teacher_(teacher), positions_(std::move(positions)) {}
-  void begin_block(const PositionRange& block) override {
-    EXPECT_TRUE(teacher_.block(positions_.narrow(0, block.begin, block.count))
-                    .logits.flatten()
-                    .equal(positions_.narrow(0, block.begin, block.count).to(at::kDouble)));
-  }
-  at::Tensor rows(at::Tensor& logits, const PositionRange&, bool) override { return logits.sum(); }
-
- private:
-  TeacherDistributions& teacher_;
-  at::Tensor positions_;
-};
-
-TEST(LinearLoss, ATeachersBlockIsMadeOnceForAllTermsThatReadIt) {
-  const int64_t positions = 150;  // three blocks of 64
-  const at::Tensor places = at::arange(positions, at::kLong);
-  TableTeacher teacher(places.to(at::kDouble).unsqueeze(1));
-  SharedTeacher shared(teacher);
-  CountingLoss first(shared, places);
-  CountingLoss second(shared, places);
-  const model::HeadWeights head{at::zeros({300'000, 1})};
-  const at::Tensor hidden = at::zeros({positions, 1});
-  const at::NoGradGuard no_grad;
-  linear_loss({{.hidden = hidden, .head = head, .loss = &first}, {.hidden = hidden, .head = head, .loss = &second}});
-  EXPECT_EQ(teacher.blocks, 3);
 }
 
 // A model's exits learn from a teacher whose logits are made once.
@@ -201,6 +156,55 @@ TEST(LinearLoss, StudentsOfOneModelShareTheirTeachersBlocks) {
                 linear_distillation(predictions.hidden, model::head_weight(student), teaching, terms).item<double>();
   }
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4);
+}
+
+TEST(Objectives, AnUnknownNameIsAnErrorThatNamesTheKnown) {
+  EXPECT_THAT(error_of([] { make_objective({.name = "cross_entropi", .cross_entropy = {}}); }),
+              testing::HasSubstr("cross_entropy"));
+}
+
+TEST(CrossEntropy, PredictionCountsWithoutSmoothing) {
+  at::manual_seed(3);
+  const Term term = random_term(9, {random_leaf({11, kWidth})}, 1);
+  const at::NoGradGuard no_grad;
+  const Prediction prediction = predict(term.hidden, term.head, term.labels);
+  const at::Tensor logits = term.hidden.mm(term.head.weight.t());
+  const at::Tensor nll = -logits.log_softmax(1).gather(1, term.labels.unsqueeze(1)).sum();
+  EXPECT_NEAR(prediction.loss.sum.item<double>(), nll.item<double>(), 1e-10);
+  EXPECT_TRUE(prediction.arg_maxs.equal(logits.argmax(1)));
+  EXPECT_EQ(prediction.loss.count, 9);
+}
+
+// A frozen primary or a teacher in bf16, in training and in validation. A bf16 step is .06 to .125 where |z| is 8 to
+// 32, which is that share of a probability.
+TEST(LogitPrecision, PredictionsOfABf16ModelHaveFp32Logits) {
+  const at::NoGradGuard no_grad;
+  model::TransformerModel model(tiny_config(), 5);
+  at::Tensor head = model.parameters().at("head.weight");
+  head.copy_(random_tensor(head.sizes(), 2).mul(3));
+  model.to(at::kCPU, at::kBFloat16);
+  const at::Tensor hidden = random_tensor({40, head.size(1)}, 1).to(at::kBFloat16);
+  const at::Tensor found = logits({.model = &model, .hidden = hidden, .labels = {}}, hidden);
+  EXPECT_EQ(found.scalar_type(), at::kFloat);
+  const at::Tensor exact = hidden.to(at::kDouble).mm(model.parameters().at("head.weight").to(at::kDouble).t());
+  ASSERT_GT(largest(exact), 8);
+  EXPECT_LT(difference(found.softmax(1), exact.softmax(1)), 1e-4);
+  EXPECT_GT(difference(exact.to(at::kBFloat16).to(at::kDouble).softmax(1), exact.softmax(1)), 1e-3) << "cannot fail";
+}
+
+at::Tensor bf16_numbers(at::IntArrayRef shape, const char* stream) {
+  return normal_tensor(shape, 1, 3, stream, at::kFloat).to(at::kBFloat16);
+}
+
+TEST(WideProduct, GradientOfTheMatrixIsWrittenAndAdded) {
+  const at::Tensor slope = bf16_numbers({37, 211}, "slope"), rows = bf16_numbers({37, 19}, "rows");
+  if (!multiplies_wide(rows)) GTEST_SKIP() << "this processor has no products of bf16";
+  const at::Tensor expected = slope.to(at::kFloat).t().mm(rows.to(at::kFloat));
+  at::Tensor out = at::full({211, 19}, std::numeric_limits<float>::quiet_NaN());
+  wide_gradient_into(out, slope, rows, 1, false);
+  EXPECT_LT((out - expected).abs().max().item<float>(), 1e-4);
+  wide_gradient_into(out, slope, rows, 0.5, true);
+  EXPECT_LT((out - 1.5 * expected).abs().max().item<float>(), 1e-4);
 }
 
 }  // namespace

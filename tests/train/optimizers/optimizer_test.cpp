@@ -1,8 +1,9 @@
-// Optimizers against the Python originals, parameter groups, and state that restores exactly.
+// Optimizers against their formulas and the Python originals, and parameter groups.
 #include "train/optimizers/optimizer.h"
 
 #include <cmath>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
@@ -11,7 +12,6 @@
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "train/training_step.h"
 
 namespace draftsmith::train {
 namespace {
@@ -94,42 +94,7 @@ TEST(Optimizers, TheFirstMatchingGroupCountsAndZeroFreezes) {
 TEST(Optimizers, AGroupWithoutParametersIsAnError) {
   OptimizerOptions options;
   options.groups = {{.parameters = "*.qery.weight"}};
-  const std::string message = error_of([&] { make_optimizer(two_parameters(), options); });
-  EXPECT_NE(message.find("*.qery.weight"), std::string::npos) << message;
-}
-
-// T5 from random weights wants queries at lr/sqrt(d_kv) and embeddings at 3 lr: the names of the model must allow it.
-TEST(Optimizers, GroupsReachTheQueriesAndEmbeddingsOfATransformer) {
-  model::TransformerModel model(tiny_config(), 1);
-  OptimizerOptions options;
-  options.groups = {{.parameters = "*.query.weight", .lr_factor = 0.4},
-                    {.parameters = "embedding.weight", .lr_factor = 3}};
-  int64_t queries = 0, embeddings = 0;
-  for (const OptimizedParameter& parameter : group_parameters(model.parameters(), options)) {
-    queries += parameter.lr_factor == 0.4;
-    embeddings += parameter.lr_factor == 3;
-  }
-  EXPECT_EQ(queries, 1 + 2 * 2);  // an encoder layer's, and two of each decoder layer
-  EXPECT_EQ(embeddings, 1);
-}
-
-class OptimizerResume : public testing::TestWithParam<OptimizerOptions> {};
-
-TEST_P(OptimizerResume, RestoredStateContinuesBitForBit) {
-  auto whole = two_parameters(), parts = two_parameters();
-  const auto uninterrupted = make_optimizer(whole, GetParam());
-  take_steps(*uninterrupted, whole, 0, 6);
-  std::map<std::string, at::Tensor> stored;
-  {
-    const auto first = make_optimizer(parts, GetParam());
-    take_steps(*first, parts, 0, 3);
-    for (const auto& [name, tensor] : first->state()) stored[name] = tensor.clone();
-  }
-  const auto second = make_optimizer(parts, GetParam());
-  second->restore(stored, 3);
-  take_steps(*second, parts, 3, 6);
-  for (const auto& [name, tensor] : whole) EXPECT_TRUE(tensor.equal(parts.at(name))) << name;
-  EXPECT_EQ(second->steps(), 6);
+  EXPECT_THAT(error_of([&] { make_optimizer(two_parameters(), options); }), testing::HasSubstr("*.qery.weight"));
 }
 
 OptimizerOptions adafactor(bool scale_parameter, std::optional<double> beta1, double weight_decay) {
@@ -140,10 +105,6 @@ OptimizerOptions adafactor(bool scale_parameter, std::optional<double> beta1, do
   options.adafactor.beta1 = beta1;
   return options;
 }
-
-INSTANTIATE_TEST_SUITE_P(All, OptimizerResume,
-                         testing::Values(OptimizerOptions{}, adafactor(false, std::nullopt, 0),
-                                         adafactor(true, 0.9, 0)));
 
 // Parameters after 12 steps of Transformers' Adafactor on stored gradients.
 void expect_equals_transformers(const OptimizerOptions& options) {
@@ -168,7 +129,7 @@ void expect_equals_transformers(const OptimizerOptions& options) {
       {"weight_decay", options.weight_decay},
       {"scale_parameter", options.adafactor.scale_parameter}};
   write_json(folder / "options.json", arguments);
-  run_python("optimizers/reference_adafactor.py", {folder.path().string()});
+  run_reference({"adafactor", folder.path().string()});
 
   const auto optimizer = make_optimizer(parameters, options);
   for (int64_t step = 0; step < 12; ++step) {

@@ -124,18 +124,6 @@ TEST_F(RouterTraining, LearnsWhatTheFeaturesShow) {
   EXPECT_EQ(trained.router.config().drafter_hash, kHash);
 }
 
-TEST_F(RouterTraining, IsDeterministic) {
-  RouterTrainingOptions few = options();
-  few.epochs = 2;
-  const data::RouterData positions = data();
-  const TrainedRouter a = train_router(positions, drafter(), few);
-  const TrainedRouter b = train_router(positions, drafter(), few);
-  for (const auto& [name, value] : a.router.parameters()) EXPECT_TRUE(at::equal(value, b.router.parameters().at(name)));
-  EXPECT_EQ(to_json(a.report), to_json(b.report));
-  few.seed = 2;
-  EXPECT_NE(to_json(train_router(positions, drafter(), few).report), to_json(a.report));
-}
-
 // The epoch is chosen on one part and the report is about another: what is never trained on and chose nothing.
 TEST_F(RouterTraining, TheReportIsAboutPositionsThatChoseNothing) {
   RouterTrainingOptions few = options();

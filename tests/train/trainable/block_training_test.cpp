@@ -1,16 +1,16 @@
-// Training of models that work in blocks: block prediction's labels, and that both kinds learn and are saved.
+// Training of models that work in blocks: block prediction's labels, and that both kinds learn, are saved and resume
+// with the same bits.
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/random.h"
 #include "model/models/block_models.h"
 #include "model/models/deep_tandem.h"
-#include "tests/model/models/tandem_passes.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
-#include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy.h"
+#include "tests/train/trainable/fixtures.h"
 #include "train/trainable/tandem_trainables.h"
 
 namespace draftsmith::train {
@@ -40,8 +40,8 @@ model::TransformerConfig tiny_decoder() {
   return config;
 }
 
-model::DeepTandemModel tiny_deep() {
-  return {{.large = tiny_decoder(), .small = tiny_decoder(), .block = kBlock}, 7};
+model::DeepTandemModel deep_tandem(uint64_t seed) {
+  return {{.large = tiny_decoder(), .small = tiny_decoder(), .block = kBlock}, seed};
 }
 
 TrainOptions options(const std::string& length) {
@@ -93,19 +93,8 @@ TEST_F(BlockTraining, BlockPredictionIsJudgedOnTheTokensThatItPredicts) {
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-9 * expected);
 }
 
-TEST_F(BlockTraining, BlockPredictionLearnsAndItsResultLoads) {
-  model::TransformerModel model(model::block_prediction_config(tiny_decoder(), kBlock), 5);
-  BlockPredictionTrainable trainable(model);
-  const data::Corpus corpus(folder_ / "train.h5");
-  const double before = validate(trainable, {.corpus = &corpus}, {}).loss;
-  const TrainResult result = train(trainable, options("60 steps"), "run");
-  const auto stored = model::load_block_prediction(result.model, {.pack = false});
-  BlockPredictionTrainable loaded(*stored);
-  EXPECT_LT(validate(loaded, {.corpus = &corpus}, {}).loss, before - 1);
-}
-
 TEST_F(BlockTraining, ADeepTandemTrainsBothPartsAndItsCheckpointLoads) {
-  model::DeepTandemModel model = tiny_deep();
+  model::DeepTandemModel model = deep_tandem(7);
   DeepTandemTrainable trainable(model);
   std::map<std::string, at::Tensor> before;
   for (const auto& [name, value] : trainable.parameters()) before[name] = value.clone();
@@ -117,7 +106,7 @@ TEST_F(BlockTraining, ADeepTandemTrainsBothPartsAndItsCheckpointLoads) {
     EXPECT_FALSE(value.equal(before.at(name))) << name;
   }
   // From its checkpoint another start becomes the same.
-  model::DeepTandemModel other({.large = tiny_decoder(), .small = tiny_decoder(), .block = kBlock}, 8);
+  model::DeepTandemModel other = deep_tandem(8);
   DeepTandemTrainable resumed(other);
   resumed.load(folder_ / "whole" / "checkpoints" / "last" / "model");
   const auto stored = model::load_deep_tandem(result.model, {.pack = false});
@@ -131,8 +120,32 @@ TEST_F(BlockTraining, TextsThatAreTooLongForTheLargePartAreRefused) {
   large.max_positions = 8;
   model::DeepTandemModel model({.large = large, .small = tiny_decoder(), .block = kBlock}, 7);
   DeepTandemTrainable trainable(model);
-  const std::string message = error_of([&] { train(trainable, options("1 steps"), "run"); });
-  EXPECT_NE(message.find("at most 8 tokens"), std::string::npos) << message;
+  EXPECT_THAT(error_of([&] { train(trainable, options("1 steps"), "run"); }), testing::HasSubstr("at most 8 tokens"));
+}
+
+TEST_F(BlockTraining, BothResumeWithTheSameBits) {
+  TrainOptions training = options("8 steps");
+  training.dropout = 0.1;
+  training.checkpoint_every = "";
+  const TemporaryDirectory deep, single;
+  const data::Corpus corpus(folder_ / "train.h5");
+  const auto run_in = [&](const TemporaryDirectory& folder, TrainableModel& trainable, const std::string& run) {
+    Trainer({.trainable = trainable, .corpus = corpus}, training, folder / run).run();
+  };
+  expect_exact_resume(deep.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        model::DeepTandemModel model = deep_tandem(seed);
+                        DeepTandemTrainable trainable(model);
+                        run_in(deep, trainable, run);
+                      },
+                      {"model.safetensors", "large/model.safetensors", "small/model.safetensors"});
+  expect_exact_resume(single.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        model::TransformerModel model(model::block_prediction_config(tiny_decoder(), kBlock), seed);
+                        BlockPredictionTrainable trainable(model);
+                        run_in(single, trainable, run);
+                      },
+                      {"model.safetensors"});
 }
 
 }  // namespace

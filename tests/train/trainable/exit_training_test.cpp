@@ -1,18 +1,19 @@
-// Training with losses at several layers: weights, gradients, results that load, exact resume.
+// Training with losses at several layers, and of heads of a frozen model: weights, gradients, what stays as it is,
+// results that load, exact resume.
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 
 #include "base/files.h"
+#include "model/files/model_directory.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
-#include "tests/train/trainable/exit_training_fixtures.h"
-#include "train/objectives/distill.h"
-#include "train/training_step.h"
+#include "tests/train/trainable/fixtures.h"
 
 namespace draftsmith::train {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -25,22 +26,17 @@ double cross_entropy_by_definition(const at::Tensor& logits, const at::Tensor& l
   return logits.log_softmax(1).gather(1, labels.unsqueeze(1)).sum().neg().item<double>();
 }
 
-TEST(ExitLosses, CalmWeighsEachLayerByItsNumber) {
-  EXPECT_THAT(loss_weights(kCalm, 4), ElementsAre(0.1, 0.2, 0.3, 0.4));
-  std::vector<int64_t> layers;
-  for (const auto& exit : exit_config(kCalm, 4).exits) layers.push_back(exit.layer);
-  EXPECT_THAT(layers, ElementsAre(1, 2, 3));
-  EXPECT_EQ(exit_config(kCalm, 4).trained_as, "calm_weighted");
-}
+class ExitTraining : public TandemTraining {};
 
-TEST(ExitLosses, AnAverageIsOfOneExitAndTheLastLayer) {
-  EXPECT_THAT(loss_weights({}, 6), ElementsAre(0.5, 0.5));
+TEST(ExitLosses, HaveTheirLayersAndWeights) {
+  EXPECT_THAT(loss_weights(kCalm, 4), ElementsAre(0.1, 0.2, 0.3, 0.4));
+  EXPECT_EQ(exit_config(kCalm, 4).exits.size(), 3u);
+  EXPECT_EQ(exit_config(kCalm, 4).exits.back().layer, 3);
+  EXPECT_EQ(exit_config(kCalm, 4).trained_as, "calm_weighted");
+  EXPECT_THAT(loss_weights({}, 6), ElementsAre(0.5, 0.5));  // an average: of one exit and the last layer
   EXPECT_EQ(exit_config(ExitTrainingOptions{}, 6).exits.at(0).layer, 1);
   EXPECT_EQ(exit_config({.layers = {4}, .own_norms = true}, 6).exits.at(0).layer, 4);
   EXPECT_TRUE(exit_config({.layers = {4}, .own_norms = true}, 6).exits.at(0).own_norm);
-}
-
-TEST(ExitLosses, WeightsAreTakenAsTheyAre) {
   EXPECT_THAT(loss_weights(kOwnNorms, 3), ElementsAre(0.3, 0.5, 1.5));
 }
 
@@ -58,19 +54,6 @@ TEST_F(ExitTraining, GradientsEqualFiniteDifferences) {
     vary(pair.exits, 5);
     const data::Corpus corpus = corpus_for(config);
     expect_right_gradients(pair.trainable, make_batch(corpus, {0, 1}, pair.trainable.info(), 24));
-  }
-}
-
-// Every parameter of an exit's own norm has one.
-TEST_F(ExitTraining, OwnNormsAreTrained) {
-  ExitPair pair(exit_configs().back(), kOwnNorms);
-  const data::Corpus corpus = corpus_for(pair.model->config());
-  require_gradients(pair.trainable, true);
-  CrossEntropy({}).loss(pair.trainable, make_batch(corpus, {0, 1}, pair.trainable.info()), {}).sum.backward();
-  ASSERT_EQ(pair.exits.parameters().size(), 4u);
-  for (const auto& [name, value] : pair.exits.parameters()) {
-    EXPECT_TRUE(pair.trainable.parameters().at("exits." + name).is_same(value)) << name;
-    EXPECT_GT(largest(value.grad()), 0) << name;
   }
 }
 
@@ -98,73 +81,24 @@ TEST_F(ExitTraining, TheLossIsTheWeightedSumOfTheLayersLosses) {
   }
 }
 
-TEST_F(ExitTraining, ATeacherTeachesEveryExit) {
-  const at::NoGradGuard no_grad;
-  ExitPair pair(exit_configs().front(), kOwnNorms, at::kDouble);
-  vary(pair.exits, 5);
-  const auto teacher = model::varied_model(pair.model->config(), 9);
-  const data::Corpus corpus(folder_ / "train.h5");
-  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.trainable.info());
-  LiveTeacher source(*teacher);
-  const DistillationTerms terms{.lambda = 0.25};
-  const TrainableOutput output = pair.trainable.forward(batch, {});
-  double expected = 0;
-  for (const Predictions& one : output.predictions) {
-    EXPECT_TRUE(one.taught);
-    TrainableOutput alone{.predictions = {one}};
-    alone.predictions.front().weight = 1;
-    const Loss loss = distillation_loss(alone, *source.distributions(batch), source.vocabulary(), terms);
-    expected += one.weight * loss.sum.item<double>();
-  }
-  const auto objective =
-      make_objective({.name = "distill", .distill = {.lambda = 0.25}}, {&pair.trainable, &corpus, &source});
-  EXPECT_NEAR(objective->loss(pair.trainable, batch, {}).sum.item<double>(), expected, 1e-9 * expected);
-}
-
-TEST_F(ExitTraining, TheResultIsAnOrdinaryModelWithItsExitsInside) {
-  ExitPair pair(exit_configs().front(), kOwnNorms);
-  const TrainResult result = train(pair.trainable, options(), "run");
-  const auto stored = model::load_model(result.model, {.pack = false});
-  EXPECT_EQ(changed(copy_of(*pair.model), *stored), 0);
-  const auto exits = model::load_exits(model::exits_directory(result.model), result.model, *stored);
-  EXPECT_EQ(exits->config().trained_as, "weighted");
-  EXPECT_EQ(exits->config().model, "run/model");
-  const at::NoGradGuard no_grad;
-  const at::Tensor hidden = at::randn({5, stored->config().width});
-  for (const int64_t layer : {1, 2}) {
-    EXPECT_TRUE(exits->logits(*stored, layer, hidden).equal(pair.exits.logits(*pair.model, layer, hidden)));
-  }
-  // A checkpoint's are bound to nothing, and say so where they are used.
-  const auto checkpoint = folder_ / "run/checkpoints/last/model";
-  EXPECT_THAT(error_of([&] { model::load_exits(model::exits_directory(checkpoint), checkpoint, *stored); }),
-              HasSubstr("bound to no model"));
-}
-
-TEST_F(ExitTraining, EachExitsMeasuresAreInTheSummary) {
+TEST_F(ExitTraining, EachExitLearnsAndTheBestModelIsOfAllLosses) {
   ExitPair pair(exit_configs().front(), kCalm);
+  const data::Corpus validation(folder_ / "validation.h5");
+  const ValidationResult before = validate(pair.trainable, {.corpus = &validation}, {});
   TrainOptions training = options();
   training.dropout = 0;
   training.optimizer.lr = 1e-2;
-  training.length = "1 steps";
-  const auto before = summary_of(train(pair.trainable, training, "before"))["model"];
   training.length = "40 steps";
-  const auto after = summary_of(train(pair.trainable, training, "after"))["model"];
-  ASSERT_EQ(after["exits"].size(), 2u);
-  for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(after["exits"][i]["layer"], i + 1);
-    EXPECT_LT(after["exits"][i]["loss"].get<double>(), before["exits"][i]["loss"].get<double>() - 0.1);
-    EXPECT_TRUE(after["exits"][i].contains("accuracy"));
-  }
-  // The model's own are those of the model alone.
+  train(pair.trainable, training, "run");
+  const ValidationResult after = validate(pair.trainable, {.corpus = &validation}, {});
+  ASSERT_EQ(after.exits.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_LT(after.exits[i].loss, before.exits[i].loss - 0.1);
   PlainTrainable alone(*pair.model);
-  const data::Corpus validation(folder_ / "validation.h5");
-  const ValidationResult measured = validate(pair.trainable, {.corpus = &validation}, {});
-  EXPECT_EQ(measured.loss, validate(alone, {.corpus = &validation}, {}).loss);
-  // The best model is the one whose losses together are least: CALM weighs layer i by i / (1 + 2 + 3).
-  const double together = measured.loss * 3 / 6 + measured.exits[1].loss * 2 / 6 + measured.exits[0].loss / 6;
-  EXPECT_NEAR(measured.weighted_loss.value(), together, 1e-12);
-  EXPECT_EQ(value_of(measured, "loss"), measured.weighted_loss.value());
-  EXPECT_EQ(after["weighted_loss"].is_number(), true);
+  EXPECT_EQ(after.loss, validate(alone, {.corpus = &validation}, {}).loss);
+  // CALM weighs layer i by i / (1 + 2 + 3).
+  const double together = after.loss * 3 / 6 + after.exits[1].loss * 2 / 6 + after.exits[0].loss / 6;
+  EXPECT_NEAR(after.weighted_loss.value(), together, 1e-12);
+  EXPECT_EQ(value_of(after, "loss"), after.weighted_loss.value());
 }
 
 TEST_F(ExitTraining, ItResumesWithTheSameBits) {
@@ -173,31 +107,126 @@ TEST_F(ExitTraining, ItResumesWithTheSameBits) {
     const TemporaryDirectory runs;
     std::vector<std::string> files = {"model.safetensors"};
     if (losses.own_norms) files.push_back("draftsmith/exits/exits.safetensors");
-    expect_exact_resume(
-        runs.path(),
-        [&](uint64_t seed, const std::string& run) {
-          ExitPair pair(exit_configs().front(), losses, at::kFloat, seed);
-          const data::Corpus corpus(folder_ / "train.h5");
-          Trainer({.trainable = pair.trainable, .corpus = corpus}, resumed_options(), runs / run).run();
-        },
-        files);
+    const auto run = [&](uint64_t seed, const std::string& name) {
+      ExitPair pair(exit_configs().front(), losses, at::kFloat, seed);
+      train(pair.trainable, resumed_options(), runs / name);
+    };
+    expect_exact_resume(runs.path(), run, files);
   }
 }
 
-TEST_F(ExitTraining, Bf16ComesCloseToFp32) {
-  const auto config = exit_configs().front();
-  const data::Corpus corpus = corpus_for(config);
-  for (const ExitTrainingOptions& losses : {kCalm, kOwnNorms}) {
-    SCOPED_TRACE(losses.loss);
-    std::vector<StepResult> results;
-    for (const bool bf16 : {false, true}) {
-      ExitPair pair(config, losses);
-      CrossEntropy objective({});
-      require_gradients(pair.trainable, true);
-      results.push_back(accumulate_gradients(pair.trainable, objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16}));
+std::string form_of(const HeadOptions& options) {
+  return options.form + (options.own_norms ? " with norms" : "");
+}
+
+class HeadTraining : public ExitTraining {
+ protected:
+  fs::path saved_base(const model::TransformerConfig& config) const {
+    auto directory = folder_ / "base";
+    if (!fs::exists(directory)) model::save_model(directory, *model::varied_model(config, 3, at::kFloat));
+    return directory;
+  }
+  TrainOptions head_options() const {
+    TrainOptions training = options();
+    training.dropout.reset();
+    training.optimizer.lr = 1e-2;
+    return training;
+  }
+};
+
+TEST_F(HeadTraining, GradientsEqualFiniteDifferences) {
+  for (const model::TransformerConfig& config : exit_configs()) {
+    for (const HeadOptions& options : head_forms()) {
+      SCOPED_TRACE(config.family + " " + form_of(options));
+      HeadPair pair(config, options, at::kDouble);
+      vary(pair.heads, 5);
+      const data::Corpus corpus = corpus_for(config);
+      expect_right_gradients(pair.trainable, make_batch(corpus, {0, 1, 2, 3}, pair.trainable.info(), 24));
+      for (const auto& [name, value] : pair.heads.parameters()) {
+        EXPECT_GT(largest(value.grad()), 0) << name;
+      }
     }
-    EXPECT_NEAR(results[0].gradient_norm, results[1].gradient_norm, 0.03 * results[0].gradient_norm);
-    EXPECT_NEAR(results[0].loss_sum, results[1].loss_sum, 0.03 * results[0].loss_sum);
+  }
+}
+
+TEST_F(HeadTraining, HeadsBeginAsTheModelsOwn) {
+  const at::NoGradGuard no_grad;
+  for (const HeadOptions& options : head_forms()) {
+    SCOPED_TRACE(form_of(options));
+    HeadPair pair(exit_configs().front(), options, at::kDouble);
+    const data::Corpus corpus(folder_ / "train.h5");
+    const Batch batch = make_batch(corpus, {0, 1, 2}, pair.trainable.info());
+    model::ForwardInput input;
+    input.source = batch.source;
+    input.target = batch.decoder_input;
+    input.hidden_layers = options.layers;
+    const auto layers = pair.model->forward(input).layers;
+    const TrainableOutput output = pair.trainable.forward(batch, {});
+    ASSERT_EQ(output.predictions.size(), options.layers.size());
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const Predictions& head = output.predictions[i];
+      EXPECT_EQ(head.layer, options.layers[i]);
+      EXPECT_LT(difference(logits(head, head.hidden), pair.model->exit_head(at_labels(layers[i], batch))), 1e-12);
+    }
+  }
+}
+
+TEST_F(HeadTraining, TheModelStaysAsItIs) {
+  for (const HeadOptions& options : head_forms()) {
+    SCOPED_TRACE(form_of(options));
+    const auto config = exit_configs().front();
+    HeadPair pair(config, options, at::kFloat, 3, saved_base(config));
+    const Weights before = copy_of(*pair.model);
+    Weights heads;
+    for (const auto& [name, value] : pair.heads.parameters()) heads[name] = value.detach().clone();
+    const TrainResult result = train(pair.trainable, head_options(), "run " + form_of(options));
+    EXPECT_EQ(changed(before, *pair.model), 0);
+    for (const auto& [name, value] : before) EXPECT_FALSE(pair.model->parameters().at(name).requires_grad()) << name;
+    for (const auto& [name, value] : heads) EXPECT_FALSE(pair.heads.parameters().at(name).equal(value)) << name;
+    EXPECT_TRUE(read_file(result.model / "model.safetensors") == read_file(folder_ / "base/model.safetensors"));
+  }
+}
+
+TEST_F(HeadTraining, AModelThatChangesMeanwhileIsNoticed) {
+  const auto config = exit_configs().front();
+  const fs::path base = saved_base(config);
+  HeadPair pair(config, {.layers = {1}}, at::kFloat, 3);
+  HeadTrainable trainable(*pair.model, pair.heads,
+                          {.directory = base, .name = "@target/model", .hash = model::model_hash(base)});
+  fs::remove_all(base);
+  model::save_model(base, *model::varied_model(config, 4, at::kFloat));
+  EXPECT_THAT(error_of<RunError>([&] { trainable.save_result(folder_ / "result", {}); }),
+              HasSubstr("the model changed while heads were trained for it"));
+  EXPECT_FALSE(fs::exists(folder_ / "result"));
+}
+
+TEST_F(HeadTraining, MeasuresAreMeansOverTheHeadsBesideEachOnes) {
+  HeadPair pair(exit_configs().front(), {.layers = {1, 2}});
+  vary(pair.heads, 5);
+  const data::Corpus validation(folder_ / "validation.h5");
+  const ValidationResult result = validate(pair.trainable, {.corpus = &validation}, {});
+  ASSERT_EQ(result.exits.size(), 2u);
+  EXPECT_NE(result.exits[0].loss, result.exits[1].loss);
+  EXPECT_NEAR(result.loss, (result.exits[0].loss + result.exits[1].loss) / 2, 1e-6);
+  EXPECT_NEAR(result.accuracy, (result.exits[0].accuracy + result.exits[1].accuracy) / 2, 1e-9);
+  EXPECT_NEAR(*result.overlap, (*result.exits[0].overlap + *result.exits[1].overlap) / 2, 1e-6);
+  EXPECT_EQ(result.labels, validation.info().target_tokens);
+}
+
+TEST_F(HeadTraining, ItResumesWithTheSameBits) {
+  const auto config = exit_configs().front();
+  TrainOptions training = resumed_options();
+  training.dropout.reset();
+  for (const HeadOptions& options : head_forms()) {
+    SCOPED_TRACE(form_of(options));
+    const TemporaryDirectory runs;
+    const auto run = [&](uint64_t seed, const std::string& name) {
+      HeadPair pair(config, options, at::kFloat, seed, saved_base(config));
+      train(pair.trainable, training, runs / name);
+    };
+    expect_exact_resume(runs.path(), run,
+                        {"model.safetensors", "draftsmith/exits/exits.safetensors", "draftsmith/exits/exits.json"},
+                        {"exits.safetensors", "exits.json"});
   }
 }
 

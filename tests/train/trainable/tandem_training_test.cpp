@@ -1,21 +1,25 @@
-// Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns, and its
-// result decodes with its primary.
-
+// Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns and
+// resumes exactly, and its result decodes with its primary.
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
+#include "tests/support/pieces_tokenizer.h"
 #include "tests/support/tandem.h"
 #include "tests/support/tensors.h"
-#include "tests/train/trainable/tandem_training_fixtures.h"
-#include "tests/train/trainable/trainable_checks.h"
+#include "tests/train/trainable/fixtures.h"
+#include "train/training_step.h"
 
 namespace draftsmith::train {
 namespace {
 
+using testing::AllOf;
+using testing::HasSubstr;
+
 TEST_F(TandemTraining, GradientsEqualFiniteDifferencesInEveryConfiguration) {
   for (const auto& config : {model::tiny_t5(), model::tiny_llama(3)}) {
-    const data::Corpus corpus(folder_ / (config.encoder_decoder ? "train.h5" : "copy.h5"));
+    const data::Corpus corpus = corpus_for(config);
     for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothSecondaryLoss,
                                      TandemConfiguration::kBothBothLosses}) {
       SCOPED_TRACE(config.family + " " + tandem_configurations().name(configuration));
@@ -26,32 +30,24 @@ TEST_F(TandemTraining, GradientsEqualFiniteDifferencesInEveryConfiguration) {
   }
 }
 
-TEST_F(TandemTraining, BothLossesAreTheSecondarysAndThePrimarys) {
+TEST_F(TandemTraining, BothLossesAreTheSecondarysAndThePrimarysWhoTeaches) {
   Pair pair(model::tiny_t5());
   const data::Corpus corpus(folder_ / "train.h5");
   const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.secondary->info());
-  const at::NoGradGuard no_grad;
-  const auto loss = [&](TrainableModel& trainable) { return CrossEntropy({}).loss(trainable, batch, {}); };
   PlainTrainable alone(*pair.primary);
   TandemTrainable secondary = pair.trainable(TandemConfiguration::kBothSecondaryLoss);
   TandemTrainable both = pair.trainable(TandemConfiguration::kBothBothLosses);
+  require_gradients(both, true);
+  const TrainableOutput output = both.forward(batch, {});
+  EXPECT_FALSE(output.teacher.value().hidden.requires_grad());
+  EXPECT_TRUE(output.predictions[0].taught);
+  EXPECT_FALSE(output.predictions[1].taught);
+  const at::NoGradGuard no_grad;
+  EXPECT_LT(difference(output.teacher->hidden, hidden_at_labels(*pair.primary, batch, {})), 1e-6);
+  const auto loss = [&](TrainableModel& trainable) { return CrossEntropy({}).loss(trainable, batch, {}); };
   const double expected = loss(alone).sum.item<double>() + loss(secondary).sum.item<double>();
   EXPECT_NEAR(loss(both).sum.item<double>(), expected, 1e-4 * expected);
   EXPECT_EQ(loss(both).count, batch.label_count());
-}
-
-TEST_F(TandemTraining, TheTeacherItOffersIsItsPrimary) {
-  Pair pair(model::tiny_t5());
-  TandemTrainable trainable = pair.trainable(TandemConfiguration::kBothBothLosses);
-  require_gradients(trainable, true);
-  const data::Corpus corpus(folder_ / "train.h5");
-  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, trainable.info());
-  const TrainableOutput output = trainable.forward(batch, {});
-  ASSERT_TRUE(output.teacher.has_value());
-  EXPECT_FALSE(output.teacher->hidden.requires_grad());
-  EXPECT_LT(difference(output.teacher->hidden, hidden_at_labels(*pair.primary, batch, {})), 1e-6);
-  EXPECT_TRUE(output.predictions[0].taught);
-  EXPECT_FALSE(output.predictions[1].taught);
 }
 
 // Blocks are counted from the start of each text, not of the row.
@@ -88,30 +84,6 @@ TEST_F(TandemTraining, AFrozenPrimaryStaysAndIsNamedByTheResult) {
   EXPECT_TRUE(pair.secondary->parameters().at("decoder.0.primary_projection.weight").grad().defined());
 }
 
-TEST_F(TandemTraining, AFrozenPrimaryIsCopiedWhereThatIsWanted) {
-  Pair pair(model::tiny_t5());
-  const TrainResult result = train(pair, {.copy_primary = true}, options(), "run");
-  std::filesystem::remove_all(folder_ / "primary");
-  const model::Tandem stored = model::load_tandem(result.model, {.primary = {.pack = false}});
-  EXPECT_EQ(changed(copy_of(*pair.primary), *stored.primary), 0);
-}
-
-TEST_F(TandemTraining, ATrainedPrimaryChangesAndLiesInTheResult) {
-  for (const auto configuration : {TandemConfiguration::kBothSecondaryLoss, TandemConfiguration::kBothBothLosses}) {
-    const std::string name = tandem_configurations().name(configuration);
-    SCOPED_TRACE(name);
-    Pair pair(model::tiny_t5());
-    const Weights primary = copy_of(*pair.primary), secondary = copy_of(*pair.secondary);
-    const TrainResult result = train(pair, {.configuration = configuration}, options(), name);
-    EXPECT_GT(changed(primary, *pair.primary), static_cast<int64_t>(primary.size()) / 2);
-    EXPECT_EQ(changed(secondary, *pair.secondary), static_cast<int64_t>(secondary.size()));
-    const model::Tandem stored =
-        model::load_tandem(result.model, {.secondary = {.pack = false}, .primary = {.pack = false}});
-    EXPECT_EQ(changed(copy_of(*pair.primary), *stored.primary), 0);
-    EXPECT_EQ(changed(copy_of(*pair.secondary), *stored.secondary), 0);
-  }
-}
-
 // The two stages of Tandem-Distil. Alpha is against the primary, which no teacher was named for.
 TEST_F(TandemTraining, TheLossFallsInBothStages) {
   Pair pair(model::tiny_t5());
@@ -129,19 +101,6 @@ TEST_F(TandemTraining, TheLossFallsInBothStages) {
   EXPECT_GT(second["model"]["overlap"].get<double>(), first["model"]["overlap"].get<double>() + 0.02);
 }
 
-TEST_F(TandemTraining, TheSummaryHoldsTheKeptModelsMeasuresAndTheLast) {
-  Pair pair(model::tiny_t5());
-  TrainOptions training = options();
-  training.validation.every = "2 steps";
-  training.optimizer.lr = 0.5;  // soon worse
-  training.schedule = {};
-  const TrainResult result = train(pair, {}, training, "run");
-  const auto summary = summary_of(result);
-  EXPECT_EQ(summary["model"]["step"], result.state.best_step);
-  EXPECT_EQ(summary["model"]["loss"].get<double>(), *result.state.best_value);
-  EXPECT_EQ(summary["last"]["step"], 6);
-}
-
 // Learned positions end; what is beyond them would be read as the last one.
 TEST_F(TandemTraining, TextsThatAreTooLongForEitherModelAreRefused) {
   for (const auto& [of_primary, of_secondary, shortest] : {std::tuple{6, 64, 6}, {64, 7, 7}, {0, 5, 5}, {6, 0, 6}}) {
@@ -155,46 +114,73 @@ TEST_F(TandemTraining, TextsThatAreTooLongForEitherModelAreRefused) {
     const auto secondary = model::make_tandem_secondary(*ordinary, *primary);
     TandemTrainable trainable(*secondary, *primary, {});
     const data::Corpus corpus(folder_ / "copy.h5");
-    const std::string message =
-        error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, options(), folder_ / "run").run(); });
-    EXPECT_NE(message.find("longer than the model's positions"), std::string::npos) << message;
-    EXPECT_NE(message.find("at most " + std::to_string(shortest) + " tokens"), std::string::npos) << message;
+    EXPECT_THAT(
+        error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, options(), folder_ / "run").run(); }),
+        AllOf(HasSubstr("longer than the model's positions"),
+              HasSubstr("at most " + std::to_string(shortest) + " tokens")));
   }
 }
 
-// Models of one tokenizer may be padded to different sizes.
-TEST_F(TandemTraining, PairsOfDifferentPaddingLearn) {
-  for (const int64_t of_primary : {0, 5}) {
-    SCOPED_TRACE(of_primary);
-    model::TransformerConfig large = with_test_vocabulary(model::tiny_t5());
-    model::TransformerConfig small = model::smaller(large);
-    large.vocabulary += of_primary;
-    small.vocabulary += 5 - of_primary;
-    Pair pair(model::tiny_t5());
-    pair.primary = model::varied_model(large, 3, at::kFloat);
-    pair.secondary = model::make_tandem_secondary(*model::varied_model(small, 4, at::kFloat), *pair.primary);
-    EXPECT_EQ(pair.trainable(TandemConfiguration::kPrimaryFrozen).info().vocabulary, kTestVocabulary);
-    TrainOptions training = options();
-    training.objective.name = "distill";
-    const auto configuration = TandemConfiguration::kBothBothLosses;
-    const TrainResult result = train(pair, {.configuration = configuration}, training, std::to_string(of_primary));
-    const double overlap = summary_of(result)["model"]["overlap"].get<double>();
-    EXPECT_GT(overlap, 0.01);
-    EXPECT_LT(overlap, 1);
-    const model::Tandem stored =
-        model::load_tandem(result.model, {.secondary = {.pack = false}, .primary = {.pack = false}});
-    EXPECT_EQ(stored.primary->config().vocabulary, large.vocabulary);
-    EXPECT_EQ(changed(copy_of(*pair.secondary), *stored.secondary), 0);
+TEST_F(TandemTraining, TrainedPrimariesResumeWithTheSameBits) {
+  expect_exact_resume(folder_.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        Pair pair(model::tiny_t5(), at::kFloat, seed);
+                        train(pair, {.configuration = TandemConfiguration::kBothBothLosses}, resumed_options(), run);
+                      },
+                      {"model.safetensors", "primary/model.safetensors"});
+}
+
+// The default: nothing of the primary is in the checkpoint.
+TEST_F(TandemTraining, SecondariesOfAFrozenPackedPrimaryResumeWithTheSameBits) {
+  const Pair first(model::tiny_t5());
+  saved_primary(first);
+  expect_exact_resume(folder_.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        Pair pair(model::tiny_t5(), at::kFloat, seed);
+                        pair.primary = model::load_model(folder_ / "primary");
+                        train(pair, {}, resumed_options(), run);
+                      },
+                      {"model.safetensors"});
+}
+
+// Autocast, and a frozen primary that is itself bf16, as it is off the CPU.
+TEST_F(TandemTraining, Bf16ComesCloseToFp32) {
+  const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
+  for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothBothLosses}) {
+    SCOPED_TRACE(tandem_configurations().name(configuration));
+    std::vector<double> losses;
+    expect_bf16_near_fp32([&](bool bf16) {
+      Pair pair(model::tiny_t5());
+      if (configuration == TandemConfiguration::kPrimaryFrozen) {
+        pair.primary = model::load_model(saved_primary(pair), {.dtype = bf16 ? at::kBFloat16 : at::kFloat});
+      }
+      TandemTrainable trainable = pair.trainable(configuration);
+      const auto objective = make_objective({.name = "distill"}, {&trainable, &corpus, nullptr});
+      require_gradients(trainable, true);
+      const StepResult result = accumulate_gradients(trainable, *objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16});
+      losses.push_back(validate(trainable, {.corpus = &validation}, {}).loss);
+      return result;
+    });
+    EXPECT_NEAR(losses[0], losses[1], 0.01 * losses[0]);
   }
 }
 
-TEST_F(TandemTraining, WhatDoesNotFitIsRefusedNamingBoth) {
-  Pair pair(model::tiny_t5()), other(model::tiny_llama(3));
-  pair.secondary->set_name("small");
-  other.primary->set_name("large");
-  const std::string message = error_of([&] { TandemTrainable(*pair.secondary, *other.primary, {}); });
-  EXPECT_NE(message.find("small"), std::string::npos) << message;
-  EXPECT_NE(message.find("large"), std::string::npos) << message;
+// The secondary drafts for the primary. Padding of one tokenizer's vocabulary to two sizes is none of its ids.
+TEST_F(TandemTraining, AValidationDecodesWithATandemWhoseVocabulariesArePaddedToOtherSizes) {
+  const Pair pair(model::tiny_t5());
+  model::TransformerConfig padded = pair.primary->config();
+  padded.vocabulary += 4;
+  const auto primary = model::varied_model(padded, 3, at::kFloat);
+  TandemTrainable trainable(*pair.secondary, *primary, {.configuration = TandemConfiguration::kPrimaryFrozen});
+  EXPECT_EQ(trainable.info().vocabulary, kTestVocabulary);
+  const data::Corpus validation(folder_ / "validation.h5");
+  const infer::testing::Pieces tokenizer(kTestVocabulary, "none");
+  const ValidationOptions drafting{.draft_examples = 8, .draft_temperature = 1, .max_new_tokens = 10};
+  const DraftMeasures found =
+      validate(trainable, {.corpus = &validation, .tokenizer = &tokenizer}, drafting).drafts.value();
+  EXPECT_GT(found.alpha_forced, 0);
+  EXPECT_LT(found.alpha_forced, 1);
+  EXPECT_GE(found.tokens_per_target_run, 1);
 }
 
 }  // namespace

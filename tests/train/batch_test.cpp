@@ -1,4 +1,9 @@
-#include <ATen/core/grad_mode.h>
+// Batches of decoder-only models: packed rows, prompts and continuations, token budgets and the last position.
+#include "train/batch.h"
+
+#include <numeric>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
@@ -7,13 +12,17 @@
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "train/batch.h"
 #include "train/objectives/cross_entropy.h"
+#include "train/objectives/objective.h"
+#include "train/teacher/student_samples.h"
 #include "train/teacher/teacher_source.h"
 #include "train/trainer.h"
 
 namespace draftsmith::train {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 constexpr int64_t kVocabulary = 23;
 
@@ -51,12 +60,6 @@ data::Corpus make_corpus(const std::filesystem::path& file, int64_t examples) {
   return data::Corpus(file);
 }
 
-std::vector<int64_t> all_of(const data::Corpus& corpus) {
-  std::vector<int64_t> all(static_cast<size_t>(corpus.size()));
-  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
-  return all;
-}
-
 TEST(PackedBatch, SourcesOfEncodersAndTooLongExamplesAreErrors) {
   const TemporaryDirectory folder;
   data::CorpusWriter writer(folder / "c.h5", {.tokenizer_hash = "abc", .vocabulary = kVocabulary});
@@ -65,10 +68,8 @@ TEST(PackedBatch, SourcesOfEncodersAndTooLongExamplesAreErrors) {
   const data::Corpus corpus(folder / "c.h5");
   model::TransformerModel model(decoder_only_configs()[0], 5);
   PlainTrainable trainable(model);
-  const std::string message =
-      error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, TrainOptions(), folder / "run"); });
-  EXPECT_NE(message.find("prompts = true"), std::string::npos) << message;
-  EXPECT_NE(message.find("at most 64 tokens"), std::string::npos) << message;
+  EXPECT_THAT(error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, TrainOptions(), folder / "run"); }),
+              AllOf(HasSubstr("prompts = true"), HasSubstr("at most 64 tokens")));
 }
 
 // The gradient is compared as well: nothing may flow from one document to the next.
@@ -82,7 +83,9 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
     model.requires_grad(true);
     CrossEntropy objective({});
     double alone = 0;
+    std::vector<int64_t> all;
     for (int64_t i = 0; i < corpus.size(); ++i) {
+      all.push_back(i);
       const Loss loss = objective.loss(trainable, make_batch(corpus, {i}, model.info()), {});
       loss.sum.backward();
       alone += loss.sum.item<double>();
@@ -92,7 +95,7 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
       gradients[name] = tensor.grad().clone();
       tensor.mutable_grad().reset();
     }
-    const Batch batch = make_batch(corpus, all_of(corpus), model.info(), 24);
+    const Batch batch = make_batch(corpus, all, model.info(), 24);
     ASSERT_LT(batch.decoder_input.tokens.size(0), corpus.size());
     const Loss packed = objective.loss(trainable, batch, {});
     packed.sum.backward();
@@ -126,36 +129,6 @@ TEST(PackedBatch, OnlyContinuationsAreLabels) {
   EXPECT_TRUE(apart.decoder_input.segments.empty());
 }
 
-// A decoder-only model learns to repeat its prompt; packed or not, the loss falls.
-TEST(PackedBatch, TrainingLearns) {
-  const TemporaryDirectory folder;
-  data::CorpusWriter writer(folder / "c.h5",
-                            {.tokenizer_hash = "abc", .vocabulary = kVocabulary, .provenance = {{"prompts", "true"}}});
-  RandomSequence random{CounterRandom(3, "copy")};
-  for (int i = 0; i < 60; ++i) {
-    const auto token = static_cast<int32_t>(3 + random.below(10));
-    writer.add(std::vector<int32_t>{token, 20}, std::vector<int32_t>{token, 1});
-  }
-  writer.finish();
-  const data::Corpus corpus(folder / "c.h5");
-  for (const int64_t pack : {0, 12}) {
-    model::TransformerModel model(decoder_only_configs()[0], 5);
-    PlainTrainable trainable(model);
-    TrainOptions options;
-    options.length = "60 steps";
-    options.batches.token_budget = 96;
-    options.batches.pack_tokens = pack;
-    options.optimizer.lr = 0.01;
-    options.tensorboard = false;
-    Trainer trainer({.trainable = trainable, .corpus = corpus}, options, folder / ("run" + std::to_string(pack)));
-    trainer.run();
-    const at::NoGradGuard no_grad;
-    CrossEntropy objective({});
-    const Loss loss = objective.loss(trainable, make_batch(corpus, all_of(corpus), model.info()), {});
-    EXPECT_LT(loss.sum.item<double>() / static_cast<double>(loss.count), 0.2) << pack;
-  }
-}
-
 // They are given the batches, and would take what is beyond their last position for that.
 TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
   const TemporaryDirectory folder;
@@ -176,9 +149,44 @@ TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
   for (const std::string& message :
        {error_with({.trainable = trainable, .corpus = corpus, .distilled = &live}),
         error_with({.trainable = trainable, .corpus = corpus, .validation = &corpus, .teacher = &teacher})}) {
-    EXPECT_NE(message.find("short-teacher"), std::string::npos) << message;
-    EXPECT_NE(message.find("at most 8 tokens"), std::string::npos) << message;
+    EXPECT_THAT(message, AllOf(HasSubstr("short-teacher"), HasSubstr("at most 8 tokens")));
   }
+}
+
+TEST(Batch, NumbersTheSequenceOfEachLabel) {
+  const std::vector<int32_t> prompt{5, 6}, one{7}, two{8, 9}, none;
+  const std::vector<ExampleTokens> examples{{prompt, two}, {prompt, one}, {none, two}};
+  const at::Tensor expected = at::tensor({0, 0, 1, 2, 2}, at::kLong);
+  const auto t5 = model::TransformerModel(tiny_config(), 1);
+  EXPECT_TRUE(make_batch(examples, t5.info()).sequences().equal(expected));
+  const auto llama = model::TransformerModel(model::tiny_llama(), 1);
+  EXPECT_TRUE(make_batch(examples, llama.info()).sequences().equal(expected));
+  const Batch packed = make_batch(examples, llama.info(), 16);
+  ASSERT_EQ(packed.decoder_input.lengths.size(), 1U);  // all in one row
+  EXPECT_TRUE(packed.sequences().equal(expected));
+}
+
+TEST(DecoderOnlyTraining, SamplesOfTheStudentEndAtTheTeachersLastPosition) {
+  const TemporaryDirectory folder;
+  const data::Corpus corpus = make_corpus(folder / "c.h5", 16);
+  model::TransformerConfig shorter = decoder_only_configs()[1];
+  shorter.max_positions = 20;
+  model::TransformerModel student(decoder_only_configs()[1], 1), teacher(shorter, 2);
+  PlainTrainable trainable(student);
+  LiveTeacher live(teacher);
+  ObjectiveOptions options{.name = "distill"};
+  options.distill.on_policy = {.share = 1, .max_new_tokens = 40};
+  std::vector<int64_t> all(16);
+  std::iota(all.begin(), all.end(), 0);
+  const Batch given = make_batch(corpus, all, student.info());
+  const auto samples = [&](int64_t positions) {
+    return StudentSamples(options.distill.on_policy, corpus, 0, positions).batch(trainable, given, 1);
+  };
+  const Batch ended = samples(20);
+  EXPECT_EQ(ended.decoder_input.tokens.size(1), 20);
+  EXPECT_GT(samples(0).decoder_input.tokens.size(1), 20);
+  const auto objective = make_objective(options, {&trainable, &corpus, &live});
+  EXPECT_EQ(objective->loss(trainable, given, {.step = 1}).count, ended.label_count());
 }
 
 }  // namespace

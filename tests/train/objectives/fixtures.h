@@ -1,5 +1,5 @@
-// What the tests of distillation share: losses of every kind, teachers made of tables, a student's head with labels,
-// and the definitions written out with plain loops.
+// What the tests of losses share: losses over one head, divergences of every kind, teachers made of tables, a student's
+// head with labels, and the definitions written out with plain loops.
 #pragma once
 
 #include <cmath>
@@ -12,18 +12,31 @@
 
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "tests/train/objectives/loss_fixtures.h"
+#include "train/objectives/cross_entropy_loss.h"
+#include "train/objectives/distill.h"
+#include "train/objectives/linear_loss.h"
 
 namespace draftsmith::train {
+
+inline at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                                       double label_smoothing) {
+  const auto loss = cross_entropy_loss(labels, label_smoothing);
+  return linear_loss({{.hidden = hidden, .head = {weight}, .loss = loss.get()}});
+}
+
+inline at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Teaching& teaching,
+                                      const DistillationTerms& terms) {
+  const auto loss = make_distillation_loss(teaching, terms);
+  return linear_loss({{.hidden = hidden, .head = {weight}, .loss = loss.get()}});
+}
 
 inline constexpr int64_t kWidth = 5;
 
 inline const std::vector<DivergenceKind>& kinds() {
-  static const std::vector<DivergenceKind> all{{.divergence = Divergence::kForwardKl},
-                                               {.divergence = Divergence::kReverseKl},
-                                               {.divergence = Divergence::kJsd, .beta = 0.5},
-                                               {.divergence = Divergence::kJsd, .beta = 0.1},
-                                               {.divergence = Divergence::kTotalVariation}};
+  static const std::vector<DivergenceKind> all{
+      {.divergence = Divergence::kForwardKl},        {.divergence = Divergence::kReverseKl},
+      {.divergence = Divergence::kJsd, .beta = 0.5}, {.divergence = Divergence::kJsd, .beta = 0.1},
+      {.divergence = Divergence::kTotalVariation},   {.divergence = Divergence::kNegativeLogAcceptance}};
   return all;
 }
 
@@ -56,19 +69,10 @@ class TableTeacher : public TeacherDistributions {
   at::Tensor logits_;
 };
 
-// A teacher that gives the k most likely ids and the label at a temperature; an unused place where that is among them.
-class TopKTeacher : public TeacherDistributions {
+// A teacher of prepared blocks.
+class GivenTeacher : public TeacherDistributions {
  public:
-  TopKTeacher(const at::Tensor& logits, const at::Tensor& labels, int64_t k, double temperature) {
-    const at::Tensor log_probs = (logits / temperature).log_softmax(1);
-    const auto [top, ids] = log_probs.topk(k, 1);
-    const at::Tensor label = labels.unsqueeze(1);
-    const at::Tensor among = ids.eq(label).any(1, true);
-    all_.ids = at::cat({ids, at::where(among, at::full_like(label, -1), label)}, 1);
-    all_.log_probs = at::cat({top, log_probs.gather(1, label)}, 1);
-    const at::Tensor left = log_probs.exp().scatter(1, at::cat({ids, label}, 1), 0).sum(1);
-    all_.tail_log_mass = left.log();
-  }
+  explicit GivenTeacher(TeacherBlock all) : all_(std::move(all)) {}
   TeacherBlock block(const at::Tensor& positions) override {
     return {.ids = all_.ids.index_select(0, positions),
             .log_probs = all_.log_probs.index_select(0, positions),
@@ -78,6 +82,17 @@ class TopKTeacher : public TeacherDistributions {
  private:
   TeacherBlock all_;
 };
+
+// A teacher that gives the k most likely ids and the label at a temperature; an unused place where that is among them.
+inline GivenTeacher top_k_teacher(const at::Tensor& logits, const at::Tensor& labels, int64_t k, double temperature) {
+  const at::Tensor log_probs = (logits / temperature).log_softmax(1);
+  const auto [top, ids] = log_probs.topk(k, 1);
+  const at::Tensor label = labels.unsqueeze(1);
+  const at::Tensor among = ids.eq(label).any(1, true);
+  return GivenTeacher({.ids = at::cat({ids, at::where(among, at::full_like(label, -1), label)}, 1),
+                       .log_probs = at::cat({top, log_probs.gather(1, label)}, 1),
+                       .tail_log_mass = log_probs.exp().scatter(1, at::cat({ids, label}, 1), 0).sum(1).log()});
+}
 
 inline model::TransformerConfig ids_config(int64_t vocabulary, std::vector<int64_t> kept = {}) {
   model::TransformerConfig config;
@@ -146,6 +161,7 @@ inline double divergence_by_definition(const DivergenceKind& kind, const std::ve
     m.push_back(kind.beta * p[v] + (1 - kind.beta) * q[v]);
   }
   if (kind.divergence == Divergence::kTotalVariation) return distance;
+  if (kind.divergence == Divergence::kNegativeLogAcceptance) return -std::log(1 - distance);
   return kind.beta * kl(p, m) + (1 - kind.beta) * kl(q, m);
 }
 
