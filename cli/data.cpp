@@ -12,7 +12,6 @@
 #include "cli/application.h"
 #include "cli/flags.h"
 #include "data/corpus/prepare.h"
-#include "data/corpus/show.h"
 #include "data/datasets/datasets.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
@@ -102,7 +101,7 @@ Action add_show(CLI::App& app) {
   return [flags] {
     const data::Corpus corpus(flags->file);
     const auto tokenizer = flags->tokenizer.empty() ? nullptr : data::load_tokenizer(flags->tokenizer);
-    std::cout << data::describe_corpus(corpus, {.tokenizer = tokenizer.get(), .examples = flags->examples});
+    std::cout << data::describe_corpus(corpus, tokenizer.get(), flags->examples);
     return 0;
   };
 }

@@ -30,9 +30,6 @@ bool was_seen(const NgramLevel& level, int64_t context) {
   return context >= 0 && level.totals[static_cast<size_t>(context)] > 0;
 }
 
-constexpr Hdf5Format kNgramFormat{"draftsmith ngrams", NgramInfo::kFormatVersion, "an n-gram table",
-                                  "`draftsmith data ngrams`"};
-
 // Reads the arrays of a mapped table and checks that they fit together.
 class TableReader : Hdf5Checks {
  public:

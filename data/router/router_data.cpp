@@ -14,7 +14,7 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kRouterDataFormat{"draftsmith router data", RouterDataInfo::kFormatVersion, "the data of a router",
+constexpr Hdf5Format kRouterDataFormat{"draftsmith router data", 1, "the data of a router",
                                        "a stage of kind router-data"};
 constexpr int64_t kMostRouterPositions = int64_t{1} << 40;
 constexpr int64_t kMostTopTokens = 1024;
@@ -102,14 +102,12 @@ void write_router_data(const std::filesystem::path& file, const RouterDataInfo& 
   write("disagreement", rows.disagreement, 0);
   write("rejected", rows.rejected, 0);
   write("examples", rows.examples, 0);
-  output.set_attribute("/", "format", kRouterDataFormat.name);
-  output.set_attribute("/", "format_version", RouterDataInfo::kFormatVersion);
+  output.set_format(kRouterDataFormat, info.provenance);
   output.set_attribute("/", "top_k", info.top_k);
   output.set_attribute("/", "vocabulary", info.vocabulary);
   output.set_attribute("/", "positions", rows.size());
   output.set_attribute("/", "examples", info.examples);
   output.set_attribute("/", "drafter_hash", info.drafter_hash);
-  for (const auto& [key, value] : info.provenance) output.set_attribute("/provenance", key, value);
   output.finish();
 }
 

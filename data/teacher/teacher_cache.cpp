@@ -20,8 +20,8 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kTeacherCacheFormat{"draftsmith teacher cache", TeacherCacheInfo::kFormatVersion,
-                                         "a teacher cache", "a stage of kind teacher-logits"};
+constexpr Hdf5Format kTeacherCacheFormat{"draftsmith teacher cache", 1, "a teacher cache",
+                                         "a stage of kind teacher-logits"};
 // A limit beyond any use; products of two still fit int64.
 constexpr int64_t kMostIds = int64_t{1} << 24;
 constexpr int64_t kMostCachedPositions = int64_t{1} << 38;
@@ -244,8 +244,7 @@ void TeacherCacheWriter::add(const TeacherRows& example) {
 
 void TeacherCacheWriter::finish() {
   output_.write_array("/teacher/offsets", std::span<const int64_t>(offsets_));
-  output_.set_attribute("/", "format", kTeacherCacheFormat.name);
-  output_.set_attribute("/", "format_version", TeacherCacheInfo::kFormatVersion);
+  output_.set_format(kTeacherCacheFormat, info_.provenance);
   output_.set_attribute("/", "k", info_.k);
   output_.set_attribute("/", "vocabulary", info_.vocabulary);
   output_.set_attribute("/", "examples", static_cast<int64_t>(offsets_.size()) - 1);
@@ -254,7 +253,6 @@ void TeacherCacheWriter::finish() {
   output_.set_attribute("/", "tokenizer_hash", info_.tokenizer_hash);
   output_.set_attribute("/", "teacher_hash", info_.teacher_hash);
   output_.set_attribute("/", "corpus_hash", info_.corpus_hash);
-  for (const auto& [key, value] : info_.provenance) output_.set_attribute("/provenance", key, value);
   output_.finish();
 }
 

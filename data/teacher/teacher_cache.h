@@ -31,7 +31,6 @@
 namespace draftsmith::data {
 
 struct TeacherCacheInfo {
-  static constexpr int64_t kFormatVersion = 1;
   int64_t k = 0;           // ids of a position
   int64_t vocabulary = 0;  // V of the teacher's distributions; k = V: whole distributions
   int64_t examples = 0;
