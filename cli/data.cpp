@@ -25,7 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void print_counts(const std::vector<std::pair<std::string, int64_t>>& counts) {
+template <class Counts>
+void print_counts(const Counts& counts) {
   for (const auto& [name, count] : counts) fmt::print("  {}: {}\n", name, count);
 }
 
@@ -82,7 +83,7 @@ Action add_prepare(CLI::App& app) {
     if (flags->quiet) return 0;
     fmt::print("{}: {} examples, {} source and {} target tokens\n", flags->out, report.written, report.source_tokens,
                report.target_tokens);
-    print_counts(report.nonzero());
+    print_counts(report.counts);
     return 0;
   };
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/table.h"
 #include "data/hdf5/hdf5.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -292,12 +293,11 @@ void check_tokenizer(const Corpus& corpus, const Tokenizer& tokenizer) {
 
 std::string info_text(const Corpus& corpus) {
   const CorpusInfo& info = corpus.info();
-  std::string text =
-      fmt::format("{}: Draftsmith corpus, format {}\n", corpus.file().string(), kCorpusFormat.version);
+  std::string text = fmt::format("Draftsmith corpus, format {}\n", kCorpusFormat.version);
   text += fmt::format("  examples       {}\n  source tokens  {}\n  target tokens  {}\n", info.examples,
                       info.source_tokens, info.target_tokens);
   text += fmt::format("  vocabulary     {}\n  tokenizer      {}\n", info.vocabulary, info.tokenizer_hash);
-  for (const auto& [key, value] : info.provenance) text += fmt::format("  {}: {}\n", key, value);
+  for (const auto& [key, value] : info.provenance) text += fmt::format("  {}: {}\n", key, cut_to_width(value, 80));
   return text;
 }
 

@@ -216,12 +216,6 @@ std::string real_path(const std::string& text) {
   return text.starts_with(kDataPrefix) ? data_folder().string() + text.substr(kDataPrefix.size() - 1) : text;
 }
 
-std::string portable_path(const fs::path& file) {
-  const fs::path inside = file.lexically_relative(data_folder());
-  const bool outside = inside.empty() || inside.begin()->string() == "..";
-  return outside ? file.string() : std::string(kDataPrefix) + inside.string();
-}
-
 Problem missing_path(const std::string& text, const std::string& where) {
   return {.where = where,
           .what = "a file or model directory is missing",

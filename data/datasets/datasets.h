@@ -29,8 +29,6 @@ std::filesystem::path sacrebleu_folder();
 
 // Returns the path that a text names: the data folder in place of "$DATA" at its beginning.
 std::string real_path(const std::string& text);
-// Returns a path as recipes write it: "$DATA/..." for a file in the data folder, any other path as it is.
-std::string portable_path(const std::filesystem::path& file);
 // Returns the problem of a path that does not exist, as `text` in the file and line `where` names it. Its hint says
 // what the path is relative to, or that the data folder is missing.
 Problem missing_path(const std::string& text, const std::string& where);
@@ -91,22 +89,17 @@ struct JsonlSummary {
 // line's convention needs, and an empty file.
 JsonlSummary summarize_jsonl(const std::filesystem::path& file);
 
-// How paths of the data folder are written: as they are, or as recipes write them, "$DATA/...".
-enum class DataPaths { kReal, kPortable };
-
-// Makes a suite's single table `task` a list, and gives tasks without a name that of their data set, so that overlays
-// find them.
-void name_dataset_tasks(toml::table& suite);
-// Renames the tasks that name_dataset_tasks() named in `before` and that have another data set since then.
-void rename_dataset_tasks(const toml::table& before, toml::table& suite);
+// Makes a suite's single table `task` a list, whose tasks overlays find by name or by data set.
+void list_tasks(toml::table& suite);
 
 // Fills in the tasks of a suite that have a data set. One with categories becomes a task for each category, or for each
 // of `categories`, unless by_category = false; Spec-Bench's eight categories from MT-Bench are one, "mt_bench", as in
 // its own tables. Adds problems for unknown names, directions and categories, for text whose references are fewer than
 // its lines, for lines without source or reference, and for keys that say twice where text comes from.
-void fill_in_dataset_tasks(toml::table& suite, DataPaths paths, Problems& problems);
+// Paths in the data folder are written as "$DATA/...".
+void fill_in_dataset_tasks(toml::table& suite, Problems& problems);
 // Fills in a corpus's keys: those of TextInput. Adds problems as above.
-void fill_in_dataset_corpus(toml::table& corpus, DataPaths paths, Problems& problems);
+void fill_in_dataset_corpus(toml::table& corpus, Problems& problems);
 // Returns the input with the files and fields of its data set, or the input itself if it names none. Errors: as above.
 TextInput with_dataset(const TextInput& input);
 

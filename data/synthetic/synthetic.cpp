@@ -470,12 +470,11 @@ SyntheticPair draw_pair(const Lexicon& lexicon, const SyntheticOptions& options,
     if (words < options.min_words || words > options.max_words) continue;
     return {.source = sentence_text(source), .target = sentence_text(TargetWriter().write(sentence))};
   }
-  throw UserError(
-      {.where = "synthetic language",
-       .what = "no sentence of the allowed length found",
-       .expected = "a range of lengths that the grammar reaches",
-       .found = std::to_string(options.min_words) + " to " + std::to_string(options.max_words) + " words",
-       .hint = "widen min_words and max_words, or raise nesting and second_clause for longer sentences"});
+  throw UserError({.where = "synthetic language",
+                   .what = "no sentence of the allowed length found",
+                   .expected = "a range of lengths that the grammar reaches",
+                   .found = std::to_string(options.min_words) + " to " + std::to_string(options.max_words) + " words",
+                   .hint = "widen min_words and max_words, or raise nesting and second_clause for longer sentences"});
 }
 
 }  // namespace

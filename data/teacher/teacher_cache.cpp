@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -256,53 +255,17 @@ void TeacherCacheWriter::finish() {
   output_.finish();
 }
 
-namespace {
-
-// Returns what differs between a cache and the one that `own` describes, if anything does.
-std::optional<ShardDifference> cache_difference(const TeacherCacheInfo& own, const TeacherCacheInfo& found) {
-  const auto difference = [](const char* what, const auto& one, const auto& other) {
-    return ShardDifference{what, fmt::format("{}", one), fmt::format("{}", other)};
-  };
-  if (found.tokenizer_hash != own.tokenizer_hash) {
-    return difference("tokenizer", own.tokenizer_hash, found.tokenizer_hash);
-  }
-  if (found.teacher_hash != own.teacher_hash) return difference("teacher", own.teacher_hash, found.teacher_hash);
-  if (found.corpus_hash != own.corpus_hash) return difference("corpus", own.corpus_hash, found.corpus_hash);
-  if (found.k != own.k || found.vocabulary != own.vocabulary) {
-    const auto ids = [](const TeacherCacheInfo& info) { return fmt::format("{} of {}", info.k, info.vocabulary); };
-    return difference("number of ids", ids(own), ids(found));
-  }
-  if (found.temperature != own.temperature) return difference("temperature", own.temperature, found.temperature);
-  return std::nullopt;
-}
-
-void check_cache_shard(const std::filesystem::path& file, const ShardRange& range, const TeacherCacheInfo& own) {
-  const TeacherCache shard(file);
-  if (const auto difference = cache_difference(own, shard.info())) refuse_shard(file, *difference);
-  check_shard_range(file, range, shard.info().provenance, shard.info().examples);
-}
-
-// Any other file with the name is replaced.
-bool is_merged_cache(const std::filesystem::path& file, const TeacherCacheInfo& own, int64_t examples) {
-  if (!is_teacher_cache(file)) return false;
-  const TeacherCacheInfo found = read_teacher_cache_info(file);
-  return !cache_difference(own, found) && found.examples == examples;
-}
-
-}  // namespace
-
 ShardedTeacherCache::ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples)
-    : info_(std::move(info)),
-      shards_(
-          file, examples,
-          [this](const auto& shard, const ShardRange& range) { check_cache_shard(shard, range, info_); },
-          [&](const auto& merged) { return is_merged_cache(merged, info_, examples); }) {}
+    : info_(std::move(info)), shards_(file, examples, info_.provenance.at(kJob), [](const std::filesystem::path& part) {
+        const TeacherCache cache(part);
+        return Shards::Content{cache.info().provenance, cache.info().examples};
+      }) {}
 
 void ShardedTeacherCache::add_shard(const ShardRange& range, std::span<const TeacherRows> examples) {
   if (merged()) throw std::logic_error("examples added to a teacher cache that is finished");
   if (std::ssize(examples) != range.size()) throw std::logic_error("shard " + range.text() + " has other examples");
   TeacherCacheInfo info = info_;
-  info.provenance = shard_provenance(std::move(info.provenance), range);
+  info.provenance[ShardRange::kKey] = range.text();
   info.positions = 0;
   for (const TeacherRows& rows : examples) info.positions += static_cast<int64_t>(rows.log_probs.size()) / info.k;
   TeacherCacheWriter writer(shards_.place(range), info);

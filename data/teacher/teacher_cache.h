@@ -118,7 +118,8 @@ std::string describe_teacher_cache(const TeacherCacheInfo& info);
 //   writer.finish();
 class ShardedTeacherCache {
  public:
-  // Ignores the counts of `info`. Errors: UserError for shards of another teacher, corpus or form, and damaged ones.
+  // Ignores the counts of `info`, whose provenance names the job (kJob). Errors: UserError for shards of another job,
+  // and damaged ones.
   ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples);
   // Returns the examples in complete shards on disk.
   int64_t done() const { return shards_.safe(); }

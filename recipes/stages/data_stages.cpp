@@ -88,6 +88,53 @@ bool is_plain_text(const data::CorpusInfo& info) {
   return info.examples > 0 && info.source_tokens == 0;
 }
 
+Fields<DecodingOptions> DecodingOptions::fields() {
+  using D = DecodingOptions;
+  return Fields<D>("decoding of a corpus")
+      .add("model", &D::model, Required{}, "Model directory of the target.")
+      .add("corpus", &D::corpus, Required{}, "Corpus whose sources to decode.")
+      .add("limit", &D::limit, Range{0}, Unit{"examples"}, "Number of sources to decode, from the first; 0: all.")
+      .add("prompt_tokens", &D::prompt_tokens, Range{0, 1 << 20}, Unit{"tokens"},
+           "Decoder-only models: number of first tokens of plain text that become its prompt, which is the example's "
+           "source. 0: outputs begin with the start token, for sampled ones only.")
+      .add("max_new_tokens", &D::max_new_tokens, Range{1}, Unit{"tokens"},
+           "Length of the longest output; longer ones are cut.")
+      .add("temperature", &D::temperature, Range{0, 1000}, "Temperature of sampling; 0: greedy outputs.")
+      .add("seed", &D::seed, "Seed of sampling.")
+      .add("dtype", &D::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of the models.")
+      .add("batch_size", &D::batch_size, Range{1, 4096}, Unit{"rows"}, "Sources decoded together, sorted by length.");
+}
+
+int64_t DecodingOptions::count(const data::Corpus& inputs) const {
+  return limit > 0 ? std::min(limit, inputs.size()) : inputs.size();
+}
+
+infer::DecodeOptions DecodingOptions::decoding(const std::string& method) const {
+  infer::DecodeOptions decode;
+  decode.method = method;
+  decode.temperature = temperature;
+  decode.top_k = 0;
+  decode.top_p = 1;
+  decode.min_p = 0;
+  decode.seed = seed;
+  decode.max_new_tokens = max_new_tokens;
+  decode.batch_size = batch_size;
+  return decode;
+}
+
+std::map<std::string, std::string> DecodingOptions::provenance() const {
+  return {{"temperature", fmt::format("{}", temperature)}, {"seed", fmt::format("{}", seed)}, {"dtype", dtype}};
+}
+
+void DecodingOptions::require_prompts(const data::Corpus& inputs) const {
+  if (!is_plain_text(inputs.info()) || prompt_tokens > 0 || temperature > 0) return;
+  throw UserError(
+      {.where = "prompt_tokens",
+       .what = "from plain text without prompts, greedy decoding would write the same output for every example",
+       .expected = "1 token or more, or a temperature above 0",
+       .found = fmt::format("0, and {} without sources", inputs.file().string())});
+}
+
 // kind = "corpus": tokenises text into corpus.h5.
 
 namespace {
@@ -115,7 +162,7 @@ void run_corpus(const CorpusStageOptions& options, const StageContext& run) {
                                            [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
   log_info("  {} examples, {} source and {} target tokens", report.written, report.source_tokens, report.target_tokens);
-  for (const auto& [name, count] : report.nonzero()) log_info("  {}: {}", name, count);
+  for (const auto& [name, count] : report.counts) log_info("  {}: {}", name, count);
 }
 
 }  // namespace

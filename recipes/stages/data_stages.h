@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "data/corpus/corpus.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/decode_options.h"
 #include "model/transformer/language_model.h"
 #include "recipes/stage.h"
 
@@ -54,5 +56,28 @@ class DecodedSources {
 
 // Returns whether a corpus is plain text: no example has a source.
 bool is_plain_text(const data::CorpusInfo& info);
+
+// Options of stages that decode a corpus.
+struct DecodingOptions {
+  std::filesystem::path model;
+  std::filesystem::path corpus;
+  int64_t limit = 0;
+  int64_t prompt_tokens = 16;
+  int64_t max_new_tokens = 128;
+  double temperature = 0.0;
+  uint64_t seed = 1;
+  std::string dtype = "fp32";
+  int64_t batch_size = 64;
+  static Fields<DecodingOptions> fields();
+
+  // Returns how many examples of a corpus are decoded.
+  int64_t count(const data::Corpus& inputs) const;
+  // Returns the generator's options: all tokens count, whatever the model's own settings are.
+  infer::DecodeOptions decoding(const std::string& method) const;
+  // Returns what entries of a provenance say about these options.
+  std::map<std::string, std::string> provenance() const;
+  // Refuses options that give all examples the same output. Errors: UserError.
+  void require_prompts(const data::Corpus& inputs) const;
+};
 
 }  // namespace draftsmith::recipes

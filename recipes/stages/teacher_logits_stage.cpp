@@ -63,7 +63,8 @@ data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const dat
           .tokenizer_hash = corpus.info().tokenizer_hash,
           .teacher_hash = model::model_hash(options.model),
           .corpus_hash = data::corpus_hash(corpus),
-          .provenance = {{"teacher", input_name(run, "model", options.model)},
+          .provenance = {{data::kJob, run.identity},
+                         {"teacher", input_name(run, "model", options.model)},
                          {"corpus", input_name(run, "corpus", options.corpus)},
                          {"dtype", options.dtype}}};
 }

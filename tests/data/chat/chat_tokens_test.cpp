@@ -73,7 +73,7 @@ TEST_F(ChatTokens, OnlyTheAssistantsWordsAreTargets) {
 TEST_F(ChatTokens, PromptsAreDroppedButNeverCut) {
   EXPECT_THAT(error_of([this] { prepare({.max_source = 3, .too_long = "truncate"}); }), HasSubstr("is not cut"));
   const int64_t kept = prepare({.max_source = 5, .too_long = "drop"}).size();
-  EXPECT_EQ(kept + report_.dropped_long, 2);
+  EXPECT_EQ(kept + report_.counts["dropped: too long"], 2);
 }
 
 }  // namespace

@@ -182,8 +182,7 @@ TEST(Show, PrintsInfoHistogramsAndExamples) {
                           HasSubstr("source lengths")));
   const auto other = write_corpus(directory / "other.h5", {});
   const Corpus foreign(other);
-  EXPECT_THAT(error_of([&] { describe_corpus(foreign, tokenizer.get()); }),
-              HasSubstr("another tokenizer"));
+  EXPECT_THAT(error_of([&] { describe_corpus(foreign, tokenizer.get()); }), HasSubstr("another tokenizer"));
 }
 
 }  // namespace

@@ -38,10 +38,10 @@ class Datasets : public testing::Test {
     write("captions/test.en", "one\ntwo\n");
   }
   // Returns the suite's text with its tasks filled in, or the problems.
-  std::string filled(const std::string& suite, DataPaths paths = DataPaths::kReal) {
+  std::string filled(const std::string& suite) {
     toml::table table = parse_toml(suite, "suite.toml");
     Problems problems;
-    fill_in_dataset_tasks(table, paths, problems);
+    fill_in_dataset_tasks(table, problems);
     if (!problems.empty()) return text_of(problems.list());
     std::ostringstream text;
     text << table;
@@ -100,7 +100,7 @@ TEST_F(Datasets, KeysOfTheTaskWin) {
 
 TEST_F(Datasets, RecipesKeepPathsPortable) {
   write_captions();
-  EXPECT_THAT(filled("task = { dataset = \"captions/test\", direction = \"de-en\" }", DataPaths::kPortable),
+  EXPECT_THAT(filled("task = { dataset = \"captions/test\", direction = \"de-en\" }"),
               HasSubstr("source = '$DATA/captions/test.de'"));
 }
 
@@ -180,7 +180,7 @@ TEST_F(Datasets, CorporaHaveTheSameNames) {
   EXPECT_THAT(error_of([&] { with_dataset(input); }), HasSubstr("one of them"));
   toml::table corpus = parse_toml("dataset = \"captions/test\"\ndirection = \"de-en\"\n", "recipe.toml");
   Problems problems;
-  fill_in_dataset_corpus(corpus, DataPaths::kPortable, problems);
+  fill_in_dataset_corpus(corpus, problems);
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(corpus["target"].value_or(std::string()), "$DATA/captions/test.en");
 }
