@@ -61,10 +61,8 @@ class CorpusChecks : Hdf5Checks {
   Side side(const std::string& group, const CorpusInfo& info, int64_t token_count) const {
     const std::string tokens_name = group + "/tokens";
     const std::string offsets_name = group + "/offsets";
-    check_equal("number of values in " + offsets_name, info.examples + 1,
-                input_.shape(offsets_name, Hdf5Type::kInt64, 1)[0]);
-    check_equal("number of values in " + tokens_name, token_count, input_.shape(tokens_name, Hdf5Type::kInt32, 1)[0]);
-    Side side{.tokens = column<int32_t>(tokens_name), .offsets = column<int64_t>(offsets_name)};
+    const Side side{.tokens = mapped<int32_t>(mapping_, tokens_name, {token_count}),
+                    .offsets = mapped<int64_t>(mapping_, offsets_name, {info.examples + 1})};
     check_offsets(offsets_name, side.offsets, token_count);
     check_ids(tokens_name, side.tokens, info.vocabulary);
     return side;
@@ -73,44 +71,16 @@ class CorpusChecks : Hdf5Checks {
   const MappedFile& mapping() const { return mapping_; }
 
  private:
-  template <class T>
-  std::span<const T> column(const std::string& name) const {
-    const Hdf5Place place = input_.place(name, hdf5_type<T>());
-    return mapping_.values<T>(place.offset, place.count);
-  }
-
-  // Calls visit(first, values) for pieces in order, and drops the pages that it read.
-  template <class T, class Visit>
-  void in_pieces(std::span<const T> values, const Visit& visit) const {
-    for (size_t first = 0; first < values.size(); first += kValuesAtOnce) {
-      visit(first, values.subspan(first, std::min(kValuesAtOnce, values.size() - first)));
-      mapping_.forget_pages();
-    }
-  }
-
-  // Composes an error's text only if there is an error.
-  void check_offsets(const std::string& name, std::span<const int64_t> offsets, int64_t tokens) const {
-    check_equal(name + "[0]", 0, offsets.front());
-    int64_t least = 0;
-    in_pieces(offsets, [&](size_t first, std::span<const int64_t> piece) {
-      for (size_t i = 0; i < piece.size(); ++i) {
-        if (piece[i] < least || piece[i] > tokens) {
-          check(false, fmt::format("{}[{}]", name, first + i), fmt::format("a value from {} to {}", least, tokens),
-                std::to_string(piece[i]));
-        }
-        least = piece[i];
-      }
-    });
-    check_equal(fmt::format("{}[{}]", name, offsets.size() - 1), tokens, offsets.back());
-  }
-
+  // Drops the pages that it has read.
   void check_ids(const std::string& name, std::span<const int32_t> tokens, int64_t vocabulary) const {
-    in_pieces(tokens, [&](size_t first, std::span<const int32_t> piece) {
-      const auto bad = std::find_if(piece.begin(), piece.end(), [&](int32_t id) { return id < 0 || id >= vocabulary; });
-      if (bad == piece.end()) return;
+    for (size_t first = 0; first < tokens.size(); first += kValuesAtOnce) {
+      const auto piece = tokens.subspan(first, std::min(kValuesAtOnce, tokens.size() - first));
+      const auto bad = std::ranges::find_if(piece, [&](int32_t id) { return id < 0 || id >= vocabulary; });
+      mapping_.forget_pages();
+      if (bad == piece.end()) continue;
       check(false, fmt::format("{}[{}]", name, first + static_cast<size_t>(bad - piece.begin())),
             fmt::format("an id from 0 to {}", vocabulary - 1), std::to_string(*bad));
-    });
+    }
   }
 
   MappedFile mapping_{input_.file()};

@@ -98,7 +98,7 @@ std::vector<DatasetCategory> wanted_groups(const toml::table& task, const NamedD
                                            const JsonlSummary& summary) {
   std::vector<DatasetCategory> groups = category_groups(summary);
   const toml::array* wanted = task["categories"].as_array();
-  if (wanted == nullptr) return groups;
+  if (wanted == nullptr || groups.empty()) return groups;
   for (const DatasetCategory& one : summary.categories) {
     if (find_named(groups, one.name) == groups.end()) groups.push_back(one);
   }
@@ -202,26 +202,11 @@ std::vector<toml::table> fill_in_prompts(toml::table task, const NamedDataset& s
   }
   std::vector<toml::table> tasks;
   const std::string base = task["name"].value_or(set.name);
-  if (summary.categories.empty()) {
-    fill_in_jsonl(task, set, summary);
-    tasks.push_back(std::move(task));
-    return tasks;
+  for (const DatasetCategory& group : wanted_groups(task, set, summary)) {
+    fill_in_category(tasks.emplace_back(task), base, group);
   }
-  std::vector<DatasetCategory> groups = wanted_groups(task, set, summary);
-  if (!task["by_category"].value_or(true)) {
-    std::vector<std::string> names;
-    for (const DatasetCategory& group : groups)
-      names.insert(names.end(), group.categories.begin(), group.categories.end());
-    if (task.contains("categories")) task.insert_or_assign("categories", array_of(names));
-    fill_in_jsonl(task, set, summary);
-    tasks.push_back(std::move(task));
-    return tasks;
-  }
-  for (const DatasetCategory& group : groups) {
-    toml::table& one = tasks.emplace_back(task);
-    fill_in_category(one, base, group);
-    fill_in_jsonl(one, set, summary);
-  }
+  if (summary.categories.empty()) tasks.push_back(std::move(task));
+  for (toml::table& one : tasks) fill_in_jsonl(one, set, summary);
   return tasks;
 }
 

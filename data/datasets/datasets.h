@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "base/toml.h"
-#include "data/text/text_input.h"
+#include "data/text/readers.h"
 
 namespace draftsmith::data {
 
@@ -93,10 +93,10 @@ JsonlSummary summarize_jsonl(const std::filesystem::path& file);
 void list_tasks(toml::table& suite);
 
 // Fills in the tasks of a suite that have a data set. One with categories becomes a task for each category, or for each
-// of `categories`, unless by_category = false; Spec-Bench's eight categories from MT-Bench are one, "mt_bench", as in
-// its own tables. Adds problems for unknown names, directions and categories, for text whose references are fewer than
-// its lines, for lines without source or reference, and for keys that say twice where text comes from.
-// Paths in the data folder are written as "$DATA/...".
+// of `categories`; Spec-Bench's eight categories from MT-Bench are one, "mt_bench", as in its own tables. Paths in the
+// data folder are written as "$DATA/...". Adds problems for unknown names, directions and categories, for text whose
+// references are fewer than its lines, for lines without source or reference, and for keys that say twice where text
+// comes from.
 void fill_in_dataset_tasks(toml::table& suite, Problems& problems);
 // Fills in a corpus's keys: those of TextInput. Adds problems as above.
 void fill_in_dataset_corpus(toml::table& corpus, Problems& problems);

@@ -317,6 +317,32 @@ void Hdf5Checks::check_range(const std::string& what, int64_t value, int64_t lea
   check(value >= least && value <= most, what, fmt::format("{} to {}", least, most), std::to_string(value));
 }
 
+void Hdf5Checks::check_offsets(const std::string& name, std::span<const int64_t> offsets, int64_t last) const {
+  const auto place = [&](size_t i) { return fmt::format("{}[{}]", name, i); };
+  check_equal(place(0), 0, offsets.front());
+  int64_t least = 0;
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    // Composes an error's text only if there is an error.
+    if (offsets[i] < least || offsets[i] > last) check_range(place(i), offsets[i], least, last);
+    least = offsets[i];
+  }
+  check_equal(place(offsets.size() - 1), last, offsets.back());
+}
+
+int64_t Hdf5Checks::number(const std::string& name, int64_t least, int64_t most) const {
+  const int64_t value = input_.integer_attribute("/", name);
+  check_range("attribute " + name, value, least, most);
+  return value;
+}
+
+void Hdf5Checks::check_shape(const std::string& name, Hdf5Type type, const std::vector<int64_t>& lengths) const {
+  const std::vector<int64_t> found = input_.shape(name, type, std::ssize(lengths));
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 0) continue;
+    check_equal(fmt::format("number of {} of {}", i == 0 ? "values or rows" : "columns", name), lengths[i], found[i]);
+  }
+}
+
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{1} << 18;  // fits HDF5's default chunk cache several times over

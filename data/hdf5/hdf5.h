@@ -20,6 +20,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/files.h"
+
 namespace draftsmith::data {
 
 // fp16 values are IEEE binary16 bits in uint16_t.
@@ -153,6 +155,20 @@ class Hdf5Checks {
   void check(bool good, const std::string& what, const std::string& expected, const std::string& found) const;
   void check_equal(const std::string& what, int64_t expected, int64_t found) const;
   void check_range(const std::string& what, int64_t value, int64_t least, int64_t most) const;
+  // Checks that offsets rise from 0 to `last`.
+  void check_offsets(const std::string& name, std::span<const int64_t> offsets, int64_t last) const;
+  // Returns an attribute of the root.
+  int64_t number(const std::string& name, int64_t least, int64_t most) const;
+  // Checks a dataset's type and lengths; -1 stands for any.
+  void check_shape(const std::string& name, Hdf5Type type, const std::vector<int64_t>& lengths) const;
+  // Returns the values of a dataset, valid as long as the mapping, after the checks of check_shape().
+  template <class T>
+  std::span<const T> mapped(const MappedFile& mapping, const std::string& name,
+                            const std::vector<int64_t>& lengths) const {
+    check_shape(name, hdf5_type<T>(), lengths);
+    const Hdf5Place place = input_.place(name, hdf5_type<T>(), std::ssize(lengths));
+    return mapping.values<T>(place.offset, place.count);
+  }
 
   const Hdf5Reader& input_;
 

@@ -54,20 +54,13 @@ class RouterReader : Hdf5Checks {
   }
 
  private:
-  int64_t number(const std::string& name, int64_t least, int64_t most) const {
-    const int64_t value = input_.integer_attribute("/", name);
-    check_range("attribute " + name, value, least, most);
-    return value;
-  }
-
   template <class T>
   std::vector<T> values(const std::string& name, int64_t positions, int64_t columns) const {
     const std::string dataset = "/router/" + name;
-    const int64_t rank = columns > 0 ? 2 : 1;
-    const auto shape = input_.shape(dataset, hdf5_type<T>(), rank);
-    check_equal("positions in " + dataset, positions, shape[0]);
-    if (rank == 2) check_equal("columns of " + dataset, columns, shape[1]);
-    return input_.read<T>(dataset, rank);
+    std::vector<int64_t> lengths = {positions};
+    if (columns > 0) lengths.push_back(columns);
+    check_shape(dataset, hdf5_type<T>(), lengths);
+    return input_.read<T>(dataset, std::ssize(lengths));
   }
 
   template <class T>

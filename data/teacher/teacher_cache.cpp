@@ -36,46 +36,33 @@ class CacheReader : Hdf5Checks {
   TeacherCacheInfo info() const {
     check_format();
     TeacherCacheInfo info;
-    info.k = input_.integer_attribute("/", "k");
-    info.vocabulary = input_.integer_attribute("/", "vocabulary");
-    info.examples = input_.integer_attribute("/", "examples");
-    info.positions = input_.integer_attribute("/", "positions");
+    info.vocabulary = number("vocabulary", 1, kMostIds);
+    info.k = number("k", 1, info.vocabulary);
+    info.examples = number("examples", 0, kMostCachedPositions);
+    info.positions = number("positions", 0, kMostCachedPositions);
     info.temperature = temperature();
     info.tokenizer_hash = input_.string_attribute("/", "tokenizer_hash");
     info.teacher_hash = input_.string_attribute("/", "teacher_hash");
     info.corpus_hash = input_.string_attribute("/", "corpus_hash");
     info.provenance = input_.string_attributes("/provenance");
-    check_range("vocabulary", info.vocabulary, 1, kMostIds);
-    check_range("k", info.k, 1, info.vocabulary);
-    check_range("examples", info.examples, 0, kMostCachedPositions);
-    check_range("positions", info.positions, 0, kMostCachedPositions);
     return info;
   }
 
   std::vector<int64_t> offsets(const TeacherCacheInfo& info) const {
     const char* name = "/teacher/offsets";
-    check_equal(std::string("number of values in ") + name, info.examples + 1,
-                input_.shape(name, Hdf5Type::kInt64, 1)[0]);
+    check_shape(name, Hdf5Type::kInt64, {info.examples + 1});
     std::vector<int64_t> offsets = input_.read<int64_t>(name);
-    int64_t least = 0;
-    for (size_t i = 0; i < offsets.size(); ++i) {
-      if (offsets[i] < least || offsets[i] > info.positions) {
-        check_range(fmt::format("{}[{}]", name, i), offsets[i], least, info.positions);
-      }
-      least = offsets[i];
-    }
-    check(offsets.front() == 0 && offsets.back() == info.positions, std::string("ends of ") + name,
-          fmt::format("0 and {}", info.positions), fmt::format("{} and {}", offsets.front(), offsets.back()));
+    check_offsets(name, offsets, info.positions);
     return offsets;
   }
 
   TeacherRows rows(const TeacherCacheInfo& info, const MappedFile& mapping) const {
     TeacherRows rows;
-    rows.log_probs = array<uint16_t>("/teacher/log_probs", {info.positions, info.k}, mapping);
+    rows.log_probs = mapped<uint16_t>(mapping, "/teacher/log_probs", {info.positions, info.k});
     if (!info.whole()) {
-      rows.ids = array<int32_t>("/teacher/ids", {info.positions, info.k}, mapping);
-      rows.label_log_probs = array<uint16_t>("/teacher/label_log_probs", {info.positions}, mapping);
-      rows.tail_log_mass = array<uint16_t>("/teacher/tail_log_mass", {info.positions}, mapping);
+      rows.ids = mapped<int32_t>(mapping, "/teacher/ids", {info.positions, info.k});
+      rows.label_log_probs = mapped<uint16_t>(mapping, "/teacher/label_log_probs", {info.positions});
+      rows.tail_log_mass = mapped<uint16_t>(mapping, "/teacher/tail_log_mass", {info.positions});
     }
     return rows;
   }
@@ -121,18 +108,6 @@ class CacheReader : Hdf5Checks {
     check(error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value > 0,
           "attribute temperature", "a number above 0", text);
     return value;
-  }
-
-  template <class T>
-  std::span<const T> array(const std::string& name, const std::vector<int64_t>& expected,
-                           const MappedFile& mapping) const {
-    const auto rank = static_cast<int64_t>(expected.size());
-    const std::vector<int64_t> found = input_.shape(name, hdf5_type<T>(), rank);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      check_equal(i == 0 ? "number of positions in " + name : "number of columns in " + name, expected[i], found[i]);
-    }
-    const Hdf5Place place = input_.place(name, hdf5_type<T>(), rank);
-    return mapping.values<T>(place.offset, place.count);
   }
 
   // `first`: index of the ids' first among all.

@@ -15,7 +15,6 @@
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
 #include "data/text/readers.h"
-#include "data/text/text_input.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
 #include "recipes/stages/stages.h"

@@ -9,7 +9,6 @@
 
 #include "base/files.h"
 #include "data/text/readers.h"
-#include "data/text/text_input.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "data/corpus/prepare.h"
-#include "data/text/text_input.h"
+#include "data/text/readers.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

@@ -8,7 +8,6 @@
 
 #include "base/files.h"
 #include "data/text/readers.h"
-#include "data/text/text_input.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"

@@ -146,8 +146,6 @@ TEST_F(Datasets, CategoriesBecomeTasks) {
   EXPECT_THAT(
       two, AllOf(HasSubstr("'spec_bench.qa'"), HasSubstr("'spec_bench.math'"), testing::Not(HasSubstr("translation"))));
   EXPECT_THAT(filled("task = { dataset = \"spec_bench\", categories = [\"qaa\"] }"), HasSubstr("did you mean qa?"));
-  const std::string one = filled("task = { dataset = \"spec_bench\", by_category = false }");
-  EXPECT_THAT(one, AllOf(HasSubstr("name = 'spec_bench'"), HasSubstr("'none'")));
   EXPECT_EQ(summarize_jsonl(folder() / "spec_bench/question.jsonl").further_turns, 8);
 }
 
