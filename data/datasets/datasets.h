@@ -1,4 +1,5 @@
-// Data sets by name: text in the data folder, and the test sets that sacreBLEU has downloaded.
+// Text that a user names, by files and fields or as a data set: text in the data folder, and the test sets that
+// sacreBLEU has downloaded.
 //
 //   multi30k/test_2016_flickr   test_2016_flickr.de and .en in the folder multi30k of the data folder
 //   dialogsum/dev               dialogsum/dialogsum.dev.jsonl: the folder's name is left out of the file's
@@ -32,6 +33,30 @@ std::string real_path(const std::string& text);
 // Returns the problem of a path that does not exist, as `text` in the file and line `where` names it. Its hint says
 // what the path is relative to, or that the data folder is missing.
 Problem missing_path(const std::string& text, const std::string& where);
+
+// The raw text that a user names, by files and fields: exactly one of parallel files, a jsonl file and plain text.
+struct TextInput {
+  std::string dataset{};           // name in the data folder, which gives the rest
+  std::string direction{};         // of a data set of parallel text, "de-en"
+  std::filesystem::path source{};  // parallel text
+  std::filesystem::path target{};
+  std::filesystem::path jsonl{};  // with named fields
+  std::string source_field = "source";
+  std::vector<std::string> target_fields = {"target"};
+  std::string messages{};                 // field with a conversation, in place of source and targets
+  std::filesystem::path chat_template{};  // a model directory, or a file in it
+  std::string join = " ";                 // separates the elements of a field that is a list of strings
+  std::filesystem::path text{};           // plain text: targets without sources
+  std::string separator{};                // line that separates documents of plain text; empty: each line is a document
+  static Fields<TextInput> fields();
+};
+
+// Returns the input with the chat template of its tokenizer (a file or a model directory), if it has conversations and
+// no template yet.
+TextInput with_template_of(const std::filesystem::path& tokenizer, TextInput input);
+
+// Opens the input. Errors: UserError if it names no kind or several, half of a parallel pair, or a pipe.
+std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies);
 
 // Text in one language and its translations, line by line.
 struct Direction {

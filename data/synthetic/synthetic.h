@@ -15,6 +15,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
 
 #include "base/options.h"
 
@@ -35,6 +38,16 @@ struct SyntheticOptions {
   uint64_t seed = 1;
   static Fields<SyntheticOptions> fields();
 };
+
+struct SyntheticPair {
+  std::string source;
+  std::string target;
+};
+
+// Returns the pair `index` of the stream `split`. It depends on all options except the sizes of the splits.
+using SyntheticLanguage = std::function<SyntheticPair(std::string_view split, int64_t index)>;
+// Errors: the language throws a UserError if the grammar has no sentence of the allowed lengths.
+SyntheticLanguage synthetic_language(const SyntheticOptions& options);
 
 // Writes train.src, train.tgt, valid.src, valid.tgt, test.src and test.tgt into `directory`, which is created if
 // missing. No source sentence of valid or test occurs twice or in another split. A larger train set begins with the

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/files.h"
+#include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"

@@ -8,7 +8,7 @@
 #include "model/models/block_models.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/tandem.h"
-#include "recipes/stages/tandem_training.h"
+#include "recipes/stages/trained_models.h"
 #include "tests/recipes/stages/train_stage_fixtures.h"
 #include "tests/support/tandem.h"
 
