@@ -24,8 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <class Counts>
-void print_counts(const Counts& counts) {
+void print_counts(const data::TextCounts& counts) {
   for (const auto& [name, count] : counts) fmt::print("  {}: {}\n", name, count);
 }
 
@@ -185,9 +184,9 @@ Action add_train_tokenizer(CLI::App& app) {
     Problems problems;
     const data::TokenizerOptions tokenizer = options->value(problems);
     problems.throw_if_any();
-    const auto report = data::train_tokenizer(flags->input, tokenizer, flags->out);
+    const auto report = data::train_tokenizer(data::read_lines(flags->input), tokenizer, flags->out);
     fmt::print("{}: {} pieces from {} lines, SHA-256 {}\n", flags->out, report.vocabulary, report.lines, report.hash);
-    print_counts(report.nonzero());
+    print_counts(report.unused);
     return 0;
   };
 }

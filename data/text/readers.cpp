@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <optional>
 
 #include <fmt/format.h>
@@ -367,6 +368,12 @@ std::vector<std::string> read_lines(const std::filesystem::path& file) {
     if (const std::optional<size_t> bad = invalid_utf8_offset(line)) throw_invalid_utf8(reader.where(), line, *bad);
     lines.push_back(line);
   }
+  return lines;
+}
+
+std::vector<std::string> read_lines(const std::vector<std::filesystem::path>& files) {
+  std::vector<std::string> lines;
+  for (const std::filesystem::path& file : files) std::ranges::move(read_lines(file), std::back_inserter(lines));
   return lines;
 }
 

@@ -150,8 +150,9 @@ std::unique_ptr<ExampleStream> open_plain_text(const std::filesystem::path& file
 // Returns the object on a line of jsonl. Errors: UserError for a line that is none.
 nlohmann::json parse_object_line(const std::string& line, const std::string& where);
 
-// Returns all lines of a text file (valid UTF-8, empty lines included).
+// Returns all lines of a text file, or of several (valid UTF-8, empty lines included).
 std::vector<std::string> read_lines(const std::filesystem::path& file);
+std::vector<std::string> read_lines(const std::vector<std::filesystem::path>& files);
 
 // Returns the remaining examples of a stream.
 std::vector<Example> read_all(ExampleStream& stream);

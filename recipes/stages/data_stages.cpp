@@ -1,10 +1,10 @@
 #include "recipes/stages/data_stages.h"
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/logging.h"
@@ -135,6 +135,43 @@ void DecodingOptions::require_prompts(const data::Corpus& inputs) const {
        .found = fmt::format("0, and {} without sources", inputs.file().string())});
 }
 
+namespace {
+
+// Returns the leader's ranges: another process may have looked while there were more or fewer files.
+std::vector<data::ShardRange> leaders(ProcessGroup& world, const std::vector<data::ShardRange>& own) {
+  nlohmann::json told = nlohmann::json::array();
+  for (const data::ShardRange& range : own) told.push_back(nlohmann::json::array({range.first, range.last}));
+  std::vector<data::ShardRange> ranges;
+  for (const auto& one : nlohmann::json::parse(world.from_leader("finding the missing shards", told.dump()))) {
+    ranges.push_back({one.at(0).get<int64_t>(), one.at(1).get<int64_t>()});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::vector<data::ShardRange>& missing,
+                                            const ShardWork& write, const ShardWork& written) {
+  ProcessGroup& world = *run.execution.world;
+  const std::vector<data::ShardRange> ranges = leaders(world, missing);
+  std::vector<data::ShardRange> others;
+  world.gather_parts("the shards of " + run.directory.filename().string(), [&]() -> nlohmann::json {
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (!world.has(static_cast<int64_t>(i))) {
+        others.push_back(ranges[i]);
+        continue;
+      }
+      throw_if_stop_requested("whole shards are saved; run it again to continue");
+      write(ranges[i]);
+      const size_t end = std::min(ranges.size(), i + static_cast<size_t>(world.size()));
+      std::for_each(ranges.begin() + static_cast<std::ptrdiff_t>(i), ranges.begin() + static_cast<std::ptrdiff_t>(end),
+                    written);
+    }
+    return true;
+  });
+  return others;
+}
+
 // kind = "corpus": tokenises text into corpus.h5.
 
 namespace {
@@ -258,11 +295,7 @@ void add_lines(const std::string& text, std::vector<std::string>& lines) {
 }
 
 std::vector<std::string> all_lines(const TokenizerStageOptions& options) {
-  std::vector<std::string> lines;
-  for (const auto& file : options.input) {
-    auto read = data::read_lines(file);
-    lines.insert(lines.end(), std::make_move_iterator(read.begin()), std::make_move_iterator(read.end()));
-  }
+  std::vector<std::string> lines = data::read_lines(options.input);
   for (const auto& file : options.jsonl) {
     const data::JsonFields fields{.source = "", .targets = options.fields_of_jsonl, .separator = "\n"};
     const auto stream = data::open_jsonl(file, fields, {.empty = "keep"});
@@ -275,8 +308,8 @@ std::vector<std::string> all_lines(const TokenizerStageOptions& options) {
 
 void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run) {
   const auto report = data::train_tokenizer(all_lines(options), options, run.directory / "spiece.model");
-  log_info("  {} pieces from {} lines ({} empty, {} with reserved characters, {} not sampled)", report.vocabulary,
-           report.lines, report.empty, report.reserved, report.sampled_out);
+  log_info("  {} pieces from {} lines", report.vocabulary, report.lines);
+  for (const auto& [name, count] : report.unused) log_info("  {}: {}", name, count);
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
 #include "recipes/stages/data_stages.h"
-#include "recipes/stages/divided_shards.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
