@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::data {
 namespace {
