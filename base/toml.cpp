@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -65,10 +66,16 @@ toml::table parse_value(std::string_view text, const std::string& assignment, Pr
   return toml::parse("value = " + toml_quoted(text), source);
 }
 
+// Returns the name of a list's table; a suite's task may be named by its data set.
+std::optional<std::string> name_of(const toml::node& element) {
+  const toml::table* table = element.as_table();
+  if (table == nullptr) return std::nullopt;
+  return (*table)[table->contains("name") ? "name" : "dataset"].value<std::string>();
+}
+
 toml::node* element_of(toml::array& array, const std::string& component) {
   for (toml::node& element : array) {
-    const toml::table* table = element.as_table();
-    if (table && (*table)["name"].value<std::string>() == component) return &element;
+    if (name_of(element) == component) return &element;
   }
   size_t index = 0;
   const char* end = component.data() + component.size();
@@ -88,9 +95,7 @@ std::vector<std::string> names_in(const toml::node& node) {
     for (const auto& [key, value] : *table) names.emplace_back(key.str());
   } else if (const toml::array* array = node.as_array()) {
     for (const toml::node& element : *array) {
-      const toml::table* inner = element.as_table();
-      const auto name = inner ? (*inner)["name"].value<std::string>() : std::nullopt;
-      if (name) names.push_back(*name);
+      if (const auto name = name_of(element)) names.push_back(*name);
     }
   }
   return names;

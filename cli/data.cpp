@@ -12,12 +12,10 @@
 #include "cli/application.h"
 #include "cli/flags.h"
 #include "data/corpus/prepare.h"
-#include "data/corpus/show.h"
 #include "data/datasets/datasets.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
 #include "data/text/readers.h"
-#include "data/text/text_input.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -26,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void print_counts(const std::vector<std::pair<std::string, int64_t>>& counts) {
+void print_counts(const data::TextCounts& counts) {
   for (const auto& [name, count] : counts) fmt::print("  {}: {}\n", name, count);
 }
 
@@ -83,7 +81,7 @@ Action add_prepare(CLI::App& app) {
     if (flags->quiet) return 0;
     fmt::print("{}: {} examples, {} source and {} target tokens\n", flags->out, report.written, report.source_tokens,
                report.target_tokens);
-    print_counts(report.nonzero());
+    print_counts(report.counts);
     return 0;
   };
 }
@@ -102,7 +100,7 @@ Action add_show(CLI::App& app) {
   return [flags] {
     const data::Corpus corpus(flags->file);
     const auto tokenizer = flags->tokenizer.empty() ? nullptr : data::load_tokenizer(flags->tokenizer);
-    std::cout << data::describe_corpus(corpus, {.tokenizer = tokenizer.get(), .examples = flags->examples});
+    std::cout << data::describe_corpus(corpus, tokenizer.get(), flags->examples);
     return 0;
   };
 }
@@ -186,9 +184,9 @@ Action add_train_tokenizer(CLI::App& app) {
     Problems problems;
     const data::TokenizerOptions tokenizer = options->value(problems);
     problems.throw_if_any();
-    const auto report = data::train_tokenizer(flags->input, tokenizer, flags->out);
+    const auto report = data::train_tokenizer(data::read_lines(flags->input), tokenizer, flags->out);
     fmt::print("{}: {} pieces from {} lines, SHA-256 {}\n", flags->out, report.vocabulary, report.lines, report.hash);
-    print_counts(report.nonzero());
+    print_counts(report.unused);
     return 0;
   };
 }

@@ -18,10 +18,8 @@ namespace fs = std::filesystem;
 
 toml::table read_table(const fs::path& file, const std::vector<std::string>& overrides, Problems& problems) {
   toml::table table = load_toml(file);
-  data::name_dataset_tasks(table);
-  const toml::table before = table;
+  data::list_tasks(table);
   apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
-  data::rename_dataset_tasks(before, table);
   return table;
 }
 
@@ -70,7 +68,7 @@ std::vector<std::string> results_of_stages(const fs::path& work) {
 evaluate::SuiteOptions load_suite(const fs::path& file, const std::vector<std::string>& overrides) {
   Problems problems;
   toml::table table = read_table(file, overrides, problems);
-  data::fill_in_dataset_tasks(table, data::DataPaths::kReal, problems);
+  data::fill_in_dataset_tasks(table, problems);
   find_files(file, table, parse_options<evaluate::SuiteOptions>(table, "", problems), problems);
   problems.throw_if_any();
   auto options = parse_options<evaluate::SuiteOptions>(table, "", problems);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,20 +32,6 @@
 #include "train/router/router_report.h"
 
 namespace draftsmith::recipes {
-
-// Descriptions and checks of model directories for `inspect` and `verify`: ordinary models, Tandem secondaries with
-// their primary, drafters that share their target's encoder, models of block prediction, deep Tandems, and exits inside
-// models (model/models/exits.h).
-
-// Returns a description of several lines. Errors: UserError if the model is damaged.
-std::string describe_model_directory(const std::filesystem::path& directory);
-
-// Opens and checks all parts of a model. The model that a Tandem secondary, or a drafter with a shared
-// encoder, reads must have the recorded hash; exits must belong to this model. Errors: UserError.
-void check_model_directory(const std::filesystem::path& directory);
-
-// Opens and checks a directory of exits. Exits inside a model's directory must belong to that model. Errors: UserError.
-void check_exits(const std::filesystem::path& directory);
 
 namespace {
 
@@ -104,8 +91,8 @@ bool is_deep_tandem(const fs::path& directory) {
   return model::kind_of_directory(directory) == model::deep_tandem_kind();
 }
 
-}  // namespace
-
+// Describes ordinary models, Tandem secondaries with their primary, drafters that share their target's encoder, models
+// of block prediction, deep Tandems, and exits inside models (model/models/exits.h).
 std::string describe_model_directory(const fs::path& directory) {
   if (is_deep_tandem(directory)) return describe_deep_tandem(directory);
   const auto model = model::describe_model(directory);
@@ -122,22 +109,21 @@ std::string describe_model_directory(const fs::path& directory) {
   return fs::exists(exits) ? text + model::describe_exits(exits) : text;
 }
 
+// Opens and checks all parts of a model. The model that a Tandem secondary, or a drafter with a shared encoder, reads
+// must have the recorded hash; exits must belong to this model. Errors: UserError.
 void check_model_directory(const fs::path& directory) {
   model::kind_of_directory(directory).check_directory(directory);
   const fs::path exits = model::exits_directory(directory);
   if (fs::exists(exits)) model::check_exit_directory(exits, directory);
 }
 
+// Checks a directory of exits. Exits inside a model's directory must belong to that model. Errors: UserError.
 void check_exits(const fs::path& directory) {
   const fs::path whole = fs::canonical(directory);
   const fs::path model = whole.parent_path().parent_path();
   const bool inside = whole == model::exits_directory(model) && fs::exists(model / "config.json");
   model::check_exit_directory(directory, inside ? model : fs::path());
 }
-
-namespace {
-
-namespace fs = std::filesystem;
 
 enum class Kind { kStage, kModel, kCorpus, kNgrams, kTeacherCache, kRouter, kRouterData, kExits, kResults, kWork };
 
@@ -188,16 +174,6 @@ std::string inspect_router(const fs::path& directory) {
   return text;
 }
 
-std::string inspect_corpus(const fs::path& file) {
-  const data::Corpus corpus(file);
-  const auto& info = corpus.info();
-  std::string text = fmt::format("corpus of {} examples, {} source and {} target tokens\n", info.examples,
-                                 info.source_tokens, info.target_tokens);
-  text += fmt::format("  vocabulary {}, tokenizer sha256 {}\n", info.vocabulary, info.tokenizer_hash.substr(0, 16));
-  for (const auto& [key, value] : info.provenance) text += fmt::format("  {}: {}\n", key, cut_to_width(value, 80));
-  return text;
-}
-
 std::string inspect_results(const fs::path& file) {
   const evaluate::Results results = evaluate::load_results(file);
   std::string text = fmt::format("results of suite '{}'\n", results.suite);
@@ -207,25 +183,22 @@ std::string inspect_results(const fs::path& file) {
   return text;
 }
 
-// Parts of a stage directory that can be described.
-std::vector<fs::path> parts_of(const fs::path& stage) {
-  std::vector<fs::path> parts;
-  for (const char* name :
-       {"model", "corpus.h5", "ngram.h5", "teacher_logits.h5", "router", "router_data.h5", "results.json"}) {
-    if (fs::exists(stage / name)) parts.push_back(stage / name);
+struct Part {
+  fs::path path;
+  Kind kind;
+};
+
+// Returns the parts of a stage directory that can be described. Their names give their kinds, even if they are damaged.
+std::vector<Part> parts_of(const fs::path& stage) {
+  static const std::vector<Part> kParts = {{"model", Kind::kModel},         {"corpus.h5", Kind::kCorpus},
+                                           {"ngram.h5", Kind::kNgrams},     {"teacher_logits.h5", Kind::kTeacherCache},
+                                           {"router", Kind::kRouter},       {"router_data.h5", Kind::kRouterData},
+                                           {"results.json", Kind::kResults}};
+  std::vector<Part> parts;
+  for (const auto& [name, kind] : kParts) {
+    if (fs::exists(stage / name)) parts.push_back({stage / name, kind});
   }
   return parts;
-}
-
-// Returns the kind of a stage's part by its name, even if the part is damaged.
-Kind part_kind(const fs::path& part) {
-  const std::string name = part.filename().string();
-  if (name == "model") return Kind::kModel;
-  if (name == "ngram.h5") return Kind::kNgrams;
-  if (name == "teacher_logits.h5") return Kind::kTeacherCache;
-  if (name == "router") return Kind::kRouter;
-  if (name == "router_data.h5") return Kind::kRouterData;
-  return name == "corpus.h5" ? Kind::kCorpus : Kind::kResults;
 }
 
 std::string describe(const fs::path& path, Kind kind);
@@ -240,8 +213,8 @@ std::string inspect_stage(const fs::path& directory) {
     if (fs::exists(directory / file))
       text += fmt::format("  {}: {}\n", file, human_bytes(fs::file_size(directory / file)));
   }
-  for (const fs::path& part : parts_of(directory))
-    text += fmt::format("\n{}: {}", part.filename().string(), describe(part, part_kind(part)));
+  for (const auto& [part, kind] : parts_of(directory))
+    text += fmt::format("\n{}: {}", part.filename().string(), describe(part, kind));
   return text;
 }
 
@@ -291,7 +264,7 @@ std::string inspect_work(const fs::path& work) {
 std::string describe(const fs::path& path, Kind kind) {
   if (kind == Kind::kStage) return inspect_stage(path);
   if (kind == Kind::kModel) return describe_model_directory(path);
-  if (kind == Kind::kCorpus) return inspect_corpus(path);
+  if (kind == Kind::kCorpus) return data::describe_corpus(data::Corpus(path), nullptr, 0);
   if (kind == Kind::kNgrams) return data::describe_ngram_table(data::NgramTable(path));
   if (kind == Kind::kRouter) return inspect_router(path);
   if (kind == Kind::kExits) return model::describe_exits(path);
@@ -338,27 +311,18 @@ void add_errors(std::vector<Problem>& problems, const std::function<void()>& che
   }
 }
 
-void append(std::vector<Problem>& problems, const std::vector<Problem>& more) {
-  problems.insert(problems.end(), more.begin(), more.end());
-}
-
-// Returns the problems of a model, a corpus or a results.json that is not well formed.
+// Adds the problems of a part that is not well formed. To describe a file is to read and to check it.
 void check_form(const fs::path& path, Kind kind, std::vector<Problem>& problems) {
   add_errors(problems, [&] {
-    if (kind == Kind::kModel) check_model_directory(path);
-    if (kind == Kind::kCorpus) data::Corpus{path};
-    if (kind == Kind::kNgrams) data::NgramTable{path};
-    if (kind == Kind::kTeacherCache) data::TeacherCache{path};
-    if (kind == Kind::kRouter) model::load_router(path);
-    if (kind == Kind::kExits) check_exits(path);
-    if (kind == Kind::kRouterData) data::RouterData{path};
-    if (kind == Kind::kResults) evaluate::load_results(path);
+    if (kind == Kind::kModel) return check_model_directory(path);
+    if (kind == Kind::kExits) return check_exits(path);
+    describe(path, kind);
   });
 }
 
 void verify_stage(const fs::path& directory, std::vector<Problem>& problems) {
-  add_errors(problems, [&] { append(problems, changed_files(directory)); });
-  for (const fs::path& part : parts_of(directory)) check_form(part, part_kind(part), problems);
+  add_errors(problems, [&] { std::ranges::move(changed_files(directory), std::back_inserter(problems)); });
+  for (const auto& [part, kind] : parts_of(directory)) check_form(part, kind, problems);
 }
 
 void verify_work(const fs::path& work, std::vector<Problem>& problems) {
@@ -392,7 +356,7 @@ std::vector<Problem> verify(const fs::path& path) {
   } else if (kind == Kind::kStage) {
     verify_stage(path, problems);
   } else {
-    add_errors(problems, [&] { append(problems, changed_files(path)); });
+    add_errors(problems, [&] { std::ranges::move(changed_files(path), std::back_inserter(problems)); });
     check_form(path, kind, problems);
   }
   return problems;

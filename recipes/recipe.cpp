@@ -14,44 +14,11 @@
 
 namespace draftsmith::recipes {
 
-// Files of a recipe: first the recipes that it includes, last its own.
+namespace {
 
 // Top-level tables that are not stages.
 constexpr const char* kDefaults = "defaults";
 constexpr const char* kInclude = "include";
-
-// File of a recipe, with its overrides ("stage.key=value").
-class RecipeSource {
- public:
-  // Takes the stages up to `until`; all if it is empty. Adds problems for wrong overrides.
-  RecipeSource(std::filesystem::path file, std::vector<std::string> overrides, const std::string& until, bool needed,
-               Problems& problems);
-
-  const toml::table& root() const { return root_; }
-  // Returns the names of the stages that the file contributes, in the order of the file.
-  const std::vector<std::string>& stages() const { return stages_; }
-  // Returns whether only stages count that other stages need.
-  bool needed() const { return needed_; }
-  // Parses the file again. A copied node forgets its line, so each stage is moved out of a separate parse.
-  toml::table parse() const;
-
- private:
-  std::filesystem::path file_;
-  std::vector<std::string> overrides_;
-  toml::table root_;
-  std::vector<std::string> stages_;
-  bool needed_;
-};
-
-// Returns a recipe's files, first the included ones. An override applies to the file with the stage that it names, an
-// override of `defaults` to all files, any other to the recipe itself. Included files keep their own defaults, so their
-// stages are the same as when they run alone. A file that is included twice comes once, with the longer list of stages,
-// and only its needed ones if both say so. Adds a problem for an unknown stage of an included recipe, and for recipes
-// that include one another. Errors: UserError for a file that cannot be read.
-std::vector<RecipeSource> recipe_sources(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                                         Problems& problems);
-
-namespace {
 
 // Part of another recipe that a recipe includes: all stages, those up to one, or the needed ones of these.
 struct IncludeOptions {
@@ -80,13 +47,21 @@ std::vector<std::string> stage_names(const toml::table& root) {
   return names;
 }
 
-// File of a recipe, before any override.
-struct FoundFile {
+// File of a recipe: itself, or one that it includes.
+struct RecipeFile {
   std::filesystem::path identity;   // canonical
   std::filesystem::path path;       // as given, for messages
-  std::vector<std::string> stages;  // stages up to `until`; overrides of later stages are errors
+  std::vector<std::string> stages;  // stages up to `until`, in the order of the file
   std::string until;
-  bool needed;
+  bool needed;                           // only stages count that other stages need
+  std::vector<std::string> overrides{};  // "stage.key=value"; of later stages they are errors
+
+  // Parses the file with its overrides. A copied node forgets its line, so each stage is moved out of a separate parse.
+  toml::table parse(Problems& problems) const {
+    toml::table root = load_toml(path);
+    apply_overlays(root, overrides, {}, problems);
+    return root;
+  }
 };
 
 // Removes the stages after `last`. Returns false if `last` is not a stage of the file.
@@ -98,7 +73,7 @@ bool drop_behind(const std::string& last, std::vector<std::string>& stages) {
 }
 
 // Adds a file. One that two recipes include contributes its stages once: as many as the longer of the two takes.
-void add_once(FoundFile file, std::vector<FoundFile>& files) {
+void add_once(RecipeFile file, std::vector<RecipeFile>& files) {
   const auto same =
       std::find_if(files.begin(), files.end(), [&](const auto& f) { return f.identity == file.identity; });
   if (same == files.end()) {
@@ -130,7 +105,7 @@ std::vector<const toml::table*> include_tables(const toml::table& root, Problems
 
 // Adds a part of the file and the files that it includes, innermost first.
 void find_files(const std::filesystem::path& file, const IncludeOptions& part, std::vector<std::filesystem::path> outer,
-                std::vector<FoundFile>& files, Problems& problems) {
+                std::vector<RecipeFile>& files, Problems& problems) {
   const toml::table root = load_toml(file);
   const auto path = std::filesystem::weakly_canonical(file);
   if (std::find(outer.begin(), outer.end(), path) != outer.end()) {
@@ -146,7 +121,7 @@ void find_files(const std::filesystem::path& file, const IncludeOptions& part, s
     include.needed = include.needed || part.needed;
     if (!include.recipe.empty()) find_files(file.parent_path() / include.recipe, include, outer, files, problems);
   }
-  FoundFile found{path, file, stage_names(root), part.until, part.needed};
+  RecipeFile found{path, file, stage_names(root), part.until, part.needed};
   if (!part.until.empty() && !drop_behind(part.until, found.stages)) {
     problems.add({.where = file.string(),
                   .what = "the included recipe has no such stage of its own",
@@ -156,12 +131,12 @@ void find_files(const std::filesystem::path& file, const IncludeOptions& part, s
   add_once(std::move(found), files);
 }
 
-bool has_stage(const FoundFile& file, const std::string& name) {
+bool has_stage(const RecipeFile& file, const std::string& name) {
   return std::find(file.stages.begin(), file.stages.end(), name) != file.stages.end();
 }
 
 // Returns the overrides that apply to files[index].
-std::vector<std::string> overrides_for(const std::vector<FoundFile>& files, size_t index,
+std::vector<std::string> overrides_for(const std::vector<RecipeFile>& files, size_t index,
                                        const std::vector<std::string>& overrides) {
   std::vector<std::string> mine;
   for (const std::string& text : overrides) {
@@ -173,35 +148,18 @@ std::vector<std::string> overrides_for(const std::vector<FoundFile>& files, size
   return mine;
 }
 
-}  // namespace
-
-RecipeSource::RecipeSource(std::filesystem::path file, std::vector<std::string> overrides, const std::string& until,
-                           bool needed, Problems& problems)
-    : file_(std::move(file)), overrides_(std::move(overrides)), root_(load_toml(file_)), needed_(needed) {
-  apply_overlays(root_, overrides_, {}, problems);
-  stages_ = stage_names(root_);
-  if (!until.empty()) drop_behind(until, stages_);
-}
-
-toml::table RecipeSource::parse() const {
-  toml::table root = load_toml(file_);
-  Problems reported_before;
-  apply_overlays(root, overrides_, {}, reported_before);
-  return root;
-}
-
-std::vector<RecipeSource> recipe_sources(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                                         Problems& problems) {
-  std::vector<FoundFile> files;
+// Returns a recipe's files, first the included ones. An override applies to the file with the stage that it names, an
+// override of `defaults` to all files, any other to the recipe itself. Included files keep their own defaults, so their
+// stages are the same as when they run alone. A file that is included twice comes once, with the longer list of stages,
+// and only its needed ones if both say so. Adds a problem for an unknown stage of an included recipe, and for recipes
+// that include one another. Errors: UserError for a file that cannot be read.
+std::vector<RecipeFile> recipe_files(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                                     Problems& problems) {
+  std::vector<RecipeFile> files;
   find_files(file, {}, {}, files, problems);
-  std::vector<RecipeSource> sources;
-  for (size_t i = 0; i < files.size(); ++i) {
-    sources.emplace_back(files[i].path, overrides_for(files, i, overrides), files[i].until, files[i].needed, problems);
-  }
-  return sources;
+  for (size_t i = 0; i < files.size(); ++i) files[i].overrides = overrides_for(files, i, overrides);
+  return files;
 }
-
-namespace {
 
 constexpr const char* kContinueFrom = "continue_from";
 
@@ -318,9 +276,10 @@ void inherit_continued(RecipeStage& stage, const std::vector<RecipeStage>& earli
 }
 
 // Adds the stages that a recipe's file contributes.
-void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Problems& problems) {
-  for (const std::string& name : source.stages()) {
-    toml::table own = source.parse();
+void add_stages(const RecipeFile& source, std::vector<RecipeStage>& stages, Problems& problems) {
+  for (const std::string& name : source.stages) {
+    Problems reported_before;
+    toml::table own = source.parse(reported_before);
     if (std::any_of(stages.begin(), stages.end(), [&](const RecipeStage& stage) { return stage.name == name; })) {
       problems.add({.where = location_of(*own[name].as_table()),
                     .what = "an included recipe has a stage of this name",
@@ -330,14 +289,14 @@ void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Pr
     }
     RecipeStage stage{.name = name, .kind = kind_of(name, *own[name].as_table(), problems), .table = {}};
     if (stage.kind == nullptr) continue;
-    stage.if_needed = source.needed();
+    stage.if_needed = source.needed;
     stage.table = std::move(*own[name].as_table());
     stage.table.erase("kind");
     inherit_continued(stage, stages, problems);
     if (toml::table* defaults = own[kDefaults][stage.kind->name].as_table()) fill_in(stage.table, std::move(*defaults));
     // Other kinds have no such keys, which their checks report.
-    if (stage.kind->name == "corpus") data::fill_in_dataset_corpus(stage.table, data::DataPaths::kPortable, problems);
-    if (stage.kind->name == "evaluate") data::fill_in_dataset_tasks(stage.table, data::DataPaths::kPortable, problems);
+    if (stage.kind->name == "corpus") data::fill_in_dataset_corpus(stage.table, problems);
+    if (stage.kind->name == "evaluate") data::fill_in_dataset_tasks(stage.table, problems);
     stage.checked = stage.kind->check(stage.table, name, problems);
     collect_inputs(stages, stage, problems);
     stages.push_back(std::move(stage));
@@ -369,10 +328,13 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
   Problems problems;
   Recipe recipe;
   recipe.file = file;
-  for (const RecipeSource& source : recipe_sources(file, overrides, problems)) {
-    check_top_level(source.root(), problems);
+  for (RecipeFile& source : recipe_files(file, overrides, problems)) {
+    const toml::table root = source.parse(problems);
+    source.stages = stage_names(root);
+    if (!source.until.empty()) drop_behind(source.until, source.stages);
+    check_top_level(root, problems);
     add_stages(source, recipe.stages, problems);
-    recipe.name = source.root()["name"].value_or(file.stem().string());  // the last source is the recipe itself
+    recipe.name = root["name"].value_or(file.stem().string());  // the last file is the recipe itself
   }
   if (recipe.stages.empty() && problems.empty()) {
     problems.add({.where = file.string(), .what = "the recipe has no stage", .expected = "tables with a `kind`"});

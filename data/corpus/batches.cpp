@@ -231,16 +231,4 @@ PaddedRows pad_rows(std::span<const std::span<const int32_t>> rows, int64_t pad)
   return padded;
 }
 
-PaddedRows pad_sources(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad) {
-  std::vector<std::span<const int32_t>> rows;
-  for (const int64_t example : examples) rows.push_back(corpus.source(example));
-  return pad_rows(rows, pad);
-}
-
-PaddedRows pad_targets(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad) {
-  std::vector<std::span<const int32_t>> rows;
-  for (const int64_t example : examples) rows.push_back(corpus.target(example));
-  return pad_rows(rows, pad);
-}
-
 }  // namespace draftsmith::data

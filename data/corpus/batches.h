@@ -86,7 +86,5 @@ struct PaddedRows {
 };
 
 PaddedRows pad_rows(std::span<const std::span<const int32_t>> rows, int64_t pad);
-PaddedRows pad_sources(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad);
-PaddedRows pad_targets(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad);
 
 }  // namespace draftsmith::data

@@ -18,15 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "data/hdf5/hdf5.h"
-
 namespace draftsmith::data {
 
 // The attributes of a corpus. `provenance` holds free text pairs: hashes of the text files, the teacher's directory,
 // policies and the counts of lines that they dropped.
 struct CorpusInfo {
-  static constexpr int64_t kFormatVersion = 1;
-  int64_t format_version = kFormatVersion;
   std::string tokenizer_hash{};
   int64_t vocabulary = 0;
   int64_t examples = 0;
@@ -89,22 +85,10 @@ void merge_corpora(const std::vector<std::filesystem::path>& parts, const std::f
 // Receives the number of examples processed since the last call.
 using ProgressCallback = std::function<void(int64_t)>;
 
-// Reads the target side of a corpus block by block, for passes over corpora of any size.
-class CorpusTargets {
- public:
-  // Errors, here and in read(): UserError that names file and dataset if parts of the file do not fit together.
-  explicit CorpusTargets(const std::filesystem::path& file);
-  const CorpusInfo& info() const { return info_; }
-  // Calls visit(target) for every example, in order, and progress(examples) after each block.
-  void read(const std::function<void(std::span<const int32_t>)>& visit, const ProgressCallback& progress = {}) const;
+class Tokenizer;
 
- private:
-  [[noreturn]] void fail(const std::string& what, const std::string& expected, const std::string& found) const;
-  void check_offsets(const std::vector<int64_t>& offsets, int64_t first) const;
-  void check_ids(const std::vector<int32_t>& tokens, int64_t first) const;
-
-  Hdf5Reader input_;
-  CorpusInfo info_;
-};
+// Returns attributes, provenance, length histograms and the first examples as lines of text; without a tokenizer, their
+// ids. Errors: UserError if the corpus was made with another tokenizer.
+std::string describe_corpus(const Corpus& corpus, const Tokenizer* tokenizer, int64_t examples = 3);
 
 }  // namespace draftsmith::data

@@ -30,7 +30,7 @@ struct Pair {
 // the input is reported.
 struct Chunk {
   std::vector<Pair> pairs;
-  PrepareReport counts;
+  TextCounts counts;
   std::optional<Problem> error;
   int64_t examples = 0;
 };
@@ -66,13 +66,17 @@ bool over(const std::vector<int32_t>& ids, int64_t limit) {
   return limit > 0 && static_cast<int64_t>(ids.size()) > limit;
 }
 
+void add_count(const std::string& what, int64_t count, TextCounts& counts) {
+  if (count > 0) counts[what] += count;
+}
+
 // Returns the targets that are not empty, or all if all are empty (the stream's policy has allowed that).
-std::vector<std::string> usable_targets(const Example& example, PrepareReport& counts) {
+std::vector<std::string> usable_targets(const Example& example, TextCounts& counts) {
   std::vector<std::string> usable;
   std::copy_if(example.targets.begin(), example.targets.end(), std::back_inserter(usable),
                [](const std::string& target) { return !is_blank(target); });
   if (usable.empty()) return example.targets;
-  counts.empty_references += static_cast<int64_t>(example.targets.size() - usable.size());
+  add_count("references not used: empty", std::ssize(example.targets) - std::ssize(usable), counts);
   return usable;
 }
 
@@ -110,7 +114,7 @@ Chunk ChunkTokenizer::operator()(const std::vector<Example>& examples) const {
   for (const Example& example : examples) {
     const std::vector<std::string> targets = usable_targets(example, chunk.counts);
     const size_t used = options_.references == "all" ? targets.size() : 1;
-    chunk.counts.unused_references += static_cast<int64_t>(targets.size() - used);
+    add_count("references not used", std::ssize(targets) - static_cast<int64_t>(used), chunk.counts);
     for (size_t i = 0; i < used && !chunk.error; ++i) add(example, targets[i], chunk);
     if (chunk.error) break;
   }
@@ -128,7 +132,7 @@ void ChunkTokenizer::add(const Example& example, const std::string& target, Chun
   }
   Pair pair = ids_of(example, target);
   if (options_.prompt_tokens > 0 && std::ssize(pair.target) <= options_.prompt_tokens + 1) {
-    ++chunk.counts.dropped_short;
+    ++chunk.counts["dropped: no longer than the prompt"];
     return;
   }
   if (splits()) return add_windows(pair.target, chunk);
@@ -145,8 +149,8 @@ Pair ChunkTokenizer::ids_of(const Example& example, const std::string& target) c
 }
 
 void ChunkTokenizer::keep(Pair pair, Chunk& chunk) const {
-  chunk.counts.unknown_source_tokens += std::count(pair.source.begin(), pair.source.end(), tokenizer_.unk());
-  chunk.counts.unknown_target_tokens += std::count(pair.target.begin(), pair.target.end(), tokenizer_.unk());
+  add_count("unknown tokens in sources", std::ranges::count(pair.source, tokenizer_.unk()), chunk.counts);
+  add_count("unknown tokens in targets", std::ranges::count(pair.target, tokenizer_.unk()), chunk.counts);
   chunk.pairs.push_back(std::move(pair));
 }
 
@@ -157,8 +161,8 @@ void ChunkTokenizer::add_windows(const std::vector<int32_t>& text, Chunk& chunk)
   const int64_t tokens = std::ssize(text) - first;
   const int64_t windows = (tokens + options_.max_target - 1) / options_.max_target;
   if (windows > 1) {
-    ++chunk.counts.split_texts;
-    chunk.counts.windows += windows;
+    ++chunk.counts["split texts"];
+    chunk.counts["windows of split texts"] += windows;
   }
   for (int64_t i = 0; i < windows; ++i) {
     keep(window(text, first + tokens * i / windows, first + tokens * (i + 1) / windows), chunk);
@@ -189,11 +193,11 @@ bool ChunkTokenizer::fits(Pair& pair, const Example& example, Chunk& chunk) cons
     return false;
   }
   if (options_.too_long == "drop") {
-    ++chunk.counts.dropped_long;
+    ++chunk.counts["dropped: too long"];
     return false;
   }
-  chunk.counts.truncated_sources += truncate_source(pair.source);
-  chunk.counts.truncated_targets += truncate_target(pair.target);
+  add_count("truncated sources", truncate_source(pair.source), chunk.counts);
+  add_count("truncated targets", truncate_target(pair.target), chunk.counts);
   return true;
 }
 
@@ -254,16 +258,7 @@ void write_chunk(Chunk chunk, CorpusWriter& writer, PrepareReport& report) {
     report.target_tokens += static_cast<int64_t>(pair.target.size());
   }
   report.written += static_cast<int64_t>(chunk.pairs.size());
-  report.dropped_long += chunk.counts.dropped_long;
-  report.dropped_short += chunk.counts.dropped_short;
-  report.truncated_sources += chunk.counts.truncated_sources;
-  report.truncated_targets += chunk.counts.truncated_targets;
-  report.split_texts += chunk.counts.split_texts;
-  report.windows += chunk.counts.windows;
-  report.unused_references += chunk.counts.unused_references;
-  report.empty_references += chunk.counts.empty_references;
-  report.unknown_source_tokens += chunk.counts.unknown_source_tokens;
-  report.unknown_target_tokens += chunk.counts.unknown_target_tokens;
+  for (const auto& [what, count] : chunk.counts) report.counts[what] += count;
   if (chunk.error) throw UserError(*chunk.error);
 }
 
@@ -328,22 +323,6 @@ void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, int64_t>> PrepareReport::nonzero() const {
-  std::vector<std::pair<std::string, int64_t>> list = read.nonzero();
-  const std::vector<std::pair<std::string, int64_t>> own = {{"dropped: too long", dropped_long},
-                                                            {"dropped: no longer than the prompt", dropped_short},
-                                                            {"truncated sources", truncated_sources},
-                                                            {"truncated targets", truncated_targets},
-                                                            {"split texts", split_texts},
-                                                            {"windows of split texts", windows},
-                                                            {"references not used", unused_references},
-                                                            {"references not used: empty", empty_references},
-                                                            {"unknown tokens in sources", unknown_source_tokens},
-                                                            {"unknown tokens in targets", unknown_target_tokens}};
-  std::copy_if(own.begin(), own.end(), std::back_inserter(list), [](const auto& entry) { return entry.second > 0; });
-  return list;
-}
-
 Fields<PrepareOptions> PrepareOptions::fields() {
   return Fields<PrepareOptions>("corpus options")
       .add("max_source", &PrepareOptions::max_source, Range{0}, Unit{"tokens"},
@@ -401,8 +380,8 @@ PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, 
   }
   while (!pending.empty()) write_oldest();
   if (read_error) std::rethrow_exception(read_error);
-  report.read = stream.counts();
-  for (const auto& [name, count] : report.nonzero()) writer.set_provenance("count: " + name, std::to_string(count));
+  report.counts.merge(stream.counts());
+  for (const auto& [name, count] : report.counts) writer.set_provenance("count: " + name, std::to_string(count));
   writer.finish();
   return report;
 }

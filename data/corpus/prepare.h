@@ -5,8 +5,6 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "base/options.h"
 #include "data/corpus/corpus.h"
@@ -31,24 +29,11 @@ struct PrepareOptions {
   static Fields<PrepareOptions> fields();
 };
 
-// Counts of what was read, changed and left out.
 struct PrepareReport {
-  ReadCounts read{};
-  int64_t written = 0;
+  int64_t written = 0;  // examples
   int64_t source_tokens = 0;
   int64_t target_tokens = 0;
-  int64_t dropped_long = 0;
-  int64_t dropped_short = 0;  // with prompt_tokens: no token follows the prompt
-  int64_t truncated_sources = 0;
-  int64_t truncated_targets = 0;
-  int64_t split_texts = 0;
-  int64_t windows = 0;  // that split texts became
-  int64_t unused_references = 0;
-  int64_t empty_references = 0;  // skipped because the source has another reference that is not empty
-  int64_t unknown_source_tokens = 0;
-  int64_t unknown_target_tokens = 0;
-  // Returns all counts of text that was changed or left out and are not zero, by name.
-  std::vector<std::pair<std::string, int64_t>> nonzero() const;
+  TextCounts counts{};
 };
 
 // Tokenises the stream and writes the corpus in the stream's order, in bounded memory, for any number of threads.

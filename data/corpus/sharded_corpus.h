@@ -22,9 +22,8 @@ namespace draftsmith::data {
 //   writer.finish();
 class ShardedCorpusWriter {
  public:
-  // Finds and checks the shards of earlier runs, or FILE.h5 if a run had merged them. Two jobs are equal if tokenizer,
-  // vocabulary and kJob are equal; without kJob in `info`, if the whole provenance is. Errors: UserError that names a
-  // shard of another job or a damaged shard.
+  // Finds and checks the shards of earlier runs, or FILE.h5 if a run had merged them. The provenance of `info` names
+  // the job (kJob). Errors: UserError that names a shard of another job or a damaged shard.
   ShardedCorpusWriter(const std::filesystem::path& file, CorpusInfo info, int64_t examples);
   // Returns the examples in complete shards on disk, which survive a kill.
   int64_t done() const { return shards_.safe(); }

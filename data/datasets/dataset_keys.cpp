@@ -98,7 +98,7 @@ std::vector<DatasetCategory> wanted_groups(const toml::table& task, const NamedD
                                            const JsonlSummary& summary) {
   std::vector<DatasetCategory> groups = category_groups(summary);
   const toml::array* wanted = task["categories"].as_array();
-  if (wanted == nullptr) return groups;
+  if (wanted == nullptr || groups.empty()) return groups;
   for (const DatasetCategory& one : summary.categories) {
     if (find_named(groups, one.name) == groups.end()) groups.push_back(one);
   }
@@ -118,14 +118,17 @@ std::vector<DatasetCategory> wanted_groups(const toml::table& task, const NamedD
   return chosen;
 }
 
+// Returns a path as recipes write it: "$DATA/..." for a file in the data folder, any other path as it is.
+std::string portable_path(const fs::path& file) {
+  const fs::path inside = file.lexically_relative(data_folder());
+  const bool outside = inside.empty() || inside.begin()->string() == "..";
+  return outside ? file.string() : "$DATA/" + inside.string();
+}
+
 toml::array array_of(const std::vector<std::string>& texts) {
   toml::array array;
   for (const std::string& text : texts) array.push_back(text);
   return array;
-}
-
-std::string written(const fs::path& file, DataPaths paths) {
-  return paths == DataPaths::kReal ? file.string() : portable_path(file);
 }
 
 void set_if_absent(toml::table& table, const char* key, const std::string& value) {
@@ -162,19 +165,19 @@ bool is_scored(const toml::table& task) {
   return task["metric"]["name"].value<std::string>() != "none";
 }
 
-void fill_in_parallel(toml::table& task, const NamedDataset& set, DataPaths paths) {
+void fill_in_parallel(toml::table& task, const NamedDataset& set) {
   const Direction& direction = set.direction(task["direction"].value_or(std::string()));
   require_equal_lines(set, direction);
   set_metric(task, "bleu");
-  task.insert("source", written(direction.source, paths));
+  task.insert("source", portable_path(direction.source));
   if (!is_scored(task)) return;
   toml::array references;
-  for (const fs::path& file : direction.references) references.push_back(written(file, paths));
+  for (const fs::path& file : direction.references) references.push_back(portable_path(file));
   task.insert("references", std::move(references));
 }
 
-void fill_in_jsonl(toml::table& task, const NamedDataset& set, const JsonlSummary& summary, DataPaths paths) {
-  task.insert("jsonl", written(set.file, paths));
+void fill_in_jsonl(toml::table& task, const NamedDataset& set, const JsonlSummary& summary) {
+  task.insert("jsonl", portable_path(set.file));
   set_if_absent(task, summary.chat() ? "messages" : "source_field", summary.source);
   set_metric(task, task.contains("reference_fields") ? "bleu" : summary.metric);
   if (!task.contains("reference_fields")) task.insert("reference_fields", array_of(summary.references));
@@ -191,7 +194,7 @@ void fill_in_category(toml::table& task, const std::string& base, const DatasetC
   task.insert("reference_fields", array_of({"reference[0]"}));
 }
 
-std::vector<toml::table> fill_in_prompts(toml::table task, const NamedDataset& set, DataPaths paths) {
+std::vector<toml::table> fill_in_prompts(toml::table task, const NamedDataset& set) {
   const JsonlSummary summary = known_summary(set);
   if (summary.further_turns > 0) {
     log_info("{}: {} of {} prompts have further turns; the first one is decoded", set.name, summary.further_turns,
@@ -199,40 +202,25 @@ std::vector<toml::table> fill_in_prompts(toml::table task, const NamedDataset& s
   }
   std::vector<toml::table> tasks;
   const std::string base = task["name"].value_or(set.name);
-  if (summary.categories.empty()) {
-    fill_in_jsonl(task, set, summary, paths);
-    tasks.push_back(std::move(task));
-    return tasks;
+  for (const DatasetCategory& group : wanted_groups(task, set, summary)) {
+    fill_in_category(tasks.emplace_back(task), base, group);
   }
-  std::vector<DatasetCategory> groups = wanted_groups(task, set, summary);
-  if (!task["by_category"].value_or(true)) {
-    std::vector<std::string> names;
-    for (const DatasetCategory& group : groups)
-      names.insert(names.end(), group.categories.begin(), group.categories.end());
-    if (task.contains("categories")) task.insert_or_assign("categories", array_of(names));
-    fill_in_jsonl(task, set, summary, paths);
-    tasks.push_back(std::move(task));
-    return tasks;
-  }
-  for (const DatasetCategory& group : groups) {
-    toml::table& one = tasks.emplace_back(task);
-    fill_in_category(one, base, group);
-    fill_in_jsonl(one, set, summary, paths);
-  }
+  if (summary.categories.empty()) tasks.push_back(std::move(task));
+  for (toml::table& one : tasks) fill_in_jsonl(one, set, summary);
   return tasks;
 }
 
 // Returns the tasks that a task with a data set becomes. Errors: UserError.
-std::vector<toml::table> expanded(toml::table task, const std::string& name, DataPaths paths) {
+std::vector<toml::table> expanded(toml::table task, const std::string& name) {
   refuse_files(task, {"source", "references", "jsonl"}, name);
   const NamedDataset set = find_dataset(name);
   set_if_absent(task, "name", name);
   if (!set.parallel()) refuse_direction(task["direction"].value_or(std::string()), set);
-  if (set.jsonl()) return fill_in_prompts(std::move(task), set, paths);
+  if (set.jsonl()) return fill_in_prompts(std::move(task), set);
   if (set.parallel()) {
-    fill_in_parallel(task, set, paths);
+    fill_in_parallel(task, set);
   } else {
-    task.insert("source", written(set.file, paths));
+    task.insert("source", portable_path(set.file));
     set_if_absent(task, "separator", document_separator(set.file));
     set_metric(task, "none");
   }
@@ -288,37 +276,16 @@ TextInput with_dataset(const TextInput& input) {
   return filled;
 }
 
-void name_dataset_tasks(toml::table& suite) {
-  if (toml::table* one = suite["task"].as_table()) {
-    toml::array list;
-    list.push_back(std::move(*one));
-    suite.insert_or_assign("task", std::move(list));
-  }
-  toml::array* tasks = suite["task"].as_array();
-  for (size_t i = 0; tasks != nullptr && i < tasks->size(); ++i) {
-    toml::table* task = tasks->get(i)->as_table();
-    if (task == nullptr) continue;
-    if (const auto name = dataset_of(*task)) set_if_absent(*task, "name", *name);
-  }
+void list_tasks(toml::table& suite) {
+  toml::table* one = suite["task"].as_table();
+  if (one == nullptr) return;
+  toml::array list;
+  list.push_back(std::move(*one));
+  suite.insert_or_assign("task", std::move(list));
 }
 
-void rename_dataset_tasks(const toml::table& before, toml::table& suite) {
-  const toml::array* old_tasks = before["task"].as_array();
-  toml::array* tasks = suite["task"].as_array();
-  if (old_tasks == nullptr || tasks == nullptr) return;
-  for (size_t i = 0; i < std::min(tasks->size(), old_tasks->size()); ++i) {
-    const toml::table* old_task = old_tasks->get(i)->as_table();
-    toml::table* task = tasks->get(i)->as_table();
-    if (old_task == nullptr || task == nullptr) continue;
-    const auto old_name = dataset_of(*old_task);
-    const auto name = dataset_of(*task);
-    const auto named = [&](const toml::table& one) { return one["name"].value<std::string>() == old_name; };
-    if (old_name && name && named(*old_task) && named(*task)) task->insert_or_assign("name", *name);
-  }
-}
-
-void fill_in_dataset_tasks(toml::table& suite, DataPaths paths, Problems& problems) {
-  name_dataset_tasks(suite);
+void fill_in_dataset_tasks(toml::table& suite, Problems& problems) {
+  list_tasks(suite);
   toml::array* tasks = suite["task"].as_array();
   if (tasks == nullptr) return;
   std::map<size_t, std::vector<toml::table>> expansions;  // by place in the list
@@ -327,7 +294,7 @@ void fill_in_dataset_tasks(toml::table& suite, DataPaths paths, Problems& proble
     const toml::table* task = tasks->get(i)->as_table();
     const auto name = task == nullptr ? std::nullopt : dataset_of(*task);
     if (!name) continue;
-    collect_problems(location_of(*task), problems, [&] { expansions[i] = expanded(*task, *name, paths); });
+    collect_problems(location_of(*task), problems, [&] { expansions[i] = expanded(*task, *name); });
   }
   if (expansions.empty() || problems.list().size() > problems_before) return;
   toml::array filled;
@@ -341,7 +308,7 @@ void fill_in_dataset_tasks(toml::table& suite, DataPaths paths, Problems& proble
   suite.insert_or_assign("task", std::move(filled));
 }
 
-void fill_in_dataset_corpus(toml::table& corpus, DataPaths paths, Problems& problems) {
+void fill_in_dataset_corpus(toml::table& corpus, Problems& problems) {
   const auto name = dataset_of(corpus);
   if (!name) return;
   collect_problems(location_of(corpus), problems, [&] {
@@ -351,7 +318,7 @@ void fill_in_dataset_corpus(toml::table& corpus, DataPaths paths, Problems& prob
     wanted.direction = corpus["direction"].value_or(std::string());
     const TextInput input = with_dataset(wanted);
     const auto set_file = [&](const char* key, const fs::path& file) {
-      if (!file.empty()) corpus.insert(key, written(file, paths));
+      if (!file.empty()) corpus.insert(key, portable_path(file));
     };
     set_file("source", input.source);
     set_file("target", input.target);

@@ -1,4 +1,5 @@
-// Data sets by name: text in the data folder, and the test sets that sacreBLEU has downloaded.
+// Text that a user names, by files and fields or as a data set: text in the data folder, and the test sets that
+// sacreBLEU has downloaded.
 //
 //   multi30k/test_2016_flickr   test_2016_flickr.de and .en in the folder multi30k of the data folder
 //   dialogsum/dev               dialogsum/dialogsum.dev.jsonl: the folder's name is left out of the file's
@@ -17,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/toml.h"
-#include "data/text/text_input.h"
+#include "data/text/readers.h"
 
 namespace draftsmith::data {
 
@@ -29,11 +30,33 @@ std::filesystem::path sacrebleu_folder();
 
 // Returns the path that a text names: the data folder in place of "$DATA" at its beginning.
 std::string real_path(const std::string& text);
-// Returns a path as recipes write it: "$DATA/..." for a file in the data folder, any other path as it is.
-std::string portable_path(const std::filesystem::path& file);
 // Returns the problem of a path that does not exist, as `text` in the file and line `where` names it. Its hint says
 // what the path is relative to, or that the data folder is missing.
 Problem missing_path(const std::string& text, const std::string& where);
+
+// The raw text that a user names, by files and fields: exactly one of parallel files, a jsonl file and plain text.
+struct TextInput {
+  std::string dataset{};           // name in the data folder, which gives the rest
+  std::string direction{};         // of a data set of parallel text, "de-en"
+  std::filesystem::path source{};  // parallel text
+  std::filesystem::path target{};
+  std::filesystem::path jsonl{};  // with named fields
+  std::string source_field = "source";
+  std::vector<std::string> target_fields = {"target"};
+  std::string messages{};                 // field with a conversation, in place of source and targets
+  std::filesystem::path chat_template{};  // a model directory, or a file in it
+  std::string join = " ";                 // separates the elements of a field that is a list of strings
+  std::filesystem::path text{};           // plain text: targets without sources
+  std::string separator{};                // line that separates documents of plain text; empty: each line is a document
+  static Fields<TextInput> fields();
+};
+
+// Returns the input with the chat template of its tokenizer (a file or a model directory), if it has conversations and
+// no template yet.
+TextInput with_template_of(const std::filesystem::path& tokenizer, TextInput input);
+
+// Opens the input. Errors: UserError if it names no kind or several, half of a parallel pair, or a pipe.
+std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies);
 
 // Text in one language and its translations, line by line.
 struct Direction {
@@ -91,22 +114,17 @@ struct JsonlSummary {
 // line's convention needs, and an empty file.
 JsonlSummary summarize_jsonl(const std::filesystem::path& file);
 
-// How paths of the data folder are written: as they are, or as recipes write them, "$DATA/...".
-enum class DataPaths { kReal, kPortable };
-
-// Makes a suite's single table `task` a list, and gives tasks without a name that of their data set, so that overlays
-// find them.
-void name_dataset_tasks(toml::table& suite);
-// Renames the tasks that name_dataset_tasks() named in `before` and that have another data set since then.
-void rename_dataset_tasks(const toml::table& before, toml::table& suite);
+// Makes a suite's single table `task` a list, whose tasks overlays find by name or by data set.
+void list_tasks(toml::table& suite);
 
 // Fills in the tasks of a suite that have a data set. One with categories becomes a task for each category, or for each
-// of `categories`, unless by_category = false; Spec-Bench's eight categories from MT-Bench are one, "mt_bench", as in
-// its own tables. Adds problems for unknown names, directions and categories, for text whose references are fewer than
-// its lines, for lines without source or reference, and for keys that say twice where text comes from.
-void fill_in_dataset_tasks(toml::table& suite, DataPaths paths, Problems& problems);
+// of `categories`; Spec-Bench's eight categories from MT-Bench are one, "mt_bench", as in its own tables. Paths in the
+// data folder are written as "$DATA/...". Adds problems for unknown names, directions and categories, for text whose
+// references are fewer than its lines, for lines without source or reference, and for keys that say twice where text
+// comes from.
+void fill_in_dataset_tasks(toml::table& suite, Problems& problems);
 // Fills in a corpus's keys: those of TextInput. Adds problems as above.
-void fill_in_dataset_corpus(toml::table& corpus, DataPaths paths, Problems& problems);
+void fill_in_dataset_corpus(toml::table& corpus, Problems& problems);
 // Returns the input with the files and fields of its data set, or the input itself if it names none. Errors: as above.
 TextInput with_dataset(const TextInput& input);
 

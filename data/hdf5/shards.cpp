@@ -40,9 +40,27 @@ std::optional<ShardRange> range_of(std::string_view label) {
   return ShardRange{*first, *last};
 }
 
-std::map<std::string, std::string> without_range(std::map<std::string, std::string> provenance) {
-  provenance.erase(ShardRange::kKey);
-  return provenance;
+std::string value_of(const Shards::Content& content, const char* key) {
+  const auto found = content.provenance.find(key);
+  return found == content.provenance.end() ? "none" : found->second;
+}
+
+void check_shard(const std::filesystem::path& shard, const ShardRange& range, const std::string& job,
+                 const Shards::Content& content) {
+  if (const std::string found = value_of(content, kJob); found != job) {
+    throw UserError({.where = shard.string(),
+                     .what = "shard of another job",
+                     .expected = job + ", the job that is being continued",
+                     .found = found,
+                     .hint = "remove the shards to begin again, or write to another file"});
+  }
+  const std::string found = value_of(content, ShardRange::kKey);
+  if (found == range.text() && content.examples == range.size()) return;
+  throw UserError({.where = shard.string(),
+                   .what = "the shard holds other examples than its name says",
+                   .expected = fmt::format("{} examples: {}", range.size(), range.text()),
+                   .found = fmt::format("{} examples: {}", content.examples, found),
+                   .hint = "remove this file; its examples are then made again"});
 }
 
 }  // namespace
@@ -51,63 +69,22 @@ std::string ShardRange::text() const {
   return fmt::format("{}-{}", first, last);
 }
 
-void refuse_shard(const std::filesystem::path& shard, const ShardDifference& difference) {
-  throw UserError({.where = shard.string(),
-                   .what = "shard of another job: its " + difference.what + " differs",
-                   .expected = difference.own + ", as the job that is being continued",
-                   .found = difference.found,
-                   .hint = "remove the shards to begin again, or write to another file"});
-}
-
-ShardDifference job_difference(const std::map<std::string, std::string>& own,
-                               const std::map<std::string, std::string>& found) {
-  const auto beyond = [](const auto& some, const auto& others) {
-    std::string text;
-    for (const auto& [key, value] : some) {
-      const auto other = others.find(key);
-      if (key == ShardRange::kKey || (other != others.end() && other->second == value)) continue;
-      text += (text.empty() ? "" : ", ") + key + " = " + value;
-    }
-    return text.empty() ? std::string("nothing beyond it") : text;
-  };
-  return {"provenance", beyond(own, found), beyond(found, own)};
-}
-
-bool same_job(const std::map<std::string, std::string>& own, const std::map<std::string, std::string>& found) {
-  const auto own_job = own.find(kJob);
-  if (own_job == own.end()) return without_range(found) == own;
-  const auto job = found.find(kJob);
-  return job != found.end() && job->second == own_job->second;
-}
-
-std::map<std::string, std::string> shard_provenance(std::map<std::string, std::string> provenance,
-                                                    const ShardRange& range) {
-  provenance[ShardRange::kKey] = range.text();
-  return provenance;
-}
-
-void check_shard_range(const std::filesystem::path& shard, const ShardRange& range,
-                       const std::map<std::string, std::string>& provenance, int64_t examples) {
-  const auto stored = provenance.find(ShardRange::kKey);
-  const std::string found = stored == provenance.end() ? "none" : stored->second;
-  if (found == range.text() && examples == range.size()) return;
-  throw UserError({.where = shard.string(),
-                   .what = "the shard holds other examples than its name says",
-                   .expected = fmt::format("{} examples: {}", range.size(), range.text()),
-                   .found = fmt::format("{} examples: {}", examples, found),
-                   .hint = "remove this file; its examples are then made again"});
-}
-
-Shards::Shards(std::filesystem::path file, int64_t examples, const Check& check, const CheckMerged& check_merged)
+Shards::Shards(std::filesystem::path file, int64_t examples, const std::string& job, const Open& open)
     : file_(std::move(file)), examples_(examples) {
-  merged_ = std::filesystem::exists(file_) && check_merged(file_);
+  if (std::filesystem::exists(file_)) {
+    const Content content = open(file_);
+    merged_ = value_of(content, kJob) == job && content.examples == examples;
+  }
   find();
   if (merged_) return;
   for (const ShardRange& range : shards_) {
-    if (range.last > examples_) {
-      refuse_shard(place(range), {"range", fmt::format("examples 0 to {}", examples_), range.text()});
-    }
-    check(place(range), range);
+    check_shard(place(range), range, job, open(place(range)));
+    if (range.last <= examples_) continue;
+    throw UserError({.where = place(range).string(),
+                     .what = "a shard lies behind the last example",
+                     .expected = fmt::format("examples 0 to {}", examples_),
+                     .found = range.text(),
+                     .hint = "remove the shards to begin again"});
   }
 }
 

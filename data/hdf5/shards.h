@@ -26,44 +26,22 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-// The property in which a shard differs from the current job, and both values.
-struct ShardDifference {
-  std::string what;
-  std::string own;
-  std::string found;
-};
-
-// Throws a UserError that says that the shard belongs to another job.
-[[noreturn]] void refuse_shard(const std::filesystem::path& shard, const ShardDifference& difference);
-
-// Returns the difference between the provenances of two jobs that are not same_job().
-ShardDifference job_difference(const std::map<std::string, std::string>& own,
-                               const std::map<std::string, std::string>& found);
-
-// Returns whether two provenances have the same kJob or, if `own` has none, are equal but for the shard's range.
-bool same_job(const std::map<std::string, std::string>& own, const std::map<std::string, std::string>& found);
-
-// Returns the provenance of a shard: that of the whole file, and the shard's range.
-std::map<std::string, std::string> shard_provenance(std::map<std::string, std::string> provenance,
-                                                    const ShardRange& range);
-
-// Checks a shard's provenance and number of examples against the range in its name. Errors: UserError.
-void check_shard_range(const std::filesystem::path& shard, const ShardRange& range,
-                       const std::map<std::string, std::string>& provenance, int64_t examples);
-
 // The shards of FILE.h5 are FILE.shard-FIRST-LAST.h5 beside it, each complete from the moment it has its name. Any
 // process may make any shard, in any order. At the end they are merged into FILE.h5 and removed.
 class Shards {
  public:
-  // Checks a shard of a range. Errors: UserError for a shard of another job (refuse_shard), another range
-  // (check_shard_range) or a damaged shard.
-  using Check = std::function<void(const std::filesystem::path&, const ShardRange&)>;
-  // Returns whether the merged file is of this job; if not, it will be replaced.
-  using CheckMerged = std::function<bool(const std::filesystem::path&)>;
+  // What a shard or a merged file says of itself.
+  struct Content {
+    std::map<std::string, std::string> provenance{};
+    int64_t examples = 0;
+  };
+  // Opens and checks a file. Errors: UserError for a damaged one.
+  using Open = std::function<Content(const std::filesystem::path&)>;
 
-  // Finds the shards of earlier runs, or the file of `examples` if a run had merged them. Shards that overlap another
-  // one are not used, but removed at the end.
-  Shards(std::filesystem::path file, int64_t examples, const Check& check, const CheckMerged& check_merged);
+  // Finds the shards of earlier runs, or the file of `examples` if a run had merged them; a merged file of another job
+  // will be replaced. `job` is the value of kJob. Shards that overlap another one are not used, but removed at the end.
+  // Errors: UserError for a shard of another job or of other examples than its name says, and those of `open`.
+  Shards(std::filesystem::path file, int64_t examples, const std::string& job, const Open& open);
 
   const std::filesystem::path& file() const { return file_; }
   // Returns whether an earlier run had finished, except perhaps for removing its shards.

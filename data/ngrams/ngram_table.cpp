@@ -30,9 +30,6 @@ bool was_seen(const NgramLevel& level, int64_t context) {
   return context >= 0 && level.totals[static_cast<size_t>(context)] > 0;
 }
 
-constexpr Hdf5Format kNgramFormat{"draftsmith ngrams", NgramInfo::kFormatVersion, "an n-gram table",
-                                  "`draftsmith data ngrams`"};
-
 // Reads the arrays of a mapped table and checks that they fit together.
 class TableReader : Hdf5Checks {
  public:
@@ -43,18 +40,16 @@ class TableReader : Hdf5Checks {
     check_format();
     NgramInfo info;
     info.tokenizer_hash = input_.string_attribute("/", "tokenizer_hash");
-    info.vocabulary = input_.integer_attribute("/", "vocabulary");
-    info.order = input_.integer_attribute("/", "order");
+    info.vocabulary = number("vocabulary", 1, kMostNgramIds);
+    info.order = number("order", 1, 3);
     info.examples = input_.integer_attribute("/", "examples");
     info.target_tokens = input_.integer_attribute("/", "target_tokens");
     info.provenance = input_.string_attributes("/provenance");
-    check_range("vocabulary", info.vocabulary, 1, kMostNgramIds);
-    check_range("order", info.order, 1, 3);
     return info;
   }
 
   std::span<const int32_t> unigrams(const NgramInfo& info) const {
-    const auto counts = array<int32_t>("/unigrams/counts", info.vocabulary);
+    const auto counts = mapped<int32_t>(mapping_, "/unigrams/counts", {info.vocabulary});
     int64_t sum = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
       if (counts[i] < 0) check_range(fmt::format("/unigrams/counts[{}]", i), counts[i], 0, INT32_MAX);
@@ -67,12 +62,12 @@ class TableReader : Hdf5Checks {
 
   NgramLevel level(const std::string& group, int64_t contexts, int64_t vocabulary) const {
     NgramLevel level;
-    level.children = array<int64_t>(group + "/children", contexts + 1);
-    level.totals = array<int32_t>(group + "/totals", contexts);
-    level.best = array<int32_t>(group + "/best", contexts);
-    level.tokens = array<int32_t>(group + "/tokens", -1);
+    level.children = mapped<int64_t>(mapping_, group + "/children", {contexts + 1});
+    level.totals = mapped<int32_t>(mapping_, group + "/totals", {contexts});
+    level.best = mapped<int32_t>(mapping_, group + "/best", {contexts});
+    level.tokens = mapped<int32_t>(mapping_, group + "/tokens", {-1});
     const auto size = static_cast<int64_t>(level.tokens.size());
-    level.counts = array<int32_t>(group + "/counts", size);
+    level.counts = mapped<int32_t>(mapping_, group + "/counts", {size});
     check(level.children.front() == 0 && level.children.back() == size, "ends of " + group + "/children",
           "0 and " + std::to_string(size), fmt::format("{} and {}", level.children.front(), level.children.back()));
     for (int64_t context = 0; context < contexts; ++context) check_context(group, level, context, vocabulary);
@@ -80,15 +75,6 @@ class TableReader : Hdf5Checks {
   }
 
  private:
-  // `count` -1: any number.
-  template <class T>
-  std::span<const T> array(const std::string& name, int64_t count) const {
-    const Hdf5Place place = input_.place(name, hdf5_type<T>());
-    check(count < 0 || place.count == count, "number of values in " + name, std::to_string(count),
-          std::to_string(place.count));
-    return mapping_.values<T>(place.offset, place.count);
-  }
-
   void check_context(const std::string& group, const NgramLevel& level, int64_t context, int64_t vocabulary) const {
     const auto at = static_cast<size_t>(context);
     const auto name = [&](const char* array, int64_t i) { return fmt::format("{}/{}[{}]", group, array, i); };

@@ -22,8 +22,11 @@
 #include "base/files.h"
 #include "base/options.h"
 #include "data/corpus/corpus.h"
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
+
+inline constexpr Hdf5Format kNgramFormat{"draftsmith ngrams", 1, "an n-gram table", "`draftsmith data ngrams`"};
 
 // The counts of one order: C contexts and N pairs of context and next token.
 struct NgramLevel {
@@ -94,7 +97,6 @@ class NgramCounts {
 inline constexpr int64_t kMostNgramIds = (int64_t{1} << 21) - 2;
 
 struct NgramInfo {
-  static constexpr int64_t kFormatVersion = 1;
   std::string tokenizer_hash{};
   int64_t vocabulary = 0;
   int64_t order = 3;
@@ -105,7 +107,6 @@ struct NgramInfo {
 
 struct NgramOptions {
   int64_t order = 3;
-  int64_t memory_mb = 512;
   static Fields<NgramOptions> fields();
 };
 
@@ -117,10 +118,10 @@ struct NgramReport {
   std::string text() const;
 };
 
-// Counts the target side of a corpus and writes the table. Uses `memory_mb` of memory for sorting and 16 bytes for each
-// id of the vocabulary. N-grams that do not fit are sorted on disk beside `out`, 16 bytes for each distinct n-gram of a
-// part. `progress` receives the examples read. Errors: UserError for a damaged corpus, and beyond the limits of packed
-// keys and counts: a vocabulary of 2^21 - 2 ids and 2^31 - 1 target tokens.
+// Counts the target side of a corpus and writes the table. Takes 8 bytes of memory for each target token, 12 for each
+// different bigram and trigram, and 16 for each id of the vocabulary. `progress` receives the examples read. Errors:
+// UserError for a damaged corpus, and beyond the limits of packed keys and counts: a vocabulary of 2^21 - 2 ids and
+// 2^31 - 1 target tokens.
 NgramReport build_ngram_table(const std::filesystem::path& corpus, const NgramOptions& options,
                               const std::filesystem::path& out, const ProgressCallback& progress = {});
 

@@ -14,7 +14,7 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kRouterDataFormat{"draftsmith router data", RouterDataInfo::kFormatVersion, "the data of a router",
+constexpr Hdf5Format kRouterDataFormat{"draftsmith router data", 1, "the data of a router",
                                        "a stage of kind router-data"};
 constexpr int64_t kMostRouterPositions = int64_t{1} << 40;
 constexpr int64_t kMostTopTokens = 1024;
@@ -54,20 +54,13 @@ class RouterReader : Hdf5Checks {
   }
 
  private:
-  int64_t number(const std::string& name, int64_t least, int64_t most) const {
-    const int64_t value = input_.integer_attribute("/", name);
-    check_range("attribute " + name, value, least, most);
-    return value;
-  }
-
   template <class T>
   std::vector<T> values(const std::string& name, int64_t positions, int64_t columns) const {
     const std::string dataset = "/router/" + name;
-    const int64_t rank = columns > 0 ? 2 : 1;
-    const auto shape = input_.shape(dataset, hdf5_type<T>(), rank);
-    check_equal("positions in " + dataset, positions, shape[0]);
-    if (rank == 2) check_equal("columns of " + dataset, columns, shape[1]);
-    return input_.read<T>(dataset, rank);
+    std::vector<int64_t> lengths = {positions};
+    if (columns > 0) lengths.push_back(columns);
+    check_shape(dataset, hdf5_type<T>(), lengths);
+    return input_.read<T>(dataset, std::ssize(lengths));
   }
 
   template <class T>
@@ -102,14 +95,12 @@ void write_router_data(const std::filesystem::path& file, const RouterDataInfo& 
   write("disagreement", rows.disagreement, 0);
   write("rejected", rows.rejected, 0);
   write("examples", rows.examples, 0);
-  output.set_attribute("/", "format", kRouterDataFormat.name);
-  output.set_attribute("/", "format_version", RouterDataInfo::kFormatVersion);
+  output.set_format(kRouterDataFormat, info.provenance);
   output.set_attribute("/", "top_k", info.top_k);
   output.set_attribute("/", "vocabulary", info.vocabulary);
   output.set_attribute("/", "positions", rows.size());
   output.set_attribute("/", "examples", info.examples);
   output.set_attribute("/", "drafter_hash", info.drafter_hash);
-  for (const auto& [key, value] : info.provenance) output.set_attribute("/provenance", key, value);
   output.finish();
 }
 

@@ -23,7 +23,6 @@
 namespace draftsmith::data {
 
 struct RouterDataInfo {
-  static constexpr int64_t kFormatVersion = 1;
   int64_t top_k = 0;       // k
   int64_t vocabulary = 0;  // the drafter's vocabulary
   int64_t positions = 0;

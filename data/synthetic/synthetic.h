@@ -15,10 +15,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
+#include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/options.h"
 
@@ -45,32 +44,15 @@ struct SyntheticPair {
   std::string target;
 };
 
-// The language pair. Gives any sentence of any split without generating the others.
-class SyntheticLanguage {
- public:
-  // Errors: UserError for options out of range.
-  explicit SyntheticLanguage(const SyntheticOptions& options);
-  ~SyntheticLanguage();
-  // Returns sentence `index` of the stream `split`. It depends on all options except the sizes of the splits.
-  SyntheticPair pair(std::string_view split, int64_t index) const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
-struct SyntheticText {
-  std::vector<SyntheticPair> train;
-  std::vector<SyntheticPair> valid;
-  std::vector<SyntheticPair> test;
-};
-
-// Returns all three splits. No source sentence of valid or test occurs twice or in another split. A larger train set
-// begins with the sentences of a smaller one.
-SyntheticText generate_pairs(const SyntheticOptions& options);
+// Returns the pair `index` of the stream `split`. It depends on all options except the sizes of the splits.
+using SyntheticLanguage = std::function<SyntheticPair(std::string_view split, int64_t index)>;
+// Errors: the language throws a UserError if the grammar has no sentence of the allowed lengths.
+SyntheticLanguage synthetic_language(const SyntheticOptions& options);
 
 // Writes train.src, train.tgt, valid.src, valid.tgt, test.src and test.tgt into `directory`, which is created if
-// missing.
+// missing. No source sentence of valid or test occurs twice or in another split. A larger train set begins with the
+// sentences of a smaller one. Errors: UserError for options out of range, and for lengths that the grammar cannot
+// reach.
 void write_synthetic(const SyntheticOptions& options, const std::filesystem::path& directory);
 
 }  // namespace draftsmith::data

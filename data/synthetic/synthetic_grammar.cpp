@@ -1,13 +1,66 @@
-#include "data/synthetic/synthetic_grammar.h"
-
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <set>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "data/synthetic/synthetic.h"
 
 namespace draftsmith::data {
 
 namespace {
+
+constexpr int kGenders = 3;
+constexpr int kClasses = 4;
+constexpr int kTenses = 3;
+constexpr int kDeterminers = 3;
+constexpr int kPrepositions = 6;
+constexpr int kConjunctions = 4;
+
+// A dictionary word. Only ambiguous words have a sense 1 that differs from sense 0.
+struct Lexeme {
+  std::string source{};
+  std::array<std::string, 2> target{};  // stems, by sense
+  std::array<int, 2> gender{};          // nouns, by sense
+  int word_class = 0;                   // nouns: semantic class 0..3; topics: the sense of ambiguous nouns
+};
+
+// The words of a part of speech by falling frequency, drawn with Zipf's law.
+class WordList {
+ public:
+  WordList(std::vector<Lexeme> words, double zipf) : words_(std::move(words)) {
+    double total = 0;
+    for (size_t rank = 0; rank < words_.size(); ++rank) {
+      total += std::pow(static_cast<double>(rank) + 1, -zipf);
+      cumulative_.push_back(total);
+    }
+  }
+
+  const Lexeme& draw(RandomSequence& random) const {
+    const double at = random.uniform() * cumulative_.back();
+    const auto found = std::upper_bound(cumulative_.begin(), cumulative_.end() - 1, at);
+    return words_[static_cast<size_t>(found - cumulative_.begin())];
+  }
+
+ private:
+  std::vector<Lexeme> words_;
+  std::vector<double> cumulative_;
+};
+
+struct Lexicon {
+  WordList nouns;
+  WordList transitive_verbs;
+  WordList intransitive_verbs;
+  WordList adjectives;
+  WordList adverbs;
+  WordList topics;
+};
 
 constexpr std::array<std::string_view, 14> kSourceOnsets = {"p", "t", "k", "s", "m", "n", "l",
                                                             "r", "b", "d", "g", "f", "v", "st"};
@@ -113,22 +166,66 @@ std::vector<Lexeme> make_topics(WordMaker& maker) {
   return words;
 }
 
-int64_t share(const LexiconOptions& options, double part) {
+int64_t share(const SyntheticOptions& options, double part) {
   return std::max<int64_t>(4, std::llround(part * static_cast<double>(options.vocabulary)));
 }
 
-template <class List>
-std::string_view at(const List& list, int index) {
-  return list[static_cast<size_t>(index)];
+// Returns the dictionary of a seed. All words of a language are distinct.
+Lexicon make_lexicon(const SyntheticOptions& options) {
+  WordMaker maker(options.seed);
+  const auto words = [&](double part, double ambiguity) {
+    return WordList(plain_words(maker, share(options, part), ambiguity), options.zipf);
+  };
+  // Braces evaluate in order, so the dictionary does not depend on the compiler.
+  return Lexicon{.nouns = WordList(make_nouns(maker, share(options, 0.45), options.ambiguity), options.zipf),
+                 .transitive_verbs = words(0.17, options.ambiguity),
+                 .intransitive_verbs = words(0.10, options.ambiguity),
+                 .adjectives = words(0.18, options.ambiguity),
+                 .adverbs = words(0.10, 0),
+                 .topics = WordList(make_topics(maker), 0)};
 }
 
-std::string join(std::string_view a, std::string_view b) {
-  return std::string(a) + std::string(b);
-}
+struct Clause;
 
+// A noun with determiner, adjectives and relative clause, or a pronoun (`noun` null) for the first clause's subject.
+struct NounPhrase {
+  const Lexeme* noun = nullptr;
+  bool plural = false;
+  int determiner = 0;
+  std::vector<const Lexeme*> adjectives{};
+  std::unique_ptr<Clause> relative{};  // its missing subject or object is this noun
+};
+
+struct PrepositionPhrase {
+  int preposition = 0;
+  NounPhrase noun{};
+};
+
+// A clause. A relative clause lacks subject or object: the noun that it modifies takes that place.
+struct Clause {
+  std::unique_ptr<NounPhrase> subject{};
+  std::unique_ptr<NounPhrase> object{};
+  const Lexeme* verb = nullptr;
+  bool transitive = false;
+  int tense = 0;
+  bool negated = false;
+  const Lexeme* adverb = nullptr;
+  std::optional<PrepositionPhrase> place{};
+};
+
+struct Sentence {
+  const Lexeme* topic = nullptr;
+  bool topic_last = false;  // in the source; the target begins with the topic
+  bool question = false;
+  Clause first{};
+  int conjunction = 0;
+  std::unique_ptr<Clause> second{};
+};
+
+// Draws the trees of sentences.
 class SentenceDrawer {
  public:
-  SentenceDrawer(const Lexicon& lexicon, const GrammarOptions& options, RandomSequence& random)
+  SentenceDrawer(const Lexicon& lexicon, const SyntheticOptions& options, RandomSequence& random)
       : lexicon_(lexicon), options_(options), random_(random) {}
 
   Sentence sentence() {
@@ -193,9 +290,14 @@ class SentenceDrawer {
   }
 
   const Lexicon& lexicon_;
-  const GrammarOptions& options_;
+  const SyntheticOptions& options_;
   RandomSequence& random_;
 };
+
+template <class List>
+std::string at(const List& list, int index) {
+  return std::string(list[static_cast<size_t>(index)]);
+}
 
 // Writes the source: subject, verb, object; relative clauses after their noun.
 class SourceWriter {
@@ -206,7 +308,7 @@ class SourceWriter {
     if (sentence.topic != nullptr && !sentence.topic_last) words_.push_back(sentence.topic->source);
     clause(sentence.first);
     if (sentence.second) {
-      words_.push_back(SourceForms::conjunction(sentence.conjunction));
+      words_.push_back(at(kConjunctionWords, sentence.conjunction));
       clause(*sentence.second);
     }
     if (sentence.topic != nullptr && sentence.topic_last) words_.push_back(sentence.topic->source);
@@ -215,14 +317,18 @@ class SourceWriter {
   }
 
  private:
+  static constexpr std::array<std::string_view, kDeterminers> kDeterminerWords = {"ta", "un", "sil"};
+  static constexpr std::array<std::string_view, kPrepositions> kPrepositionWords = {"ap", "or", "ib", "ul", "em", "os"};
+  static constexpr std::array<std::string_view, kConjunctions> kConjunctionWords = {"ed", "omi", "alu", "eba"};
+
   void noun_phrase(const NounPhrase& phrase) {
     if (phrase.noun == nullptr) {
-      words_.push_back(SourceForms::pronoun(antecedent_plural_));
+      words_.push_back(antecedent_plural_ ? "ili" : "il");
       return;
     }
-    words_.push_back(SourceForms::determiner(phrase.determiner));
+    words_.push_back(at(kDeterminerWords, phrase.determiner));
     for (const Lexeme* adjective : phrase.adjectives) words_.push_back(adjective->source);
-    words_.push_back(SourceForms::noun(*phrase.noun, phrase.plural));
+    words_.push_back(phrase.noun->source + (phrase.plural ? "en" : ""));
     if (!phrase.relative) return;
     words_.push_back("ke");
     clause(*phrase.relative);
@@ -231,10 +337,10 @@ class SourceWriter {
   void clause(const Clause& clause) {
     if (clause.subject) noun_phrase(*clause.subject);
     if (clause.negated) words_.push_back("no");
-    words_.push_back(SourceForms::verb(*clause.verb, clause.tense));
+    words_.push_back(clause.verb->source + at(kSourceTense, clause.tense));
     if (clause.object) noun_phrase(*clause.object);
     if (clause.place) {
-      words_.push_back(SourceForms::preposition(clause.place->preposition));
+      words_.push_back(at(kPrepositionWords, clause.place->preposition));
       noun_phrase(clause.place->noun);
     }
     if (clause.adverb != nullptr) words_.push_back(clause.adverb->source);
@@ -255,7 +361,7 @@ class TargetWriter {
     antecedent_ = referent(*sentence.first.subject);
     main_clause(sentence.first);
     if (sentence.second) {
-      words_.push_back(TargetForms::conjunction(sentence.conjunction));
+      words_.push_back(at(kConjunctionWords, sentence.conjunction));
       main_clause(*sentence.second);
     }
     if (sentence.question) words_.push_back("mé");
@@ -264,6 +370,21 @@ class TargetWriter {
   }
 
  private:
+  static constexpr std::array<std::string_view, kDeterminers> kDeterminerStems = {"d", "n", "s"};
+  static constexpr std::array<std::string_view, kPrepositions> kPrepositionWords = {"ba", "po", "fi", "vu", "bo", "pi"};
+  static constexpr std::array<std::string_view, kConjunctions> kConjunctionWords = {"ok", "ak", "ik", "uk"};
+
+  // Gender, number and class of a noun or pronoun, for the words that agree with it.
+  struct Referent {
+    int gender = 0;
+    bool plural = false;
+    int word_class = 0;
+  };
+
+  static std::string inflected(const std::string& stem, const Referent& referent) {
+    return stem + at(kAgreement, referent.gender * 2 + (referent.plural ? 1 : 0));
+  }
+
   Referent referent(const NounPhrase& phrase) const {
     if (phrase.noun == nullptr) return antecedent_;
     return {.gender = phrase.noun->gender[sense_], .plural = phrase.plural, .word_class = phrase.noun->word_class};
@@ -272,23 +393,23 @@ class TargetWriter {
   void noun_phrase(const NounPhrase& phrase, bool object_case) {
     const Referent head = referent(phrase);
     if (phrase.noun == nullptr) {
-      words_.push_back(TargetForms::pronoun(head, object_case));
+      words_.push_back(inflected("r", head) + (object_case ? "m" : ""));
       return;
     }
-    words_.push_back(TargetForms::determiner(phrase.determiner, head));
+    words_.push_back(inflected(at(kDeterminerStems, phrase.determiner), head));
     if (phrase.relative) relative_clause(*phrase.relative, head);
     // An ambiguous adjective has its second sense for the classes 2 and 3.
     const size_t sense = head.word_class >= kClasses / 2 ? 1 : 0;
     for (const Lexeme* adjective : phrase.adjectives) {
-      words_.push_back(TargetForms::adjective(adjective->target[sense], head));
+      words_.push_back(inflected(adjective->target[sense] + "l", head));
     }
-    words_.push_back(TargetForms::noun(phrase.noun->target[sense_], head, object_case));
+    words_.push_back(inflected(phrase.noun->target[sense_], head) + (object_case ? "m" : ""));
   }
 
   // The verb agrees with `subject`. The class of `object` chooses its sense: the second for odd classes.
   void verb(const Clause& clause, const Referent& subject, const Referent& object) {
     const size_t sense = static_cast<size_t>((clause.transitive ? object : subject).word_class % 2);
-    words_.push_back(TargetForms::verb(clause.verb->target[sense], clause.tense, subject));
+    words_.push_back(inflected(clause.verb->target[sense] + at(kTargetTense, clause.tense), subject));
   }
 
   void relative_clause(const Clause& clause, const Referent& head) {
@@ -307,7 +428,9 @@ class TargetWriter {
     if (clause.adverb != nullptr) words_.push_back(clause.adverb->target[0]);
     if (clause.place) {
       noun_phrase(clause.place->noun, true);
-      words_.push_back(TargetForms::preposition(clause.place->preposition, referent(clause.place->noun)));
+      // A preposition depends on the class of its noun, too.
+      const int shift = referent(clause.place->noun).word_class >= kClasses / 2 ? 1 : 0;
+      words_.push_back(at(kPrepositionWords, (clause.place->preposition + shift) % kPrepositions));
     }
     if (clause.object) noun_phrase(*clause.object, true);
     verb(clause, subject, object);
@@ -319,105 +442,38 @@ class TargetWriter {
   Referent antecedent_;
 };
 
+// Attempts to draw a sentence of allowed length before the options count as impossible.
+constexpr int kAttempts = 2000;
+
+std::string sentence_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += text.empty() ? word : " " + word;
+  return text;
+}
+
+SyntheticPair draw_pair(const Lexicon& lexicon, const SyntheticOptions& options, std::string_view split,
+                        int64_t index) {
+  RandomSequence random{CounterRandom(options.seed, stream_of(split) + static_cast<uint64_t>(index))};
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Sentence sentence = SentenceDrawer(lexicon, options, random).sentence();
+    const std::vector<std::string> source = SourceWriter().write(sentence);
+    const auto words = static_cast<int64_t>(source.size());
+    if (words < options.min_words || words > options.max_words) continue;
+    return {.source = sentence_text(source), .target = sentence_text(TargetWriter().write(sentence))};
+  }
+  throw UserError({.where = "synthetic language",
+                   .what = "no sentence of the allowed length found",
+                   .expected = "a range of lengths that the grammar reaches",
+                   .found = std::to_string(options.min_words) + " to " + std::to_string(options.max_words) + " words",
+                   .hint = "widen min_words and max_words, or raise nesting and second_clause for longer sentences"});
+}
+
 }  // namespace
 
-WordList::WordList(std::vector<Lexeme> words, double zipf) : words_(std::move(words)) {
-  double total = 0;
-  for (size_t rank = 0; rank < words_.size(); ++rank) {
-    total += std::pow(static_cast<double>(rank) + 1, -zipf);
-    cumulative_.push_back(total);
-  }
-}
-
-const Lexeme& WordList::draw(RandomSequence& random) const {
-  const double at = random.uniform() * cumulative_.back();
-  const auto found = std::upper_bound(cumulative_.begin(), cumulative_.end() - 1, at);
-  return words_[static_cast<size_t>(found - cumulative_.begin())];
-}
-
-Lexicon make_lexicon(const LexiconOptions& options) {
-  WordMaker maker(options.seed);
-  const auto words = [&](double part, double ambiguity) {
-    return WordList(plain_words(maker, share(options, part), ambiguity), options.zipf);
-  };
-  // Braces evaluate in order, so the dictionary does not depend on the compiler.
-  return Lexicon{.nouns = WordList(make_nouns(maker, share(options, 0.45), options.ambiguity), options.zipf),
-                 .transitive_verbs = words(0.17, options.ambiguity),
-                 .intransitive_verbs = words(0.10, options.ambiguity),
-                 .adjectives = words(0.18, options.ambiguity),
-                 .adverbs = words(0.10, 0),
-                 .topics = WordList(make_topics(maker), 0)};
-}
-
-std::string SourceForms::noun(const Lexeme& noun, bool plural) {
-  return plural ? noun.source + "en" : noun.source;
-}
-
-std::string SourceForms::verb(const Lexeme& verb, int tense) {
-  return join(verb.source, at(kSourceTense, tense));
-}
-
-std::string SourceForms::determiner(int index) {
-  constexpr std::array<std::string_view, kDeterminers> kWords = {"ta", "un", "sil"};
-  return std::string(at(kWords, index));
-}
-
-std::string SourceForms::preposition(int index) {
-  constexpr std::array<std::string_view, kPrepositions> kWords = {"ap", "or", "ib", "ul", "em", "os"};
-  return std::string(at(kWords, index));
-}
-
-std::string SourceForms::conjunction(int index) {
-  constexpr std::array<std::string_view, kConjunctions> kWords = {"ed", "omi", "alu", "eba"};
-  return std::string(at(kWords, index));
-}
-
-std::string SourceForms::pronoun(bool plural) {
-  return plural ? "ili" : "il";
-}
-
-std::string TargetForms::noun(const std::string& stem, const Referent& referent, bool object_case) {
-  return stem + join(at(kAgreement, referent.agreement()), object_case ? "m" : "");
-}
-
-std::string TargetForms::adjective(const std::string& stem, const Referent& referent) {
-  return stem + join("l", at(kAgreement, referent.agreement()));
-}
-
-std::string TargetForms::verb(const std::string& stem, int tense, const Referent& subject) {
-  return stem + join(at(kTargetTense, tense), at(kAgreement, subject.agreement()));
-}
-
-std::string TargetForms::determiner(int index, const Referent& referent) {
-  constexpr std::array<std::string_view, kDeterminers> kStems = {"d", "n", "s"};
-  return join(at(kStems, index), at(kAgreement, referent.agreement()));
-}
-
-// Returns the preposition, which also depends on the class of its noun.
-std::string TargetForms::preposition(int index, const Referent& referent) {
-  constexpr std::array<std::string_view, kPrepositions> kWords = {"ba", "po", "fi", "vu", "bo", "pi"};
-  return std::string(at(kWords, (index + (referent.word_class >= kClasses / 2 ? 1 : 0)) % kPrepositions));
-}
-
-std::string TargetForms::conjunction(int index) {
-  constexpr std::array<std::string_view, kConjunctions> kWords = {"ok", "ak", "ik", "uk"};
-  return std::string(at(kWords, index));
-}
-
-std::string TargetForms::pronoun(const Referent& referent, bool object_case) {
-  return join("r", at(kAgreement, referent.agreement())) + (object_case ? "m" : "");
-}
-
-Sentence draw_sentence(const Lexicon& lexicon, const GrammarOptions& options, RandomSequence& random) {
-  return SentenceDrawer(lexicon, options, random).sentence();
-}
-
-std::vector<std::string> source_words(const Sentence& sentence) {
-  return SourceWriter().write(sentence);
-}
-
-std::vector<std::string> target_words(const Sentence& sentence) {
-  return TargetWriter().write(sentence);
+SyntheticLanguage synthetic_language(const SyntheticOptions& options) {
+  const auto lexicon = std::make_shared<const Lexicon>(make_lexicon(options));
+  return
+      [lexicon, options](std::string_view split, int64_t index) { return draw_pair(*lexicon, options, split, index); };
 }
 
 }  // namespace draftsmith::data

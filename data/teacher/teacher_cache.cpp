@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -20,8 +19,8 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kTeacherCacheFormat{"draftsmith teacher cache", TeacherCacheInfo::kFormatVersion,
-                                         "a teacher cache", "a stage of kind teacher-logits"};
+constexpr Hdf5Format kTeacherCacheFormat{"draftsmith teacher cache", 1, "a teacher cache",
+                                         "a stage of kind teacher-logits"};
 // A limit beyond any use; products of two still fit int64.
 constexpr int64_t kMostIds = int64_t{1} << 24;
 constexpr int64_t kMostCachedPositions = int64_t{1} << 38;
@@ -37,46 +36,33 @@ class CacheReader : Hdf5Checks {
   TeacherCacheInfo info() const {
     check_format();
     TeacherCacheInfo info;
-    info.k = input_.integer_attribute("/", "k");
-    info.vocabulary = input_.integer_attribute("/", "vocabulary");
-    info.examples = input_.integer_attribute("/", "examples");
-    info.positions = input_.integer_attribute("/", "positions");
+    info.vocabulary = number("vocabulary", 1, kMostIds);
+    info.k = number("k", 1, info.vocabulary);
+    info.examples = number("examples", 0, kMostCachedPositions);
+    info.positions = number("positions", 0, kMostCachedPositions);
     info.temperature = temperature();
     info.tokenizer_hash = input_.string_attribute("/", "tokenizer_hash");
     info.teacher_hash = input_.string_attribute("/", "teacher_hash");
     info.corpus_hash = input_.string_attribute("/", "corpus_hash");
     info.provenance = input_.string_attributes("/provenance");
-    check_range("vocabulary", info.vocabulary, 1, kMostIds);
-    check_range("k", info.k, 1, info.vocabulary);
-    check_range("examples", info.examples, 0, kMostCachedPositions);
-    check_range("positions", info.positions, 0, kMostCachedPositions);
     return info;
   }
 
   std::vector<int64_t> offsets(const TeacherCacheInfo& info) const {
     const char* name = "/teacher/offsets";
-    check_equal(std::string("number of values in ") + name, info.examples + 1,
-                input_.shape(name, Hdf5Type::kInt64, 1)[0]);
+    check_shape(name, Hdf5Type::kInt64, {info.examples + 1});
     std::vector<int64_t> offsets = input_.read<int64_t>(name);
-    int64_t least = 0;
-    for (size_t i = 0; i < offsets.size(); ++i) {
-      if (offsets[i] < least || offsets[i] > info.positions) {
-        check_range(fmt::format("{}[{}]", name, i), offsets[i], least, info.positions);
-      }
-      least = offsets[i];
-    }
-    check(offsets.front() == 0 && offsets.back() == info.positions, std::string("ends of ") + name,
-          fmt::format("0 and {}", info.positions), fmt::format("{} and {}", offsets.front(), offsets.back()));
+    check_offsets(name, offsets, info.positions);
     return offsets;
   }
 
   TeacherRows rows(const TeacherCacheInfo& info, const MappedFile& mapping) const {
     TeacherRows rows;
-    rows.log_probs = array<uint16_t>("/teacher/log_probs", {info.positions, info.k}, mapping);
+    rows.log_probs = mapped<uint16_t>(mapping, "/teacher/log_probs", {info.positions, info.k});
     if (!info.whole()) {
-      rows.ids = array<int32_t>("/teacher/ids", {info.positions, info.k}, mapping);
-      rows.label_log_probs = array<uint16_t>("/teacher/label_log_probs", {info.positions}, mapping);
-      rows.tail_log_mass = array<uint16_t>("/teacher/tail_log_mass", {info.positions}, mapping);
+      rows.ids = mapped<int32_t>(mapping, "/teacher/ids", {info.positions, info.k});
+      rows.label_log_probs = mapped<uint16_t>(mapping, "/teacher/label_log_probs", {info.positions});
+      rows.tail_log_mass = mapped<uint16_t>(mapping, "/teacher/tail_log_mass", {info.positions});
     }
     return rows;
   }
@@ -122,18 +108,6 @@ class CacheReader : Hdf5Checks {
     check(error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value > 0,
           "attribute temperature", "a number above 0", text);
     return value;
-  }
-
-  template <class T>
-  std::span<const T> array(const std::string& name, const std::vector<int64_t>& expected,
-                           const MappedFile& mapping) const {
-    const auto rank = static_cast<int64_t>(expected.size());
-    const std::vector<int64_t> found = input_.shape(name, hdf5_type<T>(), rank);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      check_equal(i == 0 ? "number of positions in " + name : "number of columns in " + name, expected[i], found[i]);
-    }
-    const Hdf5Place place = input_.place(name, hdf5_type<T>(), rank);
-    return mapping.values<T>(place.offset, place.count);
   }
 
   // `first`: index of the ids' first among all.
@@ -244,8 +218,7 @@ void TeacherCacheWriter::add(const TeacherRows& example) {
 
 void TeacherCacheWriter::finish() {
   output_.write_array("/teacher/offsets", std::span<const int64_t>(offsets_));
-  output_.set_attribute("/", "format", kTeacherCacheFormat.name);
-  output_.set_attribute("/", "format_version", TeacherCacheInfo::kFormatVersion);
+  output_.set_format(kTeacherCacheFormat, info_.provenance);
   output_.set_attribute("/", "k", info_.k);
   output_.set_attribute("/", "vocabulary", info_.vocabulary);
   output_.set_attribute("/", "examples", static_cast<int64_t>(offsets_.size()) - 1);
@@ -254,57 +227,20 @@ void TeacherCacheWriter::finish() {
   output_.set_attribute("/", "tokenizer_hash", info_.tokenizer_hash);
   output_.set_attribute("/", "teacher_hash", info_.teacher_hash);
   output_.set_attribute("/", "corpus_hash", info_.corpus_hash);
-  for (const auto& [key, value] : info_.provenance) output_.set_attribute("/provenance", key, value);
   output_.finish();
 }
 
-namespace {
-
-// Returns what differs between a cache and the one that `own` describes, if anything does.
-std::optional<ShardDifference> cache_difference(const TeacherCacheInfo& own, const TeacherCacheInfo& found) {
-  const auto difference = [](const char* what, const auto& one, const auto& other) {
-    return ShardDifference{what, fmt::format("{}", one), fmt::format("{}", other)};
-  };
-  if (found.tokenizer_hash != own.tokenizer_hash) {
-    return difference("tokenizer", own.tokenizer_hash, found.tokenizer_hash);
-  }
-  if (found.teacher_hash != own.teacher_hash) return difference("teacher", own.teacher_hash, found.teacher_hash);
-  if (found.corpus_hash != own.corpus_hash) return difference("corpus", own.corpus_hash, found.corpus_hash);
-  if (found.k != own.k || found.vocabulary != own.vocabulary) {
-    const auto ids = [](const TeacherCacheInfo& info) { return fmt::format("{} of {}", info.k, info.vocabulary); };
-    return difference("number of ids", ids(own), ids(found));
-  }
-  if (found.temperature != own.temperature) return difference("temperature", own.temperature, found.temperature);
-  return std::nullopt;
-}
-
-void check_cache_shard(const std::filesystem::path& file, const ShardRange& range, const TeacherCacheInfo& own) {
-  const TeacherCache shard(file);
-  if (const auto difference = cache_difference(own, shard.info())) refuse_shard(file, *difference);
-  check_shard_range(file, range, shard.info().provenance, shard.info().examples);
-}
-
-// Any other file with the name is replaced.
-bool is_merged_cache(const std::filesystem::path& file, const TeacherCacheInfo& own, int64_t examples) {
-  if (!is_teacher_cache(file)) return false;
-  const TeacherCacheInfo found = read_teacher_cache_info(file);
-  return !cache_difference(own, found) && found.examples == examples;
-}
-
-}  // namespace
-
 ShardedTeacherCache::ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples)
-    : info_(std::move(info)),
-      shards_(
-          file, examples,
-          [this](const auto& shard, const ShardRange& range) { check_cache_shard(shard, range, info_); },
-          [&](const auto& merged) { return is_merged_cache(merged, info_, examples); }) {}
+    : info_(std::move(info)), shards_(file, examples, info_.provenance.at(kJob), [](const std::filesystem::path& part) {
+        const TeacherCache cache(part);
+        return Shards::Content{cache.info().provenance, cache.info().examples};
+      }) {}
 
 void ShardedTeacherCache::add_shard(const ShardRange& range, std::span<const TeacherRows> examples) {
   if (merged()) throw std::logic_error("examples added to a teacher cache that is finished");
   if (std::ssize(examples) != range.size()) throw std::logic_error("shard " + range.text() + " has other examples");
   TeacherCacheInfo info = info_;
-  info.provenance = shard_provenance(std::move(info.provenance), range);
+  info.provenance[ShardRange::kKey] = range.text();
   info.positions = 0;
   for (const TeacherRows& rows : examples) info.positions += static_cast<int64_t>(rows.log_probs.size()) / info.k;
   TeacherCacheWriter writer(shards_.place(range), info);

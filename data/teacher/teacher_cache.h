@@ -31,7 +31,6 @@
 namespace draftsmith::data {
 
 struct TeacherCacheInfo {
-  static constexpr int64_t kFormatVersion = 1;
   int64_t k = 0;           // ids of a position
   int64_t vocabulary = 0;  // V of the teacher's distributions; k = V: whole distributions
   int64_t examples = 0;
@@ -119,7 +118,8 @@ std::string describe_teacher_cache(const TeacherCacheInfo& info);
 //   writer.finish();
 class ShardedTeacherCache {
  public:
-  // Ignores the counts of `info`. Errors: UserError for shards of another teacher, corpus or form, and damaged ones.
+  // Ignores the counts of `info`, whose provenance names the job (kJob). Errors: UserError for shards of another job,
+  // and damaged ones.
   ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples);
   // Returns the examples in complete shards on disk.
   int64_t done() const { return shards_.safe(); }

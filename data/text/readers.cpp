@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <optional>
 
 #include <fmt/format.h>
@@ -133,18 +134,6 @@ Fields<TextPolicies> TextPolicies::fields() {
            "What to do with parallel files of unequal length: stop, or use the lines of the shorter one only.");
 }
 
-std::vector<std::pair<std::string, int64_t>> ReadCounts::nonzero() const {
-  std::vector<std::pair<std::string, int64_t>> list = {{"dropped: invalid UTF-8", dropped_invalid_utf8},
-                                                       {"repaired: invalid UTF-8", replaced_invalid_utf8},
-                                                       {"dropped: empty", dropped_empty},
-                                                       {"kept: empty", kept_empty},
-                                                       {"ignored: unpaired lines", unpaired_lines},
-                                                       {"lines ending in CR LF", crlf_lines},
-                                                       {"files with a byte order mark", byte_order_marks}};
-  std::erase_if(list, [](const auto& entry) { return entry.second == 0; });
-  return list;
-}
-
 ExampleStream::ExampleStream(const std::vector<std::filesystem::path>& files, const TextPolicies& policies,
                              Format format, const std::filesystem::path& also)
     : policies_(policies), format_(std::move(format)), files_(files) {
@@ -157,19 +146,16 @@ ExampleStream::ExampleStream(const std::vector<std::filesystem::path>& files, co
 
 bool ExampleStream::next(Example& example) {
   while (format_(*this, example)) {
-    if (admit_utf8(example) && admit_empty(example)) {
-      ++counts_.examples;
-      return true;
-    }
+    if (admit_utf8(example) && admit_empty(example)) return true;
   }
   return false;
 }
 
-ReadCounts ExampleStream::counts() const {
-  ReadCounts counts = counts_;
+TextCounts ExampleStream::counts() const {
+  TextCounts counts = counts_;
   for (const LineReader& lines : lines_) {
-    counts.crlf_lines += lines.crlf_lines();
-    counts.byte_order_marks += lines.had_byte_order_mark() ? 1 : 0;
+    if (lines.crlf_lines() > 0) counts["lines ending in CR LF"] += lines.crlf_lines();
+    if (lines.had_byte_order_mark()) ++counts["files with a byte order mark"];
   }
   return counts;
 }
@@ -195,8 +181,8 @@ bool ExampleStream::admit_utf8(Example& example) {
   const std::string& target_where = example.target_where.empty() ? example.where : example.target_where;
   bool good = admit(example.where, example.source);
   for (size_t i = 0; good && i < example.targets.size(); ++i) good = admit(target_where, example.targets[i]);
-  if (!good) ++counts_.dropped_invalid_utf8;
-  if (good && replaced) ++counts_.replaced_invalid_utf8;
+  if (!good) ++counts_["dropped: invalid UTF-8"];
+  if (good && replaced) ++counts_["repaired: invalid UTF-8"];
   return good;
 }
 
@@ -209,19 +195,19 @@ bool ExampleStream::admit_empty(const Example& example) {
                      .expected = "text on both sides",
                      .hint = "choose the policy drop or keep for empty lines"});
   }
-  ++(policies_.empty == "drop" ? counts_.dropped_empty : counts_.kept_empty);
+  ++counts_[policies_.empty == "drop" ? "dropped: empty" : "kept: empty"];
   return policies_.empty == "keep";
 }
 
 void ExampleStream::drop_empty(const Problem& problem) {
   if (policies_.empty == "error") throw UserError(problem);
-  ++counts_.dropped_empty;
+  ++counts_["dropped: empty"];
 }
 
 void ExampleStream::end_unequal(LineReader& longer, const LineReader& shorter) {
   std::string rest;
   while (longer.next(rest)) continue;
-  counts_.unpaired_lines = longer.line() - shorter.line();
+  counts_["ignored: unpaired lines"] = longer.line() - shorter.line();
   if (policies_.unequal_lines == "truncate") return;
   throw UserError({.where = files_[0].string() + " and " + files_[1].string(),
                    .what = "unequal numbers of lines",
@@ -382,6 +368,12 @@ std::vector<std::string> read_lines(const std::filesystem::path& file) {
     if (const std::optional<size_t> bad = invalid_utf8_offset(line)) throw_invalid_utf8(reader.where(), line, *bad);
     lines.push_back(line);
   }
+  return lines;
+}
+
+std::vector<std::string> read_lines(const std::vector<std::filesystem::path>& files) {
+  std::vector<std::string> lines;
+  for (const std::filesystem::path& file : files) std::ranges::move(read_lines(file), std::back_inserter(lines));
   return lines;
 }
 

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <functional>
 #include <istream>
+#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -84,19 +84,8 @@ struct TextPolicies {
   static Fields<TextPolicies> fields();
 };
 
-// Counts of a reader. A dropped example is in exactly one of the dropped counts.
-struct ReadCounts {
-  int64_t examples = 0;               // returned by next()
-  int64_t dropped_invalid_utf8 = 0;   // examples
-  int64_t replaced_invalid_utf8 = 0;  // examples with at least one sequence replaced
-  int64_t dropped_empty = 0;          // examples
-  int64_t kept_empty = 0;             // examples with an empty side, kept
-  int64_t unpaired_lines = 0;         // unused lines of the longer file
-  int64_t crlf_lines = 0;             // lines that ended in CR LF
-  int64_t byte_order_marks = 0;       // files that began with one
-  // Returns all counts that are not zero, by name, in a fixed order.
-  std::vector<std::pair<std::string, int64_t>> nonzero() const;
-};
+// Counts of text that was changed or left out, by what happened to it. A dropped example is counted once.
+using TextCounts = std::map<std::string, int64_t>;
 
 // A stream of examples that applies the policies. Formats (parallel text, jsonl, plain text, chat) read its lines.
 class ExampleStream {
@@ -110,7 +99,7 @@ class ExampleStream {
 
   // Reads the next example. Returns false at the end. Errors: UserError that names file and line.
   bool next(Example& example);
-  ReadCounts counts() const;
+  TextCounts counts() const;
   // Returns the files, for hashes in the provenance.
   const std::vector<std::filesystem::path>& files() const { return files_; }
 
@@ -131,7 +120,7 @@ class ExampleStream {
   Format format_;
   std::vector<std::filesystem::path> files_;
   std::vector<LineReader> lines_;
-  ReadCounts counts_;
+  TextCounts counts_;
 };
 
 // Opens two files with one example per line.
@@ -161,8 +150,9 @@ std::unique_ptr<ExampleStream> open_plain_text(const std::filesystem::path& file
 // Returns the object on a line of jsonl. Errors: UserError for a line that is none.
 nlohmann::json parse_object_line(const std::string& line, const std::string& where);
 
-// Returns all lines of a text file (valid UTF-8, empty lines included).
+// Returns all lines of a text file, or of several (valid UTF-8, empty lines included).
 std::vector<std::string> read_lines(const std::filesystem::path& file);
+std::vector<std::string> read_lines(const std::vector<std::filesystem::path>& files);
 
 // Returns the remaining examples of a stream.
 std::vector<Example> read_all(ExampleStream& stream);

@@ -229,16 +229,17 @@ class MemoryIterator : public sentencepiece::SentenceIterator {
 };
 
 // Returns a uniform sample of `options.max_lines` usable lines in their order (Vitter's algorithm R, then sorted).
-std::vector<std::string> sample_lines(const LineSource& source, const TokenizerOptions& options,
+std::vector<std::string> sample_lines(const std::vector<std::string>& all, const TokenizerOptions& options,
                                       TokenizerTrainingReport& report) {
   std::vector<std::pair<int64_t, std::string>> sample;
   const CounterRandom random(options.seed, "tokenizer/sample");
   int64_t usable = 0;
-  for (std::string line; source(line); ++report.lines) {
+  report.lines = std::ssize(all);
+  for (const std::string& line : all) {
     if (is_blank(line)) {
-      ++report.empty;
+      ++report.unused["empty lines"];
     } else if (line.find(kReserved) != std::string::npos) {
-      ++report.reserved;
+      ++report.unused["lines with the reserved character U+2585"];
     } else if (const int64_t index = usable++; index < options.max_lines) {
       sample.emplace_back(index, line);
     } else {
@@ -246,7 +247,7 @@ std::vector<std::string> sample_lines(const LineSource& source, const TokenizerO
       if (slot < sample.size()) sample[static_cast<size_t>(slot)] = {index, line};
     }
   }
-  report.sampled_out = usable - static_cast<int64_t>(sample.size());
+  if (usable > std::ssize(sample)) report.unused["lines sampled out"] = usable - std::ssize(sample);
   std::sort(sample.begin(), sample.end());
   std::vector<std::string> lines;
   lines.reserve(sample.size());
@@ -310,21 +311,13 @@ Fields<TokenizerOptions> TokenizerOptions::fields() {
       .add("seed", &TokenizerOptions::seed, "Seed of the sample of max_lines.");
 }
 
-std::vector<std::pair<std::string, int64_t>> TokenizerTrainingReport::nonzero() const {
-  std::vector<std::pair<std::string, int64_t>> list = {{"empty lines", empty},
-                                                       {"lines with the reserved character U+2585", reserved},
-                                                       {"lines sampled out", sampled_out}};
-  std::erase_if(list, [](const auto& entry) { return entry.second == 0; });
-  return list;
-}
-
-TokenizerTrainingReport train_tokenizer(const LineSource& source, const TokenizerOptions& options,
+TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& all, const TokenizerOptions& options,
                                         const std::filesystem::path& file) {
   Problems problems;
   validate_options(options, "tokenizer", problems);
   problems.throw_if_any();
   TokenizerTrainingReport report;
-  const std::vector<std::string> lines = sample_lines(source, options, report);
+  const std::vector<std::string> lines = sample_lines(all, options, report);
   if (lines.empty()) {
     throw UserError({.where = file.string(),
                      .what = "no text to train a tokenizer on",
@@ -347,34 +340,6 @@ TokenizerTrainingReport train_tokenizer(const LineSource& source, const Tokenize
   report.vocabulary = tokenizer->vocabulary();
   report.hash = tokenizer->hash();
   return report;
-}
-
-TokenizerTrainingReport train_tokenizer(const std::vector<std::filesystem::path>& files,
-                                        const TokenizerOptions& options, const std::filesystem::path& file) {
-  size_t opened = 0;
-  std::unique_ptr<LineReader> reader;
-  const auto next = [&](std::string& line) {
-    for (;;) {
-      if (!reader && opened == files.size()) return false;
-      if (!reader) reader = std::make_unique<LineReader>(files[opened++]);
-      if (reader->next(line)) break;
-      reader.reset();
-    }
-    if (const auto bad = invalid_utf8_offset(line)) throw_invalid_utf8(reader->where(), line, *bad);
-    return true;
-  };
-  return train_tokenizer(LineSource(next), options, file);
-}
-
-TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& lines, const TokenizerOptions& options,
-                                        const std::filesystem::path& file) {
-  size_t at = 0;
-  const auto next = [&](std::string& line) {
-    if (at == lines.size()) return false;
-    line = lines[at++];
-    return true;
-  };
-  return train_tokenizer(LineSource(next), options, file);
 }
 
 }  // namespace draftsmith::data

@@ -4,13 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/options.h"
+#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
@@ -56,31 +55,15 @@ struct TokenizerOptions {
   static Fields<TokenizerOptions> fields();
 };
 
-// Counts of lines that training used and left out.
 struct TokenizerTrainingReport {
-  int64_t lines = 0;        // lines read
-  int64_t empty = 0;        // lines of white space, not used
-  int64_t reserved = 0;     // lines with U+2585, which SentencePiece reserves; not used
-  int64_t sampled_out = 0;  // lines outside the sample of max_lines
-  int64_t vocabulary = 0;   // pieces of the model
-  std::string hash{};       // SHA-256 of the file
-  // Returns the counts of unused lines that are not zero, by name.
-  std::vector<std::pair<std::string, int64_t>> nonzero() const;
+  int64_t lines = 0;       // lines read
+  TextCounts unused{};     // lines of them, by the reason why
+  int64_t vocabulary = 0;  // pieces of the model
+  std::string hash{};      // SHA-256 of the file
 };
 
-// Reads the next line of text (valid UTF-8); returns false at the end.
-using LineSource = std::function<bool(std::string&)>;
-
-// Trains on the lines and writes the model to `file`. Errors: UserError for empty text, and for a vocabulary that does
-// not fit the text, with a size that would.
-TokenizerTrainingReport train_tokenizer(const LineSource& source, const TokenizerOptions& options,
-                                        const std::filesystem::path& file);
-
-// Trains on the lines of text files. Errors: also UserError that names file and line of invalid UTF-8.
-TokenizerTrainingReport train_tokenizer(const std::vector<std::filesystem::path>& files,
-                                        const TokenizerOptions& options, const std::filesystem::path& file);
-
-// Trains on lines in memory.
+// Trains on lines of valid UTF-8 and writes the model to `file`. Errors: UserError for empty text, and for a vocabulary
+// that does not fit the text, with a size that would.
 TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& lines, const TokenizerOptions& options,
                                         const std::filesystem::path& file);
 

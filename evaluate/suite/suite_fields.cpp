@@ -12,10 +12,9 @@ Fields<TaskOptions> TaskOptions::fields() {
            "and "
            "its metric, unless they are here; `draftsmith data list` shows what is there.")
       .add("direction", &TaskOptions::direction, "With a data set of parallel text: source and target, \"de-en\".")
-      .add("by_category", &TaskOptions::by_category,
-           "A data set whose lines have categories (Spec-Bench, SPEED-Bench) becomes a task for each.")
       .add("categories", &TaskOptions::categories,
-           "Take only jsonl objects whose field `category` is one of these; empty: all.")
+           "Take only jsonl objects whose field `category` is one of these; empty: all. A data set whose lines have "
+           "categories (Spec-Bench, SPEED-Bench) becomes a task for each.")
       .add("source", &TaskOptions::source, "Text file of sources or prompts, one a line.")
       .add("separator", &TaskOptions::separator,
            "Line that separates the prompts of source, where they are longer than a line; empty: every line is one.")

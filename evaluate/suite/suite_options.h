@@ -78,7 +78,6 @@ struct TaskOptions {
   std::string name;
   std::string dataset;                  // data/datasets/datasets.h fills in what follows from it
   std::string direction;                // of a data set of parallel text
-  bool by_category = true;              // a data set with categories becomes a task for each
   std::vector<std::string> categories;  // of jsonl objects; empty: all lines
   std::filesystem::path source;         // text, one a line or between separators; or
   std::string separator;

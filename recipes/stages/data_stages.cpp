@@ -1,10 +1,10 @@
 #include "recipes/stages/data_stages.h"
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/logging.h"
@@ -12,10 +12,10 @@
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
 #include "data/corpus/prepare.h"
+#include "data/datasets/datasets.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
 #include "data/text/readers.h"
-#include "data/text/text_input.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
 #include "recipes/stages/stages.h"
@@ -88,6 +88,90 @@ bool is_plain_text(const data::CorpusInfo& info) {
   return info.examples > 0 && info.source_tokens == 0;
 }
 
+Fields<DecodingOptions> DecodingOptions::fields() {
+  using D = DecodingOptions;
+  return Fields<D>("decoding of a corpus")
+      .add("model", &D::model, Required{}, "Model directory of the target.")
+      .add("corpus", &D::corpus, Required{}, "Corpus whose sources to decode.")
+      .add("limit", &D::limit, Range{0}, Unit{"examples"}, "Number of sources to decode, from the first; 0: all.")
+      .add("prompt_tokens", &D::prompt_tokens, Range{0, 1 << 20}, Unit{"tokens"},
+           "Decoder-only models: number of first tokens of plain text that become its prompt, which is the example's "
+           "source. 0: outputs begin with the start token, for sampled ones only.")
+      .add("max_new_tokens", &D::max_new_tokens, Range{1}, Unit{"tokens"},
+           "Length of the longest output; longer ones are cut.")
+      .add("temperature", &D::temperature, Range{0, 1000}, "Temperature of sampling; 0: greedy outputs.")
+      .add("seed", &D::seed, "Seed of sampling.")
+      .add("dtype", &D::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of the models.")
+      .add("batch_size", &D::batch_size, Range{1, 4096}, Unit{"rows"}, "Sources decoded together, sorted by length.");
+}
+
+int64_t DecodingOptions::count(const data::Corpus& inputs) const {
+  return limit > 0 ? std::min(limit, inputs.size()) : inputs.size();
+}
+
+infer::DecodeOptions DecodingOptions::decoding(const std::string& method) const {
+  infer::DecodeOptions decode;
+  decode.method = method;
+  decode.temperature = temperature;
+  decode.top_k = 0;
+  decode.top_p = 1;
+  decode.min_p = 0;
+  decode.seed = seed;
+  decode.max_new_tokens = max_new_tokens;
+  decode.batch_size = batch_size;
+  return decode;
+}
+
+std::map<std::string, std::string> DecodingOptions::provenance() const {
+  return {{"temperature", fmt::format("{}", temperature)}, {"seed", fmt::format("{}", seed)}, {"dtype", dtype}};
+}
+
+void DecodingOptions::require_prompts(const data::Corpus& inputs) const {
+  if (!is_plain_text(inputs.info()) || prompt_tokens > 0 || temperature > 0) return;
+  throw UserError(
+      {.where = "prompt_tokens",
+       .what = "from plain text without prompts, greedy decoding would write the same output for every example",
+       .expected = "1 token or more, or a temperature above 0",
+       .found = fmt::format("0, and {} without sources", inputs.file().string())});
+}
+
+namespace {
+
+// Returns the leader's ranges: another process may have looked while there were more or fewer files.
+std::vector<data::ShardRange> leaders(ProcessGroup& world, const std::vector<data::ShardRange>& own) {
+  nlohmann::json told = nlohmann::json::array();
+  for (const data::ShardRange& range : own) told.push_back(nlohmann::json::array({range.first, range.last}));
+  std::vector<data::ShardRange> ranges;
+  for (const auto& one : nlohmann::json::parse(world.from_leader("finding the missing shards", told.dump()))) {
+    ranges.push_back({one.at(0).get<int64_t>(), one.at(1).get<int64_t>()});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::vector<data::ShardRange>& missing,
+                                            const ShardWork& write, const ShardWork& written) {
+  ProcessGroup& world = *run.execution.world;
+  const std::vector<data::ShardRange> ranges = leaders(world, missing);
+  std::vector<data::ShardRange> others;
+  world.gather_parts("the shards of " + run.directory.filename().string(), [&]() -> nlohmann::json {
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (!world.has(static_cast<int64_t>(i))) {
+        others.push_back(ranges[i]);
+        continue;
+      }
+      throw_if_stop_requested("whole shards are saved; run it again to continue");
+      write(ranges[i]);
+      const size_t end = std::min(ranges.size(), i + static_cast<size_t>(world.size()));
+      std::for_each(ranges.begin() + static_cast<std::ptrdiff_t>(i), ranges.begin() + static_cast<std::ptrdiff_t>(end),
+                    written);
+    }
+    return true;
+  });
+  return others;
+}
+
 // kind = "corpus": tokenises text into corpus.h5.
 
 namespace {
@@ -115,7 +199,7 @@ void run_corpus(const CorpusStageOptions& options, const StageContext& run) {
                                            [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
   log_info("  {} examples, {} source and {} target tokens", report.written, report.source_tokens, report.target_tokens);
-  for (const auto& [name, count] : report.nonzero()) log_info("  {}: {}", name, count);
+  for (const auto& [name, count] : report.counts) log_info("  {}: {}", name, count);
 }
 
 }  // namespace
@@ -211,11 +295,7 @@ void add_lines(const std::string& text, std::vector<std::string>& lines) {
 }
 
 std::vector<std::string> all_lines(const TokenizerStageOptions& options) {
-  std::vector<std::string> lines;
-  for (const auto& file : options.input) {
-    auto read = data::read_lines(file);
-    lines.insert(lines.end(), std::make_move_iterator(read.begin()), std::make_move_iterator(read.end()));
-  }
+  std::vector<std::string> lines = data::read_lines(options.input);
   for (const auto& file : options.jsonl) {
     const data::JsonFields fields{.source = "", .targets = options.fields_of_jsonl, .separator = "\n"};
     const auto stream = data::open_jsonl(file, fields, {.empty = "keep"});
@@ -228,8 +308,8 @@ std::vector<std::string> all_lines(const TokenizerStageOptions& options) {
 
 void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run) {
   const auto report = data::train_tokenizer(all_lines(options), options, run.directory / "spiece.model");
-  log_info("  {} pieces from {} lines ({} empty, {} with reserved characters, {} not sampled)", report.vocabulary,
-           report.lines, report.empty, report.reserved, report.sampled_out);
+  log_info("  {} pieces from {} lines", report.vocabulary, report.lines);
+  for (const auto& [name, count] : report.unused) log_info("  {}: {}", name, count);
 }
 
 }  // namespace

@@ -1,14 +1,18 @@
-// Provenance of files that stages make.
+// What stages share that read or make corpora and other data: names of inputs, tokenizers, decoding, shards.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "data/corpus/corpus.h"
+#include "data/hdf5/shards.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/decode_options.h"
 #include "model/transformer/language_model.h"
 #include "recipes/stage.h"
 
@@ -54,5 +58,40 @@ class DecodedSources {
 
 // Returns whether a corpus is plain text: no example has a source.
 bool is_plain_text(const data::CorpusInfo& info);
+
+// Options of stages that decode a corpus.
+struct DecodingOptions {
+  std::filesystem::path model;
+  std::filesystem::path corpus;
+  int64_t limit = 0;
+  int64_t prompt_tokens = 16;
+  int64_t max_new_tokens = 128;
+  double temperature = 0.0;
+  uint64_t seed = 1;
+  std::string dtype = "fp32";
+  int64_t batch_size = 64;
+  static Fields<DecodingOptions> fields();
+
+  // Returns how many examples of a corpus are decoded.
+  int64_t count(const data::Corpus& inputs) const;
+  // Returns the generator's options: all tokens count, whatever the model's own settings are.
+  infer::DecodeOptions decoding(const std::string& method) const;
+  // Returns what entries of a provenance say about these options.
+  std::map<std::string, std::string> provenance() const;
+  // Refuses options that give all examples the same output. Errors: UserError.
+  void require_prompts(const data::Corpus& inputs) const;
+};
+
+// Divides the shards of a file (data/hdf5/shards.h) among the processes that run a stage. So the file is the same
+// whatever their number, and what a lost process had begun is merely missing.
+
+using ShardWork = std::function<void(const data::ShardRange&)>;
+
+// Calls `write` with each of the missing ranges, the i-th on the process of rank i modulo the world size, and returns
+// when all are written. All processes call it; the leader's ranges count. After each range a process calls `written`
+// with it and with those that the others wrote meanwhile, for a progress. Returns the ranges of other processes.
+// Errors: those of `write`, Interrupted, and as ProcessGroup::gather().
+std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::vector<data::ShardRange>& missing,
+                                            const ShardWork& write, const ShardWork& written);
 
 }  // namespace draftsmith::recipes

@@ -30,56 +30,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct RouterDataOptions {
-  fs::path model;
+struct RouterDataOptions : DecodingOptions {
+  RouterDataOptions() {
+    limit = 2000;
+    batch_size = 16;
+  }
   fs::path drafter;
-  fs::path corpus;
-  int64_t limit = 2000;
-  int64_t prompt_tokens = 16;
   int64_t top_k = 8;
   int64_t window = 16;
-  double temperature = 0.0;
-  int64_t max_new_tokens = 128;
-  uint64_t seed = 1;
-  std::string dtype = "fp32";
-  int64_t batch_size = 16;
   static Fields<RouterDataOptions> fields();
 };
 
 Fields<RouterDataOptions> RouterDataOptions::fields() {
   using R = RouterDataOptions;
   return Fields<R>("router data stage (kind = \"router-data\"): makes router_data.h5")
-      .add("model", &R::model, Required{}, "Model directory of the target.")
+      .inherit<DecodingOptions>()
       .add("drafter", &R::drafter, Required{},
            "Directory of the router's drafter: a model (also one that shares the target's encoder), or a Tandem "
            "secondary of the target.")
-      .add("corpus", &R::corpus, Required{}, "Corpus whose sources to decode.")
-      .add("limit", &R::limit, Range{0}, Unit{"examples"}, "Number of sources to decode, from the first; 0: all.")
-      .add("prompt_tokens", &R::prompt_tokens, Range{1, 1 << 20}, Unit{"tokens"},
-           "Decoder-only models: number of first tokens of plain text that become its prompt.")
       .add("top_k", &R::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
-           "Number of most likely tokens of the drafter to keep for each position; a router may read fewer.")
+           "Number of most likely tokens of the drafter to keep for each position; a router may read fewer. The "
+           "collected distributions are at temperature 1 in any case.")
       .add("window", &R::window, Range{1, static_cast<double>(model::kMostRouterDraft)}, Unit{"tokens"},
-           "Fixed draft window, as long as the router's longest draft.")
-      .add("temperature", &R::temperature, Range{0, 1000},
-           "Temperature of decoding; 0: greedy. The collected distributions are at temperature 1 in any case.")
-      .add("max_new_tokens", &R::max_new_tokens, Range{1}, Unit{"tokens"}, "Longest output.")
-      .add("seed", &R::seed, "Seed of sampling.")
-      .add("dtype", &R::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of both models.")
-      .add("batch_size", &R::batch_size, Range{1, 4096}, Unit{"rows"}, "Sources decoded together, sorted by length.");
-}
-
-infer::DecodeOptions collection_decoding(const RouterDataOptions& options) {
-  infer::DecodeOptions decode;
-  decode.method = "speculative";
-  decode.temperature = options.temperature;
-  decode.top_k = 0;
-  decode.top_p = 1;
-  decode.min_p = 0;
-  decode.seed = options.seed;
-  decode.max_new_tokens = options.max_new_tokens;
-  decode.batch_size = options.batch_size;
-  return decode;
+           "Fixed draft window, as long as the router's longest draft.");
 }
 
 data::RouterDataInfo data_info(const RouterDataOptions& options, const StageContext& run, int64_t sources,
@@ -89,13 +62,11 @@ data::RouterDataInfo data_info(const RouterDataOptions& options, const StageCont
   info.vocabulary = vocabulary;
   info.examples = sources;
   info.drafter_hash = model::model_hash(options.drafter);
-  info.provenance = {{"target", input_name(run, "model", options.model)},
-                     {"drafter", input_name(run, "drafter", options.drafter)},
-                     {"corpus", input_name(run, "corpus", options.corpus)},
-                     {"window", fmt::format("{}", options.window)},
-                     {"temperature", fmt::format("{}", options.temperature)},
-                     {"seed", fmt::format("{}", options.seed)},
-                     {"dtype", options.dtype}};
+  info.provenance = options.provenance();
+  info.provenance.merge(std::map<std::string, std::string>{{"target", input_name(run, "model", options.model)},
+                                                           {"drafter", input_name(run, "drafter", options.drafter)},
+                                                           {"corpus", input_name(run, "corpus", options.corpus)},
+                                                           {"window", fmt::format("{}", options.window)}});
   return info;
 }
 
@@ -113,7 +84,8 @@ void decode_observed(infer::Generator& generator, const DecodedSources& sources,
 
 void run_router_data(const RouterDataOptions& options, const StageContext& run) {
   const data::Corpus inputs(options.corpus);
-  const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
+  options.require_prompts(inputs);
+  const int64_t count = options.count(inputs);
   const auto tokenizer = load_model_tokenizer(options.model, inputs.info().tokenizer_hash);
   const infer::DrafterSpec spec = infer::parse_router_drafter(options.drafter, "drafter");
   const model::LoadOptions load{.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)};
@@ -129,7 +101,7 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
   models.drafter->check(models.draft_target(), problems);
   problems.throw_if_any();
   infer::RouterCollector collector(options.top_k);
-  infer::Generator generator(models, collection_decoding(options),
+  infer::Generator generator(models, options.decoding("speculative"),
                              collector.around({models.drafter->make(models.draft_target()),
                                                std::make_unique<infer::FixedWindow>(options.window),
                                                std::make_unique<infer::RejectionAcceptance>()},
@@ -161,8 +133,7 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
   fs::remove_all(run.directory / "router");  // of a killed run
   const data::RouterData data(options.data);
   const infer::SharedDrafter drafter = infer::load_drafter(spec, {}, {});
-  const std::string name =
-      run.options.contains("drafter") ? run.options.at("drafter").get<std::string>() : options.drafter.string();
+  const std::string name = input_name(run, "drafter", options.drafter);
   Progress progress(
       {.style = run.execution.progress(), .title = "training the router", .unit = "epochs", .total = options.epochs});
   const train::TrainedRouter trained = train::train_router(

@@ -1,5 +1,6 @@
-#include "recipes/stages/teacher_logits_stage.h"
-
+// kind = "teacher-logits": stores the teacher's next-token distributions for a corpus's targets, so that students are
+// distilled without running the teacher. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); goes on with the
+// missing shards.
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,11 +10,11 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
+#include "data/teacher/teacher_cache.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "recipes/stages/data_stages.h"
-#include "recipes/stages/divided_shards.h"
 #include "recipes/stages/stages.h"
 #include "train/teacher/cached_teacher.h"
 
@@ -63,7 +64,8 @@ data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const dat
           .tokenizer_hash = corpus.info().tokenizer_hash,
           .teacher_hash = model::model_hash(options.model),
           .corpus_hash = data::corpus_hash(corpus),
-          .provenance = {{"teacher", input_name(run, "model", options.model)},
+          .provenance = {{data::kJob, run.identity},
+                         {"teacher", input_name(run, "model", options.model)},
                          {"corpus", input_name(run, "corpus", options.corpus)},
                          {"dtype", options.dtype}}};
 }
@@ -160,47 +162,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   if (run.execution.world->leads()) cache.finish();
 }
 
-std::string named(const data::TeacherCacheInfo& info, const char* key) {
-  const auto found = info.provenance.find(key);
-  return found == info.provenance.end() ? "one that the cache does not name" : found->second;
-}
-
-std::string short_hash(const std::string& hash) {
-  return hash.substr(0, 16);
-}
-
 }  // namespace
-
-data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
-                                      const std::optional<std::filesystem::path>& teacher) {
-  data::TeacherCache cache(file);
-  const data::TeacherCacheInfo& info = cache.info();
-  Problems problems;
-  const auto add = [&](const char* what, std::string expected, std::string found, const char* hint) {
-    problems.add({file.string(), what, std::move(expected), std::move(found), hint});
-  };
-  if (info.tokenizer_hash != corpus.info().tokenizer_hash) {
-    add("the teacher cache was made with another tokenizer than the corpus",
-        fmt::format("tokenizer {} of {}", short_hash(corpus.info().tokenizer_hash), corpus.file().string()),
-        "tokenizer " + short_hash(info.tokenizer_hash),
-        "make the cache from this corpus, with a teacher that has the corpus's tokenizer");
-  }
-  if (const std::string hash = data::corpus_hash(corpus); info.corpus_hash != hash) {
-    add("the teacher cache was made from another corpus",
-        fmt::format("{} ({}, {} target tokens)", corpus.file().string(), short_hash(hash), corpus.info().target_tokens),
-        fmt::format("{} ({}, {} positions)", named(info, "corpus"), short_hash(info.corpus_hash), info.positions),
-        "set `corpus` of the teacher-logits stage to the training corpus");
-  }
-  if (teacher) {
-    if (const std::string hash = model::model_hash(*teacher); info.teacher_hash != hash) {
-      add("the teacher cache was made by another teacher", fmt::format("{} ({})", teacher->string(), short_hash(hash)),
-          fmt::format("{} ({})", named(info, "teacher"), short_hash(info.teacher_hash)),
-          "set `teacher` to the model of the teacher-logits stage, or omit it");
-    }
-  }
-  problems.throw_if_any();
-  return cache;
-}
 
 StageKind teacher_logits_stage() {
   return run_by_all(make_stage_kind<TeacherLogitsOptions>(

@@ -14,25 +14,15 @@
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
 #include "recipes/stages/data_stages.h"
-#include "recipes/stages/divided_shards.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
 
 namespace {
 
-struct TeacherOutputsOptions {
-  std::filesystem::path model;
-  std::filesystem::path corpus;
-  int64_t limit = 0;
-  int64_t prompt_tokens = 16;
-  int64_t max_new_tokens = 128;
-  double temperature = 0.0;
+struct TeacherOutputsOptions : DecodingOptions {
   int64_t top_k = 0;
   double top_p = 1.0;
-  uint64_t seed = 1;
-  std::string dtype = "fp32";
-  int64_t batch_size = 64;
   int64_t shard_examples = 2048;
   static Fields<TeacherOutputsOptions> fields();
 };
@@ -48,23 +38,12 @@ void check_sampling(const TeacherOutputsOptions& options, const std::string& whe
 Fields<TeacherOutputsOptions> TeacherOutputsOptions::fields() {
   using T = TeacherOutputsOptions;
   return Fields<T>("teacher outputs stage (kind = \"teacher-outputs\"): makes corpus.h5")
-      .add("model", &T::model, Required{}, "Model directory of the target.")
-      .add("corpus", &T::corpus, Required{}, "Corpus whose sources are the calibration inputs.")
-      .add("limit", &T::limit, Range{0}, Unit{"examples"}, "Number of calibration inputs, from the first; 0: all.")
-      .add("prompt_tokens", &T::prompt_tokens, Range{0, 1 << 20}, Unit{"tokens"},
-           "Decoder-only models: number of first tokens of plain text that become its prompt, which is the example's "
-           "source. 0: outputs begin with the start token, for sampled ones only.")
-      .add("max_new_tokens", &T::max_new_tokens, Range{1}, Unit{"tokens"},
-           "Length of the longest output; longer ones are cut.")
-      .add("temperature", &T::temperature, Range{0}, "Temperature of sampling; 0: greedy outputs.")
+      .inherit<DecodingOptions>()
       .add("top_k", &T::top_k, Range{0}, Unit{"tokens"},
            "Sample among the k most likely tokens; 0 is off, whatever the model's own settings are.")
       .add("top_p", &T::top_p, Above{0}, Range{0, 1},
            "Sample from the smallest set of tokens that holds this share of the probability; 1 is off, whatever the "
            "model's own settings are.")
-      .add("seed", &T::seed, "Seed of sampling.")
-      .add("dtype", &T::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of the target.")
-      .add("batch_size", &T::batch_size, Range{1, 4096}, Unit{"rows"}, "Outputs decoded together, sorted by length.")
       .add("shard_examples", &T::shard_examples, Range{1}, Unit{"examples"}, NoResult{},
            "Number of outputs written at once; a killed run loses at most these. Outputs of a shard are decoded "
            "together, so in bf16 and fp16 another number may change a token where two are almost equally likely.")
@@ -72,17 +51,9 @@ Fields<TeacherOutputsOptions> TeacherOutputsOptions::fields() {
 }
 
 infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
-  infer::DecodeOptions decode;
-  decode.method = infer::baseline_method(options.temperature).name;
-  if (options.temperature > 0) {
-    decode.temperature = options.temperature;
-    decode.top_k = options.top_k;
-    decode.top_p = options.top_p;
-    decode.min_p = 0;  // never the model's own
-  }
-  decode.seed = options.seed;
-  decode.max_new_tokens = options.max_new_tokens;
-  decode.batch_size = options.batch_size;
+  infer::DecodeOptions decode = options.decoding(infer::baseline_method(options.temperature).name);
+  decode.top_k = options.top_k;
+  decode.top_p = options.top_p;
   return decode;
 }
 
@@ -99,18 +70,17 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
   data::CorpusInfo info;
   info.tokenizer_hash = inputs.info().tokenizer_hash;
   info.vocabulary = inputs.info().vocabulary;
-  info.provenance = {{data::kJob, run.identity},
-                     {"teacher", teacher},
-                     {"teacher_hash", hash_of(run, teacher)},
-                     {"calibration_inputs", sources},
-                     {"calibration_inputs_hash", hash_of(run, sources)},
-                     {"temperature", fmt::format("{}", options.temperature)},
-                     {"top_k", fmt::format("{}", options.top_k)},
-                     {"top_p", fmt::format("{}", options.top_p)},
-                     {"seed", fmt::format("{}", options.seed)},
-                     {"prompts", data::continues_prompts(inputs.info()) ? "true" : "false"},
-                     {"dtype", options.dtype},
-                     {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}};
+  info.provenance = options.provenance();
+  info.provenance.merge(
+      std::map<std::string, std::string>{{data::kJob, run.identity},
+                                         {"teacher", teacher},
+                                         {"teacher_hash", hash_of(run, teacher)},
+                                         {"calibration_inputs", sources},
+                                         {"calibration_inputs_hash", hash_of(run, sources)},
+                                         {"top_k", fmt::format("{}", options.top_k)},
+                                         {"top_p", fmt::format("{}", options.top_p)},
+                                         {"prompts", data::continues_prompts(inputs.info()) ? "true" : "false"},
+                                         {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}});
   if (is_plain_text(inputs.info())) info.provenance["prompt_tokens"] = fmt::format("{}", options.prompt_tokens);
   return info;
 }
@@ -130,16 +100,6 @@ struct Teacher {
   model::GenerationConfig settings;
   infer::Generator generator;
 };
-
-// Refuses an option that gives all examples the same output.
-void require_prompts(const TeacherOutputsOptions& options, const data::Corpus& inputs) {
-  if (!is_plain_text(inputs.info()) || options.prompt_tokens > 0 || options.temperature > 0) return;
-  throw UserError(
-      {.where = "teacher outputs: prompt_tokens",
-       .what = "from plain text without prompts, greedy decoding would write the same output for every example",
-       .expected = "1 token or more, or a temperature above 0",
-       .found = fmt::format("0, and {} without sources", inputs.file().string())});
-}
 
 // Decodes the sources of a range and adds them with their outputs.
 class OutputWriter {
@@ -183,9 +143,9 @@ class OutputWriter {
 
 void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContext& run) {
   const data::Corpus inputs(options.corpus);
-  require_prompts(options, inputs);
+  options.require_prompts(inputs);
   OutputWriter outputs(options, run, inputs);
-  const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
+  const int64_t count = options.count(inputs);
   data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run), count);
   Progress progress({.style = run.execution.progress(),
                      .title = "teacher outputs",

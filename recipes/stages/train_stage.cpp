@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -19,10 +18,8 @@
 #include "recipes/architecture.h"
 #include "recipes/recipe.h"
 #include "recipes/stages/data_stages.h"
-#include "recipes/stages/exit_training.h"
 #include "recipes/stages/stages.h"
-#include "recipes/stages/tandem_training.h"
-#include "recipes/stages/teacher_logits_stage.h"
+#include "recipes/stages/trained_models.h"
 #include "train/options.h"
 #include "train/teacher/cached_teacher.h"
 #include "train/trainable/exit_trainables.h"
@@ -102,6 +99,50 @@ train::TrainerInputs TrainingData::inputs(train::TrainableModel& trainable, cons
   inputs.progress = run.execution.progress();
   inputs.world = run.execution.world;
   return inputs;
+}
+
+namespace {
+
+std::string named(const data::TeacherCacheInfo& info, const char* key) {
+  const auto found = info.provenance.find(key);
+  return found == info.provenance.end() ? "one that the cache does not name" : found->second;
+}
+
+std::string short_hash(const std::string& hash) {
+  return hash.substr(0, 16);
+}
+
+}  // namespace
+
+data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
+                                      const std::optional<std::filesystem::path>& teacher) {
+  data::TeacherCache cache(file);
+  const data::TeacherCacheInfo& info = cache.info();
+  Problems problems;
+  const auto add = [&](const char* what, std::string expected, std::string found, const char* hint) {
+    problems.add({file.string(), what, std::move(expected), std::move(found), hint});
+  };
+  if (info.tokenizer_hash != corpus.info().tokenizer_hash) {
+    add("the teacher cache was made with another tokenizer than the corpus",
+        fmt::format("tokenizer {} of {}", short_hash(corpus.info().tokenizer_hash), corpus.file().string()),
+        "tokenizer " + short_hash(info.tokenizer_hash),
+        "make the cache from this corpus, with a teacher that has the corpus's tokenizer");
+  }
+  if (const std::string hash = data::corpus_hash(corpus); info.corpus_hash != hash) {
+    add("the teacher cache was made from another corpus",
+        fmt::format("{} ({}, {} target tokens)", corpus.file().string(), short_hash(hash), corpus.info().target_tokens),
+        fmt::format("{} ({}, {} positions)", named(info, "corpus"), short_hash(info.corpus_hash), info.positions),
+        "set `corpus` of the teacher-logits stage to the training corpus");
+  }
+  if (teacher) {
+    if (const std::string hash = model::model_hash(*teacher); info.teacher_hash != hash) {
+      add("the teacher cache was made by another teacher", fmt::format("{} ({})", teacher->string(), short_hash(hash)),
+          fmt::format("{} ({})", named(info, "teacher"), short_hash(info.teacher_hash)),
+          "set `teacher` to the model of the teacher-logits stage, or omit it");
+    }
+  }
+  problems.throw_if_any();
+  return cache;
 }
 
 // Options of train stages, and checks of them that need no file.
@@ -280,23 +321,6 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
 
 namespace {
 
-// The subject of training: a model by itself, or one of the tables of the stage.
-struct PlainTraining {};
-struct BlockPredictionTraining {
-  int64_t block = 0;
-};
-using TrainedAs = std::variant<PlainTraining, train::ExitTrainingOptions, TandemTrainingOptions,
-                               SharedEncoderTrainingOptions, DeepTandemTrainingOptions, BlockPredictionTraining>;
-
-TrainedAs trained_as(const TrainStageOptions& options) {
-  if (options.exits) return *options.exits;
-  if (options.tandem) return *options.tandem;
-  if (options.shared_encoder) return *options.shared_encoder;
-  if (options.deep_tandem) return *options.deep_tandem;
-  if (options.block_prediction) return BlockPredictionTraining{*options.block_prediction};
-  return PlainTraining{};
-}
-
 model::TransformerConfig config_of(const ArchitectureOptions& shape, const data::Tokenizer& tokenizer) {
   return make_config(
       shape,
@@ -315,84 +339,51 @@ bool learns_from_shared(const TrainStageOptions& options) {
          (!options.teacher || shares_with_teacher(options));
 }
 
-// Makes what each kind of training starts from: models with random weights (`architecture`) or loaded ones (`from`).
-// Deep Tandems and block prediction have an architecture (check_blocks).
-class StartingModels {
- public:
-  StartingModels(const TrainStageOptions& options, const data::Tokenizer& tokenizer, at::Device device)
-      : options_(options), tokenizer_(tokenizer), device_(device) {}
-
-  TrainableModels operator()(const PlainTraining&) const {
-    return trained_alone<train::PlainTrainable>(options_.architecture ? fresh(architecture()) : loaded());
-  }
-
-  TrainableModels operator()(const train::ExitTrainingOptions& exits) const {
-    if (options_.architecture) return exit_trainable(exits, fresh(architecture()), {});
-    return exit_trainable(exits, loaded(), *options_.from);
-  }
-
-  TrainableModels operator()(const TandemTrainingOptions& tandem) const {
-    return tandem_trainable(tandem, beginning(), place());
-  }
-
-  TrainableModels operator()(const SharedEncoderTrainingOptions& shared) const {
-    return shared_encoder_trainable(shared, beginning(), place(), learns_from_shared(options_));
-  }
-
-  TrainableModels operator()(const DeepTandemTrainingOptions& deep_tandem) const {
-    TrainableModels start;
-    start.deep = std::make_unique<model::DeepTandemModel>(
-        model::DeepTandemParts{config_of(*deep_tandem.large, tokenizer_), architecture(), deep_tandem.block},
-        options_.architecture->seed);
-    start.deep->to(device_, at::kFloat);
-    start.trainable = std::make_unique<train::DeepTandemTrainable>(*start.deep);
-    return start;
-  }
-
-  TrainableModels operator()(const BlockPredictionTraining& blocks) const {
-    return trained_alone<train::BlockPredictionTrainable>(
-        fresh(model::block_prediction_config(architecture(), blocks.block)));
-  }
-
- private:
-  Beginning beginning() const {
-    Beginning start{.from = options_.from.value_or("")};
-    if (options_.architecture) start.fresh = fresh(architecture());
-    return start;
-  }
-  ModelPlace place() const { return {device_, frozen_type(options_.training.precision, device_)}; }
-
-  model::TransformerConfig architecture() const { return config_of(*options_.architecture, tokenizer_); }
-
-  std::unique_ptr<model::TransformerModel> fresh(model::TransformerConfig config) const {
-    auto made = std::make_unique<model::TransformerModel>(std::move(config), options_.architecture->seed);
-    made->to(device_, at::kFloat);
-    return made;
-  }
-
-  std::unique_ptr<model::TransformerModel> loaded() const {
-    return model::load_model(*options_.from, {.device = device_, .pack = false});
-  }
-
-  template <class Trainable>
-  static TrainableModels trained_alone(std::unique_ptr<model::TransformerModel> model) {
-    TrainableModels start;
-    start.trainable = std::make_unique<Trainable>(*model);
-    start.models.push_back(std::move(model));
-    return start;
-  }
-
-  const TrainStageOptions& options_;
-  const data::Tokenizer& tokenizer_;
-  at::Device device_;
-};
-
-TrainableModels starting_models(const TrainStageOptions& options, const data::Tokenizer& tokenizer, at::Device device) {
-  TrainableModels start = std::visit(StartingModels(options, tokenizer, device), trained_as(options));
-  if (options.from) {
-    model::require_vocabulary_fits(start.models.front()->config(), tokenizer.vocabulary(), options.from->string());
-  }
+template <class Trainable>
+TrainableModels trained_alone(std::unique_ptr<model::TransformerModel> model) {
+  TrainableModels start;
+  start.trainable = std::make_unique<Trainable>(*model);
+  start.models.push_back(std::move(model));
   return start;
+}
+
+TrainableModels deep_tandem_trainable(const DeepTandemTrainingOptions& options, const model::TransformerConfig& large,
+                                      const model::TransformerConfig& small, uint64_t seed, at::Device device) {
+  TrainableModels start;
+  start.deep = std::make_unique<model::DeepTandemModel>(model::DeepTandemParts{large, small, options.block}, seed);
+  start.deep->to(device, at::kFloat);
+  start.trainable = std::make_unique<train::DeepTandemTrainable>(*start.deep);
+  return start;
+}
+
+// Makes what training starts from: models with random weights (`architecture`) or loaded ones (`from`). Deep Tandems
+// and block prediction have an architecture (check_blocks).
+TrainableModels starting_models(const TrainStageOptions& options, const data::Tokenizer& tokenizer, at::Device device) {
+  const auto architecture = [&] { return config_of(*options.architecture, tokenizer); };
+  const auto fresh = [&](model::TransformerConfig config) {
+    auto made = std::make_unique<model::TransformerModel>(std::move(config), options.architecture->seed);
+    made->to(device, at::kFloat);
+    return made;
+  };
+  if (options.deep_tandem) {
+    return deep_tandem_trainable(*options.deep_tandem, config_of(*options.deep_tandem->large, tokenizer),
+                                 architecture(), options.architecture->seed, device);
+  }
+  if (options.block_prediction) {
+    return trained_alone<train::BlockPredictionTrainable>(
+        fresh(model::block_prediction_config(architecture(), *options.block_prediction)));
+  }
+  Beginning beginning{.from = options.from.value_or("")};
+  if (options.architecture) beginning.fresh = fresh(architecture());
+  const ModelPlace place{device, frozen_type(options.training.precision, device)};
+  if (options.tandem) return tandem_trainable(*options.tandem, std::move(beginning), place);
+  if (options.shared_encoder) {
+    return shared_encoder_trainable(*options.shared_encoder, std::move(beginning), place, learns_from_shared(options));
+  }
+  auto model = options.architecture ? std::move(beginning.fresh)
+                                    : model::load_model(*options.from, {.device = device, .pack = false});
+  if (options.exits) return exit_trainable(*options.exits, std::move(model), beginning.from);
+  return trained_alone<train::PlainTrainable>(std::move(model));
 }
 
 // Loads the teacher that the options name, or returns nullptr for none. A Tandem's frozen primary, or the owner of a
@@ -427,6 +418,10 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   const auto teacher = loaded_teacher(options, device);
 
   const TrainableModels start = starting_models(options, *files.tokenizer, device);
+  if (options.from) {
+    model::require_vocabulary_fits(start.models.front()->config(), files.tokenizer->vocabulary(),
+                                   options.from->string());
+  }
   train::TrainerInputs inputs = files.inputs(*start.trainable, run);
   inputs.references = std::move(references);
   inputs.teacher = teacher.get();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "data/corpus/corpus.h"
+#include "data/teacher/teacher_cache.h"
 #include "data/tokenizers/tokenizer.h"
 #include "recipes/stage.h"
 #include "recipes/stages/stages.h"
@@ -48,5 +49,10 @@ struct TrainingData {
   data::Corpus corpus;
   std::optional<data::Corpus> validation;
 };
+
+// Opens and checks a teacher's stored distributions for training on `corpus`. Errors: a UserError with all problems,
+// each naming both sides: another corpus, another tokenizer or, if `teacher` is given, another teacher.
+data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
+                                      const std::optional<std::filesystem::path>& teacher);
 
 }  // namespace draftsmith::recipes

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "data/datasets/datasets.h"
 #include "data/text/readers.h"
-#include "data/text/text_input.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 
@@ -195,7 +195,7 @@ TEST_F(ChatFiles, ConversationsAreExamplesOfTheAssistantsWords) {
   ASSERT_EQ(examples.size(), 1U);
   EXPECT_EQ(examples[0].source, "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_THAT(examples[0].targets, ElementsAre("b<|im_end|>\n"));
-  EXPECT_EQ(stream->counts().dropped_empty, 1);
+  EXPECT_EQ(stream->counts().at("dropped: empty"), 1);
   const auto strict = open_text(with_template_of(folder_.path(), input), {});
   EXPECT_THAT(error_of([&] { read_all(*strict); }),
               AllOf(HasSubstr("chat.jsonl:2"), HasSubstr("message of the assistant")));

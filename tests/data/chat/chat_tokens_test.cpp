@@ -5,7 +5,8 @@
 
 #include "base/files.h"
 #include "data/corpus/prepare.h"
-#include "data/text/text_input.h"
+#include "data/datasets/datasets.h"
+#include "data/text/readers.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -73,7 +74,7 @@ TEST_F(ChatTokens, OnlyTheAssistantsWordsAreTargets) {
 TEST_F(ChatTokens, PromptsAreDroppedButNeverCut) {
   EXPECT_THAT(error_of([this] { prepare({.max_source = 3, .too_long = "truncate"}); }), HasSubstr("is not cut"));
   const int64_t kept = prepare({.max_source = 5, .too_long = "drop"}).size();
-  EXPECT_EQ(kept + report_.dropped_long, 2);
+  EXPECT_EQ(kept + report_.counts["dropped: too long"], 2);
 }
 
 }  // namespace

@@ -127,18 +127,12 @@ TEST(Batches, AbsurdSizesAreErrors) {
 }
 
 TEST(Batches, PaddedRowsHoldTheTokensAndLengths) {
-  const TemporaryDirectory directory;
-  CorpusWriter writer(directory / "p.h5", {.tokenizer_hash = "abc", .vocabulary = 100});
-  writer.add(std::vector<int32_t>{3, 4, 1}, std::vector<int32_t>{1});
-  writer.add(std::vector<int32_t>{5, 1}, std::vector<int32_t>{6, 7, 1});
-  writer.finish();
-  const Corpus corpus(directory / "p.h5");
-  const PaddedRows sources = pad_sources(corpus, {1, 0}, 0);
-  EXPECT_EQ(sources.rows, 2);
-  EXPECT_EQ(sources.width, 3);
-  EXPECT_THAT(sources.tokens, ElementsAre(5, 1, 0, 3, 4, 1));
-  EXPECT_THAT(sources.lengths, ElementsAre(2, 3));
-  EXPECT_THAT(pad_targets(corpus, {0, 1}, 9).tokens, ElementsAre(1, 9, 9, 6, 7, 1));
+  const std::vector<int32_t> one = {5, 1}, two = {3, 4, 1};
+  const PaddedRows rows = pad_rows(std::vector<std::span<const int32_t>>{one, two}, 9);
+  EXPECT_EQ(rows.rows, 2);
+  EXPECT_EQ(rows.width, 3);
+  EXPECT_THAT(rows.tokens, ElementsAre(5, 1, 9, 3, 4, 1));
+  EXPECT_THAT(rows.lengths, ElementsAre(2, 3));
 }
 
 TEST(Batches, PackedRowsStayWithinTheirWidthAndTheBudget) {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/corpus/show.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
@@ -178,13 +177,12 @@ TEST(Show, PrintsInfoHistogramsAndExamples) {
   writer.add(tokenizer->encode("the cat"), tokenizer->encode("a dog"));
   writer.finish();
   const Corpus corpus(directory / "c.h5");
-  const std::string text = describe_corpus(corpus, {.tokenizer = tokenizer.get()});
+  const std::string text = describe_corpus(corpus, tokenizer.get());
   EXPECT_THAT(text, AllOf(HasSubstr("examples       1"), HasSubstr("source: the cat"), HasSubstr("target: a dog"),
                           HasSubstr("source lengths")));
   const auto other = write_corpus(directory / "other.h5", {});
   const Corpus foreign(other);
-  EXPECT_THAT(error_of([&] { describe_corpus(foreign, {.tokenizer = tokenizer.get()}); }),
-              HasSubstr("another tokenizer"));
+  EXPECT_THAT(error_of([&] { describe_corpus(foreign, tokenizer.get()); }), HasSubstr("another tokenizer"));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 #include "base/files.h"
+#include "data/datasets/datasets.h"
 #include "data/text/readers.h"
-#include "data/text/text_input.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
@@ -51,7 +51,7 @@ TEST_F(Prepare, RowsAreTheTextsIdsWithEos) {
   EXPECT_THAT(corpus.target(1), testing::ElementsAreArray(with_eos("the bird")));
   EXPECT_EQ(report.written, 2);
   EXPECT_EQ(report.source_tokens, corpus.info().source_tokens);
-  EXPECT_TRUE(report.nonzero().empty());
+  EXPECT_TRUE(report.counts.empty());
 }
 
 TEST_F(Prepare, SourcesHaveAPrefixAndASuffixThatStaysWhenTheyAreCut) {
@@ -85,7 +85,7 @@ TEST_F(Prepare, TheFirstTokensOfPlainTextBecomeItsPrompt) {
   EXPECT_EQ(whole.size(), 3);
   whole.insert(whole.end(), corpus.target(0).begin(), corpus.target(0).end());
   EXPECT_EQ(whole, with_eos(text));
-  EXPECT_EQ(report.dropped_short, 1);
+  EXPECT_EQ(report.counts.at("dropped: no longer than the prompt"), 1);
   EXPECT_TRUE(continues_prompts(corpus.info()));
   EXPECT_THAT(error_of([&] { prepare("the cat\n", "a dog\n", {.prompt_tokens = 3}); }), HasSubstr("prompts = true"));
 }
@@ -105,8 +105,7 @@ TEST_F(Prepare, LongTextsAreSplitIntoWindowsAndOnlyTheLastEndsInEos) {
   EXPECT_LE(corpus.target(1).size() - corpus.target(0).size(), 1U);
   EXPECT_THAT(corpus.target(2), testing::ElementsAreArray(with_eos("the")));
   for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(corpus.source(i).empty());
-  EXPECT_THAT(report.nonzero(),
-              ElementsAre(testing::Pair("split texts", 1), testing::Pair("windows of split texts", 2)));
+  EXPECT_THAT(report.counts, ElementsAre(testing::Pair("split texts", 1), testing::Pair("windows of split texts", 2)));
   EXPECT_EQ(corpus.info().provenance.at("count: windows of split texts"), "2");
   EXPECT_EQ(corpus.info().provenance.at("too_long"), "split");
 }
@@ -151,8 +150,7 @@ TEST_F(Prepare, OrderDoesNotDependOnThreads) {
 TEST_F(Prepare, TruncationKeepsEos) {
   const auto report = prepare("the cat sees the dog\n", "the bird sings\n",
                               {.max_source = 4, .max_target = 100, .too_long = "truncate"});
-  EXPECT_EQ(report.truncated_sources, 1);
-  EXPECT_EQ(report.truncated_targets, 0);
+  EXPECT_EQ(report.counts, (TextCounts{{"truncated sources", 1}}));
   const Corpus corpus(out_);
   const std::vector<int32_t> whole = with_eos("the cat sees the dog");
   EXPECT_THAT(corpus.source(0), ElementsAre(whole[0], whole[1], whole[2], tokenizer_->eos()));
@@ -173,14 +171,14 @@ TEST_F(Prepare, EmptyReferencesBesideOthersArePassedOverAndCounted) {
   write_text(directory_ / "a.jsonl", "{\"d\": \"the cat\", \"s1\": \" \", \"s2\": \"the bird\", \"s3\": \"a dog\"}\n");
   const TextInput input = {.jsonl = directory_ / "a.jsonl", .source_field = "d", .target_fields = {"s1", "s2", "s3"}};
   const auto first = prepare_corpus(*open_text(input, {}), *tokenizer_, {}, out_);
-  EXPECT_EQ(first.empty_references, 1);
-  EXPECT_EQ(first.unused_references, 1);
+  EXPECT_EQ(first.counts.at("references not used: empty"), 1);
+  EXPECT_EQ(first.counts.at("references not used"), 1);
   ASSERT_EQ(Corpus(out_).size(), 1);
   EXPECT_THAT(Corpus(out_).target(0), testing::ElementsAreArray(with_eos("the bird")));
   EXPECT_EQ(Corpus(out_).info().provenance.at("count: references not used: empty"), "1");
   const auto all = prepare_corpus(*open_text(input, {}), *tokenizer_, {.references = "all"}, out_);
   EXPECT_EQ(all.written, 2);
-  EXPECT_EQ(all.empty_references, 1);
+  EXPECT_EQ(all.counts.at("references not used: empty"), 1);
 }
 
 // Counting lines and hashing would take the text away.

@@ -38,10 +38,10 @@ class Datasets : public testing::Test {
     write("captions/test.en", "one\ntwo\n");
   }
   // Returns the suite's text with its tasks filled in, or the problems.
-  std::string filled(const std::string& suite, DataPaths paths = DataPaths::kReal) {
+  std::string filled(const std::string& suite) {
     toml::table table = parse_toml(suite, "suite.toml");
     Problems problems;
-    fill_in_dataset_tasks(table, paths, problems);
+    fill_in_dataset_tasks(table, problems);
     if (!problems.empty()) return text_of(problems.list());
     std::ostringstream text;
     text << table;
@@ -100,7 +100,7 @@ TEST_F(Datasets, KeysOfTheTaskWin) {
 
 TEST_F(Datasets, RecipesKeepPathsPortable) {
   write_captions();
-  EXPECT_THAT(filled("task = { dataset = \"captions/test\", direction = \"de-en\" }", DataPaths::kPortable),
+  EXPECT_THAT(filled("task = { dataset = \"captions/test\", direction = \"de-en\" }"),
               HasSubstr("source = '$DATA/captions/test.de'"));
 }
 
@@ -146,8 +146,6 @@ TEST_F(Datasets, CategoriesBecomeTasks) {
   EXPECT_THAT(
       two, AllOf(HasSubstr("'spec_bench.qa'"), HasSubstr("'spec_bench.math'"), testing::Not(HasSubstr("translation"))));
   EXPECT_THAT(filled("task = { dataset = \"spec_bench\", categories = [\"qaa\"] }"), HasSubstr("did you mean qa?"));
-  const std::string one = filled("task = { dataset = \"spec_bench\", by_category = false }");
-  EXPECT_THAT(one, AllOf(HasSubstr("name = 'spec_bench'"), HasSubstr("'none'")));
   EXPECT_EQ(summarize_jsonl(folder() / "spec_bench/question.jsonl").further_turns, 8);
 }
 
@@ -180,7 +178,7 @@ TEST_F(Datasets, CorporaHaveTheSameNames) {
   EXPECT_THAT(error_of([&] { with_dataset(input); }), HasSubstr("one of them"));
   toml::table corpus = parse_toml("dataset = \"captions/test\"\ndirection = \"de-en\"\n", "recipe.toml");
   Problems problems;
-  fill_in_dataset_corpus(corpus, DataPaths::kPortable, problems);
+  fill_in_dataset_corpus(corpus, problems);
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(corpus["target"].value_or(std::string()), "$DATA/captions/test.en");
 }

@@ -9,7 +9,6 @@
 
 #include "base/files.h"
 #include "base/random.h"
-#include "base/sha256.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/support/errors.h"
@@ -140,16 +139,6 @@ TEST(NgramTable, SaysWhereItComesFrom) {
   EXPECT_THAT(describe_ngram_table(table), AllOf(HasSubstr("order 3"), HasSubstr("7 target tokens")));
   EXPECT_TRUE(is_ngram_table(directory / "n.h5"));
   EXPECT_FALSE(is_ngram_table(corpus));
-}
-
-TEST(NgramTable, SortingOnDiskGivesTheSameFileAndLeavesNothingBehind) {
-  const TemporaryDirectory directory;
-  const auto corpus = write_targets(directory / "c.h5", 50, random_rows(50, 80000, 3));
-  const auto report = build_ngram_table(corpus, {.memory_mb = 512}, directory / "memory.h5");
-  ASSERT_GT(report.target_tokens, 2 * (1 << 20) / 8) << "the parts would not be several";
-  build_ngram_table(corpus, {.memory_mb = 1}, directory / "disk.h5");
-  EXPECT_EQ(sha256_file(directory / "memory.h5"), sha256_file(directory / "disk.h5"));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 3);
 }
 
 TEST(NgramTable, RefusesWhatItsNumbersCannotHold) {

@@ -97,8 +97,8 @@ TEST(RouterData, OtherFilesVersionsAndShapesAreRefused) {
     writer.finish();
     return error_of([&] { RouterData{root / "raw.h5"}; });
   };
-  EXPECT_THAT(error(RouterDataInfo::kFormatVersion), HasSubstr("positions in /router/entropy"));
-  EXPECT_THAT(error(RouterDataInfo::kFormatVersion + 1), HasSubstr("another format version"));
+  EXPECT_THAT(error(1), HasSubstr("rows of /router/entropy"));
+  EXPECT_THAT(error(2), HasSubstr("another format version"));
 }
 
 }  // namespace

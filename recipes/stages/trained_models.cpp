@@ -1,16 +1,49 @@
-#include "recipes/stages/tandem_training.h"
+#include "recipes/stages/trained_models.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/logging.h"
 #include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "model/models/shared_encoder.h"
-#include "train/trainable/tandem_trainables.h"
 
 namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Loads the ordinary model that training begins from, unpacked, or takes the fresh one, which messages call `name`.
+std::unique_ptr<model::TransformerModel> ordinary_beginning(Beginning& beginning, const std::string& name,
+                                                            at::Device device) {
+  const bool fresh = beginning.from.empty();
+  auto ordinary =
+      fresh ? std::move(beginning.fresh) : model::load_model(beginning.from, {.device = device, .pack = false});
+  ordinary->set_name(fresh ? name : beginning.from.string());
+  return ordinary;
+}
+
+// Loads a model that is not trained, named by its directory.
+std::unique_ptr<model::TransformerModel> load_frozen(const fs::path& directory, const ModelPlace& place) {
+  // A teacher of half precision needs its plain head, whose logits are not rounded.
+  auto frozen =
+      model::load_model(directory, {.device = place.device, .dtype = place.frozen, .pack = place.frozen == at::kFloat});
+  frozen->set_name(directory.string());
+  return frozen;
+}
+
+// Copies parameters of the same names and shapes from earlier exits.
+void take_up(const model::Exits& earlier, const model::Exits& into, const std::filesystem::path& from) {
+  int64_t taken = 0;
+  for (const auto& [name, value] : into.parameters()) {
+    const auto found = earlier.parameters().find(name);
+    if (found == earlier.parameters().end() || found->second.sizes() != value.sizes()) continue;
+    at::Tensor begun = value;
+    begun.copy_(found->second);
+    ++taken;
+  }
+  if (taken > 0) log_info("  norms of the exits start from those in {}", from.string());
+}
 
 bool from_tandem(const fs::path& from) {
   return !from.empty() && model::is_tandem_directory(from);
@@ -55,7 +88,60 @@ std::unique_ptr<model::TransformerModel> first_stage(const TandemTrainingOptions
        .seed = options.seed});
 }
 
+// Returns the primary's directory: the option, or the one that the Tandem directory `from` names. Errors: UserError if
+// there is neither.
+fs::path primary_of(const TandemTrainingOptions& options, const fs::path& from) {
+  if (options.primary) return *options.primary;
+  if (from_tandem(from)) return model::tandem_primary(from);
+  throw UserError({.where = "tandem.primary",
+                   .what = "a secondary that is not yet part of a Tandem needs a primary",
+                   .expected = "a model directory",
+                   .found = "none given"});
+}
+
+bool from_drafter(const fs::path& from) {
+  return !from.empty() && model::is_shared_encoder_directory(from);
+}
+
+// Continues such a drafter, which keeps its projection.
+std::unique_ptr<model::TransformerModel> next_stage(const SharedEncoderTrainingOptions& options, const fs::path& from,
+                                                    const fs::path& target, at::Device device) {
+  if (options.projection) {
+    throw UserError({.where = "shared_encoder.projection",
+                     .what = fmt::format("`from` is the drafter {}, which has a projection already", from.string()),
+                     .expected = "none given",
+                     .found = *options.projection});
+  }
+  return model::load_shared_encoder(from, target, {.device = device, .pack = false});
+}
+
 }  // namespace
+
+at::ScalarType frozen_type(const std::string& precision, at::Device device) {
+  return precision == "bf16" && !device.is_cpu() ? at::kBFloat16 : at::kFloat;
+}
+
+bool is_same_model(const fs::path& one, const fs::path& other) {
+  std::error_code error;
+  return fs::equivalent(one, other, error) || model::model_hash(one) == model::model_hash(other);
+}
+
+TrainableModels exit_trainable(const train::ExitTrainingOptions& options,
+                               std::unique_ptr<model::TransformerModel> model, const std::filesystem::path& from) {
+  const int64_t layers = model->config().decoder_layers;
+  Problems problems;
+  train::check_fits(options, layers, "exits", problems);
+  problems.throw_if_any();
+  TrainableModels made;
+  // Needs no random numbers: exits of a model in training share its head.
+  made.exits = std::make_unique<model::Exits>(train::exit_config(options, layers), *model, 0);
+  if (const auto inside = model::exits_directory(from); !from.empty() && model::holds_exits(inside)) {
+    take_up(*model::load_exits(inside, from, *model), *made.exits, from);
+  }
+  made.trainable = std::make_unique<train::ExitTrainable>(*model, *made.exits, train::loss_weights(options, layers));
+  made.models.push_back(std::move(model));
+  return made;
+}
 
 Fields<TandemTrainingOptions> TandemTrainingOptions::fields() {
   using T = TandemTrainingOptions;
@@ -90,15 +176,6 @@ Fields<DeepTandemTrainingOptions> DeepTandemTrainingOptions::fields() {
       });
 }
 
-fs::path primary_of(const TandemTrainingOptions& options, const fs::path& from) {
-  if (options.primary) return *options.primary;
-  if (from_tandem(from)) return model::tandem_primary(from);
-  throw UserError({.where = "tandem.primary",
-                   .what = "a secondary that is not yet part of a Tandem needs a primary",
-                   .expected = "a model directory",
-                   .found = "none given"});
-}
-
 bool is_frozen_primary(const TandemTrainingOptions& options, const fs::path& from, const fs::path& model) {
   if (train::tandem_configurations().at(options.configuration) != train::TandemConfiguration::kPrimaryFrozen)
     return false;
@@ -125,28 +202,6 @@ TrainableModels tandem_trainable(const TandemTrainingOptions& options, Beginning
   made.models.push_back(std::move(primary));
   return made;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-bool from_drafter(const fs::path& from) {
-  return !from.empty() && model::is_shared_encoder_directory(from);
-}
-
-// Continues such a drafter, which keeps its projection.
-std::unique_ptr<model::TransformerModel> next_stage(const SharedEncoderTrainingOptions& options, const fs::path& from,
-                                                    const fs::path& target, at::Device device) {
-  if (options.projection) {
-    throw UserError({.where = "shared_encoder.projection",
-                     .what = fmt::format("`from` is the drafter {}, which has a projection already", from.string()),
-                     .expected = "none given",
-                     .found = *options.projection});
-  }
-  return model::load_shared_encoder(from, target, {.device = device, .pack = false});
-}
-
-}  // namespace
 
 Fields<SharedEncoderTrainingOptions> SharedEncoderTrainingOptions::fields() {
   using T = SharedEncoderTrainingOptions;
