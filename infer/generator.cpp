@@ -77,7 +77,8 @@ struct Generator::Impl {
   void use(DraftParts given) {
     parts = std::move(given);
     Problems problems;
-    validate_parts(traits_of(parts), settings.warping.temperature, problems);
+    validate_parts({parts.drafter->traits(), parts.window->traits(), parts.acceptance->traits()},
+                   settings.warping.temperature, problems);
     problems.throw_if_any();
   }
 
@@ -222,7 +223,7 @@ Generator::Generator(GenerationModels models, DecodeOptions options)
   problems.throw_if_any();
   if (!impl_->options.drafts()) return;
   const GenerationModels& all = impl_->models;
-  impl_->use(make_parts(impl_->options, all.drafter->make(all.draft_target()), {all.router, all.accepted_lengths}));
+  impl_->use(make_parts(impl_->options, all.drafter->make(all.draft_target()), all));
 }
 
 Generator::Generator(GenerationModels models, DecodeOptions options, DraftParts parts)

@@ -57,8 +57,7 @@ std::vector<TracedToken> trace_output(GenerationModels models, DecodeOptions opt
   options.batch_size = 1;
   options.measure_alpha = false;
   if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
-  DraftParts parts =
-      make_parts(options, models.drafter->make(models.draft_target()), {models.router, models.accepted_lengths});
+  DraftParts parts = make_parts(options, models.drafter->make(models.draft_target()), models);
   std::vector<JudgedDraft> drafts;
   parts.acceptance = std::make_unique<TracingRule>(std::move(parts.acceptance), drafts);
   Generator generator(models, std::move(options), std::move(parts));

@@ -1,4 +1,3 @@
-
 #include "infer/drafters/early_exit_drafter.h"
 
 #include <algorithm>
@@ -16,7 +15,6 @@
 #include "base/device_tensors.h"
 #include "base/timing.h"
 #include "infer/costs/step_costs.h"
-#include "infer/drafters/drafter.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/processors.h"
 #include "infer/sampling/sampling.h"
@@ -36,12 +34,12 @@ class EarlyExitDrafter : public Drafter {
   // head read layer n. Target and exits must outlive the drafter.
   EarlyExitDrafter(model::TransformerModel& target, int64_t layers, const model::Exits* exits);
 
-  DrafterTraits traits() const override { return {.name = "early-exit"}; }
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kExit); }
   void prefill(const DraftBegin& begin) override;
   // Runs layers 0..n-1 of each active row's next token and keeps their output.
   at::Tensor next_logits(const DraftRequest& request) override;
   // Runs layers 0..n-1 of the pending tokens that no draft step ran (usually each row's last), then the other layers of
-  // all pending tokens. Hidden states of layers n..N can be wanted.
+  // all pending tokens. The input may want no hidden states.
   model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
                                model::DecodeState& state) override;
   // Counts each layer once for each token. The first n layers took the tokens one by one, the others together.
@@ -171,14 +169,10 @@ model::StepOutput EarlyExitDrafter::run_target(model::LanguageModel& target, con
                                                model::DecodeState& state) {
   if (&target != &target_) throw std::logic_error("an early exit verifies with the model that it is part of");
   if (&state != state_) throw std::logic_error("an early exit verifies over the state it drafts on");
-  if (std::ranges::any_of(input.hidden_layers, [this](int64_t layer) { return layer < layers_; })) {
-    throw std::logic_error("hidden states below an early exit are not kept");
-  }
   const int64_t all = target_.info().layers;
   const model::StepPart rest{.layers = {layers_, all},
                              .hidden = pending_hidden(input),  // [B,L,D]
-                             .logits = input.logits,
-                             .hidden_layers = input.hidden_layers};
+                             .logits = input.logits};
   const int64_t next = std::min(layers_, all - 1);  // with no layer left, any will do
   model::StepOutput output =
       target_.run_part(rest, state_->append(input.new_tokens, input.tokens.size(1), next), *state_);
