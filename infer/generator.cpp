@@ -8,7 +8,6 @@
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/device_loop.h"
 #include "infer/loop/prefill.h"
-#include "infer/loop/standalone_loop.h"
 #include "infer/parts.h"
 #include "infer/prompts.h"
 #include "infer/self_drafting/methods.h"

@@ -23,8 +23,8 @@ SharedDrafter load_drafter_for(const LoadedModel& target, const SessionOptions& 
   if (options.drafter_dtype && !traits_of(spec.kind).is_model) {
     log_warning("{}drafter-dtype has no effect on drafter {}", options.option_prefix, options.drafter);
   }
-  const bool target_itself = spec.kind == DrafterKind::kModel && fs::exists(spec.path) &&
-                             fs::equivalent(spec.path, options.target);
+  const bool target_itself =
+      spec.kind == DrafterKind::kModel && fs::exists(spec.path) && fs::equivalent(spec.path, options.target);
   if (target_itself && load.dtype == target_type) return as_drafter(*target.model, nullptr, spec.path);
   return load_drafter(spec, options.target, load);
 }

@@ -1,5 +1,5 @@
-// Drafters: loaded ones, which make the Drafter of a decoding loop. A drafter proposes tokens, or gives the distribution
-// of each row's next token, from the row's committed and drafted tokens.
+// Drafters: loaded ones, which make the Drafter of a decoding loop. A drafter proposes tokens, or gives the
+// distribution of each row's next token, from the row's committed and drafted tokens.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ enum class DrafterKind {
 // Properties of a kind of drafter, known before one is loaded.
 struct DrafterTraits {
   std::string name;
-  bool logits = true;    // gives next_logits(), whose probabilities say how sure it is; false: only next_tokens()
-  bool on_host = false;  // reads DraftRequest::on_host; true for drafters with next_tokens()
+  bool logits = true;         // gives next_logits(), whose probabilities say how sure it is; false: only next_tokens()
+  bool on_host = false;       // reads DraftRequest::on_host; true for drafters with next_tokens()
   bool reads_target = false;  // drafts from the target's hidden states
   bool is_model = false;      // a model of its own, for which a router can be trained
 };

@@ -30,9 +30,9 @@ struct KindRow {
   DrafterKind kind = kModel;
   DrafterTraits traits = {};
   std::string prefix = {};  // of texts like prefix:FILE or prefix:N; empty: the text is a directory
-  int64_t most = 0;    // largest N; 0: a file follows
-  int64_t usual = 0;   // N where the prefix stands alone; 0: it may not
-  Problem wrong = {};  // what is wrong with another text, but for `where` and `found`
+  int64_t most = 0;         // largest N; 0: a file follows
+  int64_t usual = 0;        // N where the prefix stands alone; 0: it may not
+  Problem wrong = {};       // what is wrong with another text, but for `where` and `found`
   Spec (*given)(const DrafterOptions&) = nullptr;  // neither path nor number: a suite gives another kind
   SharedDrafter (*load)(const Spec&, const fs::path& target, const Load&) = nullptr;
 };
@@ -48,11 +48,15 @@ const std::vector<KindRow>& kind_rows() {
   static const std::vector<KindRow> kRows = {
       {.kind = kModel,
        .traits = {.name = "model", .is_model = true},
-       .given = [](const O& o) -> Spec { return {kModel, o.model}; },
+       .given = [](const O& o) -> Spec {
+         return {kModel, o.model};
+       },
        .load = load_small_model},
       {.kind = kTandem,
        .traits = {.name = "tandem", .reads_target = true, .is_model = true},
-       .given = [](const O& o) -> Spec { return {kTandem, o.tandem}; },
+       .given = [](const O& o) -> Spec {
+         return {kTandem, o.tandem};
+       },
        .load = [](const Spec& s, const fs::path& target,
                   const Load& options) { return load_tandem_drafter(s.path, target, options); }},
       {.kind = kNgram,
@@ -61,7 +65,9 @@ const std::vector<KindRow>& kind_rows() {
        .wrong = {.what = "an n-gram drafter needs its table",
                  .expected = "ngram:FILE",
                  .hint = "make one with `draftsmith data ngrams`"},
-       .given = [](const O& o) -> Spec { return {kNgram, o.ngram}; },
+       .given = [](const O& o) -> Spec {
+         return {kNgram, o.ngram};
+       },
        .load = [](const Spec& s, const fs::path&, const Load&) { return load_ngram_drafter(s.path); }},
       {.kind = kExit,
        .traits = {.name = "early-exit"},
@@ -69,7 +75,9 @@ const std::vector<KindRow>& kind_rows() {
        .most = std::numeric_limits<int64_t>::max(),
        .wrong = {.what = "an early exit drafts with the first layers of the model",
                  .expected = "exit:N with N from 1 to the model's number of decoder layers"},
-       .given = [](const O& o) -> Spec { return {kExit, {}, o.exit}; },
+       .given = [](const O& o) -> Spec {
+         return {kExit, {}, o.exit};
+       },
        .load = [](const Spec& s, const fs::path&, const Load&) { return exit_drafter(s.number); }},
       {.kind = kLookup,
        .traits = {.name = "lookup", .logits = false, .on_host = true},
@@ -78,7 +86,9 @@ const std::vector<KindRow>& kind_rows() {
        .usual = kLongestLookup,
        .wrong = {.what = "prompt look-up begins with n-grams of another length",
                  .expected = "lookup, or lookup:N with N from 1 to " + std::to_string(kMostLookup)},
-       .given = [](const O& o) -> Spec { return {kLookup, {}, o.lookup ? o.longest : 0}; },
+       .given = [](const O& o) -> Spec {
+         return {kLookup, {}, o.lookup ? o.longest : 0};
+       },
        .load = [](const Spec& s, const fs::path&, const Load&) { return lookup_drafter(s.number); }}};
   return kRows;
 }

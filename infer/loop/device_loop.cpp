@@ -4,9 +4,9 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"
 #include "infer/loop/row_verdict.h"
-#include "infer/loop/standalone_loop.h"
 
 namespace draftsmith::infer {
 

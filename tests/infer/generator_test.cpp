@@ -9,8 +9,8 @@
 
 #include "base/files.h"
 #include "infer/drafters/model_drafter.h"
+#include "infer/forced/decisions.h"
 #include "infer/session.h"
-#include "infer/traced_output.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
