@@ -212,17 +212,37 @@ void DecodeLoop::run(RowBatch& batch, PhaseTimer& timer) {
 
 void DecodeLoop::run_target(RowBatch& batch, Draft& draft, std::span<const int64_t> base, PhaseTimer& timer) {
   timer.enter(Phase::kVerify);
-  const Verdict verdict = verify(batch, draft);
+  const at::Device device = target_.info().device;
+  model::StepInput input;
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    input.new_tokens.push_back(batch.rows[b].finished ? 0 : draft.counts[b] + 1);
+  }
+  input.tokens = pending_tokens(batch.rows, draft, device);  // [B,G+1]
+  input.hidden_layers = parts_.drafter->target_layers();
+  const model::StepOutput target = parts_.drafter->run_target(target_, input, *batch.state);
+  const at::Tensor& logits = target.logits;  // [B,G+1,V]
+  settings_.process(logits, {batch.rows, draft.on_host});
+  const Verification verification{batch.rows,
+                                  logits,
+                                  drafted_tokens(input.tokens),                               // [B,G]
+                                  to_device(draft.counts, {std::ssize(batch.rows)}, device),  // [B]
+                                  draft.probabilities,
+                                  settings_.warping,
+                                  settings_.measure_alpha};
+  const Judgement judgement =
+      fetch(parts_.acceptance->judge(verification), draft.drawn(verification.tokens), settings_.eos, draft);
+  const std::vector<RowVerdict> verdicts = row_verdicts(judgement, draft);
+  draft.fail_rows(batch.rows);
 
   timer.enter(Phase::kOther);
-  commit_verdicts(batch, draft, verdict.rows, parts_, settings_.eos);
+  commit_verdicts(batch, draft, verdicts, parts_, settings_.eos);
   std::vector<int64_t> processed;  // tokens that stay in the target's state
   for (const Row& row : batch.rows) processed.push_back(row.length() - 1);
   batch.state->rollback(processed);
   batch.share_time(timer);
 
   timer.enter(Phase::kDraft);
-  parts_.drafter->observe({batch.rows, verdict.target, base});
+  parts_.drafter->observe({batch.rows, target, base});
   timer.enter(Phase::kOther);
 }
 
@@ -263,33 +283,6 @@ void DecodeLoop::commit_end(RowBatch& batch, size_t b, std::span<const int64_t> 
   parts_.window->observe(static_cast<int64_t>(b),
                          {.drafted = count, .accepted = count, .judged = false, .at_limit = row.remaining() == 0});
   batch.notify(row, base);
-}
-
-DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, Draft& draft) {
-  const at::Device device = target_.info().device;
-  model::StepInput input;
-  for (size_t b = 0; b < batch.rows.size(); ++b) {
-    input.new_tokens.push_back(batch.rows[b].finished ? 0 : draft.counts[b] + 1);
-  }
-  input.tokens = pending_tokens(batch.rows, draft, device);  // [B,G+1]
-  input.hidden_layers = parts_.drafter->target_layers();
-
-  Verdict verdict;
-  verdict.target = parts_.drafter->run_target(target_, input, *batch.state);
-  const at::Tensor& logits = verdict.target.logits;  // [B,G+1,V]
-  settings_.process(logits, {batch.rows, draft.on_host});
-  const Verification verification{batch.rows,
-                                  logits,
-                                  drafted_tokens(input.tokens),                               // [B,G]
-                                  to_device(draft.counts, {std::ssize(batch.rows)}, device),  // [B]
-                                  draft.probabilities,
-                                  settings_.warping,
-                                  settings_.measure_alpha};
-  verdict.judgement =
-      fetch(parts_.acceptance->judge(verification), draft.drawn(verification.tokens), settings_.eos, draft);
-  verdict.rows = row_verdicts(verdict.judgement, draft);
-  draft.fail_rows(batch.rows);
-  return verdict;
 }
 
 }  // namespace draftsmith::infer

@@ -61,21 +61,14 @@ class DecodeLoop {
   void run(RowBatch& batch, PhaseTimer& timer);
 
  private:
-  struct Verdict {
-    model::StepOutput target;      // logits [B,G+1,V] and hidden states
-    Judgement judgement;           // on the host
-    std::vector<RowVerdict> rows;  // [B]
-  };
-
   // Commits drafts that end their rows' texts, if the acceptance rule lets them pass unverified.
   // Removes them from the draft.
   void commit_ends(RowBatch& batch, Draft& draft, PhaseTimer& timer);
   bool ends_text(const Row& row, std::span<const int64_t> drafted) const;
   void commit_end(RowBatch& batch, size_t b, std::span<const int64_t> drafted) const;
-  // Verifies and commits the drafts of rows that are not finished. `base`: each row's length before its draft.
+  // Runs the target over the pending tokens of rows that are not finished, judges their drafts and commits what stays.
+  // `base`: each row's length before its draft.
   void run_target(RowBatch& batch, Draft& draft, std::span<const int64_t> base, PhaseTimer& timer);
-  // Runs the target over the pending tokens and judges the draft.
-  Verdict verify(RowBatch& batch, Draft& draft);
 
   model::LanguageModel& target_;
   const DraftParts& parts_;
