@@ -5,8 +5,8 @@
 #include <ATen/Dispatch.h>
 
 #include "infer/parts.h"
-#include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
 
