@@ -64,7 +64,7 @@ class EarlyExitDrafter : public Drafter {
 
 namespace {
 
-bool on_host(const at::Tensor& tensor) {
+bool readable_on_host(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.is_contiguous();
 }
 
@@ -73,7 +73,8 @@ at::Tensor pick(const at::Tensor& tokens, const std::vector<int64_t>& index) {
   std::vector<int64_t> flat;
   for (size_t b = 0; b < index.size(); ++b) flat.push_back(static_cast<int64_t>(b) * tokens.size(1) + index[b]);
   const std::array<int64_t, 2> shape{std::ssize(flat), 1};
-  if (!on_host(tokens)) return tokens.flatten().index_select(0, to_device(flat, shape[0], tokens.device())).view(shape);
+  if (!readable_on_host(tokens))
+    return tokens.flatten().index_select(0, to_device(flat, shape[0], tokens.device())).view(shape);
   for (int64_t& id : flat) id = tokens.const_data_ptr<int64_t>()[id];
   return to_device(flat, shape, at::kCPU);
 }
@@ -152,7 +153,7 @@ at::Tensor EarlyExitDrafter::pending_hidden(const model::StepInput& input) {
   if (hidden_.empty() || std::any_of(left.begin(), left.end(), [](int64_t count) { return count > 0; })) {
     run_first(pick(input.tokens, last), left, model::Logits::kNone);
   }
-  if (std::ranges::all_of(hidden_, on_host)) return join_on_host(hidden_, ran_, width);
+  if (std::ranges::all_of(hidden_, readable_on_host)) return join_on_host(hidden_, ran_, width);
   const auto joined = hidden_.size() == 1 ? hidden_.front() : at::cat(hidden_, 1);  // [B,C,D]
   const int64_t columns = joined.size(1);
   if (aligned && columns == width) return joined;
