@@ -41,7 +41,7 @@ TEST(DrafterSpec, ASuitesDraftersHaveTheSameTexts) {
   EXPECT_EQ(to_text(DrafterOptions{.name = "a", .ngram = "n.h5"}.spec()), "ngram:n.h5");
   EXPECT_EQ(to_text(DrafterOptions{.name = "a", .lookup = true, .longest = 3}.spec()), "lookup:3");
   EXPECT_EQ(to_text(DrafterOptions{.name = "a", .exit = 2}.spec()), "exit:2");
-  EXPECT_EQ(DrafterOptions{.name = "a", .tandem = "pair"}.spec().kind, DrafterKind::kTandem);
+  EXPECT_EQ((DrafterOptions{.name = "a", .tandem = "pair"}.spec().kind), DrafterKind::kTandem);
 }
 
 TEST(DrafterOptionsDtype, IsForModels) {
