@@ -9,7 +9,7 @@
 #include "infer/decode_options.h"
 #include "infer/loop/prefill.h"
 #include "infer/parts.h"
-#include "infer/self_drafting/calm.h"
+#include "infer/self_drafting/methods.h"
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {

@@ -50,7 +50,6 @@ struct Method {
   // for methods without an acceptance rule. The others are as lossless as their acceptance rule.
   bool lossless = false;
 
-  bool is_inside() const { return algorithm == Algorithm::kCalm || algorithm == Algorithm::kPpd; }
   bool is_baseline() const { return algorithm == Algorithm::kPlain; }
 };
 
@@ -124,7 +123,10 @@ struct DecodeOptions {
   // Returns whether the target's first layers draft, whatever drafter is named.
   bool drafts_inside() const { return method_info().drafts == DraftSource::kOwnLayers; }
   // Returns whether the method decodes with the model's layers in an order of its own, without a drafter.
-  bool decodes_inside() const { return method_info().is_inside(); }
+  bool decodes_inside() const {
+    const Algorithm algorithm = method_info().algorithm;
+    return algorithm == Algorithm::kCalm || algorithm == Algorithm::kPpd;
+  }
   // Returns whether the method drafts, i.e. needs a drafter.
   bool drafts() const { return method_info().drafts != DraftSource::kNone; }
   // Returns whether the method is beam search.

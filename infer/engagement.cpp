@@ -6,7 +6,7 @@
 
 #include "infer/acceptance/lossy.h"
 #include "infer/drafters/drafter.h"
-#include "infer/loop/decode_settings.h"
+#include "infer/loop/drafting.h"
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {

@@ -8,7 +8,6 @@
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/device_loop.h"
 #include "infer/loop/prefill.h"
-#include "infer/loop/standalone_loop.h"
 #include "infer/parts.h"
 #include "infer/prompts.h"
 #include "infer/self_drafting/methods.h"
@@ -41,7 +40,7 @@ void check_drafter(const GenerationModels& models, const DecodeOptions& options,
 }
 
 // One call of generate().
-struct Work {
+struct GenerateCall {
   std::span<const std::vector<int64_t>> sources;
   std::vector<PromptFit> fits;  // one a source
   uint64_t first_line = 0;
@@ -77,14 +76,15 @@ struct Generator::Impl {
   void use(DraftParts given) {
     parts = std::move(given);
     Problems problems;
-    validate_parts(traits_of(parts), settings.warping.temperature, problems);
+    validate_parts({parts.drafter->traits(), parts.window->traits(), parts.acceptance->traits()},
+                   settings.warping.temperature, problems);
     problems.throw_if_any();
   }
 
   // Rows that decode one source together: its samples or its beams.
   int64_t rows_of_line() const { return beams ? beams->beams : options.num_samples; }
-  Row make_row(const Work& work, size_t line, int64_t sample) const;
-  RowBatch decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens);
+  Row make_row(const GenerateCall& work, size_t line, int64_t sample) const;
+  RowBatch decode(const GenerateCall& work, std::span<const size_t> chosen, const OnTokens& on_tokens);
   void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const;
   void begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
   bool begins(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
@@ -92,7 +92,7 @@ struct Generator::Impl {
   void run(RowBatch& batch, PhaseTimer& timer);
 };
 
-Row Generator::Impl::make_row(const Work& work, size_t line, int64_t sample) const {
+Row Generator::Impl::make_row(const GenerateCall& work, size_t line, int64_t sample) const {
   const std::vector<int64_t>& source = work.sources[line];
   Row row;
   row.line = work.first_line + line;
@@ -151,7 +151,7 @@ void Generator::Impl::free_device_memory(RowBatch& batch) {
   if (model::LanguageModel* drafter = models.drafter ? models.drafter->model() : nullptr) drafter->free_states();
 }
 
-RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens) {
+RowBatch Generator::Impl::decode(const GenerateCall& work, std::span<const size_t> chosen, const OnTokens& on_tokens) {
   PhaseTimer timer(models.target->info().device);
   RowBatch batch;
   batch.on_tokens = on_tokens;
@@ -222,7 +222,7 @@ Generator::Generator(GenerationModels models, DecodeOptions options)
   problems.throw_if_any();
   if (!impl_->options.drafts()) return;
   const GenerationModels& all = impl_->models;
-  impl_->use(make_parts(impl_->options, all.drafter->make(all.draft_target()), {all.router, all.accepted_lengths}));
+  impl_->use(make_parts(impl_->options, all.drafter->make(all.draft_target()), all));
 }
 
 Generator::Generator(GenerationModels models, DecodeOptions options, DraftParts parts)
@@ -258,7 +258,7 @@ std::vector<PromptFit> Generator::fit(std::span<const std::vector<int64_t>> sour
 std::vector<GenerationResult> Generator::generate(std::span<const std::vector<int64_t>> sources, uint64_t first_line,
                                                   const OnResults& on_results, const OnTokens& on_tokens) {
   const model::DecodingGuard guard;
-  const Work work{sources, fit(sources, first_line), first_line};
+  const GenerateCall work{sources, fit(sources, first_line), first_line};
   const auto samples = static_cast<size_t>(impl_->options.outputs_of_line());
   std::vector<GenerationResult> results(sources.size() * samples);
   std::vector<bool> complete;

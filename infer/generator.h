@@ -21,8 +21,8 @@
 
 namespace draftsmith::infer {
 
-struct DecodeSettings;  // infer/loop/decode_settings.h
-struct DraftParts;      // infer/loop/decode_settings.h
+struct DecodeSettings;  // infer/loop/processors.h
+struct DraftParts;      // infer/loop/drafting.h
 
 struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included

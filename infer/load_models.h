@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/tokenizers/tokenizer.h"
-#include "infer/drafters/loaded_drafter.h"
+#include "infer/drafters/drafter.h"
 #include "model/files/checkpoint.h"
 #include "model/files/generation_config.h"
 #include "model/models/exits.h"

@@ -10,12 +10,12 @@ namespace draftsmith::infer {
 namespace {
 
 using O = DecodeOptions;
-using I = WindowInputs;
+using M = GenerationModels;
 
 struct WindowRuleEntry {
   std::string name;
   WindowTraits (*traits)(const O&);
-  std::unique_ptr<WindowRule> (*make)(const O&, const I&);
+  std::unique_ptr<WindowRule> (*make)(const O&, const M&);
 };
 
 struct AcceptanceRuleEntry {
@@ -34,22 +34,22 @@ DynamicWindowOptions dynamic_options(const O& options) {
   return {options.window.value_or(constant ? 20 : 5), schedule, options.confidence.value_or(constant ? 0.4 : 0)};
 }
 
-std::unique_ptr<WindowRule> router_window(const O& options, const I& inputs) {
-  if (inputs.router == nullptr) throw UserError(missing_router("window router"));
-  const model::RouterConfig& config = inputs.router->config();
-  return std::make_unique<RouterWindow>(*inputs.router, options.threshold.value_or(config.threshold),
+std::unique_ptr<WindowRule> router_window(const O& options, const M& models) {
+  if (models.router == nullptr) throw UserError(missing_router("window router"));
+  const model::RouterConfig& config = models.router->config();
+  return std::make_unique<RouterWindow>(*models.router, options.threshold.value_or(config.threshold),
                                         options.max_draft.value_or(config.max_draft));
 }
 
-std::unique_ptr<WindowRule> oracle_window(const O& options, const I& inputs) {
-  if (inputs.accepted_lengths == nullptr) {
+std::unique_ptr<WindowRule> oracle_window(const O& options, const M& models) {
+  if (models.accepted_lengths == nullptr) {
     throw UserError({.where = "window oracle",
                      .what = "knows where the next rejection is only from an earlier run",
                      .expected = "an evaluation, which makes that run",
                      .found = "none",
                      .hint = "use window_rule = \"oracle\" in a suite of `draftsmith eval`"});
   }
-  return std::make_unique<OracleWindow>(options.longest_draft(), *inputs.accepted_lengths);
+  return std::make_unique<OracleWindow>(options.longest_draft(), *models.accepted_lengths);
 }
 
 template <class Part, class Rule, class... Arguments>
@@ -61,13 +61,13 @@ const Registry<WindowRuleEntry>& window_rules() {
   using W = WindowRule;
   static const Registry<WindowRuleEntry> kRules(
       "window rule", {{"fixed", kind_of_rule<FixedWindow>,
-                       [](const O& o, const I&) { return rule<W, FixedWindow>(o.fixed_window()); }},
+                       [](const O& o, const M&) { return rule<W, FixedWindow>(o.fixed_window()); }},
                       {"fallback", kind_of_rule<FallbackWindow>,
-                       [](const O& o, const I&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
+                       [](const O& o, const M&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
                       {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
-                       [](const O& o, const I&) { return rule<W, DynamicWindow>(dynamic_options(o)); }},
+                       [](const O& o, const M&) { return rule<W, DynamicWindow>(dynamic_options(o)); }},
                       {"entropy", kind_of_rule<EntropyWindow>,
-                       [](const O& o, const I&) { return rule<W, EntropyWindow>(o.max_entropy, o.longest_draft()); }},
+                       [](const O& o, const M&) { return rule<W, EntropyWindow>(o.max_entropy, o.longest_draft()); }},
                       {"router", kind_of_rule<RouterWindow>, router_window},
                       {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
   return kRules;
@@ -157,26 +157,13 @@ AcceptanceTraits acceptance_traits(const DecodeOptions& options) {
   return make_acceptance_rule(options)->traits();
 }
 
-std::unique_ptr<WindowRule> make_window_rule(const DecodeOptions& options, const WindowInputs& inputs) {
-  return window_rules().at(options.window_rule_name()).make(options, inputs);
-}
-
 std::unique_ptr<AcceptanceRule> make_acceptance_rule(const DecodeOptions& options) {
   return acceptance_rules().at(options.acceptance_name()).make(options);
 }
 
-DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const WindowInputs& inputs) {
-  return {std::move(drafter), make_window_rule(options, inputs), make_acceptance_rule(options)};
-}
-
-PartTraits traits_of(const DraftParts& parts) {
-  const DrafterTraits drafter = parts.drafter->traits();
-  return {{.name = drafter.name,
-           .logits = drafter.logits,
-           .reads_target = !parts.drafter->target_layers().empty(),
-           .is_model = true},
-          parts.window->traits(),
-          parts.acceptance->traits()};
+DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const GenerationModels& models) {
+  return {std::move(drafter), window_rules().at(options.window_rule_name()).make(options, models),
+          make_acceptance_rule(options)};
 }
 
 void validate_parts(const PartTraits& parts, double temperature, Problems& problems) {

@@ -7,22 +7,10 @@
 #include <vector>
 
 #include "infer/decode_options.h"
-#include "infer/drafters/registry.h"
-#include "infer/loop/decode_settings.h"
-
-namespace draftsmith::model {
-class RouterPredictor;  // model/models/router.h
-}
+#include "infer/load_models.h"
+#include "infer/loop/drafting.h"
 
 namespace draftsmith::infer {
-
-class AcceptedLengths;  // infer/windows/window_rules.h
-
-// What some window rules need besides options. Must outlive the rules.
-struct WindowInputs {
-  const model::RouterPredictor* router = nullptr;     // for rules that ask a router
-  const AcceptedLengths* accepted_lengths = nullptr;  // for rules that replay
-};
 
 // Return the names of all rules.
 std::vector<std::string> window_rule_names();
@@ -33,22 +21,20 @@ std::vector<std::string> acceptance_rule_names();
 WindowTraits window_traits(const DecodeOptions& options);
 AcceptanceTraits acceptance_traits(const DecodeOptions& options);
 
-// Make the options' rules. Errors: UserError for an unknown name, or if the rule needs an input that is not given.
-std::unique_ptr<WindowRule> make_window_rule(const DecodeOptions& options, const WindowInputs& inputs = {});
+// Makes the options' acceptance rule. Errors: UserError for an unknown name.
 std::unique_ptr<AcceptanceRule> make_acceptance_rule(const DecodeOptions& options);
 
-// Makes the parts of a method that drafts, around a drafter.
-DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const WindowInputs& inputs = {});
+// Makes the parts of a method that drafts, around a drafter. Errors: UserError for an unknown name of a rule, or if the
+// window rule asks a router or a record of accepted lengths and `models` has none.
+DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter,
+                      const GenerationModels& models = {});
 
 // The properties of parts that decide whether they belong together.
 struct PartTraits {
-  DrafterKind drafter;
+  DrafterTraits drafter;
   WindowTraits window;
   AcceptanceTraits acceptance;
 };
-
-// Returns the properties of parts that are made already. A router that they ask is taken to fit the drafter.
-PartTraits traits_of(const DraftParts& parts);
 
 // Reports each pair of parts that makes no sense; `temperature` 0 is greedy decoding.
 void validate_parts(const PartTraits& parts, double temperature, Problems& problems);

@@ -7,8 +7,8 @@
 
 #include "infer/decode_options.h"
 #include "infer/load_models.h"
-#include "infer/loop/decode_settings.h"
 #include "infer/loop/prefill.h"
+#include "infer/loop/processors.h"
 #include "model/files/generation_config.h"
 
 namespace draftsmith::infer {

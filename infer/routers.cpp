@@ -5,8 +5,8 @@
 #include <ATen/Dispatch.h>
 
 #include "infer/parts.h"
-#include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
 
@@ -80,7 +80,7 @@ double total_variation(const T* a, const T* b, int64_t vocabulary) {
 
 DrafterSpec parse_router_drafter(const std::string& text, const std::string& where) {
   DrafterSpec spec = parse_drafter(text);
-  if (!kind_of(spec).is_model) throw UserError(router_needs_model(where, text));
+  if (!traits_of(spec.kind).is_model) throw UserError(router_needs_model(where, text));
   return spec;
 }
 

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <utility>
-#include <variant>
 
 #include "base/logging.h"
 #include "infer/drafters/model_drafter.h"
@@ -21,13 +20,12 @@ SharedDrafter load_drafter_for(const LoadedModel& target, const SessionOptions& 
   const DrafterSpec spec = parse_drafter(options.drafter);
   model::LoadOptions load = options.load;
   const at::ScalarType target_type = std::exchange(load.dtype, options.drafter_dtype.value_or(load.dtype));
-  if (options.drafter_dtype && !kind_of(spec).is_model) {
+  if (options.drafter_dtype && !traits_of(spec.kind).is_model) {
     log_warning("{}drafter-dtype has no effect on drafter {}", options.option_prefix, options.drafter);
   }
-  const auto* model = std::get_if<ModelSpec>(&spec);
   const bool target_itself =
-      model != nullptr && fs::exists(model->directory) && fs::equivalent(model->directory, options.target);
-  if (target_itself && load.dtype == target_type) return as_drafter(*target.model, nullptr, model->directory);
+      spec.kind == DrafterKind::kModel && fs::exists(spec.path) && fs::equivalent(spec.path, options.target);
+  if (target_itself && load.dtype == target_type) return as_drafter(*target.model, nullptr, spec.path);
   return load_drafter(spec, options.target, load);
 }
 

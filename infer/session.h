@@ -15,7 +15,7 @@
 #include <string>
 
 #include "infer/decode_options.h"
-#include "infer/drafters/loaded_drafter.h"
+#include "infer/drafters/drafter.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"
 #include "model/files/checkpoint.h"

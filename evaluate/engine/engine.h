@@ -16,8 +16,8 @@
 #include "evaluate/theory/formulas.h"
 #include "infer/costs/decode_work.h"
 #include "infer/engagement.h"
-#include "infer/forced/prediction_quality.h"
-#include "infer/traced_output.h"
+#include "infer/forced/decisions.h"
+#include "infer/forced/teacher_forcing.h"
 
 namespace draftsmith::evaluate {
 

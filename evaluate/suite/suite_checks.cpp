@@ -48,15 +48,15 @@ bool check_drafter(const Setting& setting, const std::string& where, Problems& p
 // Adds the problems of parts that make no sense together, as far as they are known before models are loaded.
 void check_parts(const Setting& setting, const infer::DrafterSpec& drafter, const std::string& where,
                  Problems& problems) {
-  const infer::PartTraits parts{infer::kind_of(drafter), infer::window_traits(setting.decode),
-                                infer::acceptance_traits(setting.decode)};
+  const infer::WindowTraits window = infer::window_traits(setting.decode);
   Problems found;
-  infer::validate_parts(parts, setting.temperature(), found);
+  infer::validate_parts({infer::traits_of(drafter.kind), window, infer::acceptance_traits(setting.decode)},
+                        setting.temperature(), found);
   for (Problem problem : found.list()) {
     problem.where = where + ", " + problem.where;
     problems.add(std::move(problem));
   }
-  if (parts.window.asks_router && setting.decode.router.empty()) problems.add(infer::missing_router(where));
+  if (window.asks_router && setting.decode.router.empty()) problems.add(infer::missing_router(where));
 }
 
 // Adds the problems of a setting that are known before models are loaded.
@@ -91,7 +91,7 @@ void check_exits(const std::vector<Setting>& settings, const std::vector<infer::
   for (const Setting& setting : settings) {
     if (setting.decode.exits.empty() || setting.inside()) continue;
     const auto drafter = drafter_spec(setting, drafters);
-    if (drafter && std::holds_alternative<infer::ExitSpec>(*drafter)) continue;
+    if (drafter && drafter->kind == infer::DrafterKind::kExit) continue;
     problems.add({where + ".exits", "this run does not read the option",
                   "method early-exit, calm or ppd, or a [[drafter]] with exit = its layers",
                   "method " + setting.method() + (setting.drafter.empty() ? "" : " with drafter " + setting.drafter),
@@ -103,7 +103,9 @@ void check_exits(const std::vector<Setting>& settings, const std::vector<infer::
 
 std::optional<infer::DrafterSpec> drafter_spec(const Setting& setting,
                                                const std::vector<infer::DrafterOptions>& drafters) {
-  if (setting.decode.drafts_inside()) return infer::ExitSpec{setting.decode.exit_layer.value_or(0)};
+  if (setting.decode.drafts_inside()) {
+    return infer::DrafterSpec{infer::DrafterKind::kExit, {}, setting.decode.exit_layer.value_or(0)};
+  }
   const auto found = std::ranges::find(drafters, setting.drafter, &infer::DrafterOptions::name);
   return found == drafters.end() ? std::nullopt : std::optional(found->spec());
 }
@@ -214,7 +216,7 @@ void check_tandem(const SettingGrid& grid, const std::vector<infer::DrafterOptio
   if (!grid.decode.needs_tandem()) return;
   for (const infer::DrafterOptions& drafter : drafters) {
     const bool asked = std::find(grid.drafter.begin(), grid.drafter.end(), drafter.name) != grid.drafter.end();
-    if (!asked || std::holds_alternative<infer::TandemSpec>(drafter.spec())) continue;
+    if (!asked || drafter.spec().kind == infer::DrafterKind::kTandem) continue;
     problems.add({where, "method " + grid.decode.method + " drafts with a Tandem secondary",
                   "a [[drafter]] with tandem = its directory", drafter.name + " = " + infer::to_text(drafter.spec()),
                   ""});
@@ -225,7 +227,7 @@ void check_tandem(const SettingGrid& grid, const std::vector<infer::DrafterOptio
 std::vector<std::string> decoding_models(const SuiteOptions& options) {
   std::vector<std::string> models;
   for (const auto& drafter : options.drafter) {
-    if (std::holds_alternative<infer::ModelSpec>(drafter.spec())) models.push_back(drafter.name);
+    if (drafter.spec().kind == infer::DrafterKind::kModel) models.push_back(drafter.name);
   }
   models.emplace_back(kTargetName);
   return models;

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/registry.h"
 #include "infer/decode_options.h"
-#include "infer/loop/decode_settings.h"
+#include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
 #include "model/files/generation_config.h"
 

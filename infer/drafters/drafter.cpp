@@ -1,6 +1,12 @@
 #include "infer/drafters/drafter.h"
 
+#include "model/transformer/transformer_model.h"
+
 namespace draftsmith::infer {
+
+const model::TransformerModel* LoadedDrafter::transformer() const {
+  return dynamic_cast<const model::TransformerModel*>(model());
+}
 
 DrafterProbe::DrafterProbe(Drafter& drafter, const model::ModelInfo& target, const std::vector<int64_t>& source,
                            const std::vector<int64_t>& tokens)

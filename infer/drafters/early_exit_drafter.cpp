@@ -1,4 +1,3 @@
-
 #include "infer/drafters/early_exit_drafter.h"
 
 #include <algorithm>
@@ -16,7 +15,6 @@
 #include "base/device_tensors.h"
 #include "base/timing.h"
 #include "infer/costs/step_costs.h"
-#include "infer/drafters/drafter.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/processors.h"
 #include "infer/sampling/sampling.h"
@@ -36,12 +34,12 @@ class EarlyExitDrafter : public Drafter {
   // head read layer n. Target and exits must outlive the drafter.
   EarlyExitDrafter(model::TransformerModel& target, int64_t layers, const model::Exits* exits);
 
-  DrafterTraits traits() const override { return {.name = "early-exit"}; }
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kExit); }
   void prefill(const DraftBegin& begin) override;
   // Runs layers 0..n-1 of each active row's next token and keeps their output.
   at::Tensor next_logits(const DraftRequest& request) override;
   // Runs layers 0..n-1 of the pending tokens that no draft step ran (usually each row's last), then the other layers of
-  // all pending tokens. Hidden states of layers n..N can be wanted.
+  // all pending tokens. The input may want no hidden states.
   model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
                                model::DecodeState& state) override;
   // Counts each layer once for each token. The first n layers took the tokens one by one, the others together.
@@ -66,7 +64,7 @@ class EarlyExitDrafter : public Drafter {
 
 namespace {
 
-bool on_host(const at::Tensor& tensor) {
+bool readable_on_host(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.is_contiguous();
 }
 
@@ -75,7 +73,8 @@ at::Tensor pick(const at::Tensor& tokens, const std::vector<int64_t>& index) {
   std::vector<int64_t> flat;
   for (size_t b = 0; b < index.size(); ++b) flat.push_back(static_cast<int64_t>(b) * tokens.size(1) + index[b]);
   const std::array<int64_t, 2> shape{std::ssize(flat), 1};
-  if (!on_host(tokens)) return tokens.flatten().index_select(0, to_device(flat, shape[0], tokens.device())).view(shape);
+  if (!readable_on_host(tokens))
+    return tokens.flatten().index_select(0, to_device(flat, shape[0], tokens.device())).view(shape);
   for (int64_t& id : flat) id = tokens.const_data_ptr<int64_t>()[id];
   return to_device(flat, shape, at::kCPU);
 }
@@ -154,7 +153,7 @@ at::Tensor EarlyExitDrafter::pending_hidden(const model::StepInput& input) {
   if (hidden_.empty() || std::any_of(left.begin(), left.end(), [](int64_t count) { return count > 0; })) {
     run_first(pick(input.tokens, last), left, model::Logits::kNone);
   }
-  if (std::ranges::all_of(hidden_, on_host)) return join_on_host(hidden_, ran_, width);
+  if (std::ranges::all_of(hidden_, readable_on_host)) return join_on_host(hidden_, ran_, width);
   const auto joined = hidden_.size() == 1 ? hidden_.front() : at::cat(hidden_, 1);  // [B,C,D]
   const int64_t columns = joined.size(1);
   if (aligned && columns == width) return joined;
@@ -171,14 +170,10 @@ model::StepOutput EarlyExitDrafter::run_target(model::LanguageModel& target, con
                                                model::DecodeState& state) {
   if (&target != &target_) throw std::logic_error("an early exit verifies with the model that it is part of");
   if (&state != state_) throw std::logic_error("an early exit verifies over the state it drafts on");
-  if (std::ranges::any_of(input.hidden_layers, [this](int64_t layer) { return layer < layers_; })) {
-    throw std::logic_error("hidden states below an early exit are not kept");
-  }
   const int64_t all = target_.info().layers;
   const model::StepPart rest{.layers = {layers_, all},
                              .hidden = pending_hidden(input),  // [B,L,D]
-                             .logits = input.logits,
-                             .hidden_layers = input.hidden_layers};
+                             .logits = input.logits};
   const int64_t next = std::min(layers_, all - 1);  // with no layer left, any will do
   model::StepOutput output =
       target_.run_part(rest, state_->append(input.new_tokens, input.tokens.size(1), next), *state_);

@@ -1,11 +1,10 @@
-// The target's own first layers as a loaded drafter : which targets have such
-// layers, what drafting with them costs, how well they predict.
+// The target's own first layers as a drafter.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "infer/drafters/loaded_drafter.h"
+#include "infer/drafters/drafter.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "infer/drafters/drafter.h"
-#include "infer/drafters/loaded_drafter.h"
+#include "model/models/companion.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
@@ -21,7 +21,7 @@ class ModelDrafter : public Drafter {
   ModelDrafter(model::LanguageModel& model, int64_t vocabulary) : model_(model), vocabulary_(vocabulary) {}
   ~ModelDrafter() override { model_.give_back(std::move(state_)); }
 
-  DrafterTraits traits() const override { return {.name = "model"}; }
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kModel); }
   void encode(const DraftBegin& begin) override;
   void prefill(const DraftBegin& begin) override;
   at::Tensor next_logits(const DraftRequest& request) override;
@@ -51,6 +51,36 @@ SharedDrafter load_model_drafter(const std::filesystem::path& directory, const m
 // Makes a drafter of a model that the caller owns. `directory`: where the model was loaded from; empty: nowhere.
 SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tokenizer = nullptr,
                          std::filesystem::path directory = {});
+
+// A loaded drafter that reads states of its target: a Tandem secondary, or a drafter that shares the target's encoder.
+class ReadingDrafter : public LoadedDrafter {
+ public:
+  // Without a tokenizer, the drafter's vocabulary must be as large as the target's.
+  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer);
+  // Reads the tokenizer of the directory, if there is one.
+  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, std::filesystem::path directory);
+  ~ReadingDrafter() override;
+
+  std::string name() const override { return drafter_->info().name; }
+  std::filesystem::path path() const override { return directory_; }
+  model::LanguageModel* model() const override { return drafter_.get(); }
+
+  // Reports a problem for a target that is no transformer, one that does not fit, and another vocabulary. Without
+  // directories to compare, only shapes and vocabularies can show that the target is another one.
+  void check(const DraftTarget& target, Problems& problems) const override;
+
+ protected:
+  // Refuses a target that the drafter cannot read. Errors: UserError with both names.
+  virtual void require_pair(const model::TransformerConfig& target, const model::PairNames& names) const = 0;
+
+  model::TransformerModel& drafter() const { return *drafter_; }
+
+ private:
+  std::shared_ptr<model::TransformerModel> drafter_;
+  std::filesystem::path directory_;
+  std::unique_ptr<data::Tokenizer> owned_tokenizer_;
+  const data::Tokenizer* tokenizer_ = nullptr;  // nullptr: only the numbers of token ids are compared
+};
 
 // The drafter `model` without an encoder of its own (model/models/shared_encoder.h): it drafts as any small model does,
 // but projects the encoder states that the target has computed.

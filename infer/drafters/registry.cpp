@@ -1,14 +1,13 @@
 #include "infer/drafters/registry.h"
 
+#include <algorithm>
 #include <charconv>
-#include <optional>
-#include <string_view>
+#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/util.h"
 #include "infer/drafters/early_exit_drafter.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
@@ -22,54 +21,109 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kNgram = "ngram:";
-constexpr std::string_view kLookup = "lookup";
-constexpr std::string_view kExit = "exit:";
+using Spec = DrafterSpec;
+using Load = model::LoadOptions;
+using enum DrafterKind;
 
-// Absent: not a number.
-std::optional<int64_t> parse_number(std::string_view text) {
+// A kind of drafter. To add one: its name in DrafterKind, its row, its keys in DrafterOptions, and its own two files.
+struct KindRow {
+  DrafterKind kind = kModel;
+  DrafterTraits traits = {};
+  std::string prefix = {};  // of texts like prefix:FILE or prefix:N; empty: the text is a directory
+  int64_t most = 0;         // largest N; 0: a file follows
+  int64_t usual = 0;        // N where the prefix stands alone; 0: it may not
+  Problem wrong = {};       // what is wrong with another text, but for `where` and `found`
+  Spec (*given)(const DrafterOptions&) = nullptr;  // neither path nor number: a suite gives another kind
+  SharedDrafter (*load)(const Spec&, const fs::path& target, const Load&) = nullptr;
+};
+
+// Loads an ordinary model, or one that shares the target's encoder.
+SharedDrafter load_small_model(const Spec& spec, const fs::path& target, const Load& options) {
+  if (!model::is_shared_encoder_directory(spec.path)) return load_model_drafter(spec.path, options);
+  return load_shared_encoder_drafter(spec.path, target, options);
+}
+
+const std::vector<KindRow>& kind_rows() {
+  using O = DrafterOptions;
+  static const std::vector<KindRow> kRows = {
+      {.kind = kModel,
+       .traits = {.name = "model", .is_model = true},
+       .given = [](const O& o) -> Spec {
+         return {kModel, o.model};
+       },
+       .load = load_small_model},
+      {.kind = kTandem,
+       .traits = {.name = "tandem", .reads_target = true, .is_model = true},
+       .given = [](const O& o) -> Spec {
+         return {kTandem, o.tandem};
+       },
+       .load = [](const Spec& s, const fs::path& target,
+                  const Load& options) { return load_tandem_drafter(s.path, target, options); }},
+      {.kind = kNgram,
+       .traits = {.name = "ngram", .on_host = true},
+       .prefix = "ngram",
+       .wrong = {.what = "an n-gram drafter needs its table",
+                 .expected = "ngram:FILE",
+                 .hint = "make one with `draftsmith data ngrams`"},
+       .given = [](const O& o) -> Spec {
+         return {kNgram, o.ngram};
+       },
+       .load = [](const Spec& s, const fs::path&, const Load&) { return load_ngram_drafter(s.path); }},
+      {.kind = kExit,
+       .traits = {.name = "early-exit"},
+       .prefix = "exit",
+       .most = std::numeric_limits<int64_t>::max(),
+       .wrong = {.what = "an early exit drafts with the first layers of the model",
+                 .expected = "exit:N with N from 1 to the model's number of decoder layers"},
+       .given = [](const O& o) -> Spec {
+         return {kExit, {}, o.exit};
+       },
+       .load = [](const Spec& s, const fs::path&, const Load&) { return exit_drafter(s.number); }},
+      {.kind = kLookup,
+       .traits = {.name = "lookup", .logits = false, .on_host = true},
+       .prefix = "lookup",
+       .most = kMostLookup,
+       .usual = kLongestLookup,
+       .wrong = {.what = "prompt look-up begins with n-grams of another length",
+                 .expected = "lookup, or lookup:N with N from 1 to " + std::to_string(kMostLookup)},
+       .given = [](const O& o) -> Spec {
+         return {kLookup, {}, o.lookup ? o.longest : 0};
+       },
+       .load = [](const Spec& s, const fs::path&, const Load&) { return lookup_drafter(s.number); }}};
+  return kRows;
+}
+
+const KindRow& row_of(DrafterKind kind) {
+  return *std::ranges::find(kind_rows(), kind, &KindRow::kind);
+}
+
+// Returns 0 for a text that is no number.
+int64_t parse_number(const std::string& text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc{} && end == text.data() + text.size();
-  return whole ? std::optional(number) : std::nullopt;
+  return error == std::errc{} && end == text.data() + text.size() ? number : 0;
 }
 
-LookupSpec parse_lookup(const std::string& text) {
-  if (text == kLookup) return {};
-  const int64_t longest = parse_number(std::string_view(text).substr(kLookup.size() + 1)).value_or(0);
-  if (longest >= 1 && longest <= kMostLookup) return {longest};
-  throw UserError({.where = "drafter",
-                   .what = "prompt look-up begins with n-grams of another length",
-                   .expected = "lookup, or lookup:N with N from 1 to " + std::to_string(kMostLookup),
-                   .found = text});
+// Reads a text "prefix" or "prefix:value".
+Spec parse_prefixed(const KindRow& row, const std::string& text) {
+  if (text == row.prefix) return {row.kind, {}, row.usual};
+  const std::string value = text.substr(row.prefix.size() + 1);
+  const int64_t number = parse_number(value);
+  if (row.most == 0 && !value.empty()) return {row.kind, value};
+  if (row.most > 0 && number >= 1 && number <= row.most) return {row.kind, {}, number};
+  Problem wrong = row.wrong;
+  wrong.where = "drafter";
+  wrong.found = text;
+  throw UserError(wrong);
 }
 
-ExitSpec parse_exit(const std::string& text) {
-  const int64_t layers = parse_number(std::string_view(text).substr(kExit.size())).value_or(0);
-  if (layers >= 1) return {layers};
-  throw UserError({.where = "drafter",
-                   .what = "an early exit drafts with the first layers of the model",
-                   .expected = "exit:N with N from 1 to the model's number of decoder layers",
-                   .found = text});
-}
-
-NgramSpec parse_ngram(const std::string& text) {
-  if (text != kNgram) return {text.substr(kNgram.size())};
-  throw UserError({.where = "drafter",
-                   .what = "an n-gram drafter needs its table",
-                   .expected = "ngram:FILE",
-                   .found = text,
-                   .hint = "make one with `draftsmith data ngrams`"});
-}
-
-// Returns each kind of drafter that is given.
-std::vector<DrafterSpec> given_specs(const DrafterOptions& drafter) {
-  std::vector<DrafterSpec> specs;
-  if (!drafter.model.empty()) specs.emplace_back(ModelSpec{drafter.model});
-  if (!drafter.tandem.empty()) specs.emplace_back(TandemSpec{drafter.tandem});
-  if (!drafter.ngram.empty()) specs.emplace_back(NgramSpec{drafter.ngram});
-  if (drafter.exit > 0) specs.emplace_back(ExitSpec{drafter.exit});
-  if (drafter.lookup) specs.emplace_back(LookupSpec{drafter.longest});
+// Returns each drafter that is given.
+std::vector<Spec> given_specs(const DrafterOptions& drafter) {
+  std::vector<Spec> specs;
+  for (const KindRow& row : kind_rows()) {
+    const Spec spec = row.given(drafter);
+    if (!spec.path.empty() || spec.number > 0) specs.push_back(spec);
+  }
   return specs;
 }
 
@@ -83,70 +137,48 @@ void check_one_kind(const DrafterOptions& drafter, const std::string& where, Pro
 
 // Reports a problem if a drafter that is no model has a number type.
 void check_dtype(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
-  if (!drafter.dtype || given_specs(drafter).size() != 1 || kind_of(drafter.spec()).is_model) return;
+  const DrafterTraits& traits = traits_of(drafter.spec().kind);
+  if (!drafter.dtype || given_specs(drafter).size() != 1 || traits.is_model) return;
   problems.add({where + ".dtype", "this drafter is no model, so it has no number type", "dtype beside model or tandem",
-                "dtype beside " + kind_of(drafter.spec()).name, "leave dtype out"});
-}
-
-// Loads an ordinary model, or one that shares the target's encoder.
-SharedDrafter load_small_model(const fs::path& directory, const fs::path& target, const model::LoadOptions& options) {
-  if (!model::is_shared_encoder_directory(directory)) return load_model_drafter(directory, options);
-  return load_shared_encoder_drafter(directory, target, options);
+                "dtype beside " + traits.name, "leave dtype out"});
 }
 
 }  // namespace
 
+const DrafterTraits& traits_of(DrafterKind kind) {
+  return row_of(kind).traits;
+}
+
 DrafterSpec parse_drafter(const std::string& text) {
-  if (text == kLookup || text.starts_with(std::string(kLookup) + ":")) return parse_lookup(text);
-  if (text.starts_with(kExit)) return parse_exit(text);
-  if (text.starts_with(kNgram)) return parse_ngram(text);
-  if (model::is_tandem_directory(text)) return TandemSpec{text};
-  return ModelSpec{text};
+  for (const KindRow& row : kind_rows()) {
+    if (row.prefix.empty()) continue;
+    if (text.starts_with(row.prefix + ":") || (row.usual > 0 && text == row.prefix)) return parse_prefixed(row, text);
+  }
+  return {model::is_tandem_directory(text) ? kTandem : kModel, text};
 }
 
 std::string drafter_help() {
   return fmt::format(
       "Directory of a drafter (an ordinary model, one that shares the model's encoder, a Tandem secondary of the "
-      "model), or of the model itself; {}FILE for a table of "
-      "`draftsmith data ngrams`; {}[:N] to copy the continuation of the last N-gram (default {}) that equals the "
-      "end of the text; or {}N for the model's own first N layers",
-      kNgram, kLookup, kLongestLookup, kExit);
+      "model), or of the model itself; ngram:FILE for a table of "
+      "`draftsmith data ngrams`; lookup[:N] to copy the continuation of the last N-gram (default {}) that equals the "
+      "end of the text; or exit:N for the model's own first N layers",
+      kLongestLookup);
 }
 
 std::string to_text(const DrafterSpec& spec) {
-  return std::visit(
-      Overload{[](const ModelSpec& model) { return model.directory.string(); },
-               [](const TandemSpec& tandem) { return tandem.directory.string(); },
-               [](const NgramSpec& table) { return std::string(kNgram) + table.file.string(); },
-               [](const LookupSpec& lookup) { return std::string(kLookup) + ":" + std::to_string(lookup.longest); },
-               [](const ExitSpec& exit) { return std::string(kExit) + std::to_string(exit.layers); }},
-      spec);
-}
-
-DrafterKind kind_of(const DrafterSpec& spec) {
-  using K = DrafterKind;
-  return std::visit(
-      Overload{[](const ModelSpec&) { return K{.name = "model", .is_model = true}; },
-               [](const TandemSpec&) { return K{.name = "tandem", .reads_target = true, .is_model = true}; },
-               [](const NgramSpec&) { return K{.name = "ngram"}; },
-               [](const LookupSpec&) { return K{.name = "lookup", .logits = false}; },
-               [](const ExitSpec&) { return K{.name = "early-exit"}; }},
-      spec);
+  const KindRow& row = row_of(spec.kind);
+  if (row.prefix.empty()) return spec.path.string();
+  return row.prefix + ":" + (row.most > 0 ? std::to_string(spec.number) : spec.path.string());
 }
 
 SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, const model::LoadOptions& options) {
-  return std::visit(
-      Overload{[&](const ModelSpec& model) { return load_small_model(model.directory, target, options); },
-               [&](const TandemSpec& tandem) { return load_tandem_drafter(tandem.directory, target, options); },
-               [](const NgramSpec& table) { return load_ngram_drafter(table.file); },
-               [](const LookupSpec& lookup) { return lookup_drafter(lookup.longest); },
-               [](const ExitSpec& exit) { return exit_drafter(exit.layers); }},
-      spec);
+  return row_of(spec.kind).load(spec, target, options);
 }
 
 DrafterSpec DrafterOptions::spec() const {
   const std::vector<DrafterSpec> specs = given_specs(*this);
-  return specs.empty() ? DrafterSpec(ModelSpec{}) : specs.back();
+  return specs.empty() ? DrafterSpec{} : specs.back();
 }
 
 Fields<DrafterOptions> DrafterOptions::fields() {

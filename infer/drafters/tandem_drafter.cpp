@@ -9,7 +9,6 @@
 #include "base/device_tensors.h"
 #include "base/timing.h"
 #include "infer/costs/step_costs.h"
-#include "infer/drafters/text_drafters.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/prefill.h"
 #include "infer/loop/processors.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "infer/drafters/drafter.h"
-#include "infer/drafters/loaded_drafter.h"
+#include "infer/drafters/model_drafter.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/transformer_model.h"
 
@@ -26,7 +26,7 @@ class TandemDrafter : public Drafter {
   // target's: logits have this width, whatever ids pad the secondary's. 0: the secondary's own.
   explicit TandemDrafter(model::TransformerModel& secondary, int64_t vocabulary = 0);
 
-  DrafterTraits traits() const override { return {.name = "tandem"}; }
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kTandem); }
   // Projects the target's encoder states (encoder-decoder).
   void encode(const DraftBegin& begin) override;
   void prefill(const DraftBegin& begin) override;

@@ -6,40 +6,28 @@
 
 #include "data/ngrams/ngram_table.h"
 #include "data/tokenizers/tokenizer.h"
-#include "infer/loop/processors.h"
+#include "infer/costs/step_costs.h"
+#include "infer/forced/teacher_forcing.h"
 
 namespace draftsmith::infer {
 
-ReadingDrafter::ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer)
-    : drafter_(std::move(drafter)), tokenizer_(tokenizer) {}
-
-ReadingDrafter::ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, std::filesystem::path directory)
-    : drafter_(std::move(drafter)), directory_(std::move(directory)) {
-  if (!data::has_tokenizer(directory_)) return;
-  owned_tokenizer_ = data::load_tokenizer(directory_);
-  tokenizer_ = owned_tokenizer_.get();
-}
-
-ReadingDrafter::~ReadingDrafter() = default;
-
-void ReadingDrafter::check(const DraftTarget& target, Problems& problems) const {
-  const auto* owner = dynamic_cast<const model::TransformerModel*>(&target.model);
-  if (owner == nullptr) {
-    problems.add({"drafter " + name(), "this drafter reads states of the model that it was trained with",
-                  "that model, a transformer, as the one that decodes", target.model.info().name, ""});
-    return;
-  }
-  try {
-    require_pair(owner->config(), {name(), target.model.info().name});
-  } catch (const UserError& error) {
-    problems.add_all(error.problems());
-  }
-  compare_vocabularies(target.model.info(), drafter_->info(), target.tokenizer, tokenizer_, problems);
-}
-
 namespace {
 
-class LoadedNgramDrafter final : public LoadedDrafter {
+// A loaded drafter that is no model: its steps are measured one by one.
+class LoadedTextDrafter : public LoadedDrafter {
+ public:
+  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
+                       int64_t max_tokens) const override {
+    return measure_step_costs(target.model, *make(target), context, max_tokens);
+  }
+
+  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
+                           int64_t /*block*/) const override {
+    return measure_forced_alpha(target.model, *make(target), texts.sources, texts.outputs, warping);
+  }
+};
+
+class LoadedNgramDrafter final : public LoadedTextDrafter {
  public:
   explicit LoadedNgramDrafter(std::shared_ptr<const data::NgramTable> table) : table_(std::move(table)) {}
 
@@ -123,7 +111,7 @@ SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table) {
 
 namespace {
 
-class LoadedLookupDrafter final : public LoadedDrafter {
+class LoadedLookupDrafter final : public LoadedTextDrafter {
  public:
   explicit LoadedLookupDrafter(int64_t longest) : longest_(longest) {}
 

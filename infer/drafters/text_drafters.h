@@ -1,4 +1,4 @@
-// A loaded drafter that reads states of its target: a Tandem secondary, or a drafter that shares the target's encoder.
+// Drafters that read the text alone: `ngram` and `lookup`.
 #pragma once
 
 #include <cstdint>
@@ -10,44 +10,8 @@
 
 #include "data/ngrams/ngram_table.h"
 #include "infer/drafters/drafter.h"
-#include "infer/drafters/loaded_drafter.h"
-#include "model/models/companion.h"
-#include "model/transformer/transformer_model.h"
-
-namespace draftsmith::data {
-class NgramTable;  // data/ngrams/ngram_table.h
-}
 
 namespace draftsmith::infer {
-
-class ReadingDrafter : public LoadedDrafter {
- public:
-  // Without a tokenizer, the drafter's vocabulary must be as large as the target's.
-  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer);
-  // Reads the tokenizer of the directory, if there is one.
-  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, std::filesystem::path directory);
-  ~ReadingDrafter() override;
-
-  std::string name() const override { return drafter_->info().name; }
-  std::filesystem::path path() const override { return directory_; }
-  model::LanguageModel* model() const override { return drafter_.get(); }
-
-  // Reports a problem for a target that is no transformer, one that does not fit, and another vocabulary. Without
-  // directories to compare, only shapes and vocabularies can show that the target is another one.
-  void check(const DraftTarget& target, Problems& problems) const override;
-
- protected:
-  // Refuses a target that the drafter cannot read. Errors: UserError with both names.
-  virtual void require_pair(const model::TransformerConfig& target, const model::PairNames& names) const = 0;
-
-  model::TransformerModel& drafter() const { return *drafter_; }
-
- private:
-  std::shared_ptr<model::TransformerModel> drafter_;
-  std::filesystem::path directory_;
-  std::unique_ptr<data::Tokenizer> owned_tokenizer_;
-  const data::Tokenizer* tokenizer_ = nullptr;  // nullptr: only the numbers of token ids are compared
-};
 
 // The drafter `ngram`: predicts the next token from the last two, by a table of n-gram counts with back-off
 // (data/ngrams/ngram_table.h). In greedy decoding a draft takes two binary searches. When sampling, logits are the
@@ -60,7 +24,7 @@ class NgramDrafter : public Drafter {
   NgramDrafter(const data::NgramCounts& counts, int64_t vocabulary, at::Device device)
       : counts_(counts), vocabulary_(vocabulary), device_(device) {}
 
-  DrafterTraits traits() const override { return {.name = "ngram", .on_host = true}; }
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kNgram); }
   void prefill(const DraftBegin& begin) override;
   std::optional<std::vector<int64_t>> next_tokens(const DraftRequest& request) override;
   at::Tensor next_logits(const DraftRequest& request) override;
@@ -128,7 +92,7 @@ class PromptLookupDrafter : public Drafter {
   // `longest` >= 1: tokens of the longest n-gram that is searched for.
   explicit PromptLookupDrafter(int64_t longest) : longest_(longest) {}
 
-  DrafterTraits traits() const override { return {.name = "lookup", .logits = false, .on_host = true}; }
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kLookup); }
   void prefill(const DraftBegin& begin) override;
   std::optional<std::vector<int64_t>> next_tokens(const DraftRequest& request) override;
   // Throws std::logic_error: prompt look-up has no logits.

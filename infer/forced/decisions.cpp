@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
-#include "infer/loop/decode_settings.h"
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/drafters/early_exit_drafter.h"
+#include "infer/loop/processors.h"
+#include "infer/parts.h"
+#include "infer/self_drafting/methods.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
@@ -118,6 +123,80 @@ double logit_rounding(model::LanguageModel& model, const ForcedBatch& texts, std
     for (const int64_t width : widths) most = std::max(most, text_rounding(model, text, width));
   });
   return most;
+}
+
+namespace {
+
+// Acceptance rule that notes the drafts of one row that another rule judges, and what it decides.
+class TracingRule : public AcceptanceRule {
+ public:
+  // The notes must outlive the rule.
+  TracingRule(std::unique_ptr<AcceptanceRule> rule, std::vector<JudgedDraft>& notes)
+      : rule_(std::move(rule)), notes_(notes) {}
+
+  // Returns the rule's traits, but for judging on the device, where no notes can be taken.
+  AcceptanceTraits traits() const override {
+    AcceptanceTraits traits = rule_->traits();
+    traits.on_device = false;
+    return traits;
+  }
+
+  Judgement judge(const Verification& verification) override {
+    Judgement judgement = rule_->judge(verification);
+    const auto drafted = static_cast<size_t>(to_host(verification.counts).front());
+    JudgedDraft& note = notes_.emplace_back();
+    note.position = verification.rows.front().emitted();
+    note.tokens = to_host(verification.tokens);
+    note.tokens.resize(std::min(drafted, note.tokens.size()));
+    note.accepted = to_host(judgement.accepted).front();
+    return judgement;
+  }
+
+ private:
+  std::unique_ptr<AcceptanceRule> rule_;
+  std::vector<JudgedDraft>& notes_;
+};
+
+}  // namespace
+
+std::vector<TracedToken> traced_tokens(std::span<const int64_t> output, std::span<const JudgedDraft> drafts,
+                                       int64_t unverified) {
+  const auto length = std::ssize(output);
+  std::vector<TracedToken> traced;
+  int64_t written = 0;
+  const auto write = [&](int64_t count, TokenOrigin origin) {
+    for (const int64_t end = std::min(length, written + count); written < end; ++written) {
+      traced.push_back({output[static_cast<size_t>(written)], origin});
+    }
+  };
+  for (const JudgedDraft& draft : drafts) {
+    write(draft.position - written, TokenOrigin::kTarget);  // a prompt's run writes the first token
+    write(draft.accepted, TokenOrigin::kDrafted);
+    if (written == length) break;  // an accepted EOS: what was drafted behind it was never looked at
+    for (int64_t i = draft.accepted; i < std::ssize(draft.tokens); ++i) {
+      traced.push_back({draft.tokens[static_cast<size_t>(i)], TokenOrigin::kRejected});
+    }
+    write(1, TokenOrigin::kTarget);
+  }
+  write(length - written - unverified, TokenOrigin::kTarget);
+  write(length - written, TokenOrigin::kUnverified);
+  return traced;
+}
+
+std::vector<TracedToken> trace_output(GenerationModels models, DecodeOptions options,
+                                      const std::vector<int64_t>& source, uint64_t line) {
+  if (!options.drafts() || acceptance_traits(options).target != TargetRole::kVerifies) return {};
+  options.num_samples = 1;
+  options.batch_size = 1;
+  options.measure_alpha = false;
+  if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
+  DraftParts parts = make_parts(options, models.drafter->make(models.draft_target()), models);
+  std::vector<JudgedDraft> drafts;
+  parts.acceptance = std::make_unique<TracingRule>(std::move(parts.acceptance), drafts);
+  Generator generator(models, std::move(options), std::move(parts));
+  const GenerationResult result = generator.generate(std::span(&source, 1), line).front();
+  if (result.error) return {};
+  return traced_tokens(result.ids, drafts, result.stats.unverified);
 }
 
 }  // namespace draftsmith::infer

@@ -8,7 +8,6 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "infer/forced/prediction_quality.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/processors.h"
 #include "infer/self_drafting/methods.h"

@@ -4,9 +4,9 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"
 #include "infer/loop/row_verdict.h"
-#include "infer/loop/standalone_loop.h"
 
 namespace draftsmith::infer {
 
@@ -205,7 +205,8 @@ void DeviceLoop::land(RowBatch& batch) {
 
 // Commits a round as the device has done. Rows that only the host knows to be finished, by a stop string, stay so.
 void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
-  const UnpackedJudgement verdict = unpack(rounds_of(batch).verdict, host);
+  const PackedJudgement& verdict = rounds_of(batch).verdict;
+  const Judgement judgement = verdict.judgement_of(host);
   Draft draft;
   draft.on_host.resize(batch.rows.size());
   for (Row& row : batch.rows) {
@@ -213,8 +214,8 @@ void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
   }
   draft.steps = draft.counts;
   count_draft_steps(batch.rows, draft.counts);
-  draft.set_tokens(verdict.tokens, settings_.eos);
-  const std::vector<RowVerdict> verdicts = row_verdicts(verdict.judgement, draft);
+  draft.set_tokens(verdict.tokens_of(host), settings_.eos);
+  const std::vector<RowVerdict> verdicts = row_verdicts(judgement, draft);
   draft.fail_rows(batch.rows);
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     batch.rows[b].behind = draft.counts[b] > 0 && verdicts[b].accepted == draft.counts[b];

@@ -15,7 +15,6 @@
 #include <c10/core/Event.h>
 
 #include "base/device_graph.h"
-#include "infer/loop/decode_settings.h"
 #include "infer/loop/device_rows.h"
 #include "infer/loop/row_verdict.h"
 #include "infer/loop/rows.h"

@@ -2,13 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "infer/loop/decode_settings.h"
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/drafters/drafter.h"
+#include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
+#include "infer/windows/window_rule.h"
 
 namespace draftsmith::infer {
+
+// The three parts of a method that drafts.
+struct DraftParts {
+  std::unique_ptr<Drafter> drafter;
+  std::unique_ptr<WindowRule> window;
+  std::unique_ptr<AcceptanceRule> acceptance;
+};
 
 // The drafted tokens of all rows.
 struct Draft {

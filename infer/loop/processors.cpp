@@ -272,4 +272,9 @@ void LogitsProcessors::add_forced_and_suppressed(const Position& position, Edits
   if (position.length == begin) position.add_to(edits.suppressed, settings_.begin_suppress);
 }
 
+void DecodeSettings::process(const at::Tensor& logits, const ProcessorContext& context) const {
+  mask_padding(logits, ids);
+  if (!processors.empty()) processors.apply(logits.dim() == 2 ? logits.unsqueeze(1) : logits, context);
+}
+
 }  // namespace draftsmith::infer

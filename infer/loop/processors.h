@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/loop/rows.h"
+#include "infer/sampling/row_kernels.h"
 #include "model/files/generation_config.h"
 #include "model/transformer/language_model.h"
 
@@ -78,6 +80,18 @@ class LogitsProcessors {
   model::GenerationConfig settings_;
   bool active_ = false;
   bool history_ = false;
+};
+
+// Settings that every decoding method applies at every position.
+struct DecodeSettings {
+  Warping warping;
+  LogitsProcessors processors;
+  std::vector<int64_t> eos;                           // any of these ids ends a row
+  bool measure_alpha = false;                         // also computes the overlap of drafter and target
+  int64_t ids = std::numeric_limits<int64_t>::max();  // ids from this one on only pad the logits: never put out
+
+  // Rules out padding ids and applies the processors. Changes the logits in place: [B,P,V], or [B,V] for one position.
+  void process(const at::Tensor& logits, const ProcessorContext& context) const;
 };
 
 }  // namespace draftsmith::infer

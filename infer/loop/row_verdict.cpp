@@ -17,26 +17,21 @@ PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens) {
   return packed;
 }
 
-UnpackedJudgement unpack(const PackedJudgement& packed, const at::Tensor& host) {
-  int64_t column = 2;
-  const auto next_columns = [&](int64_t count) {
-    column += count;
-    return host.narrow(1, column - count, count);
-  };
-  UnpackedJudgement copy;
-  copy.judgement.accepted = host.select(1, 0);
-  copy.judgement.next = host.select(1, 1);
-  copy.tokens = next_columns(packed.tokens);
-  if (packed.rolled_back > 0) copy.judgement.rolled_back = next_columns(1).squeeze(1).to(at::kBool);
-  if (packed.overlap) copy.judgement.overlap = next_columns(*packed.overlap).view(at::kDouble);
-  return copy;
+Judgement PackedJudgement::judgement_of(const at::Tensor& host) const {
+  Judgement judgement;
+  judgement.accepted = host.select(1, 0);
+  judgement.next = host.select(1, 1);
+  int64_t column = 2 + tokens;
+  if (rolled_back > 0) judgement.rolled_back = host.select(1, column++).to(at::kBool);
+  if (overlap) judgement.overlap = host.narrow(1, column, *overlap).view(at::kDouble);
+  return judgement;
 }
 
 Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft) {
   const PackedJudgement packed = pack(judgement, draft.read ? at::Tensor() : tokens);
-  const UnpackedJudgement copy = unpack(packed, packed.columns.cpu());
-  if (!draft.read) draft.set_tokens(copy.tokens, eos);
-  return copy.judgement;
+  const at::Tensor host = packed.columns.cpu();
+  if (!draft.read) draft.set_tokens(packed.tokens_of(host), eos);
+  return packed.judgement_of(host);
 }
 
 Judgement fetch(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft) {

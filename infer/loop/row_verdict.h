@@ -18,23 +18,21 @@ struct RowVerdict {
   std::span<const double> overlap{};  // sum_x min(p, q) of each examined position; empty: not measured
 };
 
-// Judgement on the device in one tensor, which one copy brings to the host.
+// Judgement on the device in one tensor, with the drafted tokens or without: one copy brings all to the host.
 struct PackedJudgement {
   at::Tensor columns;              // int64 [B,C]: accepted, next, then the others
   int64_t tokens = 0;              // columns of drafted tokens
   int64_t rolled_back = 0;         // column of it
   std::optional<int64_t> overlap;  // columns of it, the bits of fp64; nullopt: not measured
-};
 
-struct UnpackedJudgement {
-  Judgement judgement;
-  at::Tensor tokens;  // int64 [B,G] drafted; [B,0] if they were not packed
+  // Returns the drafted tokens, int64 [B,G], from a copy of the columns on the host.
+  at::Tensor tokens_of(const at::Tensor& host) const { return host.narrow(1, 2, tokens); }
+  // Returns the judgement from this copy.
+  Judgement judgement_of(const at::Tensor& host) const;
 };
 
 // Packs a judgement and, if defined, the drafted tokens [B,G] on the device.
 PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens);
-// Returns what was packed, from a copy of its columns on the host.
-UnpackedJudgement unpack(const PackedJudgement& packed, const at::Tensor& host);
 
 // Returns the judgement on the host. On a GPU it also fills draft.on_host, if drafting did not, from `tokens`, the
 // drafted tokens [B,G] on the device (Draft::drawn()): one transfer for all. On the CPU nothing is copied.

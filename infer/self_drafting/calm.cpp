@@ -1,5 +1,3 @@
-#include "infer/self_drafting/calm.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,9 +5,10 @@
 
 #include <ATen/Dispatch.h>
 
+#include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"
-#include "infer/loop/standalone_loop.h"
 #include "infer/sampling/row_kernels.h"
+#include "infer/self_drafting/methods.h"
 #include "model/transformer/decoder_state.h"
 
 namespace draftsmith::infer {

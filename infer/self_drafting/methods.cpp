@@ -78,10 +78,6 @@ void check_inside(const GenerationModels& models, const DecodeOptions& options, 
   check_exit_read(models, options, ppd_settings(models, options).early_layer, problems);
 }
 
-CalmSettings calm_settings(const DecodeOptions& options) {
-  return {exit_measures().at(options.exit_measure), options.exit_threshold, options.exit_decay};
-}
-
 PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& options) {
   const model::ModelInfo& info = models.target->info();
   PpdSettings settings{half(info), options.candidates};
@@ -103,7 +99,8 @@ void decode_inside(const GenerationModels& models, const DecodeOptions& options,
                    RowBatch& batch, PhaseTimer& timer) {
   model::TransformerModel& target = inside_model(models);
   if (options.method_info().algorithm == Algorithm::kCalm) {
-    decode_calm(target, models.exits, calm_settings(options), settings, batch, timer);
+    const CalmSettings calm{exit_measures().at(options.exit_measure), options.exit_threshold, options.exit_decay};
+    decode_calm(target, models.exits, calm, settings, batch, timer);
   } else {
     decode_ppd(target, models.exits, ppd_settings(models, options), settings, batch, timer);
   }

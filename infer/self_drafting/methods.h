@@ -1,16 +1,113 @@
-// The methods inside the model: early-exit, calm and ppd. What they take of the options, and what is wrong with that
-// for a model, said before any work.
+// The methods inside the model: early-exit, calm (calm.cpp) and ppd (ppd.cpp).
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
+#include "base/aten.h"
 #include "base/error.h"
+#include "base/registry.h"
 #include "infer/decode_options.h"
 #include "infer/load_models.h"
-#include "infer/loop/decode_settings.h"
+#include "infer/loop/decode_stats.h"
+#include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
-#include "infer/self_drafting/calm.h"
-#include "infer/self_drafting/ppd.h"
+#include "model/models/exits.h"
 
 namespace draftsmith::infer {
+
+// Returns the cosine similarity of each row of two hidden states [B,...] of the same size, in [-1,1]; NaN if one of
+// them is zero.
+std::vector<double> cosine_similarities(const at::Tensor& a, const at::Tensor& b);
+
+// Returns the difference of the two largest probabilities at temperature 1 of each row of logits [B,V]; 1 if only one
+// token is possible, NaN if the logits are no distribution.
+std::vector<double> top_two_margins(const at::Tensor& logits);
+
+// CALM (Schuster et al. 2022), the early-exit baseline of BiLD's section 7.2: each token leaves the decoder at the
+// first layer where its hidden state looks finished. That hidden state is then its input to all later layers.
+
+// Measure that decides whether a hidden state is finished.
+enum class ExitMeasure {
+  kSaturation,  // cosine similarity to the previous layer's output; 0 after layer 1, which has none before it
+  kMargin,      // difference of the two largest probabilities of the layer's exit
+};
+
+// Returns their names in options.
+const NamedValues<ExitMeasure>& exit_measures();
+
+struct CalmSettings {
+  ExitMeasure measure = ExitMeasure::kSaturation;
+  double threshold = 0.9;  // lambda
+  double decay = 4;        // temp
+};
+
+// Returns the threshold that the measure must pass at the new token with index t (from 0) of at most N = `longest`:
+// lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). The ends do not decay: lambda >= 1 gives 1, so no token
+// leaves early; lambda <= 0 gives 0, so every token leaves at layer 1 whatever the measure. Otherwise no token leaves
+// at layer 1 by saturation, as in the program that Schuster et al. released.
+double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest);
+
+// Decodes every row to its end, greedily or by sampling, as decode_plainly() does. Writes layer_runs and exits_by_layer
+// of the rows' statistics. A token's logits come from the exit where it left, after the last layer from the model's own
+// head. The margin is measured before the logits processors are applied. Without `exits` (nullptr) all exits read the
+// model's final norm and head.
+void decode_calm(model::TransformerModel& target, const model::Exits* exits, const CalmSettings& calm,
+                 const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
+
+// One token's run through the decoder.
+struct PpdTally {
+  bool resumed = false;   // a branch had already run the token's first d - d-bar layers
+  int64_t branches = 0;   // branches that ran meanwhile, each the first d - d-bar layers of a candidate
+  bool followed = false;  // the run's new token is not the last of its sequence
+  bool matched = false;   // the run's new token was one of the branches
+};
+
+// Counts runs.
+//
+// Latency: d units for a run, d-bar units if it resumed. Branches add none: they run beside the last d - d-bar layers.
+// Compute: the latency, and d - d-bar units for each branch. Predictions and matches count only tokens that another
+// token follows, l - 1 of a sequence of l, because only these can save time.
+//
+// So with k branches for every token the units equal ppd_cost() at the counted match rate. A decoder that leaves out
+// branches that cannot continue uses less compute.
+class PpdAccount {
+ public:
+  // Errors: std::logic_error unless d-bar is in d/2 .. d.
+  PpdAccount(int64_t layers, int64_t early_layer);
+
+  // Returns d - d-bar, the number of layers that branches run.
+  int64_t ahead() const { return layers_ - early_layer_; }
+  // Adds to latency_units, compute_units, layer_runs, early_predictions and early_matches.
+  void count(const PpdTally& run, DecodeStats& stats) const;
+
+ private:
+  int64_t layers_;
+  int64_t early_layer_;
+};
+
+// Predictive pipelined decoding (Yang et al. 2024, algorithm 2): exact, greedily and by sampling (appendix B). Layer
+// d-bar predicts k candidates for the token after token t. Before t runs through its last d - d-bar layers, a branch
+// for each candidate runs the first d - d-bar layers, all branches as one pass. The branch of the actual next token
+// continues from there; the others are dropped. The next token is always chosen from the last layer, so the candidates
+// change no output. The paper runs branches and last layers at the same time, on several devices (PpdAccount).
+
+struct PpdSettings {
+  int64_t early_layer = 0;  // d-bar, d/2 .. d-1
+  int64_t candidates = 3;   // k
+};
+
+// Returns the k most likely tokens of each row of logits [B,V], in falling order; fewer if others are ruled out (-inf
+// or NaN).
+std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, int64_t k);
+
+// Decodes every row to its end, greedily or by sampling, with the tokens and random numbers of decode_plainly(). Writes
+// layer_runs, early_predictions, early_matches, latency_units and compute_units of the rows' statistics
+// (PpdAccount). Without `exits` (nullptr) the model's final norm and head read layer d-bar. Candidates that end a
+// row have no branch, nor have rows with one token left. Errors: std::logic_error for settings out of range, which the
+// generator checks before.
+void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
+                const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 
 // Returns the target as a transformer. check_inside() must have found no problem with the models.
 model::TransformerModel& inside_model(const GenerationModels& models);
@@ -26,7 +123,6 @@ bool check_layers(const GenerationModels& models, const std::string& where, Prob
 // options that have none at the layer read. Other methods have no such problems.
 void check_inside(const GenerationModels& models, const DecodeOptions& options, Problems& problems);
 
-CalmSettings calm_settings(const DecodeOptions& options);
 // Returns the settings of ppd; d-bar is the option, else the first exit from half of the layers to all but one, else
 // half.
 PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& options);

@@ -1,13 +1,12 @@
-#include "infer/self_drafting/ppd.h"
-
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
 
 #include <ATen/Dispatch.h>
 
-#include "infer/loop/standalone_loop.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/sampling/row_kernels.h"
+#include "infer/self_drafting/methods.h"
 #include "model/transformer/decoder_state.h"
 
 namespace draftsmith::infer {

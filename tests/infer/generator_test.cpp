@@ -9,8 +9,8 @@
 
 #include "base/files.h"
 #include "infer/drafters/model_drafter.h"
+#include "infer/forced/decisions.h"
 #include "infer/session.h"
-#include "infer/traced_output.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
@@ -55,7 +55,7 @@ TEST(Generator, NamesUnknownPartsAndVocabulariesOfDifferentSizes) {
   options.method = "assisted";
   options.window_rule = "fixd";
   options.acceptance = "x";
-  EXPECT_THAT(error_of([&] { make_window_rule(options); }), HasSubstr("did you mean fixed"));
+  EXPECT_THAT(error_of([&] { make_parts(options, nullptr); }), HasSubstr("did you mean fixed"));
   EXPECT_THAT(error_of([&] { make_acceptance_rule(options); }), HasSubstr("exact, rejection, block"));
   OracleModel target(oracle_info(5), random_oracle(5, 1));
   OracleModel drafter(oracle_info(6), random_oracle(6, 1));

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/drafters/drafter.h"
 #include "infer/drafters/model_drafter.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/early_exit_fixtures.h"
@@ -19,12 +18,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(DrafterSpec, IsReadAsItIsWritten) {
-  EXPECT_EQ(std::get<ModelSpec>(parse_drafter("some/dir")).directory.string(), "some/dir");
-  EXPECT_EQ(std::get<NgramSpec>(parse_drafter("ngram:a/b.h5")).file.string(), "a/b.h5");
-  EXPECT_EQ(std::get<LookupSpec>(parse_drafter("lookup")).longest, 4);
-  EXPECT_EQ(std::get<LookupSpec>(parse_drafter("lookup:2")).longest, 2);
-  EXPECT_EQ(std::get<ExitSpec>(parse_drafter("exit:3")).layers, 3);
-  for (const char* text : {"some/dir", "ngram:a/b.h5", "lookup:3", "exit:3"}) {
+  EXPECT_EQ(parse_drafter("some/dir").kind, DrafterKind::kModel);
+  EXPECT_EQ(parse_drafter("ngram:a/b.h5").path.string(), "a/b.h5");
+  EXPECT_EQ(to_text(parse_drafter("lookup")), "lookup:4");
+  EXPECT_EQ(parse_drafter("exit:3").number, 3);
+  for (const char* text : {"some/dir", "ngram:a/b.h5", "ngram", "exit", "lookups", "lookup:3", "exit:3"}) {
     EXPECT_EQ(to_text(parse_drafter(text)), text);
   }
 }
@@ -43,7 +41,7 @@ TEST(DrafterSpec, ASuitesDraftersHaveTheSameTexts) {
   EXPECT_EQ(to_text(DrafterOptions{.name = "a", .ngram = "n.h5"}.spec()), "ngram:n.h5");
   EXPECT_EQ(to_text(DrafterOptions{.name = "a", .lookup = true, .longest = 3}.spec()), "lookup:3");
   EXPECT_EQ(to_text(DrafterOptions{.name = "a", .exit = 2}.spec()), "exit:2");
-  EXPECT_TRUE(std::holds_alternative<TandemSpec>(DrafterOptions{.name = "a", .tandem = "pair"}.spec()));
+  EXPECT_EQ((DrafterOptions{.name = "a", .tandem = "pair"}.spec().kind), DrafterKind::kTandem);
 }
 
 TEST(DrafterOptionsDtype, IsForModels) {
@@ -62,12 +60,12 @@ TEST(DrafterOptionsDtype, IsForModels) {
 }
 
 TEST(LoadedDrafter, KindsWithoutFilesSayWhatTheyAre) {
-  const auto lookup = load_drafter(LookupSpec{3}, {}, {});
+  const auto lookup = load_drafter(parse_drafter("lookup:3"), {}, {});
   EXPECT_EQ(lookup->name(), "lookup:3");
   EXPECT_EQ(lookup->model(), nullptr);
   EXPECT_EQ(lookup->transformer(), nullptr);
   EXPECT_EQ(lookup->inside_target(), 0);
-  const auto exit = load_drafter(ExitSpec{2}, {}, {});
+  const auto exit = load_drafter(parse_drafter("exit:2"), {}, {});
   EXPECT_EQ(exit->name(), "exit:2");
   EXPECT_EQ(exit->inside_target(), 2);
   EXPECT_EQ(exit->model(), nullptr);
@@ -83,8 +81,8 @@ TEST(LoadedDrafter, KindsWithoutFilesSayWhatTheyAre) {
 TEST(LoadedDrafter, MakesTheDrafterOfItsName) {
   const auto model = exit_model({});
   const DraftTarget target{*model};
-  EXPECT_EQ(load_drafter(LookupSpec{}, {}, {})->make(target)->traits().name, "lookup");
-  EXPECT_EQ(load_drafter(ExitSpec{2}, {}, {})->make(target)->traits().name, "early-exit");
+  EXPECT_EQ(load_drafter(parse_drafter("lookup"), {}, {})->make(target)->traits().name, "lookup");
+  EXPECT_EQ(load_drafter(parse_drafter("exit:2"), {}, {})->make(target)->traits().name, "early-exit");
   EXPECT_EQ(as_drafter(*model)->make(target)->traits().name, "model");
   const TandemPair pair = identity_pair(Kind::kEncoderDecoder);
   const GenerationModels models = pair.models();

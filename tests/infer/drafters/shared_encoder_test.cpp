@@ -105,7 +105,7 @@ class SharedEncoderFiles : public ::testing::Test {
 
 TEST_F(SharedEncoderFiles, ADirectoryIsKnownByItsKind) {
   const DrafterSpec spec = parse_drafter(root_ / "drafter");
-  EXPECT_EQ(kind_of(spec).name, "model");
+  EXPECT_EQ(spec.kind, DrafterKind::kModel);
   const SharedDrafter loaded = load_drafter(spec, root_ / "target", {});
   EXPECT_TRUE(loaded->transformer()->config().shares_encoder());
   EXPECT_FALSE(loaded->reads_target()) << "the Tandem methods need more";

@@ -175,20 +175,6 @@ TEST_P(TandemOf, StandingAloneAsksThePrimaryOnlyForWhatIsUsed) {
   }
 }
 
-TEST_P(TandemOf, SamplesShareThePromptAndDoNotDependOnTheBatch) {
-  const TandemPair pair = identity_pair(GetParam(), kNoise);
-  for (const char* method : {"tandem", "tandem-speed"}) {
-    DecodeOptions options = tandem_options(method, 3, 1);
-    options.temperature = 1;
-    const auto one = ids_of(pair.run(options));
-    options.num_samples = 4;
-    const auto alone = ids_of(pair.run(options));
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(alone[4 * i], one[i]) << method;
-    options.batch_size = 5;
-    EXPECT_EQ(ids_of(pair.run(options)), alone) << method;
-  }
-}
-
 // 8000 draws and about 30 cells: a deviate above 4.5 happens once in 300,000 true tests; mistaking q for p gives
 // deviates above 20, as the second expectation shows.
 TEST(Tandem, SamplesAreDistributedAsThePrimarys) {

@@ -1,8 +1,6 @@
 // CALM: thresholds from full decoding to the first layer, batches, samples, statistics, measures whose values are
 // known, and what a row that leaves early writes for the layers above: against the layers' arithmetic written out
 // position by position (GPT-2's: layer norms, learned positions, biases), in fp64.
-#include "infer/self_drafting/calm.h"
-
 #include <cmath>
 #include <limits>
 #include <map>
@@ -11,7 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "base/random_tensors.h"
-#include "infer/loop/standalone_loop.h"
+#include "infer/loop/decode_loop.h"
+#include "infer/self_drafting/methods.h"
 #include "model/transformer/decoder_state.h"
 #include "tests/infer/self_drafting/plain_rows.h"
 #include "tests/model/models/tandem_passes.h"

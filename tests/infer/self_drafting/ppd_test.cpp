@@ -1,8 +1,6 @@
 // Predictive pipelined decoding writes what greedy decoding and plain sampling write, counts what it does, and leaves
 // caches behind that are those of its output. Its samples are compared with an enumeration of all outputs, and its
 // layer-units with theorem 4.1 (Yang et al. 2024).
-#include "infer/self_drafting/ppd.h"
-
 #include <limits>
 #include <map>
 #include <set>
@@ -13,8 +11,9 @@
 
 #include "base/random.h"
 #include "evaluate/theory/formulas.h"
-#include "infer/loop/standalone_loop.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/sampling/row_kernels.h"
+#include "infer/self_drafting/methods.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/transformer_parts.h"
 #include "tests/infer/self_drafting/plain_rows.h"

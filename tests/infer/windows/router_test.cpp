@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/windows/window_rules.h"
 #include "tests/infer/windows/window_fixtures.h"
