@@ -1,4 +1,4 @@
-"""Tests of what tools/serving computes: vLLM's metrics, the margin rule, intervals, the printed command."""
+"""Tests of what tools/serving computes: vLLM's metrics, the margin rule, the printed command."""
 
 import pathlib
 import sys
@@ -7,8 +7,8 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 
-from serving_parts import arithmetic  # noqa: E402
-from serving_parts.arithmetic import Acceptance  # noqa: E402
+from serving_parts import checks  # noqa: E402
+from serving_parts.checks import Acceptance  # noqa: E402
 
 METRICS = """# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
 # TYPE vllm:spec_decode_num_drafts_total counter
@@ -24,78 +24,47 @@ vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",p
 
 class AcceptanceByPosition(unittest.TestCase):
     def test_metrics_are_read_without_times_of_creation(self):
-        self.assertEqual(arithmetic.acceptance_of_metrics(METRICS, 3), Acceptance(200, [120, 70, 30]))
+        self.assertEqual(checks.acceptance_of_metrics(METRICS, 3), Acceptance(200, [120, 70, 30]))
 
     def test_metrics_without_drafts_are_an_error(self):
         with self.assertRaisesRegex(ValueError, "hold no drafts"):
-            arithmetic.acceptance_of_metrics("vllm:num_requests_running 0\n", 3)
+            checks.acceptance_of_metrics("vllm:num_requests_running 0\n", 3)
 
     def test_a_histogram_counts_drafts_that_kept_at_least_so_many(self):
-        self.assertEqual(arithmetic.acceptance_of_histogram([5, 3, 2], 2), Acceptance(10, [5, 2]))
+        self.assertEqual(checks.acceptance_of_histogram([5, 3, 2], 2), Acceptance(10, [5, 2]))
 
     def test_drafts_keep_what_their_output_holds(self):
         drafts = [[[1, [5, 6, 7]], [3, [7, 8, 9]]], [[1, [4, 4, 4]]]]
         outputs = [[3, 5, 6, 7, 8], [3, 9]]
-        self.assertEqual(arithmetic.acceptance_of_drafts(drafts, outputs, 3), Acceptance(3, [2, 2, 1]))
-
-    def test_an_interval_is_wilsons(self):
-        low, high = arithmetic.interval(8, 10)
-        self.assertAlmostEqual(low, 0.4902, places=4)
-        self.assertAlmostEqual(high, 0.9433, places=4)
-        self.assertEqual(arithmetic.interval(0, 0), (0, 1))
+        self.assertEqual(checks.acceptance_of_drafts(drafts, outputs, 3), Acceptance(3, [2, 2, 1]))
 
     def test_shares_far_apart_are_no_sampling_error(self):
         one = Acceptance(1000, [560, 320])
-        self.assertTrue(arithmetic.within_sampling_error(one, Acceptance(1000, [580, 350])))
-        self.assertFalse(arithmetic.within_sampling_error(one, Acceptance(1000, [580, 450])))
+        self.assertTrue(checks.within_sampling_error(one, Acceptance(1000, [580, 350])))
+        self.assertFalse(checks.within_sampling_error(one, Acceptance(1000, [580, 450])))
 
 
 class Ids(unittest.TestCase):
     def test_an_eos_at_the_end_is_no_difference(self):
-        self.assertIsNone(arithmetic.first_difference([4, 5, 1], [4, 5], eos=1))
+        self.assertIsNone(checks.first_difference([4, 5, 1], [4, 5], eos=1))
 
     def test_the_first_difference_is_found(self):
-        self.assertEqual(arithmetic.first_difference([4, 5, 6], [4, 7, 8], eos=1), 1)
-        self.assertEqual(arithmetic.first_difference([4, 5, 6], [4, 5], eos=1), 2)
+        self.assertEqual(checks.first_difference([4, 5, 6], [4, 7, 8], eos=1), 1)
+        self.assertEqual(checks.first_difference([4, 5, 6], [4, 5], eos=1), 2)
 
     def test_only_ids_within_the_margin_of_the_best_are_rounding(self):
-        self.assertTrue(arithmetic.is_rounding([0, 2.0, 2.0005], ours=2, theirs=1))
-        self.assertFalse(arithmetic.is_rounding([0, 2.0, 2.002], ours=2, theirs=1))
-        self.assertFalse(arithmetic.is_rounding([0, 2.0, 2.0005], ours=2, theirs=0))
+        self.assertTrue(checks.is_rounding([0, 2.0, 2.0005], ours=2, theirs=1))
+        self.assertFalse(checks.is_rounding([0, 2.0, 2.002], ours=2, theirs=1))
+        self.assertFalse(checks.is_rounding([0, 2.0, 2.0005], ours=2, theirs=0))
 
 
 class Commands(unittest.TestCase):
     def test_the_printed_command_is_split_as_a_shell_does(self):
         printed = "To serve it:\n  vllm serve a --speculative-config '{\"model\": \"b c\"}'\n"
-        self.assertEqual(arithmetic.printed_command(printed, "vllm serve"),
+        self.assertEqual(checks.printed_command(printed, "vllm serve"),
                          ["vllm", "serve", "a", "--speculative-config", '{"model": "b c"}'])
         with self.assertRaisesRegex(ValueError, "printed no command"):
-            arithmetic.printed_command("nothing\n", "vllm serve")
-
-
-LOG = """(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953] Traceback (most recent call last):
-(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953]   File "/x/site-packages/vllm/layers.py", line 515, in load
-(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953]     assert rows == ids
-(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953]            ^^^^^^^^^^^
-(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953] AssertionError
-(APIServer pid=6)   File "/x/site-packages/vllm/entry.py", line 3, in main
-(APIServer pid=6) RuntimeError: Engine core initialization failed. See root cause above.
-"""
-
-
-class Pages(unittest.TestCase):
-    def test_a_refusal_is_the_cause_with_its_place(self):
-        self.assertEqual(arithmetic.refusal(LOG), "AssertionError, by vllm/layers.py, line 515: `assert rows == ids`")
-
-    def test_a_refusal_without_traceback_is_the_last_error_or_line(self):
-        self.assertEqual(arithmetic.refusal("x\nKeyError: a\nValueError: b\nend"), "ValueError: b")
-        self.assertEqual(arithmetic.refusal("x\nno errors here"), "no errors here")
-
-    def test_long_lines_are_cut_and_tables_and_code_are_not(self):
-        long, row = "word " * 40, "| " + "cell " * 40 + "|"
-        lines = arithmetic.wrapped(f"{long}\n{row}\n```\n{long}\n```\n{long}").splitlines()
-        self.assertEqual([len(line) > 120 for line in lines], [False, False, True, False, True, False, False, False])
-        self.assertEqual(lines[2], row)
+            checks.printed_command("nothing\n", "vllm serve")
 
 
 if __name__ == "__main__":
