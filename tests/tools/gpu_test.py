@@ -20,7 +20,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from gpu_parts import checks, facts, packing, page, places, plan, results, running, speeds, tables, verdicts  # noqa: E402
+from gpu_parts import places, results, running, steps  # noqa: E402
 
 TOOL = str(ROOT / "tools/gpu")
 loader = importlib.machinery.SourceFileLoader("gpu_tool", TOOL)
@@ -96,7 +96,7 @@ class Steps(InFolder):
                          [("a", None), ("b", "eager")])
 
     def test_a_missing_program_is_named(self):
-        record = self.run_step(checks.smoke)
+        record = self.run_step(steps.smoke)
         self.assertEqual(record["status"], "failed")
         self.assertIn("bench_device_checks", record["problem"])
         self.assertIn("tools/build release", record["problem"])
@@ -129,7 +129,7 @@ class Steps(InFolder):
         os.killpg(int(child.read_text()), 9)
 
     def test_without_transformers_its_speed_is_skipped(self):
-        record = self.run_step(speeds.peer)
+        record = self.run_step(steps.peer)
         self.assertEqual(record["status"], "skipped")
         self.assertIn("tools/setup --with-peers", record["problem"])
 
@@ -170,7 +170,7 @@ class Suites(InFolder):
     def test_results_before_a_crash_are_kept(self):
         finished = running.Finished(-11, "", 2.0, self.folder / "log")
         finished.log.write_text(LOG)
-        row = checks.suite_row("tests/test_device", "DeviceOne", ["Good", "Bad", "Away", "Crashes", "Never"], finished)
+        row = steps.suite_row("tests/test_device", "DeviceOne", ["Good", "Bad", "Away", "Crashes", "Never"], finished)
         self.assertEqual((row["tests"], row["failed"], row["skipped"]), (3, 2, 1))
         self.assertEqual(row["failures"], ["DeviceOne.Bad", "DeviceOne.Crashes (exit status -11, 1 more not run)"])
 
@@ -181,8 +181,8 @@ class Suites(InFolder):
             case $filter in DeviceOne.*) printf '{LOG}'; sleep 60;; esac
             [ "$DRAFTSMITH_TEST_DEVICE $DRAFTSMITH_STRICT_DEVICE" = "cuda 1" ] || exit 1
             echo "[       OK ] A/DeviceTwo.Works/0 (1 ms)" """)
-        with mock.patch.object(checks, "SUITE_S", 0.5):
-            record = self.run_step(checks.suites, limit=20)
+        with mock.patch.object(steps, "SUITE_S", 0.5):
+            record = self.run_step(steps.suites, limit=20)
         one, two = record["data"]["suites"]
         self.assertEqual((one["tests"], two["tests"], two["failed"]), (3, 1, 0))
         self.assertIn("killed after", one["failures"][1])
@@ -191,7 +191,7 @@ class Suites(InFolder):
     def test_a_device_program_without_tests_is_a_problem(self):
         self.context.dry = True
         make_program(self.folder / "build" / places.DEVICE_TESTS, "true")
-        self.assertIn("no test of the device ran", self.run_step(checks.suites)["problem"])
+        self.assertIn("no test of the device ran", self.run_step(steps.suites)["problem"])
 
 
 class Strictness(InFolder):
@@ -199,15 +199,15 @@ class Strictness(InFolder):
         greedy = {"measure": "greedy", "shape": "t5-large", "own_kernels": True, "recorded": True}
         self.make_bench(places.DECODING_BENCH, [greedy])
         self.make_bench(places.KERNELS_BENCH, [])
-        record = self.run_step(speeds.speeds, at_once=1)
+        record = self.run_step(steps.speeds, at_once=1)
         self.assertEqual(record["status"], "ok", record)
         calls = self.calls(places.DECODING_BENCH)
         self.assertEqual([call[call.index("strict="):] for call in calls],
                          ["strict=1 kernels= graphs= launch=", "strict= kernels=off graphs= launch=",
                           "strict=1 kernels= graphs= launch=on"])
-        self.assertEqual([tables.way_of(record) for record in record["data"]["records"]],
+        self.assertEqual([results.way_of(record) for record in record["data"]["records"]],
                          ["default", "kernels off", "programmatic"])
-        self.run_step(speeds.decoding, at_once=1)
+        self.run_step(steps.decoding, at_once=1)
         eager = [call for call in self.calls(places.DECODING_BENCH)[3:] if "strict= " in call]
         self.assertEqual(len(eager), 1)
         self.assertIn("graphs=off", eager[0])
@@ -223,13 +223,13 @@ class Strictness(InFolder):
     def test_failed_checks_and_settings_fail_a_step_and_keep_its_records(self):
         check = {"measure": "check", "check": "same ids", "shape": "t5-large", "dtype": "fp32", "value": 3, "bound": 0}
         self.make_bench(places.CHECKS_BENCH, [check | {"passed": False}], "exit 1")
-        record = self.run_step(checks.shapes)
+        record = self.run_step(steps.shapes)
         self.assertIn("same ids of t5-large in fp32: 3, bound 0", record["problem"])
         self.assertEqual(len(record["data"]["records"]), 1)
         self.make_bench(places.CHECKS_BENCH, [])
-        self.assertIn("no check ran", self.run_step(checks.smoke)["problem"])
+        self.assertIn("no check ran", self.run_step(steps.smoke)["problem"])
         self.make_bench(places.TRAINING_BENCH, [{"measure": "problem", "shape": "t5-small", "problem": "no memory"}])
-        self.assertIn("t5-small: no memory", self.run_step(speeds.training)["problem"])
+        self.assertIn("t5-small: no memory", self.run_step(steps.training)["problem"])
 
 
 class Facts(InFolder):
@@ -237,17 +237,17 @@ class Facts(InFolder):
         program = self.folder / "build" / places.DEVICE_TESTS
         program.parent.mkdir(parents=True)
         program.write_bytes(pathlib.Path("/bin/true").read_bytes())
-        record = self.run_step(facts.facts, limit=20)
+        record = self.run_step(steps.facts, limit=20)
         self.assertEqual((record["status"], record["data"]["missing_libraries"]), ("ok", {}), record)
         self.assertIn("python", record["data"])
         log = self.folder / "log"
         log.write_text("libc.so.6 => /lib/libc.so.6\nlibtorch_cuda.so => not found\n")
-        self.assertEqual(facts.libraries_missing(running.Finished(0, "", 0, log)), ["libtorch_cuda.so"])
+        self.assertEqual(steps.libraries_missing(running.Finished(0, "", 0, log)), ["libtorch_cuda.so"])
 
     def test_a_pack_without_kernels_is_a_problem(self):
         self.context.place = places.Place(pathlib.Path("/bin"), (), None, "abc", self.folder / "none")
         with mock.patch.object(places, "PROGRAMS", ("true",)):
-            self.assertIn("no compiled kernels", self.run_step(facts.facts, limit=20)["problem"])
+            self.assertIn("no compiled kernels", self.run_step(steps.facts, limit=20)["problem"])
 
 
 class Command(InFolder):
@@ -268,7 +268,7 @@ class Command(InFolder):
                 (("shapes", "mark"), ("smoke", "stop"), ("speeds", "-"))}
         for order, statuses in ((("shapes", "speeds"), ["failed", "failed"]),
                                 (("speeds", "smoke", "shapes"), ["failed", "failed", "not run"])):
-            with mock.patch.object(plan, "PLANS", {"first": tuple(made[name] for name in order)}):
+            with mock.patch.object(steps, "PLANS", {"first": tuple(made[name] for name in order)}):
                 with contextlib.redirect_stdout(io.StringIO()):
                     status = tool.run(argparse.Namespace(plan="first", steps=None, dry=False, total=None, pack=None,
                                                          out=self.folder / order[0], build=self.folder))
@@ -321,28 +321,22 @@ def made_up_results():
 
 class Tables(unittest.TestCase):
     def test_numbers_are_rounded_and_missing_ones_shown(self):
-        greedy, curve = tables.tables_of_step(made_up_results()["steps"][0])
+        greedy, curve = results.tables_of_step(made_up_results()["steps"][0])
         self.assertEqual(greedy.rows[0][3:], ("default", "6.712", "1,149", "–", "805", "3.8", "–"))
         self.assertEqual(curve.rows[0][-5:], ("1.01", "–", "–", "1.06", "–"))
 
     def test_each_measure_has_a_table(self):
-        for measure in tables.MEASURES:
-            (made,) = tables.tables_of_step({"name": "x", "data": {"records": [{"measure": measure}]}})
+        for measure in results.MEASURES:
+            (made,) = results.tables_of_step({"name": "x", "data": {"records": [{"measure": measure}]}})
             self.assertEqual(len(made.rows[0]), len(made.head))
         record = {"measure": "linear_rows", "device": "x", "rows": 5, "us": 3.14159}
-        (made,) = tables.tables_of_step({"name": "kernels", "data": {"records": [record]}})
+        (made,) = results.tables_of_step({"name": "kernels", "data": {"records": [record]}})
         self.assertEqual((made.head, made.rows), (("rows", "us"), (("5", "3.142"),)))
-
-    def test_no_line_on_the_terminal_is_wider_than_100_columns(self):
-        made = tables.Table("Wide", "", ("a", "b"), (("x" * 90, "1"), ("y" * 120, "22")))
-        lines = tables.console(made).splitlines()
-        self.assertLessEqual(max(map(len, lines)), tables.WIDTH)
-        self.assertTrue(lines[2].endswith("x         1") and lines[3].endswith("y…  22"), lines)
 
 
 class Page(unittest.TestCase):
     def test_it_has_command_commit_machine_and_date_beside_the_numbers(self):
-        text = page.page([made_up_results()])
+        text = results.page([made_up_results()])
         head = text.split("\n\n")[2]
         for part in ("`tools/gpu run`", "commit abc1234", "NVIDIA H200, driver 580.1", "torch 2.11.0", "2026-11-23"):
             self.assertIn(part, head)
@@ -352,36 +346,15 @@ class Page(unittest.TestCase):
 
     def test_a_dry_run_has_none(self):
         with self.assertRaisesRegex(places.Problem, "dry run"):
-            page.page([made_up_results() | {"dry": True}])
+            results.page([made_up_results() | {"dry": True}])
 
     def test_failed_checks_come_first(self):
         failed = made_up_results()
         failed["steps"][0] |= {"gate": "mark", "status": "failed", "title": "Checks at real shapes"}
-        text = page.page([failed, made_up_results()])
+        text = results.page([failed, made_up_results()])
         self.assertTrue(text.split("\n\n")[1].startswith("**Checks failed (Checks at real shapes)"), text)
         self.assertEqual(text.count("commit abc1234"), 2)
-        self.assertNotIn("Checks failed", page.page([made_up_results()]))
-
-    def test_numbers_decide_by_rules(self):
-        def greedy(shape, speed, **marks):
-            return marks | {"measure": "greedy", "shape": shape, "dtype": "bf16", "batch": 1,
-                            "tokens_per_second": speed}
-        records = [greedy(shape, 1000, run="default") for shape in ("llama-1b", "t5-large")]
-        records += [greedy("llama-1b", 900, kernels="off"), greedy("t5-large", 600, kernels="off"),
-                    greedy("t5-large", 1300, launch="programmatic"),
-                    {"measure": "verification", "shape": "t5-large", "dtype": "bf16", "batch": 1, "run": "default",
-                     "tokens": [1, 16], "relative": [1, 1.4]},
-                    {"measure": "nodes", "us_rotate": 3.0},
-                    {"measure": "nodes", "us_rotate": 2.0, "launch": "programmatic"}]
-        lines = verdicts.lines_of(records)
-        for line, words in zip(lines, (("0.60 x", "keep `linear_rows`"), ("1.40", ": build a kernel"),
-                                       ("0.67 x", "switch it on", "1.30 x"))):
-            self.assertTrue(all(word in line for word in words), line)
-        records[3]["tokens_per_second"] = 700
-        self.assertIn("drop `linear_rows`", verdicts.lines_of(records)[0])
-        records[-1]["us_rotate"] = 2.5
-        self.assertIn("leave it off", verdicts.lines_of(records)[2])
-        self.assertEqual(verdicts.lines_of([])[1], "* Verification: not measured.")
+        self.assertNotIn("Checks failed", results.page([made_up_results()]))
 
 
 class Pack(InFolder):
@@ -389,16 +362,16 @@ class Pack(InFolder):
         for name, path in (("libc.so.6", "/lib/libc.so.6"), ("libstdc++.so.6", "/usr/lib/libstdc++.so.6"),
                            ("libtorch_cpu.so", "/x/torch/lib/libtorch_cpu.so"),
                            ("libcudart.so.13", "/x/nvidia/cu13/lib/libcudart.so.13")):
-            self.assertFalse(packing.travels(name, path), name)
+            self.assertFalse(places.travels(name, path), name)
         for name in ("libhdf5_serial.so.103", "libcurl-gnutls.so.4", "libcrypto.so.3", "libmd.so.0"):
-            self.assertTrue(packing.travels(name, f"/usr/lib/{name}"), name)
+            self.assertTrue(places.travels(name, f"/usr/lib/{name}"), name)
 
     def test_kernels_travel_and_are_the_cache_of_what_is_unpacked(self):
         (self.folder / "build").mkdir()
         (self.folder / "build/small").write_bytes(pathlib.Path("/bin/true").read_bytes())
         make_program(self.folder / "build" / places.KERNELS_BENCH, 'mkdir -p "$2"; echo $4 >"$2/a.kernels"')
-        packing.compile_kernels(self.folder / "build", self.folder / "out/kernels")
-        archive, _ = packing.pack(self.folder / "build", self.folder / "out", ["small"], preset=0)
+        places.compile_kernels(self.folder / "build", self.folder / "out/kernels")
+        archive, _ = places.pack(self.folder / "build", self.folder / "out", ["small"], preset=0)
         with mock.patch.object(places, "torch_libraries", return_value=()):
             place = places.unpacked_place(archive, self.folder / "there", sys.executable)
         self.assertEqual((self.folder / "there/kernels/a.kernels").read_text(), "sm_90\n")
@@ -407,39 +380,29 @@ class Pack(InFolder):
     def test_a_lack_of_nvrtc_is_said(self):
         make_program(self.folder / places.KERNELS_BENCH, "echo NVRTC cannot be loaded >&2; exit 1")
         with self.assertRaisesRegex(places.Problem, "(?s)NVRTC cannot be loaded.*nvidia-cuda-nvrtc"):
-            packing.compile_kernels(self.folder, self.folder / "kernels")
+            places.compile_kernels(self.folder, self.folder / "kernels")
 
     def test_an_archive_that_is_too_large_is_removed(self):
         (self.folder / "build").mkdir()
         (self.folder / "build/small").write_bytes(pathlib.Path("/bin/true").read_bytes())
         with self.assertRaisesRegex(places.Problem, "too large"):
-            packing.pack(self.folder / "build", self.folder / "out", ["small"], preset=0, limit_mb=0.0001)
+            places.pack(self.folder / "build", self.folder / "out", ["small"], preset=0, limit_mb=0.0001)
         self.assertEqual(list((self.folder / "out").iterdir()), [])
 
 
 class Plan(unittest.TestCase):
     def test_the_limits_of_a_plan_fit_its_call(self):
-        self.assertLessEqual(plan.sum_of("first"), 250)
-        self.assertLessEqual(plan.sum_of("rest"), 380)
-
-    def test_the_tables_show_all_steps_uncut_and_their_sums(self):
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            self.assertEqual(plan.show(), 0)
-            with mock.patch.dict(plan.MOST_S, {"rest": 100}):
-                self.assertEqual(plan.show(), 1)
-        text = printed.getvalue()
-        self.assertTrue(max(map(len, text.splitlines())) <= 100 and "…" not in text, text)
-        for step in plan.FIRST + plan.REST:
-            self.assertRegex(text, rf"(?m)^{step.name} +{step.limit_s:.0f} +{step.at_once} ")
+        for name, most in steps.MOST_S.items():
+            self.assertLessEqual(steps.sum_of(name), most)
 
     def test_steps_are_in_the_order_of_their_plan(self):
-        self.assertEqual([step.name for step in plan.chosen("rest", "training,decoding", False)],
+        self.assertEqual([step.name for step in steps.chosen("rest", "training,decoding", False)],
                          ["decoding", "training"])
-        self.assertEqual(len(plan.chosen(None, None, True)), len(plan.FIRST + plan.REST))
+        self.assertEqual(len(steps.chosen(None, None, True)), len(steps.FIRST + steps.REST))
 
     def test_the_peak_is_found_by_the_gpu_s_name(self):
-        self.assertEqual(speeds.peak_tflops("NVIDIA H200"), 989)
-        self.assertEqual(speeds.peak_tflops("another"), 0)
+        self.assertEqual(steps.peak_tflops("NVIDIA H200"), 989)
+        self.assertEqual(steps.peak_tflops("another"), 0)
 
 
 if __name__ == "__main__":
