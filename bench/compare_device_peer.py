@@ -27,7 +27,8 @@ SHAPES = {"t5-small": (6, 512, 8, 64, 2048, 32128), "t5-large": (24, 1024, 16, 6
 
 def add_record(options: argparse.Namespace, records: list[dict], **record: object) -> None:
     """Adds a record; the file is complete after each."""
-    records.append({"measure": f"peer {options.command}", "program": f"Transformers {transformers.__version__}", **record})
+    program = f"Transformers {transformers.__version__}"
+    records.append({"measure": f"peer {options.command}", "program": program, **record})
     print(json.dumps(records[-1]), flush=True)
     partial = pathlib.Path(options.json + ".partial")
     partial.write_text(json.dumps({"records": records}, indent=1))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""References for tests/parity: what Transformers computes with small random models. The other parity scripts use it, too.
+"""References for tests/parity: what Transformers computes with small random models. The other scripts use it.
 
-parity_models.py make DIR   writes DIR/<name>/ (a model directory), DIR/<name>.reference.safetensors (a batch, its logits
-                            and gradients) and DIR/<name>.greedy.json (sources or prompts and their greedy outputs)
-parity_models.py check DIR  loads every DIR/saved/<name>/ that Draftsmith wrote and compares it with the same references;
+parity_models.py make DIR   writes DIR/<name>/ (a model directory), DIR/<name>.reference.safetensors (a batch, its
+                            logits and gradients) and DIR/<name>.greedy.json (inputs and their greedy outputs)
+parity_models.py check DIR  loads every DIR/saved/<name>/ that Draftsmith wrote and compares it with the references;
                             prints one line a problem and exits 1 when there is any
 parity_models.py stories DIR MODEL TEXT   writes DIR/stories.json: greedy outputs of a model directory for prompts of
                                           token ids cut from a text
@@ -57,8 +57,8 @@ def run(make, check_one=None, **commands):
     sys.exit(1 if problems else 0)
 
 
-# Odd sizes everywhere: head widths that do not divide the model's, depths of encoder and decoder that differ, shared key
-# heads, numbers of heads that are no power of two.
+# Odd sizes everywhere: head widths that do not divide the model's, depths of encoder and decoder that differ, shared
+# key heads, numbers of heads that are no power of two.
 T5_IDS = dict(dropout_rate=0.0, decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=EOS)
 IDS = dict(bos_token_id=2, eos_token_id=EOS, pad_token_id=PAD)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

@@ -1,5 +1,5 @@
-"""What tools/serving compares with: our models, exports, prompts and greedy outputs; acceptance by position, and whether
-other ids are mere rounding."""
+"""What tools/serving compares with: our models, exports, prompts and greedy outputs; acceptance by position, and
+whether other ids are mere rounding."""
 
 from __future__ import annotations
 
