@@ -246,9 +246,9 @@ def head_of(results: dict[str, Any]) -> str:
                       f"commit {results['commit']} · {machine_of(results)} · {results['date'][:10]}"])
 
 
-def page(runs: list[dict[str, Any]], allow_dry: bool = False) -> str:
+def page(runs: list[dict[str, Any]]) -> str:
     """The page's text, of the two calls of a loan or of one. The figures of a dry run mean nothing: it has no page."""
-    if any(results.get("dry") for results in runs) and not allow_dry:
+    if any(results.get("dry") for results in runs):
         raise Problem("a dry run has no page", "the results of tools/gpu run on a machine with a GPU",
                       "sizes of a dry run, on a CPU")
     steps = [step for results in runs for step in results["steps"]]
