@@ -48,6 +48,8 @@ int run_eval(const EvalFlags& flags) {
   if (execution.device != "auto") options.device = execution.device;
   if (execution.threads > 0) options.threads = execution.threads;
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
+  // What is no results.json of this version is not replaced: reading it is an error.
+  if (fs::exists(out / "results.json")) evaluate::load_results(out / "results.json");
   const SignalWatch signals;
   const auto result = evaluate::run_evaluation(options, out, {.quiet = execution.quiet});
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));

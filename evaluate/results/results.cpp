@@ -184,7 +184,9 @@ void write_quality(ordered_json& json, const Quality& quality) {
 template <class T>
 ordered_json written(const T& value) {
   ordered_json json;
-  if constexpr (std::is_same_v<T, double>) {
+  if constexpr (std::is_same_v<T, ordered_json>) {
+    json = value;
+  } else if constexpr (std::is_same_v<T, double>) {
     json = finite_or_null(value);
   } else if constexpr (std::is_same_v<T, Interval>) {
     json = {finite_or_null(value.low), finite_or_null(value.high)};

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <string>
 
-#include <draftsmith/infer/loop/vocabulary.h>
+#include <draftsmith/infer/loop/processors.h>
 #include <draftsmith/infer/session.h>
 
 namespace infer = draftsmith::infer;

@@ -45,7 +45,6 @@ model = "@target/model"
 corpus = "@corpus/corpus.h5"
 k = 4
 shard_examples = 64
-measured_positions = 50
 [evaluation]
 kind = "evaluate"
 model = "@target/model"

@@ -75,7 +75,7 @@ GenerationConfig settings_of(const nlohmann::json& json, const TransformerModel&
 }
 
 Lists greedy_outputs(TransformerModel& model, const Lists& sources, int64_t new_tokens, int64_t batch_size,
-                     const GenerationConfig& settings) {
+                     const std::optional<GenerationConfig>& settings) {
   infer::DecodeOptions options;
   options.method = "greedy";
   options.max_new_tokens = new_tokens;

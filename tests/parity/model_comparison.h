@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,6 @@ GenerationConfig settings_of(const nlohmann::json& json, const TransformerModel&
 
 // What greedy decoding puts out, EOS included, in batches of sources or prompts of different lengths.
 Lists greedy_outputs(TransformerModel& model, const Lists& sources, int64_t new_tokens, int64_t batch_size,
-                     const GenerationConfig& settings = {});
+                     const std::optional<GenerationConfig>& settings = {});
 
 }  // namespace draftsmith::model
