@@ -1,14 +1,20 @@
-// The metric "command" as a user meets it: suites that a script scores, and scripts that die or answer wrongly.
+// The metric "command" as a user meets it: suites that a script scores, scripts that die or answer wrongly, and the
+// example of docs/reference/metrics.md as it is written there.
 #include <csignal>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/child_process.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "model/files/checkpoint.h"
-#include "tests/cli/process_beside.h"
 #include "tests/cli/program.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"
@@ -17,10 +23,9 @@
 namespace draftsmith::test {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
-
-constexpr const char* kSameWords = "awk -F'\\t' '{print ($1 == $2) ? 1 : length($1) / 1000}'\n";
 
 class CommandMetricProgram : public testing::Test {
  protected:
@@ -31,13 +36,10 @@ class CommandMetricProgram : public testing::Test {
       write_text(root_ / task, task == std::string("val") ? "5 20 7 1\n6 19 9 1\n8 3 1\n" : "9 11 7 1\n6 4 9 1\n");
       write_text(root_ / (task + std::string(".ref")), task == std::string("val") ? "5 6\n7 8\n9\n" : "5 6\n7 8\n");
     }
-    score_by(kSameWords);
+    write_text(root_ / "score.sh", "awk -F'\\t' '{print ($1 == $2) ? 1 : length($1) / 1000}'\n");
     write_suite("sh " + (root_ / "score.sh").string());
   }
-  void score_by(const std::string& script) const { write_text(root_ / "score.sh", script); }
-  // `metric` are further keys of the metric, after a comma.
-  void write_suite(const std::string& command, const std::string& metric = ", point = 0.01",
-                   const std::string& max_drop = "1000") const {
+  void write_suite(const std::string& command) const {
     std::string suite = fmt::format(
         "model = \"{0}/target\"\nrepetitions = 1\nmax_new_tokens = 8\nresamples = 10\nforced_lines = 0\nwarmup = 0\n"
         "dtype = \"fp64\"\n[[drafter]]\nname = \"small\"\nmodel = \"{0}/small\"\n",
@@ -45,13 +47,12 @@ class CommandMetricProgram : public testing::Test {
     for (const char* task : {"val", "test"}) {
       suite += fmt::format(
           "[[task]]\nname = \"{1}\"\nsource = \"{0}/{1}\"\nreferences = [\"{0}/{1}.ref\"]\nids = true\n"
-          "metric = {{ command = \"{2}\", label = \"words\"{3} }}\n",
-          root_.path().string(), task, command, metric);
+          "metric = {{ command = \"{2}\", label = \"words\", point = 0.01 }}\n",
+          root_.path().string(), task, command);
     }
     write_text(root_ / "suite.toml", suite +
-                                         "[[run]]\nmethod = \"bild\"\ndrafter = [\"small\"]\nfallback = [0.0, 0.9]\n"
-                                         "rollback = [5]\nchoose_on = \"val\"\nmax_drop = [" +
-                                         max_drop + "]\n");
+                                         "[[run]]\nmethod = \"bild\"\ndrafter = [\"small\"]\nrollback = [5]\n"
+                                         "fallback = [0.0, 0.9]\nchoose_on = \"val\"\nmax_drop = [1000]\n");
   }
   std::vector<std::string> eval_line() const {
     return {"eval", (root_ / "suite.toml").string(), "--out", results(), "--device", "cpu", "--threads", "1"};
@@ -79,63 +80,6 @@ TEST_F(CommandMetricProgram, ChoosesBySuitesOwnMeasureAndReportsWithoutIt) {
   const ProgramResult compared = run_program({"compare", results(), results(), "--fail-on-worse", "0"});
   EXPECT_EQ(compared.exit_code, 0) << compared.err;
   EXPECT_THAT(compared.out, HasSubstr("words"));
-}
-
-// Two errors a line for outputs that greedy decoding does not give, which a first evaluation wrote down. With threshold
-// 0.9 these models' drafter never decides, so the outputs are greedy decoding's; with 0 it decides everything.
-TEST_F(CommandMetricProgram, ErrorsAreLostUpwards) {
-  write_suite("sh " + (root_ / "score.sh").string(), ", lower_is_better = true", "0, 1000");
-  run_program(eval_line());
-  const std::string greedy = read_file(results() + "/hyp/val.greedy.txt");
-  ASSERT_EQ(read_file(results() + "/hyp/val.bild.small.FB0.9.RB5.txt"), greedy);
-  ASSERT_NE(read_file(results() + "/hyp/val.bild.small.FB0.RB5.txt"), greedy);
-  write_text(root_ / "right", greedy + read_file(results() + "/hyp/test.greedy.txt"));
-  score_by("awk -F'\\t' 'NR == FNR {right[$0]; next} {print ($1 in right) ? 1 : 3}' " + (root_ / "right").string() +
-           " -\n");
-  std::filesystem::remove_all(results());
-  run_program(eval_line());
-  const auto tasks = load_json(results() + "/results.json").at("tasks");
-  EXPECT_EQ(tasks.at(0).at("chooses"), true);
-  EXPECT_EQ(tasks.at(0).at("command_metric").at("lower_is_better"), true);
-  EXPECT_EQ(tasks.at(0).at("baseline").at("quality").at("words"), 1.0);
-  for (const auto& run : tasks.at(0).at("runs")) {
-    if (run.at("name") != "bild.small.FB0.RB5") continue;
-    EXPECT_EQ(run.at("quality").at("difference"), 2.0);
-  }
-  bool found = false;
-  for (const auto& run : tasks.at(1).at("runs")) {
-    if (run.at("name") != "bild.small.drop0") continue;
-    found = true;
-    EXPECT_EQ(run.at("chosen").at("setting"), "bild.small.FB0.9.RB5") << "the other one adds two errors a line";
-    EXPECT_EQ(run.at("chosen").at("drop_there"), 0.0);
-    EXPECT_EQ(run.at("chosen").at("allowed"), true);
-  }
-  EXPECT_TRUE(found);
-}
-
-TEST_F(CommandMetricProgram, ACommandThatFailsOrAnswersWronglyIsFoundFirst) {
-  score_by("echo cannot load the model >&2; exit 3\n");
-  const ProgramResult died = run_program(eval_line());
-  EXPECT_EQ(died.exit_code, 2);
-  EXPECT_THAT(died.err, AllOf(HasSubstr("exit code 3"), HasSubstr("cannot load the model"), HasSubstr("task val")));
-  score_by("echo 1\n");
-  const ProgramResult short_answer = run_program(eval_line());
-  EXPECT_EQ(short_answer.exit_code, 2);
-  EXPECT_THAT(short_answer.err, AllOf(HasSubstr("too few lines"), HasSubstr("2 lines, one a segment")));
-  EXPECT_FALSE(std::filesystem::exists(results()));
-}
-
-TEST_F(CommandMetricProgram, ADeathDuringTheEvaluationLosesNoMeasurement) {
-  // Greedy decoding's outputs are other than the references of the trial.
-  score_by("awk -F'\\t' '$1 != $2 {exit 7} {print 1}'\n");
-  const ProgramResult died = run_program(eval_line());
-  EXPECT_EQ(died.exit_code, 1);
-  EXPECT_THAT(died.err, AllOf(HasSubstr("the command failed"), HasSubstr("exit code 7")));
-  EXPECT_TRUE(std::filesystem::exists(results() + "/measurements.jsonl"));
-  score_by(kSameWords);
-  const ProgramResult again = run_program(eval_line());
-  EXPECT_THAT(again.err, HasSubstr("resuming with"));
-  EXPECT_TRUE(std::filesystem::exists(results() + "/results.json")) << again.err;
 }
 
 TEST_F(CommandMetricProgram, ValidateRunsNoCommandButShowsIt) {
@@ -184,6 +128,96 @@ TEST_F(CommandMetricProgram, CtrlCEndsTheCommandWithTheProgram) {
   EXPECT_EQ(scoring.wait().exit_code, 130);
   const auto status = std::filesystem::path("/proc") / lines_of(read_file(noted)).front();
   EXPECT_FALSE(std::filesystem::exists(status)) << "the command's shell is gone";
+}
+
+constexpr const char* kHypotheses =
+    "a house stands behind the old trees\nthe dog \"sleeps\" , and the cat runs\nEine Frau kauft Brot .\n\n"
+    "über die Brücke gehen wir heute abend nach Hause\n5\tsheep & 3.5 goats\nthe end\n";
+constexpr const char* kReferences =
+    "behind the old trees stands a house\nthe dog sleeps, and a cat runs away\neine Frau kauft frisches Brot.\nwords\n"
+    "heute abend gehen wir über die Brücke nach Hause\n5 sheep and 3.5 goats\nthe end\n";
+
+// Puts a small SentencePiece model where sacreBLEU keeps that of FLORES-200.
+constexpr const char* kPieces = R"(
+import os, sentencepiece
+os.makedirs(os.environ["SACREBLEU"] + "/models")
+prefix = os.environ["SACREBLEU"] + "/models/flores200sacrebleuspm"
+sentencepiece.SentencePieceTrainer.train(
+    input="out.en,ref.en", model_prefix=prefix, vocab_size=80, hard_vocab_limit=False, minloglevel=2)
+os.rename(prefix + ".model", prefix)
+)";
+
+// Prints sacreBLEU's own scores of two files.
+constexpr const char* kScores = R"(
+import json, sys
+from sacrebleu.metrics import BLEU, TER
+hypotheses, references = (
+    [line.rstrip("\n") for line in open(file, encoding="utf-8", newline="\n")] for file in sys.argv[1:])
+print(json.dumps({"TER": TER().corpus_score(hypotheses, [references]).score,
+                  "spBLEU": BLEU(tokenize="flores200").corpus_score(hypotheses, [references]).score}))
+)";
+
+// A directory in which the document's commands run: with docs/, and with draftsmith and python3 in bin/.
+class SacrebleuExample : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(peers_python())) GTEST_SKIP() << "no Python at " << peers_python() << " (DRAFTSMITH_PEERS_PYTHON)";
+    fs::create_directory(root_ / "bin");
+    write_program("draftsmith", draftsmith_binary());
+    write_program("python3", peers_python().string());
+    fs::create_directory_symlink(source_dir() / "docs", root_ / "docs");
+    if (!run("python3 -c 'import sacrebleu, sentencepiece'").succeeded()) {
+      GTEST_SKIP() << "no sacrebleu and sentencepiece in " << peers_python();
+    }
+    write_text(root_ / "out.en", kHypotheses);
+    write_text(root_ / "ref.en", kReferences);
+    write_text(root_ / "pieces.py", kPieces);
+    write_text(root_ / "scores.py", kScores);
+    const ShellResult pieces = run("python3 pieces.py");
+    ASSERT_TRUE(pieces.succeeded()) << pieces.errors;
+    document_ = read_file(source_dir() / "docs/reference/metrics.md");
+  }
+
+  ShellResult run(const std::string& command) const {
+    return run_shell(
+        fmt::format("cd {} && export PATH=\"$PWD/bin:$PATH\" SACREBLEU=\"$PWD/sacrebleu\" REF=ref.en && {}",
+                    shell_word(root_.path().string()), command),
+        "");
+  }
+  // Returns sacreBLEU's scores by the labels of the document.
+  nlohmann::json scores_of(const std::string& hypotheses, const std::string& references) const {
+    const ShellResult result = run(fmt::format("python3 scores.py {} {}", hypotheses, references));
+    if (!result.succeeded()) throw std::runtime_error(result.errors);
+    return nlohmann::json::parse(result.output);
+  }
+
+  const TemporaryDirectory root_;
+  std::string document_;
+
+ private:
+  void write_program(const std::string& name, const std::string& program) const {
+    const fs::path file =
+        write_text(root_ / "bin" / name, fmt::format("#!/bin/sh\nexec {} \"$@\"\n", shell_word(program)));
+    fs::permissions(file, fs::perms::owner_all);
+  }
+};
+
+TEST_F(SacrebleuExample, CommandsGiveTheScoresOfCorpora) {
+  const nlohmann::json expected = scores_of("out.en", "ref.en");
+  std::string text = document_;
+  for (size_t at = text.find("\\\n"); at != std::string::npos; at = text.find("\\\n")) text.erase(at, 2);
+  std::vector<std::string> commands = lines_of(text);
+  std::erase_if(commands, [](const std::string& line) { return !line.starts_with("$ draftsmith score command"); });
+  ASSERT_EQ(commands.size(), 2U);
+  for (const std::string& command : commands) {
+    const ShellResult result = run(command.substr(2) + " --json");
+    ASSERT_TRUE(result.succeeded()) << command << "\n" << result.errors;
+    const auto score = nlohmann::json::parse(result.output);
+    const std::string label = score.contains("TER") ? "TER" : "spBLEU";
+    EXPECT_NEAR(score.at(label).get<double>(), expected.at(label).get<double>(), 1e-9);
+    EXPECT_LT(score.at(label + "_ci95").at(0).get<double>(), score.at(label).get<double>());
+    EXPECT_GT(score.at(label + "_ci95").at(1).get<double>(), score.at(label).get<double>());
+  }
 }
 
 }  // namespace

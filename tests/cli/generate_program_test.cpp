@@ -1,5 +1,4 @@
 // `draftsmith generate` of a decoder-only model as a user runs it: streaming, samples, prompts beyond the context.
-#include <algorithm>
 #include <functional>
 #include <sstream>
 
@@ -10,7 +9,6 @@
 #include "base/json.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
-#include "model/files/model_directory.h"
 #include "tests/cli/program.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/files.h"
@@ -47,18 +45,10 @@ class GenerateProgram : public testing::Test {
     return run_program(arguments, input);
   }
 
-  // The model's directory with its weights in two shards, changed by `damage`.
+  // The model's directory, changed by `damage`.
   static fs::path damaged(const std::string& name, const std::function<void(const fs::path&)>& damage) {
     const fs::path copy = *folder_ / name;
     fs::copy(*folder_ / "model", copy);
-    const std::unique_ptr<model::TransformerModel> loaded = model::load_model(copy, {.pack = false});
-    fs::remove(copy / "model.safetensors");
-    std::vector<model::TensorToStore> tensors;
-    const model::ModelDirectory opened(*folder_ / "model");
-    for (const auto& stored : opened.parameters()) {
-      tensors.push_back({stored.tensor.name, loaded->parameters().at(stored.parameter.name), at::kFloat});
-    }
-    model::write_weight_files(copy, tensors, 20'000);
     damage(copy);
     return copy;
   }
@@ -159,9 +149,7 @@ TEST_F(GenerateProgram, ALineThatFailsLeavesTheOthersAlone) {
     const ProgramResult text = run({"--no-stream", "--batch-size", batch});
     EXPECT_EQ(text.exit_code, 1) << text.err;
     EXPECT_THAT(text.err, HasSubstr("input 2, new token 1"));
-    const size_t end = text.out.find('\n');
-    ASSERT_NE(end, std::string::npos);
-    const std::string line = text.out.substr(0, end + 1);
+    const std::string line = text.out.substr(0, text.out.find('\n') + 1);
     EXPECT_EQ(text.out, line + "\n" + line);
     EXPECT_EQ(run({"--stream", "--batch-size", batch}).out, text.out);
     const ProgramResult json = run({"--json", "--log-probs", "--batch-size", batch});
@@ -206,17 +194,12 @@ void change(const fs::path& file, const std::function<void(nlohmann::json&)>& ed
 }
 
 TEST_F(GenerateProgram, BadDirectoriesAreRefusedByName) {
-  const std::string shard = "model-00001-of-00002.safetensors";
-  const auto run = [](const fs::path& directory) {
-    return run_program({"generate", "--model", directory.string(), "--max-new-tokens", "2"}, "he\n");
-  };
   const auto error = [&](const std::string& name, const std::function<void(const fs::path&)>& damage) {
-    const ProgramResult result = run(damaged(name, damage));
+    const ProgramResult result = run_program({"generate", "--model", damaged(name, damage).string()}, "he\n");
     EXPECT_EQ(result.exit_code, 2) << name;
     EXPECT_EQ(result.out, "") << name;
     return result.err;
   };
-  EXPECT_EQ(run(damaged("sound", [](const fs::path&) {})).exit_code, 0);
   EXPECT_THAT(error("architecture",
                     [](const fs::path& d) {
                       change(d / "config.json", [](auto& root) { root["architectures"] = {"MambaForCausalLM"}; });
@@ -229,13 +212,8 @@ TEST_F(GenerateProgram, BadDirectoriesAreRefusedByName) {
                       });
                     }),
               AllOf(HasSubstr("the tokenizer has more ids than the model has embeddings"), HasSubstr("267")));
-  EXPECT_THAT(error("shard", [&](const fs::path& d) { fs::remove(d / shard); }), HasSubstr(shard));
-  EXPECT_THAT(error("index",
-                    [&](const fs::path& d) {
-                      change(d / "model.safetensors.index.json",
-                             [&](auto& root) { root["weight_map"]["lm_head.weight"] = shard; });
-                    }),
-              AllOf(HasSubstr("lm_head.weight"), HasSubstr("the tensor is not in the shard that the index names")));
+  EXPECT_THAT(error("weights", [&](const fs::path& d) { fs::remove(d / "model.safetensors"); }),
+              HasSubstr("model.safetensors"));
 }
 
 TEST_F(GenerateProgram, AHeadUnlikeTheEmbeddingItIsTiedToIsUsedWithAWarning) {

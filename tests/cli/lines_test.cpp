@@ -78,20 +78,6 @@ TEST(LivePrinter, AnErrorFollowsACompleteLineAndSkippedOnesHoldUpNothing) {
   EXPECT_EQ(out.str(), "\n2 3 1\n\n2 3 4\n");
 }
 
-TEST(LivePrinter, HoldsBackHalfACharacter) {
-  const auto tokenizer = data::load_json_tokenizer(data::byte_level_json({}));
-  std::ostringstream out;
-  LivePrinter printer(out, tokenizer.get());
-  printer.add(0, Ids{'a', 0xF0, 0x9F}, false);
-  EXPECT_EQ(out.str(), "a");
-  printer.add(0, Ids{0x98}, false);
-  EXPECT_EQ(out.str(), "a");
-  printer.add(0, Ids{0x80, 0xC3}, false);
-  EXPECT_EQ(out.str(), "a😀");
-  printer.add(0, Ids{'\n'}, true);
-  EXPECT_EQ(out.str(), "a😀\uFFFD \n");
-}
-
 TEST(LivePrinter, EveryOrderOfCommitsGivesTheTextOfAllTokens) {
   const auto tokenizer = data::load_json_tokenizer(data::byte_level_json({"h e", "Ã ©", "æ Ĺ", "ð Ł"}));
   std::mt19937 random(5);

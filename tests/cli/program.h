@@ -1,8 +1,14 @@
-// Runs the program `draftsmith` as a user would.
+// Runs the program `draftsmith` as a user would, alone or beside a test.
 #pragma once
 
+#include <csignal>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
+
+#include "base/files.h"
 
 namespace draftsmith::test {
 
@@ -16,6 +22,29 @@ struct ProgramResult {
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
 // Runs the command line in the tests' own process, which is much faster. For commands that read no standard input.
 ProgramResult run_here(const std::vector<std::string>& arguments);
+
+// One process that runs beside the test; killed at the end if it still runs.
+class ProcessBeside {
+ public:
+  // Starts a program with its arguments.
+  explicit ProcessBeside(std::vector<std::string> line);
+  ~ProcessBeside();
+  ProcessBeside(const ProcessBeside&) = delete;
+  ProcessBeside& operator=(const ProcessBeside&) = delete;
+
+  void send(int signal) const { ::kill(process_, signal); }
+  bool runs();
+  // Returns the processes that it has started.
+  std::vector<pid_t> children() const;
+  // Waits for the end. The exit code is 128 plus the signal of a killed process.
+  ProgramResult wait();
+
+ private:
+  std::unique_ptr<TemporaryDirectory> folder_;
+  pid_t process_ = -1;
+  bool ended_ = false;
+  int status_ = 0;
+};
 
 // Prompts of token ids for models of 31 ids.
 inline constexpr const char* kPrompts = "5 9 14 3\n7\n11 12 13 20 21 8\n";

@@ -1,7 +1,6 @@
-// The whole way through the program: a tiny recipe from text to results, and what a user does with what it made.
-
-#include <fstream>
-#include <sstream>
+// The whole way through the program: a tiny recipe from text to measured drafters and exits, and what a user does with
+// what it made.
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -41,7 +40,7 @@ training = { length = "30 steps", batches = { token_budget = 400 }, validation =
 [target]
 kind = "train"
 corpus = "@corpus/corpus.h5"
-architecture = { width = 32, heads = 2, head_width = 16, ff_width = 48, encoder_layers = 2, decoder_layers = 2, embedding_std = 0.1 }
+architecture = { width = 32, heads = 2, head_width = 16, ff_width = 48, encoder_layers = 1, decoder_layers = 4, embedding_std = 0.1 }
 [outputs]
 kind = "teacher-outputs"
 model = "@target/model"
@@ -54,6 +53,25 @@ kind = "train"
 corpus = "@outputs/corpus.h5"
 teacher = "@target/model"
 architecture = { width = 16, heads = 1, head_width = 16, ff_width = 24, encoder_layers = 1, decoder_layers = 1, embedding_std = 0.1 }
+[early-exit]
+kind = "train"
+corpus = "@corpus/corpus.h5"
+from = "@target/model"
+exits = { loss = "early_exit_average", layers = [1] }
+[calm]
+kind = "train"
+corpus = "@corpus/corpus.h5"
+from = "@target/model"
+exits = { loss = "calm_weighted" }
+[heads]
+kind = "heads"
+model = "@target/model"
+tokenizer = "@tokenizer/spiece.model"
+corpus = "@corpus/corpus.h5"
+layers = [2, 3]
+form = "low_rank"
+rank = 4
+training = { length = "10 steps", optimizer = { lr = 1e-3 }, tensorboard = false }
 [evaluation]
 kind = "evaluate"
 model = "@target/model"
@@ -62,15 +80,17 @@ repetitions = 1
 warmup = 1
 forced_lines = 2
 resamples = 20
-[[evaluation.drafter]]
-name = "aligned"
-model = "@aligned/model"
-[[evaluation.drafter]]
-name = "table"
-ngram = "@ngrams/ngram.h5"
-[[evaluation.drafter]]
-name = "copies"
-lookup = true
+batch_size = 2
+dtype = "fp64"
+drafter = [
+  { name = "aligned", model = "@aligned/model" },
+  { name = "table", ngram = "@ngrams/ngram.h5" },
+  { name = "copies", lookup = true },
+  { name = "early", model = "@early-exit/model" },
+  { name = "calm", model = "@calm/model" },
+  { name = "exit1", exit = 1 },
+]
+match_rates = [{ exits = "@heads/model/draftsmith/exits", prompts = 3 }]
 [[evaluation.task]]
 name = "test"
 source = "@language/test.src"
@@ -78,6 +98,22 @@ references = ["@language/test.tgt"]
 [[evaluation.run]]
 method = "assisted"
 drafter = ["aligned", "table", "copies"]
+[[evaluation.run]]
+method = "early-exit"
+model = "early"
+fallback = [0.2, 0.9]
+[[evaluation.run]]
+method = "assisted"
+model = "early"
+drafter = ["exit1"]
+[[evaluation.run]]
+method = "calm"
+model = "calm"
+exit_threshold = [0.5, 0.9]
+[[evaluation.run]]
+method = "ppd"
+exits = "@heads/model/draftsmith/exits"
+candidates = [1, 3]
 )";
 
 class RecipeProgram : public testing::Test {
@@ -114,6 +150,24 @@ TEST_F(RecipeProgram, TrainsAlignsAndEvaluates) {
   EXPECT_EQ(task.at("runs").at(1).at("method"), "assisted");
   EXPECT_TRUE(fs::exists(work("evaluation/report.html")));
   EXPECT_EQ(lines_of(read_file(work("evaluation/hyp/test.greedy.txt"))).size(), 6u);
+}
+
+TEST_F(RecipeProgram, MeasuresMethodsInsideTheModel) {
+  ASSERT_EQ(first_.exit_code, 0) << first_.err;
+  EXPECT_TRUE(fs::exists(work("heads/model/draftsmith/exits/exits.json")));
+  EXPECT_THAT(first_.out, testing::AllOf(HasSubstr("layers a token"), HasSubstr("match rates")));
+  EXPECT_TRUE(fs::exists(work("evaluation/match_rates.csv")));
+  EXPECT_THAT(read_file(work("evaluation/report.html")), HasSubstr("Inside the model"));
+  int64_t lossless = 0;
+  const auto results = load_json(work("evaluation/results.json"));
+  for (const auto& run : results.at("tasks").at(0).at("runs")) {
+    if (!run.contains("inside")) continue;
+    EXPECT_EQ(run.at("inside").at("layers"), 4) << run.at("name");
+    if (run.at("exactness").at("lossless") == false) continue;
+    EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << run.at("name");
+    ++lossless;
+  }
+  EXPECT_EQ(lossless, 3);
 }
 
 TEST_F(RecipeProgram, AFinishedEvaluationBecomesAPage) {
@@ -189,20 +243,6 @@ TEST_F(RecipeProgram, InspectTellsAndVerifyAgrees) {
     EXPECT_FALSE(told.out.empty());
     EXPECT_EQ(run_here({"verify", work(what)}).exit_code, 0) << what;
   }
-}
-
-TEST_F(RecipeProgram, VerifyNoticesDamage) {
-  const fs::path copy = *folder_ / "damaged";
-  fs::copy(fs::canonical(work("target")), copy, fs::copy_options::recursive);
-  {
-    std::fstream weights(copy / "model" / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-    weights.seekp(-8, std::ios::end);
-    weights.write("\x7f\x7f\x7f\x7f", 4);
-  }
-  const ProgramResult found = run_here({"verify", copy.string()});
-  EXPECT_EQ(found.exit_code, 2);
-  EXPECT_THAT(found.err, HasSubstr("model.safetensors"));
-  fs::remove_all(copy);
 }
 
 TEST_F(RecipeProgram, SigtermSavesAndExitsWith143) {

@@ -1,5 +1,5 @@
-// Suites through the command line: each mistake is found before anything runs, with its file and line; data sets by
-// name and chat messages are evaluated.
+// Suites through the command line: mistakes are found before anything runs, data sets by name and chat messages are
+// evaluated, and results are compared.
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "tests/cli/program.h"
+#include "tests/evaluate/made_results.h"
 #include "tests/support/files.h"
 #include "tests/support/paths.h"
 
@@ -16,6 +17,7 @@ namespace draftsmith::test {
 namespace {
 
 namespace fs = std::filesystem;
+using evaluate::made_setting;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -82,8 +84,8 @@ TEST_F(BadSuite, RunsThatCannotBe) {
   EXPECT_EQ(run_here({"validate", suite()}).exit_code, 0);
   write_suite("window = [1, 2]", "window = []");
   expect_refused(AllOf(HasSubstr("suite.toml:17"), HasSubstr("the list is empty")));
-  write_suite("drafter = [\"look-up\"]\n", "");
-  expect_refused(HasSubstr("a drafter, for method speculative"));
+  write_suite("references = [\"DIR/val.ref\"]", "metric = { name = \"rouge\" }");
+  expect_refused(AllOf(HasSubstr("suite.toml:5: task[0]"), HasSubstr("a task needs references to be scored")));
   write_suite("speculative", "speculativ");
   expect_refused(HasSubstr("did you mean 'speculative'?"));
 }
@@ -92,19 +94,10 @@ TEST_F(BadSuite, FilesThatAreNotThere) {
   write_suite("model = \"DIR\"", "model = \"no/model\"");
   expect_refused(AllOf(HasSubstr("suite.toml:1:"), HasSubstr("no/model (not there)")));
   write_suite("", "");
-  EXPECT_THAT(run_here({"validate", suite(), "--set", "test.source='no/such/file'"}).err,
-              HasSubstr("no/such/file (not there)"));
   EXPECT_THAT(run_here({"eval", suite(), "--out", out()}).err, HasSubstr("config.json"));
   EXPECT_FALSE(fs::exists(out()));
   write_text(folder_ / "test.ref", "e f\n");
   expect_refused(AllOf(HasSubstr("test.ref"), HasSubstr("2 lines, as in"), HasSubstr("found:    1 line")));
-}
-
-TEST_F(BadSuite, AMetricThatTheTaskCannotHave) {
-  write_suite("name = \"val\"", "name = \"val\"\nids = true\nmetric = { name = \"chrf\" }");
-  expect_refused(AllOf(HasSubstr("suite.toml:8: task[0].metric"), HasSubstr("ids have no characters")));
-  write_suite("references = [\"DIR/val.ref\"]", "metric = { name = \"rouge\" }");
-  expect_refused(AllOf(HasSubstr("suite.toml:5: task[0]"), HasSubstr("a task needs references to be scored")));
 }
 
 TEST_F(BadSuite, TheSameFileForValidationAndTest) {
@@ -250,6 +243,47 @@ TEST_F(DatasetProgram, ConversationsAreLearnedAndDecoded) {
   EXPECT_EQ(prepared.exit_code, 0) << prepared.err;
   EXPECT_THAT(run_here({"data", "show", (folder_ / "chat.h5").string(), "--tokenizer", chat_model.string()}).out,
               AllOf(HasSubstr("user: tell a story"), HasSubstr("Once upon a time")));
+}
+
+class CompareProgram : public testing::Test {
+ protected:
+  void SetUp() override {
+    write("first", 2.0, 30);
+    write("second", 1.8, 29);
+  }
+  void write(const std::string& name, double speedup, double bleu) const {
+    evaluate::Results results;
+    results.suite = name;
+    results.environment["threads"] = name == "first" ? 1 : 2;
+    results.tasks = {evaluate::made_task({made_setting("bild.small", "bild", speedup, bleu, "small")})};
+    make_directories(root_ / name);
+    write_json(root_ / name / "results.json", to_json(results));
+  }
+  test::ProgramResult compare(const std::vector<std::string>& flags) const {
+    std::vector<std::string> arguments{"compare", (root_ / "first").string(), (root_ / "second/results.json").string()};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return run_program(arguments);
+  }
+
+  const TemporaryDirectory root_;
+};
+
+TEST_F(CompareProgram, ShowsWhatChangedAndExitsWithOneBeyondTheLimits) {
+  const auto result = compare({});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("30.00 → 29.00"), HasSubstr("2.00 → 1.80"), HasSubstr("-10.0 %*"),
+                                HasSubstr("other environment: threads: 1 → 2")));
+  const auto slower = compare({"--fail-on-slower", "5%"});
+  EXPECT_EQ(slower.exit_code, 1);
+  EXPECT_THAT(slower.err, AllOf(HasSubstr("exceed the limits"), HasSubstr("captions, bild.small: slower by 10.0 %")));
+  EXPECT_THAT(compare({"--fail-on-worse", "0.5"}).err, HasSubstr("worse by 1.00 points"));
+  EXPECT_EQ(compare({"--fail-on-slower", "15%", "--fail-on-worse", "1.5"}).exit_code, 0);
+  const auto wrong = compare({"--fail-on-slower", "0.05"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("is no percentage such as 5%: 0.05"));
+  const auto nothing = run_program({"compare", (root_ / "first").string(), root_.path().string()});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("there are no results"));
 }
 
 }  // namespace

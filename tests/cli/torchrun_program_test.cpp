@@ -9,7 +9,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "tests/cli/process_beside.h"
+#include "tests/cli/program.h"
 #include "tests/support/files.h"
 #include "tests/support/paths.h"
 #include "tests/support/process_groups.h"

@@ -1,4 +1,5 @@
-// Settings that fail: the others are measured, and all is written.
+// Settings that fail and tasks that a command scores: the others are measured, nothing is measured twice, all is
+// written.
 #include "evaluate/measure/failures.h"
 
 #include <new>
@@ -8,9 +9,12 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "evaluate/comparison/comparison.h"
 #include "evaluate/report/report.h"
+#include "evaluate/results/summary.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -93,17 +97,6 @@ TEST_F(FailingSuite, TheNextRunMeasuresWhatFailedAndNothingElse) {
   EXPECT_EQ(again.counted.at("bild.small.FB0.5.RB5"), 24 - 2);
 }
 
-TEST_F(FailingSuite, ASuiteWithOtherRunsKeepsWhatIsMeasured) {
-  kill(engine_, "bild", true, std::runtime_error("no luck"));
-  suite_.evaluate(engine_);
-  suite_.options.run[0] = FakeSuite::run("early-exit");
-  suite_.options.run[0].drafter.clear();
-  suite_.options.run[0].lists[&DecodeOptions::exit_layer] = {1};
-  FakeEngine again;
-  EXPECT_TRUE(suite_.evaluate(again).failures.empty());
-  EXPECT_FALSE(again.counted.contains("assisted.small"));
-}
-
 TEST_F(FailingSuite, WhereAllSettingsOfAChoiceFailTheChosenRowIsMissing) {
   suite_.options.task.push_back(suite_.task("val"));
   suite_.options.run[0].choose_on = "val";
@@ -135,6 +128,136 @@ TEST_F(FailingSuite, DraftersThatCannotBeMeasuredKeepTheirSettings) {
 TEST_F(FailingSuite, WithoutGreedyDecodingThereIsNothingToCompareWith) {
   kill(engine_, "greedy", true, std::runtime_error("no luck"));
   EXPECT_THAT(error_of<std::runtime_error>([&] { suite_.evaluate(engine_); }), HasSubstr("no luck"));
+}
+
+// Prints the share of a hypothesis' words that are the reference's.
+constexpr const char* kWords =
+    "awk -F'\\t' '{n = split($1, h, \" \"); split($2, r, \" \"); s = 0;"
+    " for (i = 1; i <= n; i++) if (h[i] == r[i]) s++; print (n ? s / n : 0)}'";
+
+class CommandSuite : public testing::Test {
+ protected:
+  void SetUp() override {
+    suite_.options.run = {FakeSuite::run("bild"), FakeSuite::run("assisted")};
+    script(kWords);
+    engine_.errors = [](const Setting& run, int64_t) { return run.method() == "bild" ? 3 : 0; };
+    score_by("sh " + (suite_.directory / "score.sh").string());
+  }
+  void score_by(const std::string& command) {
+    for (TaskOptions& task : suite_.options.task) {
+      task.metric.command = command;
+      task.metric.label = "words";
+      task.metric.point = 0.01;
+    }
+  }
+  void script(const std::string& text) const { write_text(suite_.directory / "score.sh", text + "\n"); }
+  int64_t calls() const { return std::ssize(lines_of(read_file(suite_.directory / "calls"))); }
+  // Returns a command that notes in a file that it was called.
+  std::string counting(const std::string& command) const {
+    return "echo call >> " + (suite_.directory / "calls").string() + "; " + command;
+  }
+
+  FakeSuite suite_;
+  FakeEngine engine_;
+};
+
+TEST_F(CommandSuite, ScoresWithIntervalsAndTests) {
+  const Results results = suite_.evaluate(engine_).results;
+  const TaskResult& task = results.tasks.front();
+  EXPECT_EQ(task.metric, "command");
+  EXPECT_EQ(task.command->label, "words");
+  const auto* greedy = task.baseline.quality.find("words");
+  ASSERT_NE(greedy, nullptr);
+  EXPECT_DOUBLE_EQ(greedy->value, 1);
+  const Quality& bild = task.find("bild.small.FB0.5.RB5")->quality;
+  double expected = 0;
+  for (int64_t line = 0; line < 24; ++line) expected += 1 - 3.0 / static_cast<double>(6 + line % 8);
+  EXPECT_NEAR(bild.find("words")->value, expected / 24, 1e-5);  // awk prints six digits
+  EXPECT_LT(bild.find("words")->interval.low, bild.find("words")->value);
+  EXPECT_LT(bild.difference->p_value, 0.01);
+}
+
+TEST_F(CommandSuite, IsReadAgainWithoutTheCommand) {
+  const Results results = suite_.evaluate(engine_).results;
+  std::filesystem::remove(suite_.directory / "score.sh");
+  const Evaluation back = load_evaluation(suite_.directory / "out/results.json");
+  EXPECT_EQ(to_json(back.results), to_json(results));
+  EXPECT_THAT(results_table(back.results), HasSubstr("words"));
+  auto json = to_json(results);
+  json["tasks"][0]["command_metric"]["label"] = "<b>";
+  EXPECT_THAT(error_of([&] { results_from_json(json, "here"); }), HasSubstr("tasks[0].command_metric.label"));
+  const Comparison comparison = compare(back, back, {.slower = {}, .worse = 0}, {.resamples = 20});
+  EXPECT_THAT(comparison.text, AllOf(HasSubstr("words"), testing::Not(HasSubstr("without p-values"))));
+  EXPECT_THAT(comparison.failures, testing::IsEmpty());
+}
+
+TEST_F(CommandSuite, ABrokenCommandIsFoundBeforeAnythingRuns) {
+  score_by("echo no model >&2; exit 3");
+  const std::string message = error_of([&] { suite_.evaluate(engine_); });
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("task test, tried on 2 lines"), HasSubstr("exit code 3"), HasSubstr("no model")));
+  score_by("echo 1");
+  EXPECT_THAT(error_of([&] { suite_.evaluate(engine_); }), HasSubstr("too few lines"));
+  EXPECT_EQ(engine_.decodes, 0);
+  EXPECT_FALSE(std::filesystem::exists(suite_.directory / "out"));
+}
+
+TEST_F(CommandSuite, AFailureOnOneSettingCostsNoOtherAndNoMeasurement) {
+  score_by("while read -r line; do case $line in *w99*) exit 4;; esac; echo 1; done");
+  const SuiteResult result = suite_.evaluate(engine_);
+  const TaskResult& task = result.results.tasks.front();
+  EXPECT_EQ(task.find("bild.small.FB0.5.RB5"), nullptr);
+  EXPECT_NE(task.find("assisted.small"), nullptr);
+  ASSERT_EQ(task.failures.size(), 1u);
+  EXPECT_EQ(task.failures.front().during, "scoring");
+  EXPECT_THAT(task.failures.front().message, HasSubstr("exit code 4"));
+  EXPECT_THROW(throw_if_failed(result), RunError);
+  score_by(kWords);
+  FakeEngine again;
+  again.errors = engine_.errors;
+  const SuiteResult whole = suite_.evaluate(again);
+  EXPECT_TRUE(whole.failures.empty());
+  EXPECT_NE(whole.results.tasks.front().find("bild.small.FB0.5.RB5"), nullptr);
+  EXPECT_TRUE(again.counted.empty()) << "another command measures nothing again";
+}
+
+TEST_F(CommandSuite, WhatTheCommandAnsweredIsKept) {
+  // The trial has two lines, other outputs 24: of these greedy decoding's come last, after bild's.
+  const std::string ready = (suite_.directory / "ready").string();
+  script("lines=$(cat); case $lines in *w99*) ;; *) [ $(printf '%s\\n' \"$lines\" | wc -l) = 2 ] || [ -e " + ready +
+         " ] || exit 5;; esac; printf '%s\\n' \"$lines\" | " + kWords);
+  score_by(counting("sh " + (suite_.directory / "score.sh").string()));
+  EXPECT_THAT(error_of<RunError>([&] { suite_.evaluate(engine_); }), HasSubstr("exit code 5"));
+  write_text(ready, "");
+  const int64_t before = calls();
+  FakeEngine again;
+  again.errors = engine_.errors;
+  EXPECT_TRUE(suite_.evaluate(again).failures.empty());
+  EXPECT_EQ(calls() - before, 2) << "the trial, and greedy decoding's outputs";
+  EXPECT_TRUE(again.counted.empty());
+}
+
+// The lower the threshold, the faster and the worse.
+TEST_F(CommandSuite, ErrorsAreLostUpwards) {
+  suite_.options.task = {suite_.task("test"), suite_.task("val")};
+  score_by("awk -F'\\t' '{print gsub(/w99/, \"\", $1)}'");
+  for (TaskOptions& task : suite_.options.task) task.metric.lower_is_better = true;
+  suite_.options.run.resize(1);
+  suite_.options.run[0].lists[&DecodeOptions::fallback] = {0.1, 0.9};
+  suite_.options.run[0].choose_on = "val";
+  suite_.options.run[0].max_drop = {0};
+  engine_.errors = [](const Setting& run, int64_t) {
+    return run.method() == "bild" && run.decode.fallback < 0.5 ? 2 : 0;
+  };
+  engine_.seconds = [](const Setting& run, int64_t) {
+    return run.decode.drafts() ? 0.04 + 0.05 * run.decode.fallback : 0.1;
+  };
+  const Results results = suite_.evaluate(engine_).results;
+  EXPECT_EQ(setting_of(results, "bild.small.FB0.1.RB5").quality.difference->value, 2);
+  const ChosenSetting chosen = setting_of(results, "bild.small.drop0", 1).chosen.value();
+  EXPECT_EQ(chosen.setting, "bild.small.FB0.9.RB5") << "the other one adds two errors a line";
+  EXPECT_EQ(chosen.drop_there, 0);
+  EXPECT_TRUE(chosen.allowed);
 }
 
 }  // namespace

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "evaluate/evaluation.h"
@@ -191,7 +194,7 @@ struct FakeSuite {
   TemporaryDirectory directory;
   SuiteOptions options;
 
-  explicit FakeSuite(int64_t lines = 24) {
+  explicit FakeSuite(std::initializer_list<const char*> methods = {}, int64_t lines = 24) {
     std::string sources;
     std::string references;
     for (int64_t line = 0; line < lines; ++line) {
@@ -205,6 +208,7 @@ struct FakeSuite {
     options.model = directory.path();
     options.drafter = {{"small", directory.path()}};
     options.task = {task("test")};
+    for (const char* method : methods) options.run.push_back(run(method));
     options.resamples = 200;
     options.warmup = 2;
   }
@@ -226,6 +230,12 @@ struct FakeSuite {
   SuiteResult evaluate(FakeEngine& engine) const {
     return run_evaluation(options, directory / "out", engine, {.quiet = true});
   }
+  // Evaluates until the machine "dies" after so many decodes.
+  void die_after(int64_t decodes) const {
+    FakeEngine killed;
+    killed.fail_after = decodes;
+    EXPECT_THROW(evaluate(killed), FakeEngine::Killed);
+  }
 
  private:
   std::filesystem::path file_of(const std::string& task, const std::string& kind) const {
@@ -234,5 +244,22 @@ struct FakeSuite {
     return directory / (kind + "." + task);
   }
 };
+
+// Returns a setting's results.
+inline const SettingResult& setting_of(const Results& results, const std::string& name, size_t task = 0) {
+  const SettingResult* found = results.tasks.at(task).find(name);
+  if (found == nullptr) throw std::runtime_error("no setting " + name);
+  return *found;
+}
+
+// Returns the same in JSON.
+inline nlohmann::ordered_json json_of(const SuiteResult& result, const std::string& name, size_t task = 0) {
+  const auto entry = to_json(result.results).at("tasks").at(task);
+  if (entry.at("baseline").at("name") == name) return entry.at("baseline");
+  for (const auto& run : entry.at("runs")) {
+    if (run.at("name") == name) return run;
+  }
+  throw std::runtime_error("no setting " + name);
+}
 
 }  // namespace draftsmith::evaluate

@@ -10,6 +10,7 @@
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "model/files/checkpoint.h"
+#include "tests/support/errors.h"
 #include "tests/support/models.h"
 
 namespace draftsmith::evaluate {
@@ -72,6 +73,20 @@ class ModelSuite : public testing::Test {
     run.decode.method = method;
     if (!drafter.empty()) run.drafter = {drafter};
     return run;
+  }
+
+  // Measures neither step times nor predictions, which most suites here need not.
+  void measure_little() {
+    options_.repetitions = 1;
+    options_.forced_lines = 0;
+    options_.calibrate = false;
+  }
+
+  // Returns the problems that are known before models are loaded.
+  std::string problems() const {
+    Problems found;
+    validate_options(options_, "", found);
+    return text_of(found.list());
   }
 
   nlohmann::ordered_json run_suite() {

@@ -1,12 +1,16 @@
+// inspect and verify: stages and their parts, results, and directories of models of our own kinds.
 #include "recipes/inspection.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/json.h"
+#include "model/models/block_models.h"
+#include "model/models/deep_tandem.h"
+#include "model/models/tandem.h"
 #include "recipes/pipeline.h"
 #include "tests/support/errors.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -56,18 +60,11 @@ TEST_F(Inspection, BothCommandsNoticeAChangedPartOfAStage) {
 
 TEST_F(Inspection, AFileMissingFromAPartIsNamed) {
   fs::remove(stage_ / "model" / "config.json");
+  write_file_atomic(stage_ / "added.txt", "x");
+  EXPECT_THAT(text_of(verify(stage_)), HasSubstr("added.txt"));
   const auto missing = AllOf(HasSubstr("config.json"), HasSubstr("file is missing"));
   EXPECT_THAT(text_of(verify(stage_)), missing);
   EXPECT_THAT(text_of(verify(work_.path())), missing);
-}
-
-TEST_F(Inspection, WhatLiesInNoStageHasNoHashes) {
-  EXPECT_TRUE(is_recorded(work_.path()));
-  EXPECT_TRUE(is_recorded(work_ / "eval"));
-  EXPECT_TRUE(is_recorded(stage_ / "model"));
-  write_file_atomic(work_ / "results.json", kResults);
-  EXPECT_FALSE(is_recorded(work_ / "results.json"));
-  EXPECT_THAT(verify(work_ / "results.json"), IsEmpty());
 }
 
 // A checkpoint of training has a DONE of its own, which says nothing of its files; the stage's does.
@@ -104,14 +101,12 @@ TEST_F(Inspection, AWorkDirectoryComparesWhatWasTrained) {
   EXPECT_THAT(inspect_error(work_.path()), AllOf(HasSubstr("validation.json"), HasSubstr("loss")));
 }
 
-TEST_F(Inspection, FoldersOfOthersAreNothingDraftsmithWrites) {
+TEST_F(Inspection, BrokenResultsAreAUserErrorThatNamesTheDefect) {
   const TemporaryDirectory other;
   make_directories(other / "photos-20261121");
   EXPECT_THAT(inspect_error(other.path()), HasSubstr("is not a file or directory that Draftsmith writes"));
-}
-
-TEST_F(Inspection, BrokenResultsAreAUserErrorThatNamesTheDefect) {
   const fs::path file = work_ / "results.json";
+  EXPECT_FALSE(is_recorded(file)) << "it lies in no stage";
   const auto defect_of = [&](const std::string& json) {
     write_file_atomic(file, json);
     EXPECT_EQ(inspect_error(file), text_of(verify(file))) << json;
@@ -120,6 +115,41 @@ TEST_F(Inspection, BrokenResultsAreAUserErrorThatNamesTheDefect) {
   EXPECT_THAT(defect_of(R"({"tasks": [1]})"), HasSubstr("is no results.json: wrong value of version"));
   EXPECT_THAT(defect_of(R"({"version": 1, "suite": "s", "environment": {}, "tasks": [1]})"),
               HasSubstr("is no results.json: wrong value of tasks[0]"));
+}
+
+class ModelInspection : public testing::Test {
+ protected:
+  ModelInspection() { model::save_model(root_ / "large", large_); }
+
+  TemporaryDirectory root_;
+  model::TransformerModel large_{model::tiny_bloom(4), 1};
+  model::TransformerModel small_{model::tiny_bloom(2), 2};
+};
+
+TEST_F(ModelInspection, TandemSecondariesAreShownAndVerifiedWithTheirPrimary) {
+  const auto secondary = model::make_tandem_secondary(small_, large_);
+  model::save_tandem(root_ / "tandem", *secondary, {.primary_directory = root_ / "large"});
+  EXPECT_THAT(inspect(root_ / "tandem"),
+              AllOf(HasSubstr("DraftsmithTandemBloomForCausalLM"), HasSubstr("reads layers 2, 4 of a primary of 4"),
+                    HasSubstr("../large"), HasSubstr("2 tokens")));
+  EXPECT_THAT(verify(root_ / "tandem"), IsEmpty());
+  fs::remove_all(root_ / "large");
+  EXPECT_THAT(to_string(verify(root_ / "tandem").at(0)), HasSubstr("not there"));
+  model::save_model(root_ / "large", model::TransformerModel(model::tiny_bloom(4), 9));
+  EXPECT_THAT(to_string(verify(root_ / "tandem").at(0)), HasSubstr("has changed"));
+}
+
+TEST_F(ModelInspection, BlockModelsAreShownAndVerified) {
+  const model::TransformerModel blocks(model::block_prediction_config(model::tiny_bloom(2), 8), 3);
+  model::save_model(root_ / "blocks", blocks);
+  EXPECT_THAT(inspect(root_ / "blocks"), HasSubstr("blocks of 8 tokens"));
+  EXPECT_THAT(verify(root_ / "blocks"), IsEmpty());
+  model::save_deep_tandem(root_ / "deep", model::DeepTandemModel({model::tiny_bloom(4), model::tiny_bloom(2), 3}, 1));
+  EXPECT_THAT(inspect(root_ / "deep"),
+              AllOf(HasSubstr("deep Tandem"), HasSubstr("large part"), HasSubstr("of 3 tokens")));
+  EXPECT_THAT(verify(root_ / "deep"), IsEmpty());
+  fs::remove(root_ / "deep" / "small" / "model.safetensors");
+  EXPECT_THAT(verify(root_ / "deep").size(), 1);
 }
 
 }  // namespace

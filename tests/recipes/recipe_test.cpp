@@ -1,14 +1,11 @@
+// Recipes as files: stages, defaults, includes and overrides; every mistake is named with its line.
 #include "recipes/recipe.h"
-
-#include <cstdlib>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/datasets/datasets.h"
 #include "tests/support/errors.h"
-#include "tests/support/paths.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -47,6 +44,8 @@ TEST_F(RecipeFile, ListsStagesInTheOrderOfTheFileWithTheirInputs) {
   EXPECT_EQ(recipe.stages[0].name, "words");
   EXPECT_THAT(recipe.stages[1].inputs, ElementsAre("words"));
   EXPECT_EQ(recipe.stages[0].checked.options["train"], 100);
+  const auto table = resolve_references(recipe.stages[1], "/work/x");
+  EXPECT_EQ(table["input"][0].value<std::string>(), "/work/x/words/train.src");
 }
 
 TEST_F(RecipeFile, IncludedStagesComeFirstAsTheirOwnRecipeMakesThem) {
@@ -136,15 +135,6 @@ TEST_F(RecipeFile, IncludeErrorsNameTheFileAndTheStage) {
   EXPECT_THAT(load_error("include = { recipe = \"inner.toml\" }\n"), HasSubstr("include one another"));
 }
 
-TEST_F(RecipeFile, SetOverridesAStagesKey) {
-  EXPECT_EQ(load(kTwoStages, {"words.train=7"}).stages[0].checked.options["train"], 7);
-}
-
-TEST_F(RecipeFile, ReferencesBecomePathsInTheWorkDirectory) {
-  const auto table = resolve_references(load(kTwoStages).stages[1], "/work/x");
-  EXPECT_EQ(table["input"][0].value<std::string>(), "/work/x/words/train.src");
-}
-
 TEST_F(RecipeFile, EveryErrorIsReportedAtOnceWithItsLine) {
   const std::string error = load_error(R"(
 [words]
@@ -161,30 +151,16 @@ vocabulry = 100
   EXPECT_THAT(error, HasSubstr("vocabulry"));
 }
 
-TEST_F(RecipeFile, DefaultsFillInWhatAStageOfTheirKindLacks) {
-  const Recipe recipe = load(
-      "[defaults.language]\ntrain = 50\ntest = 60\n[a]\nkind = \"language\"\ntrain = 70\n[b]\nkind = \"language\"\n");
-  EXPECT_EQ(recipe.stages[0].checked.options["train"], 70);
-  EXPECT_EQ(recipe.stages[0].checked.options["test"], 60);
-  EXPECT_EQ(recipe.stages[1].checked.options["train"], 50);
-}
-
 TEST_F(RecipeFile, MistakesInsideStagesAndDefaultsAreNamedWithTheirLine) {
   EXPECT_THAT(load_error("[defaults.language]\ntrian = 1\n[a]\nkind = \"language\"\ntset = 2\n"),
               testing::AllOf(HasSubstr("recipe.toml:2"), HasSubstr("recipe.toml:5")));
   EXPECT_THAT(load_error("[defaults.langage]\ntrain = 1\n[a]\nkind = \"language\"\n"), HasSubstr("did you mean"));
 }
 
-TEST_F(RecipeFile, AReferenceToALaterStageIsAnError) {
+TEST_F(RecipeFile, StagesHaveKindsAndReadEarlierOnes) {
   EXPECT_THAT(load_error("[a]\nkind = \"tokenizer\"\ninput = [\"@b/x\"]\n[b]\nkind = \"language\"\n"),
               HasSubstr("does not come before"));
-}
-
-TEST_F(RecipeFile, AStageWithoutKindIsAnErrorThatListsTheKinds) {
   EXPECT_THAT(load_error("[a]\nx = 1\n"), HasSubstr("teacher-outputs"));
-}
-
-TEST_F(RecipeFile, AnEmptyRecipeIsAnError) {
   EXPECT_THAT(load_error("name = \"x\"\n"), HasSubstr("no stage"));
 }
 
@@ -226,15 +202,6 @@ TEST_F(RecipeFile, TheDeviceOfAnEvaluationIsTheRecipesUnlessTheCommandLineNamesO
   };
   EXPECT_THAT(error_on("auto"), HasSubstr("tpu"));
   EXPECT_THAT(error_on("npu"), HasSubstr("npu"));
-}
-
-TEST_F(RecipeFile, TheRecipesOfTheRepositoryHaveNoErrors) {
-  for (const auto& entry : std::filesystem::directory_iterator(draftsmith::test::source_dir() / "recipes")) {
-    if (entry.path().extension() != ".toml") continue;
-    if (read_file(entry.path()).find("$DATA") != std::string::npos && !std::filesystem::exists(data::data_folder()))
-      continue;
-    EXPECT_NO_THROW(load_recipe(entry.path(), {})) << entry.path();
-  }
 }
 
 }  // namespace

@@ -32,11 +32,9 @@ with pa.OSFile(str(folder / "disk/train/data-00000-of-00001.arrow"), "wb") as fi
 
 class ConvertDataset(unittest.TestCase):
     def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
 
     def run_tool(self, *arguments, python=PYTHON):
         return subprocess.run([python, ROOT / "tools/convert_dataset.py", *map(str, arguments)], capture_output=True, text=True)
@@ -54,10 +52,6 @@ class ConvertDataset(unittest.TestCase):
         rows = [json.loads(line) for line in out.read_text().splitlines()]
         self.assertEqual([row["turns"] for row in rows], [["a", "b"], ["x"], ["a", "b"], ["y"]])
         self.assertEqual(rows[0]["day"], "2026-01-02")
-
-    def test_columns_and_limit(self):
-        self.make_data()
-        out = self.folder / "test.jsonl"
         self.run_tool(f"{self.folder}/hub:train", "--out", out, "--columns", "category", "--limit", "1")
         self.assertEqual(out.read_text(), '{"category": "qa"}\n')
 

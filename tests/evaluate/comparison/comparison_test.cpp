@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -36,7 +37,7 @@ class Comparisons : public testing::Test {
   }
   std::filesystem::path file(const std::string& name) const { return suite_.directory / (name + "/results.json"); }
 
-  FakeSuite suite_{40};
+  FakeSuite suite_ = FakeSuite({}, 40);
 
  private:
   // Times that differ from line to line by a tenth.

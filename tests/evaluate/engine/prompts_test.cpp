@@ -1,9 +1,7 @@
 // Lines of tasks as prompts: what is cut, what is kept, and what follows on a prompt.
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "data/tokenizers/tokenizer.h"
 #include "evaluate/evaluation.h"
@@ -25,6 +23,11 @@ class EvaluationPrompts : public testing::Test {
     options_.device = "cpu";
     options_.threads = 1;
   }
+  // Takes a decoder-only model of the shared data with a context of 512 tokens, if it is there.
+  bool use_stories() {
+    options_.model = test::data_dir() / "models/stories260k_hf";
+    return std::filesystem::exists(options_.model);
+  }
 
   const TemporaryDirectory root_;
   SuiteOptions options_;
@@ -42,12 +45,11 @@ TEST_F(EvaluationPrompts, CuttingIdsKeepsTheirEos) {
   EXPECT_TRUE(cut);
   EXPECT_EQ(engine->encode("5 20 1", task, cut), (Prompt{5, 20, 1}));
   EXPECT_FALSE(cut);
+  EXPECT_TRUE(engine->encode_continuation("5 20 7 8", task).empty()) << "an encoder's source begins no text";
 }
 
 TEST_F(EvaluationPrompts, PromptsMustLeaveRoomForTheNewTokens) {
-  const std::filesystem::path stories = test::data_dir() / "models/stories260k_hf";  // a context of 512 tokens
-  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
-  options_.model = stories;
+  if (!use_stories()) GTEST_SKIP() << "no shared data";
   const auto engine = make_model_engine(options_);
   TaskOptions task;
   task.ids = true;
@@ -59,11 +61,9 @@ TEST_F(EvaluationPrompts, PromptsMustLeaveRoomForTheNewTokens) {
 }
 
 TEST_F(EvaluationPrompts, CuttingPromptsKeepsTheirSuffix) {
-  const std::filesystem::path stories = test::data_dir() / "models/stories260k_hf";
-  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
-  options_.model = stories;
+  if (!use_stories()) GTEST_SKIP() << "no shared data";
   const auto engine = make_model_engine(options_);
-  const auto tokenizer = data::load_tokenizer(stories);
+  const auto tokenizer = data::load_tokenizer(options_.model);
   TaskOptions task;
   task.suffix = "The end";
   bool cut = false;
@@ -80,9 +80,7 @@ TEST_F(EvaluationPrompts, CuttingPromptsKeepsTheirSuffix) {
 }
 
 TEST_F(EvaluationPrompts, WhatACutPromptGoesOnWithIsTheRestOfItsText) {
-  const std::filesystem::path stories = test::data_dir() / "models/stories260k_hf";
-  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
-  options_.model = stories;
+  if (!use_stories()) GTEST_SKIP() << "no shared data";
   const auto engine = make_model_engine(options_);
   const std::string text = "Once upon a time there was a little girl";
   TaskOptions task;
@@ -93,49 +91,13 @@ TEST_F(EvaluationPrompts, WhatACutPromptGoesOnWithIsTheRestOfItsText) {
   std::vector<int64_t> both = engine->encode(text, task, cut);
   const auto rest = engine->encode_continuation(text, task);
   both.insert(both.end(), rest.begin(), rest.end());
-  whole.push_back(data::load_tokenizer(stories)->eos());
+  whole.push_back(data::load_tokenizer(options_.model)->eos());
   EXPECT_EQ(both, whole);
   task.suffix = "The end";  // nothing of the text follows on it
   EXPECT_TRUE(engine->encode_continuation(text, task).empty());
   task.suffix = "";
   task.max_source_tokens = std::ssize(whole) - 1;
   EXPECT_TRUE(engine->encode_continuation(text, task).empty());
-}
-
-TEST_F(EvaluationPrompts, AnEncodersSourceIsNoBeginningOfAText) {
-  TaskOptions task;
-  task.ids = true;
-  task.max_source_tokens = 2;
-  EXPECT_TRUE(make_model_engine(options_)->encode_continuation("5 20 7 8", task).empty());
-}
-
-TEST_F(EvaluationPrompts, PlainTextMeasuresHowWellADecoderOnlyModelPredictsIt) {
-  const std::filesystem::path stories = test::data_dir() / "models/stories260k_hf";
-  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
-  write_file_atomic(root_ / "text",
-                    "Once upon a time there was a little girl. She had a dog and a cat, and they played.\n<|end|>\nThe "
-                    "end.\n<|end|>\n");
-  options_.model = stories;
-  options_.drafter = {{"same", stories}};
-  options_.max_new_tokens = 12;
-  options_.repetitions = options_.warmup = 1;
-  options_.resamples = 10;
-  TaskOptions& task = options_.task.emplace_back();
-  task.name = "text";
-  task.source = root_ / "text";
-  task.separator = "<|end|>";
-  task.max_source_tokens = 8;
-  task.metric.name = "none";
-  SettingGrid& run = options_.run.emplace_back();
-  run.decode.method = "assisted";
-  run.drafter = {"same"};
-  const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
-  const auto prediction = to_json(result.results).at("tasks").at(0).at("prediction");
-  EXPECT_EQ(prediction.at("lines"), 1);  // the other text is no longer than a prompt
-  EXPECT_EQ(prediction.at("positions"), 12);
-  EXPECT_LT(prediction.at("models").at("target").at("cross_entropy"), 4);  // of 512 pieces: 6.2 by chance
-  EXPECT_DOUBLE_EQ(prediction.at("models").at("same").at("relative_accuracy"), 1);
-  EXPECT_THAT(result.table, testing::HasSubstr("next tokens of 1 continuations"));
 }
 
 }  // namespace

@@ -1,22 +1,17 @@
+// Records of lines, and the speeds, latencies and step times that are computed from them.
 #include "evaluate/measure/speed.h"
 
 #include <cmath>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/random.h"
-#include "tests/evaluate/measure/timed_line.h"
+#include "evaluate/measure/measurement_store.h"
+#include "evaluate/measure/timing.h"
+#include "tests/evaluate/made_results.h"
 
 namespace draftsmith::evaluate {
 namespace {
-
-double width(const Ratio& ratio) {
-  return ratio.interval.high - ratio.interval.low;
-}
-
-bool covers(const Ratio& ratio, double value) {
-  return ratio.interval.low <= value && value <= ratio.interval.high;
-}
 
 TEST(Speed, RatesArePooledOverLinesAtTheirMedians) {
   const SettingRecords baseline{timed(10, {1, 100, 2}, 10), timed(10, {5}, 10)};
@@ -32,85 +27,111 @@ TEST(Speed, RatesArePooledOverLinesAtTheirMedians) {
   EXPECT_DOUBLE_EQ(decode_bound(run, baseline), 15.0 / 6);
 }
 
-TEST(Speed, LinesThatWereNotTimedDoNotCount) {
-  const SettingRecords baseline{timed(10, {1}, 10), timed(10, {}, 10)};
-  const Speed speed = measure_speed(baseline, baseline, {.resamples = 10});
-  EXPECT_EQ(speed.lines, 1);
-  EXPECT_EQ(speed.tokens, 10);
-}
-
-TEST(Speed, CountsBesideItAreThoseOfTheTimedLines) {
-  SettingRecords run{timed(10, {1}, 4), timed(20, {}, 9), timed(30, {2}, 7)};
-  run.front().prefill_runs = 1;
-  const infer::DecodeStats counts = timed_counts(run);
-  EXPECT_EQ(counts.emitted, 40);
-  EXPECT_EQ(counts.target_runs, 10);
-}
-
-TEST(Speed, ABaselineBesideItselfReadsExactlyOne) {
-  SettingRecords baseline;
-  for (int64_t line = 0; line < 30; ++line) {
-    const auto tokens = static_cast<double>(5 + line);
-    baseline.push_back(timed(5 + line, {tokens, 1.3 * tokens, 0.8 * tokens}, 5 + line));
-    baseline.back().turn = line / 4;
-  }
-  const Speed speed = measure_speed(baseline, baseline, {.resamples = 200});
-  EXPECT_DOUBLE_EQ(speed.speedup.value, 1);
-  EXPECT_NEAR(width(speed.speedup), 0, 1e-12);
-}
-
-// A mean of the lines' ratios of times reads 3.4 here: lengths are geometric, and E[X/Y] exceeds E[X]/E[Y].
-TEST(Speed, EqualSamplersOfRandomLengthsReadOne) {
-  const CounterRandom random(3, "lengths");
-  const auto draw = [&](uint64_t index) {
-    int64_t tokens = 1;
-    while (tokens < 96 && random.uniform(100 * index + static_cast<uint64_t>(tokens)) > 0.02) ++tokens;
-    return timed(tokens, {0.01 * static_cast<double>(tokens) - 1}, tokens);  // timed() adds a second of the encoder
-  };
-  SettingRecords one;
-  SettingRecords other;
-  for (uint64_t line = 0; line < 2000; ++line) {
-    one.push_back(draw(2 * line));
-    other.push_back(draw(2 * line + 1));
-  }
-  const Speed speed = measure_speed(one, other, {.resamples = 200});
-  EXPECT_NEAR(speed.speedup.value, 1, 1e-9);
-  EXPECT_TRUE(covers(speed.speedup, 1));
-}
-
-// Records whose turns of ten lines are slow or fast as a whole, anew in each repetition.
-SettingRecords disturbed(const char* stream, int64_t lines, int64_t repetitions) {
-  const CounterRandom random(5, stream);
-  SettingRecords records;
-  for (int64_t line = 0; line < lines; ++line) {
-    std::vector<double> seconds;
-    for (int64_t r = 0; r < repetitions; ++r) {
-      seconds.push_back(4 * std::exp(0.1 * random.normal(static_cast<uint64_t>(line / 10 * repetitions + r))) - 1);
-    }
-    records.push_back(timed(40, seconds, 40));
-    records.back().turn = line / 10;
-  }
-  return records;
-}
-
-TEST(Speed, IntervalsHoldWhatVariesBetweenTurns) {
-  for (const int64_t repetitions : {1, 3}) {
-    const SettingRecords run = disturbed("run", 100, repetitions);
-    const SettingRecords baseline = disturbed("baseline", 100, repetitions);
-    const Speed speed = measure_speed(run, baseline, {.resamples = 1000});
-    EXPECT_TRUE(covers(speed.speedup, 1)) << repetitions;
-    // Ten turns of 10 % each, twice: the logarithm deviates by .1 sqrt(2 / 10), by .67 of that at a median of three.
-    const double expected = 2 * 1.96 * 0.1 * std::sqrt(0.2) * (repetitions == 1 ? 1 : 0.67);
-    EXPECT_GT(width(speed.speedup), 0.6 * expected) << repetitions;
-    EXPECT_LT(width(speed.speedup), 1.7 * expected) << repetitions;
-  }
-}
-
 TEST(Speed, APrefillThatEmitsATokenIsNoDecodingStep) {
   SettingRecords baseline{timed(10, {1}, 10)};
   SettingRecords run{timed(10, {1}, 4)};
   baseline[0].prefill_runs = run[0].prefill_runs = 1;
   EXPECT_DOUBLE_EQ(decode_bound(run, baseline), (10.0 / 3) / (10.0 / 9));
+}
+
+TEST(Latency, PercentilesLieBetweenNeighbouringLines) {
+  SettingRecords run;
+  for (int i = 100; i >= 0; --i) run.push_back(timed(10, {0.001 * i}, 10));  // encode takes 1 s
+  run.push_back(timed(5, {}, 5));                                            // not timed
+  const Latency latency = measure_latency(run);
+  EXPECT_NEAR(latency.sentence_ms.p50, 1050, 1e-9);
+  EXPECT_NEAR(latency.sentence_ms.p95, 1095, 1e-9);
+  EXPECT_NEAR(latency.sentence_ms.p99, 1099, 1e-9);
+  EXPECT_NEAR(latency.token_ms.p95, 109.5, 1e-9);
+}
+
+TEST(Latency, ASentenceWaitsForItsBatch) {
+  SettingRecords batch{timed(2, {0}, 2), timed(10, {2}, 10)};
+  add_overhead(batch, 4.5);
+  EXPECT_DOUBLE_EQ(batch[0].latency(), 4.5);
+  EXPECT_DOUBLE_EQ(measure_latency(batch).sentence_ms.p99, 4500);
+  EXPECT_DOUBLE_EQ(measure_latency({batch[0]}).token_ms.p50, 2250);
+}
+
+TEST(Latency, IsThatOfTheMedianRepetitionAndOfOneSample) {
+  LineRecord line = timed(12, {3, 1, 2}, 12);
+  line.latencies = {30, 10, 20};
+  line.first_tokens = {7, 7, 7};
+  EXPECT_DOUBLE_EQ(line.latency(), 20);
+  EXPECT_DOUBLE_EQ(measure_latency({line}).token_ms.p50, 5000);
+  LineRecord back = timed(12, {}, 12);
+  back.set_times(line.times_json());
+  EXPECT_DOUBLE_EQ(back.latency(), 20);
+}
+
+TEST(Latency, IsUnknownWhereNothingWasTimedOrPutOut) {
+  EXPECT_TRUE(std::isnan(measure_latency({}).sentence_ms.p50));
+  const Latency empty = measure_latency({timed(0, {1}, 1)});
+  EXPECT_DOUBLE_EQ(empty.sentence_ms.p50, 2000);
+  EXPECT_TRUE(std::isnan(empty.token_ms.p50));
+}
+
+TEST(EvaluationRecords, OverheadOfABatchIsCountedOnceHoweverUnequalItsLines) {
+  SettingRecords batch{timed(2, {0}, 2), timed(10, {2}, 10)};  // encode takes 1 each: 4 s in the phases
+  add_overhead(batch, 4.5);
+  EXPECT_DOUBLE_EQ(batch[0].repetitions[0].other, 0.25);
+  EXPECT_DOUBLE_EQ(batch[1].repetitions[0].total(), 3.25);
+  add_overhead(batch, 4.0);  // clocks differ: never less than the phases
+  EXPECT_DOUBLE_EQ(batch[0].repetitions[0].other, 0.25);
+}
+
+TEST(EvaluationRecords, ComeBackFromJsonAsTheyWere) {
+  LineRecord record = timed(3, {0.1, 0.2}, 2);
+  record.stats.drafted = 5;
+  record.stats.overlap_sum = 2.5;
+  record.stats.overlap_count = 4;
+  record.stats.accepted_histogram = {1, 0, 2};
+  record.stats.layer_runs = 11;
+  record.stats.exits_by_layer = {1, 0, 2};
+  record.stats.early_predictions = 9;
+  record.stats.early_matches = 7;
+  record.stats.latency_units = 31;
+  record.stats.compute_units = 64;
+  record.prefill_runs = 1;
+  record.turn = 4;
+  record.timed_again = 1;
+  LineRecord back = LineRecord::from_counts(nlohmann::json::parse(record.counts_json().dump()));
+  EXPECT_EQ(back.counts_json(), record.counts_json());
+  EXPECT_TRUE(back.repetitions.empty());
+  back.set_times(nlohmann::json::parse(record.times_json().dump()));
+  EXPECT_EQ(back.times_json(), record.times_json());
+  EXPECT_EQ(back.turn, 4);
+  EXPECT_EQ(back.ids, record.ids);
+  EXPECT_DOUBLE_EQ(back.stats.average_exit_layer(), 7.0 / 3);
+  EXPECT_DOUBLE_EQ(back.stats.match_rate(), 7.0 / 9);
+  EXPECT_EQ(back.stats.compute_units, 64);
+  EXPECT_DOUBLE_EQ(back.repetitions.at(1).verify, 0.2);
+}
+
+SettingRecords records_of(const std::vector<size_t>& lengths) {
+  SettingRecords records;
+  for (const size_t length : lengths) records.emplace_back().ids.assign(length, 5);
+  return records;
+}
+
+TEST(TypicalLines, HaveTheLengthsOfTheQuartiles) {
+  EXPECT_THAT(typical_lines(records_of({8, 1, 7, 2, 6, 3, 5, 4})), testing::ElementsAre(5, 6, 2));
+}
+
+TEST(TypicalLines, AreDifferentAndNotEmpty) {
+  EXPECT_THAT(typical_lines(records_of({0, 3, 0})), testing::ElementsAre(1));
+  EXPECT_TRUE(typical_lines(records_of({0, 0})).empty());
+  EXPECT_TRUE(typical_lines({}).empty());
+}
+
+TEST(TypicalLines, CostsAreMediansOfEachTime) {
+  const std::vector<infer::StepCosts> measured{{.target = {1, 9, 3}, .draft = 0.2, .drafts = {.3, .5}},
+                                               {.target = {3, 2, 2}, .draft = 0.3, .drafts = {.4, .9}},
+                                               {.target = {2, 4, 1}, .draft = 0.1, .drafts = {.2, .6}}};
+  const infer::StepCosts costs = median_costs(measured);
+  EXPECT_THAT(costs.target, testing::ElementsAre(2, 4, 2));
+  EXPECT_EQ(costs.draft, 0.2);
+  EXPECT_THAT(costs.drafts, testing::ElementsAre(.3, .6));
 }
 
 }  // namespace

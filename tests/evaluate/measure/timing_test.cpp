@@ -1,14 +1,151 @@
-// What is decoded around the times that suites measure.
+// Times and speedups of whole suites: what is decoded around them, unbiased, repeated, recomputable.
 #include <chrono>
+#include <cmath>
+#include <map>
+#include <sstream>
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
+#include "base/random.h"
 #include "tests/evaluate/fake_engine.h"
 
 namespace draftsmith::evaluate {
 namespace {
+
+using testing::HasSubstr;
+
+bool holds(const Ratio& ratio, double value) {
+  constexpr double kRounding = 1e-9;
+  return ratio.interval.low <= value + kRounding && value <= ratio.interval.high + kRounding;
+}
+
+// Lengths and times of a sampler: the same distribution for every setting, other draws for each.
+size_t sampled_length(const Setting& run, int64_t line) {
+  const CounterRandom random(7, "length/" + run.label);
+  size_t words = 1;
+  while (words < 60 && random.uniform(100 * static_cast<uint64_t>(line) + words) > 0.05) ++words;
+  return words;
+}
+
+TEST(Speedups, BaselinesAreMeasuredTwiceAndReadOneWhateverLengthsAMethodDraws) {
+  FakeSuite suite({"speculative"}, 120);
+  FakeEngine engine;
+  engine.length = [](const Setting& run, int64_t line, size_t words) {
+    return run.temperature() == 0 ? words : sampled_length(run, line);
+  };
+  engine.seconds = [](const Setting& run, int64_t line) {
+    const size_t words = run.temperature() == 0 ? 6 + static_cast<size_t>(line) % 8 : sampled_length(run, line);
+    return 0.001 * static_cast<double>(words);  // a token takes the same time everywhere
+  };
+  engine.tokens_per_run = 1;
+  const auto result = suite.evaluate(engine);
+  const SettingResult& greedy = setting_of(result.results, "A/A greedy");
+  EXPECT_EQ(greedy.repeats, "greedy");
+  EXPECT_NEAR(greedy.speed.speedup.value, 1, 1e-3);
+  EXPECT_TRUE(holds(greedy.speed.speedup, 1));
+  const SettingResult& sample = setting_of(result.results, "A/A sample");
+  EXPECT_EQ(sample.repeats, "sample.T1");
+  EXPECT_EQ(sample.baseline, "sample.T1");
+  EXPECT_NEAR(sample.speed.speedup.value, 1, 1e-3);
+  EXPECT_TRUE(holds(sample.speed.speedup, 1));
+  EXPECT_NEAR(setting_of(result.results, "speculative.small.T1").speed.speedup.value, 1, 1e-3);
+  EXPECT_THAT(result.table, HasSubstr("A/A sample"));
+  EXPECT_THAT(result.table, HasSubstr("noise floor"));
+  EXPECT_THAT(result.table, testing::ContainsRegex("times as fast a line, its outputs have [+-][0-9]+ % of tokens"));
+}
+
+// Machine whose speed drifts: the logarithm of a line's time follows an autoregressive process over calls.
+class DriftingEngine : public FakeEngine {
+ public:
+  explicit DriftingEngine(uint64_t seed) : random_(seed, "drift") {
+    seconds = [this](const Setting& run, int64_t line) {
+      drift_ = 0.9 * drift_ + 0.04 * random_.normal(calls_++);
+      const double noise = 0.02 * random_.normal(1'000'000 + calls_);
+      const double words = 6 + static_cast<double>(line % 8);
+      return 0.002 * words * (run.decode.drafts() ? 0.5 : 1) * std::exp(drift_ + noise);
+    };
+  }
+
+ private:
+  CounterRandom random_;
+  uint64_t calls_ = 0;
+  double drift_ = 0;
+};
+
+TEST(Speedups, TheSameSettingTwiceAgreesWithinItsInterval) {
+  int agree = 0;
+  int cover = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    FakeSuite suite({}, 60);
+    SettingGrid once = FakeSuite::run("assisted");
+    once.name = "once";
+    SettingGrid again = once;
+    again.name = "again";
+    suite.options.run = {once, again};
+    suite.options.calibrate = false;
+    suite.options.forced_lines = 0;
+    DriftingEngine engine(seed);
+    const Results results = suite.evaluate(engine).results;
+    const Ratio& first = setting_of(results, "once").speed.speedup;
+    if (holds(first, setting_of(results, "again").speed.speedup.value)) ++agree;
+    if (holds(first, 2)) ++cover;
+  }
+  EXPECT_GE(agree, 90);
+  EXPECT_GE(cover, 90);
+}
+
+TEST(Speedups, CanBeComputedFromTheLinesFile) {
+  FakeSuite suite({"assisted"}, 40);
+  DriftingEngine engine(1);
+  const Results results = suite.evaluate(engine).results;
+  struct Sum {
+    double tokens = 0;
+    double seconds = 0;
+  };
+  std::map<std::string, Sum> sums;
+  std::istringstream file(read_file(suite.directory / "out/lines.jsonl"));
+  for (std::string text; std::getline(file, text);) {
+    const auto line = nlohmann::json::parse(text);
+    EXPECT_EQ(line.at("task"), "test");
+    auto seconds = line.at("seconds").get<std::vector<double>>();
+    ASSERT_EQ(seconds.size(), 3U);
+    std::sort(seconds.begin(), seconds.end());
+    sums[line.at("run")].tokens += line.at("tokens").get<double>();
+    sums[line.at("run")].seconds += seconds[1];
+  }
+  const Sum& run = sums.at("assisted.small");
+  const Sum& greedy = sums.at("greedy");
+  EXPECT_NEAR(setting_of(results, "assisted.small").speed.speedup.value,
+              run.tokens / run.seconds / (greedy.tokens / greedy.seconds), 1e-9);
+}
+
+TEST(Speedups, BaselinesThatAreDisturbedOrOfSeveralTemperaturesAreToldApart) {
+  FakeSuite suite({"speculative"});
+  suite.options.run[0].lists[&DecodeOptions::temperature] = {0.5, 1};
+  FakeEngine engine;
+  engine.seconds = [](const Setting& run, int64_t) { return run.repeats == "greedy" ? 0.15 : 0.1; };
+  const auto result = suite.evaluate(engine);
+  EXPECT_EQ(setting_of(result.results, "A/A sample.T0.5").repeats, "sample.T0.5");
+  EXPECT_EQ(setting_of(result.results, "A/A sample.T1").repeats, "sample.T1");
+  EXPECT_THAT(result.table, HasSubstr("! A/A greedy 0.67"));
+}
+
+TEST(Speedups, SampledRunsDifferInQualityFromSampling) {
+  FakeSuite suite({"speculative"});
+  FakeEngine engine;
+  engine.errors = [](const Setting& run, int64_t) { return run.temperature() == 0 ? 0 : 2; };
+  const Results results = suite.evaluate(engine).results;
+  const SettingResult& run = setting_of(results, "speculative.small.T1");
+  EXPECT_EQ(run.baseline, "sample.T1");
+  EXPECT_FALSE(run.exactness.has_value());
+  EXPECT_LT(run.quality.scores.front().value, 100);
+  EXPECT_DOUBLE_EQ(run.quality.difference.value().value, 0);
+  EXPECT_FALSE(setting_of(results, "sample.T1").quality.difference.has_value());
+}
 
 // Returns the index of the first call after the counting pass and a warm-up of so many calls.
 size_t first_timed(const std::vector<FakeEngine::Call>& calls, size_t warm_up) {
@@ -40,21 +177,6 @@ TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
   EXPECT_EQ(turns, std::vector<size_t>(static_cast<size_t>(3 * 3 * suite.options.repetitions), 8));  // 24 lines
 }
 
-TEST(EvaluationMeasure, ATurnIsOneLineWhereLinesAreLongOrTheirTimesUnknown) {
-  for (const bool known : {true, false}) {
-    FakeSuite suite;
-    suite.options.max_new_tokens = 50;
-    suite.options.warmup = known ? 2 : 0;
-    FakeEngine engine;
-    engine.seconds = [&](const Setting&, int64_t) { return known ? 0.2 : 0.001; };
-    suite.evaluate(engine);
-    for (size_t i = first_timed(engine.calls, known ? 4 : 0); i < engine.calls.size(); ++i) {
-      if (engine.calls[i].max_new_tokens < 50) continue;
-      EXPECT_LE(engine.calls[i - 1].max_new_tokens, 4);
-    }
-  }
-}
-
 // A stop of a virtual machine lasts seconds, and belongs to no setting.
 TEST(EvaluationMeasure, TimesABatchAgainIfTheMachineStoodStill) {
   FakeSuite suite;
@@ -69,14 +191,6 @@ TEST(EvaluationMeasure, TimesABatchAgainIfTheMachineStoodStill) {
   };
   const Results results = suite.evaluate(engine).results;
   EXPECT_EQ(results.tasks.front().timed_again, 1);
-}
-
-TEST(EvaluationMeasure, OutputsShorterThanThatAreDecodedWhole) {
-  FakeSuite suite;
-  suite.options.max_new_tokens = 2;
-  FakeEngine engine;
-  suite.evaluate(engine);
-  for (const FakeEngine::Call& call : engine.calls) EXPECT_EQ(call.max_new_tokens, 2);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Sections of reports: what they show of made-up results.
+// Sections of reports: what they show of made-up results, of draft windows, and of batches and beam search.
 #include "evaluate/report/sections.h"
 
 #include <gmock/gmock.h>
@@ -7,13 +7,15 @@
 #include "base/files.h"
 #include "evaluate/report/report.h"
 #include "tests/evaluate/fake_engine.h"
-#include "tests/evaluate/report/results_of_settings.h"
+#include "tests/evaluate/made_results.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
 using nlohmann::ordered_json;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -99,21 +101,6 @@ TEST(LowerIsBetter, TheLineOfTradeOffsRunsThroughTheLowestScores) {
   EXPECT_EQ(bleu.at("levels").at(1).at("y"), 29.0);
 }
 
-TEST(LowerIsBetter, SettingsFarAboveAreLeftOutOfThePlot) {
-  Results results = results_by("errors");
-  results.tasks[0].settings[0].quality.scores.front().value = 40;
-  results.tasks[0].settings[3].quality.scores.front().value = 10;
-  EXPECT_THAT(speed_figure(results).caption,
-              AllOf(HasSubstr("Left out, more than 6 above: "), HasSubstr("3.00 × at 40.00"), Not(HasSubstr("10.00"))));
-}
-
-TEST(LowerIsBetter, TablesSaySoAndSortFromTheLowest) {
-  const std::string header =
-      "<th scope=\"col\" class=\"lowest\" title=\"errors, with its 95 % interval; lower is better\">";
-  EXPECT_THAT(report_html(results_by("errors")), HasSubstr(header));
-  EXPECT_THAT(report_html(results_by("bleu")), AllOf(Not(HasSubstr("class=\"lowest\"")), HasSubstr("title=\"bleu, ")));
-}
-
 TEST(ShownSettings, TheFastestSettingsKeepTheirOrder) {
   const TaskResult task = made_task({made_lossless("a", "assisted", 2), made_lossless("b", "assisted", 3),
                                      made_lossless("c", "assisted", 1.5), made_lossless("d", "assisted", 4)});
@@ -127,11 +114,7 @@ TEST(ShownSettings, TheFastestSettingsKeepTheirOrder) {
 }
 
 TEST(BusyMachines, AreNotedInTableAndPages) {
-  FakeSuite suite;
-  FakeEngine engine;
-  suite.options.run = {FakeSuite::run("speculative")};
-  Results results = suite.evaluate(engine).results;
-  EXPECT_TRUE(results.environment.at("other_load").is_number());
+  Results results = results_by("bleu");
   results.environment["other_load"] = 0.04;
   EXPECT_THAT(results_table(results), Not(HasSubstr("Other processes")));
   results.environment["other_load"] = 0.5;
@@ -140,61 +123,141 @@ TEST(BusyMachines, AreNotedInTableAndPages) {
   }
 }
 
-// A task of results.json with a run of calm for each pair.
-ordered_json task_of(const std::vector<std::pair<double, double>>& speed_and_quality) {
-  const auto run = [](const std::string& name, const std::string& group, double speedup, double quality) {
-    return ordered_json{{"name", name},
-                        {"group", group},
-                        {"method", group},
-                        {"params", ordered_json::object()},
-                        {"baseline", "greedy"},
-                        {"speed", {{"speedup", speedup}, {"speedup_decode", speedup}}},
-                        {"quality", {{"bleu", quality}}}};
-  };
-  ordered_json task{{"name", "test"}, {"baseline", run("greedy", "greedy", 1, 30)}, {"runs", ordered_json::array()}};
-  for (size_t i = 0; i < speed_and_quality.size(); ++i) {
-    const auto [speedup, quality] = speed_and_quality[i];
-    task["runs"].push_back(run("calm." + std::to_string(i), "calm", speedup, quality));
-  }
-  return task;
-}
-
-Results results_of(const ordered_json& task) {
-  return results_from_json({{"version", 1}, {"suite", "s"}, {"environment", ordered_json::object()}, {"tasks", {task}}},
-                           "here");
-}
-
-std::string page_of(const ordered_json& task) {
-  return report_html(results_of(task));
-}
-
-ordered_json ppd_task(double decode) {
-  ordered_json task = task_of({{decode, 30}});
-  task["runs"][0]["inside"] = {{"layers", 6},           {"layer_runs_per_token", 14.0},
-                               {"path_per_token", 5.1}, {"early_layer", 4},
-                               {"candidates", 3},       {"match_rate", 0.5},
-                               {"units_in_use", 2.4},   {"theorem", {{"speedup", 1.18}, {"units_in_use", 2.59}}}};
-  return task;
+// A suite of one setting that works inside the model.
+Results results_inside(double speedup, const Inside& inside) {
+  SettingResult setting = made_setting("calm.0", "calm", speedup, 30);
+  setting.speed.speedup_decode = setting.speed.speedup;
+  setting.inside = inside;
+  Results results;
+  results.tasks = {made_task({setting})};
+  return results;
 }
 
 TEST(InsideReport, SaysInWordsThatOneDeviceShowsNoneOfTheGain) {
-  EXPECT_THAT(page_of(ppd_task(0.61)), HasSubstr("none of that gain"));
-  EXPECT_THAT(page_of(ppd_task(0.61)), HasSubstr("speed with 2.59 units in use; measured on this one device "
-                                                 "0.61, with 2.40 units"));
-  EXPECT_THAT(page_of(ppd_task(1.1)), Not(HasSubstr("none of that gain")));
-  EXPECT_THAT(page_of(ppd_task(0.61)), HasSubstr("Theorem 4.1"));
+  Inside ppd;
+  ppd.layers = 6;
+  ppd.path_per_token = 5.1;
+  ppd.early_layer = 4;
+  ppd.candidates = 3;
+  ppd.match_rate = 0.5;
+  ppd.units_in_use = 2.4;
+  ppd.theorem = PpdTheorem{.units_in_use = 2.59, .speedup = 1.18};
+  EXPECT_THAT(report_html(results_inside(0.61, ppd)),
+              AllOf(HasSubstr("none of that gain"), HasSubstr("Theorem 4.1"),
+                    HasSubstr("speed with 2.59 units in use; measured on this one device 0.61, with 2.40 units")));
+  EXPECT_THAT(report_html(results_inside(1.1, ppd)), Not(HasSubstr("none of that gain")));
 }
 
 TEST(InsideReport, ShowsWhereTokensLeft) {
-  ordered_json task = task_of({{1.3, 29}});
-  task["runs"][0]["inside"] = {{"layers", 2},
-                               {"layer_runs_per_token", 1.25},
-                               {"path_per_token", 1.25},
-                               {"average_exit_layer", 1.25},
-                               {"exit_histogram", {75, 25}}};
-  EXPECT_THAT(results_table(results_of(task)), HasSubstr("1.25"));
-  EXPECT_THAT(page_of(task), HasSubstr("layer 1: 75.0 %"));
-  EXPECT_THAT(results_table(results_of(task_of({{1, 30}}))), Not(HasSubstr("layers a token")));
+  Inside calm;
+  calm.layers = 2;
+  calm.path_per_token = 1.25;
+  calm.average_exit_layer = 1.25;
+  calm.exit_histogram = {75, 25};
+  const Results results = results_inside(1.3, calm);
+  EXPECT_THAT(results_table(results), AllOf(HasSubstr("layers a token"), HasSubstr("1.25")));
+  EXPECT_THAT(report_html(results), HasSubstr("layer 1: 75.0 %"));
+}
+
+// Prompts without references, a grid over windows whose fastest is 4.
+struct WindowSuite : FakeSuite {
+  WindowSuite() {
+    options.task[0].references.clear();
+    options.task[0].metric.name = "none";
+    options.run = {run("speculative")};
+    options.run[0].lists[&DecodeOptions::temperature] = {0};
+    options.run[0].lists[&DecodeOptions::window] = {1, 2, 4, 7};
+    engine.seconds = [](const Setting& setting, int64_t) {
+      if (!setting.decode.drafts()) return 0.1;
+      return *setting.decode.window == 4 ? 0.05 : 0.08;
+    };
+  }
+  FakeEngine engine;
+};
+
+TEST(WindowCurves, ThePromptsOfATaskNeedNoReferences) {
+  WindowSuite suite;
+  const auto result = suite.evaluate(suite.engine);
+  const auto task = to_json(result.results).at("tasks").at(0);
+  EXPECT_EQ(task.at("metric"), "none");
+  EXPECT_TRUE(task.at("baseline").at("quality").empty());
+  EXPECT_NEAR(task.at("runs").at(3).at("speed").at("speedup").get<double>(), 2, 1e-3);
+  EXPECT_THAT(result.table, Not(HasSubstr("bleu")));
+  EXPECT_THAT(read_file(suite.directory / "out/report.html"), Not(HasSubstr("Quality and speed")));
+  EXPECT_THAT(read_file(suite.directory / "out/results.csv"), HasSubstr("test,,,,,greedy"));
+}
+
+TEST(WindowCurves, TheTableNamesTheBestWindow) {
+  WindowSuite suite;
+  const auto result = suite.evaluate(suite.engine);
+  const auto begin = result.table.find("best window");
+  ASSERT_NE(begin, std::string::npos) << result.table;
+  const std::string table = result.table.substr(begin);
+  EXPECT_THAT(table, testing::ContainsRegex("speculative T=0  small \\* +4 of 4 +0\\.800 +2\\.00"));
+  EXPECT_LE(widest_line(table), 100u) << table;
+  EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("<polyline"));
+}
+
+// 24 lines of 0.1 s by greedy decoding and 0.05 s by drafting, whatever the batch.
+void add_batches(FakeSuite& suite) {
+  SettingGrid assisted = FakeSuite::run("assisted");
+  assisted.lists[&DecodeOptions::batch_size] = {1, 3, 16};
+  SettingGrid beam = FakeSuite::run("beam");
+  beam.lists[&DecodeOptions::num_beams] = {4, 2};
+  beam.lists[&DecodeOptions::batch_size] = {1, 16};
+  suite.options.run = {assisted, beam};
+}
+
+double beam_seconds(const Setting& setting, int64_t) {
+  if (setting.decode.searches_beams()) return 0.05 * static_cast<double>(setting.decode.num_beams.value());
+  return setting.decode.drafts() ? 0.05 : 0.1;
+}
+
+TEST(Batches, BaselinesHaveTheSameSizeAndSentencesWaitForTheirBatch) {
+  FakeEngine engine;
+  engine.detailed = true;
+  FakeSuite suite;
+  add_batches(suite);
+  const Results results = suite.evaluate(engine).results;
+  EXPECT_EQ(setting_of(results, "assisted.small").baseline, "greedy");
+  const SettingResult& sixteen = setting_of(results, "assisted.small.batch16");
+  EXPECT_EQ(sixteen.baseline, "greedy.batch16");
+  EXPECT_NEAR(sixteen.speed.speedup.value, 2, 1e-9);
+  EXPECT_NEAR(sixteen.speed.sentences_per_second, 20, 1e-9);
+  EXPECT_NEAR(sixteen.speed.latency.sentence_ms.p50, 800, 1e-6);
+  EXPECT_NEAR(setting_of(results, "assisted.small").speed.latency.sentence_ms.p99, 50, 1e-6);
+  EXPECT_FALSE(sixteen.speed.speedup_decode_bound.has_value());
+  const std::string asked = latency_tables(results);
+  EXPECT_THAT(asked, AllOf(HasSubstr("sent/s"), HasSubstr("800")));
+  EXPECT_THAT(results_table(results), Not(HasSubstr("sent/s")));
+  EXPECT_THAT(report_html(results), HasSubstr("Throughput and latency"));
+  EXPECT_THAT(results_csv(results), HasSubstr("sentence_ms_p50,sentence_ms_p95,sentence_ms_p99,token_ms_p50"));
+  const nlohmann::ordered_json json = to_json(results).at("tasks").at(0).at("baseline").at("speed");
+  EXPECT_NEAR(json.at("latency").at("sentence_ms").at("p95").get<double>(), 100, 1e-6);
+  EXPECT_NEAR(json.at("sentences_per_second").get<double>(), 10, 1e-9);
+}
+
+TEST(Batches, SpeedupsBesideBeamSearchAreInEveryReport) {
+  FakeEngine engine;
+  engine.detailed = true;
+  engine.seconds = beam_seconds;
+  FakeSuite suite;
+  add_batches(suite);
+  const Results results = suite.evaluate(engine).results;
+  const auto& versus = setting_of(results, "assisted.small.batch16").speed.versus_beams;
+  ASSERT_EQ(versus.size(), 2);
+  EXPECT_EQ(versus[0].beams, 4);
+  EXPECT_EQ(versus[0].setting, "beam.beams4.batch16");
+  EXPECT_NEAR(versus[0].speedup.value, 4, 1e-9);
+  EXPECT_NEAR(versus[1].speedup.value, 2, 1e-9);
+  EXPECT_TRUE(setting_of(results, "assisted.small.batch3").speed.versus_beams.empty()) << "no search has such batches";
+  EXPECT_NEAR(setting_of(results, "beam.beams4").speed.versus_beams.front().speedup.value, 1, 1e-9);
+  for (const std::string& text : {results_table(results), report_markdown(results), report_html(results)}) {
+    EXPECT_THAT(text, HasSubstr("vs beam 4"));
+    EXPECT_THAT(text, HasSubstr("vs beam 2"));
+  }
+  EXPECT_THAT(results_csv(results), HasSubstr("beam_run,speedup_vs_beam,speedup_vs_beam_low,speedup_vs_beam_high"));
+  EXPECT_EQ(to_json(results_from_json(to_json(results), "here")), to_json(results));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// results.json comes back as it was written, and what is missing stays missing.
+// Results of a suite: the summary of a task, results.json as it was written, and the page of Markdown.
 #include "evaluate/results/results.h"
 
 #include <cmath>
@@ -8,28 +8,28 @@
 
 #include "base/files.h"
 #include "evaluate/report/report.h"
+#include "evaluate/results/summary.h"
 #include "tests/evaluate/fake_engine.h"
-#include "tests/support/files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
+using infer::TokenOrigin;
 using nlohmann::ordered_json;
 using testing::AllOf;
 using testing::HasSubstr;
 
 // Returns the JSON of an evaluation.
 ordered_json some_results() {
-  FakeSuite suite;
-  suite.options.run = {FakeSuite::run("bild"), FakeSuite::run("speculative")};
+  FakeSuite suite({"bild", "speculative"});
   suite.options.run.back().lists[&DecodeOptions::window] = {2};
   FakeEngine engine;
   return to_json(suite.evaluate(engine).results);
 }
 
 TEST(ResultsFile, ResultsComeBackFromTheirJson) {
-  FakeSuite suite;
-  suite.options.run = {FakeSuite::run("bild"), FakeSuite::run("assisted")};
+  FakeSuite suite({"bild", "assisted"});
   FakeEngine engine;
   const Results results = suite.evaluate(engine).results;
   const std::string text = to_json(results).dump(2) + "\n";
@@ -89,7 +89,6 @@ TEST(ResultsFile, ValuesOfAnotherTypeAreNotRecorded) {
   json["environment"]["threads"] = 1;
   json["environment"]["cpu"] = nullptr;
   json["environment"]["device"] = 3;
-  json["environment"]["command"] = {"draftsmith", "eval"};
   json["environment"]["parameters"] = {{"target", "many"}, {"small", 0}};
   for (auto& task : json.at("tasks")) {
     for (auto& setting : task.at("runs")) {
@@ -99,24 +98,19 @@ TEST(ResultsFile, ValuesOfAnotherTypeAreNotRecorded) {
   }
   const Results results = results_from_json(json, "here");
   EXPECT_EQ(results.environment_text("cpu"), std::nullopt);
-  EXPECT_EQ(results.environment_text("nothing"), std::nullopt);
   EXPECT_EQ(results.environment_number("cores"), 2);
-  EXPECT_EQ(results.environment_number("dtype"), std::nullopt);
   EXPECT_EQ(results.parameters_of("target"), std::nullopt);
   EXPECT_EQ(results.parameters_of("small"), std::nullopt);
   const SettingResult& setting = results.tasks.front().settings.front();
   EXPECT_EQ(setting.model(), "target");
   EXPECT_EQ(setting.drafter_name(), "");
   EXPECT_EQ(setting.window(), std::nullopt);
-  EXPECT_THAT(report_markdown(results),
-              AllOf(HasSubstr("\ncpu not recorded, 2 cores, threads: 1"), HasSubstr("The command was not recorded.")));
-  EXPECT_THAT(results_table(results), HasSubstr("greedy"));
+  EXPECT_THAT(report_markdown(results), HasSubstr("\ncpu not recorded, 2 cores, threads: 1"));
   EXPECT_THAT(report_html(results), HasSubstr("<dt>cpu</dt><dd>not recorded</dd>"));
 }
 
 TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
-  FakeSuite suite;
-  suite.options.run = {FakeSuite::run("bild")};
+  FakeSuite suite({"bild"});
   suite.options.forced_lines = 5;
   FakeEngine engine;
   Results results = suite.evaluate(engine).results;
@@ -138,15 +132,94 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   EXPECT_THAT(page, HasSubstr("\n### How well each drafter predicts\n"));
 }
 
-TEST(MarkdownPage, BreaksLongCommandsBeforeOptions) {
-  Results results;
-  results.environment = nlohmann::ordered_json::object();
-  std::string command = "draftsmith train recipe.toml";
-  for (int i = 0; i < 8; ++i) command += " --set evaluation.lines=" + std::to_string(i);
-  results.environment["command"] = command;
-  const std::string page = report_markdown(results);
-  EXPECT_LE(widest_line(page), 120U) << page;
-  EXPECT_THAT(page, HasSubstr("lines=2 \\\n  --set evaluation.lines=3"));
+// Two tokens are drafted and kept, one is taken back, one is the target's.
+class TracingEngine : public FakeEngine {
+ public:
+  // A high threshold drafts better.
+  std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
+    tokens_per_run = run.decode.fallback == 0.7 ? 4 : 3;
+    return FakeEngine::decode(run, batch);
+  }
+  std::vector<infer::TracedToken> trace(const Setting& run, const Prompt&, int64_t line, int64_t) override {
+    traced.emplace_back(run.label, line);
+    return {{10, TokenOrigin::kDrafted},
+            {11, TokenOrigin::kDrafted},
+            {98, TokenOrigin::kRejected},
+            {12, TokenOrigin::kTarget}};
+  }
+  std::vector<std::pair<std::string, int64_t>> traced;
+};
+
+std::vector<std::string> origins_and_texts(const ExampleOutput& output) {
+  std::vector<std::string> texts;
+  for (const TokenText& token : output.tokens) texts.push_back(token.origin + ":" + token.text);
+  return texts;
+}
+
+TEST(Examples, ShowThreeUsualLinesByTheSettingOfEachMethodWithTheMostTokensARun) {
+  FakeSuite suite({"bild", "assisted"});
+  suite.options.run[0].lists[&DecodeOptions::fallback] = {0.5, 0.7};
+  TracingEngine engine;
+  engine.seconds = [](const Setting& setting, int64_t) {  // the slower one, whatever the machine's load
+    return setting.decode.fallback == 0.7 ? 0.06 : setting.decode.drafts() ? 0.05 : 0.1;
+  };
+  const Results results = suite.evaluate(engine).results;
+  const auto& examples = results.tasks.front().examples;
+  ASSERT_EQ(examples.size(), 3u);
+  EXPECT_EQ(examples[0].line, 2);  // the lines before it have fewer than 8 words
+  EXPECT_EQ(examples[0].source, "8");
+  EXPECT_THAT(examples[0].reference, testing::StartsWith("w10 w11"));
+  ASSERT_EQ(examples[0].outputs.size(), 2u);
+  EXPECT_THAT(examples[0].outputs[0].setting, testing::HasSubstr("FB0.7"));
+  EXPECT_THAT(examples[0].outputs[1].setting, testing::StartsWith("assisted"));
+  EXPECT_EQ(engine.traced.size(), 6u);
+}
+
+TEST(Examples, TextsAreWhatTokensAdd) {
+  FakeSuite suite({"bild"});
+  TracingEngine engine;
+  const Results results = suite.evaluate(engine).results;
+  EXPECT_THAT(origins_and_texts(results.tasks.front().examples.front().outputs.front()),
+              testing::ElementsAre("drafted:w10", "drafted: w11", "rejected: w98", "target: w12"));
+  const std::string page = report_html(results);
+  EXPECT_THAT(page, testing::HasSubstr("<span class=\"rejected\" title=\"drafted and taken back\"> w98</span>"));
+}
+
+// A drafter for the target, which decodes with its own first layers as well.
+MeasuredTask task_with_a_model_that_also_drafts() {
+  MeasuredTask measured;
+  measured.drafted_for = {{"small", "target"}, {"small/exit2", "small"}, {"tiny", "target"}};
+  measured.predicted["small"] = {0.7, 0.6, 9, {0.8, 1.25}, {0.5, 2.5}};
+  measured.predicted["small/exit2"] = {0.6, 0.5, 9, {0.5, 2.5}, {0.4, 3.5}};
+  measured.predicted["tiny"] = {0.3, 0.2, 9, {0.8, 1.25}, {0.1, 4.5}};
+  return measured;
+}
+
+TEST(DrafterSummary, AModelThatDecodesAndDraftsStandsOnce) {
+  const TaskPrediction prediction = task_prediction(task_with_a_model_that_also_drafts());
+  std::vector<std::string> names;
+  for (const auto& [name, model] : prediction.models) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"target", "small", "small/exit2", "tiny"}));
+  EXPECT_EQ(prediction.models.at(0).second.cross_entropy, 1.25);
+  EXPECT_FALSE(prediction.models.at(0).second.relative_accuracy.has_value());
+  EXPECT_EQ(prediction.models.at(1).second.cross_entropy, 2.5);
+  EXPECT_EQ(prediction.models.at(1).second.relative_accuracy, 0.7);  // what it says as a drafter
+  EXPECT_EQ(prediction.positions, 9);
+}
+
+TEST(Choice, TakesTheFastestSettingThatLosesLittleEnough) {
+  const auto candidate = [](const std::string& setting, double drop, double speedup) {
+    return ChosenSetting{.setting = setting, .drop_there = drop, .speedup_there = speedup};
+  };
+  const std::vector<ChosenSetting> candidates{candidate("slow", -0.2, 1.1), candidate("good", 0.1, 1.5),
+                                              candidate("fast", 0.8, 1.9), candidate("bad", 10, 3)};
+  EXPECT_EQ(choose(candidates, 0)->setting, "slow");
+  EXPECT_EQ(choose(candidates, 1)->setting, "fast");
+  EXPECT_TRUE(choose(candidates, 1)->allowed);
+  EXPECT_EQ(choose(candidates, 100)->setting, "bad");
+  EXPECT_EQ(choose(candidates, -1)->setting, "slow") << "it loses least";
+  EXPECT_FALSE(choose(candidates, -1)->allowed);
+  EXPECT_FALSE(choose({}, 1).has_value());
 }
 
 }  // namespace

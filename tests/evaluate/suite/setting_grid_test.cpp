@@ -1,7 +1,7 @@
-// The parts of an evaluation: grids, records, speeds, choices, predictions.
-
+// Grids of settings: their names, their baselines, what they promise, and what theory predicts of them.
 #include "evaluate/suite/setting_grid.h"
 
+#include <set>
 #include <tuple>
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "evaluate/measure/measurement_store.h"
-#include "evaluate/suite/tasks.h"
+#include "evaluate/results/summary.h"
 #include "evaluate/theory/formulas.h"
 
 namespace draftsmith::evaluate {
@@ -17,43 +17,57 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<std::string> labels(const std::vector<Setting>& runs) {
+std::vector<std::string> labels(const std::vector<Setting>& settings) {
   std::vector<std::string> result;
-  for (const auto& run : runs) result.push_back(run.label);
+  for (const Setting& setting : settings) result.push_back(setting.label);
   return result;
 }
 
-TEST(EvaluationRuns, ListsSpanAGridAndBaselinesComeFirst) {
+// Returns the settings of grids beside greedy decoding.
+std::vector<Setting> settings_of(std::vector<SettingGrid> runs, int64_t batch_size = 1) {
   SuiteOptions options;
-  SettingGrid bild;
-  bild.decode.method = "bild";
+  options.batch_size = batch_size;
+  options.run = std::move(runs);
+  return expand_settings(options);
+}
+
+std::vector<std::string> labels(const SettingGrid& run) {
+  return labels(settings_of({run}));
+}
+
+SettingGrid run_of(const std::string& method, const std::string& model = "target") {
+  SettingGrid run;
+  run.decode.method = method;
+  run.model = model;
+  return run;
+}
+
+SettingGrid drafted_by_a(const std::string& method) {
+  SettingGrid run = run_of(method);
+  run.drafter = {"a"};
+  return run;
+}
+
+TEST(EvaluationRuns, ListsSpanAGridAndBaselinesComeFirst) {
+  SettingGrid bild = run_of("bild");
   bild.drafter = {"a", "b"};
   bild.lists[&DecodeOptions::fallback] = {0.5, 0.9};
   bild.lists[&DecodeOptions::rollback] = {2};
-  SettingGrid sampled;
-  sampled.decode.method = "speculative";
-  sampled.drafter = {"a"};
+  SettingGrid sampled = drafted_by_a("speculative");
   sampled.lists[&DecodeOptions::temperature] = {0, 0.7};
   sampled.lists[&DecodeOptions::window] = {4};
-  options.run = {bild, sampled};
-  EXPECT_THAT(labels(expand_settings(options)),
+  EXPECT_THAT(labels(settings_of({bild, sampled})),
               ElementsAre("greedy", "bild.a.FB0.5.RB2", "bild.a.FB0.9.RB2", "bild.b.FB0.5.RB2", "bild.b.FB0.9.RB2",
                           "speculative.a.T0.G4", "sample.T0.7", "speculative.a.T0.7.G4"));
 }
 
 // Each batch size has a baseline of its own; the suite's own size is no part of names.
 TEST(EvaluationRuns, BatchSizesSpanAGridWithBaselinesOfTheSameSize) {
-  SuiteOptions options;
-  options.batch_size = 4;
-  SettingGrid assisted;
-  assisted.decode.method = "assisted";
-  assisted.drafter = {"a"};
+  SettingGrid assisted = drafted_by_a("assisted");
   assisted.lists[&DecodeOptions::batch_size] = {1, 4, 16};
-  SettingGrid sampled;
-  sampled.decode.method = "sample";
+  SettingGrid sampled = run_of("sample");
   sampled.lists[&DecodeOptions::batch_size] = {16};
-  options.run = {assisted, sampled};
-  const auto settings = expand_settings(options);
+  const auto settings = settings_of({assisted, sampled}, 4);
   EXPECT_THAT(labels(settings), ElementsAre("greedy", "greedy.batch1", "assisted.a.batch1", "assisted.a",
                                             "greedy.batch16", "assisted.a.batch16", "sample.T1.batch16"));
   EXPECT_EQ(settings.at(2).params().at("batch_size"), 1);
@@ -65,56 +79,25 @@ TEST(EvaluationRuns, BatchSizesSpanAGridWithBaselinesOfTheSameSize) {
   EXPECT_NE(settings.at(2).group, settings.at(3).group);
 }
 
-TEST(EvaluationRuns, BeamSearchesHaveTheirParametersInTheirNames) {
-  SuiteOptions options;
-  SettingGrid plain;
-  plain.decode.method = "beam";
-  SettingGrid grid = plain;
-  grid.lists[&DecodeOptions::num_beams] = {2, 8};
-  grid.lists[&DecodeOptions::length_penalty] = {0.6, 1};
-  options.run = {plain, grid};
-  const auto settings = expand_settings(options);
-  EXPECT_THAT(labels(settings), ElementsAre("greedy", "beam.beams4", "beam.beams2.LP0.6", "beam.beams2",
-                                            "beam.beams8.LP0.6", "beam.beams8"));
-  for (const Setting& setting : settings) EXPECT_FALSE(setting.lossless());
-  EXPECT_EQ(baseline_of(settings.at(1)).label, "greedy");
-}
-
 TEST(EvaluationRuns, ANamedSingleSettingKeepsItsName) {
-  SuiteOptions options;
-  SettingGrid run;
+  SettingGrid run = drafted_by_a("bild");
   run.name = "no rollback";
-  run.decode.method = "bild";
-  run.drafter = {"a"};
   run.lists[&DecodeOptions::rollback] = {std::numeric_limits<double>::infinity()};
-  options.run = {run};
-  const auto runs = expand_settings(options);
+  const auto runs = settings_of({run});
   EXPECT_EQ(runs.at(1).label, "no_rollback");
   EXPECT_EQ(runs.at(1).params().at("rollback"), "inf");
 }
 
-TEST(EvaluationRuns, AskingForGreedyByNameAddsNothing) {
-  SuiteOptions options;
-  options.run.emplace_back().decode.method = "greedy";
-  EXPECT_THAT(labels(expand_settings(options)), ElementsAre("greedy"));
-}
-
 TEST(EvaluationRuns, ProcessorsAndStopStringsAreTheBaselinesToo) {
-  SuiteOptions options;
-  SettingGrid run;
-  run.decode.method = "assisted";
-  run.drafter = {"a"};
+  SettingGrid run = drafted_by_a("assisted");
   run.lists[&DecodeOptions::repetition_penalty] = {1, 1.2};
-  options.run = {run};
-  EXPECT_THAT(labels(expand_settings(options)),
-              ElementsAre("greedy", "greedy.repetition_penalty1", "assisted.a.repetition_penalty1",
-                          "greedy.repetition_penalty1.2", "assisted.a.repetition_penalty1.2"));
+  EXPECT_THAT(labels(run), ElementsAre("greedy", "greedy.repetition_penalty1", "assisted.a.repetition_penalty1",
+                                       "greedy.repetition_penalty1.2", "assisted.a.repetition_penalty1.2"));
   run.lists[&DecodeOptions::repetition_penalty] = {};
   run.decode.stop_strings = {"!"};
-  options.run = {run};
-  run.decode.stop_strings = {"?"};
-  options.run.push_back(run);
-  const auto settings = expand_settings(options);
+  SettingGrid other = run;
+  other.decode.stop_strings = {"?"};
+  const auto settings = settings_of({run, other});
   ASSERT_EQ(settings.size(), 5U);
   EXPECT_EQ(settings[1].decode.stop_strings, std::vector<std::string>{"!"});
   EXPECT_EQ(settings[3].decode.stop_strings, std::vector<std::string>{"?"});
@@ -123,41 +106,10 @@ TEST(EvaluationRuns, ProcessorsAndStopStringsAreTheBaselinesToo) {
   EXPECT_EQ(greedy_of(settings[4]).label, settings[3].label);
 }
 
-TEST(EvaluationRuns, SampledRunsOfOneMinimumShareABaseline) {
-  SuiteOptions options;
-  SettingGrid run;
-  run.decode.method = "speculative";
-  run.drafter = {"a"};
-  run.lists[&DecodeOptions::min_p] = {0, 0.1};
-  options.run = {run};
-  EXPECT_THAT(labels(expand_settings(options)), ElementsAre("greedy", "sample.T1", "speculative.a.T1",
-                                                            "sample.T1.min_p0.1", "speculative.a.T1.min_p0.1"));
-}
-
-TEST(EvaluationRuns, ADrafterMayDecodeAlone) {
-  SuiteOptions options;
-  SettingGrid run;
-  run.decode.method = "greedy";
-  run.model = "small";
-  options.run = {run};
-  EXPECT_THAT(labels(expand_settings(options)), ElementsAre("greedy", "greedy.small"));
-}
-
 TEST(EvaluationRuns, EqualNamesAreAnError) {
-  SuiteOptions options;
-  SettingGrid run;
-  run.decode.method = "assisted";
+  SettingGrid run = run_of("assisted");
   run.drafter = {"a", "a"};
-  options.run = {run};
-  EXPECT_THROW(expand_settings(options), UserError);
-}
-
-TEST(EvaluationPrediction, EqualsThePublishedSpeedsAtZeroCost) {
-  // methods.md §1: (alpha, G, speed) with c = 0.
-  EXPECT_NEAR(expected_tokens(0.6, 2), 1.96, 0.005);
-  EXPECT_NEAR(expected_tokens(0.8, 5), 3.69, 0.005);
-  EXPECT_NEAR(expected_tokens(0.9, 10), 6.86, 0.005);
-  EXPECT_DOUBLE_EQ(expected_tokens(1, 4), 5);
+  EXPECT_THROW(settings_of({run}), UserError);
 }
 
 TEST(EvaluationPrediction, UsesTheMeasuredVerificationCurve) {
@@ -202,6 +154,110 @@ TEST(EvaluationPrediction, OnlyWindowsOfConstantLengthHaveALatency) {
     run.decode.window_rule = rule;
     EXPECT_EQ(predict(run, stats, costs)->latency.has_value(), constant) << method << " " << rule;
   }
+}
+
+std::set<std::string> groups(const SettingGrid& run) {
+  std::set<std::string> result;
+  for (const auto& one : expand_grid(run)) result.insert(one.group);
+  return result;
+}
+
+TEST(InsideRuns, SettingsAreNamedByWhatTheyDecodeWith) {
+  SettingGrid exit = run_of("early-exit");
+  exit.lists[&DecodeOptions::exit_layer] = {1, 2};
+  exit.lists[&DecodeOptions::fallback] = {0.4};
+  exit.lists[&DecodeOptions::rollback] = {1.5};
+  EXPECT_THAT(labels(exit), ElementsAre("greedy", "early-exit.FB0.4.RB1.5.exit1", "early-exit.FB0.4.RB1.5.exit2"));
+  SettingGrid calm = run_of("calm");
+  calm.lists[&DecodeOptions::exit_measure] = {"margin"};
+  calm.lists[&DecodeOptions::exit_threshold] = {0.9, 1};
+  EXPECT_THAT(labels(calm), ElementsAre("greedy", "calm.margin.lambda0.9.temp4", "calm.margin.lambda1.temp4"));
+  SettingGrid ppd = run_of("ppd");
+  ppd.lists[&DecodeOptions::candidates] = {1, 3};
+  EXPECT_THAT(labels(ppd), ElementsAre("greedy", "ppd.k1", "ppd.k3"));
+}
+
+TEST(InsideRuns, AnotherModelBringsItsOwnGreedyDecoding) {
+  EXPECT_THAT(labels(run_of("calm", "other")),
+              ElementsAre("greedy", "greedy.other", "calm.other.saturation.lambda0.9.temp4"));
+  EXPECT_EQ(settings_of({run_of("ppd", "other"), run_of("greedy", "other")}).size(), 3U) << "asked for by name as well";
+}
+
+TEST(InsideRuns, MeasuresAndExitsAreComparedThresholdsChosenAmong) {
+  SettingGrid calm = run_of("calm");
+  calm.lists[&DecodeOptions::exit_measure] = {"margin", "saturation"};
+  calm.lists[&DecodeOptions::exit_threshold] = {0.8, 0.9};
+  calm.lists[&DecodeOptions::exit_decay] = {0, 4};
+  EXPECT_EQ(groups(calm), (std::set<std::string>{"calm.margin", "calm.saturation"}));
+  SettingGrid exit = run_of("early-exit");
+  exit.lists[&DecodeOptions::exit_layer] = {1, 2};
+  exit.lists[&DecodeOptions::fallback] = {0.4, 0.6};
+  EXPECT_EQ(groups(exit), (std::set<std::string>{"early-exit.exit1", "early-exit.exit2"}));
+  exit.decode.acceptance = "exact";
+  EXPECT_EQ(groups(exit), (std::set<std::string>{"early-exit.exit1.exact", "early-exit.exit2.exact"}));
+}
+
+TEST(InsideRuns, PpdAndExactDraftingAreLosslessForTheirOwnModel) {
+  const auto first = [](const SettingGrid& run) { return expand_grid(run).front(); };
+  EXPECT_TRUE(first(run_of("ppd")).equals_greedy());
+  EXPECT_TRUE(first(run_of("ppd", "other")).lossless());
+  EXPECT_FALSE(first(run_of("ppd", "other")).equals_greedy());
+  SettingGrid sampled = run_of("ppd");
+  sampled.lists[&DecodeOptions::temperature] = {0.7};
+  EXPECT_TRUE(first(sampled).samples_exactly());
+  EXPECT_FALSE(first(sampled).lossless());
+  EXPECT_THAT(labels(sampled), ElementsAre("greedy", "sample.T0.7", "ppd.T0.7.k3"));
+  sampled.decode.method = "calm";
+  EXPECT_FALSE(first(sampled).samples_exactly());
+  EXPECT_FALSE(first(run_of("calm")).lossless());
+  EXPECT_FALSE(first(run_of("early-exit")).lossless());
+  SettingGrid exact = run_of("early-exit");
+  exact.decode.acceptance = "exact";
+  EXPECT_TRUE(first(exact).equals_greedy());
+  EXPECT_EQ(first(exact).drafter_label(), "exit");
+  exact.model = "other";
+  exact.lists[&DecodeOptions::exit_layer] = {2};
+  EXPECT_EQ(first(exact).drafter_label(), "other/exit2");
+  EXPECT_EQ(first(run_of("calm")).drafter_label(), "");
+}
+
+SettingRecords records(int64_t tokens, int64_t target_runs, int64_t draft_runs, int64_t latency_units = 0) {
+  LineRecord record;
+  record.stats.emitted = tokens;
+  record.stats.target_runs = target_runs;
+  record.stats.draft_runs = draft_runs;
+  record.stats.latency_units = latency_units;
+  record.repetitions.resize(1);
+  return {record};
+}
+
+TEST(InsideRecords, SpeedIsBoundedByLayersOneAfterTheOther) {
+  const SettingRecords plain = records(12, 12, 0);
+  // Four rounds of two drafts by two of six layers: 4 * (3 * 2 + 4) layers for 12 tokens, where greedy takes 72.
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 4, 8, 40), plain, {6, 2}), 72.0 / 40);
+  // Rounds that drafted nothing ran all six.
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 12, 0, 72), plain, {6, 2}), 1);
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 12, 0, 48), plain, {6, 4}), 72.0 / 48);
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 4, 8), plain), 3);
+  // Nothing counted bounds nothing.
+  EXPECT_EQ(decode_bound(records(12, 0, 0), plain, {6, 2}), 0);
+  EXPECT_EQ(decode_bound(records(12, 0, 0), plain), 0);
+}
+
+TEST(InsideSummary, PpdStandsBesideTheTheorem) {
+  Setting run = expand_grid(run_of("ppd")).front();
+  infer::DecodeStats stats;
+  stats.emitted = 100;
+  stats.layer_runs = 900;
+  stats.early_predictions = 90;  // ten outputs
+  stats.early_matches = 45;
+  stats.latency_units = 510;
+  stats.compute_units = 1400;
+  const auto inside = inside_result(run, {6, 4}, stats, 10).value();
+  EXPECT_DOUBLE_EQ(inside.match_rate.value(), 0.5);
+  EXPECT_DOUBLE_EQ(inside.path_per_token, 5.1);
+  EXPECT_DOUBLE_EQ(inside.theorem->speedup, 6 / 5.1);
+  EXPECT_DOUBLE_EQ(inside.units_in_use.value(), 1400.0 / 510);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // What is found wrong in a suite before anything is loaded.
+#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,22 +42,42 @@ SettingGrid drafted_run(const std::string& method, std::vector<std::string> draf
   return run;
 }
 
+// A method, what is changed of its run, and what is said of it; nothing: it can work.
+struct CheckedRun {
+  const char* method;
+  std::function<void(SettingGrid&)> change;
+  std::vector<std::string> problems;
+};
+
+void expect_problems(const std::vector<CheckedRun>& runs) {
+  for (const CheckedRun& one : runs) {
+    const bool drafts = std::string(one.method) != "greedy" && std::string(one.method) != "calm" &&
+                        std::string(one.method) != "early-exit";
+    SettingGrid run = drafted_run(one.method, drafts ? std::vector<std::string>{"a"} : std::vector<std::string>{});
+    one.change(run);
+    const std::string found = problems_of(checked_suite({run}));
+    EXPECT_EQ(found.empty(), one.problems.empty()) << one.method << "\n" << found;
+    for (const std::string& problem : one.problems) EXPECT_THAT(found, HasSubstr(problem)) << one.method;
+  }
+}
+
 TEST(EvaluationChecks, RunsThatCannotWorkAreErrorsOfTheSuite) {
-  EXPECT_EQ(problems_of(checked_suite({drafted_run("assisted"), drafted_run("greedy", {})})), "");
-  EXPECT_THAT(problems_of(checked_suite({drafted_run("asisted")})), HasSubstr("did you mean 'assisted'?"));
-  EXPECT_THAT(problems_of(checked_suite({drafted_run("bild", {})})), HasSubstr("a drafter, for method bild"));
-  EXPECT_THAT(problems_of(checked_suite({drafted_run("greedy")})), HasSubstr("no drafter, for method greedy"));
+  expect_problems({
+      {"assisted", [](auto&) {}, {}},
+      {"greedy", [](auto&) {}, {}},
+      {"early-exit", [](auto&) {}, {}},
+      {"asisted", [](auto&) {}, {"did you mean 'assisted'?"}},
+      {"bild", [](auto& run) { run.drafter.clear(); }, {"a drafter, for method bild"}},
+      {"tandem", [](auto&) {}, {"tandem = its directory"}},
+      {"greedy", [](auto& run) { run.drafter = {"a"}; }, {"no drafter, for method greedy"}},
+      {"early-exit", [](auto& run) { run.drafter = {"a"}; }, {"no drafter, for method early-exit"}},
+      {"assisted", [](auto& run) { run.lists[&DecodeOptions::temperature] = {1}; }, {"samples nothing"}},
+      {"speculative", [](auto& run) { run.decode.acceptance = "exact"; }, {"which is not sampling"}},
+      {"bild", [](auto& run) { run.decode.window_rule = "fixd"; }, {"did you mean 'fixed'?"}},
+      {"calm", [](auto& run) { run.lists[&DecodeOptions::exit_threshold] = {1.5}; }, {"exit_threshold"}},
+  });
   EXPECT_THAT(problems_of(checked_suite({drafted_run("assisted"), drafted_run("assisted")})),
               HasSubstr("the same name"));
-  SettingGrid run = drafted_run("assisted");
-  run.lists[&DecodeOptions::temperature] = {1};
-  EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("samples nothing"));
-  run = drafted_run("speculative");
-  run.decode.acceptance = "exact";
-  EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("which is not sampling"));
-  run = drafted_run("bild");
-  run.decode.window_rule = "fixd";
-  EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("did you mean 'fixed'?"));
 }
 
 TEST(EvaluationChecks, SettingsAreNotChosenOnTheLinesTheyAreReportedOn) {
@@ -86,47 +107,31 @@ TEST(EvaluationChecks, IdsAreNotScoredByCharacters) {
 }
 
 TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
-  const auto problems = [](void (*set)(SettingGrid&), const std::string& method) {
-    SettingGrid run =
-        drafted_run(method, method == "greedy" ? std::vector<std::string>{} : std::vector<std::string>{"a"});
-    set(run);
-    return problems_of(checked_suite({run}));
-  };
-  EXPECT_THAT(problems(
-                  [](auto& run) {
-                    run.lists[&DecodeOptions::threshold] = {0.3, 0.5};
-                  },
-                  "speculative"),
-              AllOf(HasSubstr("run[0].threshold"), HasSubstr("window_rule router"), HasSubstr("window_rule fixed")));
-  EXPECT_THAT(problems(
-                  [](auto& run) {
-                    run.lists[&DecodeOptions::max_entropy] = {1, 2};
-                  },
-                  "assisted"),
-              HasSubstr("run[0].max_entropy"));
-  EXPECT_THAT(problems([](auto& run) { run.decode.free_token = false; }, "assisted"),
-              AllOf(HasSubstr("run[0].free_token"), HasSubstr("acceptance accept_all")));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::fallback] = {0.5}; }, "speculative"),
-              HasSubstr("run[0].fallback"));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::max_draft] = {5}; }, "assisted"),
-              HasSubstr("run[0].max_draft"));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::rollback] = {5}; }, "speculative"),
-              HasSubstr("run[0].rollback"));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, "bild"), HasSubstr("run[0].window"));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, "greedy"),
-              HasSubstr("method greedy"));
-  EXPECT_EQ(problems(
-                [](auto& run) {
-                  run.lists[&DecodeOptions::fallback] = run.lists[&DecodeOptions::rollback] = {0.5, 2};
-                },
-                "bild"),
-            "");
-  EXPECT_EQ(problems(
-                [](auto& run) {
-                  run.lists[&DecodeOptions::schedule] = {"constant"}, run.lists[&DecodeOptions::confidence] = {0.5};
-                },
-                "assisted"),
-            "");
+  expect_problems({
+      {"speculative",
+       [](auto& run) {
+         run.lists[&DecodeOptions::threshold] = {0.3, 0.5};
+       },
+       {"run[0].threshold", "window_rule router", "window_rule fixed"}},
+      {"assisted",
+       [](auto& run) {
+         run.lists[&DecodeOptions::max_entropy] = {1, 2};
+       },
+       {"run[0].max_entropy"}},
+      {"assisted", [](auto& run) { run.decode.free_token = false; }, {"run[0].free_token", "acceptance accept_all"}},
+      {"speculative", [](auto& run) { run.lists[&DecodeOptions::fallback] = {0.5}; }, {"run[0].fallback"}},
+      {"bild", [](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, {"run[0].window"}},
+      {"greedy", [](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, {"method greedy"}},
+      {"greedy", [](auto& run) { run.decode.exits = "heads"; }, {"run[0].exits: this run does not read"}},
+      {"assisted", [](auto& run) { run.decode.exits = "heads"; }, {"run[0].exits"}},
+      {"calm", [](auto& run) { run.lists[&DecodeOptions::candidates] = {3}; }, {"candidates"}},
+      {"bild",
+       [](auto& run) {
+         run.lists[&DecodeOptions::rollback] = {0.5, 2};
+       },
+       {}},
+      {"assisted", [](auto& run) { run.lists[&DecodeOptions::confidence] = {0.5}; }, {}},
+  });
 }
 
 TEST(EvaluationChecks, AMistakeOfAWholeGridIsToldOnce) {
@@ -138,10 +143,17 @@ TEST(EvaluationChecks, AMistakeOfAWholeGridIsToldOnce) {
   EXPECT_EQ(problems.list().size(), 1U);
 }
 
-TEST(EvaluationChecks, NoDrafterTakesTheTargetsName) {
+TEST(EvaluationChecks, DraftersHaveNamesOfTheirOwn) {
   SuiteOptions options = checked_suite({});
   options.drafter = {{"target", "small"}};
   EXPECT_THAT(problems_of(options), HasSubstr("another name"));
+  // Measurements of a drafter that is named like other layers would be taken for theirs.
+  options.run = {drafted_run("early-exit", {}), drafted_run("assisted", {"exit2"})};
+  options.run[0].lists[&DecodeOptions::exit_layer] = {2};
+  options.drafter = {{.name = "exit2", .exit = 2}};
+  EXPECT_EQ(problems_of(options), "");
+  options.drafter = {{.name = "exit2", .exit = 1}};
+  EXPECT_THAT(problems_of(options), AllOf(HasSubstr("two things that draft"), HasSubstr("exit2")));
 }
 
 TEST(EvaluationChecks, ADrafterIsAModelATableOrLookup) {
@@ -191,6 +203,41 @@ TEST(EvaluationChecks, TasksDifferInTheNamesOfTheirFiles) {
   options.task[0].name = "made up";
   options.task[1].name = "made/up";
   EXPECT_THAT(problems_of(options), HasSubstr("made_up"));
+}
+
+TEST(EvaluationChecks, ExitsAreReadByDraftersOfThem) {
+  SettingGrid run = drafted_run("assisted");
+  run.decode.exits = "heads";
+  SuiteOptions options = checked_suite({run});
+  options.drafter = {{.name = "a", .exit = 2}};
+  EXPECT_EQ(problems_of(options), "");
+  options.run[0].decode.router = "router";
+  options.run[0].decode.window_rule = "router";
+  EXPECT_THAT(problems_of(options), HasSubstr("a router is trained for a drafter that is a model of its own"));
+  options.drafter = {{.name = "a", .model = "small", .exit = 2}};
+  EXPECT_THAT(problems_of(options), HasSubstr("the drafter must be given in one way"));
+  options.match_rates.resize(2);
+  options.match_rates[0].model = "nobody";
+  EXPECT_THAT(problems_of(options), AllOf(HasSubstr("match_rates.model"), HasSubstr("a name each")));
+}
+
+std::string match_problems(const std::function<void(MatchRateTable&)>& change) {
+  MatchRateTable rates;
+  change(rates);
+  Problems problems;
+  validate_options(rates, "match_rates[0]", problems);
+  std::string text;
+  for (const Problem& problem : problems.list()) text += to_string(problem) + "\n";
+  return text;
+}
+
+TEST(InsideChecks, MatchRatesOfNothingOrOfOneThingTwiceAreErrors) {
+  EXPECT_EQ(match_problems([](auto& rates) { rates.layers = {2, 4}; }), "");
+  EXPECT_THAT(match_problems([](auto& rates) { rates.layers = {4, 2}; }), HasSubstr("match_rates[0].layers"));
+  EXPECT_THAT(match_problems([](auto& rates) { rates.layers = {2, 2}; }), HasSubstr("twice or out of order"));
+  EXPECT_THAT(match_problems([](auto& rates) { rates.decoding.clear(); }), HasSubstr("match_rates[0].decoding"));
+  EXPECT_THAT(match_problems([](auto& rates) { rates.candidates.clear(); }), HasSubstr("nothing to count"));
+  EXPECT_THAT(match_problems([](auto& rates) { rates.candidates = {3, 3}; }), HasSubstr("given twice"));
 }
 
 }  // namespace

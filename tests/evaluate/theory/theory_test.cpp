@@ -1,22 +1,126 @@
-// Measured acceptance against theory: alpha, tokens per target run, the limits of a perfect and a useless drafter.
+// The papers' formulas: their published numbers, their limits, and what decoding with known distributions measures.
 #include <cmath>
-#include <numeric>
 
 #include <gtest/gtest.h>
 
+#include "evaluate/theory/formulas.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
-using infer::testing::Case;
 using infer::testing::constant_oracle;
 using infer::testing::decode;
 using infer::testing::Ids;
-using infer::testing::kEos;
-using infer::testing::mixture;
-using infer::testing::random_oracle;
 using infer::testing::warped;
+
+infer::StepCosts papers_costs(double cost_ratio) {
+  return {.target = {1}, .draft = cost_ratio};
+}
+
+// Leviathan et al., Table 1: c = c^ = 0.
+struct PublishedSpeed {
+  double alpha;
+  int64_t window;
+  double operations;
+  double speed;
+};
+constexpr PublishedSpeed kPublishedSpeeds[] = {{0.6, 2, 1.53, 1.96}, {0.7, 3, 1.58, 2.53}, {0.8, 2, 1.23, 2.44},
+                                               {0.8, 5, 1.63, 3.69}, {0.9, 2, 1.11, 2.71}, {0.9, 10, 1.60, 6.86}};
+
+TEST(TheoryFormulas, SpeedAndOperationsEqualTheTableOfLeviathan) {
+  for (const auto& [alpha, window, operations, speed] : kPublishedSpeeds) {
+    EXPECT_NEAR(walltime_improvement(alpha, window, papers_costs(0)), speed, 0.0051) << alpha << " " << window;
+    EXPECT_NEAR(operations_factor(alpha, window, 0), operations, 0.0051) << alpha << " " << window;
+  }
+}
+
+TEST(TheoryFormulas, ExpectedTokensIsTheGeometricSumEverywhere) {
+  for (const double alpha : {0.0, 0.3, 0.999}) {
+    for (const int64_t window : {0, 1, 7, 40}) {
+      EXPECT_NEAR(expected_tokens(alpha, window), (1 - std::pow(alpha, window + 1)) / (1 - alpha), 1e-10);
+    }
+  }
+  EXPECT_DOUBLE_EQ(expected_tokens(1, 4), 5);
+  EXPECT_NEAR(expected_tokens(1 - 1e-16, 4), 5, 1e-12);  // where the closed form has no digits
+}
+
+TEST(TheoryFormulas, SomeWindowHelpsIfAndOnlyIfAlphaExceedsTheCostRatio) {
+  for (double alpha = 0.05; alpha < 1; alpha += 0.1) {
+    for (double c = 0; c < 1.2; c += 0.1) {
+      const BestWindow best = best_window(alpha, papers_costs(c));
+      EXPECT_EQ(best.window > 0, alpha > c) << alpha << " " << c;
+      EXPECT_GE(best.speedup, alpha > c ? (1 + alpha) / (1 + c) - 1e-12 : 1) << alpha << " " << c;  // Corollary 3.9
+    }
+  }
+}
+
+TEST(TheoryFormulas, TheBestWindowIsBetterThanItsNeighbours) {
+  const infer::StepCosts costs = papers_costs(0.05);
+  const BestWindow best = best_window(0.8, costs);
+  EXPECT_GT(best.window, 1);
+  EXPECT_DOUBLE_EQ(best.speedup, walltime_improvement(0.8, best.window, costs));
+  EXPECT_GT(best.speedup, walltime_improvement(0.8, best.window - 1, costs));
+  EXPECT_GT(best.speedup, walltime_improvement(0.8, best.window + 1, costs));
+  // More accepted or cheaper drafts: longer windows (Figure 3 of the paper).
+  EXPECT_GT(best_window(0.9, costs).window, best.window);
+  EXPECT_GT(best_window(0.8, papers_costs(0.01)).window, best.window);
+  EXPECT_EQ(best_window(1, papers_costs(0), 9).window, 9);
+}
+
+TEST(TheoryFormulas, AVerificationThatGrowsWithTheWindowShortensTheBestOne) {
+  const infer::StepCosts flat{.target = {2, 2, 2, 2, 2, 2, 2}, .draft = 0.1};
+  const infer::StepCosts rising{.target = {2, 2.2, 2.4, 2.6, 2.8, 3.0, 3.2}, .draft = 0.1};
+  EXPECT_DOUBLE_EQ(best_window(0.8, flat).speedup, best_window(0.8, papers_costs(0.05)).speedup);
+  EXPECT_LT(best_window(0.8, rising).window, best_window(0.8, flat).window);
+  // By hand: 1 + .8 + .64 tokens in two drafter steps and a target step of 2.4.
+  EXPECT_NEAR(walltime_improvement(0.8, 2, rising), 2.44 * 2 / (0.2 + 2.4), 1e-12);
+}
+
+TEST(TheoryFormulas, AFallingCurveIsContinuedAsALevelOne) {
+  const infer::StepCosts falling{.target = {10, 9}, .draft = 0.5};
+  EXPECT_DOUBLE_EQ(falling.relative_target(1.5), 0.95);
+  EXPECT_DOUBLE_EQ(falling.relative_target(2), 0.9);
+  EXPECT_DOUBLE_EQ(falling.relative_target(40), 0.9);
+  EXPECT_EQ(best_window(0.8, falling).window, best_window(0.8, {.target = {9, 9}, .draft = 0.5}).window);
+  EXPECT_GT(specgame_latency(0.8, 64, falling).long_run, 9.0 / 5);  // 1 / (1 - .8) tokens at most
+}
+
+// Equations (12) and (13), literally.
+double recursion(double p, int64_t k, double time, int64_t i) {
+  if (i == k) return p * time / static_cast<double>(i + 1);
+  return p * ((1 - p) * time / static_cast<double>(i + 1) + recursion(p, k, time, i + 1));
+}
+
+TEST(TheoryFormulas, SpecGameEqualsTheRecursionOfThePaper) {
+  for (int64_t k = 1; k <= 7; ++k) {
+    for (const double p : {0.0, 0.37, 0.8, 1.0}) {
+      EXPECT_NEAR(specgame_latency(p, k, 3.0).e_pt, (1 - p) * 3 + recursion(p, k, 3, 1), 1e-12) << k << " " << p;
+    }
+  }
+}
+
+// Yang et al., section 4.3: Vicuna-13B, 40 layers, prediction at the 20th.
+TEST(TheoryFormulas, PpdGivesThePublishedEndsOfItsTradeOff) {
+  const PpdSetting best{.layers = 40, .early_layer = 20, .candidates = 5, .match_rate = 0.7415};   // SQUAD, trained
+  const PpdSetting worst{.layers = 40, .early_layer = 20, .candidates = 1, .match_rate = 0.2163};  // WMT
+  EXPECT_NEAR(ppd_cost_per_token(best).latency / 40, 0.629, 0.0005);
+  EXPECT_NEAR(ppd_cost_per_token(best).units_in_use(), 4.973, 0.0005);
+  EXPECT_NEAR(ppd_cost_per_token(worst).latency / 40, 0.892, 0.0005);
+  EXPECT_NEAR(ppd_cost_per_token(worst).units_in_use(), 1.561, 0.0005);
+  EXPECT_NEAR(ppd_cost_per_token(best).compute / 40, (2 + 5 - 0.7415) / 2, 1e-12);  // equation (6)
+}
+
+TEST(TheoryFormulas, PpdOfALongSequenceApproachesItsLimit) {
+  const PpdSetting setting{.layers = 12, .early_layer = 8, .candidates = 3, .match_rate = 0.6};
+  const PpdCost total = ppd_cost(setting, 100'000);
+  EXPECT_NEAR(total.latency / 100'000, ppd_cost_per_token(setting).latency, 1e-4);
+  EXPECT_NEAR(total.compute / 100'000, ppd_cost_per_token(setting).compute, 1e-4);
+  EXPECT_DOUBLE_EQ(ppd_cost(setting, 1).latency, 12);  // nothing to run ahead of
+  EXPECT_DOUBLE_EQ(ppd_cost(setting, 3).latency, 36 - 4 * 2 * 0.6);
+  // Figure 2 of the paper: d + 2 d-bar for three tokens that all match.
+  EXPECT_DOUBLE_EQ(ppd_cost({.layers = 12, .early_layer = 8, .candidates = 3, .match_rate = 1}, 3).latency, 12 + 2 * 8);
+}
 
 infer::DecodeOptions long_run(int64_t window) {
   infer::DecodeOptions options;
@@ -31,12 +135,6 @@ infer::DecodeOptions long_run(int64_t window) {
 // Without EOS (id 1 has probability 0) and with an overlap of .7.
 const std::vector<double> kTarget = {0.5, 0, 0.3, 0.2};
 const std::vector<double> kDrafter = {0.2, 0, 0.4, 0.4};
-
-TEST(Theory, MeasuredAlphaIsTheOverlapOfTheDistributions) {
-  const auto results =
-      decode({constant_oracle(kTarget), constant_oracle(kDrafter)}, long_run(4), std::vector<Ids>{{2}});
-  EXPECT_NEAR(infer::total(results).alpha(), 0.7, 1e-12);
-}
 
 TEST(Theory, TokensPerTargetRunFollowTheFormula) {
   for (const int64_t window : {1, 2, 5, 8}) {
@@ -59,73 +157,6 @@ TEST(Theory, AlphaIsMeasuredWithWarpedDistributions) {
   for (size_t i = 0; i < p.size(); ++i) expected += std::min(p[i], q[i]);
   const auto results = decode({constant_oracle(kTarget), constant_oracle(kDrafter)}, options, std::vector<Ids>{{2}});
   EXPECT_NEAR(infer::total(results).alpha(), expected, 1e-12);
-}
-
-TEST(Theory, PerfectDrafterEmitsAWholeWindowAndOneEachRun) {
-  const Case oracles{random_oracle(5, 3, 1.5, {kEos}), random_oracle(5, 3, 1.5, {kEos}), 5};
-  for (const char* method : {"speculative", "assisted", "bild"}) {
-    for (const int64_t window : {1, 3, 7}) {
-      infer::DecodeOptions options;
-      options.method = method;
-      options.window = window;
-      options.window_rule = "fixed";
-      options.max_new_tokens = 5 * (window + 1);
-      const infer::DecodeStats stats = decode(oracles, options, std::vector<Ids>{{2, 3}})[0].stats;
-      EXPECT_EQ(stats.target_runs, 5) << method << " " << window;
-      EXPECT_DOUBLE_EQ(stats.tokens_per_target_run(), static_cast<double>(window + 1));
-      EXPECT_DOUBLE_EQ(stats.acceptance_rate(), 1);
-    }
-  }
-}
-
-TEST(Theory, DrafterThatIsAlwaysWrongEmitsOneTokenEachRun) {
-  const Case oracles{constant_oracle({0.5, 0, 0.5, 0}), constant_oracle({0, 0, 0, 1})};
-  for (const char* method : {"speculative", "assisted"}) {
-    infer::DecodeOptions options;
-    options.method = method;
-    options.window = 4;
-    options.max_new_tokens = 20;
-    options.measure_alpha = true;
-    const infer::DecodeStats stats = decode(oracles, options, std::vector<Ids>{{2}})[0].stats;
-    EXPECT_EQ(stats.target_runs, 20) << method;
-    EXPECT_EQ(stats.accepted, 0);
-    EXPECT_DOUBLE_EQ(stats.alpha(), 0);
-  }
-}
-
-TEST(Theory, CountsOfEveryMethodAddUp) {
-  const Case oracles{random_oracle(6, 8), mixture(random_oracle(6, 8), random_oracle(6, 9), 0.4), 6};
-  const std::vector<Ids> sources = {{2}, {}, {3, 4}, {5}, {2, 2}, {4}};
-  for (const char* method : {"speculative", "assisted", "bild"}) {
-    infer::DecodeOptions options;
-    options.method = method;
-    options.max_new_tokens = 11;
-    options.batch_size = 4;
-    options.num_samples = 5;
-    options.rollback = 1;
-    for (const auto& [ids, stats, log_probabilities, score, error] : decode(oracles, options, sources)) {
-      const auto& histogram = stats.accepted_histogram;
-      EXPECT_EQ(std::accumulate(histogram.begin(), histogram.end(), int64_t{0}), stats.verifications);
-      EXPECT_EQ(stats.verifications, stats.target_runs);
-      EXPECT_EQ(stats.emitted, static_cast<int64_t>(ids.size()));
-      EXPECT_EQ(stats.accepted + stats.verifications - stats.cut, stats.emitted) << method;
-      EXPECT_LE(stats.accepted, stats.drafted);
-      EXPECT_LE(stats.drafted, stats.draft_runs);
-      EXPECT_LE(stats.emitted, 11);
-    }
-  }
-}
-
-TEST(Theory, GreedyRunsTheTargetOnceForEachToken) {
-  const Case oracles{random_oracle(6, 8), random_oracle(6, 9), 6};
-  infer::DecodeOptions options;
-  options.max_new_tokens = 9;
-  for (const auto& [ids, stats, log_probabilities, score, error] :
-       decode(oracles, options, std::vector<Ids>{{2}, {3}, {4, 5}})) {
-    EXPECT_EQ(stats.target_runs, static_cast<int64_t>(ids.size()));
-    EXPECT_TRUE(stats.accepted_histogram.empty());
-    EXPECT_EQ(stats.draft_runs, 0);
-  }
 }
 
 }  // namespace

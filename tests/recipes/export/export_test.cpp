@@ -1,4 +1,4 @@
-// Hugging Face directories that an export writes, and models that it refuses.
+// Hugging Face directories that an export writes, with their exits, and models that it refuses.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -7,10 +7,12 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "recipes/export/export_model.h"
 #include "recipes/inspection.h"
 #include "recipes/pipeline.h"
-#include "tests/model/files/checkpoint_files.h"
+#include "recipes/pruning.h"
+#include "tests/model/models/exits_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 
@@ -23,31 +25,14 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-model::TransformerConfig t5_config() {
-  model::TransformerConfig config = model::tiny_t5();
-  config.output_scale = 1 / std::sqrt(static_cast<double>(config.width));  // the one that files can hold
-  return config;
-}
-
-class Exporting : public testing::Test {
+class ExportTest : public testing::Test {
  protected:
-  Exporting() {
-    save("llama", model::tiny_llama());
-    save("t5", t5_config());
-  }
-
-  void save(const std::string& name, const model::TransformerConfig& config,
-            const model::SaveOptions& options = {}) const {
-    model::save_model(folder_ / name, model::TransformerModel(config, 5), options);
-  }
-
   // Exports NAME as OUT.
   ExportSummary run(const std::string& name, const std::string& out, ExportOptions options = {}) const {
     options.model = folder_ / name;
     options.out = folder_ / out;
     return export_model(options);
   }
-
   // The error of an export that is refused; nothing may be left of it.
   std::string refused(const std::string& name, const ExportOptions& options) const {
     const std::string error = error_of([&] { run(name, "refused", options); });
@@ -61,7 +46,23 @@ class Exporting : public testing::Test {
   const TemporaryDirectory folder_;
 };
 
+class Exporting : public ExportTest {
+ protected:
+  Exporting() {
+    save("llama", model::tiny_llama());
+    model::TransformerConfig t5 = model::tiny_t5();
+    t5.output_scale = 1 / std::sqrt(static_cast<double>(t5.width));  // the one that files can hold
+    save("t5", t5);
+  }
+
+  void save(const std::string& name, const model::TransformerConfig& config) const {
+    model::save_model(folder_ / name, model::TransformerModel(config, 5));
+  }
+};
+
 TEST_F(Exporting, WhatIsWrittenIsTheModel) {
+  write_file_atomic(folder_ / "llama/generation_config.json",
+                    R"({"eos_token_id": [1, 3], "repetition_penalty": 1.5, "num_assistant_tokens": 7})");
   for (const std::string name : {"llama", "t5"}) {
     const ExportSummary done = run(name, name + "_out");
     EXPECT_EQ(done.dtype, "F32");
@@ -73,6 +74,7 @@ TEST_F(Exporting, WhatIsWrittenIsTheModel) {
     }
     EXPECT_THAT(verify(folder_ / (name + "_out")), IsEmpty());
   }
+  EXPECT_EQ(load_json(folder_ / "llama_out/generation_config.json").at("num_assistant_tokens"), 7);
 }
 
 TEST_F(Exporting, ANarrowerTypeIsRounded) {
@@ -134,15 +136,6 @@ TEST_F(Exporting, ShardsHaveTheSizeThatIsAskedFor) {
   EXPECT_TRUE(fs::exists(folder_ / "shards/model.safetensors.index.json"));
   for (const auto& entry : fs::directory_iterator(folder_ / "shards")) EXPECT_LT(entry.file_size(), 1'010'000);
   EXPECT_THAT(verify(folder_ / "shards"), IsEmpty());
-}
-
-TEST_F(Exporting, SettingsOfGenerationAreCarriedOver) {
-  write_file_atomic(folder_ / "llama/generation_config.json",
-                    R"({"eos_token_id": [1, 3], "repetition_penalty": 1.5, "num_assistant_tokens": 7})");
-  run("llama", "out");
-  const auto settings = load_json(folder_ / "out/generation_config.json");
-  EXPECT_EQ(settings.at("num_assistant_tokens"), 7);
-  EXPECT_EQ(settings.at("eos_token_id").size(), 2);
 }
 
 TEST_F(Exporting, WhatIsThereIsNotOverwritten) {
@@ -215,6 +208,92 @@ TEST_F(Exporting, AModelThatChangedSinceItsStageIsNotExported) {
   const fs::path config = folder_ / "work/drafter-11111111/model/config.json";
   write_file_atomic(config, read_file(config) + " ");
   EXPECT_THAT(refused("work/drafter-11111111/model", {}), HasSubstr("was changed after the stage had finished"));
+}
+
+class ExitsOfDirectories : public ExportTest {
+ protected:
+  ExitsOfDirectories() {
+    save("llama", model::tiny_llama(3));
+    save("t5", model::exits_t5());
+  }
+
+  void save(const std::string& name, const model::TransformerConfig& config) const {
+    const model::TransformerModel model(config, 5);
+    model::save_model(folder_ / name, model);
+    model::Exits exits(model::forms_for(config), model, 5);
+    model::disturb(exits);
+    exits.bind(name, model::model_hash(folder_ / name));
+    model::save_exits(model::exits_directory(folder_ / name), exits);
+  }
+
+  fs::path weights(const std::string& name) const {
+    return model::exits_directory(folder_ / name) / "exits.safetensors";
+  }
+};
+
+TEST_F(ExitsOfDirectories, AreShownAndVerifiedWithTheirModel) {
+  EXPECT_THAT(inspect(folder_ / "t5"), AllOf(HasSubstr("model of family t5"), HasSubstr("exits of 3 layers"),
+                                             HasSubstr("a low-rank head of rank 2"), HasSubstr("a full head: 460")));
+  EXPECT_THAT(verify(folder_ / "t5"), IsEmpty());
+  std::string bytes = read_file(weights("t5"));
+  write_file_atomic(weights("t5"), bytes.substr(0, bytes.size() - 4));
+  EXPECT_THAT(text_of(verify(folder_ / "t5")), HasSubstr("exits.safetensors"));
+  EXPECT_NE(error_of([&] { inspect(folder_ / "t5"); }), "no error");
+  fs::remove_all(model::exits_directory(folder_ / "t5"));
+  fs::copy(model::exits_directory(folder_ / "llama"), model::exits_directory(folder_ / "t5"));
+  EXPECT_THAT(text_of(verify(folder_ / "t5")), HasSubstr("belong to another model"));
+  EXPECT_THAT(refused("t5", {}), HasSubstr("belong to another model"));
+}
+
+TEST_F(ExitsOfDirectories, AreShownAndVerifiedAlone) {
+  const fs::path inside = model::exits_directory(folder_ / "t5");
+  fs::copy(inside, folder_ / "alone");
+  for (const fs::path& exits : {inside, folder_ / "alone"}) {
+    EXPECT_THAT(inspect(exits), AllOf(HasSubstr("exits of 3 layers, trained as heads"), HasSubstr("t5 (3 layers")));
+    EXPECT_THAT(verify(exits), IsEmpty());
+    EXPECT_FALSE(is_recorded(exits));
+  }
+}
+
+TEST_F(ExitsOfDirectories, GoAlongInAnExport) {
+  for (const std::string name : {"llama", "t5"}) {
+    const ExportSummary done = run(name, name + "_out");
+    const auto model = model::load_model(folder_ / (name + "_out"), {.pack = false});
+    const fs::path place = model::exits_directory(folder_ / (name + "_out"));
+    const auto before = model::load_exits(model::exits_directory(folder_ / name), folder_ / name, *model);
+    const auto after = model::load_exits(place, folder_ / (name + "_out"), *model);
+    for (const auto& [parameter, value] : before->parameters()) {
+      EXPECT_TRUE(at::equal(value, after->parameters().at(parameter))) << parameter;
+    }
+    EXPECT_EQ(done.parameters, model->parameters().size() + after->parameters().size());
+    EXPECT_EQ(after->config().trained_as, "heads");
+    EXPECT_EQ(after->config().exits.size(), 3);
+    EXPECT_THAT(verify(folder_ / (name + "_out")), IsEmpty());
+    EXPECT_THAT(read_file(folder_ / (name + "_out") / "README.md"), HasSubstr("without exits"));
+  }
+  run("llama", "vllm_out", {.format = "vllm"});
+  EXPECT_TRUE(model::holds_exits(model::exits_directory(folder_ / "vllm_out")));
+}
+
+TEST_F(ExitsOfDirectories, AreBoundToTheModelAsItWasExported) {
+  run("t5", "narrow/", {.dtype = "bf16"});
+  const auto model = model::load_model(folder_ / "narrow", {.pack = false});
+  EXPECT_NE(model::model_hash(folder_ / "narrow"), model::model_hash(folder_ / "t5"));
+  const fs::path exits = model::exits_directory(folder_ / "narrow");
+  EXPECT_EQ(model::load_exit_config(exits).model_hash, model::model_hash(folder_ / "narrow"));
+  const auto before = model::load_exits(model::exits_directory(folder_ / "t5"), folder_ / "t5", *model);
+  const auto after = model::load_exits(exits, folder_ / "narrow", *model);
+  for (const auto& [name, value] : before->parameters()) {
+    EXPECT_TRUE(at::equal(value.to(at::kBFloat16).to(at::kFloat), after->parameters().at(name))) << name;
+  }
+}
+
+TEST_F(ExitsOfDirectories, StayBehindWhenTheirModelIsPruned) {
+  model::PruneOptions options;
+  options.decoder_layers = "first:2";
+  prune_directory(folder_ / "llama", folder_ / "cut", options, at::kCPU);
+  EXPECT_FALSE(fs::exists(model::exits_directory(folder_ / "cut")));
+  EXPECT_THAT(inspect(folder_ / "cut"), Not(HasSubstr("exits")));
 }
 
 }  // namespace

@@ -1,14 +1,11 @@
-// From decoding to a trained router to an evaluation with it, at toy size.
-#include <algorithm>
+// From decoding to a trained router, at toy size.
 #include <cmath>
 #include <csignal>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/corpus/corpus.h"
@@ -16,10 +13,9 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/router.h"
-#include "model/models/tandem.h"
 #include "recipes/inspection.h"
 #include "recipes/stage.h"
-#include "tests/support/errors.h"
+#include "tests/recipes/stages/stage_fixtures.h"
 #include "tests/support/models.h"
 
 namespace draftsmith::recipes {
@@ -32,7 +28,7 @@ using testing::HasSubstr;
 constexpr int32_t kSources = 40;
 
 // A target and a drafter that is the target with its embeddings disturbed; random weights, ids for text.
-class RouterStages : public testing::Test {
+class RouterStages : public StageTest {
  protected:
   void SetUp() override {
     const model::TransformerConfig config = model::t5_config();
@@ -50,19 +46,10 @@ class RouterStages : public testing::Test {
     writer.finish();
   }
 
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-
-  void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
-    fs::create_directories(folder_ / directory);
-    const Execution execution{.device = "cpu", .threads = 1, .quiet = true};
-    stage_kinds().find(kind)->run(table,
-                                  {.directory = folder_ / directory, .identity = "this job", .execution = execution});
-  }
-
   toml::table collection(const std::string& drafter = "small") const {
-    return toml::table{{"model", path("target")},
-                       {"drafter", path(drafter)},
-                       {"corpus", path("corpus.h5")},
+    return toml::table{{"model", text("target")},
+                       {"drafter", text(drafter)},
+                       {"corpus", text("corpus.h5")},
                        {"max_new_tokens", 12},
                        {"window", 6},
                        {"top_k", 5},
@@ -71,17 +58,11 @@ class RouterStages : public testing::Test {
 
   toml::table training(const std::string& data, const std::string& drafter = "small") const {
     return toml::table{
-        {"data", path(data)}, {"drafter", path(drafter)}, {"hidden", 8}, {"epochs", 3}, {"max_draft", 6}};
+        {"data", text(data)}, {"drafter", text(drafter)}, {"hidden", 8}, {"epochs", 3}, {"max_draft", 6}};
   }
-
-  std::string stage_error(const std::string& kind, const toml::table& table) const {
-    return error_of([&] { run(kind, table, "failing"); });
-  }
-
-  TemporaryDirectory folder_;
 };
 
-TEST_F(RouterStages, CollectTrainAndEvaluate) {
+TEST_F(RouterStages, CollectAndTrain) {
   run("router-data", collection(), "collected");
   const data::RouterData data(folder_ / "collected/router_data.h5");
   EXPECT_EQ(data.info().examples, kSources);
@@ -98,25 +79,6 @@ TEST_F(RouterStages, CollectTrainAndEvaluate) {
   const std::string weights = read_file(folder_ / "trained/router/model.safetensors");
   run("router", training("collected/router_data.h5"), "trained");  // begins again, to the same end
   EXPECT_EQ(read_file(folder_ / "trained/router/model.safetensors"), weights);
-
-  std::string lines;
-  for (int line = 0; line < 4; ++line) lines += fmt::format("{} {} 1\n", 5 + line, 20 - line);
-  write_file_atomic(folder_ / "source", lines);
-  const std::string suite = fmt::format(
-      "model = \"{0}\"\ndtype = \"fp64\"\nrepetitions = 1\nmax_new_tokens = 12\nresamples = 10\nforced_lines = 0\n"
-      "[[drafter]]\nname = \"small\"\nmodel = \"{1}\"\n"
-      "[[task]]\nname = \"ids\"\nsource = \"{2}\"\nreferences = [\"{2}\"]\nids = true\n"
-      "[[run]]\nname = \"router\"\nmethod = \"speculative\"\ntemperature = [0]\ndrafter = [\"small\"]\n"
-      "window_rule = \"router\"\nrouter = \"{3}\"\nthreshold = [0.4]\n"
-      "[[run]]\nname = \"oracle\"\nmethod = \"speculative\"\ntemperature = [0]\ndrafter = [\"small\"]\n"
-      "window_rule = \"oracle\"\nmax_draft = [6]\n",
-      path("target"), path("small"), path("source"), path("trained/router"));
-  run("evaluate", parse_toml(suite, "suite"), "evaluated");
-  const auto results = load_json(folder_ / "evaluated/results.json");
-  for (const auto& one : results.at("tasks").at(0).at("runs")) {
-    if (one.contains("repeats")) continue;
-    EXPECT_EQ(one.at("exactness").at("differing_lines"), 0) << one.at("name");
-  }
 }
 
 TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
@@ -144,15 +106,15 @@ TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
 
 TEST_F(RouterStages, FilesOfAnotherDrafterAndDraftersThatAreNoModelsAreRefused) {
   run("router-data", collection(), "collected");
-  EXPECT_THAT(stage_error("router", training("collected/router_data.h5", "other")),
+  EXPECT_THAT(stage_error(training("collected/router_data.h5", "other"), "router"),
               AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));
-  EXPECT_THAT(stage_error("router", training("corpus.h5")), HasSubstr("not the data of a router"));
+  EXPECT_THAT(stage_error(training("corpus.h5"), "router"), HasSubstr("not the data of a router"));
   toml::table exit = training("collected/router_data.h5");
   exit.insert_or_assign("drafter", "exit:1");
-  EXPECT_THAT(stage_error("router", exit), AllOf(HasSubstr("a model of its own"), HasSubstr("exit:1")));
+  EXPECT_THAT(stage_error(exit, "router"), AllOf(HasSubstr("a model of its own"), HasSubstr("exit:1")));
   toml::table lookup = collection();
   lookup.insert_or_assign("drafter", "lookup");
-  EXPECT_THAT(stage_error("router-data", lookup), AllOf(HasSubstr("a model of its own"), HasSubstr("lookup")));
+  EXPECT_THAT(stage_error(lookup, "router-data"), AllOf(HasSubstr("a model of its own"), HasSubstr("lookup")));
   EXPECT_FALSE(fs::exists(folder_ / "failing/router"));
 }
 
@@ -161,21 +123,6 @@ TEST_F(RouterStages, AskedToStopCollectingLeavesNoFile) {
   raise(SIGTERM);
   EXPECT_THROW(run("router-data", collection(), "stopped"), Interrupted);
   EXPECT_TRUE(fs::is_empty(folder_ / "stopped"));
-}
-
-// A Tandem secondary that is the target itself, read through unit projections, is routed like any drafter.
-TEST_F(RouterStages, TandemSecondariesHaveRoutersToo) {
-  const auto target = model::load_model(folder_ / "target", {.pack = false});
-  const auto secondary = model::make_tandem_secondary(
-      *target, *target, {.layer_map = {0, 1}, .projections = model::ProjectionStart::kIdentity});
-  model::save_tandem(folder_ / "tandem", *secondary, {.primary_directory = folder_ / "target"});
-  run("router-data", collection("tandem"), "collected");
-  const data::RouterData data(folder_ / "collected/router_data.h5");
-  EXPECT_EQ(*std::max_element(data.rows().rejected.begin(), data.rows().rejected.end()), 0);
-  EXPECT_LT(*std::max_element(data.rows().disagreement.begin(), data.rows().disagreement.end()), 1e-4);
-  run("router", training("collected/router_data.h5", "tandem"), "trained");
-  EXPECT_EQ(model::load_router(folder_ / "trained/router").config().drafter_hash,
-            model::model_hash(folder_ / "tandem"));
 }
 
 }  // namespace

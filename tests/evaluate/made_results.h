@@ -1,9 +1,10 @@
-// Results of made-up settings, for tests of reports.
+// Results of made-up settings and records of made-up lines.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/results.h"
 
 namespace draftsmith::evaluate {
@@ -39,6 +40,16 @@ inline TaskResult made_task(std::vector<SettingResult> settings) {
   task.baseline.quality.difference.reset();
   task.settings = std::move(settings);
   return task;
+}
+
+// Returns a record of a line with so many tokens, whose encoder takes a second in each repetition.
+inline LineRecord timed(int64_t tokens, const std::vector<double>& verify, int64_t target_runs) {
+  LineRecord record;
+  record.ids.assign(static_cast<size_t>(tokens), 7);
+  record.stats.emitted = tokens;
+  record.stats.target_runs = target_runs;
+  for (const double seconds : verify) record.repetitions.push_back({.encode = 1, .verify = seconds});
+  return record;
 }
 
 }  // namespace draftsmith::evaluate

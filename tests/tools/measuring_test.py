@@ -1,4 +1,4 @@
-"""Tests of the arithmetic and tables of the comparisons and curves of bench/."""
+"""Tests of what the comparisons and curves of bench/ and tools/serving compute."""
 
 import argparse
 import importlib.machinery
@@ -9,7 +9,12 @@ import unittest
 
 sys.dont_write_bytecode = True  # the programs are loaded as modules
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BENCH = ROOT / "bench"
+sys.path.insert(0, str(ROOT / "tools"))
+
+from serving_parts import checks  # noqa: E402
+from serving_parts.checks import Acceptance  # noqa: E402
 
 
 def load(name):
@@ -25,11 +30,6 @@ class Measuring(unittest.TestCase):
         in_turns = load("compare_decoding").measuring.in_turns
         self.assertEqual([in_turns("abc", number) for number in range(4)],
                          [list("abc"), list("bca"), list("cab"), list("abc")])
-
-    def test_a_failed_program_ends_with_its_errors(self):
-        measuring = load("compare_decoding").measuring
-        with self.assertRaisesRegex(SystemExit, "ls /no-such-folder failed"):
-            measuring.run(["ls", "/no-such-folder"])
 
 
 class CompareTraining(unittest.TestCase):
@@ -107,16 +107,6 @@ class Scale(unittest.TestCase):
             for slope in (*found["time"], *found["memory"]):
                 self.assertAlmostEqual(slope, power)
 
-    def test_what_is_worse_than_linear_is_marked_at_the_curves_end_too(self):
-        self.assertIn("worse than linear", self.program.exponent_text("time", (0.9, 1.5)))
-        self.assertNotIn("worse than linear", self.program.exponent_text("time", (1.0, 1.1)))
-        self.assertEqual(self.program.exponent_text("memory", (None, None)), "memory does not grow")
-
-    def test_a_run_that_would_take_too_long_is_foreseen_from_the_curve(self):
-        self.assertEqual(self.program.would_take([], 8), 0)
-        self.assertAlmostEqual(self.program.would_take(self.points(2), 8), 3 * 64)
-        self.assertAlmostEqual(self.program.would_take(self.points(1)[:1], 8), 24)
-
     def test_a_curve_stops_before_a_run_over_the_limit(self):
         class Place:
             def measure(self, run):
@@ -126,6 +116,56 @@ class Scale(unittest.TestCase):
         result = self.program.measure_curve(self.program.curves()["output"], Place(), options)
         self.assertEqual([point["x"] for point in result["points"]], [64, 128])
         self.assertIn("256 new tokens were not measured: a run would take 655 s", result["stopped"])
+
+
+METRICS = """# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 200.0
+vllm:spec_decode_num_drafts_created{engine="0",model_name="m"} 1.7e+09
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 600.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 120.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 7e+01
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 30.0
+vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",position="2"} 1.7e+09
+"""
+
+
+class AcceptanceByPosition(unittest.TestCase):
+    def test_metrics_are_read_without_times_of_creation(self):
+        self.assertEqual(checks.acceptance_of_metrics(METRICS, 3), Acceptance(200, [120, 70, 30]))
+
+    def test_drafts_keep_what_their_output_holds(self):
+        drafts = [[[1, [5, 6, 7]], [3, [7, 8, 9]]], [[1, [4, 4, 4]]]]
+        outputs = [[3, 5, 6, 7, 8], [3, 9]]
+        self.assertEqual(checks.acceptance_of_drafts(drafts, outputs, 3), Acceptance(3, [2, 2, 1]))
+
+    def test_shares_far_apart_are_no_sampling_error(self):
+        one = Acceptance(1000, [560, 320])
+        self.assertTrue(checks.within_sampling_error(one, Acceptance(1000, [580, 350])))
+        self.assertFalse(checks.within_sampling_error(one, Acceptance(1000, [580, 450])))
+
+
+class Ids(unittest.TestCase):
+    def test_an_eos_at_the_end_is_no_difference(self):
+        self.assertIsNone(checks.first_difference([4, 5, 1], [4, 5], eos=1))
+
+    def test_the_first_difference_is_found(self):
+        self.assertEqual(checks.first_difference([4, 5, 6], [4, 7, 8], eos=1), 1)
+        self.assertEqual(checks.first_difference([4, 5, 6], [4, 5], eos=1), 2)
+
+    def test_only_ids_within_the_margin_of_the_best_are_rounding(self):
+        self.assertTrue(checks.is_rounding([0, 2.0, 2.0005], ours=2, theirs=1))
+        self.assertFalse(checks.is_rounding([0, 2.0, 2.002], ours=2, theirs=1))
+        self.assertFalse(checks.is_rounding([0, 2.0, 2.0005], ours=2, theirs=0))
+
+
+class Commands(unittest.TestCase):
+    def test_the_printed_command_is_split_as_a_shell_does(self):
+        printed = "To serve it:\n  vllm serve a --speculative-config '{\"model\": \"b c\"}'\n"
+        self.assertEqual(checks.printed_command(printed, "vllm serve"),
+                         ["vllm", "serve", "a", "--speculative-config", '{"model": "b c"}'])
+        with self.assertRaisesRegex(ValueError, "printed no command"):
+            checks.printed_command("nothing\n", "vllm serve")
 
 
 if __name__ == "__main__":

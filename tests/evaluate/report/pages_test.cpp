@@ -1,11 +1,13 @@
-// The sentence that says what a suite found, and the order of tasks on pages: reported ones first, then those on which
-// settings were chosen.
+// Pages of results: the sentence that says what a suite found, the order of tasks, and a text that is safe and whole.
+// tests/tools/report_page_test.py opens a page in a browser.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
+#include "evaluate/report/page_texts.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
-#include "tests/evaluate/report/results_of_settings.h"
+#include "tests/evaluate/made_results.h"
 #include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
@@ -13,14 +15,7 @@ namespace {
 
 using testing::EndsWith;
 using testing::HasSubstr;
-
-TEST(Headline, LeaveOutWindowsThatKnowTheTargetsOutput) {
-  SettingResult oracle = made_lossless("oracle", "speculative", 3);
-  oracle.params["window_rule"] = "oracle";
-  const std::string words = headline(made_task({oracle, made_lossless("a", "assisted", 2)}));
-  EXPECT_THAT(words, HasSubstr("2.00 ×"));
-  EXPECT_THAT(words, testing::Not(HasSubstr("3.00 ×")));
-}
+using testing::Not;
 
 TEST(Headline, NamesTheFastestLosslessSettingAndTheFastestNearIt) {
   const TaskResult task = made_task({made_lossless("speculative.small.T0.G4", "speculative", 2.41),
@@ -50,12 +45,9 @@ TEST(Headline, OfAnErrorRateTakesTheFastestThatAddsLittle) {
               HasSubstr("othing within one point of errors is faster"));
 }
 
-TEST(Headline, SaysWhenNothingIsFaster) {
+TEST(Headline, SaysWhenNothingIsFasterAndStandsWithoutLosslessSettings) {
   EXPECT_EQ(headline(made_task({made_lossless("assisted.small", "assisted", 1.03)})),
             "No lossless method is measurably faster (the best: 1.03 ×, assisted.small).");
-}
-
-TEST(Headline, StandsWithoutLosslessSettings) {
   EXPECT_EQ(headline(made_task({made_setting("bild.small", "bild", 2, 29.5, "small")})),
             "The best within one point of BLEU is 2.00 × as fast (bild.small, -0.50).");
   EXPECT_EQ(headline(made_task({})), "");
@@ -73,8 +65,10 @@ TEST(Headline, CountsNoSettingThatProvesNothing) {
   broken.failed_lines = FailedLines{.lines = 1, .first = 0, .failure = "no numbers"};
   SettingResult sampled = made_lossless("sampled", "speculative", 5);
   sampled.baseline = "sample";
+  SettingResult oracle = made_lossless("oracle", "speculative", 3);
+  oracle.params["window_rule"] = "oracle";  // knows the target's output
   const TaskResult task =
-      made_task({failed, repeated, wrong, broken, sampled, made_lossless("right", "assisted", 1.5)});
+      made_task({failed, repeated, wrong, broken, sampled, oracle, made_lossless("right", "assisted", 1.5)});
   EXPECT_EQ(best_settings(task).lossless->name, "right");
   EXPECT_EQ(best_settings(task).near, nullptr);
 }
@@ -134,7 +128,7 @@ TEST(TaskOrder, ChoosingTasksNameTheRowsThatTheyChose) {
   EXPECT_THAT(task_purpose(results, results.tasks[1]), HasSubstr("report as other.small.drop1."));
 }
 
-TEST(TaskOrder, MarkdownPagesFollowIt) {
+TEST(TaskOrder, PagesFollowIt) {
   const std::string page = report_markdown(validated_results());
   const size_t test = page.find("\n## test a\n");
   const size_t val = page.find("\n## val a, where settings were chosen\n\nThe numbers below chose");
@@ -144,12 +138,76 @@ TEST(TaskOrder, MarkdownPagesFollowIt) {
   EXPECT_LT(page.find("\n## test b\n"), val);
   EXPECT_LT(val, page.find("\n## val b, where settings were chosen\n"));
   EXPECT_LE(widest_line(page), 120u);
+  EXPECT_THAT(report_html(validated_results()),
+              HasSubstr("<h2 id=\"task3\">val a, where settings were chosen</h2>\n<p class=\"purpose\">The"));
 }
 
-TEST(TaskOrder, HtmlPagesFollowIt) {
-  const std::string page = report_html(validated_results());
-  EXPECT_THAT(page, HasSubstr("<h2 id=\"task1\">test a</h2>"));
-  EXPECT_THAT(page, HasSubstr("<h2 id=\"task3\">val a, where settings were chosen</h2>\n<p class=\"purpose\">The"));
+Results results_of_one_task(const TaskResult& task) {
+  Results results;
+  results.suite = "s";
+  results.tasks = {task};
+  return results;
+}
+
+TEST(ReportPage, HoldsAllThatItNeeds) {
+  const std::string page =
+      report_html(results_of_one_task(made_task({made_lossless("assisted.small", "assisted", 2)})));
+  for (const char* piece : {"name=\"viewport\"", "prefers-color-scheme: dark", "@media print", "d3-scale",
+                            "Redistributions in binary form must reproduce", "THE SOFTWARE IS PROVIDED \"AS IS\""}) {
+    EXPECT_THAT(page, HasSubstr(piece));
+  }
+  for (const char* elsewhere : {"src=", "<link", "@import", "url("}) EXPECT_THAT(page, Not(HasSubstr(elsewhere)));
+}
+
+TEST(ReportPage, TextsOfTheProgramEndNoElementEarly) {
+  EXPECT_EQ(page_texts().size(), 12u + 4u);  // D3's parts and our files
+  for (const PageText& file : page_texts()) {
+    EXPECT_THAT(std::string(file.text), Not(HasSubstr("</s"))) << file.name;
+    if (file.name.ends_with("LICENCE")) {
+      EXPECT_THAT(std::string(file.text), Not(HasSubstr("*/")));
+    }
+  }
+}
+
+TEST(ReportPage, NamesAreEscaped) {
+  const std::string name = "</script><script>alert('1')</script>";
+  Results results = results_of_one_task(made_task({made_lossless(name, name, 2, name)}));
+  results.suite = name;
+  results.tasks[0].name = name;
+  results.environment = {{name, name}, {"command", name}, {"cpu", name}};
+  results.options = {{name, name}};
+  results.tasks[0].examples = {{.line = 0,
+                                .source = name,
+                                .reference = name,
+                                .greedy = name,
+                                .outputs = {{name, {{name, "drafted"}, {name, name}}}}}};
+  const std::string page = report_html(results);
+  EXPECT_THAT(page, Not(HasSubstr(name)));
+  EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(page, HasSubstr("&lt;/script&gt;&lt;script&gt;alert('1')"));
+}
+
+TEST(ReportPage, IllFormedTextIsReplaced) {
+  Results results = results_of_one_task(made_task({made_lossless("\xff\xfe", "assisted", 2)}));
+  results.suite = "a\xc3";
+  const std::string page = report_html(results);
+  EXPECT_FALSE(invalid_utf8_offset(page).has_value());
+  EXPECT_THAT(page, HasSubstr(std::string(kReplacementText)));
+}
+
+TEST(ReportPage, ManyNotesAreFoldedButNoErrors) {
+  TaskResult task = made_task({});
+  for (const char* name : {"a", "b", "c", "d", "e"}) {
+    SettingResult setting = made_setting(name, "bild", 2, 29, "small");
+    setting.exactness.emplace().lines = 10;
+    setting.exactness->differing_lines = 3;
+    task.settings.push_back(setting);
+  }
+  task.settings[0].measurement_error = "something is wrong";
+  const std::string page = report_html(results_of_one_task(task));
+  const size_t folded = page.find("<details><summary>5 notes</summary>");
+  ASSERT_NE(folded, std::string::npos);
+  EXPECT_LT(page.find("<p class=\"error\">! a: something is wrong"), folded);
 }
 
 }  // namespace

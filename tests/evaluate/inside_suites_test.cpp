@@ -1,18 +1,25 @@
-// Suites whose methods work inside the model, on real model directories.
+// Suites whose methods work inside the model, and suites with windows that adapt, on real model directories.
+#include <functional>
 
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "base/files.h"
+#include "evaluate/evaluation.h"
+#include "evaluate/suite/setting_grid.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/exits.h"
+#include "model/models/router.h"
 #include "tests/evaluate/model_suite.h"
 #include "tests/support/errors.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
 using nlohmann::ordered_json;
+using testing::AllOf;
 using testing::HasSubstr;
 
 // Exits that are no more than the model's own final norm and head.
@@ -75,21 +82,6 @@ TEST_F(InsideSuite, LosslessMethodsGiveTheGreedyIdsAndSayWhatLayersRan) {
   EXPECT_NEAR(inside.at("path_per_token").get<double>(), 3 / inside.at("theorem").at("speedup").get<double>(), 1e-9);
 }
 
-TEST_F(InsideSuite, PpdSamplesWithTheModelsDistribution) {
-  SettingGrid& ppd = add_inside("ppd");
-  ppd.lists[&DecodeOptions::temperature] = {1};
-  ppd.lists[&DecodeOptions::top_k] = {5};
-  ppd.lists[&DecodeOptions::num_samples] = {4};
-  ppd.lists[&DecodeOptions::early_layer] = {2};
-  const auto results = run_suite();
-  const auto run = find(results, "ppd.T1.top_k5.d2.k3.samples4");
-  EXPECT_EQ(run.at("baseline"), "sample.T1.top_k5.samples4");
-  EXPECT_EQ(run.at("first_tokens").at("tokens"), 10 * 4);
-  EXPECT_EQ(run.at("first_tokens").at("passed"), true);
-  EXPECT_GT(run.at("inside").at("match_rate"), 0);
-  EXPECT_GE(run.at("inside").at("theorem").at("speedup"), 1);
-}
-
 TEST_F(InsideSuite, RunsOnAnotherModelMustEqualItsOwnGreedyDecoding) {
   SettingGrid& ppd = add_inside("ppd", "deep");
   ppd.lists[&DecodeOptions::early_layer] = {2};
@@ -129,34 +121,6 @@ TEST_F(InsideSuite, CalmSaysWhereTokensLeft) {
               3 / early.at("inside").at("average_exit_layer").get<double>(), 1e-9);
 }
 
-TEST_F(InsideSuite, WindowsOfExitsOfAnotherModelMakeACurve) {
-  SettingGrid& run = add_inside("early-exit", "deep");
-  run.decode.window_rule = "fixed";
-  run.decode.acceptance = "exact";
-  run.lists[&DecodeOptions::exit_layer] = {1, 2};
-  run.lists[&DecodeOptions::window] = {2, 3};
-  const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
-  EXPECT_EQ(find(to_json(result.results), "early-exit.deep.G2.fixed.exact.exit2").at("drafting"), "deep/exit2");
-  for (const char* line : {"early-exit [^\n]*deep/exit1( \\*)? +[23] ", "early-exit [^\n]*deep/exit2( \\*)? +[23] "}) {
-    EXPECT_THAT(result.table, testing::ContainsRegex(line));
-  }
-}
-
-// Step costs and alpha_forced are of outputs of the model that decodes.
-TEST_F(InsideSuite, SamplingRunsOfAnotherModelBringItsGreedyDecoding) {
-  SettingGrid& run = add_run("speculative", "exit2");
-  run.model = "deep";
-  options_.drafter.push_back({.name = "exit4", .exit = 4});
-  SettingGrid& all = add_run("speculative", "exit4");
-  all.model = "deep";
-  const auto results = run_suite();
-  find(results, "greedy.deep");
-  EXPECT_FALSE(find(results, "speculative.deep.exit2.T1").contains("exactness"));
-  // The last layer predicts the model's own outputs, and no other model's.
-  const auto& alpha = results.at("tasks").at(0).at("drafters").at("deep/exit4").at("alpha_forced");
-  EXPECT_DOUBLE_EQ(alpha.at("temperature_0"), 1);
-}
-
 TEST_F(InsideSuite, MatchRatesOfAnotherVocabularyOrOfLayersWithoutExitsAreRefusedInTheirPlace) {
   write_model(root_ / "wide", 3, 5, 48);
   write_exits(root_ / "exits", root_ / "target", 2);
@@ -170,33 +134,6 @@ TEST_F(InsideSuite, MatchRatesOfAnotherVocabularyOrOfLayersWithoutExitsAreRefuse
   const std::string error = error_of([&] { run_suite(); });
   EXPECT_THAT(error, testing::AllOf(HasSubstr("match_rates[0]"), HasSubstr("vocabularies of different sizes"),
                                     HasSubstr("match_rates[1], exits"), HasSubstr("no exit at any")));
-}
-
-TEST_F(InsideSuite, AnExitAtTheLastLayerPredictsAsTheModelDoes) {
-  options_.drafter.push_back({.name = "exit3", .exit = 3});
-  SettingGrid& run = add_run("speculative", "exit3");
-  run.lists[&DecodeOptions::temperature] = {0};
-  run.lists[&DecodeOptions::window] = {3};
-  const auto results = run_suite();
-  EXPECT_DOUBLE_EQ(find(results, "speculative.exit3.T0.G3").at("acceptance").at("acceptance_rate"), 1);
-  const auto& drafter = results.at("tasks").at(0).at("drafters").at("exit3");
-  EXPECT_GT(drafter.at("cost_ratio"), 0);
-  EXPECT_DOUBLE_EQ(drafter.at("alpha_forced").at("temperature_0"), 1);
-  EXPECT_NEAR(drafter.at("alpha_forced").at("temperature_1"), 1, 1e-9);
-  expect_predicts_as_the_target(results, "exit3");
-}
-
-TEST_F(InsideSuite, ExitsMayLieInADirectoryOfTheirOwn) {
-  write_exits(root_ / "exits", root_ / "target", 2);
-  SettingGrid& own = add_inside("ppd");
-  own.lists[&DecodeOptions::early_layer] = {2};
-  SettingGrid& given = add_inside("ppd");
-  given.name = "given";
-  given.decode.exits = root_ / "exits";
-  given.lists[&DecodeOptions::early_layer] = {2};
-  const auto results = run_suite();
-  EXPECT_EQ(find(results, "given").at("inside").at("match_rate"),
-            find(results, "ppd.d2.k3").at("inside").at("match_rate"));
 }
 
 TEST_F(InsideSuite, ExitsOfAnotherModelAndLayersOutsideItAreNamedBeforeAnyWork) {
@@ -224,6 +161,106 @@ TEST_F(InsideSuite, MatchRatesAreWrittenAsTableAndHeatMap) {
   EXPECT_FALSE(entry.at("cells").empty());
   EXPECT_THAT(read_file(root_ / "out/match_rates.csv"), HasSubstr("greedy,1,1,own"));
   EXPECT_THAT(read_file(root_ / "out/report.html"), HasSubstr("match rates of early predictions"));
+}
+
+// The drafter "small" is the target with its embeddings disturbed, and has a router.
+class RouterSuite : public ModelSuite {
+ protected:
+  void SetUp() override {
+    ModelSuite::SetUp();
+    const model::TransformerModel target(model::t5_config({.decoder_layers = 3}), 1);
+    for (const auto& [name, value] : target.parameters()) {
+      if (name.starts_with("embedding")) value.add_(at::sin(at::arange(value.numel(), at::kFloat)).view_as(value), 0.5);
+    }
+    model::save_model(root_ / "near", target);
+    write_model(root_ / "other", 1, 3);
+    model::RouterConfig config;
+    config.width = 16;
+    config.vocabulary = 40;
+    config.hidden = 8;
+    config.drafter = "small";
+    config.drafter_hash = model::model_hash(root_ / "near");
+    model::save_router(root_ / "router", model::Router(config, 2));
+    options_.drafter = {{"small", root_ / "near"}, {"other", root_ / "other"}};
+    options_.drafter.push_back({.name = "copy", .lookup = true});
+    options_.max_new_tokens = 16;
+    measure_little();
+  }
+
+  SettingGrid& add_rule(const std::string& window_rule, const std::string& drafter = "small") {
+    SettingGrid& run = add_run("assisted", drafter);
+    run.name = window_rule;
+    run.decode.window_rule = window_rule;
+    run.lists[&DecodeOptions::max_draft] = {6};
+    if (window_rule == "router") run.decode.router = root_ / "router";
+    return run;
+  }
+};
+
+TEST_F(RouterSuite, OracleDraftsNothingInVainAndNobodyChangesTheOutput) {
+  SettingGrid& fixed = add_rule("fixed");
+  fixed.lists[&DecodeOptions::max_draft] = {};
+  fixed.lists[&DecodeOptions::window] = {6};
+  add_rule("entropy").lists[&DecodeOptions::max_entropy] = {1.0};
+  add_rule("router").lists[&DecodeOptions::threshold] = {0.5};
+  add_rule("oracle");
+  options_.batch_size = 2;
+  const auto results = run_suite();
+  for (const char* name : {"fixed", "entropy", "router", "oracle"}) {
+    const auto run = find(results, name);
+    EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << name;
+    EXPECT_GE(run.at("acceptance").at("target_runs").get<int64_t>(),
+              find(results, "oracle").at("acceptance").at("target_runs").get<int64_t>());
+  }
+  const auto oracle = find(results, "oracle").at("acceptance");
+  EXPECT_EQ(oracle.at("accepted"), oracle.at("drafted"));
+  EXPECT_EQ(oracle.at("draft_runs"), oracle.at("drafted"));
+  EXPECT_EQ(oracle.at("target_runs"), find(results, "fixed").at("acceptance").at("target_runs"));
+  EXPECT_LT(oracle.at("drafted").get<int64_t>(), find(results, "fixed").at("acceptance").at("drafted").get<int64_t>());
+  EXPECT_EQ(find(results, "router").at("params").at("threshold"), 0.5);
+}
+
+TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRun) {
+  const auto refused = [&](const std::string& rule, const std::string& drafter,
+                           const std::function<void(SettingGrid&)>& change) {
+    options_.run.clear();
+    change(add_rule(rule, drafter));
+    return error_of([&] { run_suite(); });
+  };
+  EXPECT_THAT(refused("router", "small", [](auto& run) { run.decode.router = ""; }), HasSubstr("none was given"));
+  EXPECT_THAT(refused("router", "small", [&](auto& run) { run.decode.router = root_ / "nowhere"; }),
+              HasSubstr("not a router directory"));
+  EXPECT_THAT(refused("router", "other", [](auto&) {}),
+              AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));
+  EXPECT_THAT(refused("router", "copy", [](auto&) {}), HasSubstr("a drafter that is a model of its own"));
+  EXPECT_THAT(refused("fixed", "small", [&](auto& run) { run.decode.router = root_ / "router"; }),
+              HasSubstr("this run does not read the option"));
+  EXPECT_THAT(refused("oracle", "small", [](auto& run) { run.decode.method = "speculative"; }),
+              HasSubstr("temperature 0"));
+  EXPECT_THAT(refused("oracle", "small", [](auto& run) { run.decode.acceptance = "accept_all"; }),
+              HasSubstr("without verification none is"));
+  EXPECT_THAT(refused("oracle", "small",
+                      [](auto& run) {
+                        run.decode.method = "bild";
+                        run.lists[&DecodeOptions::rollback_rule] = {"released_code"};
+                      }),
+              HasSubstr("rollback_rule effective or literal"));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
+}
+
+// So that results say what was run, and drafts are as long as they are calibrated for.
+TEST_F(RouterSuite, RunsWithoutListsRecordTheRoutersOwnDefaults) {
+  add_rule("router").lists[&DecodeOptions::max_draft] = {};
+  const auto results = run_suite();
+  const auto params = find(results, "router").at("params");
+  EXPECT_EQ(params.at("threshold"), 0.8);
+  EXPECT_EQ(params.at("max_draft"), 16);
+  options_.run[0].name = "";
+  const SuiteOptions resolved = with_router_defaults(options_);
+  EXPECT_EQ(expand_grid(resolved.run[0]).front().label, "assisted.small.max_draft16.tau0.8.router");
+  EXPECT_EQ(expand_grid(resolved.run[0]).front().decode.longest_draft(), 16);
+  options_.run[0].lists[&DecodeOptions::threshold] = {0.5};
+  EXPECT_EQ(with_router_defaults(options_).run[0].lists[&DecodeOptions::threshold], std::vector{0.5});
 }
 
 }  // namespace
