@@ -1,25 +1,28 @@
 r"""One measurement of one peer, in a process of its own (CTranslate2 beside torch in one process loses half its speed).
 
-    compare_decoding_peer.py make t5|llama DIR LAYERS WIDTH HEADS FF    # random weights in the formats of all peers
-    compare_decoding_peer.py convert DIR        # DIR/hf, a T5, into CTranslate2's format: DIR/ctranslate2
+    compare_decoding_peer.py make t5|llama DIR LAYERS WIDTH HEADS FF VOCABULARY    # DIR/hf: a model of random weights
+    compare_decoding_peer.py convert DIR        # DIR/hf into DIR/ctranslate2, or into DIR/<type>.gguf of a Llama
     compare_decoding_peer.py types              # CTranslate2's compute types here, with the backend of CT2_USE_MKL
-    compare_decoding_peer.py transformers|ctranslate2|llama.cpp DIR SOURCES TYPE NEW_TOKENS THREADS BATCH \
-        [FEWEST]
+    compare_decoding_peer.py transformers|ctranslate2|llama.cpp DIR SOURCES TYPE NEW_TOKENS THREADS BATCH FEWEST
 
 SOURCES holds one line of token ids a source; the first BATCH warm up. TYPE is the program's own name of its weights'.
-FEWEST: an output has so many tokens at least; by default all NEW_TOKENS. llama.cpp's always has all.
+FEWEST: an output has so many tokens at least; llama.cpp's always has all NEW_TOKENS.
 Prints JSON: seconds (of all others) and ids.
 """
 
+import ctypes
 import json
 import pathlib
 import sys
 import time
 
-import compare_decoding_llama
-
-VOCABULARY = 32128
-PAD, EOS = 0, 1
+GGUF_TYPES = ("F32", "F16", "BF16", "Q8_0")
+# llama.cpp's names of a layer's weights; norms stay in fp32.
+LAYER_WEIGHTS = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+OTHER_WEIGHTS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
 class IdTokenizer:
@@ -36,26 +39,77 @@ class IdTokenizer:
         return str(token)
 
 
-def make_t5(folder, layers, width, heads, ff_width):
+def make(kind, folder, *sizes):
     import torch
     import transformers
+    layers, width, heads, ff_width, vocabulary = map(int, sizes)
     torch.manual_seed(17)
-    config = transformers.T5Config(
-        vocab_size=VOCABULARY, d_model=width, d_kv=64, d_ff=ff_width, num_layers=layers, num_decoder_layers=layers,
-        num_heads=heads, pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=PAD)
-    transformers.T5ForConditionalGeneration(config).eval().save_pretrained(f"{folder}/hf", safe_serialization=True)
-    convert_t5(folder)
+    if kind == "t5":
+        model = transformers.T5ForConditionalGeneration(transformers.T5Config(
+            vocab_size=vocabulary, d_model=width, d_kv=64, d_ff=ff_width, num_layers=layers, num_decoder_layers=layers,
+            num_heads=heads, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0))
+    else:
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+            vocab_size=vocabulary, hidden_size=width, intermediate_size=ff_width, num_hidden_layers=layers,
+            num_attention_heads=heads, num_key_value_heads=heads, max_position_embeddings=16384, rms_norm_eps=1e-5,
+            bos_token_id=1, eos_token_id=2, pad_token_id=0, tie_word_embeddings=False))
+    model.eval().save_pretrained(f"{folder}/hf", safe_serialization=True)
 
 
-def convert_t5(folder):
+def convert(folder):
+    config = json.loads(pathlib.Path(f"{folder}/hf/config.json").read_text())
+    if config["model_type"] == "llama":
+        return write_ggufs(folder, config)
     import ctranslate2
-    vocabulary = json.loads(pathlib.Path(f"{folder}/hf/config.json").read_text())["vocab_size"]
 
     class Converter(ctranslate2.converters.TransformersConverter):
         def load_tokenizer(self, tokenizer_class, model_name_or_path, **arguments):
-            return IdTokenizer(vocabulary)
+            return IdTokenizer(config["vocab_size"])
 
     Converter(f"{folder}/hf").convert(f"{folder}/ctranslate2", force=True)
+
+
+def write_ggufs(folder, config):
+    from safetensors.numpy import load_file
+    weights = load_file(f"{folder}/hf/model.safetensors")
+    for name in GGUF_TYPES:
+        write_gguf(f"{folder}/{name}.gguf", name, config, weights)
+
+
+def interleaved(weight, heads):
+    """The rows of a query's or key's projection in the order of llama.cpp's rotation: pairs side by side within a head,
+    where Transformers has a head's first halves before its second ones."""
+    outputs, inputs = weight.shape
+    return weight.reshape(heads, 2, outputs // heads // 2, inputs).swapaxes(1, 2).reshape(outputs, inputs)
+
+
+def write_gguf(path, file_format, config, weights):
+    import gguf
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name("random weights")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+    writer.add_rope_freq_base(10000.0)
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_tokenizer_model("no_vocab")
+    names = OTHER_WEIGHTS | {f"model.layers.{layer}.{name}": f"blk.{layer}.{stored}" for name, stored in
+                             LAYER_WEIGHTS.items() for layer in range(config["num_hidden_layers"])}
+    for name, stored in names.items():
+        weight = weights[f"{name}.weight"]
+        if name.endswith(("q_proj", "k_proj")):
+            weight = interleaved(weight, config["num_attention_heads"])
+        quantization = gguf.GGMLQuantizationType["F32" if weight.ndim == 1 else file_format]
+        writer.add_tensor(f"{stored}.weight", gguf.quants.quantize(weight, quantization), raw_dtype=quantization)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def measure(generate, sources, batch):
@@ -71,13 +125,13 @@ def transformers_generate(folder, dtype, new_tokens, threads, fewest):
     import torch
     import transformers
     torch.set_num_threads(threads)
-    model = transformers.AutoConfig.from_pretrained(f"{folder}/hf")
-    kind = transformers.AutoModelForSeq2SeqLM if model.is_encoder_decoder else transformers.AutoModelForCausalLM
+    config = transformers.AutoConfig.from_pretrained(f"{folder}/hf")
+    kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
     model = kind.from_pretrained(f"{folder}/hf", dtype=getattr(torch, dtype)).eval()
 
     def generate(sources):
         tokens = torch.tensor(sources)
-        skipped = 1 if model.config.is_encoder_decoder else tokens.shape[1]
+        skipped = 1 if config.is_encoder_decoder else tokens.shape[1]
         with torch.inference_mode():
             output = model.generate(tokens, attention_mask=torch.ones_like(tokens), do_sample=False, num_beams=1,
                                     min_new_tokens=fewest, max_new_tokens=new_tokens)
@@ -104,30 +158,63 @@ def ctranslate2_generate(folder, compute_type, new_tokens, threads, fewest):
 
 
 def llama_cpp_generate(folder, file_format, new_tokens, threads, _fewest):
-    generate_one = compare_decoding_llama.generate(folder, file_format, new_tokens, threads)
-    return lambda sources: [generate_one(source) for source in sources]
+    """llama.cpp by its own interface of C: the wrappers of Python copy logits and cost time. The most likely token is
+    NumPy's, which is faster than llama.cpp's samplers."""
+    import llama_cpp
+    import numpy
+    config = json.loads(pathlib.Path(f"{folder}/hf/config.json").read_text())
+
+    @llama_cpp.llama_log_callback
+    def quiet(level, text, data):
+        pass
+
+    llama_cpp.llama_log_set(quiet, ctypes.c_void_p(0))
+    llama_cpp.llama_backend_init()
+    model = llama_cpp.llama_model_load_from_file(f"{folder}/{file_format}.gguf".encode(),
+                                                 llama_cpp.llama_model_default_params())
+    if not model:
+        raise RuntimeError(f"llama.cpp cannot read {file_format}.gguf")
+    settings = llama_cpp.llama_context_default_params()
+    settings.n_ctx, settings.n_threads, settings.n_threads_batch, settings.no_perf = 1024, threads, threads, True
+    context = llama_cpp.llama_init_from_model(model, settings)
+
+    def next_token(tokens):
+        if llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(tokens, len(tokens))) != 0:
+            raise RuntimeError("llama.cpp cannot decode")
+        address = ctypes.addressof(llama_cpp.llama_get_logits_ith(context, -1).contents)
+        logits = numpy.frombuffer((ctypes.c_float * config["vocab_size"]).from_address(address), dtype=numpy.float32)
+        logits[config["eos_token_id"]] = -numpy.inf
+        return int(logits.argmax())
+
+    def generate(sources):
+        outputs = []
+        for prompt in sources:
+            llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), False)
+            ids = [next_token((llama_cpp.llama_token * len(prompt))(*prompt))]
+            while len(ids) < new_tokens:
+                ids.append(next_token((llama_cpp.llama_token * 1)(ids[-1])))
+            outputs.append(ids)
+        return outputs
+    generate.quiet = quiet  # the callback must live as long as the library calls it
+    return generate
 
 
 def main():
     command, *rest = sys.argv[1:]
     if command == "types":
         print(json.dumps(sorted(ctranslate2_alone().get_supported_compute_types("cpu"))))
-        return
-    if command == "make":
-        kind, folder, *sizes = rest
-        {"t5": make_t5, "llama": compare_decoding_llama.make}[kind](folder, *map(int, sizes))
-        return
-    if command == "convert":
-        convert_t5(rest[0])
-        return
-    folder, sources_file, dtype, *numbers = rest
-    new_tokens, threads, batch = map(int, numbers[:3])
-    fewest = int(numbers[3]) if len(numbers) > 3 else new_tokens
-    with open(sources_file) as file:
-        sources = [[int(token) for token in line.split()] for line in file]
-    peer = {"transformers": transformers_generate, "ctranslate2": ctranslate2_generate,
-            "llama.cpp": llama_cpp_generate}[command]
-    print(json.dumps(measure(peer(folder, dtype, new_tokens, threads, fewest), sources, batch)))
+    elif command == "make":
+        make(*rest)
+    elif command == "convert":
+        convert(rest[0])
+    else:
+        folder, sources_file, dtype, *numbers = rest
+        new_tokens, threads, batch, fewest = map(int, numbers)
+        with open(sources_file) as file:
+            sources = [[int(token) for token in line.split()] for line in file]
+        peer = {"transformers": transformers_generate, "ctranslate2": ctranslate2_generate,
+                "llama.cpp": llama_cpp_generate}[command]
+        print(json.dumps(measure(peer(folder, dtype, new_tokens, threads, fewest), sources, batch)))
 
 
 if __name__ == "__main__":

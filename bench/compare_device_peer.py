@@ -14,7 +14,7 @@ import os
 import pathlib
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 import transformers
@@ -25,36 +25,26 @@ SHAPES = {"t5-small": (6, 512, 8, 64, 2048, 32128), "t5-large": (24, 1024, 16, 6
           "tiny-t5": (2, 32, 2, 16, 64, 96)}
 
 
-class Records:
-    """Records in a file that is complete after each of them."""
-
-    def __init__(self, path: str) -> None:
-        self.path = pathlib.Path(path)
-        self.all: list[dict] = []
-
-    def add(self, **record: object) -> None:
-        self.all.append(record)
-        print(json.dumps(record), flush=True)
-        partial = self.path.with_name(self.path.name + ".partial")
-        partial.write_text(json.dumps({"records": self.all}, indent=1))
-        os.replace(partial, self.path)
+def add_record(options: argparse.Namespace, records: list[dict], **record: object) -> None:
+    """Adds a record; the file is complete after each."""
+    program = f"Transformers {transformers.__version__}"
+    records.append({"measure": f"peer {options.command}", "program": program, **record})
+    print(json.dumps(records[-1]), flush=True)
+    partial = pathlib.Path(options.json + ".partial")
+    partial.write_text(json.dumps({"records": records}, indent=1))
+    os.replace(partial, options.json)
 
 
-def synchronize(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-
-
-def median_seconds(work: Callable[[], object], warmups: int, rounds: int, device: str) -> float:
+def median_seconds(work: Callable[[], object], warmups: int, options: argparse.Namespace) -> float:
+    synchronize = torch.cuda.synchronize if options.device.startswith("cuda") else lambda: None
     seconds = []
-    for number in range(warmups + rounds):
-        synchronize(device)
+    for _ in range(warmups + options.rounds):
+        synchronize()
         begun = time.perf_counter()
         work()
-        synchronize(device)
-        if number >= warmups:
-            seconds.append(time.perf_counter() - begun)
-    return statistics.median(seconds)
+        synchronize()
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds[warmups:])
 
 
 def make_model(shape: str, device: str, dtype: torch.dtype, dropout: float = 0.0) -> torch.nn.Module:
@@ -68,26 +58,18 @@ def make_model(shape: str, device: str, dtype: torch.dtype, dropout: float = 0.0
         return transformers.T5ForConditionalGeneration(config).to(dtype)
 
 
-def decoding(options: argparse.Namespace, records: Records) -> None:
-    for shape, batch in settings_of(options):
-        model = make_model(shape, options.device, DTYPES[options.dtype]).eval()
-        ids = torch.randint(3, model.config.vocab_size, (batch, options.source), device=options.device)
+def decoding(options: argparse.Namespace, shape: str, batch: int) -> dict:
+    model = make_model(shape, options.device, DTYPES[options.dtype]).eval()
+    ids = torch.randint(3, model.config.vocab_size, (batch, options.source), device=options.device)
 
-        def work() -> None:
-            with torch.inference_mode():
-                model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, num_beams=1,
-                               min_new_tokens=options.new_tokens, max_new_tokens=options.new_tokens)
+    def work() -> None:
+        with torch.inference_mode():
+            model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, num_beams=1,
+                           min_new_tokens=options.new_tokens, max_new_tokens=options.new_tokens)
 
-        seconds = median_seconds(work, 1, options.rounds, options.device)
-        records.add(measure="peer decoding", program=f"Transformers {transformers.__version__}", shape=shape,
-                    dtype=options.dtype, batch=batch, ms_per_step=1e3 * seconds / options.new_tokens,
-                    tokens_per_second=batch * options.new_tokens / seconds)
-
-
-def settings_of(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
-    for shape in options.shapes.split(","):
-        for batch in map(int, options.batches.split(",")):
-            yield shape, batch
+    seconds = median_seconds(work, 1, options)
+    return dict(shape=shape, dtype=options.dtype, batch=batch, ms_per_step=1e3 * seconds / options.new_tokens,
+                tokens_per_second=batch * options.new_tokens / seconds)
 
 
 def training_step(options: argparse.Namespace, model: torch.nn.Module, rows: int) -> Callable[[], None]:
@@ -110,15 +92,11 @@ def training_step(options: argparse.Namespace, model: torch.nn.Module, rows: int
     return step
 
 
-def training(options: argparse.Namespace, records: Records) -> None:
-    for shape, rows in settings_of(options):
-        model = make_model(shape, options.device, torch.float32, options.dropout).train()
-        step = training_step(options, model, rows)
-        seconds = median_seconds(step, 2, options.rounds, options.device)
-        records.add(measure="peer training", program=f"Transformers {transformers.__version__}", shape=shape,
-                    precision=options.precision, dropout=options.dropout, rows=rows, source=options.source,
-                    target=options.target, ms_per_step=1e3 * seconds,
-                    tokens_per_second=rows * options.target / seconds)
+def training(options: argparse.Namespace, shape: str, rows: int) -> dict:
+    model = make_model(shape, options.device, torch.float32, options.dropout).train()
+    seconds = median_seconds(training_step(options, model, rows), 2, options)
+    return dict(shape=shape, precision=options.precision, dropout=options.dropout, rows=rows, source=options.source,
+                target=options.target, ms_per_step=1e3 * seconds, tokens_per_second=rows * options.target / seconds)
 
 
 def main() -> None:
@@ -137,8 +115,11 @@ def main() -> None:
     parser.add_argument("--json", required=True)
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
-    commands = {"decoding": decoding, "training": training}
-    commands[options.command](options, Records(options.json))
+    work = {"decoding": decoding, "training": training}[options.command]
+    records: list[dict] = []
+    for shape in options.shapes.split(","):
+        for rows in map(int, options.batches.split(",")):
+            add_record(options, records, **work(options, shape, rows))
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@
 #include "base/device_kernels.h"
 #include "base/error.h"
 #include "bench/support/bench_device.h"
-#include "bench/support/random_model.h"
-#include "bench/support/records.h"
-#include "bench/support/shapes.h"
+#include "bench/support/benches.h"
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
@@ -30,12 +28,11 @@ using infer::random_sources;
 using Ids = std::vector<std::vector<int64_t>>;
 
 struct CheckSettings {
-  std::string shape;  // bench/support/shapes.h; its weights are random
+  std::string shape;  // bench/support/benches.h; its weights are random
   c10::Device device{c10::kCPU};
   c10::ScalarType type = c10::ScalarType::Float;
-  bool require_kernels = false;  // a device that runs no own kernels fails
-  int64_t lines = 8;             // that are decoded
-  int64_t new_tokens = 24;       // of each
+  int64_t lines = 8;        // that are decoded
+  int64_t new_tokens = 24;  // of each
 };
 
 struct CheckResult {
@@ -147,7 +144,7 @@ class Checks {
 
   CheckResult launches() {
     greedy();
-    const bool needed = settings_.require_kernels || launches_ > 0;
+    const bool needed = settings_.device.is_cuda() || launches_ > 0;
     return at_least_one(launches_, needed ? "" : "this device need not run own kernels");
   }
 
@@ -300,7 +297,6 @@ struct Flags {
   std::string device = "auto";
   std::string dtypes = "fp32,bf16";
   std::string shapes;
-  bool require_kernels = false;
   int64_t threads = 0;
   std::string json;
 };
@@ -310,7 +306,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--device", flags.device, "auto, cpu, cuda, cuda:N or standin");
   app.add_option("--dtypes", flags.dtypes, "fp32,bf16,...");
   app.add_option("--shapes", flags.shapes, "empty: tiny-t5,tiny-llama for smoke, t5-large,llama-1b for shapes");
-  app.add_flag("--require-kernels", flags.require_kernels, "fail where no own kernel runs, as CUDA devices do");
   app.add_option("--threads", flags.threads, "CPU threads; 0: LibTorch's choice");
   app.add_option("--json", flags.json, "also write the records here");
 }
@@ -340,8 +335,7 @@ bool check(const Flags& flags) {
     const char* defaults = smoke ? "tiny-t5,tiny-llama" : "t5-large,llama-1b";
     for (const std::string& shape : split_list(flags.shapes.empty() ? defaults : flags.shapes)) {
       for (const std::string& dtype : split_list(flags.dtypes)) {
-        const CheckSettings settings{shape, device, parse_dtype(dtype, "--dtypes"),
-                                     flags.require_kernels || device.is_cuda()};
+        const CheckSettings settings{shape, device, parse_dtype(dtype, "--dtypes")};
         (smoke ? check_ways : check_numbers)(settings, report);
       }
     }

@@ -21,9 +21,7 @@
 #include "base/timing.h"
 #include "base/util.h"
 #include "bench/support/bench_device.h"
-#include "bench/support/random_model.h"
-#include "bench/support/records.h"
-#include "bench/support/shapes.h"
+#include "bench/support/benches.h"
 #include "evaluate/theory/formulas.h"
 #include "infer/acceptance/acceptance_rule.h"
 #include "infer/costs/decode_work.h"
@@ -80,45 +78,31 @@ class CoinAcceptance final : public infer::AcceptanceRule {
   at::Tensor coins_;
 };
 
-struct MeasureSettings {
-  at::Device device{at::kCPU};
-  at::ScalarType type = at::kFloat;
+struct Flags {
+  std::string device = "auto";
+  std::string dtype = "fp32";
+  std::string shapes;
+  std::string pairs;
+  std::string batches = "1";
+  std::string pair_batches = "1";
+  std::string lengths = "1,2,3,4,5,6,8,12,16";
+  std::vector<double> alphas = {0.6, 0.7, 0.8, 0.9};
+  std::string measures = "greedy,verification,drafting,speculation";
   int64_t rounds = 5;
-  int64_t source = 32;           // tokens of a source or prompt
-  int64_t new_tokens = 64;       // decoded tokens a row
-  int64_t window = 4;            // of speculation
-  std::vector<int64_t> lengths;  // L of the verification curve
-  std::vector<double> alphas;    // of speculation
+  int64_t new_tokens = 64;  // decoded tokens a row
+  int64_t source = 32;      // tokens of a source or prompt
+  int64_t window = 4;       // of speculation
+  int64_t copy_mb = 2048;
+  int64_t threads = 0;
+  std::string json;
+
+  bool wants(const std::string& measure) const { return std::ranges::count(split_list(measures), measure) > 0; }
 };
 
 // A model under test.
 struct NamedModel {
   std::string name;
   model::TransformerModel& model;
-};
-
-class DecodingMeasures {
- public:
-  // Measures the copy bandwidth at once, for the roofline shares. The records must outlive the measures.
-  DecodingMeasures(MeasureSettings settings, int64_t copy_bytes, Records& records);
-
-  // Greedy decoding: time of a step, tokens/s of all rows, with encoder and prefill too, share of the time that reading
-  // the weights takes, and nodes of a recorded step.
-  void greedy(const NamedModel& named, int64_t rows);
-  // Time of a step of L tokens a row beside a step of one token.
-  void verification(const NamedModel& named, int64_t rows);
-  // The drafter's cost ratio c by single steps, in the drafting loop, and by bytes of weights.
-  void drafting(const NamedModel& target, const NamedModel& drafter, int64_t rows);
-  // Speculation whose tokens are accepted at each rate of `alphas`: speedup over greedy decoding in the same round, and
-  // the speedup that the measured steps predict.
-  void speculation(const NamedModel& target, const NamedModel& drafter, int64_t rows);
-
- private:
-  double copy_bandwidth(int64_t bytes);
-
-  MeasureSettings settings_;
-  Records& records_;
-  double bandwidth_ = 0;  // bytes read and written a second
 };
 
 infer::DecodeOptions options_of(const std::string& method, int64_t rows, int64_t new_tokens, int64_t window = 0) {
@@ -197,8 +181,8 @@ double kept_share(const DecodeStats& stats) {
 }
 
 // A model after a source (encoder-decoder) and as many tokens of output, or after a prompt of that length.
-TimedModel timed(const NamedModel& named, const MeasureSettings& settings, int64_t rows, int64_t room) {
-  const infer::ContextSize size{.rows = rows, .source = settings.source, .length = settings.source};
+TimedModel timed(const NamedModel& named, const Flags& flags, int64_t rows, int64_t room) {
+  const infer::ContextSize size{.rows = rows, .source = flags.source, .length = flags.source};
   return {named.model, infer::random_context(named.model.info(), size), room};
 }
 
@@ -213,148 +197,147 @@ double step_seconds(TimedModel& timed, int64_t rounds, int64_t tokens) {
   return median(seconds);
 }
 
-DecodingMeasures::DecodingMeasures(MeasureSettings settings, int64_t copy_bytes, Records& records)
-    : settings_(std::move(settings)), records_(records), bandwidth_(copy_bandwidth(copy_bytes)) {}
-
-double DecodingMeasures::copy_bandwidth(int64_t bytes) {
-  const at::Tensor from = at::ones({bytes}, at::TensorOptions(settings_.device).dtype(at::kByte));
-  const at::Tensor to = at::zeros_like(from);
-  std::vector<double> times;
-  for (int64_t round = -2; round < settings_.rounds; ++round) {
-    synchronize(settings_.device);
-    const Stopwatch watch;
-    to.copy_(from);
-    synchronize(settings_.device);
-    if (round >= 0) times.push_back(watch.seconds());
+class DecodingMeasures {
+ public:
+  // Measures the copy bandwidth at once, for the roofline shares. The records must outlive the measures.
+  DecodingMeasures(const Flags& flags, at::Device device, Records& records)
+      : flags_(flags), device_(device), type_(parse_dtype(flags.dtype)), records_(records) {
+    bandwidth_ = copy_bandwidth(flags.copy_mb << 20);
   }
-  const double seconds = median(times);
-  const double bandwidth = 2 * static_cast<double>(bytes) / seconds;
-  records_.add("copy", {{"bytes", bytes}, {"ms", kMilli * seconds}, {"gb_per_second", bandwidth / 1e9}});
-  return bandwidth;
-}
 
-void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
-  const Sources sources = random_sources(rows, settings_.source, named.model.info().vocabulary);
-  Generator generator = greedy_generator(named, rows, settings_.new_tokens);
-  std::vector<double> seconds;
-  std::vector<double> whole;
-  std::vector<DeviceExecution> ran{device_execution()};  // before each round
-  for (int64_t round = -1; round < settings_.rounds; ++round) {
-    const DecodeStats stats = decode(generator, sources);
-    ran.push_back(device_execution());
-    if (round < 0) continue;
-    seconds.push_back(stats.seconds.decode() / static_cast<double>(settings_.new_tokens));
-    whole.push_back(stats.seconds.total());
-  }
-  const auto [least, most] = std::ranges::minmax(seconds);
-  const double step = median(seconds);
-  const auto bytes = static_cast<double>(infer::step_weight_bytes(named.model.config(), settings_.type));
-  // Only the first run did a step and recorded one.
-  const int64_t of_two_steps = 2 * ran[1].kernel_launches - ran[0].kernel_launches - ran[2].kernel_launches;
-  const bool recorded = ran[1].recordings > ran[0].recordings;
-  records_.add("greedy", {{"shape", named.name},
-                          {"batch", rows},
-                          {"ms_per_step", kMilli * step},
-                          {"ms_least", kMilli * least},
-                          {"ms_most", kMilli * most},
-                          {"tokens_per_second", static_cast<double>(rows) / step},
-                          {"with_encoder", static_cast<double>(rows * settings_.new_tokens) / median(whole)},
-                          {"weight_mb", bytes / 1e6},
-                          {"roofline_share", bytes / bandwidth_ / step},
-                          {"nodes", recorded ? Json(ran[1].nodes) : Json(nullptr)},
-                          {"own_nodes", recorded ? Json(of_two_steps / 2) : Json(nullptr)}});
-}
-
-void DecodingMeasures::verification(const NamedModel& named, int64_t rows) {
-  TimedModel step = timed(named, settings_, rows, std::ranges::max(settings_.lengths));
-  const double one = step_seconds(step, 2 * settings_.rounds, 1);
-  std::vector<double> relative;
-  for (const int64_t tokens : settings_.lengths) {
-    relative.push_back(tokens == 1 ? 1 : step_seconds(step, 2 * settings_.rounds, tokens) / one);
-  }
-  records_.add("verification", {{"shape", named.name},
-                                {"batch", rows},
-                                {"ms_of_one", kMilli * one},
-                                {"tokens", settings_.lengths},
-                                {"relative", relative}});
-}
-
-void DecodingMeasures::drafting(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
-  TimedModel target_step = timed(target, settings_, rows, 1);
-  TimedModel draft_step = timed(drafter, settings_, rows, 1);
-  const double target_seconds = step_seconds(target_step, 2 * settings_.rounds, 1);
-  const double draft_seconds = step_seconds(draft_step, 2 * settings_.rounds, 1);
-  const auto bytes = [&](const NamedModel& named) {
-    return static_cast<double>(infer::step_weight_bytes(named.model.config(), settings_.type));
-  };
-  records_.add("drafting", {{"target", target.name},
-                            {"drafter", drafter.name},
-                            {"batch", rows},
-                            {"target_ms", kMilli * target_seconds},
-                            {"draft_ms", kMilli * draft_seconds},
-                            {"cost_ratio", draft_seconds / target_seconds},
-                            {"cost_ratio_by_bytes", bytes(drafter) / bytes(target)}});
-}
-
-void DecodingMeasures::speculation(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
-  const Sources sources = random_sources(rows, settings_.source, target.model.info().vocabulary);
-  TimedModel target_step = timed(target, settings_, rows, settings_.window + 1);
-  TimedModel draft_step = timed(drafter, settings_, rows, 1);
-  infer::StepCosts costs;
-  for (int64_t tokens = 1; tokens <= settings_.window + 1; ++tokens) {
-    costs.target.push_back(step_seconds(target_step, 2 * settings_.rounds, tokens));
-  }
-  costs.draft = step_seconds(draft_step, 2 * settings_.rounds, 1);
-  const auto options = options_of("speculative", rows, settings_.new_tokens, settings_.window);
-  Generator greedy = greedy_generator(target, rows, settings_.new_tokens);
-  for (const double alpha : settings_.alphas) {
-    CoinDecoding coin(target, drafter, options, alpha);
-    std::vector<double> speedups;
-    DecodeStats all;
-    for (int64_t round = -1; round < settings_.rounds; ++round) {
-      const double plain = decode(greedy, sources).seconds.decode();
-      const DecodeStats stats = coin.run(sources);
+  // Measures greedy decoding: time of a step, tokens/s of all rows, with encoder and prefill too, share of the time
+  // that reading the weights takes, and nodes of a recorded step.
+  void greedy(const NamedModel& named, int64_t rows) {
+    const Sources sources = random_sources(rows, flags_.source, named.model.info().vocabulary);
+    Generator generator = greedy_generator(named, rows, flags_.new_tokens);
+    std::vector<double> seconds;
+    std::vector<double> whole;
+    std::vector<DeviceExecution> ran{device_execution()};  // before each round
+    for (int64_t round = -1; round < flags_.rounds; ++round) {
+      const DecodeStats stats = decode(generator, sources);
+      ran.push_back(device_execution());
       if (round < 0) continue;
-      speedups.push_back(plain / stats.seconds.decode());
-      all += stats;
+      seconds.push_back(stats.seconds.decode() / static_cast<double>(flags_.new_tokens));
+      whole.push_back(stats.seconds.total());
     }
-    const double predicted = evaluate::walltime_improvement(alpha, settings_.window, costs);
-    records_.add("speculation", {{"target", target.name},
-                                 {"drafter", drafter.name},
-                                 {"batch", rows},
-                                 {"window", settings_.window},
-                                 {"alpha", alpha},
-                                 {"alpha_found", kept_share(all)},
-                                 {"tokens_per_run", all.tokens_per_target_run()},
-                                 {"cost_ratio", costs.cost_ratio()},
-                                 {"speedup", median(speedups)},
-                                 {"predicted", predicted},
-                                 {"measured_over_predicted", median(speedups) / predicted}});
+    const auto [least, most] = std::ranges::minmax(seconds);
+    const double step = median(seconds);
+    const auto bytes = static_cast<double>(infer::step_weight_bytes(named.model.config(), type_));
+    // Only the first run did a step and recorded one.
+    const int64_t of_two_steps = 2 * ran[1].kernel_launches - ran[0].kernel_launches - ran[2].kernel_launches;
+    const bool recorded = ran[1].recordings > ran[0].recordings;
+    records_.add("greedy", {{"shape", named.name},
+                            {"batch", rows},
+                            {"ms_per_step", kMilli * step},
+                            {"ms_least", kMilli * least},
+                            {"ms_most", kMilli * most},
+                            {"tokens_per_second", static_cast<double>(rows) / step},
+                            {"with_encoder", static_cast<double>(rows * flags_.new_tokens) / median(whole)},
+                            {"weight_mb", bytes / 1e6},
+                            {"roofline_share", bytes / bandwidth_ / step},
+                            {"nodes", recorded ? Json(ran[1].nodes) : Json(nullptr)},
+                            {"own_nodes", recorded ? Json(of_two_steps / 2) : Json(nullptr)}});
   }
-}
+
+  // Measures a step of L tokens a row beside a step of one token.
+  void verification(const NamedModel& named, int64_t rows) {
+    const std::vector<int64_t> lengths = split_numbers(flags_.lengths, "--lengths");
+    TimedModel step = timed(named, flags_, rows, std::ranges::max(lengths));
+    const double one = step_seconds(step, 2 * flags_.rounds, 1);
+    std::vector<double> relative;
+    for (const int64_t tokens : lengths) {
+      relative.push_back(tokens == 1 ? 1 : step_seconds(step, 2 * flags_.rounds, tokens) / one);
+    }
+    records_.add("verification", {{"shape", named.name},
+                                  {"batch", rows},
+                                  {"ms_of_one", kMilli * one},
+                                  {"tokens", lengths},
+                                  {"relative", relative}});
+  }
+
+  // Measures the drafter's cost ratio c by single steps, and by bytes of weights.
+  void drafting(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
+    TimedModel target_step = timed(target, flags_, rows, 1);
+    TimedModel draft_step = timed(drafter, flags_, rows, 1);
+    const double target_seconds = step_seconds(target_step, 2 * flags_.rounds, 1);
+    const double draft_seconds = step_seconds(draft_step, 2 * flags_.rounds, 1);
+    const auto bytes = [&](const NamedModel& named) {
+      return static_cast<double>(infer::step_weight_bytes(named.model.config(), type_));
+    };
+    records_.add("drafting", {{"target", target.name},
+                              {"drafter", drafter.name},
+                              {"batch", rows},
+                              {"target_ms", kMilli * target_seconds},
+                              {"draft_ms", kMilli * draft_seconds},
+                              {"cost_ratio", draft_seconds / target_seconds},
+                              {"cost_ratio_by_bytes", bytes(drafter) / bytes(target)}});
+  }
+
+  // Measures speculation whose tokens are accepted at each rate of --alphas: speedup over greedy decoding in the same
+  // round, and the speedup that the measured steps predict.
+  void speculation(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
+    const Sources sources = random_sources(rows, flags_.source, target.model.info().vocabulary);
+    TimedModel target_step = timed(target, flags_, rows, flags_.window + 1);
+    TimedModel draft_step = timed(drafter, flags_, rows, 1);
+    infer::StepCosts costs;
+    for (int64_t tokens = 1; tokens <= flags_.window + 1; ++tokens) {
+      costs.target.push_back(step_seconds(target_step, 2 * flags_.rounds, tokens));
+    }
+    costs.draft = step_seconds(draft_step, 2 * flags_.rounds, 1);
+    const auto options = options_of("speculative", rows, flags_.new_tokens, flags_.window);
+    Generator greedy = greedy_generator(target, rows, flags_.new_tokens);
+    for (const double alpha : flags_.alphas) {
+      CoinDecoding coin(target, drafter, options, alpha);
+      std::vector<double> speedups;
+      DecodeStats all;
+      for (int64_t round = -1; round < flags_.rounds; ++round) {
+        const double plain = decode(greedy, sources).seconds.decode();
+        const DecodeStats stats = coin.run(sources);
+        if (round < 0) continue;
+        speedups.push_back(plain / stats.seconds.decode());
+        all += stats;
+      }
+      const double predicted = evaluate::walltime_improvement(alpha, flags_.window, costs);
+      records_.add("speculation", {{"target", target.name},
+                                   {"drafter", drafter.name},
+                                   {"batch", rows},
+                                   {"window", flags_.window},
+                                   {"alpha", alpha},
+                                   {"alpha_found", kept_share(all)},
+                                   {"tokens_per_run", all.tokens_per_target_run()},
+                                   {"cost_ratio", costs.cost_ratio()},
+                                   {"speedup", median(speedups)},
+                                   {"predicted", predicted},
+                                   {"measured_over_predicted", median(speedups) / predicted}});
+    }
+  }
+
+ private:
+  double copy_bandwidth(int64_t bytes) {
+    const at::Tensor from = at::ones({bytes}, at::TensorOptions(device_).dtype(at::kByte));
+    const at::Tensor to = at::zeros_like(from);
+    std::vector<double> times;
+    for (int64_t round = -2; round < flags_.rounds; ++round) {
+      synchronize(device_);
+      const Stopwatch watch;
+      to.copy_(from);
+      synchronize(device_);
+      if (round >= 0) times.push_back(watch.seconds());
+    }
+    const double seconds = median(times);
+    const double bandwidth = 2 * static_cast<double>(bytes) / seconds;
+    records_.add("copy", {{"bytes", bytes}, {"ms", kMilli * seconds}, {"gb_per_second", bandwidth / 1e9}});
+    return bandwidth;
+  }
+
+  const Flags& flags_;
+  at::Device device_;
+  at::ScalarType type_;
+  Records& records_;
+  double bandwidth_ = 0;  // bytes read and written a second
+};
 
 // ---- The program ----
-
-struct Flags {
-  std::string device = "auto";
-  std::string dtype = "fp32";
-  std::string shapes;
-  std::string pairs;
-  std::string batches = "1";
-  std::string pair_batches = "1";
-  std::string lengths = "1,2,3,4,5,6,8,12,16";
-  std::vector<double> alphas = {0.6, 0.7, 0.8, 0.9};
-  std::string measures = "greedy,verification,drafting,speculation";
-  int64_t rounds = 5;
-  int64_t new_tokens = 64;
-  int64_t source = 32;
-  int64_t window = 4;
-  int64_t copy_mb = 2048;
-  int64_t threads = 0;
-  std::string json;
-
-  bool wants(const std::string& measure) const { return std::ranges::count(split_list(measures), measure) > 0; }
-};
 
 void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--device", flags.device, "auto, cpu, cuda, cuda:N or standin");
@@ -376,19 +359,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--json", flags.json, "also write the records here");
 }
 
-MeasureSettings settings_of(const Flags& flags) {
-  MeasureSettings settings;
-  settings.device = prepare_device(flags.device, flags.threads);
-  settings.type = parse_dtype(flags.dtype);
-  settings.rounds = flags.rounds;
-  settings.source = flags.source;
-  settings.new_tokens = flags.new_tokens;
-  settings.window = flags.window;
-  settings.lengths = split_numbers(flags.lengths, "--lengths");
-  settings.alphas = flags.alphas;
-  return settings;
-}
-
 // Does the work of one shape; an error becomes a record.
 void guarded(const std::string& name, Records& records, const std::function<void()>& work) {
   try {
@@ -399,9 +369,8 @@ void guarded(const std::string& name, Records& records, const std::function<void
   }
 }
 
-void measure_shape(const Flags& flags, const MeasureSettings& settings, const std::string& name,
-                   DecodingMeasures& measures) {
-  const auto model = random_decoder(shape_config(name), settings.device, settings.type);
+void measure_shape(const Flags& flags, at::Device device, const std::string& name, DecodingMeasures& measures) {
+  const auto model = random_decoder(shape_config(name), device, parse_dtype(flags.dtype));
   const NamedModel named{name, *model};
   for (const int64_t rows : split_numbers(flags.batches, "--batches")) {
     if (flags.wants("greedy")) measures.greedy(named, rows);
@@ -427,9 +396,9 @@ std::vector<Pair> pairs_of(const Flags& flags) {
   return pairs;
 }
 
-void measure_pair(const Flags& flags, const MeasureSettings& settings, const Pair& pair, DecodingMeasures& measures) {
+void measure_pair(const Flags& flags, at::Device device, const Pair& pair, DecodingMeasures& measures) {
   const auto make = [&](const std::string& name) {
-    return random_decoder(shape_config(name), settings.device, settings.type);
+    return random_decoder(shape_config(name), device, parse_dtype(flags.dtype));
   };
   const auto target = make(pair.target);
   const auto drafter = make(pair.drafter);
@@ -442,16 +411,16 @@ void measure_pair(const Flags& flags, const MeasureSettings& settings, const Pai
 }
 
 void measure(const Flags& flags) {
-  const MeasureSettings settings = settings_of(flags);
+  const at::Device device = prepare_device(flags.device, flags.threads);
   const std::vector<Pair> pairs = pairs_of(flags);
   for (const std::string& name : split_list(flags.shapes)) shape_config(name);
-  Records records(flags.json, {{"device", device_label(settings.device)}, {"dtype", flags.dtype}});
-  DecodingMeasures measures(settings, flags.copy_mb << 20, records);
+  Records records(flags.json, {{"device", device_label(device)}, {"dtype", flags.dtype}});
+  DecodingMeasures measures(flags, device, records);
   for (const std::string& name : split_list(flags.shapes)) {
-    guarded(name, records, [&] { measure_shape(flags, settings, name, measures); });
+    guarded(name, records, [&] { measure_shape(flags, device, name, measures); });
   }
   for (const Pair& pair : pairs) {
-    guarded(pair.target + ":" + pair.drafter, records, [&] { measure_pair(flags, settings, pair, measures); });
+    guarded(pair.target + ":" + pair.drafter, records, [&] { measure_pair(flags, device, pair, measures); });
   }
 }
 

@@ -30,9 +30,7 @@
 #include "base/random.h"
 #include "base/timing.h"
 #include "bench/support/bench_device.h"
-#include "bench/support/random_model.h"
-#include "bench/support/records.h"
-#include "bench/support/shapes.h"
+#include "bench/support/benches.h"
 #include "infer/costs/decode_work.h"
 #include "model/files/checkpoint.h"
 #include "model/transformer/parameters.h"
@@ -43,25 +41,28 @@
 namespace draftsmith::bench {
 namespace {
 
-struct TrainingSize {
+struct Settings {
+  std::string shape = "t5-small";
+  std::string device = "cpu";
+  int64_t steps = 3;
   int64_t rows = 8;
-  int64_t source = 64;
+  int64_t source = 64;  // tokens of a row
   int64_t target = 64;
-};
-
-struct TrainingRunOptions {
-  TrainingSize size;
-  double dropout = 0;
+  int64_t batches = 1;  // different batches, which steps take in turns
+  double dropout = 0.1;
   bool autocast = false;  // matrix products in bf16
-  int64_t batches = 1;    // different batches, which steps take in turns
   int64_t warmup = 0;     // steps in which the learning rate grows to its height; 0: none
+  int64_t threads = 2;
+  double peak_tflops = 0;  // 0: unknown
+  std::string json;
+  std::string save_start;  // a directory; empty: train
 };
 
 // Cross entropy, AdamW at a rate of 1e-4, clipping at 1, one micro-batch a step.
 class TrainingRun {
  public:
-  // The model must outlive the run, and its parameters must take gradients.
-  TrainingRun(model::TransformerModel& model, const TrainingRunOptions& options);
+  // Model and settings must outlive the run, and its parameters must take gradients.
+  TrainingRun(model::TransformerModel& model, const Settings& settings);
 
   // Makes one step. Returns its mean loss. Throws RunError if it is not finite.
   double step();
@@ -69,7 +70,7 @@ class TrainingRun {
   const data::Corpus& corpus() const { return *corpus_; }
 
  private:
-  TrainingRunOptions options_;
+  const Settings& settings_;
   TemporaryDirectory folder_;
   std::optional<data::Corpus> corpus_;
   train::PlainTrainable trainable_;
@@ -79,7 +80,7 @@ class TrainingRun {
 };
 
 void write_random_corpus(const std::filesystem::path& file, const model::TransformerConfig& config,
-                         const TrainingRunOptions& options) {
+                         const Settings& settings) {
   data::CorpusInfo info;
   info.tokenizer_hash = "none";
   info.vocabulary = config.vocabulary;
@@ -92,44 +93,34 @@ void write_random_corpus(const std::filesystem::path& file, const model::Transfo
     for (int64_t t = 0; t < length; ++t) ids.push_back(static_cast<int32_t>(3 + random.below(bound)));
     return ids;
   };
-  const TrainingSize& size = options.size;
-  for (int64_t i = 0; i < size.rows * options.batches; ++i) writer.add(row(size.source), row(size.target));
+  for (int64_t i = 0; i < settings.rows * settings.batches; ++i) {
+    writer.add(row(settings.source), row(settings.target));
+  }
   writer.finish();
 }
 
-TrainingRun::TrainingRun(model::TransformerModel& model, const TrainingRunOptions& options)
-    : options_(options),
+TrainingRun::TrainingRun(model::TransformerModel& model, const Settings& settings)
+    : settings_(settings),
       trainable_(model),
       objective_(train::make_objective({})),
       optimizer_(train::make_optimizer(model.parameters(), {})) {
-  write_random_corpus(folder_ / "corpus.h5", model.config(), options);
+  write_random_corpus(folder_ / "corpus.h5", model.config(), settings);
   corpus_.emplace(folder_ / "corpus.h5");
 }
 
 double TrainingRun::step() {
-  std::vector<int64_t> rows(static_cast<size_t>(options_.size.rows));
-  std::iota(rows.begin(), rows.end(), static_cast<int64_t>(steps_) % options_.batches * options_.size.rows);
+  std::vector<int64_t> rows(static_cast<size_t>(settings_.rows));
+  std::iota(rows.begin(), rows.end(), static_cast<int64_t>(steps_) % settings_.batches * settings_.rows);
   const train::StepResult result = train::accumulate_gradients(
       trainable_, *objective_, *corpus_, {rows},
-      {.dropout = options_.dropout, .first_micro_step = steps_++, .autocast = options_.autocast});
+      {.dropout = settings_.dropout, .first_micro_step = steps_++, .autocast = settings_.autocast});
   if (result.nonfinite) throw RunError(*result.nonfinite);
   const double share =
-      options_.warmup == 0 ? 1 : std::min(1.0, static_cast<double>(steps_) / static_cast<double>(options_.warmup));
+      settings_.warmup == 0 ? 1 : std::min(1.0, static_cast<double>(steps_) / static_cast<double>(settings_.warmup));
   optimizer_->step(1e-4 * share, train::gradient_scale(result, 1.0));
   optimizer_->zero_grad();
   return result.loss_sum / static_cast<double>(result.labels);
 }
-
-struct Settings {
-  std::string shape = "t5-small";
-  std::string device = "cpu";
-  int64_t steps = 3;
-  TrainingRunOptions run{.size = {}, .dropout = 0.1};
-  int64_t threads = 2;
-  double peak_tflops = 0;  // 0: unknown
-  std::string json;
-  std::string save_start;  // a directory; empty: train
-};
 
 // Returns the most memory that the process has had, on a GPU that of tensors.
 double peak_memory_mb(at::Device device) {
@@ -183,7 +174,7 @@ void measure(const Settings& settings) {
   const double before = peak_memory_mb(device);
   const model::TransformerConfig config = shape_config(settings.shape);
   const auto model = random_trainee(config, device);
-  TrainingRun run(*model, settings.run);
+  TrainingRun run(*model, settings);
   if (!settings.save_start.empty()) return save_start(settings.save_start, *model, run.corpus());
   std::vector<double> losses = {run.step()};
   synchronize(device);
@@ -191,18 +182,17 @@ void measure(const Settings& settings) {
   for (int64_t i = 0; i < settings.steps; ++i) losses.push_back(run.step());
   synchronize(device);
   const double seconds = watch.seconds() / static_cast<double>(settings.steps);
-  const TrainingSize& size = settings.run.size;
-  const double tflops = training_flops(config, size.rows, size.source, size.target) / seconds / 1e12;
+  const double tflops = training_flops(config, settings.rows, settings.source, settings.target) / seconds / 1e12;
   Records records(settings.json, {{"device", device_label(device)}});
   records.add("training", {{"shape", settings.shape},
-                           {"precision", settings.run.autocast ? "bf16" : "fp32"},
-                           {"dropout", settings.run.dropout},
-                           {"rows", size.rows},
-                           {"source", size.source},
-                           {"target", size.target},
+                           {"precision", settings.autocast ? "bf16" : "fp32"},
+                           {"dropout", settings.dropout},
+                           {"rows", settings.rows},
+                           {"source", settings.source},
+                           {"target", settings.target},
                            {"ms_per_step", 1e3 * seconds},
                            {"seconds_per_step", seconds},
-                           {"tokens_per_second", static_cast<double>(size.rows * size.target) / seconds},
+                           {"tokens_per_second", static_cast<double>(settings.rows * settings.target) / seconds},
                            {"tflops", tflops},
                            {"mfu", settings.peak_tflops > 0 ? nlohmann::ordered_json(tflops / settings.peak_tflops)
                                                             : nlohmann::ordered_json()},
@@ -216,18 +206,17 @@ void measure(const Settings& settings) {
 
 int main(int argc, char** argv) {
   draftsmith::bench::Settings settings;
-  auto& size = settings.run.size;
   CLI::App app("Training speed, random weights");
   app.add_option("--shape", settings.shape);
   app.add_option("--device", settings.device);
   app.add_option("--steps", settings.steps)->check(CLI::PositiveNumber);
-  app.add_option("--rows", size.rows)->check(CLI::PositiveNumber);
-  app.add_option("--source", size.source)->check(CLI::PositiveNumber);
-  app.add_option("--target", size.target)->check(CLI::PositiveNumber);
-  app.add_option("--batches", settings.run.batches, "different batches, which steps take in turns")
+  app.add_option("--rows", settings.rows)->check(CLI::PositiveNumber);
+  app.add_option("--source", settings.source)->check(CLI::PositiveNumber);
+  app.add_option("--target", settings.target)->check(CLI::PositiveNumber);
+  app.add_option("--batches", settings.batches, "different batches, which steps take in turns")
       ->check(CLI::PositiveNumber);
-  app.add_option("--dropout", settings.run.dropout);
-  app.add_option("--warmup", settings.run.warmup, "steps in which the learning rate grows; 0: none");
+  app.add_option("--dropout", settings.dropout);
+  app.add_option("--warmup", settings.warmup, "steps in which the learning rate grows; 0: none");
   std::string dtype = "fp32";
   app.add_option("--dtype", dtype, "bf16: matrix products in bf16 over fp32 weights")
       ->check(CLI::IsMember({"fp32", "bf16"}));
@@ -236,7 +225,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", settings.json, "also write the record here");
   app.add_option("--save-start", settings.save_start, "write the weights and batches into this directory, and end");
   CLI11_PARSE(app, argc, argv);
-  settings.run.autocast = dtype == "bf16";
+  settings.autocast = dtype == "bf16";
   draftsmith::train::keep_freed_memory();
   try {
     draftsmith::bench::measure(settings);

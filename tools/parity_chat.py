@@ -8,11 +8,11 @@ parity_chat.py make DIR   writes DIR/cases.json: template, special tokens, a con
 
 import json
 import random
-import sys
-from pathlib import Path
 
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
+
+from parity_models import run
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 
@@ -45,28 +45,6 @@ STYLES = {
     {{- text }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}""",
-    "llama31": """{{- bos_token }}
-{%- if tools is not none and tools is defined and tools %}{{- raise_exception('no tools here') }}{%- endif %}
-{%- if not date_string is defined %}{%- set date_string = "26 Jul 2024" %}{%- endif %}
-{%- if messages[0]['role'] == 'system' %}
-    {%- set system_message = messages[0]['content']|trim %}
-    {%- set messages = messages[1:] %}
-{%- else %}
-    {%- set system_message = "" %}
-{%- endif %}
-{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
-{{- "Today Date: " + date_string + "\\n\\n" + system_message + "<|eot_id|>" }}
-{%- for message in messages %}
-    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}
-    {%- else %}
-        {{- raise_exception("tools: " + message | tojson) }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
-{%- endif %}
-""",
     "zephyr": """{% for message in messages %}
 {% if message['role'] == 'user' %}
 {{ '<|user|>\\n' + message['content'] + eos_token }}
@@ -281,32 +259,17 @@ type {{ f.name }} = (_: {{ kind(f.parameters) }}) => any;
 {% endfor %}{% with last = messages | last %}{{ last.role }}{% endwith %}{{ documents | map(attribute='title') | join('; ') if documents }}""",
 }
 
-# Rules of white space, operators, filters and methods.
+# What chat templates get beyond plain Jinja: white space, loop controls, tojson, generation blocks, the sandbox.
 PIECES = [
     "  {% if true %}\n  a\n  {% endif %}\nb {% if false %}x{% endif %}\n",
     "a\n  {%+ if true %}b{% endif +%}\n c\n{#- gone -#}\n d\n  {# line #}\n e {#+ x #} f",
-    "{{- '  x ' -}}   \n y {{ '\\u00e4\\x41\\t\\\"' }}\n\n",
-    "{%- set x = [1, 2.5, 'z', none, true] %}{{ x|tojson }} {{ x[1] }} {{ x[-2] }} {{ x|length }} {{ x[1:3]|tojson }}",
-    "{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 2 ** 3 }} {{ 1 + 2 * 3 - 4 }} {{ 1.0 }} {{ 3 * 1.5 }}",
-    "{{ 'aBc dE'|upper }} {{ 'aBc dE'.title() }} {{ 'aBc'|capitalize }} {{ ' x '|trim }}| {{ 'a,b,,c'.split(',')|join('-') }}",
-    "{{ ' a  b '.split()|tojson }} {{ 'xaxbx'.replace('x', 'y') }} {{ 'xxaxx'.strip('x') }} {{ 'abc'[::-1] }} {{ 'h\u00e4\u00df'[1] }}",
-    "{{ 'abc'.startswith('ab') }} {{ 'abc'.endswith('ab') }} {{ 'b' in 'abc' }} {{ 'z' not in ['a'] }} {{ not 1 == 2 }}",
-    "{{ nothing|default('d') }} {{ ''|default('e', true) }} {{ nothing is defined }} {{ nothing is not defined }} {{ none is none }}",
-    "{% for a, b in {'k': 1, 'l': [2]}.items() %}{{ a }}={{ b|tojson }}{{ ', ' if not loop.last }}{% endfor %}",
-    "{% for i in range(1, 10, 3) %}{{ loop.index }}/{{ loop.length }}:{{ i }} {% else %}none{% endfor %}{% for i in [] %}{% else %}none{% endfor %}",
-    "{% for i in range(6) if i is odd %}{% if i == 5 %}{% break %}{% endif %}{{ i }}{{ loop.previtem is defined }}{% continue %}x{% endfor %}",
-    "{% set text %}one\n  two{% endset %}[{{ text }}]{% set n = namespace(a=1) %}{% for i in [1,2] %}{% set n.a = n.a + i %}{% endfor %}{{ n.a }}",
+    "{% for i in range(6) if i is odd %}{% if i == 5 %}{% break %}{% endif %}{{ i }}{% continue %}x{% endfor %}",
     "{{ {'b': 1, 'a': {'c': [true, none, '\u00e4\"']}}|tojson }} {{ {'b': [1, {}], 'a': []}|tojson(indent=2) }}",
-    "{{ 'a' ~ 1 ~ none ~ true }} {{ (1, 2)|last }} {{ [3, 4]|first }} {{ 'x' if false }} {{ 'yes' if 1 < 2 <= 2 or false else 'no' }}",
-    "{{ messages[0].role|upper }} {{ messages[0].get('name', 'nobody') }} {{ messages[-1]['content']|length }} {{ messages|map_not|d }}",
-    "{{ '5'|int + 1 }} {{ 'ab'|list|tojson }} {{ [1,2]|reverse|list|tojson }} {{ 'x'|string }} {{ 3 is number }} {{ 'x' is iterable }}",
-    "{{ [1] + [2] }} {{ {'a': none}|string|length }} {{ 'abc'.center(7) }} {{ [3, 1, 2]|sort }} {{ 'a<b'|e }} {{ dict(a=1) }}",
+    "{{ messages[0].role|upper }} {{ messages[0].get('name', 'nobody') }} {{ messages|map_not|d }}",
     "{{ 2 is prime }}",
-    "{{ namespace(_a=1)._a }}{{ ''.__class__ }}",
-    "{% set n = namespace(a=1) %}{% set n._b = 2 %}{{ n }}",
+    "{{ ''.__class__ }}",
     "{{ messages.append(1) }}",
-    "{{ dict.__class__ }}|{{ dict.fromkeys([1, 2])|tojson }}|{{ none|tojson(indent=1) }}|{{ lipsum is defined }}|{{ '\u2028<>&'|tojson }}",
-    "{{ {'a': [1, {'b': 2}]}|tojson(indent=2, separators=(',', ':'), sort_keys=true, ensure_ascii=true) }} {{ '\u00e4'|tojson(true) }}",
+    "{{ {'a': [1, {'b': 2}]}|tojson(indent=2, separators=(',', ':'), sort_keys=true, ensure_ascii=true) }} {{ '\u2028<>&'|tojson }}",
     "{%- generation -%} {{ bos_token }}{% set inner = 1 %}\n{% endgeneration %} {{ inner is defined }} {{ pad_token is defined }}\n",
 ]
 
@@ -357,7 +320,7 @@ def with_tools():
     ]
 
 
-def make(folder):
+def make(root):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), **TOKENS)
     generator = random.Random(1)
     cases = []
@@ -376,10 +339,8 @@ def make(folder):
                 except Exception as error:  # Jinja's errors, and those that templates raise
                     case["text"], case["error"] = None, str(error)
                 cases.append(case)
-    (Path(folder) / "cases.json").write_text(json.dumps(cases, ensure_ascii=False), encoding="utf-8")
+    (root / "cases.json").write_text(json.dumps(cases, ensure_ascii=False), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] != "make":
-        sys.exit(__doc__)
-    make(sys.argv[2])
+    run(make)

@@ -11,22 +11,16 @@ parity_engines.py check DIR  CTranslate2's converter takes every export DIR/save
 
 import json
 import random
-import sys
-from pathlib import Path
 
 import ctranslate2
 import gguf
 import numpy
 import sentencepiece
-import torch
 from ctranslate2.converters import TransformersConverter
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, GPT2Config, GPTNeoXConfig,
-                          GPTNeoXForCausalLM, LlamaConfig, PreTrainedTokenizerFast, T5Config)
-from transformers.utils import logging
+from transformers import AutoTokenizer, GPT2Config, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, T5Config
 
-from parity_t5 import EOS, NEW_TOKENS, PAD, greedy_sources
+from parity_models import EOS, NEW_TOKENS, PAD, greedy_sources, make_model, run, write_byte_level
 
 # CTranslate2 4.8.5 knows GPT-NeoX under the names of Transformers 4 alone.
 GPTNeoXForCausalLM.embed_out = property(lambda model: model.lm_head)
@@ -78,29 +72,6 @@ def write_sentencepiece(directory, name):
     (directory / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
-def write_byte_level(directory):
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(text(), trainers.BpeTrainer(
-        vocab_size=PIECES, special_tokens=["<pad>", "</s>", "<unk>", "<s>"], show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>",
-                            bos_token="<s>").save_pretrained(directory)
-
-
-def make_model(name, config):
-    torch.manual_seed(sum(name.encode()))
-    kind = AutoModelForSeq2SeqLM if name == "t5" else AutoModelForCausalLM
-    model = kind.from_config(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(std=1.2 / parameter.shape[1] ** 0.5)
-        model.get_output_embeddings().weight[EOS] *= 2  # so that some rows end before the limit
-    return model
-
-
 def make(root):
     for name, config in CONFIGURATIONS.items():
         directory = root / name
@@ -108,7 +79,8 @@ def make(root):
         if name in ("t5", "llama"):
             write_sentencepiece(directory, name)
         else:
-            write_byte_level(directory)
+            write_byte_level(directory, text(), PIECES, pad_token="<pad>", eos_token="</s>", unk_token="<unk>",
+                             bos_token="<s>")
         (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE)
         # Ids that have a piece of their own.
         sources = [[4 + token % (PIECES - 4) for token in source] for source in greedy_sources(PIECES)[:INPUTS]]
@@ -212,24 +184,12 @@ def check_gguf_tokens(family, name, reader, directory):
     return problems
 
 
-def main():
-    torch.set_num_threads(1)
-    logging.set_verbosity_error()
-    command, root = sys.argv[1], Path(sys.argv[2])
-    if command == "make":
-        make(root)
-        return 0
-    problems = []
-    for directory in sorted((root / "saved").iterdir()):
-        problems += check_ctranslate2(root, directory)
-    files = sorted((root / "gguf").iterdir())
-    for file in files:
-        problems += check_gguf(root, file)
-    if len(files) < 2:
-        problems.append("no GGUF files")
-    print("\n".join(problems))
-    return 1 if problems else 0
+def check(root, directory):
+    """Problems of one export for CTranslate2, and of the GGUF files of the same model."""
+    files = sorted((root / "gguf").glob(f"{directory.name}.*"))
+    problems = check_ctranslate2(root, directory) + [found for file in files for found in check_gguf(root, file)]
+    return problems + ([] if files or directory.name not in OUTSIDE else [f"{directory.name}: no GGUF files"])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(make, check)

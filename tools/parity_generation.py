@@ -7,14 +7,12 @@ parity_generation.py make DIR    writes DIR/tokenizer/, DIR/stops.json and DIR/w
 
 import json
 import random
-import sys
-from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 from transformers.generation import (LogitsProcessorList, MinPLogitsWarper, StopStringCriteria, TemperatureLogitsWarper,
                                      TopKLogitsWarper, TopPLogitsWarper)
+
+from parity_models import run, write_byte_level
 
 WORDS = ("The", "the", "cat", "sat", "on", "a", "mat", "and", "stopped", "stop", "stops", "Käse", "naïve", "日本", "end", "ends",
          "###", "User:", "\n", "\n\n", "1", "23", "...", "😀")
@@ -25,18 +23,6 @@ VOCABULARY = 50
 
 def text_of(choose):
     return "".join(choose.choice((" ", "", " ")) + choose.choice(WORDS) for _ in range(choose.randrange(4, 24)))
-
-
-def make_tokenizer(directory, choose):
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator([text_of(choose) for _ in range(2000)], trainers.BpeTrainer(
-        vocab_size=400, special_tokens=["<|endoftext|>"], show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
-    fast.save_pretrained(directory)
-    return fast
 
 
 def stop_strings_of(text, choose):
@@ -85,15 +71,13 @@ def warps(choose):
     return cases
 
 
-def main():
-    if len(sys.argv) != 3 or sys.argv[1] != "make":
-        sys.exit(__doc__)
-    root = Path(sys.argv[2])
+def make(root):
     choose = random.Random(17)
-    tokenizer = make_tokenizer(root / "tokenizer", choose)
+    tokenizer = write_byte_level(root / "tokenizer", [text_of(choose) for _ in range(2000)], 400,
+                                 eos_token="<|endoftext|>")
     (root / "stops.json").write_text(json.dumps(stops(tokenizer, choose)))
     (root / "warps.json").write_text(json.dumps(warps(choose)))
 
 
 if __name__ == "__main__":
-    main()
+    run(make)

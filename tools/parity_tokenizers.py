@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""References for tests/parity and benchmarks of tokenizers: what Hugging Face `tokenizers`, Transformers and
+"""References for tests/parity/tokenizer_parity_test.cpp: what Hugging Face `tokenizers`, Transformers and
 `sentencepiece` make of the same text. No tokenizer of a real family can be downloaded everywhere, so byte-level ones are
 trained here, with each family's own normalizer, pre-tokenizer, added tokens, post-processor and decoder.
 
@@ -7,8 +7,6 @@ parity_tokenizers.py make DIR         writes DIR/lines.bin (50,000 fuzzed lines 
                                       as DRAFTSMITH_TOKENIZER_STRIDE says), and for each tokenizer DIR/<name>/ (its files)
                                       and DIR/<name>.bin (ids and decoded text of each line, then of random ids)
 parity_tokenizers.py classes          prints data/tokenizers/generated/character_ranges.cpp: \\p{L} and \\p{N} of the engine in `tokenizers`
-parity_tokenizers.py bench DIR        trains GPT-2's and Llama 3's kind into DIR, for bench/tokenizer_speed.cpp
-parity_tokenizers.py speed DIR FILE   prints the seconds that `tokenizers` takes, on one thread, for all lines of FILE
 """
 
 import json
@@ -16,7 +14,6 @@ import os
 import random
 import struct
 import sys
-import time
 import unicodedata
 from pathlib import Path
 
@@ -321,7 +318,7 @@ def make(root):
         sentencepiece_reference(root, name, models_folder / name / "tokenizer.model", lines)
 
 
-# Tables and speed
+# Tables
 
 
 def matching_ranges(pattern):
@@ -354,37 +351,14 @@ def print_classes():
     print("}  // namespace draftsmith::data")
 
 
-def make_bench(root):
-    text = training_lines()
-    for build in (gpt2, llama3):
-        save(build(text), root / build.__name__)
-
-
-def print_speed(directory, path):
-    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-    lines = path.read_text(encoding="utf-8").split("\n")
-    best = float("inf")
-    tokens = 0
-    for _ in range(3):
-        begin = time.perf_counter()
-        encodings = tokenizer.encode_batch_fast(lines, add_special_tokens=False)
-        best = min(best, time.perf_counter() - begin)
-        tokens = sum(len(encoding.ids) for encoding in encodings)
-    print(best, tokens)
-
-
 def main():
-    command = sys.argv[1]
-    if command == "classes":
+    if sys.argv[1:] == ["classes"]:
         print_classes()
-    elif command == "make":
+    elif len(sys.argv) == 3 and sys.argv[1] == "make":
         make(Path(sys.argv[2]))
-    elif command == "bench":
-        make_bench(Path(sys.argv[2]))
     else:
-        print_speed(Path(sys.argv[2]), Path(sys.argv[3]))
-    return 0
+        sys.exit(__doc__)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

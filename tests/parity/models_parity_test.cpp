@@ -13,22 +13,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kNewTokens = 14;  // NEW_TOKENS of tools/parity_t5.py
+constexpr int64_t kNewTokens = 14;  // NEW_TOKENS of tools/parity_models.py
 
-// A script that makes references, and its models.
-struct ParityModels {
-  std::string script;
-  std::vector<std::string> names;
-};
+using Names = std::vector<std::string>;
 
-const ParityModels kT5{"parity_t5.py", {"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"}};
-const ParityModels kDecoderOnly{"parity_decoder_only.py",
-                                {"llama3", "llama_linear", "gpt2", "gpt_neox", "gpt_neox_serial", "bloom"}};
+const Names kT5{"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"};
+const Names kDecoderOnly{"llama3", "llama_linear", "gpt2", "gpt_neox", "gpt_neox_serial", "bloom"};
+
+const TransformersReference& made_reference() {
+  return TransformersReference::of("parity_models.py");
+}
 
 // Compares logits of whole sequences, and of cached steps with rollbacks.
-void expect_equal_logits(const ParityModels& models) {
-  const TransformersReference& reference = TransformersReference::of(models.script);
-  for (const std::string& name : models.names) {
+void expect_equal_logits(const Names& names) {
+  const TransformersReference& reference = made_reference();
+  for (const std::string& name : names) {
     const Reference batch = reference.batch(name);
     for (const bool pack : {false, true}) {
       const auto model = load(reference.directory(name), pack);
@@ -38,17 +37,17 @@ void expect_equal_logits(const ParityModels& models) {
   }
 }
 
-void expect_equal_gradients(const ParityModels& models) {
-  const TransformersReference& reference = TransformersReference::of(models.script);
-  for (const std::string& name : models.names) {
+void expect_equal_gradients(const Names& names) {
+  const TransformersReference& reference = made_reference();
+  for (const std::string& name : names) {
     expect_equal_gradients(name, *load(reference.directory(name), false), reference.batch(name));
   }
 }
 
 // Compares greedy outputs for every batch size.
-void expect_equal_outputs(const ParityModels& models) {
-  const TransformersReference& reference = TransformersReference::of(models.script);
-  for (const std::string& name : models.names) {
+void expect_equal_outputs(const Names& names) {
+  const TransformersReference& reference = made_reference();
+  for (const std::string& name : names) {
     const auto model = load(reference.directory(name), true);
     const GreedyReference wanted = reference.greedy(name);
     ASSERT_EQ(wanted.sources.size(), 200);
@@ -64,10 +63,10 @@ void expect_equal_outputs(const ParityModels& models) {
 }
 
 // Saves models and loads them again; Transformers loads them and generates the same.
-void expect_equal_when_saved(const ParityModels& models) {
-  const TransformersReference& reference = TransformersReference::of(models.script);
+void expect_equal_when_saved(const Names& names) {
+  const TransformersReference& reference = made_reference();
   const fs::path saved = reference.root() / "saved";
-  for (const std::string& name : models.names) {
+  for (const std::string& name : names) {
     const auto model = load(reference.directory(name), false);
     SaveOptions options;
     if (name == "t5_v1_0" || name == "gpt2") options.shard_bytes = 8'000;
@@ -87,7 +86,7 @@ void expect_equal_when_saved(const ParityModels& models) {
 
 class T5Parity : public NeedsTransformers {
  protected:
-  static const TransformersReference& reference() { return TransformersReference::of(kT5.script); }
+  static const TransformersReference& reference() { return made_reference(); }
 };
 
 TEST_F(T5Parity, LogitsAndGradientsAreEqual) {
@@ -136,7 +135,7 @@ TEST_F(T5Parity, HalfPrecisionDirectoriesLoad) {
 
 class DecoderOnlyParity : public NeedsTransformers {
  protected:
-  static const TransformersReference& reference() { return TransformersReference::of(kDecoderOnly.script); }
+  static const TransformersReference& reference() { return made_reference(); }
 };
 
 TEST_F(DecoderOnlyParity, LogitsAndGradientsAreEqual) {
@@ -153,7 +152,7 @@ TEST_F(DecoderOnlyParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
 }
 
 TEST_F(DecoderOnlyParity, CachedStepsInFloat64AndHalfTypesAreNear) {
-  for (const std::string& name : kDecoderOnly.names) {
+  for (const std::string& name : kDecoderOnly) {
     const Reference batch = reference().batch(name);
     EXPECT_LT(steps_difference(*load(reference().directory(name), true, at::kDouble), batch), kLogitsTolerance);
     EXPECT_LT(steps_difference(*load(reference().directory(name), true, at::kBFloat16), batch), 0.15) << name;

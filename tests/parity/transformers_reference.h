@@ -1,5 +1,5 @@
-// Runs tools/parity_t5.py, parity_beams.py and their siblings (Transformers, in a virtual environment of its own) and
-// reads what they wrote.
+// Runs tools/parity_models.py and its siblings (Transformers, in a virtual environment of its own) and reads what they
+// wrote.
 #pragma once
 
 #include <filesystem>

@@ -19,7 +19,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from gpu_parts import checks, facts, packing, page, places, plan, results, running, speeds, tables, verdicts  # noqa: E402
+from gpu_parts import places, results, running, steps  # noqa: E402
 
 TOOL = str(ROOT / "tools/gpu")
 loader = importlib.machinery.SourceFileLoader("gpu_tool", TOOL)
@@ -145,8 +145,8 @@ class Suites(InFolder):
             case $filter in DeviceOne.*) printf '{LOG}'; sleep 60;; esac
             [ "$DRAFTSMITH_TEST_DEVICE $DRAFTSMITH_STRICT_DEVICE" = "cuda 1" ] || exit 1
             echo "[       OK ] A/DeviceTwo.Works/0 (1 ms)" """)
-        with mock.patch.object(checks, "SUITE_S", 0.5):
-            record = self.run_step(checks.suites, limit=20)
+        with mock.patch.object(steps, "SUITE_S", 0.5):
+            record = self.run_step(steps.suites, limit=20)
         one, two = record["data"]["suites"]
         self.assertEqual((one["tests"], two["tests"], two["failed"]), (3, 1, 0))
         self.assertIn("killed after", one["failures"][1])
@@ -158,15 +158,15 @@ class Strictness(InFolder):
         greedy = {"measure": "greedy", "shape": "t5-large", "own_kernels": True, "recorded": True}
         self.make_bench(places.DECODING_BENCH, [greedy])
         self.make_bench(places.KERNELS_BENCH, [])
-        record = self.run_step(speeds.speeds, at_once=1)
+        record = self.run_step(steps.speeds, at_once=1)
         self.assertEqual(record["status"], "ok", record)
         calls = self.calls(places.DECODING_BENCH)
         self.assertEqual([call[call.index("strict="):] for call in calls],
                          ["strict=1 kernels= graphs= launch=", "strict= kernels=off graphs= launch=",
                           "strict=1 kernels= graphs= launch=on"])
-        self.assertEqual([tables.way_of(record) for record in record["data"]["records"]],
+        self.assertEqual([results.way_of(record) for record in record["data"]["records"]],
                          ["default", "kernels off", "programmatic"])
-        self.run_step(speeds.decoding, at_once=1)
+        self.run_step(steps.decoding, at_once=1)
         eager = [call for call in self.calls(places.DECODING_BENCH)[3:] if "strict= " in call]
         self.assertEqual(len(eager), 1)
         self.assertIn("graphs=off", eager[0])
@@ -182,13 +182,13 @@ class Strictness(InFolder):
     def test_failed_checks_and_settings_fail_a_step_and_keep_its_records(self):
         check = {"measure": "check", "check": "same ids", "shape": "t5-large", "dtype": "fp32", "value": 3, "bound": 0}
         self.make_bench(places.CHECKS_BENCH, [check | {"passed": False}], "exit 1")
-        record = self.run_step(checks.shapes)
+        record = self.run_step(steps.shapes)
         self.assertIn("same ids of t5-large in fp32: 3, bound 0", record["problem"])
         self.assertEqual(len(record["data"]["records"]), 1)
         self.make_bench(places.CHECKS_BENCH, [])
-        self.assertIn("no check ran", self.run_step(checks.smoke)["problem"])
+        self.assertIn("no check ran", self.run_step(steps.smoke)["problem"])
         self.make_bench(places.TRAINING_BENCH, [{"measure": "problem", "shape": "t5-small", "problem": "no memory"}])
-        self.assertIn("t5-small: no memory", self.run_step(speeds.training)["problem"])
+        self.assertIn("t5-small: no memory", self.run_step(steps.training)["problem"])
 
 
 class Facts(InFolder):
@@ -196,12 +196,12 @@ class Facts(InFolder):
         program = self.folder / "build" / places.DEVICE_TESTS
         program.parent.mkdir(parents=True)
         program.write_bytes(pathlib.Path("/bin/true").read_bytes())
-        record = self.run_step(facts.facts, limit=20)
+        record = self.run_step(steps.facts, limit=20)
         self.assertEqual((record["status"], record["data"]["missing_libraries"]), ("ok", {}), record)
         self.assertIn("python", record["data"])
         log = self.folder / "log"
         log.write_text("libc.so.6 => /lib/libc.so.6\nlibtorch_cuda.so => not found\n")
-        self.assertEqual(facts.libraries_missing(running.Finished(0, "", 0, log)), ["libtorch_cuda.so"])
+        self.assertEqual(steps.libraries_missing(running.Finished(0, "", 0, log)), ["libtorch_cuda.so"])
 
 
 class Command(InFolder):
@@ -214,7 +214,7 @@ class Command(InFolder):
                 (("shapes", "mark"), ("smoke", "stop"), ("speeds", "-"))}
         for order, statuses in ((("shapes", "speeds"), ["failed", "failed"]),
                                 (("speeds", "smoke", "shapes"), ["failed", "failed", "not run"])):
-            with mock.patch.object(plan, "PLANS", {"first": tuple(made[name] for name in order)}):
+            with mock.patch.object(steps, "PLANS", {"first": tuple(made[name] for name in order)}):
                 with contextlib.redirect_stdout(io.StringIO()):
                     status = tool.run(argparse.Namespace(plan="first", steps=None, dry=False, total=None, pack=None,
                                                          out=self.folder / order[0], build=self.folder))
@@ -267,13 +267,13 @@ def made_up_results():
 
 class Page(unittest.TestCase):
     def test_it_has_command_commit_machine_and_date_beside_the_numbers(self):
-        text = page.page([made_up_results()])
+        text = results.page([made_up_results()])
         head = text.split("\n\n")[2]
         for part in ("`tools/gpu run`", "commit abc1234", "NVIDIA H200, driver 580.1", "torch 2.11.0", "2026-11-23"):
             self.assertIn(part, head)
         self.assertIn("| t5-large | bf16 | 1 | default | 6.712 | 1,149 | – | 805 | 3.8 |", text)
-        for measure in tables.MEASURES:
-            (made,) = tables.tables_of_step({"name": "x", "data": {"records": [{"measure": measure}]}})
+        for measure in results.MEASURES:
+            (made,) = results.tables_of_step({"name": "x", "data": {"records": [{"measure": measure}]}})
             self.assertEqual(len(made.rows[0]), len(made.head))
         self.assertIn("* Decoding, out of time after 180 s: a bench was killed", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 120)
@@ -281,33 +281,13 @@ class Page(unittest.TestCase):
     def test_failed_checks_come_first(self):
         failed = made_up_results()
         failed["steps"][0] |= {"gate": "mark", "status": "failed", "title": "Checks at real shapes"}
-        text = page.page([failed, made_up_results()])
+        text = results.page([failed, made_up_results()])
         self.assertTrue(text.split("\n\n")[1].startswith("**Checks failed (Checks at real shapes)"), text)
         self.assertEqual(text.count("commit abc1234"), 2)
-        self.assertNotIn("Checks failed", page.page([made_up_results()]))
+        self.assertNotIn("Checks failed", results.page([made_up_results()]))
         with self.assertRaisesRegex(places.Problem, "dry run"):
-            page.page([made_up_results() | {"dry": True}])
+            results.page([made_up_results() | {"dry": True}])
 
-    def test_numbers_decide_by_rules(self):
-        def greedy(shape, speed, **marks):
-            return marks | {"measure": "greedy", "shape": shape, "dtype": "bf16", "batch": 1,
-                            "tokens_per_second": speed}
-        records = [greedy(shape, 1000, run="default") for shape in ("llama-1b", "t5-large")]
-        records += [greedy("llama-1b", 900, kernels="off"), greedy("t5-large", 600, kernels="off"),
-                    greedy("t5-large", 1300, launch="programmatic"),
-                    {"measure": "verification", "shape": "t5-large", "dtype": "bf16", "batch": 1, "run": "default",
-                     "tokens": [1, 16], "relative": [1, 1.4]},
-                    {"measure": "nodes", "us_rotate": 3.0},
-                    {"measure": "nodes", "us_rotate": 2.0, "launch": "programmatic"}]
-        lines = verdicts.lines_of(records)
-        for line, words in zip(lines, (("0.60 x", "keep `linear_rows`"), ("1.40", ": build a kernel"),
-                                       ("0.67 x", "switch it on", "1.30 x"))):
-            self.assertTrue(all(word in line for word in words), line)
-        records[3]["tokens_per_second"] = 700
-        self.assertIn("drop `linear_rows`", verdicts.lines_of(records)[0])
-        records[-1]["us_rotate"] = 2.5
-        self.assertIn("leave it off", verdicts.lines_of(records)[2])
-        self.assertEqual(verdicts.lines_of([])[1], "* Verification: not measured.")
 
 
 class Pack(InFolder):
@@ -315,8 +295,8 @@ class Pack(InFolder):
         (self.folder / "build").mkdir()
         (self.folder / "build/small").write_bytes(pathlib.Path("/bin/true").read_bytes())
         make_program(self.folder / "build" / places.KERNELS_BENCH, 'mkdir -p "$2"; echo $4 >"$2/a.kernels"')
-        packing.compile_kernels(self.folder / "build", self.folder / "out/kernels")
-        archive, _ = packing.pack(self.folder / "build", self.folder / "out", ["small"], preset=0)
+        places.compile_kernels(self.folder / "build", self.folder / "out/kernels")
+        archive, _ = places.pack(self.folder / "build", self.folder / "out", ["small"], preset=0)
         with mock.patch.object(places, "torch_libraries", return_value=()):
             place = places.unpacked_place(archive, self.folder / "there", sys.executable)
         self.assertEqual((self.folder / "there/kernels/a.kernels").read_text(), "sm_90\n")
@@ -324,15 +304,9 @@ class Pack(InFolder):
 
 
 class Plan(unittest.TestCase):
-    def test_the_tables_show_all_steps_uncut_and_their_sums(self):
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            self.assertEqual(plan.show(), 0)
-            with mock.patch.dict(plan.MOST_S, {"rest": 100}):
-                self.assertEqual(plan.show(), 1)
-        text = printed.getvalue()
-        self.assertTrue(max(map(len, text.splitlines())) <= 100 and "…" not in text, text)
-        for step in plan.FIRST + plan.REST:
-            self.assertRegex(text, rf"(?m)^{step.name} +{step.limit_s:.0f} +{step.at_once} ")
+    def test_the_limits_of_a_plan_fit_its_call(self):
+        for name, most in steps.MOST_S.items():
+            self.assertLessEqual(steps.sum_of(name), most)
 
 
 if __name__ == "__main__":

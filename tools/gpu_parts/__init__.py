@@ -1,1 +1,0 @@
-"""The parts of tools/gpu, which measures everything when a GPU is at hand."""

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""References for tests/parity: what Transformers computes with small random models. The other scripts use it.
+
+parity_models.py make DIR   writes DIR/<name>/ (a model directory), DIR/<name>.reference.safetensors (a batch, its
+                            logits and gradients) and DIR/<name>.greedy.json (inputs and their greedy outputs)
+parity_models.py check DIR  loads every DIR/saved/<name>/ that Draftsmith wrote and compares it with the references;
+                            prints one line a problem and exits 1 when there is any
+parity_models.py stories DIR MODEL TEXT   writes DIR/stories.json: greedy outputs of a model directory for prompts of
+                                          token ids cut from a text
+parity_models.py processors DIR           writes DIR/processors.json: greedy outputs of a made model under generation
+                                          settings that change logits
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch.nn.functional import cross_entropy
+from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, BloomConfig,
+                          DynamicCache, EncoderDecoderCache, GPT2Config, GPTNeoXConfig, LlamaConfig, MT5Config,
+                          PreTrainedTokenizerFast, T5Config)
+from transformers.utils import logging
+
+NEW_TOKENS = 14
+GREEDY_INPUTS = 200
+STORIES = 100
+PROCESSED = 60
+PAD, EOS = 0, 1
+HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+PROCESSORS = [
+    {"encoder_repetition_penalty": 2.0},
+    {"encoder_no_repeat_ngram_size": 1},
+    {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
+    {"min_length": 20},
+    {"min_length": 25, "min_new_tokens": 3},
+]
+
+
+def run(make, check_one=None, **commands):
+    """Does what the command line says: COMMAND DIR REST. `check` calls check_one(DIR, directory) for DIR/saved/*."""
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    if len(sys.argv) < 3 or sys.argv[1] not in {"make", "check", *commands}:
+        sys.exit(sys.modules["__main__"].__doc__)
+    root = Path(sys.argv[2])
+    problems = []
+    if sys.argv[1] == "check":
+        directories = sorted(path for path in (root / "saved").iterdir() if path.is_dir())
+        problems = [problem for directory in directories for problem in check_one(root, directory)]
+        problems += [] if directories else ["nothing was saved"]
+    else:
+        {"make": make, **commands}[sys.argv[1]](root, *map(Path, sys.argv[3:]))
+    print("\n".join(problems))
+    sys.exit(1 if problems else 0)
+
+
+# Odd sizes everywhere: head widths that do not divide the model's, depths of encoder and decoder that differ, shared
+# key heads, numbers of heads that are no power of two.
+T5_IDS = dict(dropout_rate=0.0, decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=EOS)
+IDS = dict(bos_token_id=2, eos_token_id=EOS, pad_token_id=PAD)
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}
+CONFIGURATIONS = {
+    "t5_v1_0": T5Config(vocab_size=101, d_model=24, d_kv=7, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=3,
+                        feed_forward_proj="relu", **T5_IDS),
+    "t5_v1_1": T5Config(vocab_size=97, d_model=20, d_kv=9, d_ff=33, num_layers=3, num_decoder_layers=1, num_heads=5,
+                        feed_forward_proj="gated-gelu", tie_word_embeddings=False, **T5_IDS),
+    "t5_tied_unscaled": T5Config(vocab_size=67, d_model=18, d_kv=5, d_ff=31, num_layers=1, num_decoder_layers=2,
+                                 num_heads=3, feed_forward_proj="gated-silu", tie_word_embeddings=False,
+                                 relative_attention_num_buckets=12, relative_attention_max_distance=200, **T5_IDS),
+    "mt5": MT5Config(vocab_size=113, d_model=22, d_kv=6, d_ff=35, num_layers=2, num_decoder_layers=2, num_heads=5,
+                     feed_forward_proj="gated-gelu", relative_attention_num_buckets=20,
+                     relative_attention_max_distance=50, **T5_IDS),
+    "llama3": LlamaConfig(vocab_size=101, hidden_size=24, intermediate_size=41, num_hidden_layers=3,
+                          num_attention_heads=6, num_key_value_heads=2, head_dim=10, max_position_embeddings=512,
+                          rope_parameters=LLAMA3, attention_bias=True, tie_word_embeddings=False, **IDS),
+    "llama_linear": LlamaConfig(vocab_size=97, hidden_size=20, intermediate_size=33, num_hidden_layers=2,
+                                num_attention_heads=5, num_key_value_heads=5, head_dim=4, mlp_bias=True,
+                                max_position_embeddings=512, tie_word_embeddings=True,
+                                rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}, **IDS),
+    "gpt2": GPT2Config(vocab_size=89, n_embd=24, n_head=3, n_layer=2, n_inner=37, n_positions=300, resid_pdrop=0.0,
+                       embd_pdrop=0.0, attn_pdrop=0.0, **IDS),
+    "gpt_neox": GPTNeoXConfig(vocab_size=103, hidden_size=40, intermediate_size=44, num_hidden_layers=3,
+                              num_attention_heads=5, rotary_pct=0.5, max_position_embeddings=512, **IDS),
+    "gpt_neox_serial": GPTNeoXConfig(vocab_size=83, hidden_size=24, intermediate_size=50, num_hidden_layers=2,
+                                     num_attention_heads=2, rotary_pct=1.0, max_position_embeddings=512,
+                                     use_parallel_residual=False, attention_bias=False, **IDS),
+    "bloom": BloomConfig(vocab_size=107, hidden_size=30, n_head=5, n_layer=3, hidden_dropout=0.0,
+                         attention_dropout=0.0, **IDS),
+}
+UNTIED = ("t5_v1_1", "mt5", "t5")  # whose heads are their own
+
+
+def class_of(config):
+    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+
+
+def make_model(name, config=None):
+    """A model of CONFIGURATIONS, or of another one: weights large enough that every part shows in the logits."""
+    config = config or CONFIGURATIONS[name]
+    torch.manual_seed(sum(name.encode()))
+    model = class_of(config).from_config(config).eval()
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            (vary_t5 if config.is_encoder_decoder else vary)(name, parameter_name, parameter)
+        if name in UNTIED:
+            model.lm_head.weight = torch.nn.Parameter(torch.randn(config.vocab_size, config.d_model) * 0.5)
+        model.get_output_embeddings().weight[EOS] *= 2  # so that some rows end before the limit
+    return model
+
+
+def vary_t5(model_name, name, parameter):
+    if "layer_norm" in name:  # ones by default, which would hide a norm that is not applied
+        parameter.uniform_(0.5, 1.5)
+    if "relative_attention_bias" in name:  # too small by default to be seen in the logits
+        parameter.normal_(std=1.0)
+    if ".k." in name:
+        parameter.mul_(1.5)
+    if model_name not in UNTIED and (".o." in name or ".wo." in name):
+        parameter.mul_(4)  # else a tied model only repeats its last token
+
+
+def vary(_, name, parameter):
+    if parameter.dim() > 1:
+        parameter.normal_(std=1.2 / parameter.shape[1] ** 0.5)
+    elif name.endswith("bias"):
+        parameter.normal_(std=0.2)
+    else:
+        parameter.uniform_(0.5, 1.5)
+
+
+def load_model(directory):
+    """A directory's model, and the complaints of Transformers about it."""
+    model, info = class_of(AutoConfig.from_pretrained(directory)).from_pretrained(directory, output_loading_info=True)
+    return model.eval(), [f"{directory.name}: {kind} {sorted(map(str, info[kind]))}"
+                          for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") if info[kind]]
+
+
+def ragged(lengths, vocabulary, generator):
+    """Random rows, right padded, with their mask."""
+    tokens = torch.full((len(lengths), max(lengths)), PAD)
+    mask = torch.zeros_like(tokens)
+    for row, length in enumerate(lengths):
+        tokens[row, :length] = torch.randint(2, vocabulary, (length,), generator=generator)
+        mask[row, :length] = 1
+    return tokens, mask
+
+
+def logits_of(model, tensors):
+    """Logits of a batch: of the targets after the sources, or of whole sequences."""
+    masks = {name: (torch.arange(tensors[name].shape[1])[None, :] < tensors[f"{name}_lengths"][:, None]).long()
+             for name in ("source", "target") if name in tensors}
+    if model.config.is_encoder_decoder:
+        return model(input_ids=tensors["source"].long(), attention_mask=masks["source"],
+                     decoder_input_ids=tensors["target"].long()).logits
+    return model(input_ids=tensors["target"].long(), attention_mask=masks["target"]).logits
+
+
+def reference(model):
+    """Logits of a batch that reaches beyond every bucket distance, and the gradients of its mean cross entropy."""
+    generator = torch.Generator().manual_seed(5)
+    vocabulary = model.config.vocab_size
+    tensors = {}
+    if model.config.is_encoder_decoder:
+        tensors["source"], mask = ragged([150, 97, 1], vocabulary, generator)
+        tensors["source_lengths"] = mask.sum(1)
+    tensors["target"], mask = ragged([260, 60, 5], vocabulary, generator)
+    tensors["target_lengths"] = mask.sum(1)
+    if model.config.is_encoder_decoder:
+        tensors["target"][:, 0] = model.config.decoder_start_token_id
+    labels = ragged([260, 60, 5], vocabulary, generator)[0].masked_fill(mask == 0, -100)
+    logits = logits_of(model, tensors)
+    loss = cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    model.zero_grad()
+    loss.backward()
+    tensors.update(labels=labels, logits=logits.detach(), loss=loss.detach())
+    tensors.update({"grad/" + name: parameter.grad for name, parameter in model.named_parameters()})
+    return {name: tensor.float().contiguous() for name, tensor in tensors.items()}
+
+
+def until_eos(row, eos=EOS):
+    return row[:row.index(eos) + 1] if eos in row else row
+
+
+def generate(model, inputs, new_tokens=NEW_TOKENS, **settings):
+    """Outputs of each input by Transformers' own generate, best first (new tokens, EOS included), and scores of beams.
+    Inputs of one length go together."""
+    outputs, scores = [None] * len(inputs), [None] * len(inputs)
+    settings = {"num_beams": 1, "num_return_sequences": 1, **settings}
+    count = settings["num_return_sequences"]
+    for length in sorted({len(one) for one in inputs}):
+        chosen = [i for i, one in enumerate(inputs) if len(one) == length]
+        tokens = torch.tensor([inputs[i] for i in chosen])
+        extra = {}
+        if model.config.is_encoder_decoder:  # 5.23 builds a cache with as many layers as the encoder has
+            extra["past_key_values"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        with torch.no_grad():
+            found = model.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=new_tokens,
+                                   do_sample=False, return_dict_in_generate=True,
+                                   output_scores=settings["num_beams"] > 1, **settings, **extra)
+        skipped = 1 if model.config.is_encoder_decoder else length
+        rows = [until_eos(row, model.config.eos_token_id) for row in found.sequences[:, skipped:].tolist()]
+        for place, i in enumerate(chosen):
+            own = slice(place * count, (place + 1) * count)
+            outputs[i] = rows[own]
+            scores[i] = found.sequences_scores[own].tolist() if settings["num_beams"] > 1 else None
+    return outputs, scores
+
+
+def greedy(model, inputs, new_tokens=NEW_TOKENS, **settings):
+    return [rows[0] for rows in generate(model, inputs, new_tokens, **settings)[0]]
+
+
+def greedy_sources(vocabulary):
+    generator = torch.Generator().manual_seed(9)
+    lengths = torch.randint(1, 25, (GREEDY_INPUTS,), generator=generator).tolist()
+    return [torch.randint(2, vocabulary, (length,), generator=generator).tolist() for length in lengths]
+
+
+def write_greedy(file, model, inputs, new_tokens=NEW_TOKENS):
+    file.write_text(json.dumps({"sources": inputs, "outputs": greedy(model, inputs, new_tokens)}))
+
+
+def make(root):
+    for name, config in CONFIGURATIONS.items():
+        model = make_model(name)
+        model.save_pretrained(root / name)
+        save_file(reference(model), root / f"{name}.reference.safetensors")
+        write_greedy(root / f"{name}.greedy.json", model, greedy_sources(config.vocab_size))
+        if name == "t5_v1_0":
+            write_half_precision(root, model)
+        if name == "gpt2":  # the directory form of before safetensors
+            config.save_pretrained(root / "gpt2_pickled")
+            torch.save(model.state_dict(), root / "gpt2_pickled/pytorch_model.bin")
+    write_tokenizer(root)
+
+
+def write_half_precision(root, model):
+    """t5_v1_0 as bf16 and fp16 directories; the references are of the rounded weights, computed in fp32."""
+    for name, dtype in HALF_TYPES.items():
+        rounded = type(model)(model.config).eval()
+        rounded.load_state_dict({key: value.to(dtype).float() for key, value in model.state_dict().items()})
+        save_file(reference(rounded), root / f"t5_{name}.reference.safetensors")
+        rounded.to(dtype).save_pretrained(root / f"t5_{name}")
+
+
+def write_tokenizer(root):
+    import sentencepiece
+
+    words = ["ka", "lo", "mi", "tu", "re", "sen", "dor", "pal", "ist", "um"]
+    sentences = [" ".join(words[(i * k) % 10] + words[(i + k) % 10] for k in range(1, 6)) for i in range(300)]
+    (root / "text").write_text("\n".join(sentences))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(root / "text"), model_prefix=str(root / "spiece"), vocab_size=40, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+        minloglevel=2)
+
+
+def write_byte_level(directory, lines, size, **special):
+    """A byte-level BPE tokenizer in Transformers' form, trained on the lines."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(lines, trainers.BpeTrainer(
+        vocab_size=size, special_tokens=list(special.values()), show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    fast.save_pretrained(directory)
+    return fast
+
+
+def check_tokenizer(root, directory):
+    import sentencepiece
+
+    plain = sentencepiece.SentencePieceProcessor(model_file=str(root / "spiece.model"))
+    loaded = AutoTokenizer.from_pretrained(directory)
+    problems = []
+    if len(loaded) != plain.vocab_size():
+        problems.append(f"{directory.name}: tokenizer has {len(loaded)} ids, SentencePiece {plain.vocab_size()}")
+    for text in ["kalo mitu resen", "dorpal  istum", "Unbekannt, 12"]:
+        if loaded(text).input_ids != plain.encode(text) + [EOS]:
+            problems.append(f"{directory.name}: {text!r} gives {loaded(text).input_ids}, not {plain.encode(text) + [EOS]}")
+    return problems
+
+
+def check_directory(root, directory):
+    base, _, precision = directory.name.partition("-")
+    model, problems = load_model(directory)
+    stored = HALF_TYPES.get(precision, torch.float32)
+    if model.get_input_embeddings().weight.dtype != stored:
+        problems.append(f"{directory.name}: loaded as {model.get_input_embeddings().weight.dtype}, not {stored}")
+    if [type(model).__name__] != AutoConfig.from_pretrained(root / base).architectures:
+        problems.append(f"{directory.name}: loaded as {type(model).__name__}")
+    wanted = load_file(root / f"{base}.reference.safetensors")
+    with torch.no_grad():
+        logits = logits_of(model.float(), wanted)
+    valid = torch.arange(logits.shape[1])[None, :] < wanted["target_lengths"][:, None]
+    difference = (logits - wanted["logits"])[valid].abs().max() / wanted["logits"][valid].abs().max()
+    if difference > (0.05 if precision else 1e-4):
+        problems.append(f"{directory.name}: logits differ by {difference:.2e}")
+    if not precision:
+        expected = json.loads((root / f"{base}.greedy.json").read_text())
+        wrong = sum(a != b for a, b in zip(greedy(model, expected["sources"]), expected["outputs"]))
+        if wrong:
+            problems.append(f"{directory.name}: {wrong} of {len(expected['outputs'])} greedy outputs differ")
+    if (directory / "spiece.model").exists():
+        problems += check_tokenizer(root, directory)
+    return problems
+
+
+def stories(root, directory, text):
+    """Prompts: the first ids of stories, with BOS, as the model's own tokenizer gives them."""
+    import sentencepiece
+
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
+    begins = [story.strip() for story in text.read_text().split("<|endoftext|>")]
+    prompts = [[tokenizer.bos_id()] + tokenizer.encode(story)[:4 + i % 20] for i, story in
+               enumerate([story for story in begins if len(story) > 100][:STORIES])]
+    write_greedy(root / "stories.json", AutoModelForCausalLM.from_pretrained(directory).eval(), prompts, 60)
+
+
+def processors(root):
+    """Outputs of one model with each of PROCESSORS, and with words banned that it writes without."""
+    records = []
+    name = "llama3"
+    model = AutoModelForCausalLM.from_pretrained(root / name).eval()
+    prompts = greedy_sources(model.config.vocab_size)[:PROCESSED]
+    plain = greedy(model, prompts)
+    words = [plain[0][:1], plain[1][:2], plain[2][1:4]]
+    for settings in PROCESSORS + [{"bad_words_ids": words}]:
+        outputs = greedy(model, prompts, **settings)
+        records.append({"model": name, "settings": settings, "sources": prompts, "outputs": outputs,
+                        "changed": sum(a != b for a, b in zip(outputs, plain))})
+    (root / "processors.json").write_text(json.dumps(records))
+
+
+if __name__ == "__main__":
+    run(make, check_directory, stories=stories, processors=processors)

@@ -1,0 +1,217 @@
+"""What tools/serving compares with: our models, exports, prompts and greedy outputs; acceptance by position, and
+whether other ids are mere rounding."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PARTS = ROOT / "tools/serving_parts"
+PEERS = ROOT / ".venv-peers/bin/python"
+WINDOW = 5
+PROMPT_TOKENS = 24
+# Engines add in another order. Where our two largest logits are closer than this, either id is right.
+MARGIN = 1e-3
+# Of a comparison of two shares: five positions at once give a false alarm in 3 of 10,000 tables.
+Z_DIFFERENT = 4.0
+METRIC = re.compile(r"^vllm:spec_decode_num_(\w+?)(?:_total)?(?:\{(.*)\})? ([-+.\deE]+)$")
+POSITION = re.compile(r'position="(\d+)"')
+
+
+@dataclasses.dataclass
+class Acceptance:
+    """Drafts of a run, and how many of them kept at least the first, the first two, ... of their tokens."""
+
+    drafts: int
+    kept: list[int]
+
+    def shares(self) -> list[float]:
+        return [count / self.drafts if self.drafts else math.nan for count in self.kept]
+
+
+def acceptance_of_histogram(histogram: list[int], window: int) -> Acceptance:
+    """Returns the acceptance of draftsmith's accepted_histogram: drafts by the number of tokens they kept."""
+    return Acceptance(sum(histogram), [sum(histogram[position + 1:]) for position in range(window)])
+
+
+def acceptance_of_metrics(text: str, window: int) -> Acceptance:
+    """Returns the acceptance in a page of vLLM's metrics (Prometheus' text format), summed over engines."""
+    drafts, kept = 0, [0] * window
+    for line in text.splitlines():
+        match = METRIC.match(line)
+        if not match:
+            continue
+        name, labels, value = match.group(1), match.group(2) or "", int(float(match.group(3)))
+        if name == "drafts":
+            drafts += value
+        elif name == "accepted_tokens_per_pos":
+            position = POSITION.search(labels)
+            if position and int(position.group(1)) < window:
+                kept[int(position.group(1))] += value
+    if not drafts:
+        raise ValueError("vLLM's metrics hold no drafts\n  expected: vllm:spec_decode_num_drafts_total above 0\n"
+                         "  hint:     was the server started with --speculative-config?")
+    return Acceptance(drafts, kept)
+
+
+def acceptance_of_drafts(drafts: list[list], outputs: list[list[int]], window: int) -> Acceptance:
+    """Returns the acceptance of drafts, (new tokens before it, ids) for each, in the outputs that they led to. The part
+    of a draft behind its output's end counts as not kept."""
+    histogram = [0] * (window + 1)
+    for of_output, output in zip(drafts, outputs):
+        for begin, draft in of_output:
+            kept = 0
+            for token, wanted in zip(draft, output[begin:]):
+                if token != wanted:
+                    break
+                kept += 1
+            histogram[kept] += 1
+    return acceptance_of_histogram(histogram, window)
+
+
+def within_sampling_error(one: Acceptance, other: Acceptance) -> bool:
+    """Returns whether the shares of all positions may be of one distribution (two shares pooled, Z_DIFFERENT)."""
+    for a, b in zip(one.kept, other.kept):
+        pooled = (a + b) / max(1, one.drafts + other.drafts)
+        error = math.sqrt(pooled * (1 - pooled) * (1 / max(1, one.drafts) + 1 / max(1, other.drafts)))
+        if abs(a / max(1, one.drafts) - b / max(1, other.drafts)) > Z_DIFFERENT * error + 1e-12:
+            return False
+    return True
+
+
+def first_difference(ours: list[int], theirs: list[int], eos: int | None) -> int | None:
+    """Returns the first position where the outputs differ; None if they are equal. An EOS at the end is optional."""
+    ours, theirs = (ids[:-1] if ids and ids[-1] == eos else ids for ids in (ours, theirs))
+    for position, (a, b) in enumerate(zip(ours, theirs)):
+        if a != b:
+            return position
+    return None if len(ours) == len(theirs) else min(len(ours), len(theirs))
+
+
+def is_rounding(logits: list[float], ours: int, theirs: int, margin: float = MARGIN) -> bool:
+    """Returns whether both ids are as good as the best: within the margin of the largest logit."""
+    best = max(logits)
+    return all(0 <= token < len(logits) and best - logits[token] < margin for token in (ours, theirs))
+
+
+def printed_command(output: str, first_word: str) -> list[str]:
+    """Returns the words of the command that `draftsmith export` printed."""
+    for line in output.splitlines():
+        start = line.find(first_word + " ")
+        if start >= 0:
+            return shlex.split(line[start:])
+    raise ValueError(f"the export printed no command of {first_word}\n  found: {output.strip()}")
+
+
+def acceptance_table(columns: dict[str, Acceptance]) -> str:
+    """Returns a Markdown table of shares by position."""
+    lines = [["kept at least", *(f"{name}, {column.drafts} drafts" for name, column in columns.items())]]
+    lines.append(["---"] * len(lines[0]))
+    for position in range(WINDOW):
+        lines.append([str(position + 1), *(f"{column.shares()[position]:.3f}" for column in columns.values())])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+class Ours:
+    """The program, a folder for its results, and the sizes of a run."""
+
+    def __init__(self, options):
+        self.options = options
+        self.work = options.work.resolve()
+        self.models = self.work / "models"
+        self.target = self.models / "target/model"
+        self.drafter = self.models / "aligned/model"
+
+    def run(self, *arguments):
+        environment = {"DRAFTSMITH_DATA": str(ROOT / "../shared/data"), **os.environ}
+        result = subprocess.run([str(self.options.draftsmith), *map(str, arguments)], cwd=self.work,
+                                env=environment, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise RuntimeError(f"draftsmith {' '.join(map(str, arguments))} failed:\n{result.stdout}{result.stderr}")
+        return result
+
+    def train(self):
+        """Trains the models, or finds them finished."""
+        print("models: tools/serving_parts/models.toml", flush=True)
+        self.run("train", PARTS / "models.toml", "--work", self.models)
+
+    def export(self, model, name, form):
+        """Exports the model anew; returns what was printed."""
+        subprocess.run(["rm", "-rf", str(self.work / name)], check=True)
+        result = self.run("export", "--model", model, "--format", form, "--out", name,
+                          *(["--target", "target-vllm"] if form == "vllm" else []))
+        return result.stdout + result.stderr
+
+    def prompts(self):
+        """Returns ids: the beginnings of stories that were not trained on."""
+        data = pathlib.Path(os.environ.get("DRAFTSMITH_DATA", ROOT / "../shared/data"))
+        stories = (data / "tinystories/tinystories_2MiB_eot.txt").read_text().split("<|endoftext|>")
+        lines = [" ".join(story.split())[:200] for story in stories[2000:]]
+        lines = [line for line in lines if len(line) == 200][:self.options.prompts]
+        if len(lines) != self.options.prompts:
+            raise RuntimeError(f"expected {self.options.prompts} prompts, found {len(lines)}")
+        (self.work / "prompts.txt").write_text("".join(line + "\n" for line in lines))
+        printed = self.run("data", "tokenize", "--model", self.models / "tokenizer/spiece.model",
+                           "--input", self.work / "prompts.txt").stdout
+        return [[int(word) for word in line.split()][:PROMPT_TOKENS] for line in printed.splitlines()]
+
+    def generate(self, prompts, *arguments, new_tokens=None):
+        """Returns one JSON object a prompt."""
+        path = self.work / "prompts.ids"
+        path.write_text("".join(" ".join(map(str, ids)) + "\n" for ids in prompts))
+        printed = self.run("generate", "--model", self.target, "--ids", "--json", "--input", path, "--quiet",
+                           "--threads", self.options.threads, "--max-new-tokens", new_tokens or self.options.new_tokens,
+                           *arguments).stdout
+        return [json.loads(line) for line in printed.splitlines()]
+
+    def acceptance(self, prompts, greedy):
+        """Returns the acceptance of our drafts, and problems. `greedy` has the ids of the prompts' outputs. Engines take
+        an output's first token from the run of the prompt and draft from the second on; so ours begin there, too."""
+        begun = [(prompt + ids[:1], ids[1:]) for prompt, ids in zip(prompts, greedy) if len(ids) > 1]
+        outputs = self.generate([prompt for prompt, _ in begun], "--drafter", self.drafter, "--method", "speculative",
+                                "--temperature", 0, "--window", WINDOW, new_tokens=self.options.new_tokens - 1)
+        equal = [output["ids"] for output in outputs] == [rest for _, rest in begun]
+        histograms = [output["stats"]["accepted_histogram"] for output in outputs]
+        of_all = [sum(histogram[kept] for histogram in histograms) for kept in range(WINDOW + 1)]
+        return (acceptance_of_histogram(of_all, WINDOW),
+                [] if equal else ["our speculative ids are not our greedy ids"])
+
+    def logits_at(self, prompts, outputs, positions):
+        """Returns {prompt number: our logits at the position of its output}."""
+        (self.work / "margin.source").write_text("".join(" ".join(map(str, prompts[i])) + "\n" for i in positions))
+        (self.work / "margin.target").write_text("".join(" ".join(map(str, outputs[i])) + "\n" for i in positions))
+        self.run("logits", "--model", self.target, "--ids", "--source", "margin.source", "--target", "margin.target",
+                 "--out", "margin.h5", "--quiet")
+        reader = "import h5py, json, sys\nfile = h5py.File('margin.h5')\nprint(json.dumps(" \
+            "[file[f'logits/{i}'][t].tolist() for i, t in enumerate(json.loads(sys.argv[1]))]))"
+        result = subprocess.run([str(PEERS), "-c", reader, json.dumps(list(positions.values()))], cwd=self.work,
+                                check=True, capture_output=True, text=True)
+        return dict(zip(positions, json.loads(result.stdout)))
+
+    def compare(self, prompts, ours, theirs, eos):
+        """Returns (equal outputs, outputs that differ by rounding alone, problems)."""
+        positions = {i: at for i, (a, b) in enumerate(zip(ours, theirs))
+                     if (at := first_difference(a, b, eos)) is not None}
+        if len(ours) != len(theirs):
+            return 0, 0, [f"{len(theirs)} outputs for {len(ours)} prompts"]
+        problems, rounded = [], 0
+        reached = {i: at for i, at in positions.items() if at < min(len(ours[i]), len(theirs[i]))}
+        logits = self.logits_at(prompts, ours, reached) if reached else {}
+        for i, at in positions.items():
+            if i in logits and is_rounding(logits[i], ours[i][at], theirs[i][at]):
+                rounded += 1
+            else:
+                problems.append(f"prompt {i}: other ids from position {at} on, {ours[i][at:at + 3]} ours, "
+                                f"{theirs[i][at:at + 3]} theirs")
+        return len(ours) - len(positions), rounded, problems
+
+    def eos(self):
+        found = json.loads((self.target / "config.json").read_text()).get("eos_token_id")
+        return found[0] if isinstance(found, list) else found
