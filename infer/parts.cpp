@@ -93,7 +93,7 @@ const Registry<AcceptanceRuleEntry>& acceptance_rules() {
 class PartProblems {
  public:
   PartProblems(const PartTraits& parts, Problems& problems)
-      : where_("drafter " + parts.drafter.name + ", window " + parts.window.name + ", acceptance " +
+      : where_("drafter " + std::string(parts.drafter.name) + ", window " + parts.window.name + ", acceptance " +
                parts.acceptance.name),
         problems_(problems) {}
   void add(std::string what, std::string expected, std::string found, std::string hint) const {
@@ -109,7 +109,7 @@ void check_free_token(const PartTraits& parts, const PartProblems& problems) {
   if (parts.acceptance.target != TargetRole::kReads) return;
   if (!parts.drafter.reads_target) {
     problems.add("without the free token the target writes nothing, and this drafter does not read it either",
-                 "drafter tandem, or free_token = true", "drafter " + parts.drafter.name,
+                 "drafter tandem, or free_token = true", "drafter " + std::string(parts.drafter.name),
                  "decode with the drafter alone");
   } else if (parts.window.decides == Decides::kBeforeToken) {
     problems.add("without the free token a window that may end before its first token would write nothing",
@@ -136,7 +136,7 @@ void check_replay(const PartTraits& parts, double temperature, const PartProblem
   }
   if (!parts.drafter.logits) {
     problems.add(window + " replays whole windows, and this drafter ends its drafts where it likes",
-                 "a drafter with probabilities", "drafter " + parts.drafter.name, "use the window fixed");
+                 "a drafter with probabilities", "drafter " + std::string(parts.drafter.name), "use the window fixed");
   }
 }
 
@@ -176,10 +176,11 @@ void validate_parts(const PartTraits& parts, double temperature, Problems& probl
   check_free_token(parts, found);
   if (window.replays) check_replay(parts, temperature, found);
   if (window.asks_router && !drafter.is_model) {
-    problems.add(router_needs_model("window " + window.name, drafter.name));
+    problems.add(router_needs_model("window " + window.name, std::string(drafter.name)));
   } else if (window.decides != Decides::kUpFront && !drafter.logits) {
     found.add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
-              "a drafter whose probabilities say how sure it is", "drafter " + drafter.name, "use the window fixed");
+              "a drafter whose probabilities say how sure it is", "drafter " + std::string(drafter.name),
+              "use the window fixed");
   }
 }
 

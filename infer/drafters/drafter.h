@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -43,7 +44,7 @@ enum class DrafterKind {
 
 // Properties of a kind of drafter, known before one is loaded.
 struct DrafterTraits {
-  std::string name;
+  std::string_view name;
   bool logits = true;         // gives next_logits(), whose probabilities say how sure it is; false: only next_tokens()
   bool on_host = false;       // reads DraftRequest::on_host; true for drafters with next_tokens()
   bool reads_target = false;  // drafts from the target's hidden states

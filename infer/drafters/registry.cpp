@@ -29,10 +29,13 @@ using enum DrafterKind;
 struct KindRow {
   DrafterKind kind = kModel;
   DrafterTraits traits = {};
-  std::string prefix = {};  // of texts like prefix:FILE or prefix:N; empty: the text is a directory
+  const char* prefix = "";  // of texts like prefix:FILE or prefix:N; empty: the text is a directory
   int64_t most = 0;         // largest N; 0: a file follows
   int64_t usual = 0;        // N where the prefix stands alone; 0: it may not
-  Problem wrong = {};       // what is wrong with another text, but for `where` and `found`
+  // What is wrong with another text (base/error.h).
+  const char* what = "";
+  const char* expected = "";
+  const char* hint = "";
   Spec (*given)(const DrafterOptions&) = nullptr;  // neither path nor number: a suite gives another kind
   SharedDrafter (*load)(const Spec&, const fs::path& target, const Load&) = nullptr;
 };
@@ -43,18 +46,19 @@ SharedDrafter load_small_model(const Spec& spec, const fs::path& target, const L
   return load_shared_encoder_drafter(spec.path, target, options);
 }
 
-const std::vector<KindRow>& kind_rows() {
-  using O = DrafterOptions;
-  static const std::vector<KindRow> kRows = {
+std::span<const KindRow> kind_rows() {
+  static_assert(kMostLookup == 16, "the text of the row lookup says so");
+  using Given = DrafterOptions;
+  static const KindRow kRows[] = {
       {.kind = kModel,
        .traits = {.name = "model", .is_model = true},
-       .given = [](const O& o) -> Spec {
+       .given = [](const Given& o) -> Spec {
          return {kModel, o.model};
        },
        .load = load_small_model},
       {.kind = kTandem,
        .traits = {.name = "tandem", .reads_target = true, .is_model = true},
-       .given = [](const O& o) -> Spec {
+       .given = [](const Given& o) -> Spec {
          return {kTandem, o.tandem};
        },
        .load = [](const Spec& s, const fs::path& target,
@@ -62,10 +66,10 @@ const std::vector<KindRow>& kind_rows() {
       {.kind = kNgram,
        .traits = {.name = "ngram", .on_host = true},
        .prefix = "ngram",
-       .wrong = {.what = "an n-gram drafter needs its table",
-                 .expected = "ngram:FILE",
-                 .hint = "make one with `draftsmith data ngrams`"},
-       .given = [](const O& o) -> Spec {
+       .what = "an n-gram drafter needs its table",
+       .expected = "ngram:FILE",
+       .hint = "make one with `draftsmith data ngrams`",
+       .given = [](const Given& o) -> Spec {
          return {kNgram, o.ngram};
        },
        .load = [](const Spec& s, const fs::path&, const Load&) { return load_ngram_drafter(s.path); }},
@@ -73,9 +77,9 @@ const std::vector<KindRow>& kind_rows() {
        .traits = {.name = "early-exit"},
        .prefix = "exit",
        .most = std::numeric_limits<int64_t>::max(),
-       .wrong = {.what = "an early exit drafts with the first layers of the model",
-                 .expected = "exit:N with N from 1 to the model's number of decoder layers"},
-       .given = [](const O& o) -> Spec {
+       .what = "an early exit drafts with the first layers of the model",
+       .expected = "exit:N with N from 1 to the model's number of decoder layers",
+       .given = [](const Given& o) -> Spec {
          return {kExit, {}, o.exit};
        },
        .load = [](const Spec& s, const fs::path&, const Load&) { return exit_drafter(s.number); }},
@@ -84,9 +88,9 @@ const std::vector<KindRow>& kind_rows() {
        .prefix = "lookup",
        .most = kMostLookup,
        .usual = kLongestLookup,
-       .wrong = {.what = "prompt look-up begins with n-grams of another length",
-                 .expected = "lookup, or lookup:N with N from 1 to " + std::to_string(kMostLookup)},
-       .given = [](const O& o) -> Spec {
+       .what = "prompt look-up begins with n-grams of another length",
+       .expected = "lookup, or lookup:N with N from 1 to 16",
+       .given = [](const Given& o) -> Spec {
          return {kLookup, {}, o.lookup ? o.longest : 0};
        },
        .load = [](const Spec& s, const fs::path&, const Load&) { return lookup_drafter(s.number); }}};
@@ -107,14 +111,11 @@ int64_t parse_number(const std::string& text) {
 // Reads a text "prefix" or "prefix:value".
 Spec parse_prefixed(const KindRow& row, const std::string& text) {
   if (text == row.prefix) return {row.kind, {}, row.usual};
-  const std::string value = text.substr(row.prefix.size() + 1);
+  const std::string value = text.substr(std::string_view(row.prefix).size() + 1);
   const int64_t number = parse_number(value);
   if (row.most == 0 && !value.empty()) return {row.kind, value};
   if (row.most > 0 && number >= 1 && number <= row.most) return {row.kind, {}, number};
-  Problem wrong = row.wrong;
-  wrong.where = "drafter";
-  wrong.found = text;
-  throw UserError(wrong);
+  throw UserError({.where = "drafter", .what = row.what, .expected = row.expected, .found = text, .hint = row.hint});
 }
 
 // Returns each drafter that is given.
@@ -140,7 +141,7 @@ void check_dtype(const DrafterOptions& drafter, const std::string& where, Proble
   const DrafterTraits& traits = traits_of(drafter.spec().kind);
   if (!drafter.dtype || given_specs(drafter).size() != 1 || traits.is_model) return;
   problems.add({where + ".dtype", "this drafter is no model, so it has no number type", "dtype beside model or tandem",
-                "dtype beside " + traits.name, "leave dtype out"});
+                "dtype beside " + std::string(traits.name), "leave dtype out"});
 }
 
 }  // namespace
@@ -151,8 +152,9 @@ const DrafterTraits& traits_of(DrafterKind kind) {
 
 DrafterSpec parse_drafter(const std::string& text) {
   for (const KindRow& row : kind_rows()) {
-    if (row.prefix.empty()) continue;
-    if (text.starts_with(row.prefix + ":") || (row.usual > 0 && text == row.prefix)) return parse_prefixed(row, text);
+    const std::string prefix = row.prefix;
+    if (prefix.empty()) continue;
+    if (text.starts_with(prefix + ":") || (row.usual > 0 && text == prefix)) return parse_prefixed(row, text);
   }
   return {model::is_tandem_directory(text) ? kTandem : kModel, text};
 }
@@ -168,8 +170,9 @@ std::string drafter_help() {
 
 std::string to_text(const DrafterSpec& spec) {
   const KindRow& row = row_of(spec.kind);
-  if (row.prefix.empty()) return spec.path.string();
-  return row.prefix + ":" + (row.most > 0 ? std::to_string(spec.number) : spec.path.string());
+  const std::string prefix = row.prefix;
+  if (prefix.empty()) return spec.path.string();
+  return prefix + ":" + (row.most > 0 ? std::to_string(spec.number) : spec.path.string());
 }
 
 SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, const model::LoadOptions& options) {
