@@ -71,6 +71,7 @@ def not_run(results: dict[str, Any]) -> list[str]:
     done = {step["name"] for step in results["steps"]}
     return [name for name in results.get("plan", []) if name not in done]
 
+
 # ---- tables ----
 
 COMMON = ("measure", "device", "dtype", "own_kernels", "recorded", "warnings")  # which a page needs to say once
@@ -186,15 +187,40 @@ def table(form: tuple[str, str, tuple[Column, ...]], records: list[Record]) -> T
     return Table(title, says, tuple(column.head for column in columns), rows)
 
 
+def lists(record: Record) -> bool:
+    """Whether a table lists a record: copies and checks that passed have a line alone."""
+    return record.get("measure") != "copy" and not (record.get("measure") == "check" and record.get("passed") is True)
+
+
 def tables_of_step(step: Record) -> list[Table]:
-    """The tables of a step's record, one a measure, in the order in which measures first came. Copies have none."""
+    """The tables of a step's record, one a measure, in the order in which measures first came."""
     data = step.get("data", {})
-    records = [record for record in data.get("records", []) if record.get("measure") != "copy"]
-    found = [table(SUITES, data["suites"])] if data.get("suites") else []
+    records = [record for record in data.get("records", []) if lists(record)]
+    wrong = [suite for suite in data.get("suites", []) if suite["failed"]]
+    found = [table(SUITES, wrong)] if wrong else []
     for measure in dict.fromkeys(record.get("measure") for record in records):
         own = [record for record in records if record.get("measure") == measure]
         found.append(table(MEASURES.get(measure) or plain_form(str(measure), own), own))
     return found
+
+
+def passed_lines(step: Record) -> list[str]:
+    """Sentences about the checks and the tests of a step that passed."""
+    data = step.get("data", {})
+    lines = []
+    if checks := [record for record in data.get("records", []) if record.get("passed") is True]:
+        shapes = ", ".join(dict.fromkeys(record["shape"] for record in checks if "shape" in record))
+        largest: dict[str, float] = {}
+        for record in checks:
+            if str(record.get("check")).startswith("logits_") and record.get("value") is not None:
+                largest[record["dtype"]] = max(largest.get(record["dtype"], 0.0), record["value"])
+        differences = ", ".join(f"{dtype} {value:.1e}" for dtype, value in largest.items())
+        lines.append(f"{len(checks)} checks passed ({shapes})"
+                     + (f"; logits differ by at most {differences} of the largest." if differences else "."))
+    if suites := data.get("suites"):
+        tests, failed, skipped = (sum(suite[key] for suite in suites) for key in ("tests", "failed", "skipped"))
+        lines.append(f"Passed: {tests - failed - skipped}, skipped: {skipped}, failed: {failed}, in {len(suites)} suites.")
+    return lines
 
 
 def plain_form(measure: str, records: list[Record]) -> tuple[str, str, tuple[Column, ...]]:
@@ -260,8 +286,10 @@ def page(runs: list[dict[str, Any]]) -> str:
     if problems := [line for results in runs for line in problems_of(results)]:
         sections.append("\n".join(["Not everything ran as planned:", "", *wrapped(problems)]))
     for step in steps:
-        if made := tables_of_step(step):
-            sections += [f"## {step['title']}", *map(markdown, made)]
+        said = "\n".join(wrapped(passed_lines(step)))
+        made = tables_of_step(step)
+        if said or made:
+            sections += [f"## {step['title']}", *([said] if said else []), *map(markdown, made)]
     copies = [record["gb_per_second"] for step in steps for record in step.get("data", {}).get("records", [])
               if record.get("measure") == "copy"]
     sections.append("\n".join([
