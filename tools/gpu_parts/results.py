@@ -219,7 +219,8 @@ def passed_lines(step: Record) -> list[str]:
                      + (f"; logits differ by at most {differences} of the largest." if differences else "."))
     if suites := data.get("suites"):
         tests, failed, skipped = (sum(suite[key] for suite in suites) for key in ("tests", "failed", "skipped"))
-        lines.append(f"Passed: {tests - failed - skipped}, skipped: {skipped}, failed: {failed}, in {len(suites)} suites.")
+        lines.append(f"Passed: {tests - failed - skipped}, skipped: {skipped}, failed: {failed}, "
+                     f"in {len(suites)} suites.")
     return lines
 
 
