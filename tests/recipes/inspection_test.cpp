@@ -106,7 +106,6 @@ TEST_F(Inspection, BrokenResultsAreAUserErrorThatNamesTheDefect) {
   make_directories(other / "photos-20261121");
   EXPECT_THAT(inspect_error(other.path()), HasSubstr("is not a file or directory that Draftsmith writes"));
   const fs::path file = work_ / "results.json";
-  EXPECT_FALSE(is_recorded(file)) << "it lies in no stage";
   const auto defect_of = [&](const std::string& json) {
     write_file_atomic(file, json);
     EXPECT_EQ(inspect_error(file), text_of(verify(file))) << json;
@@ -115,6 +114,7 @@ TEST_F(Inspection, BrokenResultsAreAUserErrorThatNamesTheDefect) {
   EXPECT_THAT(defect_of(R"({"tasks": [1]})"), HasSubstr("is no results.json: wrong value of version"));
   EXPECT_THAT(defect_of(R"({"version": 1, "suite": "s", "environment": {}, "tasks": [1]})"),
               HasSubstr("is no results.json: wrong value of tasks[0]"));
+  EXPECT_FALSE(is_recorded(file)) << "it lies in no stage";
 }
 
 class ModelInspection : public testing::Test {

@@ -216,6 +216,8 @@ TEST(EvaluationChecks, ExitsAreReadByDraftersOfThem) {
   EXPECT_THAT(problems_of(options), HasSubstr("a router is trained for a drafter that is a model of its own"));
   options.drafter = {{.name = "a", .model = "small", .exit = 2}};
   EXPECT_THAT(problems_of(options), HasSubstr("the drafter must be given in one way"));
+  options = checked_suite({drafted_run("assisted")});
+  options.drafter = {{.name = "a", .exit = 2}};
   options.match_rates.resize(2);
   options.match_rates[0].model = "nobody";
   EXPECT_THAT(problems_of(options), AllOf(HasSubstr("match_rates.model"), HasSubstr("a name each")));
