@@ -40,8 +40,7 @@ struct PairNames {
   std::string companion;
 };
 
-// --- pairs ---
-// Adds a problem where `what` of a model is another than its companion's.
+// ---- Pairs
 void require_same(const CompanionRole& role, const PairNames& names, const char* what,
                   const std::pair<std::string, std::string>& own_and_companion, Problems& problems);
 // Adds a problem for each: models of different kinds (encoder-decoder or not), other ids that end a text, another start
@@ -60,8 +59,7 @@ struct ProjectionOptions {
 std::unique_ptr<TransformerModel> with_projections(const TransformerConfig& config, const TransformerModel& ordinary,
                                                    const ProjectionOptions& projections);
 
-// --- the record in config.json ---
-// Returns the record, if there is one. Errors: UserError at `where`, the file, for a malformed one.
+// ---- The record in config.json
 std::optional<CompanionRecord> read_companion(const CompanionRole& role, const nlohmann::json& config_json,
                                               const std::string& where);
 // Removes the companion's path and keeps its hash: the directory may be moved, or the companion copied into it.
@@ -71,8 +69,7 @@ std::function<void(nlohmann::ordered_json&)> recording(const CompanionRole& role
 // Returns the record of a companion in another directory, for a model that is written to `place`.
 CompanionRecord reference(const std::filesystem::path& companion, const std::filesystem::path& place);
 
-// --- directories ---
-// Returns the companion that a directory's config.json names. Checkpoints of training name none.
+// ---- Directories
 std::optional<CompanionRecord> recorded_companion(const CompanionRole& role, const std::filesystem::path& directory);
 // Returns the companion's directory: the recorded path, or the folder inside if none is recorded, as in checkpoints;
 // nothing if there is neither.

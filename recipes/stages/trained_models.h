@@ -40,7 +40,7 @@ struct ModelPlace {
   at::Device device = at::kCPU;
   at::ScalarType frozen = at::kFloat;
 };
-// Returns bf16 if training computes in bf16 and the device multiplies bf16 fast; else fp32.
+// Returns bf16 if `precision` is "bf16" and the device is not a CPU; else fp32.
 at::ScalarType frozen_type(const std::string& precision, at::Device device);
 // Returns whether two directories hold the same model. Errors: as model::model_hash.
 bool is_same_model(const std::filesystem::path& one, const std::filesystem::path& other);
