@@ -15,7 +15,7 @@
 
 namespace draftsmith::metrics {
 
-// ---- Porter's stemmer
+// ---- Stemming
 // Porter's stemmer (1980) with the extensions that NLTK's PorterStemmer applies by default: ROUGE as rouge_score
 // computes it is defined through exactly this variant (libstemmer's "porter" differs on about 1.6 % of word types).
 

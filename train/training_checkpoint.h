@@ -78,9 +78,9 @@ void keep_best_only(const std::filesystem::path& run, int64_t step);
 // Throws RunError unless the value of a measure is finite; `where` names the validation corpus.
 void require_finite_measure(double value, const std::string& measure, int64_t step, const std::string& where);
 
-// The numbers of a checkpoint, without its tensors.
 // ---- Checkpoints
 
+// The numbers of a checkpoint, without its tensors.
 struct StoredCheckpoint {
   std::filesystem::path directory;
   RunRecord record;

@@ -54,9 +54,9 @@ void check_continues(const RunRecord& own, const RunRecord& parent, Problems& pr
 // Returns whether both runs validate alike, so that their measures can be compared.
 bool validate_alike(const RunRecord& own, const RunRecord& parent);
 
-// Measures of the steps since the last line.
 // ---- The log
 
+// Measures of the steps since the last line.
 struct StepMetrics {
   int64_t step = 0;
   double epochs = 0;

@@ -1,6 +1,6 @@
-// The acceptance rules that keep the target's distribution: `exact`, `rejection` (speculative sampling) and `block`
-// (block verification). On the CPU drafts are judged row by row and position by position, so that positions behind the
-// first rejected token cost nothing.
+// The acceptance rules that keep the target's distribution: `exact` (greedy verification), `rejection` (speculative
+// sampling, unless it has a lenience) and `block` (block verification). On the CPU drafts are judged row by row and
+// position by position, so that positions behind the first rejected token cost nothing.
 #pragma once
 
 #include <algorithm>

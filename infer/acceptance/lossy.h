@@ -8,6 +8,8 @@
 
 namespace draftsmith::infer {
 
+// ---- A Tandem that stands alone
+
 // The acceptance `accept_all` of a Tandem secondary that stands alone (methods.md §1, "Standalone"): every drafted
 // token is kept. The target reads finished blocks to supply representations. With the free token it also writes the
 // first token and one after each block (Nair et al. 2024, figures 2 and 4); without, it computes no logits.

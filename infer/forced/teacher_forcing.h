@@ -50,6 +50,8 @@ class QualitySums {
   int64_t positions_ = 0;
 };
 
+// ---- Logits of given outputs
+
 // Texts that a model reads as given.
 struct ForcedBatch {
   std::span<const std::vector<int64_t>> sources;  // decoder-only: prompts, not empty

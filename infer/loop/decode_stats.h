@@ -98,6 +98,8 @@ class PhaseTimer {
   std::vector<Mark> marks_;  // on a GPU; marks_[0] is the beginning
 };
 
+// ---- Counts and times
+
 struct DecodeStats {
   int64_t emitted = 0;        // new tokens put out, EOS included
   int64_t target_runs = 0;    // target steps with this row; encoder runs and prompts do not count

@@ -21,7 +21,7 @@
 namespace draftsmith::infer {
 
 // ---- Stop strings
-// Stop strings: an output ends with the token that completes one of them in its text, as Transformers' `stop_strings`.
+// An output ends with the token that completes one of them in its text, as Transformers' `stop_strings`.
 // Every method commits tokens one by one (Row::emit), so a drafted window is cut at the same token as plain decoding.
 
 // Follows the text of one output, prompt included: a stop string may begin in the prompt. Never matches half a

@@ -60,8 +60,8 @@ std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted);
 // Returns the source of the kernel.
 KernelSource most_likely_source();
 
-// Returns most_likely() of logits [...,V]; nothing where no kernel takes them: empty ones,
-// other dtypes than fp32, bf16 and fp16, or a machine that cannot run kernels.
+// Returns most_likely() of logits [...,V]; nothing where no kernel takes them: empty ones, other dtypes than fp32, bf16
+// and fp16, or a machine that cannot run kernels.
 std::optional<at::Tensor> most_likely_by_kernel(const at::Tensor& logits);
 
 // ---- Sampling on any device

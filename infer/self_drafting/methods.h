@@ -116,6 +116,8 @@ std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, i
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
                 const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 
+// ---- Checks and the choice of a method
+
 // Returns the target as a transformer. check_inside() must have found no problem with the models.
 model::TransformerModel& inside_model(const GenerationModels& models);
 

@@ -41,6 +41,8 @@ struct PairNames {
 };
 
 // ---- Pairs
+
+// Adds a problem where `what` of a model is another than its companion's.
 void require_same(const CompanionRole& role, const PairNames& names, const char* what,
                   const std::pair<std::string, std::string>& own_and_companion, Problems& problems);
 // Adds a problem for each: models of different kinds (encoder-decoder or not), other ids that end a text, another start
@@ -60,6 +62,8 @@ std::unique_ptr<TransformerModel> with_projections(const TransformerConfig& conf
                                                    const ProjectionOptions& projections);
 
 // ---- The record in config.json
+
+// Returns the record, if there is one. Errors: UserError at `where`, the file, for a malformed one.
 std::optional<CompanionRecord> read_companion(const CompanionRole& role, const nlohmann::json& config_json,
                                               const std::string& where);
 // Removes the companion's path and keeps its hash: the directory may be moved, or the companion copied into it.
@@ -70,6 +74,8 @@ std::function<void(nlohmann::ordered_json&)> recording(const CompanionRole& role
 CompanionRecord reference(const std::filesystem::path& companion, const std::filesystem::path& place);
 
 // ---- Directories
+
+// Returns the companion that a directory's config.json names. Checkpoints of training name none.
 std::optional<CompanionRecord> recorded_companion(const CompanionRole& role, const std::filesystem::path& directory);
 // Returns the companion's directory: the recorded path, or the folder inside if none is recorded, as in checkpoints;
 // nothing if there is neither.

@@ -83,9 +83,9 @@ class StepGraphs {
   std::map<StepKind, StepGraph> graphs_;
 };
 
-// Self-attention cache of one layer. R >= B: on CPUs rows that left the batch keep their place.
 // ---- The decode state
 
+// Self-attention cache of one layer. R >= B: on CPUs rows that left the batch keep their place.
 struct LayerCache {
   at::Tensor keys;               // [R,kv,T,K], T grows up to the capacity and a spare slot; further for siblings
   at::Tensor values;             // [R,kv,T,K]

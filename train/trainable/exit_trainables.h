@@ -16,9 +16,9 @@
 
 namespace draftsmith::train {
 
-// Losses at several layers of a model that is trained with them: sum of w_i L_i, the last layer included.
 // ---- Options
 
+// Losses at several layers of a model that is trained with them: sum of w_i L_i, the last layer included.
 struct ExitTrainingOptions {
   std::string loss = "early_exit_average";
   std::vector<int64_t> layers = {};  // below the last; rising
