@@ -1,5 +1,5 @@
-// One optimizer step: the type of its matrix products, its micro-batches, the gradients over them by forward and
-// backward passes with the check for NaN, and sums over steps for the log.
+// One optimizer step: the type of its matrix products, its micro-batches, and the gradients over them by forward and
+// backward passes, with the check for NaN. Sums over steps are for the log.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Engagement curves of a suite, and how well drafters predict, teacher-forced: alpha_forced on outputs of the model
-// that decodes, and the quality of predictions of the task's own texts (methods.md §3).
+// Engagement curves of a suite, and how well drafters predict, teacher-forced (methods.md §3). The latter is
+// alpha_forced on outputs of the model that decodes, and the quality of predictions of the task's own texts.
 #pragma once
 
 #include <span>

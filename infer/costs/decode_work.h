@@ -1,5 +1,5 @@
-// Bytes that decoding must read and operations that it must do, for a step and for whole decodings: shapes of the
-// models times what a run counted (Kim et al. 2023, BiLD, figure 8; Leviathan et al. 2023, section 3.4).
+// Bytes that decoding must read and operations that it must do, for a step and for whole decodings. They are shapes of
+// the models times what a run counted (Kim et al. 2023, BiLD, figure 8; Leviathan et al. 2023, section 3.4).
 //
 // Operations are the additions and multiplications of matrix products and of attention. Bytes are weights, once for
 // each step of a batch, and keys and values, once for each step of a row. Left out are activations, embeddings, norms'

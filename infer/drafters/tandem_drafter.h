@@ -1,8 +1,8 @@
 // The drafter `tandem`, a Tandem secondary (model/models/tandem.h; Nair et al. 2024, section 3): drafting beside its
 // primary, and the loaded drafter.
-// It reads the primary's projected representations of all tokens that the primary has processed, which are all but a
-// row's last committed token, and its own representations of the tokens since. The block length is counted row by row,
-// so windows may have any length.
+// It reads the primary's projected representations of the tokens that the primary has processed: all but a row's last
+// committed token. Of the tokens since it reads its own. The block length is counted row by row, so windows may have
+// any length.
 #pragma once
 
 #include <filesystem>

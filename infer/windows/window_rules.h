@@ -32,7 +32,7 @@ model::RouterFeatures router_features(const at::Tensor& logits, int64_t k);
 template <class T>
 double router_features(const T* logits, int64_t vocabulary, std::span<float> probabilities, std::span<int64_t> ids);
 
-// ---- Fixed and dynamic windows
+// ---- The fixed window
 
 // The window `fixed`: always G tokens (Leviathan et al., Algorithm 1; BiLD without fallback).
 class FixedWindow : public BoundedWindow {
@@ -42,6 +42,7 @@ class FixedWindow : public BoundedWindow {
   WindowTraits traits() const override { return kind(); }
 };
 
+// ---- The dynamic window
 // The window `dynamic` of assisted generation, with the schedules of Transformers' `num_assistant_tokens_schedule`:
 // `heuristic` and `heuristic_transient` (+2 after a full acceptance, else -1, at least 1) and `constant`. Either may
 // also stop after a token of low probability.

@@ -1,5 +1,5 @@
-// Weights laid out for decoding on CPUs: packed linear layers y = x W^T + b for the few rows x of a step, views of a
-// decoder's layers of them, and their memory.
+// Weights laid out for decoding on CPUs: packed linear layers y = x W^T + b for the few rows x of a step. Views of a
+// decoder's packed layers, and memory for packed weights.
 // Each row's sums are taken in one order whatever the number of rows. So a token's logits do not depend, to the last
 // bit, on the tokens and rows that are processed with it.
 #pragma once

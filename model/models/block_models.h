@@ -13,8 +13,8 @@
 
 namespace draftsmith::model {
 
-// The text of a batch's rows for a model of block attention, which reads each block of γ tokens once the text has all
-// of it, and keeps its states: what decoding with block prediction and with deep Tandems has in common.
+// The text of a batch's rows for a model of block attention. The model reads each block of γ tokens once the text has
+// all of it, and its states are kept. Decoding with block prediction and with deep Tandems has this in common.
 //
 // Letters: B rows, L tokens of a step, W width of the kept states.
 class BlockText {

@@ -20,8 +20,8 @@ namespace draftsmith::model {
 
 // ---- Scores of neurons and heads
 // By their weights (Han et al. 2015; Michel et al. 2019 for heads), or by their contribution to the residual stream on
-// calibration text: the root mean square over positions of the vector that a neuron or head adds. For neurons that is
-// Wanda's |activation| * |weight| (Sun et al. 2024).
+// calibration text. The contribution is the root mean square over positions of the vector that a neuron or head adds.
+// For neurons that is Wanda's |activation| * |weight| (Sun et al. 2024).
 
 // Returns for each neuron of the feed-forward sublayer `prefix` the product of the norms of its row in the up (and
 // gate) matrix and its column in the down matrix. [F]

@@ -1,5 +1,5 @@
-// Cross entropy of the labels, -log q(y_t), with label smoothing as in Szegedy et al. 2016 (section 7): as an operator
-// on logits, as a loss, and the sum of the losses of a batch's predictions.
+// Cross entropy of the labels, -log q(y_t), with label smoothing as in Szegedy et al. 2016 (section 7). It is an
+// operator on logits and a loss; LossTerms sums the losses of a batch's predictions.
 #pragma once
 
 #include <deque>

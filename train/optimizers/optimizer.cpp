@@ -219,7 +219,7 @@ OptimizerEntry adamw_optimizer() {
 
 // ---- Adafactor
 // Shazeer and Stern 2018, Algorithms 4 and 5, as transformers.optimization.Adafactor computes it with relative_step
-// off: second moments of matrices kept as a row and a column, updates clipped by their root mean square.
+// off. Second moments of matrices are kept as a row and a column; updates are clipped by their root mean square.
 //
 //   b2 = 1 - t^decay_rate;  s = g^2 + eps1
 //   matrices: row = b2 row + (1-b2) mean_columns(s), column likewise; u = g / sqrt(row column / mean(row))
