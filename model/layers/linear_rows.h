@@ -53,9 +53,9 @@ struct LinearRowsKernel {
 // Returns the kernel for `rows` of 1 to kMostLinearRows. `gated` outputs are those of two layers.
 LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t outputs, bool normed, bool gated);
 
-// Returns what linear_rows() does, or gated_rows() if `up` has weights; nothing where no kernel takes the tensors. None
-// takes more rows than kMostLinearRows, other or mixed dtypes, and rows that are no multiples of 16 bytes, and none runs
-// on a machine without kernels.
+// Returns what linear_rows() does, or gated_rows() if `up` has weights; nothing where no kernel takes the tensors. That
+// is so for more rows than kMostLinearRows, other or mixed dtypes, and rows that are no multiples of 16 bytes, and on a
+// machine that cannot run kernels.
 std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
                                                 const LinearWeights& up, PostOp then, const at::Tensor& residual);
 
