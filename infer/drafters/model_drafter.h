@@ -1,5 +1,5 @@
-// The drafter `model`, a small language model with its own decode state; it may be the target itself. Also loaded
-// drafters that read texts, and the drafter that shares its target's encoder.
+// The drafter `model`, a small language model with its own decode state; it may be the target itself. Also the drafter
+// that shares its target's encoder, and loaded drafters that read states of their target.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // The parts of a transformer over one set of parameters: embedding, encoder, decoder, head. TransformerModel's
-// functions call them, in the mode of LibTorch that decoding runs in. Private to model/.
+// functions call them. Also the mode of LibTorch that decoding runs in. Private to model/.
 #pragma once
 
 #include <optional>
