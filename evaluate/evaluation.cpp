@@ -32,7 +32,8 @@
 
 namespace draftsmith::evaluate {
 
-// Tasks of a suite before anything is measured: lines, prompts, and the rows that their results will have.
+// ---- Tasks before anything is measured
+// Lines, prompts, and the rows that their results will have.
 
 // Checks all settings (expand_settings()) and reads all tasks, before anything is run or written. Returns the tasks,
 // those on which settings are chosen first; they refer to `suite`. Errors: UserError with all problems of the settings,

@@ -1,4 +1,4 @@
-// Options of decoding: the method, its parts' parameters, sampling, lengths and batching.
+// Decoding methods, and the options of decoding: the method, its parts' parameters, sampling, lengths and batching.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace draftsmith::infer {
 
-// The table of decoding methods: what each needs, which parts it is made of, and what it promises. The README shows the
-// same table to users.
+// ---- The table of decoding methods
+// What each needs, which parts it is made of, and what it promises. The README shows the same table to users.
 
 // Source of a method's drafts.
 enum class DraftSource {
@@ -57,6 +57,8 @@ struct Method {
 const Registry<Method>& decoding_methods();
 // Returns the method that others are compared with at this temperature: greedy at 0, else sample.
 const Method& baseline_method(double temperature);
+
+// ---- Options
 
 struct DecodeOptions {
   std::string method = "greedy";

@@ -1,5 +1,5 @@
-// Loads model directories for decoding: a model with its tokenizer, which reads texts, its generation settings and its
-// exits.
+// The models of a generator, and the loading of model directories for decoding: a model with its tokenizer, which reads
+// texts, its generation settings and its exits.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +20,6 @@ class RouterPredictor;  // model/models/router.h
 }
 
 namespace draftsmith::infer {
-
-// The models and inputs of a generator.
 
 class AcceptedLengths;  // infer/windows/window_rules.h
 

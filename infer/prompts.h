@@ -1,4 +1,5 @@
-// Prompts of a model's inputs: their first tokens, and how many new tokens have room behind them.
+// Settings of a generation, and prompts of a model's inputs: their first tokens, and how many new tokens have room
+// behind them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace draftsmith::infer {
 
-// Settings of a generation: the options, and the model's own where options are silent.
+// ---- Settings of a generation
+// The options, and the model's own where options are silent.
 
 // Returns the model's generation settings with those that the options give in their place. Errors: UserError for
 // settings that no method here supports, and for stop strings of a model without a tokenizer.
@@ -22,6 +24,8 @@ model::GenerationConfig generation_settings(const GenerationModels& models, cons
 // Returns what every method applies at every position. `generation` is what generation_settings() returned.
 DecodeSettings decode_settings(const GenerationModels& models, const DecodeOptions& options,
                                const model::GenerationConfig& generation);
+
+// ---- Prompts
 
 // Requires a prompt after which the model predicts something (model::tokens_at_once()). Errors: UserError at `where`.
 void require_length(const model::LanguageModel& model, int64_t prompt, const std::string& where);

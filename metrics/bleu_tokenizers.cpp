@@ -13,6 +13,7 @@
 
 namespace draftsmith::metrics {
 
+// ---- Rules of mteval
 // Rules of NIST's mteval script for Western punctuation, which the tokenizers 13a and zh of BLEU share. They act on
 // ASCII only, so bytes suffice.
 
@@ -93,8 +94,8 @@ std::string isolate_points_and_dashes(std::string text) {
       text, [](char first, char second) { return is_digit(first) && second == '-'; }, write_behind);
 }
 
-// BLEU's tokenizers made of fixed rules, as in sacreBLEU 2.6: none (white space), char, 13a (mteval-v13a), intl
-// (mteval-v14 international) and zh.
+// ---- Tokenizers of fixed rules
+// As in sacreBLEU 2.6: none (white space), char, 13a (mteval-v13a), intl (mteval-v14 international) and zh.
 
 std::unique_ptr<const BleuTokenizer> make_white_space_tokenizer();
 std::unique_ptr<const BleuTokenizer> make_character_tokenizer();

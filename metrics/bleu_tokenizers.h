@@ -1,4 +1,5 @@
-// BLEU's tokenizers by name, as sacreBLEU 2.6 names them. A new one is a line of the list in bleu_tokenizers.cpp.
+// BLEU's tokenizers: their interface, and the list of them by name, as sacreBLEU 2.6 names them. A new one is a line of
+// the list in bleu_tokenizers.cpp.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +9,6 @@
 #include <vector>
 
 namespace draftsmith::metrics {
-
-// The interface of BLEU's tokenizers. metrics/bleu_tokenizers.h lists and makes them.
 
 // Splits segments into the tokens that BLEU counts.
 class BleuTokenizer {

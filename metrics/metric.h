@@ -1,4 +1,5 @@
-// The interface of a metric: per-line statistics, scores of their sums, and how scores are written.
+// The interface of a metric: per-line statistics, scores of their sums, and how scores are written. The metric `none`,
+// which scores nothing.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +79,8 @@ struct NamedScore {
 std::vector<NamedScore> all_scores(const Metric& metric, const LineStatistics& statistics,
                                    const ResamplingOptions& options = {});
 
-// The metric "none" of tasks without references: only speed is measured.
+// ---- The metric `none`
+// For tasks without references: only speed is measured.
 
 struct UnscoredOptions {
   static Fields<UnscoredOptions> fields() { return Fields<UnscoredOptions>("no metric"); }

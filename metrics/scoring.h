@@ -1,4 +1,5 @@
-// Scores of a system's texts with intervals, and paired tests against a second system: the work of `draftsmith score`.
+// The metrics by name with their options, and the work of `draftsmith score`: scores of a system's texts with
+// intervals, and paired tests against a second system.
 #pragma once
 
 #include <memory>
@@ -17,8 +18,8 @@
 
 namespace draftsmith::metrics {
 
-// The metrics that tasks and `draftsmith score` can name. A new metric is a class in files of its own, with its
-// options, and a word in `MetricOptions` below.
+// ---- Metrics by name
+// A new metric is a class in files of its own, with its options, and a word in `MetricOptions` below.
 
 // Adds a problem if the metric's name and its command do not belong together.
 void check_command(const std::string& name, const std::string& command, const std::string& where, Problems& problems);
@@ -53,6 +54,8 @@ std::unique_ptr<const Metric> make_metric(const std::string& name);
 
 // Returns the names of all metrics.
 std::vector<std::string> metric_names();
+
+// ---- Scores of a system's texts
 
 // Texts of equally many lines.
 struct ScoredTexts {

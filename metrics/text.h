@@ -1,5 +1,5 @@
-// Code points and words of UTF-8 text like Python's str, because sacreBLEU and rouge_score define their scores through
-// Python strings.
+// Text as Python's str sees it, because sacreBLEU and rouge_score define their scores through Python strings: code
+// points, words, categories of characters. Counts of n-grams follow.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,8 @@ std::vector<std::string_view> split_words(std::string_view text);
 // Returns the references of each line from parallel streams (files), streams[r][line], of equal numbers of lines.
 References references_from_streams(const std::vector<std::vector<std::string>>& streams);
 
-// Methods of Python's str on UTF-8 text, because sacreBLEU's tokenizers are made of them.
+// ---- Methods of Python's str on UTF-8 text
+// sacreBLEU's tokenizers are made of them.
 
 // Returns the text without white space at its end: str.rstrip().
 std::string_view right_stripped(std::string_view text);
@@ -40,13 +41,15 @@ std::vector<std::string> words_of(std::string_view text);
 // Replaces each occurrence of `from`, from left to right: str.replace().
 void replace_all(std::string& text, std::string_view from, std::string_view to);
 
-// General categories of characters by Unicode 17, on any version of ICU from 72 (Unicode 15) on.
+// ---- General categories of characters
+// By Unicode 17, on any version of ICU from 72 (Unicode 15) on.
 
 bool is_punctuation(char32_t c);  // P*
 bool is_symbol(char32_t c);       // S*
 bool is_number(char32_t c);       // N*
 
-// Counts n-grams in sorted lists of keys, for the clipped matches of BLEU, chrF and ROUGE-N.
+// ---- N-grams in sorted lists of keys
+// Matches are clipped as BLEU, chrF and ROUGE-N ask.
 
 // Numbers words, so that n-grams become tuples of integers. Numbers are valid within one line's comparison.
 class WordIds {

@@ -18,7 +18,8 @@
 
 namespace draftsmith::recipes {
 
-// Lock that allows one run at a time in a work directory.
+// ---- Lock of a work directory
+// It allows one run at a time.
 
 // Lock on `directory`/.lock from construction to destruction. The system releases it when the process ends.
 class DirectoryLock {
@@ -33,7 +34,8 @@ class DirectoryLock {
   int descriptor_ = -1;
 };
 
-// DONE: the last file that a stage writes. It records the stage's identity and all files of the finished directory.
+// ---- DONE: the last file that a stage writes
+// It records the stage's identity and all files of the finished directory.
 
 struct Done {
   std::string stage{};
@@ -53,6 +55,8 @@ void write_done(const std::filesystem::path& directory, Done done);
 std::optional<Done> read_done(const std::filesystem::path& directory);
 // Compares a directory with its DONE. Returns one problem for each missing, changed or added file.
 std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done);
+
+// ---- Runs
 
 struct PipelineOptions {
   std::filesystem::path work;  // directory of the stages' directories

@@ -205,7 +205,8 @@ PruneReport prune_directory(const fs::path& model, const fs::path& out, const mo
   return report;
 }
 
-// kind = "prune": cuts a smaller model out of a trained one. Makes model/, for a train stage's `from` or a drafter.
+// ---- kind = "prune": cuts a smaller model out of a trained one
+// Makes model/, for a train stage's `from` or a drafter.
 
 namespace {
 

@@ -1,4 +1,5 @@
-// Learning-rate schedules: a factor on the peak rate, from the progress of the run.
+// Lengths of training with their units, and learning-rate schedules: a factor on the peak rate, from the progress of
+// the run.
 //
 //   warm-up      u = done(warm-up):                   factor u while u < 1
 //   constant     1
@@ -17,8 +18,9 @@
 
 namespace draftsmith::train {
 
-// Lengths of training with their unit in the type: steps, epochs and labels are not interchangeable numbers. In a
-// recipe they are written "2000 steps", "3 epochs", "1e6 labels" or "5 %" (of the run).
+// ---- Lengths with their unit in the type
+// Steps, epochs and labels are not interchangeable numbers. In a recipe they are written "2000 steps", "3 epochs", "1e6
+// labels" or "5 %" (of the run).
 
 // Optimizer updates.
 struct Steps {
@@ -70,6 +72,8 @@ double done(const Period& period, const Progressed& progress, const Period& run)
 
 // Returns how many whole periods are done. A period that misses its end by rounding alone is whole.
 int64_t times_done(const Period& period, const Progressed& progress, const Period& run);
+
+// ---- Schedules
 
 struct ScheduleOptions {
   std::string name = "constant";

@@ -1,4 +1,5 @@
-// A training run: from models and a corpus to a trained model directory, resumable at every step.
+// A training run and checks of its inputs: from models and a corpus to a trained model directory, resumable at every
+// step.
 //
 // In the run's directory:
 //   checkpoints/step-000001000/   the newest training checkpoint (training_checkpoint.h); `last` links to it
@@ -25,7 +26,7 @@
 
 namespace draftsmith::train {
 
-// Checks of a training run's inputs against each other.
+// ---- Checks of a run's inputs against each other
 
 // Refuses inputs that do not fit each other. Errors (UserError, all at once): corpora without examples or with more
 // token ids than the model, a teacher of validation with fewer ids or another decoder start than the model; for
@@ -35,6 +36,8 @@ void check_inputs(const TrainerInputs& inputs);
 // Checks a corpus for a teacher-forced pass of a model: it has examples, and no more token ids than the model; for
 // decoder-only models, prompts and lengths fit.
 void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems);
+
+// ---- The run
 
 struct TrainResult {
   std::filesystem::path model;  // the result's directory

@@ -85,6 +85,7 @@ TrainingState state_from_json(const nlohmann::json& json, const std::string& whe
   return state;
 }
 
+// ---- The optimizer's file
 // optimizer.safetensors of a training checkpoint: the state tensors of an optimizer, which may lie on several
 // processes. Tensors travel one at a time; the leader alone reads and writes.
 

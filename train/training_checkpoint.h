@@ -1,8 +1,9 @@
-// Training checkpoints: everything a run needs to go on as if it had never stopped.
+// Training checkpoints: everything a run needs to go on as if it had never stopped. Also the best model so far, and the
+// continuation of a run by another one.
 //
 //   step-000001000/model/                the trained parameters (fp32), see TrainableModel::save
 //   step-000001000/optimizer.safetensors the optimizer's tensors
-//   step-000001000/state.json            counters, and the record of the run (run_record.h)
+//   step-000001000/state.json            counters, and the record of the run (training_log.h)
 //   step-000001000/DONE                  written last
 //
 // A checkpoint is written under a temporary name and renamed; older ones are removed only afterwards. Of several
@@ -28,7 +29,6 @@ namespace draftsmith::train {
 
 // Every counter of a training run. Random numbers are functions of (seed, counter) everywhere, so a run resumes from
 // these counters, the weights and the optimizer's tensors.
-
 struct TrainingState {
   int64_t step = 0;              // steps done, skipped ones counted
   int64_t micro_step = 0;        // micro-batches done: the counter of dropout's random stream
@@ -63,8 +63,7 @@ nlohmann::ordered_json to_json(const TrainingState& state);
 // Errors: UserError naming the file `where` and every key that is missing or out of range.
 TrainingState state_from_json(const nlohmann::json& json, const std::string& where);
 
-// The best model of a run so far, by its validations.
-//
+// ---- The best model of a run so far, by its validations
 //   RUN/best-000000800/, best     the model directory after that step, and a link to it
 
 // Returns the directory of a run's best model after `step`.
@@ -78,6 +77,8 @@ void keep_best_only(const std::filesystem::path& run, int64_t step);
 
 // Throws RunError unless the value of a measure is finite; `where` names the validation corpus.
 void require_finite_measure(double value, const std::string& measure, int64_t step, const std::string& where);
+
+// ---- Checkpoints
 
 // The numbers of a checkpoint, without its tensors.
 struct StoredCheckpoint {
@@ -125,8 +126,9 @@ class CheckpointFolder {
   ProcessGroup& world_;
 };
 
-// Continuation of a run: a new run, with another length or rate, goes on from the last checkpoint of a finished or
-// failed one, with its optimizer, its counters and its log.
+// ---- Continuation of a run
+// A new run, with another length or rate, goes on from the last checkpoint of a finished or failed one, with its
+// optimizer, its counters and its log.
 
 struct Continuation {
   std::filesystem::path parent;     // directory of the run that is continued

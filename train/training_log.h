@@ -1,4 +1,5 @@
-// The log of a run: the console, metrics.jsonl (one JSON object a line) and TensorBoard.
+// The log of a run: the console, metrics.jsonl (one JSON object a line) and TensorBoard. The record of a run in its
+// checkpoints, and the process's memory for large temporaries.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,14 @@
 
 namespace draftsmith::train {
 
-// The C library's memory for the large temporaries of training on a CPU.
+// ---- Memory for the large temporaries of training on a CPU
 
 // Keeps freed memory in the process instead of returning it to the kernel after every large temporary. By default each
 // of them is mapped, zeroed page by page and unmapped again, which costs training a sizeable part of its time. Acts on
 // the whole process; further calls change nothing. No effect with C libraries other than glibc.
 void keep_freed_memory();
 
+// ---- The record of a run
 // What a training checkpoint says about its run, so that the run is not mixed up with another one, and a later run with
 // other settings can continue it.
 
@@ -51,6 +53,8 @@ void check_continues(const RunRecord& own, const RunRecord& parent, Problems& pr
 
 // Returns whether both runs validate alike, so that their measures can be compared.
 bool validate_alike(const RunRecord& own, const RunRecord& parent);
+
+// ---- The log
 
 // Measures of the steps since the last line.
 struct StepMetrics {

@@ -1,4 +1,5 @@
-// The gradients of one optimizer step: forward and backward passes over its micro-batches, and the check for NaN.
+// One optimizer step: the type of its matrix products, its micro-batches, and the gradients over them by forward and
+// backward passes, with the check for NaN. Sums over steps are for the log.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,15 @@
 
 namespace draftsmith::train {
 
-// The type of a training's matrix products, from the option `precision`.
+// ---- The type of matrix products, from the option `precision`
 
 // Returns whether products are bf16 on this machine: of "auto" on CPUs with instructions for products of bf16, where
 // training in bf16 was measured to be faster (base/bf16_product.h), unless DRAFTSMITH_CPU forbids the instructions.
 bool trains_in_bf16(const std::string& precision, at::Device device);
 
-// The micro-batches of training steps, in order. While a device works on a step, a thread makes the host's part of the
-// next step's batches; on a CPU, where it would take the step's time, each batch is made when it is needed.
+// ---- Micro-batches, in order
+// While a device works on a step, a thread makes the host's part of the next step's batches. On a CPU, where it would
+// take the step's time, each batch is made when it is needed.
 
 // Examples of each micro-batch of a step.
 using MicroBatches = std::vector<std::vector<int64_t>>;
@@ -74,6 +76,8 @@ class StepBatches {
   std::future<HostBatches> begun_now_, begun_next_;
 };
 
+// ---- Gradients
+
 struct StepSettings {
   double dropout = 0;              // probability
   uint64_t seed = 1;               // of dropout
@@ -110,8 +114,8 @@ bool is_clipped(const StepResult& result, double clip_norm);
 // Returns the factor for the summed gradients: 1/divisor, reduced so that the norm is at most `clip_norm` (0: off).
 double gradient_scale(const StepResult& result, double clip_norm);
 
-// Sums over the steps since the last line of the log, which TrainingState holds so that a resumed run writes the same
-// lines.
+// ---- Sums over the steps since the last line of the log
+// TrainingState holds them, so that a resumed run writes the same lines.
 
 // Adds a step. A skipped step (result.nonfinite) adds its seconds alone.
 void add_to_window(TrainingState& state, const StepResult& result, double clip_norm, double seconds);

@@ -21,6 +21,7 @@
 
 namespace draftsmith::train {
 
+// ---- Sums
 // Sums of a validation over predictions. Processes send them to each other as JSON; sums of several are equal to those
 // of one process but for rounding.
 

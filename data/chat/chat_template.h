@@ -83,7 +83,8 @@ struct ChatText {
 };
 std::span<const ChatText> chat_texts();
 
-// Conversations of jsonl files: as examples for training, and as they are.
+// ---- Conversations of jsonl files
+// As examples for training, and as they are.
 
 // Opens a file whose objects have a list of messages in `field`, and perhaps tools and documents. Each message of the
 // assistant is an example: its source is the template's text before it, its target the message with the template's end.

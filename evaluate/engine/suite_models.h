@@ -1,4 +1,5 @@
 // Models and drafters of a suite by the names that its settings use, loaded once, with their exits and routers.
+// Conversion of task lines to token ids of the target, and back.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +21,7 @@
 
 namespace draftsmith::evaluate {
 
-// Conversion of a suite's task lines to token ids of its target, and back.
+// ---- Task lines and token ids of the target
 
 // Encoder of source lines. It reads the target's chat template once, when a task asks for it. Refers to the target.
 class PromptEncoder {
@@ -52,6 +53,8 @@ std::vector<int64_t> encode_output(const infer::LoadedModel& target, const std::
 
 // Returns the text of generated ids. With `ids` it is the ids themselves without EOS.
 std::string output_text(const infer::LoadedModel& target, const std::vector<int64_t>& generated, bool ids);
+
+// ---- Models by name
 
 class SuiteModels {
  public:

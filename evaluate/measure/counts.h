@@ -1,4 +1,5 @@
-// The counting pass of a task: every setting decodes every line once, untimed. It gives outputs and counts.
+// Match rates of a suite, and the counting pass of a task: every setting decodes every line once, untimed. It gives
+// outputs and counts.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace draftsmith::evaluate {
 
-// Match rates of a suite (infer/forced/match_rates.h).
+// ---- Match rates
+// See infer/forced/match_rates.h.
 
 // Table of match rates with the prompts that it counts on.
 struct MatchPrompts {
@@ -29,6 +31,8 @@ struct MatchPrompts {
 // Returns the match rates of all tables. Errors: as measure_missing().
 std::vector<MatchRateResult> measure_match_rates(const std::vector<MatchPrompts>& tables, Engine& engine,
                                                  MeasurementStore& store, const SuiteContext& context);
+
+// ---- The counting pass
 
 // Records of each setting by its label, one record for each line.
 using TaskRecords = std::map<std::string, SettingRecords>;

@@ -1,5 +1,5 @@
-// How well drafters predict, teacher-forced: alpha_forced on outputs of the model that decodes, and the quality of
-// predictions of the task's own texts (methods.md §3).
+// Engagement curves of a suite, and how well drafters predict, teacher-forced (methods.md §3). The latter is
+// alpha_forced on outputs of the model that decodes, and the quality of predictions of the task's own texts.
 #pragma once
 
 #include <span>
@@ -13,7 +13,8 @@
 
 namespace draftsmith::evaluate {
 
-// Points of a suite's engagement curves (infer/engagement.h).
+// ---- Points of engagement curves
+// See infer/engagement.h.
 
 // Curve with the prompts that it is measured on.
 struct EngagementPrompts {
@@ -37,6 +38,8 @@ struct MeasuredEngagement {
 std::vector<std::vector<MeasuredEngagement>> measure_engagement(const std::vector<EngagementPrompts>& curves,
                                                                 Engine& engine, MeasurementStore& store,
                                                                 const SuiteContext& context);
+
+// ---- Teacher-forced drafters
 
 // Returns the settings of the task whose drafters are measured, the first one of each drafter. Where greedy decoding
 // gives only empty outputs, there is nothing to measure. Reads task.records.

@@ -1,5 +1,6 @@
-// Finished measurements of an evaluation on disk, so that an interrupted evaluation continues after the last one.
-// They are lines of measurements.jsonl in the directory of the results, whose first line identifies the suite.
+// Records of lines, and finished measurements of an evaluation on disk, so that an interrupted evaluation continues
+// after the last one. They are lines of measurements.jsonl in the directory of the results, whose first line identifies
+// the suite.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 
 namespace draftsmith::evaluate {
 
-// Records of lines: output, counts and times of a line under a setting. Speeds and rates follow from them
-// (evaluate/measure/speed.h).
+// ---- Records of lines
+// Output, counts and times of a line under a setting. Speeds and rates follow from them (evaluate/measure/speed.h).
 
 // Output, counts and times of one line under one setting. With several samples of a line, counts and times are sums,
 // and `ids` is the first sample.
@@ -60,6 +61,8 @@ void add_overhead(SettingRecords& batch, double elapsed);
 
 // Returns the sum of the counts over all lines.
 infer::DecodeStats sum_of_stats(const SettingRecords& run);
+
+// ---- Measurements on disk
 
 // Hint in the message of an evaluation that was stopped.
 inline constexpr const char* kHowToGoOn = "finished measurements are kept; run the evaluation again to go on";

@@ -1,4 +1,4 @@
-// Speed of a setting beside its baseline, from records of lines (methods.md §3).
+// Latency of a setting, its speed beside its baseline and bounds of its speedup, from records of lines (methods.md §3).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace draftsmith::evaluate {
 
-// Latencies of a setting: how long a user waits for a sentence, and for each of its tokens.
+// ---- Latency
+// How long a user waits for a sentence, and for each of its tokens.
 
 // Percentiles over lines, with linear interpolation between neighbours. NaN: no line was timed.
 struct Percentiles {
@@ -27,6 +28,8 @@ struct Latency {
 };
 
 Latency measure_latency(const SettingRecords& run);
+
+// ---- Speed
 
 // Ratio with its bootstrap interval.
 struct Ratio {

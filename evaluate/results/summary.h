@@ -16,7 +16,7 @@
 
 namespace draftsmith::evaluate {
 
-// Scores and choices (scoring.cpp).
+// ---- Scores and choices (scoring.cpp)
 
 // Runs the command of a task's metric, if it is one, on the task's first two lines with references for hypotheses, so
 // that a broken command is found before any model runs. Says first which command that is. Errors: UserError for a
@@ -51,7 +51,7 @@ std::optional<ChosenSetting> choose(const std::vector<ChosenSetting>& candidates
 void add_chosen_rows(const std::vector<Setting>& settings, const std::vector<MeasuredTask>& measured,
                      MeasuredTask& task);
 
-// Checks (checks.cpp).
+// ---- Checks (checks.cpp)
 
 // p-value below which a test fails. A suite with k tested settings fails by chance at most k times in a million.
 constexpr double kFirstTokenAlarm = 1e-6;
@@ -77,7 +77,7 @@ std::optional<FirstTokenTest> check_first_tokens(const MeasuredTask& measured, c
 // settings that are not. `file` is the results.json that messages name.
 std::vector<Problem> failed_checks(const Results& results, const std::string& file);
 
-// Summary (summary.cpp).
+// ---- Summary (summary.cpp)
 
 // Returns the results of the work inside a setting's own model: of settings whose own layers draft, are left early
 // (CALM) or run ahead (PPD); nothing for others. `stats` sums over `outputs` output sequences.
@@ -91,7 +91,7 @@ TaskPrediction task_prediction(const MeasuredTask& measured);
 // Returns the results of the task: quality with intervals, speed, acceptance, prediction, checks, examples.
 TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine);
 
-// Files (files.cpp).
+// ---- Files (files.cpp)
 
 // Returns the file of a row's hypotheses, relative to results.json.
 std::string hypotheses_file(const TaskOptions& task, const SettingRow& row);

@@ -1,4 +1,5 @@
-// Setting of one method, and the expansion of a suite's grids to settings.
+// Settings: one method with its options each. The expansion of a suite's grids to settings with their baselines, and
+// defaults of their options.
 #pragma once
 
 #include <string>
@@ -87,7 +88,8 @@ std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& setting
 // Returns the name of the setting that a group chose for a value of max_drop: "bild.aligned.drop1".
 std::string chosen_label(const std::string& group, double max_drop);
 
-// Options of decoding that settings of a suite have in common: defaults, and what baselines take over.
+// ---- Options that settings of a suite have in common
+// Defaults, and what baselines take over.
 
 // Takes each of temperature, top_k, top_p and min_p that `decode` lacks from `from`.
 void take_sampling(const DecodeOptions& from, DecodeOptions& decode);

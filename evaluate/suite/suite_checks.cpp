@@ -21,7 +21,7 @@
 
 namespace draftsmith::evaluate {
 
-// Checks of one [[run]] of a suite, made before anything is loaded.
+// ---- Checks of one [[run]]
 
 // Adds the problems of a [[run]] at `where`, so that a recipe does not find them after hours of training. `settings`
 // are the grid's (expand_grid()), `drafters` the suite's.

@@ -32,7 +32,7 @@
 
 namespace draftsmith::evaluate {
 
-// Names that suites, settings and results share.
+// ---- Names that suites, settings and results share
 
 // Name of the suite's own model; a setting's other models are named like the suite's drafters.
 inline constexpr const char* kTargetName = "target";
@@ -40,8 +40,9 @@ inline constexpr const char* kTargetName = "target";
 // Label of greedy decoding of the target: every suite's first setting.
 inline constexpr const char* kGreedyLabel = "greedy";
 
-// Options of engagement curves (infer/engagement.h) in a suite: an [[engagement]] table.
+// ---- Tables of a suite
 
+// An [[engagement]] table: options of engagement curves (infer/engagement.h).
 struct EngagementTable {
   std::string name;
   std::string task;
@@ -52,8 +53,7 @@ struct EngagementTable {
   static Fields<EngagementTable> fields();
 };
 
-// Options of match rates (infer/forced/match_rates.h) in a suite: a [[match_rates]] table.
-
+// A [[match_rates]] table: options of match rates (infer/forced/match_rates.h).
 struct MatchRateTable {
   std::string name;
   std::string task;

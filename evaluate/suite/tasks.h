@@ -1,4 +1,4 @@
-// Data of a suite's tasks in memory: sources and references.
+// Tasks of a suite in memory: their metrics, sources and references, and texts for teacher-forced measurements.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,16 @@
 
 namespace draftsmith::evaluate {
 
-// How a task's hypotheses are scored: its metric, with what follows from the references' language.
+// ---- How a task's hypotheses are scored
+// Its metric, with what follows from the references' language.
 
 // Returns the language of the task's references by `direction`, else by the file's ending; "": unknown.
 std::string reference_language(const TaskOptions& task);
 
 // Returns the task's metric. BLEU without a tokenizer takes that of the references' language, and 13a for ids.
 std::unique_ptr<const metrics::Metric> task_metric(const TaskOptions& task);
+
+// ---- Sources and references
 
 // Sources and references of one task.
 struct TaskData {
@@ -45,7 +48,8 @@ std::string place_of(const TaskOptions& task, const std::filesystem::path& file,
 const std::filesystem::path& source_file(const TaskOptions& task);
 const std::filesystem::path& reference_file(const TaskOptions& task);
 
-// Texts on which drafters are measured teacher-forced: references, or the rest of cut prompts (Tandem paper, table 1).
+// ---- Texts on which drafters are measured teacher-forced
+// References, or the rest of cut prompts (Tandem paper, table 1).
 
 // Prompts with the outputs that are predicted after them.
 struct ForcedTexts {

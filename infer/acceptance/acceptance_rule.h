@@ -63,7 +63,7 @@ class AcceptanceRule {
   virtual Judgement judge(const Verification& verification) = 0;
 };
 
-// --- shared by rules ---
+// ---- Shared by rules
 
 // Returns whether each position holds a token that its row drafted, bool [B,G].
 at::Tensor drafted_positions(const Verification& verification);

@@ -1,5 +1,6 @@
-// Judging on the CPU: row by row and position by position, so that positions behind the first rejected token cost
-// nothing.
+// The acceptance rules that keep the target's distribution: `exact` (greedy verification), `rejection` (speculative
+// sampling, unless it has a lenience) and `block` (block verification). On the CPU drafts are judged row by row and
+// position by position, so that positions behind the first rejected token cost nothing.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
+
+// ---- Judgement by rows
 
 // Returns whether a verification is judged by rows, instead of in tensor operations.
 inline bool judged_by_rows(const Verification& verification) {
@@ -86,9 +89,10 @@ Judgement judge_rows(const Verification& verification, bool overlap, const Judge
   return judgement;
 }
 
+// ---- Greedy verification
+
 // The acceptance `exact` of assisted generation: keeps the longest prefix of the draft that equals the target's most
 // likely tokens, then adds the target's token. The output equals greedy decoding, token for token.
-
 class ExactAcceptance : public AcceptanceRule {
  public:
   AcceptanceTraits traits() const override { return {.name = "exact", .greedy_only = true, .on_device = true}; }
@@ -97,7 +101,8 @@ class ExactAcceptance : public AcceptanceRule {
   Judgement judge_tensors(const Verification& verification) const;
 };
 
-// The decision of speculative sampling (Leviathan et al., Algorithm 1) in tensors: one launch on a GPU.
+// ---- Speculative sampling
+// Its decision is also taken in tensors, as one launch on a GPU (Leviathan et al., Algorithm 1).
 
 // Keeps each row's leading tokens x with r < p(x)/q(x), and draws the token after them: from norm(max(0, p - q)) after
 // a rejection, else from p.
@@ -110,7 +115,6 @@ Decided decide_by_rejection(const DraftedTokens& drafted);
 // With a lenience l < 1 (appendix A.5) q counts only l times: x is kept with probability min(1, p(x)/(l q(x))), and the
 // residual is norm(max(0, p - l q)), so no token is put out with more than 1/l of its probability. Greedy decoding
 // keeps x if p(x) >= l max p.
-
 class RejectionAcceptance : public AcceptanceRule {
  public:
   // `lenience` in (0, 1]; at 1 the rule is lossless.
@@ -132,6 +136,8 @@ class RejectionAcceptance : public AcceptanceRule {
   ExactAcceptance exact_;
 };
 
+// ---- Block verification
+
 // The acceptance `block` of block verification (Sun et al. 2024, arXiv 2403.10444, Algorithm 2): a draft is judged as a
 // whole. p_i, the probability with which its first i tokens may stay, is min(1, p_{i-1} p(x_i)/q(x_i)), so that a token
 // whose p exceeds q makes up for an earlier one. The longest prefix i with r_i < h_i is kept, where h_i is p_i at the
@@ -141,7 +147,6 @@ class RejectionAcceptance : public AcceptanceRule {
 //
 // The target's token is drawn from norm(max(0, p_i p - q)) after the kept prefix, or from p after the whole draft. The
 // output is distributed as sampling from the warped p, and no fewer tokens are kept on average than by `rejection`.
-
 class BlockAcceptance : public AcceptanceRule {
  public:
   AcceptanceTraits traits() const override {

@@ -1,6 +1,5 @@
-// The acceptance `accept_all` of a Tandem secondary that stands alone (methods.md §1, "Standalone"): every drafted
-// token is kept. The target reads finished blocks to supply representations. With the free token it also writes the
-// first token and one after each block (Nair et al. 2024, figures 2 and 4); without, it computes no logits.
+// The acceptance rules that do not keep the target's distribution: `accept_all` of a Tandem that stands alone,
+// `cascade` of speculative cascades, `rollback` of BiLD and `typical` of Medusa.
 #pragma once
 
 #include "base/registry.h"
@@ -9,6 +8,11 @@
 
 namespace draftsmith::infer {
 
+// ---- A Tandem that stands alone
+
+// The acceptance `accept_all` of a Tandem secondary that stands alone (methods.md §1, "Standalone"): every drafted
+// token is kept. The target reads finished blocks to supply representations. With the free token it also writes the
+// first token and one after each block (Nair et al. 2024, figures 2 and 4); without, it computes no logits.
 class AcceptAll : public AcceptanceRule {
  public:
   explicit AcceptAll(bool free_token) : free_token_(free_token) {}
@@ -20,6 +24,7 @@ class AcceptAll : public AcceptanceRule {
   bool free_token_;
 };
 
+// ---- Speculative cascades
 // The acceptance `cascade` of speculative cascades (Narasimhan et al., arXiv 2405.19261): speculative sampling whose
 // target distribution pi is the drafter's q where the drafter may be trusted, and the model's p where it defers. So
 // unlike `rejection` it keeps a draft that the two models write differently but equally well.
@@ -57,6 +62,7 @@ class CascadeAcceptance : public AcceptanceRule {
   double alpha_;
 };
 
+// ---- BiLD
 // The acceptance `rollback` of BiLD (Kim et al., Algorithm 1 and §3.4): the target's own token replaces the first
 // drafted token y with -log p(y) > alpha_RB, where p is the target's distribution after processors, at temperature
 // 1. (The authors' program takes it before processors.) If there is none, the target adds the next token.
@@ -94,11 +100,12 @@ class RollbackAcceptance : public AcceptanceRule {
   bool verify_end_;
 };
 
+// ---- Typical acceptance
+
 // The acceptance `typical` of Medusa (Cai et al. 2024, §2.3.3): a drafted token x stays if the target finds it likely
 // enough for how sure it is, p(x) > min(epsilon, delta e^-H), H the entropy of p at the sampling temperature before
 // truncation. After the first token that does not stay, and after a whole draft, the target draws from p. The output
 // keeps typical tokens, but is not distributed as p; at temperature 0 it is the target's own.
-
 class TypicalAcceptance : public AcceptanceRule {
  public:
   TypicalAcceptance(double epsilon, double delta) : epsilon_(epsilon), delta_(delta) {}

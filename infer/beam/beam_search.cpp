@@ -104,7 +104,7 @@ std::vector<Continuation> Hypotheses::advance(std::span<const Continuation> best
   return running;
 }
 
-// The best continuations of running beams by one token each.
+// ---- The best continuations of running beams by one token each
 
 // Returns the `count` best continuations of each source, best first, one source after the other. log_probs [R,V] are
 // those of the next token, the `beams` rows of a source one after the other; scores [R] are those of the beams so far.

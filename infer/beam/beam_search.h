@@ -1,5 +1,5 @@
-// Beam search with the target alone: the method `beam`. Its outputs and their scores are those of Transformers'
-// num_beams, length_penalty and early_stopping.
+// Beam search with the target alone: the method `beam`, its options, and the beams and finished outputs of a source.
+// Its outputs and their scores are those of Transformers' num_beams, length_penalty and early_stopping.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace draftsmith::infer {
 
-// The options of beam search, for the list in infer/decode_fields.cpp.
+// ---- Options of beam search
+// For the list in infer/decode_fields.cpp.
 
 // Adds num_beams, length_penalty, early_stopping and n_best.
 void add_beam_options(Fields<DecodeOptions>& fields);
@@ -24,8 +25,8 @@ void add_beam_options(Fields<DecodeOptions>& fields);
 // Adds a problem if several samples are wanted of beam search, which has n_best for several outputs.
 void check_beam_options(const DecodeOptions& options, const std::string& where, Problems& problems);
 
-// Beams of one source: the continuations that go on and the outputs that are finished, as Transformers' beam search
-// chooses them.
+// ---- Beams of one source
+// The continuations that go on and the outputs that are finished, as Transformers' beam search chooses them.
 
 // End of the search of a source: as many outputs are finished as there are beams, and
 enum class EarlyStopping {
@@ -87,6 +88,8 @@ class Hypotheses {
   std::vector<Hypothesis> finished_;
   bool done_ = false;
 };
+
+// ---- The method
 
 // Returns the settings of method beam: those of the options, and the model's own where options are silent; beams are 4
 // where neither says more than 1. Errors: UserError if more outputs are wanted than there are beams.

@@ -1,5 +1,5 @@
-// Bytes and operations of whole decodings: shapes of the models times what a run counted (Kim et al. 2023, BiLD, figure
-// 8; Leviathan et al. 2023, section 3.4).
+// Bytes that decoding must read and operations that it must do, for a step and for whole decodings. They are shapes of
+// the models times what a run counted (Kim et al. 2023, BiLD, figure 8; Leviathan et al. 2023, section 3.4).
 //
 // Operations are the additions and multiplications of matrix products and of attention. Bytes are weights, once for
 // each step of a batch, and keys and values, once for each step of a row. Left out are activations, embeddings, norms'
@@ -17,9 +17,7 @@
 
 namespace draftsmith::infer {
 
-// Bytes that decoding must read and operations that it must do, by a model's configuration: the numbers behind a
-// roofline.
-//
+// ---- Work of a step, by a model's configuration: the numbers behind a roofline
 // Letters: B rows, L tokens of the step, T tokens before it, S tokens of a source or prompt.
 
 struct Work {
@@ -80,9 +78,11 @@ Work primary_work(const model::TransformerConfig& config, c10::ScalarType type, 
 // Returns the operations of attention scores and of their product with the values, for one row and layer.
 double attention_operations(const model::TransformerConfig& config, double queries, double keys);
 
+// ---- Work of whole decodings
+
 struct ModelShape {
   const model::TransformerConfig* config = nullptr;  // must outlive this
-  c10::ScalarType type = at::kFloat;                 // of the weights, as in step_work.h
+  c10::ScalarType type = at::kFloat;                 // of the weights, as in step_work()
 };
 
 struct DecodingShapes {

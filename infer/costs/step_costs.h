@@ -1,4 +1,5 @@
-// Measures the time of decoder steps in the middle of a typical output: the verification curve and the cost ratio.
+// Times of decoder steps in the middle of a typical output: what they are, and how they are measured. They give the
+// verification curve and the cost ratio.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,6 @@
 #include "model/transformer/language_model.h"
 
 namespace draftsmith::infer {
-
-// Measured times of decoder steps.
 
 // Times of one decoder step at a typical length, seconds, as they are while drafter and target take turns. With
 // target = {1} and draft = c this is the papers' assumption that verifying costs as much as one token.

@@ -1,5 +1,5 @@
-// Drafters: loaded ones, which make the Drafter of a decoding loop. A drafter proposes tokens, or gives the
-// distribution of each row's next token, from the row's committed and drafted tokens.
+// Drafters: loaded ones, which make the Drafter of a decoding loop, and one at work on a single row. A drafter proposes
+// tokens, or gives the distribution of each row's next token, from the row's committed and drafted tokens.
 #pragma once
 
 #include <cstdint>
@@ -192,9 +192,7 @@ class Drafter {
   virtual void count_layers(const CountedRound& /*round*/, DecodeStats& /*stats*/) const {}
 };
 
-// A drafter on a single row, outside the decoding loop: what evaluations measure of drafters that are no models.
-
-// Drafter at work on one row.
+// Drafter at work on one row, outside the decoding loop: what evaluations measure of drafters that are no models.
 class DrafterProbe {
  public:
   // Begins the row. `source` is empty for decoder-only targets; `tokens` are the start token or the prompt, then what

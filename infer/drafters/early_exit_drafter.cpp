@@ -27,7 +27,6 @@ namespace draftsmith::infer {
 // The drafter `early-exit`: the target's own first n layers, read by an exit (Kim et al. 2023, section 4.4). It drafts
 // over the target's state, where the first n layers are ahead of the others. Verification continues from their hidden
 // states, so no layer runs twice for a token, and later layers have exact keys and values.
-
 class EarlyExitDrafter : public Drafter {
  public:
   // `target` must be the decoding loop's, `layers` within 1..N. Without `exits` (nullptr) the model's final norm and

@@ -1,4 +1,4 @@
-// The target's own first layers as a drafter.
+// The drafter `early-exit`: the target's own first layers, read by an exit.
 #pragma once
 
 #include <cstdint>

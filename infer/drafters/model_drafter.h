@@ -1,4 +1,5 @@
-// The drafter `model`: a small language model with its own decode state. It may be the target itself.
+// The drafter `model`, a small language model with its own decode state; it may be the target itself. Also the drafter
+// that shares its target's encoder, and loaded drafters that read states of their target.
 #pragma once
 
 #include <filesystem>
@@ -84,7 +85,6 @@ class ReadingDrafter : public LoadedDrafter {
 
 // The drafter `model` without an encoder of its own (model/models/shared_encoder.h): it drafts as any small model does,
 // but projects the encoder states that the target has computed.
-
 class SharedEncoderDrafter final : public ModelDrafter {
  public:
   // `drafter` must share the encoder of the decoding loop's target and outlive this object. `vocabulary` as in

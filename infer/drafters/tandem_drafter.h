@@ -1,6 +1,7 @@
-// The drafter `tandem`: a Tandem secondary (model/models/tandem.h; Nair et al. 2024, section 3). It reads the primary's
-// projected representations of all tokens that the primary has processed, which are all but a row's last committed
-// token, and its own representations of the tokens since. The block length is counted row by row, so windows may have
+// The drafter `tandem`, a Tandem secondary (model/models/tandem.h; Nair et al. 2024, section 3): drafting beside its
+// primary, and the loaded drafter.
+// It reads the primary's projected representations of the tokens that the primary has processed: all but a row's last
+// committed token. Of the tokens since it reads its own. The block length is counted row by row, so windows may have
 // any length.
 #pragma once
 
@@ -53,8 +54,8 @@ class TandemDrafter : public Drafter {
   std::unique_ptr<model::DecoderState> state_;
 };
 
-// A Tandem secondary as a loaded drafter (infer/drafters/tandem_drafter.h): which targets it fits, what its steps cost,
-// how well it predicts.
+// ---- A Tandem secondary as a loaded drafter
+// It knows which targets it fits, what its steps cost and how well it predicts.
 
 // Loads the secondary in `directory`. Errors: UserError, also for a secondary of another primary than the model in
 // `target`; an empty `target` is not compared.

@@ -1,4 +1,4 @@
-// Drafters that read the text alone: `ngram` and `lookup`.
+// Drafters that read the text alone: `ngram`, from a table of n-gram counts, and `lookup`, prompt look-up.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,11 @@
 
 namespace draftsmith::infer {
 
+// ---- N-grams
+
 // The drafter `ngram`: predicts the next token from the last two, by a table of n-gram counts with back-off
 // (data/ngrams/ngram_table.h). In greedy decoding a draft takes two binary searches. When sampling, logits are the
 // table's distribution, so rejection keeps the target's distribution.
-
 class NgramDrafter : public Drafter {
  public:
   // `vocabulary` and `device` are the target's. Ids that the table lacks get no probability. The counts must outlive
@@ -44,6 +45,7 @@ SharedDrafter load_ngram_drafter(const std::filesystem::path& file);
 // Makes a drafter of a table.
 SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table);
 
+// ---- Prompt look-up
 // The drafter `lookup`, prompt look-up: finds the last earlier occurrence of the longest suffix of the text so far, of
 // up to `longest` tokens, in the source or in the generated text, and copies the tokens that followed it (methods.md
 // §1). If even the last token is new it proposes nothing. Its q is one-hot.

@@ -28,7 +28,6 @@ double logit_rounding(model::LanguageModel& model, const ForcedBatch& texts, std
 
 // Where each token of an output is from: a draft that the target kept, the target itself, or a draft that was taken
 // back (Kim et al. 2023, figure 9).
-
 enum class TokenOrigin {
   kDrafted,     // drafted, and kept by the target
   kUnverified,  // drafted at the end of an output that the target did not judge (BiLD)

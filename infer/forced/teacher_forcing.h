@@ -1,4 +1,6 @@
-// Logits of given outputs: the model reads each output shifted by one and says at every position what it would expect.
+// Teacher-forced texts: a model reads each output shifted by one and says at every position what it would expect.
+// Logits and log-probabilities of given outputs, quality of prediction, and how well a drafter predicts a target
+// (methods.md §3).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,7 @@
 
 namespace draftsmith::infer {
 
+// ---- Quality of prediction
 // How well a model predicts the tokens of given texts: accuracy and cross entropy (methods.md §3; Nair et al. 2024,
 // Table 1).
 
@@ -46,6 +49,8 @@ class QualitySums {
   double nats_ = 0;
   int64_t positions_ = 0;
 };
+
+// ---- Logits of given outputs
 
 // Texts that a model reads as given.
 struct ForcedBatch {
@@ -91,14 +96,14 @@ class TeacherForcing {
   int64_t done_ = 0;
 };
 
-// Log-probabilities of given outputs.
+// ---- Log-probabilities of given outputs
 
 // Returns the log-probability that the model gives each token of each output: at temperature 1 over all ids, before
 // logits processors and truncation. Rows are as `texts.outputs`.
 std::vector<std::vector<double>> log_probabilities(model::LanguageModel& model, const ForcedBatch& texts);
 
-// Sums over positions of teacher-forced texts: how well a drafter predicts a target, and how well each predicts the
-// texts' own tokens (methods.md §3).
+// ---- Sums over positions
+// How well a drafter predicts a target, and how well each predicts the texts' own tokens (methods.md §3).
 
 constexpr size_t kForcedRows = 16;  // texts in a teacher-forced batch
 
@@ -139,8 +144,9 @@ class AlphaSums {
   int64_t positions_ = 0;
 };
 
-// How well a drafter predicts a target on given outputs, teacher-forced: alpha_forced and greedy agreement on the
-// target's own, accuracy and cross entropy on references (methods.md §3). It needs no decoding.
+// ---- A drafter's prediction of a target
+// alpha_forced and greedy agreement on the target's own outputs, accuracy and cross entropy on references (methods.md
+// §3). It needs no decoding.
 
 struct ForcedPair {
   model::LanguageModel& target;

@@ -12,7 +12,7 @@
 
 namespace draftsmith::infer {
 
-// Decoding with the target alone, one token a step: the baselines `greedy` and `sample`.
+// ---- The target alone, one token a step: the baselines `greedy` and `sample`
 
 // Decodes every row to its end.
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
@@ -24,6 +24,8 @@ std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits
 // Commits one token to each row that is not finished, counts the target's run and notifies. kNoToken fails its row.
 // A target that predicts `at_once` tokens in a run has one for a row's first token and one for each block.
 void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings, int64_t at_once = 1);
+
+// ---- Draft, keep, read: a drafter that stands alone
 
 class StandaloneLoop {
  public:
@@ -51,6 +53,8 @@ class StandaloneLoop {
   Drafting drafting_;
   bool adds_token_;  // the target adds a token to each block
 };
+
+// ---- Draft, verify, commit
 
 class DecodeLoop {
  public:

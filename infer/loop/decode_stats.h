@@ -1,4 +1,5 @@
-// Counts and times of decoding, for one output line or summed over many (methods.md §3 has the definitions).
+// Counts and times of decoding, for one output line or summed over many, and as JSON (methods.md §3 has the
+// definitions). The clock of decoding's phases.
 #pragma once
 
 #include <chrono>
@@ -12,8 +13,8 @@
 
 namespace draftsmith::infer {
 
-// Counts of a model's decoder steps: all that their bytes and operations depend on, beside the model's shapes
-// (infer/costs/decode_work.h).
+// ---- Decoder steps
+// All that a model's bytes and operations depend on, beside its shapes (infer/costs/decode_work.h).
 
 // A step of one row.
 struct RowStep {
@@ -50,7 +51,8 @@ struct StepCounts {
   }
 };
 
-// Phases of decoding and their clock. On a GPU the clock records events, so timing adds no synchronisation.
+// ---- Phases and their clock
+// On a GPU the clock records events, so timing adds no synchronisation.
 
 enum class Phase { kEncode, kPrefill, kDraft, kVerify, kOther };
 
@@ -96,6 +98,8 @@ class PhaseTimer {
   std::vector<Mark> marks_;  // on a GPU; marks_[0] is the beginning
 };
 
+// ---- Counts and times
+
 struct DecodeStats {
   int64_t emitted = 0;        // new tokens put out, EOS included
   int64_t target_runs = 0;    // target steps with this row; encoder runs and prompts do not count
@@ -140,7 +144,7 @@ struct DecodeStats {
   std::vector<double> acceptance_by_position() const;
 };
 
-// Counts and times of an output as JSON, of `draftsmith generate --json` and the Python module.
+// ---- JSON of `draftsmith generate --json` and the Python module
 
 // Returns the counts and seconds. Counts that the method does not make are absent, and so is alpha unless `with_alpha`.
 nlohmann::ordered_json stats_json(const DecodeStats& stats, bool with_alpha);

@@ -109,7 +109,7 @@ bool is_end(int64_t token, const at::Tensor& eos) {
   return std::find(ids, ids + eos.numel(), token) != ids + eos.numel();
 }
 
-// --- plan_round ---
+// ---- plan_round()
 
 at::Tensor empty_plan(const at::Tensor& length, int64_t window) {
   return at::empty({(6 + 2 * window) * length.size(0)}, length.options());
@@ -153,7 +153,7 @@ at::Tensor plan_on_gpu(const at::Tensor& text, const at::Tensor& length, const a
   return plan;
 }
 
-// --- commit_round ---
+// ---- commit_round()
 
 void commit_on_cpu(const at::Tensor& text, const at::Tensor& length, const at::Tensor& drafted,
                    const at::Tensor& active, const at::Tensor& end, const at::Tensor& eos, const at::Tensor& tokens,
@@ -203,7 +203,7 @@ void commit_on_gpu(const at::Tensor& text, const at::Tensor& length, const at::T
       static_cast<int>(tokens.size(1)), static_cast<long long>(text.size(1)));
 }
 
-// --- row_uniforms ---
+// ---- row_uniforms()
 
 at::Tensor uniforms_on_cpu(const at::Tensor& table, const at::Tensor& length, const at::Tensor& prefix, int64_t use,
                            int64_t first, int64_t count) {

@@ -1,4 +1,5 @@
-// Decode states at the start of a decoding loop: all prompt tokens but the last are processed.
+// The start of a decoding loop: prompts that fit into the context, and decode states of which all prompt tokens but the
+// last are processed.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 
 namespace draftsmith::infer {
 
-// Fits prompts into the context of decoder-only models: handles prompts that are too long, and says how many new tokens
-// have room.
+// ---- Context
+// Prompts of decoder-only models that are too long, and how many new tokens have room.
 
 // Treatment of a prompt that leaves no room: it
 enum class LongPrompts {
@@ -44,6 +45,8 @@ struct PromptFit {
 // then fewer new tokens fit. Errors: UserError at `where` for kError and a prompt that leaves no room.
 PromptFit fit_prompt(int64_t prompt, int64_t wanted, const Context& context, LongPrompts policy,
                      const std::string& where);
+
+// ---- Decode states
 
 struct StateSize {
   int64_t capacity = 0;  // tokens a row can hold

@@ -1,6 +1,6 @@
-// Logits processors that a model directory's generation settings ask for (forced and suppressed tokens, minimum
-// lengths, repetition rules), in Transformers' order. They change every position, also inside a draft under
-// verification.
+// Vocabulary checks of drafter and target, and logits processors that a model directory's generation settings ask for
+// (forced and suppressed tokens, minimum lengths, repetition rules), in Transformers' order. Processors change every
+// position, also inside a draft under verification.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@
 
 namespace draftsmith::infer {
 
-// Vocabulary checks: drafter and target must mean the same piece by an id. Ids above a tokenizer's pieces and added
-// tokens only pad a model's logits to a round number.
+// ---- Vocabularies
+// Drafter and target must mean the same piece by an id. Ids above a tokenizer's pieces and added tokens only pad a
+// model's logits to a round number.
 
 // Adds a problem if the vocabularies differ. With both tokenizers given, compares their hashes and, if these differ,
 // their pieces; the logits may then differ in padding. Otherwise the models must have equally many ids.
@@ -47,6 +48,8 @@ at::Tensor fit_vocabulary(const at::Tensor& logits, int64_t vocabulary);
 // Returns the token lists with ids that the model lacks replaced by its padding id.
 std::vector<std::vector<int64_t>> mask_unknown_ids(const model::ModelInfo& model,
                                                    std::span<const std::vector<int64_t>> lists);
+
+// ---- Processors
 
 // The tokens before some logits: logits[b,j] predict the token after row b's committed tokens and its first `first + j`
 // drafted tokens.

@@ -1,4 +1,5 @@
-// Judgements on the host: what a round decided for each row.
+// The end of a round on the host: what it decided for each row, and how accepted drafts and the target's next tokens
+// become text and are counted.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,6 @@ Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::sp
 // Returns the verdicts [B] of a judgement on the host, which must outlive them. Tokens behind a draft's first EOS count
 // for nothing, nor does the overlap at a position whose logits are no numbers.
 std::vector<RowVerdict> row_verdicts(const Judgement& judgement, const Draft& draft);
-
-// The end of a round on the host: accepted drafts and the target's next tokens become text, and are counted.
 
 // Commits the accepted tokens of each row's draft and the target's next token, counts the round, and tells the window
 // rule and the batch's listener. Finished rows stay as they are. `verdicts` [B] of the draft, of which the host has the

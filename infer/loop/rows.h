@@ -1,4 +1,5 @@
-// Rows of a batch that is being decoded: tokens so far, limits and statistics.
+// Rows of a batch that is being decoded: tokens so far, limits, stop strings and statistics, with the target's state
+// and transfers between host and device.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,8 @@
 
 namespace draftsmith::infer {
 
-// Stop strings: an output ends with the token that completes one of them in its text, as Transformers' `stop_strings`.
+// ---- Stop strings
+// An output ends with the token that completes one of them in its text, as Transformers' `stop_strings`.
 // Every method commits tokens one by one (Row::emit), so a drafted window is cut at the same token as plain decoding.
 
 // Follows the text of one output, prompt included: a stop string may begin in the prompt. Never matches half a
@@ -40,6 +42,8 @@ class StopStringMatcher {
   size_t longest_ = 0;  // bytes of the longest stop string
   std::string tail_;    // the text's last longest_ - 1 bytes
 };
+
+// ---- Rows
 
 struct Row {
   size_t output = 0;            // index of the row's result
@@ -110,7 +114,6 @@ void keep_rows(std::vector<T>& values, std::span<const int64_t> rows) {
 }
 
 // The rows that are decoded together, with the target's state.
-
 struct RowBatch {
   std::vector<Row> rows;
   std::unique_ptr<model::DecodeState> state;  // the target's; holds all but each row's last committed token

@@ -14,8 +14,8 @@
 
 namespace draftsmith::infer {
 
-// Top-k and top-p of one row on the CPU without sorting it, for float and double. Both keep the first tokens in the
-// order by falling logit, the lower id first among equals.
+// ---- Top-k and top-p of one row without sorting it
+// Both keep the first tokens in the order by falling logit, the lower id first among equals.
 
 // Sets the weights of all but the first k tokens to 0, 1 <= k < count. Returns the sum of the other weights.
 template <class T>
@@ -192,7 +192,7 @@ DRAFTSMITH_INLINE EntropySums block_entropy(const T* logits, int64_t count, T hi
   return sums;
 }
 
-// --- one instance for each vector width ---
+// ---- One instance for each vector width
 
 DRAFTSMITH_VECTOR_CODE float vector_max(const float* values, int64_t count) {
   return block_max(values, count);

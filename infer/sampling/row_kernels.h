@@ -1,5 +1,5 @@
-// Passes over one row of V numbers on the CPU, as vector code for float and double. Sampling, acceptance rules and
-// window rules call them at every position.
+// Warping, and passes over one row of V numbers on the CPU, as vector code for float and double. Sampling, acceptance
+// rules and window rules call them at every position.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,8 @@
 
 namespace draftsmith::infer {
 
-// Warping of logits into the distribution to sample from: temperature, top-k, top-p, min-p.
+// ---- Warping of logits into the distribution to sample from
+// Temperature, top-k, top-p, min-p.
 
 // Temperatures below this limit mean greedy decoding. 1/T must be finite in single precision, and at 1e-30 a second
 // token gets mass only if its logit is within 1e-28 of the largest.

@@ -1,6 +1,6 @@
 // Sampling: warping of logits into probabilities (infer/sampling/row_kernels.h), draws by inverse distribution
-// function, and random numbers. These depend only on (seed, line, sample, position), so results do not depend on the
-// batch.
+// function, and random numbers, on all devices. Random numbers depend only on (seed, line, sample, position), so
+// results do not depend on the batch.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace draftsmith::infer {
 
-// Sampling in tensor operations, for devices other than the CPU. The reference is the CPU's path, row_kernels.h.
+// ---- Tensor operations, for devices other than the CPU
+// The reference is the CPU's path, row_kernels.h.
 
 // Returns the most likely tokens, as most_likely() does.
 at::Tensor tensor_most_likely(const at::Tensor& logits);
@@ -24,7 +25,8 @@ at::Tensor tensor_warp(const at::Tensor& logits, const Warping& warping);
 // Draws from weights [B,V] with uniforms fp64 [B], as draw() does.
 at::Tensor tensor_draw(const at::Tensor& weights, const at::Tensor& uniforms);
 
-// Draws of tokens on CUDA devices, by own kernels (infer/sampling/kernels/draws.cu).
+// ---- Draws on CUDA devices, by own kernels
+// They are in infer/sampling/kernels/draws.cu.
 
 // Returns the source of the kernels.
 KernelSource draws_source();
@@ -47,19 +49,22 @@ struct Decided {
 
 // These return nothing where no kernel takes the arguments: empty ones, or a machine that cannot run kernels.
 
-// Returns draw() of infer/sampling/sampling.h.
+// Returns what draw() below does.
 std::optional<at::Tensor> draw_by_kernel(const at::Tensor& weights, const at::Tensor& uniforms);
 // Returns decide_by_rejection() of infer/acceptance/lossless.h.
 std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted);
 
-// The most likely token on CUDA devices, by an own kernel (infer/sampling/kernels/most_likely.cu).
+// ---- The most likely token on CUDA devices, by an own kernel
+// It is in infer/sampling/kernels/most_likely.cu.
 
 // Returns the source of the kernel.
 KernelSource most_likely_source();
 
-// Returns most_likely() (infer/sampling/sampling.h) of logits [...,V]; nothing where no kernel takes them: empty ones,
-// other dtypes than fp32, bf16 and fp16, or a machine that cannot run kernels.
+// Returns most_likely() of logits [...,V]; nothing where no kernel takes them: empty ones, other dtypes than fp32, bf16
+// and fp16, or a machine that cannot run kernels.
 std::optional<at::Tensor> most_likely_by_kernel(const at::Tensor& logits);
+
+// ---- Sampling on any device
 
 // Returns the warped probabilities [...,V] of logits [...,V]: fp64 for fp64 logits, else fp32. When sampling, a row
 // with a NaN or a positive infinity gives NaN.

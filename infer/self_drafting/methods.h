@@ -1,4 +1,5 @@
-// The methods inside the model: early-exit, calm (calm.cpp) and ppd (ppd.cpp).
+// The methods inside the model: `early-exit`, `calm` (CALM, calm.cpp) and `ppd` (predictive pipelined decoding,
+// ppd.cpp), with the measures and counts that they read.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,8 @@
 
 namespace draftsmith::infer {
 
+// ---- Measures of early layers
+
 // Returns the cosine similarity of each row of two hidden states [B,...] of the same size, in [-1,1]; NaN if one of
 // them is zero.
 std::vector<double> cosine_similarities(const at::Tensor& a, const at::Tensor& b);
@@ -24,8 +27,9 @@ std::vector<double> cosine_similarities(const at::Tensor& a, const at::Tensor& b
 // token is possible, NaN if the logits are no distribution.
 std::vector<double> top_two_margins(const at::Tensor& logits);
 
-// CALM (Schuster et al. 2022), the early-exit baseline of BiLD's section 7.2: each token leaves the decoder at the
-// first layer where its hidden state looks finished. That hidden state is then its input to all later layers.
+// ---- CALM
+// Schuster et al. 2022, the early-exit baseline of BiLD's section 7.2: each token leaves the decoder at the first layer
+// where its hidden state looks finished. That hidden state is then its input to all later layers.
 
 // Measure that decides whether a hidden state is finished.
 enum class ExitMeasure {
@@ -54,6 +58,8 @@ double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest);
 // model's final norm and head.
 void decode_calm(model::TransformerModel& target, const model::Exits* exits, const CalmSettings& calm,
                  const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
+
+// ---- Counts of predictive pipelined decoding
 
 // One token's run through the decoder.
 struct PpdTally {
@@ -86,11 +92,12 @@ class PpdAccount {
   int64_t early_layer_;
 };
 
-// Predictive pipelined decoding (Yang et al. 2024, algorithm 2): exact, greedily and by sampling (appendix B). Layer
-// d-bar predicts k candidates for the token after token t. Before t runs through its last d - d-bar layers, a branch
-// for each candidate runs the first d - d-bar layers, all branches as one pass. The branch of the actual next token
-// continues from there; the others are dropped. The next token is always chosen from the last layer, so the candidates
-// change no output. The paper runs branches and last layers at the same time, on several devices (PpdAccount).
+// ---- Predictive pipelined decoding
+// Yang et al. 2024, algorithm 2: exact, greedily and by sampling (appendix B). Layer d-bar predicts k candidates for
+// the token after token t. Before t runs through its last d - d-bar layers, a branch for each candidate runs the first
+// d - d-bar layers, all branches as one pass. The branch of the actual next token continues from there; the others are
+// dropped. The next token is always chosen from the last layer, so the candidates change no output. The paper runs
+// branches and last layers at the same time, on several devices (PpdAccount).
 
 struct PpdSettings {
   int64_t early_layer = 0;  // d-bar, d/2 .. d-1
@@ -108,6 +115,8 @@ std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, i
 // generator checks before.
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
                 const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
+
+// ---- Checks and the choice of a method
 
 // Returns the target as a transformer. check_inside() must have found no problem with the models.
 model::TransformerModel& inside_model(const GenerationModels& models);

@@ -1,4 +1,5 @@
-// Window rules, and the features of a drafter's distribution that they read.
+// Window rules, which decide how many tokens are drafted before the target verifies: `fixed`, `dynamic`, `fallback`,
+// `entropy`, `oracle` and `router`. Features of a drafter's distribution that they read.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace draftsmith::infer {
 
-// Features of a drafter's distribution: its entropy and its most likely tokens, at temperature 1 without truncation.
+// ---- Features of a drafter's distribution
+// Its entropy and its most likely tokens, at temperature 1 without truncation.
 
 // Returns the entropy in nats of each position: logits [N,V] -> fp64 [N] (fp32 on a GPU). NaN if a row is no
 // distribution.
@@ -30,8 +32,9 @@ model::RouterFeatures router_features(const at::Tensor& logits, int64_t k);
 template <class T>
 double router_features(const T* logits, int64_t vocabulary, std::span<float> probabilities, std::span<int64_t> ids);
 
-// The window `fixed`: always G tokens (Leviathan et al., Algorithm 1; BiLD without fallback).
+// ---- The fixed window
 
+// The window `fixed`: always G tokens (Leviathan et al., Algorithm 1; BiLD without fallback).
 class FixedWindow : public BoundedWindow {
  public:
   using BoundedWindow::BoundedWindow;
@@ -39,6 +42,7 @@ class FixedWindow : public BoundedWindow {
   WindowTraits traits() const override { return kind(); }
 };
 
+// ---- The dynamic window
 // The window `dynamic` of assisted generation, with the schedules of Transformers' `num_assistant_tokens_schedule`:
 // `heuristic` and `heuristic_transient` (+2 after a full acceptance, else -1, at least 1) and `constant`. Either may
 // also stop after a token of low probability.
@@ -81,7 +85,7 @@ class DynamicWindow : public WindowRule {
   std::vector<size_t> places_;    // [B] each row's index in windows_
 };
 
-// Answers of window rules on the CPU.
+// ---- Windows that end at an uncertain token
 
 // Returns bool [B]: answer(value) of each of the values [B], fp32 or fp64 on the CPU.
 template <class Answer>
@@ -98,7 +102,6 @@ at::Tensor row_answers(const at::Tensor& values, const Answer& answer) {
 // The window `fallback` of BiLD (Kim et al., §3.3): the drafter goes on while its largest probability is at least
 // alpha_FB, for at most `max_draft` tokens in a row. It decides before the next token is taken. NaN lets the drafter go
 // on, so that choosing the token finds it.
-
 class FallbackWindow : public BoundedWindow {
  public:
   FallbackWindow(double threshold, int64_t max_draft) : BoundedWindow(max_draft), threshold_(threshold) {}
@@ -121,7 +124,6 @@ class FallbackWindow : public BoundedWindow {
 // The window `entropy`: drafting ends after a token whose distribution has an entropy above a threshold. It is the
 // untrained baseline of the window `router` and decides at the same point: the drafter has run for the token already,
 // so leaving it out would waste the run.
-
 class EntropyWindow : public BoundedWindow {
  public:
   // `most_entropy` in nats.
@@ -138,6 +140,7 @@ class EntropyWindow : public BoundedWindow {
   double most_entropy_;
 };
 
+// ---- The oracle
 // The window `oracle`, which stops exactly before the first rejection, and the recording pass that it replays.
 //
 // Rejections can be known at temperature 0, where an output is a function of its prompt. A first, untimed pass records
@@ -204,10 +207,11 @@ class OracleWindow : public BoundedWindow {
   std::vector<Replay> rows_;  // [B]
 };
 
+// ---- The router
+
 // The window `router` (Tandem Transformers, §3): after each drafted token a trained router predicts from the drafter's
 // distribution whether the target will disagree. Drafting ends once the predicted acceptance 1 - P(disagreement) is
 // below a threshold, or at `max_draft` tokens. The token just drafted stays, so sampling stays lossless.
-
 class RouterWindow : public BoundedWindow {
  public:
   // The predictor must outlive the rule.

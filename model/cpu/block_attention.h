@@ -1,16 +1,16 @@
-// Attention of many queries on CPUs: softmax(scale q k^T + bias) v as products of blocks, for sources and prompts.
-// Scores exist for one block of queries and keys at a time, so that memory does not grow with their product; a query's
-// highest score and sums go on from block to block (Milakov and Gimelshein 2018; Dao et al. 2022). A query's sums
-// depend on its own keys alone, neither on the queries beside it nor on the threads.
+// Attention on CPUs beneath cached_attention(): softmax(scale q k^T + bias) v over caches in place. A step of few
+// tokens takes one query and head at a time; sources and prompts take products of blocks.
+// Scores exist for one block of queries and keys at a time, so that memory does not grow with their product. A query's
+// highest score and sums go on from block to block (Milakov and Gimelshein 2018; Dao et al. 2022). They depend on its
+// own keys alone, neither on the queries beside it nor on the threads.
 #pragma once
 
 #include <cstdint>
 
 namespace draftsmith::model {
 
-// The CPU kernel beneath cached_attention(): softmax(scale q k^T + bias) v for one query and head at a time, over
-// caches in place. Many queries at a time are faster as blocks (model/cpu/block_attention.h). Instantiated for float
-// and double in attention_kernel.cpp, once for each vector width of x86-64.
+// ---- One query and head at a time
+// Instantiated for float and double in block_attention.cpp, once for each vector width of x86-64.
 
 struct VisibleKeys;
 
@@ -56,14 +56,16 @@ template <class T>
 void attend_head(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers, int64_t row,
                  int64_t head);
 
-// Returns whether a step is computed in blocks (model/cpu/block_attention.h): it has many tokens, and each sees the
-// slots before its own, but no later one.
+// Returns whether a step is computed in blocks: it has many tokens, and each sees the slots before its own, but no
+// later one.
 bool attends_in_blocks(const KernelShape& shape, const VisibleKeys& visible);
 // Returns how many tokens of such a step a call of attend_in_blocks() should compute.
 int64_t tokens_of_part(const KernelShape& shape, const VisibleKeys& visible);
 // Computes the tokens [begin,end) of a row for all heads that read one head of keys, on the calling thread.
 void attend_in_blocks(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<float>& pointers,
                       const HeadPart& part);
+
+// ---- Blocks of queries and keys
 
 // Queries of one row, of all heads that read one head of keys and values.
 struct BlockHead {

@@ -1,6 +1,7 @@
-// Weights of a linear layer laid out for decoding on CPUs: y = x W^T + b for the few rows x of a step. Each row's sums
-// are taken in one order whatever the number of rows, so that a token's logits do not depend, to the last bit, on the
-// tokens and rows that are processed with it.
+// Weights laid out for decoding on CPUs: packed linear layers y = x W^T + b for the few rows x of a step. Views of a
+// decoder's packed layers, and memory for packed weights.
+// Each row's sums are taken in one order whatever the number of rows. So a token's logits do not depend, to the last
+// bit, on the tokens and rows that are processed with it.
 #pragma once
 
 #include <cstddef>
@@ -77,7 +78,8 @@ bool packs_on_cpu(const at::Tensor& weight);
 // Returns the bias [out] in panels, padded with zeros: fp32 [panels,64]; undefined if `bias` is.
 at::Tensor bias_panels(const at::Tensor& bias, int64_t outputs);
 
-// The weights of a decoder as its steps on a CPU read them: views of a model's packed layers, which must outlive them.
+// ---- Weights of a decoder's layers
+// Views of a model's packed layers, which must outlive them.
 
 struct AttentionWeightsView {
   RowNorm norm;
@@ -109,8 +111,9 @@ struct LayerWeightsView {
   bool parallel_residual = false;  // the feed-forward sublayer reads the layer's input
 };
 
-// Memory for packed weights in huge pages. In 4 KB pages, weights that are read once a token wait for address
-// translation: 13 against 20 GB/s on one core of the machines measured.
+// ---- Memory in huge pages
+// In 4 KB pages, weights that are read once a token wait for address translation: 13 against 20 GB/s on one core of the
+// machines measured.
 
 // Allocates pieces of large blocks. A block lives as long as a tensor in it, so the arena itself is needed only while
 // weights are packed.

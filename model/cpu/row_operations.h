@@ -1,5 +1,5 @@
-// What a decoding step on CPUs does to rows of hidden states between its products, in fp32 on the calling thread:
-// norms, activations, rotations. A row's results do not depend on other rows.
+// What models on CPUs do to rows of hidden states between products: norms, activations and rotations of a decoding
+// step, and RMS norm with its gradients. A row's results do not depend on other rows.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,8 @@
 #include "model/layers/post_op.h"
 
 namespace draftsmith::model {
+
+// ---- Rows of a decoding step, in fp32 on the calling thread
 
 // RMS norm w x / sqrt(mean(x^2) + epsilon), or layer norm w (x - mean) / sqrt(variance + epsilon) + b.
 struct RowNorm {
@@ -29,7 +31,8 @@ void multiply_by(float* x, const float* y, int64_t count);
 // Rotates heads x [heads,width] of one token by a row of a RotaryTable: cosines and sines [half].
 void rotate_heads(float* x, int64_t heads, int64_t width, const float* cosine, const float* sine, int64_t half);
 
-// RMS norm on the CPU in fp32 and fp64: one pass over memory each way, where single operations take six.
+// ---- RMS norm in fp32 and fp64
+// One pass over memory each way, where single operations take six.
 
 // Returns whether these functions take the tensors: non-empty ones of fp32 or fp64 on the CPU, of one dtype.
 bool rms_norm_on_cpu_takes(const at::Tensor& x, const at::Tensor& weight);

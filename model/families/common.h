@@ -1,4 +1,5 @@
-// Parts that the families' readers and writers share: limits, names of activations, and parameters' names by a table.
+// Parts that the families' readers and writers share: checked values of config.json, rotary keys, the layout of stored
+// parameters, limits, names of activations, and parameters' names by a table.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,6 @@ namespace draftsmith::model {
 
 // Values of config.json and generation_config.json with their ranges checked: base's JsonReader with additions for
 // model directories.
-
 class ConfigReader : public JsonReader {
  public:
   // `object` and `problems` must outlive the reader.
@@ -39,8 +39,8 @@ class ConfigReader : public JsonReader {
   Problems& problems_;
 };
 
-// Keys of rotary position embeddings in config.json, in Transformers 5's form (rope_parameters) and the older ones
-// (rope_theta, rope_scaling).
+// ---- Keys of rotary positions in config.json
+// In Transformers 5's form (rope_parameters) and the older ones (rope_theta, rope_scaling).
 
 // Reads rotary positions. `base_key` is the key of the base in older files (rope_theta, rotary_emb_base). Problems:
 // unsupported scalings.
@@ -48,7 +48,8 @@ RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int6
 // Returns the object under rope_parameters.
 nlohmann::ordered_json rotary_json(const RotaryConfig& config);
 
-// The layout of parameters in a family's files: transposed, or joined with others into one tensor.
+// ---- Layout of stored parameters
+// Transposed, or joined with others into one tensor.
 
 // The way in which several parameters of equal shape share one stored tensor, along their outputs.
 enum class Join {
@@ -74,6 +75,8 @@ at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, i
 
 // Returns the stored tensor of its parameters, in the order of their parts.
 at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const StoredTensor& where, int64_t heads);
+
+// ---- Limits, activations and tables of names
 
 // Limits far beyond any real model: products of any three of them fit int64.
 inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;

@@ -1,4 +1,4 @@
-// The explicit list of families.
+// The list of families, the family of a config.json, and where its parameters are stored.
 
 #include "model/families/family.h"
 

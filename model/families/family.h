@@ -1,6 +1,6 @@
 // A family: how config.json becomes a TransformerConfig and back, what the weights are called, and what new models are
 // like. All other code is the same for all families. A new family is a .cpp in this folder, the declaration of its
-// function below, and its line in registry.cpp.
+// function below, and its line in family.cpp.
 #pragma once
 
 #include <string>

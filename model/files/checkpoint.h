@@ -18,8 +18,8 @@
 
 namespace draftsmith::model {
 
-// The parameters of an opened model directory, read one at a time, converted to the computing type and moved to the
-// device.
+// ---- Parameters of an opened directory
+// They are read one at a time, converted to the computing type and moved to the device.
 
 // Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype);
@@ -51,6 +51,8 @@ class DirectoryParameters final : public ParameterSource {
   std::string last_name_;  // the stored tensor that was read last: often several parameters are joined in one
   at::Tensor last_;
 };
+
+// ---- Loading and saving
 
 struct LoadOptions {
   at::Device device = at::kCPU;

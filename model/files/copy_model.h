@@ -1,4 +1,5 @@
-// Copies of model directories, for results that contain an unchanged model.
+// Copies within model directories: tokenizer files with the settings that Transformers needs beside them, and whole
+// models, for results that contain an unchanged one.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +7,6 @@
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
-
-// Tokenizer files in model directories: copies of them, and the settings that Transformers needs beside them.
 
 // Copies a tokenizer into a model directory, together with the settings beside it if it comes from one; otherwise with
 // settings under which Transformers gives the tokenizer's own ids. A SentencePiece file gets its family's name. Errors:

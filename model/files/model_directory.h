@@ -1,5 +1,6 @@
-// A Hugging Face model directory, opened and checked but not loaded: its family, configuration, generation settings,
-// and the stored tensor of each parameter. Loading and inspecting both start here.
+// Hugging Face model directories: kinds of models, a model's hash, new directories, and a directory opened and checked
+// but not loaded. That one gives the family, configuration, generation settings and the stored tensor of each
+// parameter; loading and inspecting both start there.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,10 @@
 
 namespace draftsmith::model {
 
-// Kinds of models that a directory may hold. A model of a kind of our own has the kind's name before its family's
-// architecture in config.json ("DraftsmithTandemT5ForConditionalGeneration", model_type "draftsmith_tandem"), so that
-// other tools do not take it for an ordinary model and fill in random weights. The kinds are in model/models/.
+// ---- Kinds of models
+// A model of a kind of our own has the kind's name before its family's architecture in config.json
+// ("DraftsmithTandemT5ForConditionalGeneration", model_type "draftsmith_tandem"). So other tools do not take it for an
+// ordinary model and fill in random weights. The kinds are in model/models/.
 
 struct ModelKind {
   std::string name;             // for messages: "a Tandem secondary"
@@ -64,8 +66,9 @@ void require_kind(const ModelKind& found, const ModelKind& wanted, const std::st
 // Returns the object that a kind adds to config.json under `key`, or nullptr with a problem.
 const nlohmann::json* kind_object(ConfigReader& reader, const std::string& key);
 
-// The identity of a model as one hash. Files bound to a model (a teacher's cache, a Tandem secondary) name it by this
-// hash and find it wherever it was moved.
+// ---- The identity of a model as one hash
+// Files bound to a model (a teacher's cache, a Tandem secondary) name it by this hash and find it wherever it was
+// moved.
 
 // Returns the SHA-256 over config.json and the weight files, their names included, as 64 hex digits. Generation
 // settings, the tokenizer, additions of ours and the path of a companion (model/models/companion.h) do not change it.
@@ -73,7 +76,8 @@ const nlohmann::json* kind_object(ConfigReader& reader, const std::string& key);
 // UserError as load_config and WeightFiles.
 std::string model_hash(const std::filesystem::path& directory);
 
-// New directories of models and other results: they get their names only when everything in them is written.
+// ---- New directories of models and other results
+// They get their names only when everything in them is written.
 
 // Returns the directory's path without a trailing slash if nothing but perhaps an empty directory lies there. Long runs
 // call it before they start. Errors: UserError.

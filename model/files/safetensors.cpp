@@ -24,6 +24,7 @@ at::Tensor TensorFile::read(const std::string& name, at::ScalarType dtype) const
   return stored(name).to(dtype, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
 }
 
+// ---- Header
 // The JSON header of a safetensors file, checked against the bytes that follow it before any offset or shape is used.
 
 struct SafetensorsHeader {

@@ -1,7 +1,8 @@
-// Safetensors files (github.com/huggingface/safetensors, format 0.4): a little-endian header length, a JSON header of
-// names, types, shapes and byte ranges, then the tensors. Files are read through a memory mapping, one tensor at a
-// time; the header is checked before it is used. They are written with an aligned header under a temporary name, then
-// renamed.
+// Files of named tensors: the interface of the readers of weight files, and safetensors files
+// (github.com/huggingface/safetensors, format 0.4), read and written.
+// A safetensors file is a little-endian header length, a JSON header of names, types, shapes and byte ranges, then the
+// tensors. It is read through a memory mapping, one tensor at a time; the header is checked before it is used. It is
+// written with an aligned header under a temporary name, then renamed.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace draftsmith::model {
 
-// A file of named tensors: the common interface of the readers of weight files.
+// ---- The interface of the readers of weight files
 
 // The description of one tensor in a file.
 struct TensorEntry {
@@ -59,6 +60,8 @@ std::string stored_dtype_name(at::ScalarType type);
 std::string printable(std::string_view name);
 // Returns "[3, 5]".
 std::string shape_text(at::IntArrayRef shape);
+
+// ---- Safetensors files
 
 // An open safetensors file.
 class SafetensorsFile final : public TensorFile {
@@ -108,7 +111,7 @@ void write_safetensors(const std::filesystem::path& file, std::vector<TensorToSt
 // Throws a RunError that names the tensor if it holds NaN or infinity. `where` names what the tensor belongs to.
 void require_finite(const std::string& where, const std::string& name, const at::Tensor& tensor);
 
-// Safetensors files whose tensors are not in memory at the same time.
+// ---- Safetensors files whose tensors are not in memory at the same time
 
 // A tensor of a file that is yet to be written.
 struct TensorPlace {

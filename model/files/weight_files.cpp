@@ -11,7 +11,7 @@
 
 namespace draftsmith::model {
 
-// Opens a weight file with the reader of its format.
+// ---- The reader of a file's format
 
 // Opens a file by the end of its name: ".safetensors", otherwise a pickled state dict. Errors: those of the readers.
 std::unique_ptr<TensorFile> open_tensor_file(const std::filesystem::path& file);

@@ -21,7 +21,7 @@ extern "C" [[gnu::weak]] void sgemm_(const char* transpose_a, const char* transp
 
 namespace draftsmith::model {
 
-// Matrices of single heads and their products, for attention by heads (model/layers/head_attention.h).
+// ---- Matrices of single heads and their products
 
 // Returns whether LibTorch's library has the product above. HeadProduct may be called there alone.
 inline bool has_sgemm() {

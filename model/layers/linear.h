@@ -75,7 +75,8 @@ class Linear {
   PostOp then_ = PostOp::kNone;
 };
 
-// Linear layers that read one input: in training one operator for all of them where one takes them.
+// ---- Layers that read one input
+// In training one operator computes all of them where one takes them.
 
 // Returns whether joint_linear() computes these layers by one operator, which sums their gradients of x itself.
 bool is_joint(const at::Tensor& x, const std::vector<const Linear*>& layers);

@@ -1,10 +1,10 @@
 // Linear layers of few rows on devices other than the CPU: decoding steps and short verifications. Each call is one
 // launch there; LibTorch's dispatcher knows them as draftsmith::linear_rows and ::gated_rows.
 //
-// Own kernels (model/layers/linear_rows.h) take fp32, bf16 and fp16; those of bf16 run on tensor cores.
-// Their sums are of fp32, in an order that the number of inputs alone decides: a row's result is the same, to the last
-// bit, alone and among others. So a token that is verified among others gets the logits of a step of one token.
-// Kernels read 16 bytes at a time: rows of weights must be multiples of that. Elsewhere LibTorch's operators compute.
+// Own kernels take fp32, bf16 and fp16; those of bf16 run on tensor cores. Their sums are of fp32, in an order that the
+// number of inputs alone decides: a row's result is the same, to the last bit, alone and among others. So a token that
+// is verified among others gets the logits of a step of one token. Kernels read 16 bytes at a time: rows of weights
+// must be multiples of that. Elsewhere LibTorch's operators compute.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace draftsmith::model {
 
-// What the operators of model/layers/linear_rows.h read.
+// ---- What the operators read
 
 // Most rows of a kernel. For more, LibTorch's matrix products are taken to be faster (an estimate).
 constexpr int64_t kMostLinearRows = 16;
@@ -34,8 +34,8 @@ struct LinearWeights {
   at::Tensor bias;    // [out] of the inputs' dtype; undefined: none
 };
 
-// Linear layers of few rows on CUDA devices, by own kernels: model/layers/kernels/tensor_rows.cu for bf16 and
-// linear_rows.cu for fp32 and fp16.
+// ---- Own kernels on CUDA devices
+// model/layers/kernels/tensor_rows.cu for bf16, model/layers/kernels/linear_rows.cu for fp32 and fp16.
 
 // Types that have kernels.
 constexpr at::ScalarType kLinearRowsTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
@@ -53,9 +53,9 @@ struct LinearRowsKernel {
 // Returns the kernel for `rows` of 1 to kMostLinearRows. `gated` outputs are those of two layers.
 LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t outputs, bool normed, bool gated);
 
-// Returns what linear_rows() does (model/layers/linear_rows.h), or gated_rows() if `up` has weights; nothing where no
-// kernel takes the tensors: more rows than kMostLinearRows, other or mixed dtypes, rows that are no multiples of 16
-// bytes, or a machine that cannot run kernels.
+// Returns what linear_rows() does, or gated_rows() if `up` has weights; nothing where no kernel takes the tensors. That
+// is so for more rows than kMostLinearRows, other or mixed dtypes, and rows that are no multiples of 16 bytes, and on a
+// machine that cannot run kernels.
 std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
                                                 const LinearWeights& up, PostOp then, const at::Tensor& residual);
 

@@ -1,4 +1,5 @@
-// The source of a model's parameters while it is built, under their canonical names (model/transformer/parameters.h).
+// The source of a model's parameters while it is built, under their canonical names (model/transformer/parameters.h),
+// and the choices that its layers are built with.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ class GivenParameters final : public ParameterSource {
   const std::map<std::string, at::Tensor>& parameters_;
 };
 
-// Choices that the layers are built with.
+// ---- Choices that the layers are built with
 
 enum class Norm { kRms, kLayer };
 enum class Activation { kRelu, kGeluTanh, kGelu, kSilu };

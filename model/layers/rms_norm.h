@@ -1,4 +1,5 @@
-// RMS norm on CUDA devices by own kernels (model/layers/kernels/rms_norm.cu).
+// RMS norm with its gradients: the operators draftsmith::rms_norm and draftsmith::rms_norm_backward, and own kernels on
+// CUDA devices (model/layers/kernels/rms_norm.cu).
 #pragma once
 
 #include <optional>
@@ -10,11 +11,13 @@
 
 namespace draftsmith::model {
 
+// ---- Own kernels
+
 // Returns the source of the norm's kernels.
 KernelSource rms_norm_source();
 
-// Both return nothing where no kernel takes the tensors: empty ones, other pairs of dtypes than rms_norm.cu has, or a
-// machine that cannot run kernels. Shapes are those of model/layers/rms_norm.h.
+// Both return nothing where no kernel takes the tensors: empty ones, other pairs of dtypes than the kernels have, or a
+// machine that cannot run kernels. Shapes are those of rms_normed() and rms_norm_gradients() below.
 
 // Returns y and inverse.
 std::optional<std::tuple<at::Tensor, at::Tensor>> rms_norm_by_kernel(const at::Tensor& x, const at::Tensor& weight,
@@ -29,8 +32,8 @@ std::optional<std::tuple<at::Tensor, at::Tensor>> rms_norm_backward_by_kernel(co
 // Returns the number of threads of a block that works on rows of `width` numbers.
 unsigned rms_norm_threads(int64_t width);
 
-// The operators draftsmith::rms_norm and draftsmith::rms_norm_backward, below autograd: one launch forward and two
-// backward on a GPU, from own kernels (base/device_kernels.h).
+// ---- Operators below autograd
+// One launch forward and two backward on a GPU, from own kernels (base/device_kernels.h).
 
 // RMS norm of rows, and what its gradient needs.
 struct RmsNormed {

@@ -1,5 +1,7 @@
-// Operators of a cached step on devices other than the CPU, each one launch there. LibTorch's dispatcher knows them as
-// draftsmith::attend, ::write_slots and ::rotate.
+// A cached step's attention, writes to K/V caches and rotations on devices other than the CPU, and where the step's
+// tokens lie in the caches.
+// Each operator is one launch there; LibTorch's dispatcher knows them as draftsmith::attend, ::write_slots and
+// ::rotate.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +17,7 @@
 
 namespace draftsmith::model {
 
-// Rotary positions of a cached step's queries and keys.
+// ---- Rotary positions of a step's queries and keys
 
 // Positions of a step's tokens.
 struct StepPositions {
@@ -28,7 +30,7 @@ struct StepPositions {
 at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
                        const StepPositions& positions);
 
-// The place of a decoding step's tokens in the K/V caches.
+// ---- The place of a step's tokens in the K/V caches
 
 struct LayerRange {
   int64_t begin = 0;
@@ -58,10 +60,11 @@ struct StepLayout {
   bool recorded = false;  // places change between replays of recorded work, so nothing may rest on base
 };
 
-// Copies K/V into cache slots: a step's, and those of other rows.
+// ---- Copies of K/V into cache slots
+// A step's, and those of other rows.
 
 // Writes row b of from [B,L,H*K] to row rows[b] of cache [R,H,T,K], at slots base[b] + j for j < new_tokens[b], on the
-// CPU. (Other devices: write_at() in model/layers/step_operators.h.)
+// CPU. (Other devices: write_at() below.)
 void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
                  const StepLayout& layout);
 
@@ -69,13 +72,15 @@ void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, cons
 void copy_rows(const at::Tensor& cache, const std::vector<int64_t>& from, const std::vector<int64_t>& to,
                int64_t slots);
 
-// The operators of a cached step on CUDA devices, by own kernels (model/layers/kernels/step.cu).
+// ---- Own kernels on CUDA devices
+// They are in model/layers/kernels/step.cu.
 
 // Returns the source of the kernels of fp32, bf16 or fp16.
 KernelSource step_source(at::ScalarType type);
 
 // These return nothing, or false, where no kernel takes the tensors: empty ones, mixed dtypes and fp64, heads of more
-// than 256 numbers, or a machine that cannot run kernels. Shapes are those of model/layers/step_operators.h.
+// than 256 numbers, or a machine that cannot run kernels. Shapes are those of attend(), write_at() and rotate_at()
+// below.
 
 std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, const VisibleSlots& slots);
 
@@ -85,6 +90,7 @@ bool write_by_kernel(const at::Tensor& key_cache, const at::Tensor& value_cache,
 bool rotate_by_kernel(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
                       int64_t head_width);
 
+// ---- Places as one tensor
 // Places of a step's tokens in the K/V caches (StepPlaces), packed in one int64 tensor of 4 B L + 3 B numbers: slot,
 // position, prefix and source length of each token, then cache row, source row and last new token of each row.
 //

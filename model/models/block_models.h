@@ -1,7 +1,5 @@
-// The text of a batch's rows for a model of block attention, which reads each block of γ tokens once the text has all
-// of it, and keeps its states: what decoding with block prediction and with deep Tandems has in common.
-//
-// Letters: B rows, L tokens of a step, W width of the kept states.
+// Block prediction (Nair et al. 2024, section 5.2): a decoder-only model that alone predicts the next γ tokens at once.
+// The text that such models read in blocks, decoding with one, and its directory. Deep Tandems share the text.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +13,10 @@
 
 namespace draftsmith::model {
 
+// The text of a batch's rows for a model of block attention. The model reads each block of γ tokens once the text has
+// all of it, and its states are kept. Decoding with block prediction and with deep Tandems has this in common.
+//
+// Letters: B rows, L tokens of a step, W width of the kept states.
 class BlockText {
  public:
   // Begins empty rows of up to `capacity` tokens. Keeps the model's states behind its final norm, through `projection`
@@ -55,10 +57,9 @@ class BlockText {
   at::Tensor kept_;                           // [B,T,W] of whole blocks; undefined: none yet
 };
 
-// Decoding with a model of block prediction (model/models/block_models.h), as a language model whose next token may
-// be asked for at any place. A block of γ tokens is predicted by one run of the model, over the block before it, so the
-// tokens of a block know nothing of each other. The text may end anywhere: the model reads a block once it is whole.
-
+// Decodes with a model of block prediction, as a language model whose next token may be asked for at any place. A block
+// of γ tokens is predicted by one run of the model, over the block before it, so the tokens of a block know nothing of
+// each other. The text may end anywhere: the model reads a block once it is whole.
 class BlockPredictionModel final : public LanguageModel {
  public:
   // Errors: std::logic_error unless the transformer has block attention.
@@ -84,6 +85,7 @@ class BlockPredictionModel final : public LanguageModel {
   std::unique_ptr<TransformerModel> transformer_;
 };
 
+// ---- Models of block prediction and their directories
 // Block prediction (Nair et al. 2024, section 5.2, equation 3): a decoder-only model alone predicts the next γ tokens
 // at once. Tokens attend to all earlier blocks of γ tokens and to all of their own block, both ways; the hidden state
 // at token t predicts token t + γ, so that a block's states predict the whole next block. The first γ tokens of a text

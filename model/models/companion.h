@@ -40,7 +40,8 @@ struct PairNames {
   std::string companion;
 };
 
-// --- pairs ---
+// ---- Pairs
+
 // Adds a problem where `what` of a model is another than its companion's.
 void require_same(const CompanionRole& role, const PairNames& names, const char* what,
                   const std::pair<std::string, std::string>& own_and_companion, Problems& problems);
@@ -60,7 +61,8 @@ struct ProjectionOptions {
 std::unique_ptr<TransformerModel> with_projections(const TransformerConfig& config, const TransformerModel& ordinary,
                                                    const ProjectionOptions& projections);
 
-// --- the record in config.json ---
+// ---- The record in config.json
+
 // Returns the record, if there is one. Errors: UserError at `where`, the file, for a malformed one.
 std::optional<CompanionRecord> read_companion(const CompanionRole& role, const nlohmann::json& config_json,
                                               const std::string& where);
@@ -71,7 +73,8 @@ std::function<void(nlohmann::ordered_json&)> recording(const CompanionRole& role
 // Returns the record of a companion in another directory, for a model that is written to `place`.
 CompanionRecord reference(const std::filesystem::path& companion, const std::filesystem::path& place);
 
-// --- directories ---
+// ---- Directories
+
 // Returns the companion that a directory's config.json names. Checkpoints of training name none.
 std::optional<CompanionRecord> recorded_companion(const CompanionRole& role, const std::filesystem::path& directory);
 // Returns the companion's directory: the recorded path, or the folder inside if none is recorded, as in checkpoints;

@@ -39,7 +39,7 @@ int64_t tokens_at_once(const LanguageModel& model) {
   return blocks == nullptr ? 1 : blocks->block();
 }
 
-// The explicit list of kinds of models.
+// ---- The list of kinds of models
 
 namespace {
 

@@ -195,7 +195,7 @@ at::Tensor RouterPredictor::disagreement(const RouterFeatures& features) const {
   return at::sigmoid(router_.logits_of(here, products));
 }
 
-// Router directories: config.json and model.safetensors.
+// ---- Router directories: config.json and model.safetensors
 
 namespace {
 

@@ -1,5 +1,5 @@
-// A drafter and the encoder that it shares as one model, which writes by itself: for validation in training, for texts
-// that are given, and where single steps are timed.
+// Drafters that share their target's encoder: decoders that read another model's encoder states through a projection.
+// The drafter with that encoder as one model, its making, and its directory.
 #pragma once
 
 #include <filesystem>
@@ -12,6 +12,8 @@
 
 namespace draftsmith::model {
 
+// A drafter and the encoder that it shares as one model, which writes by itself: for validation in training, for texts
+// that are given, and where single steps are timed.
 class SharedEncoderPair final : public LanguageModel {
  public:
   // Takes a drafter of shared_encoder_kind() and a model whose encoder states have the width that it reads, both on one
@@ -39,6 +41,7 @@ class SharedEncoderPair final : public LanguageModel {
   LanguageModel& target_;
 };
 
+// ---- Drafters and their directories
 // A drafter that shares its target's encoder: the decoder of an encoder-decoder whose cross-attention reads
 //   P · h_s for each source token s, h the encoder states of another model, P [D,D_L] one linear projection.
 // It has no encoder, so that a source costs it the projection alone; the decoder is an ordinary causal one. Where a

@@ -1,5 +1,5 @@
-// The part of a Tandem secondary in config.json:
-//   "draftsmith_tandem": {"primary_width", "primary_layers", "layer_map", "block", "primary": {"path", "sha256"}}
+// Tandem secondaries (Nair et al. 2024, section 3): a small autoregressive model whose layers read a large primary's
+// representations. Their part in config.json, their start from a trained model, and their directories.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,9 @@
 
 namespace draftsmith::model {
 
+// ---- A secondary's part in config.json
+//   "draftsmith_tandem": {"primary_width", "primary_layers", "layer_map", "block", "primary": {"path", "sha256"}}
+
 // Returns how Tandem secondaries name their primary.
 const CompanionRole& tandem_role();
 
@@ -31,16 +34,16 @@ void check_tandem_shape(const TandemShape& shape, int64_t secondary_layers, cons
 void read_tandem_config(ConfigReader& reader, const std::string& where, TransformerConfig& config, Problems& problems);
 void write_tandem_config(const TransformerConfig& config, nlohmann::ordered_json& config_json);
 
-// Tandem transformers (Nair et al. 2024, section 3): a small autoregressive secondary whose layers read a large
-// primary's representations of all tokens but those of the current block, equation (2):
+// ---- Tandem transformers
+// The secondary reads the primary's representations of all tokens but those of the current block, equation (2):
 //   ŷ_u^(j) = FF_Tandem^(j)(x_u^(ℓ(j)))                                    for u < b, b = ⌊i/γ⌋γ
 //   y_i^(j+1) = layer j+1 of the secondary at i, over ŷ_u^(j) for u < b and its own y_u^(j) for b ≤ u ≤ i
 // with j = 0..L_S-1, ℓ(j) in 0..L_L (0: the primary's embedding output) and FF_Tandem linear. ŷ enters through the
 // secondary's own input norm and its key and value projections. A secondary is a TransformerModel with config.tandem.
 //
 // A Tandem directory is the secondary's model directory, named DraftsmithTandem<architecture> so that nobody loads it
-// as an ordinary model (model/models/tandem.h). Its primary lies in primary/ inside it, or is another directory
-// named by its path (relative to this one) and its model_hash().
+// as an ordinary model. Its primary lies in primary/ inside it, or is another directory named by its path (relative to
+// this one) and its model_hash().
 
 // Returns the kind of Tandem secondaries.
 const ModelKind& tandem_kind();

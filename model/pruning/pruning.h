@@ -1,7 +1,6 @@
 // Pruning cuts a smaller model out of a trained one. Layers are chosen by the options; feed-forward neurons and heads
-// by their weights or by their contribution on calibration text (model/pruning/pruning.h); the vocabulary by
-// token counts (model/transformer/draft_vocabulary.h). The result is an ordinary model, ready for alignment or
-// distillation.
+// by their weights or by their contribution on calibration text; the vocabulary by token counts
+// (model/transformer/draft_vocabulary.h). The result is an ordinary model, ready for alignment or distillation.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +18,10 @@
 
 namespace draftsmith::model {
 
-// Scores of neurons and heads for pruning: by their weights (Han et al. 2015; Michel et al. 2019 for heads), or by
-// their contribution to the residual stream on calibration text, the root mean square over positions of the vector that
-// a neuron or head adds. For neurons that is Wanda's |activation| * |weight| (Sun et al. 2024).
+// ---- Scores of neurons and heads
+// By their weights (Han et al. 2015; Michel et al. 2019 for heads), or by their contribution to the residual stream on
+// calibration text. The contribution is the root mean square over positions of the vector that a neuron or head adds.
+// For neurons that is Wanda's |activation| * |weight| (Sun et al. 2024).
 
 // Returns for each neuron of the feed-forward sublayer `prefix` the product of the norms of its row in the up (and
 // gate) matrix and its column in the down matrix. [F]
@@ -56,6 +56,8 @@ class ActivationMoments {
   int64_t heads_;
   std::map<std::string, Sum> sums_;
 };
+
+// ---- Pruned models
 
 struct PruneOptions {
   std::string encoder_layers = {};  // which layers stay, see layers_to_keep; empty: all

@@ -17,7 +17,8 @@
 
 namespace draftsmith::model {
 
-// A decoding step on CPUs, for packed models: layers over their caches, and the head.
+// ---- Parts of a step
+// Layers over their caches, and the head.
 
 // Rows of hidden states that become logits: finished hidden states W^T, of rows [rows] of a step's tokens.
 struct HeadPass {

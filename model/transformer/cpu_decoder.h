@@ -1,5 +1,5 @@
-// Decoding steps of a packed model on a CPU, from tokens to logits (model/transformer/cpu_decoder.cpp). References to
-// the parts of a model; they allocate nothing from the second step of a size on, apart from what callers keep.
+// Decoding steps of a packed model on a CPU, from tokens to logits. They read the model's parts by reference and
+// allocate nothing from the second step of a size on, apart from what callers keep.
 #pragma once
 
 #include <optional>

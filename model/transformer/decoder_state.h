@@ -1,6 +1,8 @@
 // The decode state that TransformerModel makes: K/V caches [B,kv,T,K] of every layer with a length per row and layer,
-// and the cross-attention K/V of the sources, shared by all rows of one source. Methods inside a model (early exits,
-// CALM, PPD, Tandem) use the lengths per layer and the branch slots; other decoding needs only DecodeState.
+// and the cross-attention K/V of the sources, shared by all rows of one source. Its recorded steps, and states kept for
+// later batches.
+// Methods inside a model (early exits, CALM, PPD, Tandem) use the lengths per layer and the branch slots; other
+// decoding needs only DecodeState.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +22,8 @@
 
 namespace draftsmith::model {
 
-// A step through some of the decoder's layers: early exits draft with the first ones, and verify with the others.
+// ---- A step through some of the decoder's layers
+// Early exits draft with the first ones, and verify with the others.
 
 // L tokens a row, or the output of the layer before.
 struct StepPart {
@@ -31,8 +34,8 @@ struct StepPart {
   std::span<const int64_t> hidden_layers = {};  // wanted, as in StepInput, from layers.begin to layers.end
 };
 
-// The recorded steps of one decode state: from the second step of a kind on, a step is one launch
-// (base/device_graph.h).
+// ---- Recorded steps of one decode state
+// From the second step of a kind on, a step is one launch (base/device_graph.h).
 
 // Kind of step: steps of one state and kind are alike. Lengths and places of rows may differ: recorded work reads them
 // on the device.
@@ -79,6 +82,8 @@ class StepGraphs {
   uint64_t calls_ = 0;
   std::map<StepKind, StepGraph> graphs_;
 };
+
+// ---- The decode state
 
 // Self-attention cache of one layer. R >= B: on CPUs rows that left the batch keep their place.
 struct LayerCache {
@@ -227,9 +232,7 @@ class DecoderState final : public DecodeState {
 };
 
 // Decode states that nobody needs at present. Their device memory, and the work that was recorded over it, serve later
-// batches of the same size: recording takes as long as a short text.
-
-// Thread-safe.
+// batches of the same size: recording takes as long as a short text. Thread-safe.
 class ResidentStates {
  public:
   // Keeps a state, and drops the one that was kept longest if there are too many. Drops the state instead if clear()

@@ -47,7 +47,7 @@ int64_t count_numbers(const TransformerConfig& config);
 // Returns whether a parameter stays in fp32 in a model of fp16 (T5's feed-forward down projection overflows).
 bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name);
 
-// Initial weights of a model that is trained from scratch.
+// ---- Initial weights of a model that is trained from scratch
 
 // The normal distribution of a parameter's initial values; a deviation of 0 is a constant.
 struct InitialValues {

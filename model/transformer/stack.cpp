@@ -14,7 +14,8 @@
 
 namespace draftsmith::model {
 
-// Additive biases of attention scores in the form that attention reads.
+// ---- Additive biases of attention scores
+// In the form that attention reads.
 
 // Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts; undefined: none. Where autocast is
 // on, its rounded form is made here, once for all layers of a device.

@@ -19,7 +19,7 @@
 
 namespace draftsmith::model {
 
-// The cached keys that a step's tokens see.
+// ---- Cached keys that a step's tokens see
 
 // Sets `keys` to those of the self-attention, or of the cross-attention, of a step. Both use the memory that `keys`
 // has.
@@ -162,7 +162,7 @@ class Stack {
   std::vector<LayerWeightsView> packed_;
 };
 
-// A block of a pass over whole sequences, kept or recomputed in the backward pass.
+// ---- Blocks of whole sequences, kept or recomputed in the backward pass
 
 // Returns block(x, pass, primary). If the pass recomputes and records gradients, it keeps only what the block reads:
 // the backward pass applies the block again, with the same dropout masks. The block must live until then.

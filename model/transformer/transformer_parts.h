@@ -1,5 +1,5 @@
 // The parts of a transformer over one set of parameters: embedding, encoder, decoder, head. TransformerModel's
-// functions call them. Private to model/.
+// functions call them. Also the mode of LibTorch that decoding runs in. Private to model/.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,6 @@
 #include "model/transformer/stack.h"
 
 namespace draftsmith::model {
-
-// The mode of LibTorch that decoding runs in.
 
 // Turns off gradients and all autograd bookkeeping: decoding is many small operations. Unlike InferenceMode it makes
 // ordinary tensors, which callers may change in place.

@@ -20,7 +20,7 @@
 
 namespace draftsmith::recipes {
 
-// The file.
+// ---- The file
 
 // Types of tensors, with the format's numbers. Q8_0: blocks of 32 numbers of a row, each a factor in fp16 and 32
 // integers of 8 bits, 34 bytes in all.
@@ -55,7 +55,8 @@ at::ScalarType scalar_type_of(GgufType type);
 // Returns the type's name as llama.cpp writes it: "F32", "F16", "BF16", "Q8_0".
 std::string gguf_type_name(GgufType type);
 
-// The model: which parameters make which tensors, and the values that llama.cpp needs to run them.
+// ---- The model
+// Which parameters make which tensors, and the values that llama.cpp needs to run them.
 
 constexpr const char* kRopeFactors = "rope_freqs.weight";  // the tensor of rope_factors()
 
@@ -86,7 +87,8 @@ at::Tensor to_gguf(const GgufTensor& tensor, const model::TransformerModel& mode
 // blocks are fp16 in a file of blocks.
 GgufPlace gguf_place(const GgufTensor& tensor, const at::Tensor& values, GgufType type);
 
-// The tokenizer: SentencePiece models (llama.cpp's "llama" and "t5") and byte-level BPE ("gpt2").
+// ---- The tokenizer
+// SentencePiece models (llama.cpp's "llama" and "t5") and byte-level BPE ("gpt2").
 
 // Returns the values that describe the tokenizer and the chat template in a model directory; without a tokenizer, those
 // of a model that reads ids alone. Ids above its pieces, up to the model's `vocabulary`, become unused tokens. Errors:

@@ -172,7 +172,7 @@ std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::
   return others;
 }
 
-// kind = "corpus": tokenises text into corpus.h5.
+// ---- kind = "corpus": tokenises text into corpus.h5
 
 namespace {
 
@@ -208,7 +208,8 @@ StageKind corpus_stage() {
   return make_stage_kind<CorpusStageOptions>("corpus", 1, "tokenises parallel text, jsonl or plain text", run_corpus);
 }
 
-// kind = "language": writes text of the synthetic language pair. Makes {train,valid,test}.{src,tgt}.
+// ---- kind = "language": writes text of the synthetic language pair
+// Makes {train,valid,test}.{src,tgt}.
 
 namespace {
 
@@ -223,7 +224,8 @@ StageKind language_stage() {
                                                  run_language);
 }
 
-// kind = "ngram": counts the n-grams of a corpus's targets. Makes ngram.h5, the table of an n-gram drafter.
+// ---- kind = "ngram": counts the n-grams of a corpus's targets
+// Makes ngram.h5, the table of an n-gram drafter.
 
 namespace {
 
@@ -261,7 +263,8 @@ StageKind ngram_stage() {
   return make_stage_kind<NgramStageOptions>("ngram", 1, "counts n-grams, for a drafter without weights", run_ngram);
 }
 
-// kind = "tokenizer": trains a SentencePiece model on text or jsonl files. Makes spiece.model.
+// ---- kind = "tokenizer": trains a SentencePiece model on text or jsonl files
+// Makes spiece.model.
 
 namespace {
 

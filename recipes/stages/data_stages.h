@@ -1,4 +1,5 @@
-// What stages share that read or make corpora and other data: names of inputs, tokenizers, decoding, shards.
+// What stages share that read or make corpora and other data: names of inputs, tokenizers, decoding, shards. Stages of
+// kind `corpus`, `language`, `ngram` and `tokenizer` are in data_stages.cpp.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ namespace draftsmith::recipes {
 // Returns the name of an input in the recipe, which does not depend on --work. Outside of recipes, returns the path.
 std::string input_name(const StageContext& run, const std::string& option, const std::filesystem::path& path);
 
-// Checks that the models and corpora of a stage have the same tokenizer.
+// ---- Tokenizers
+// The models and corpora of a stage must have the same one.
 
 // Throws UserError unless both hashes are equal. `where` names the model or corpus of `found`; `hint` says what to do.
 void require_same_tokenizer(const std::string& expected, const std::string& found, const std::filesystem::path& where,
@@ -34,7 +36,8 @@ void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokeni
 // the tokenizer's hash is not `expected`.
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected);
 
-// The inputs of stages that decode a corpus: its sources or, of plain text, prompts.
+// ---- Inputs of stages that decode a corpus
+// Its sources or, of plain text, prompts.
 
 // Gives the tokens that a model continues for each example: its source or, for a decoder-only model and plain text, the
 // first tokens of the text. These begin with BOS if the tokenizer's frame has one, as prompts in a corpus do. From an
@@ -82,7 +85,8 @@ struct DecodingOptions {
   void require_prompts(const data::Corpus& inputs) const;
 };
 
-// Divides the shards of a file (data/hdf5/shards.h) among the processes that run a stage. So the file is the same
+// ---- Shards
+// The shards of a file (data/hdf5/shards.h) are divided among the processes that run a stage. So the file is the same
 // whatever their number, and what a lost process had begun is merely missing.
 
 using ShardWork = std::function<void(const data::ShardRange&)>;

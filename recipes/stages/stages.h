@@ -1,4 +1,4 @@
-// Kinds of stages, one file each: an options struct and the function that runs a stage (recipes/stage.h).
+// Kinds of stages: an options struct and the function that runs a stage (recipes/stage.h).
 #pragma once
 
 #include "recipes/stage.h"

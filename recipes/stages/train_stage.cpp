@@ -145,7 +145,7 @@ data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const d
   return cache;
 }
 
-// Options of train stages, and checks of them that need no file.
+// ---- Options of train stages, and checks of them that need no file
 
 struct TrainStageOptions {
   std::filesystem::path corpus;
@@ -317,7 +317,8 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
       .check(check_start);
 }
 
-// kind = "train": trains a model on a corpus, from random weights or from another model. Makes model/.
+// ---- kind = "train"
+// It trains a model on a corpus, from random weights or from another model. Makes model/.
 
 namespace {
 

@@ -1,4 +1,5 @@
-// Validation measures that a train stage writes (validation.json, train/training_log.h).
+// What stages that train share: validation measures of their results, the option `continue_from`, corpora with their
+// tokenizer, and a teacher's stored distributions. Stages of kind `train` are in train_stage.cpp.
 #pragma once
 
 #include <filesystem>
@@ -17,6 +18,7 @@
 
 namespace draftsmith::recipes {
 
+// Validation measures that a train stage writes (validation.json, train/training_log.h).
 struct ValidationMeasures {
   double loss = 0;      // cross entropy per label, nats: the log perplexity
   double accuracy = 0;  // share of labels
@@ -26,7 +28,8 @@ struct ValidationMeasures {
 // malformed part.
 std::optional<ValidationMeasures> load_validation(const std::filesystem::path& stage);
 
-// Option `continue_from` of stages that train: which of a stage's inputs a stage that continues it must share.
+// ---- Option `continue_from`
+// Which of a stage's inputs a stage that continues it must share.
 
 // Help text of the option.
 extern const char* const kContinueFromHelp;
@@ -35,8 +38,9 @@ extern const char* const kContinueFromHelp;
 // hashes. `of_validation`: options that validation alone reads. Outside of recipes, inputs are not known.
 void describe_inputs(train::TrainerInputs& inputs, const StageContext& run, const std::set<std::string>& of_validation);
 
-// Input of stages that train: a corpus, a validation corpus, and the tokenizer of both.
+// ---- Inputs
 
+// Input of stages that train: a corpus, a validation corpus, and the tokenizer of both.
 struct TrainingData {
   // Opens the files. Errors: UserError for missing or damaged files, and for a corpus of another tokenizer.
   TrainingData(const std::filesystem::path& tokenizer, const std::filesystem::path& corpus,

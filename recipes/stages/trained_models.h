@@ -40,12 +40,12 @@ struct ModelPlace {
   at::Device device = at::kCPU;
   at::ScalarType frozen = at::kFloat;
 };
-// Returns bf16 if training computes in bf16 and the device multiplies bf16 fast; else fp32.
+// Returns bf16 if `precision` is "bf16" and the device is not a CPU; else fp32.
 at::ScalarType frozen_type(const std::string& precision, at::Device device);
 // Returns whether two directories hold the same model. Errors: as model::model_hash.
 bool is_same_model(const std::filesystem::path& one, const std::filesystem::path& other);
 
-// Table `exits`: the whole model is trained with losses at several layers.
+// ---- Table `exits`: the whole model is trained with losses at several layers
 
 // Returns the model with exits. `from` is the model's directory, empty for random weights. If it has exits, norms of
 // the same layers start from theirs. Errors: UserError for layers outside the model, and for exits in `from` that are
@@ -53,7 +53,7 @@ bool is_same_model(const std::filesystem::path& one, const std::filesystem::path
 TrainableModels exit_trainable(const train::ExitTrainingOptions& options,
                                std::unique_ptr<model::TransformerModel> model, const std::filesystem::path& from);
 
-// Tables `tandem` and `deep_tandem`: several models are trained together.
+// ---- Tables `tandem` and `deep_tandem`: several models are trained together
 
 struct TandemTrainingOptions {
   std::optional<std::filesystem::path> primary;
@@ -81,7 +81,7 @@ TrainableModels tandem_trainable(const TandemTrainingOptions& options, Beginning
 bool is_frozen_primary(const TandemTrainingOptions& options, const std::filesystem::path& from,
                        const std::filesystem::path& model);
 
-// Table `shared_encoder` of a train stage: a drafter without an encoder learns to read its target's.
+// ---- Table `shared_encoder`: a drafter without an encoder learns to read its target's
 
 struct SharedEncoderTrainingOptions {
   std::optional<std::filesystem::path> target;

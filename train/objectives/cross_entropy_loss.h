@@ -1,4 +1,5 @@
-// Cross entropy of the labels, -log q(y_t), with label smoothing as in Szegedy et al. 2016 (section 7).
+// Cross entropy of the labels, -log q(y_t), with label smoothing as in Szegedy et al. 2016 (section 7). It is an
+// operator on logits and a loss; LossTerms sums the losses of a batch's predictions.
 #pragma once
 
 #include <deque>
@@ -13,9 +14,9 @@
 
 namespace draftsmith::train {
 
-// The operator draftsmith::cross_entropy, below autograd: one launch on a GPU, by a kernel of our own
-// (train/objectives/kernels/cross_entropy.cu). Training on a CPU does not call it: cross_entropy_loss.h has sums of its
-// own there, whose bits resumed runs rest on.
+// ---- The operator draftsmith::cross_entropy, below autograd
+// One launch on a GPU, by a kernel of our own (train/objectives/kernels/cross_entropy.cu). Training on a CPU does not
+// call it: cross_entropy_loss() has sums of its own there, whose bits resumed runs rest on.
 
 // Returns the source of the operator's kernels.
 KernelSource cross_entropy_source();
@@ -29,7 +30,6 @@ void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels,
 
 // The losses of all predictions of a batch, computed together: a head or a teacher's block that several of them share
 // is used once (train/objectives/linear_loss.h).
-
 class LossTerms {
  public:
   // `sequences` int64 [P]: the number of each label's sequence, from 0 on. If it is given, the loss of a sequence is

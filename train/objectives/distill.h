@@ -14,7 +14,8 @@
 
 namespace draftsmith::train {
 
-// The loss of logit distillation without [P,V] (linear_loss.h, distillation_sum.h), from a live or stored teacher.
+// ---- The loss without logits [P,V] of all positions
+// From a live or stored teacher (train/objectives/linear_loss.h, train/objectives/divergence.h).
 
 // The labels and the teacher of a student.
 struct Teaching {
@@ -47,6 +48,8 @@ std::unique_ptr<LogitLoss> make_distillation_loss(const Teaching& teaching, cons
 // others: the loss of Distill for one batch. `teacher` at the batch's labels; `sequences` as in LossTerms.
 Loss distillation_loss(const TrainableOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
                        const DistillationTerms& terms, const at::Tensor& sequences = {});
+
+// ---- The objective
 
 class Distill : public Objective {
  public:

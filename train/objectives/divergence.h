@@ -1,6 +1,7 @@
-// Divergences between a teacher's distribution p and a student's q, with their slopes (methods.md §2; DistillSpec,
-// Zhou et al. 2024, for the family; GKD, Agarwal et al. 2024, for JSD(beta); LK losses, arXiv 2602.23881, for those
-// that aim at the acceptance alpha = sum min(p, q) = 1 - TV itself).
+// Divergences between a teacher's distribution p and a student's q, with their slopes, and the losses of logit
+// distillation made of them (methods.md §2; DistillSpec, Zhou et al. 2024, for the family; GKD, Agarwal et al. 2024,
+// for JSD(beta); LK losses, arXiv 2602.23881, for those that aim at the acceptance alpha = sum min(p, q) = 1 - TV
+// itself).
 #pragma once
 
 #include <cstdint>
@@ -49,6 +50,7 @@ struct DivergenceAt {
 // Returns the divergence of log p and log q [C,V], normalised over V and finite.
 DivergenceAt divergence(const DivergenceKind& kind, const at::Tensor& log_p, const at::Tensor& log_q);
 
+// ---- Losses of logit distillation
 // The losses of logit distillation at a few positions, by LibTorch's operators:
 //   lambda CE(labels, q_1) + (1 - lambda) T^2 D(p_T, q_T),   q_T = softmax(z / T), p_T the teacher's likewise.
 //

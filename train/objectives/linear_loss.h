@@ -13,8 +13,9 @@
 
 namespace draftsmith::train {
 
-// Products of half-precision matrices that are not rounded to half precision, as logits must not be before a softmax:
-// a bf16 step is .06 to .125 where |z| is 8 to 32, which is that share of a probability.
+// ---- Products of half-precision matrices that are not rounded to half precision
+// Logits must not be rounded before a softmax: a bf16 step is .06 to .125 where |z| is 8 to 32, which is that share of
+// a probability.
 
 // Returns rows W^T in at least fp32; half-precision W is multiplied by rows of its type. rows [C,n], W [V,n] -> [C,V].
 at::Tensor wide_product(const at::Tensor& rows, const at::Tensor& matrix);
@@ -33,6 +34,8 @@ bool multiplies_wide(const at::Tensor& matrix);
 
 // Returns the type of such products: fp64 for fp64 matrices, else fp32.
 at::ScalarType wide_type(at::ScalarType matrix);
+
+// ---- A head and a loss together
 
 struct PositionRange {
   int64_t begin = 0;

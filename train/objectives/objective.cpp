@@ -1,4 +1,4 @@
-// The explicit list of objectives.
+// The list of objectives, and their options.
 
 #include "train/objectives/objective.h"
 

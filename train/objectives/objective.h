@@ -3,7 +3,7 @@
 // large batch. If a model makes several predictions, the loss is the weighted sum of their losses, and the counts are
 // those of the first prediction.
 //
-// A new objective is a .cpp in this folder, its options and its entry's function below, and its line in registry.cpp.
+// A new objective is a .cpp in this folder, its options and its entry's function below, and its line in objective.cpp.
 #pragma once
 
 #include <memory>
@@ -80,7 +80,7 @@ std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options, const
 // Returns whether the named objective learns from a teacher's distributions. Errors: UserError for an unknown name.
 bool needs_teacher(const ObjectiveOptions& options);
 
-// An objective in the list of registry.cpp.
+// An objective in the list of objective.cpp.
 struct ObjectiveEntry {
   std::string name;
   bool needs_teacher = false;

@@ -133,8 +133,9 @@ void ShardedOptimizer::update(double lr, double gradient_scale) {
   }
 }
 
-// AdamW: m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2, w -= lr (m^ / (sqrt(v^) + eps) + decay w), with bias-corrected m^,
-// v^. All parameters that learn alike are updated by one fused kernel.
+// ---- AdamW
+// m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2, w -= lr (m^ / (sqrt(v^) + eps) + decay w), with bias-corrected m^, v^.
+// All parameters that learn alike are updated by one fused kernel.
 
 namespace {
 
@@ -216,8 +217,9 @@ OptimizerEntry adamw_optimizer() {
               -> std::unique_ptr<Optimizer> { return std::make_unique<AdamW>(std::move(parameters), options.adamw); }};
 }
 
-// Adafactor (Shazeer and Stern 2018, Algorithms 4 and 5) as transformers.optimization.Adafactor computes it with
-// relative_step off: second moments of matrices kept as a row and a column, updates clipped by their root mean square.
+// ---- Adafactor
+// Shazeer and Stern 2018, Algorithms 4 and 5, as transformers.optimization.Adafactor computes it with relative_step
+// off. Second moments of matrices are kept as a row and a column; updates are clipped by their root mean square.
 //
 //   b2 = 1 - t^decay_rate;  s = g^2 + eps1
 //   matrices: row = b2 row + (1-b2) mean_columns(s), column likewise; u = g / sqrt(row column / mean(row))
@@ -419,7 +421,7 @@ OptimizerEntry adafactor_optimizer() {
           }};
 }
 
-// The explicit list of optimizers.
+// ---- The list of optimizers
 
 namespace {
 

@@ -1,7 +1,8 @@
-// Optimizers turn gradients into new parameters. An optimizer owns its state tensors under stable names, so that a
-// training checkpoint can store and restore them exactly; its only number is the count of steps.
+// Optimizers turn gradients into new parameters: AdamW and Adafactor, whole or with their state sharded over processes.
+// An optimizer owns its state tensors under stable names, so that a training checkpoint can store and restore them
+// exactly; its only number is the count of steps.
 //
-// A new optimizer is a .cpp in this folder, its options and its entry's function below, and its line in registry.cpp.
+// A new optimizer is a .cpp in this folder, its options and its entry's function below, and its line in optimizer.cpp.
 #pragma once
 
 #include <cstdint>
@@ -107,7 +108,7 @@ std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor
 // The same over parameters whose groups have been applied; there may be none.
 std::unique_ptr<Optimizer> make_optimizer(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options);
 
-// An optimizer in the list of registry.cpp.
+// An optimizer in the list of optimizer.cpp.
 struct OptimizerEntry {
   std::string name;
   std::unique_ptr<Optimizer> (*make)(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options);
@@ -115,6 +116,7 @@ struct OptimizerEntry {
 OptimizerEntry adamw_optimizer();
 OptimizerEntry adafactor_optimizer();
 
+// ---- Sharded state
 // Optimizer state sharded over the processes of a group: stage 1 of ZeRO (Rajbhandari et al. 2020, section 5.1), as
 // torch's ZeroRedundancyOptimizer does it. Whole parameters are divided. Each process keeps state for its own ones,
 // updates these from the summed gradients, and gives them to the others. The numbers are those of an optimizer that is

@@ -1,6 +1,6 @@
-// Options of exits that a run trains (model/models/exits.h): with their whole model by losses at several layers (BiLD's
-// early exit, Kim et al. 2023, section 4.4; CALM, Schuster et al. 2022), or as heads of a frozen model (the
-// early-prediction heads of PPD, Yang et al. 2024, section 5 and table 4).
+// Training of exits (model/models/exits.h): with their whole model by losses at several layers (BiLD's early exit, Kim
+// et al. 2023, section 4.4; CALM, Schuster et al. 2022), or as heads of a frozen model (the early-prediction heads of
+// PPD, Yang et al. 2024, section 5 and table 4). Their options, and a trainable model of each.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,8 @@
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
+
+// ---- Options
 
 // Losses at several layers of a model that is trained with them: sum of w_i L_i, the last layer included.
 struct ExitTrainingOptions {
@@ -51,9 +53,9 @@ model::ExitConfig exit_config(const HeadOptions& options);
 // sum of j over all N layers (calm_weighted), or the given ones unchanged (weighted).
 std::vector<double> loss_weights(const ExitTrainingOptions& options, int64_t decoder_layers);
 
-// Training of a whole model with losses at several of its layers: the sum of w_i L_i over its exits and its last layer
-// (train/trainable/exit_trainables.h names the losses). The exits read hidden states that the model computes anyway, so
-// they cost only their heads.
+// ---- A whole model with losses at several of its layers
+// The loss is the sum of w_i L_i over its exits and its last layer (loss_weights()). The exits read hidden states that
+// the model computes anyway, so they cost only their heads.
 
 class ExitTrainable : public TrainableModel {
  public:
@@ -94,9 +96,10 @@ std::vector<Predictions> exit_predictions(const model::Exits& exits, const model
 // Returns the layers that exits read, in their order.
 std::vector<int64_t> layers_of(const model::Exits& exits);
 
-// Training of early-prediction heads (PPD, Yang et al. 2024, section 5 and appendix A): one head for each chosen layer
-// of a frozen model, all in one pass of it. The pass runs all layers, and the last one is offered as the heads'
-// teacher, so that distilling the model into its heads costs no further pass.
+// ---- Early-prediction heads
+// PPD, Yang et al. 2024, section 5 and appendix A: one head for each chosen layer of a frozen model, all in one pass of
+// it. The pass runs all layers, and the last one is offered as the heads' teacher, so that distilling the model into
+// its heads costs no further pass.
 
 // The directory of the frozen model, for the result.
 struct HeadsBase {

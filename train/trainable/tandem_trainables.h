@@ -1,7 +1,5 @@
-// Training of a Tandem (Nair et al. 2024, section 3): a secondary that reads its primary's representations, in one
-// parallel pass with the block mask of γ. Three configurations: the primary frozen; both trained with the loss on the
-// secondary's output; both trained with the sum of the losses on both outputs. The primary's predictions are offered as
-// a teacher, so that Tandem-Distil costs no further pass.
+// Training of drafters that read another model, and of models that work in blocks (Nair et al. 2024): Tandem
+// secondaries, drafters that share their target's encoder, block prediction and deep Tandems.
 #pragma once
 
 #include <filesystem>
@@ -15,6 +13,12 @@
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
+
+// ---- Tandem secondaries
+// A secondary reads its primary's representations in one parallel pass with the block mask of γ (section 3). Three
+// configurations: the primary frozen; both trained with the loss on the secondary's output; both trained with the sum
+// of the losses on both outputs. The primary's predictions are offered as a teacher, so that Tandem-Distil costs no
+// further pass.
 
 enum class TandemConfiguration { kPrimaryFrozen, kBothSecondaryLoss, kBothBothLosses };
 
@@ -65,8 +69,9 @@ class TandemTrainable : public TrainableModel {
   std::map<std::string, at::Tensor> parameters_;
 };
 
-// Training of a drafter that shares its target's encoder (model/models/shared_encoder.h). The target is frozen: a pass
-// runs its encoder alone or, to learn from it, the whole target, whose predictions are then offered as a teacher.
+// ---- Drafters that share their target's encoder
+// See model/models/shared_encoder.h. The target is frozen: a pass runs its encoder alone or, to learn from it, the
+// whole target, whose predictions are then offered as a teacher.
 
 struct SharedEncoderOptions {
   std::filesystem::path target_directory = {};  // what the result refers to
@@ -108,8 +113,8 @@ class SharedEncoderTrainable : public TrainableModel {
   model::ModelInfo info_;
 };
 
-// Training of the decoder-only models that work in blocks of γ tokens (Nair et al. 2024, section 5): block prediction,
-// and the deep Tandem.
+// ---- Decoder-only models that work in blocks of γ tokens
+// Block prediction, and the deep Tandem (Nair et al. 2024, section 5).
 
 // A model of block prediction (model/models/block_models.h). Its loss and measures are over the labels that it
 // predicts: those with a token γ places before them in the same text. The first γ tokens of a text without a prompt are

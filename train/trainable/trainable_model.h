@@ -1,5 +1,5 @@
-// A trainable model: one model, or several that learn together. The trainer, its checkpoints and its validations use
-// only this interface.
+// A trainable model: one model, or several that learn together, with what its pass puts out. The trainer, its
+// checkpoints and its validations use only this interface.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,6 @@ namespace draftsmith::train {
 
 // The output of trained models that objectives and validations read: hidden states at a batch's labels, and the head
 // that makes logits of them. It holds no logits: at all positions together they would be [P,V].
-
 struct Predictions {
   // The model whose head reads `hidden`, or whose ids the rows of `head` are. Without `head`, predictions of any model,
   // a packed one too, have logits(); head_of() needs a model that has parameters().
