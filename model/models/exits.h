@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "model/layers/linear.h"
 #include "model/transformer/transformer_model.h"
 

@@ -179,7 +179,7 @@ double middle_acceptance(const model::RouterPredictor& router, const OracleFunct
   return (*least + *greatest) / 2;
 }
 
-// As in speculative_sampling_test.cpp: a deviate above 4.75 has probability 1e-6 in each comparison.
+// As in tests/infer/acceptance/rules_test.cpp: a deviate above 4.75 has probability 1e-6 in each comparison.
 TEST(AdaptiveWindows, KeepTheDistributionWhenSampling) {
   const auto weights = random_model(4, 0, at::kFloat);
   const model::RouterPredictor router(random_router(*weights), *weights);

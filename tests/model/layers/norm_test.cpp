@@ -31,7 +31,7 @@ NormInput norm_input(const Types& types, int64_t width) {
           random_tensor({3, 5, width}, 3, types.weight)};
 }
 
-// The definition, as the header of norm.h gives it, with autograd's gradients.
+// The definition, as model/layers/rms_norm.h gives it, with autograd's gradients.
 at::Tensor composite(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   const at::Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
   const at::Tensor normed = wide * at::rsqrt(wide.square().mean(-1, true) + epsilon);
