@@ -45,8 +45,7 @@ int run_eval(const EvalFlags& flags) {
   const Execution& execution = flags.execution;
   begin_execution(execution);
   evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
-  if (execution.device != "auto") options.device = execution.device;
-  if (execution.threads > 0) options.threads = execution.threads;
+  execution.apply_to(options);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   // What is no results.json of this version is not replaced: reading it is an error.
   if (fs::exists(out / "results.json")) evaluate::load_results(out / "results.json");

@@ -16,6 +16,10 @@
 #include "base/registry.h"
 #include "distributed/process_group.h"
 
+namespace draftsmith::evaluate {
+struct SuiteOptions;  // evaluate/suite/suite_options.h
+}
+
 namespace draftsmith::recipes {
 
 // How a command runs: what changes no result, so that none of it enters a stage's hash. The fields are flags of every
@@ -28,6 +32,8 @@ struct Execution {
   ProcessGroup* world = &ProcessGroup::single();  // processes that run the recipe together
 
   ProgressStyle progress() const { return progress_style(quiet); }
+  // Replaces a suite's device and threads by those that flags name.
+  void apply_to(evaluate::SuiteOptions& suite) const;
   static Fields<Execution> fields();
 };
 

@@ -66,8 +66,7 @@ py::dict evaluate_suite(const Path& file, const Path& out, const std::vector<std
     const py::gil_scoped_release others;
     cli::begin_execution(execution);
     evaluate::SuiteOptions options = cli::load_suite(file, set);
-    if (execution.device != "auto") options.device = execution.device;
-    if (execution.threads > 0) options.threads = execution.threads;
+    execution.apply_to(options);
     directory = out.empty() ? Path("results") / options.name : out;
     result = evaluate::run_evaluation(options, directory, {.quiet = execution.quiet});
   }

@@ -7,19 +7,19 @@
 
 namespace draftsmith::recipes {
 
-namespace {
-
-// Returns the suite with the flags of the command line, which override the recipe.
-evaluate::SuiteOptions with_flags(evaluate::SuiteOptions options, const Execution& execution) {
-  if (execution.device != Execution().device) options.device = execution.device;
-  if (execution.threads > 0) options.threads = execution.threads;
-  return options;
+void Execution::apply_to(evaluate::SuiteOptions& suite) const {
+  if (device != Execution().device) suite.device = device;
+  if (threads > 0) suite.threads = threads;
 }
 
-void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) {
+namespace {
+
+void run_evaluate(const evaluate::SuiteOptions& options, const StageContext& run) {
+  evaluate::SuiteOptions suite = options;
+  run.execution.apply_to(suite);
   const ThreadCount threads(0);  // later stages have those of now
   const evaluate::SuiteContext context{.quiet = run.execution.quiet};
-  const auto result = evaluate::run_evaluation(with_flags(suite, run.execution), run.directory, context);
+  const auto result = evaluate::run_evaluation(suite, run.directory, context);
   std::cout << result.table << std::flush;
   evaluate::throw_if_failed(result);  // an evaluation with a failed check is not finished
 }
