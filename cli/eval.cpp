@@ -47,8 +47,7 @@ int run_eval(const EvalFlags& flags) {
   evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
   execution.apply_to(options);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
-  // What is no results.json of this version is not replaced: reading it is an error.
-  if (fs::exists(out / "results.json")) evaluate::load_results(out / "results.json");
+  evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
   const auto result = evaluate::run_evaluation(options, out, {.quiet = execution.quiet});
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));

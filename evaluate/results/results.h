@@ -365,6 +365,10 @@ Results results_from_json(const nlohmann::ordered_json& json, const std::string&
 // Returns the results in a file. Errors: UserError if it cannot be read or is no results.json.
 Results load_results(const std::filesystem::path& file);
 
+// Throws a UserError if a file has results of another version, which a newer program may read. A damaged file may be
+// replaced, as may one that is not there.
+void require_replaceable_results(const std::filesystem::path& file);
+
 // Lines of a setting on a task as lines.jsonl has them. Records have tokens and times, but neither ids nor counts.
 struct SettingLines {
   SettingRecords records;
