@@ -132,7 +132,8 @@ bool Linear::joins(const NormLayer& norm, const at::Tensor& x) const {
 }
 
 bool Linear::few_rows(const at::Tensor& x) const {
-  return weight_.defined() && !x.is_cpu() && x.numel() > 0 && x.numel() <= kMostLinearRows * x.size(-1) &&
+  return weight_.defined() && !x.is_cpu() && x.numel() > 0 &&
+         prefers_linear_rows(weight_.scalar_type(), x.numel() / x.size(-1), weight_.numel()) &&
          !at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(x.device().type());
 }
 

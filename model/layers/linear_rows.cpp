@@ -19,6 +19,8 @@ namespace {
 
 constexpr int64_t kBytes = 16;  // of a load
 constexpr int64_t kMostNumbers = int64_t{1} << 30;
+// With more weights, LibTorch's products of more than 16 rows are faster (docs/results/gpu.md).
+constexpr int64_t kMostWeightsOfManyRows = int64_t{1} << 22;
 
 // Returns the kernels of a type; nullptr if there are none. Each type's are compiled when they are first needed.
 DeviceKernels* kernels_of(at::ScalarType type) {
@@ -49,7 +51,8 @@ bool takes_layer(const at::Tensor& x, const LinearWeights& layer) {
 }
 
 bool takes_input(const at::Tensor& x, const InputNorm& norm) {
-  return x.numel() > 0 && x.numel() <= kMostLinearRows * x.size(-1) && x.numel() <= kMostNumbers && is_aligned(x) &&
+  return x.numel() > 0 && x.numel() <= most_linear_rows(x.scalar_type()) * x.size(-1) && x.numel() <= kMostNumbers &&
+         is_aligned(x) &&
          (!norm.weight.defined() || (is_vector(norm.weight, x.scalar_type(), x.size(-1)) && is_aligned(norm.weight)));
 }
 
@@ -69,10 +72,16 @@ int64_t divided_up(int64_t number, int64_t by) {
 // Returns the kernel on tensor cores. With few outputs, blocks of 8 occupy more of a device than blocks of 16.
 LinearRowsKernel tensor_rows_kernel(const std::string& name, int64_t rows, int64_t outputs, bool gated) {
   const int64_t block = gated || outputs > 2048 ? 16 : 8;
-  return {fmt::format("{}_{}_{}", name, rows <= 8 ? 8 : 16, block), divided_up(outputs, block / (gated ? 2 : 1)), 256};
+  const int64_t most = rows <= 8 ? 8 : rows <= 16 ? 16 : 32;
+  const int64_t blocks = divided_up(rows, most) * divided_up(outputs, block / (gated ? 2 : 1));
+  return {fmt::format("{}_{}_{}", name, most, block), blocks, 256};
 }
 
 }  // namespace
+
+bool prefers_linear_rows(at::ScalarType type, int64_t rows, int64_t weights) {
+  return rows <= 16 || (rows <= most_linear_rows(type) && weights <= kMostWeightsOfManyRows);
+}
 
 KernelSource linear_rows_source(at::ScalarType type) {
   if (type != at::kBFloat16) {
