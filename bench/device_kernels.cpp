@@ -181,7 +181,7 @@ class KernelMeasures {
       one.weight = weight(i, part);
       return one;
     };
-    for (const int64_t rows : {1, 5, 16, 32, 80}) {
+    for (const int64_t rows : {1, 5, 16, 32}) {
       const at::Tensor x = normal("x", {rows, layer.inputs});
       const double own = us_each(count, [&](int64_t i) {
         if (layer.gated) {

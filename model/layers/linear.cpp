@@ -132,8 +132,7 @@ bool Linear::joins(const NormLayer& norm, const at::Tensor& x) const {
 }
 
 bool Linear::few_rows(const at::Tensor& x) const {
-  return weight_.defined() && !x.is_cpu() && x.numel() > 0 &&
-         prefers_linear_rows(weight_.scalar_type(), x.numel() / x.size(-1), weight_.numel()) &&
+  return weight_.defined() && !x.is_cpu() && x.numel() > 0 && prefers_linear_rows(x.numel() / x.size(-1), weight_) &&
          !at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(x.device().type());
 }
 

@@ -19,8 +19,6 @@ namespace {
 
 constexpr int64_t kBytes = 16;  // of a load
 constexpr int64_t kMostNumbers = int64_t{1} << 30;
-// With more weights, LibTorch's products of more than 16 rows are faster (docs/results/gpu.md).
-constexpr int64_t kMostWeightsOfManyRows = int64_t{1} << 22;
 
 // Returns the kernels of a type; nullptr if there are none. Each type's are compiled when they are first needed.
 DeviceKernels* kernels_of(at::ScalarType type) {
@@ -73,14 +71,17 @@ int64_t divided_up(int64_t number, int64_t by) {
 LinearRowsKernel tensor_rows_kernel(const std::string& name, int64_t rows, int64_t outputs, bool gated) {
   const int64_t block = gated || outputs > 2048 ? 16 : 8;
   const int64_t most = rows <= 8 ? 8 : rows <= 16 ? 16 : 32;
-  const int64_t blocks = divided_up(rows, most) * divided_up(outputs, block / (gated ? 2 : 1));
-  return {fmt::format("{}_{}_{}", name, most, block), blocks, 256};
+  return {fmt::format("{}_{}_{}", name, most, block), divided_up(outputs, block / (gated ? 2 : 1)), 256};
 }
 
 }  // namespace
 
-bool prefers_linear_rows(at::ScalarType type, int64_t rows, int64_t weights) {
-  return rows <= 16 || (rows <= most_linear_rows(type) && weights <= kMostWeightsOfManyRows);
+// Every block reads all inputs: for more than 16 rows of long inputs, or many blocks, that takes too long.
+bool prefers_linear_rows(int64_t rows, const at::Tensor& weight) {
+  constexpr int64_t kMostInputs = 2048;
+  constexpr int64_t kMostWeights = int64_t{1} << 22;
+  return rows <= 16 || (rows <= most_linear_rows(weight.scalar_type()) && weight.size(1) <= kMostInputs &&
+                        weight.numel() <= kMostWeights);
 }
 
 KernelSource linear_rows_source(at::ScalarType type) {

@@ -21,11 +21,11 @@ namespace draftsmith::model {
 
 // Most rows of a kernel of a type.
 constexpr int64_t most_linear_rows(at::ScalarType type) {
-  return type == at::kBFloat16 ? 96 : 16;
+  return type == at::kBFloat16 ? 32 : 16;
 }
 
-// Returns whether a kernel is taken to be faster than LibTorch's product with a weight of so many numbers.
-bool prefers_linear_rows(at::ScalarType type, int64_t rows, int64_t weights);
+// Returns whether a kernel is faster than LibTorch's product of `rows` and a weight [out,in] (docs/results/gpu.md).
+bool prefers_linear_rows(int64_t rows, const at::Tensor& weight);
 
 // RMS norm that inputs pass first.
 struct InputNorm {

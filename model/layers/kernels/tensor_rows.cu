@@ -1,8 +1,8 @@
-// Linear layers of a few rows of bf16 on tensor cores, for model/layers/linear_rows.h: f(x W^T + b), up to 16 rows at
+// Linear layers of 1 to 32 rows of bf16 on tensor cores, for model/layers/linear_rows.h: f(x W^T + b), up to 16 rows at
 // the speed at which weights are read. x may be RMS-normed on the way, (r w x) W^T with r = 1/sqrt(mean(x^2) + eps): x
 // is multiplied by w and rounded, sums by r.
 //
-// A block computes some outputs of 8, 16 or 32 rows. Its warps share out the inputs in pieces of 32, in turns. Sums are
+// A block computes some outputs of all rows. Its warps share out the inputs in pieces of 32, in turns. Sums are
 // of fp32: a warp adds its pieces in ascending order, then warps are added in theirs. The order depends on the number
 // of inputs alone, so that a row's result does not depend on the other rows. Compiled with --fmad=false.
 #include "base/kernels/numbers.cuh"
@@ -155,21 +155,16 @@ __device__ void add_tensor_rows(const TensorLayer& in, const BFloat16* const (&w
 }
 
 // Computes a block's part of y [rows,outputs] = f(layer(x)) + residual or, with `up`, f(layer(x)) * up(x) + residual.
-// Sums are rounded once, to y. With `up`, tiles are of the one layer and of the other in turns. Blocks of the same
-// outputs are neighbours, so that weights are read from memory once.
+// Sums are rounded once, to y. With `up`, tiles are of the one layer and of the other in turns.
 template <bool kNormed, int kTiles, int kHalves>
-__device__ void tensor_rows(TensorLayer in, const BFloat16* residual, BFloat16* y, int then) {
+__device__ void tensor_rows(const TensorLayer& in, const BFloat16* residual, BFloat16* y, int then) {
   __shared__ float products[kTensorWarps][8 * kHalves][8 * kTiles];
   __shared__ float squares[kTensorWarps][8 * kHalves];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int layers = in.layers();
-  const int own = 8 * kTiles / layers;                             // outputs of a block
-  const int groups = (in.rows + 8 * kHalves - 1) / (8 * kHalves);  // of rows
-  const Int64 first = static_cast<Int64>(blockIdx.x) / groups * own;
-  const int first_row = static_cast<int>(blockIdx.x) % groups * 8 * kHalves;
-  in.x += static_cast<Int64>(first_row) * in.inputs;
-  in.rows = in.rows - first_row < 8 * kHalves ? in.rows - first_row : 8 * kHalves;
+  const int own = 8 * kTiles / layers;  // outputs of a block
+  const Int64 first = static_cast<Int64>(blockIdx.x) * own;
   const BFloat16* weights[kTiles];
   KERNEL_UNROLL(2)
   for (int i = 0; i < kTiles; ++i) {
@@ -217,14 +212,14 @@ __device__ void tensor_rows(TensorLayer in, const BFloat16* residual, BFloat16* 
     }
     sum = activated(in.bias == nullptr ? sum : sum + widen(in.bias[output]), then);
     if (layers == 2) sum *= in.up_bias == nullptr ? up : up + widen(in.up_bias[output]);
-    const Int64 place = static_cast<Int64>(first_row + row) * in.outputs + output;
+    const Int64 place = static_cast<Int64>(row) * in.outputs + output;
     y[place] = Rounding<BFloat16>::of(residual == nullptr ? sum : sum + widen(residual[place]));
   }
 }
 
 }  // namespace kernel
 
-// Kernels for `most` rows of a block, 8, 16 or 32, and `outputs` of a block, 8 or 16. x has no __restrict__, as in
+// Kernels for at most `most` rows, 8, 16 or 32, and `outputs` of a block, 8 or 16. x has no __restrict__, as in
 // linear_rows.cu.
 #define TENSOR_ROWS_KERNEL(name, normed, most, outputs)                                                               \
   extern "C" __global__ void __launch_bounds__(kernel::kTensorSpan, 2) name##_##most##_##outputs(                     \
