@@ -171,7 +171,7 @@ void save_start(const std::filesystem::path& directory, const model::Transformer
 
 void measure(const Settings& settings) {
   const at::Device device = prepare_device(settings.device, settings.threads);
-  const double before = peak_memory_mb(device);
+  const double before = device.is_cpu() ? peak_memory_mb(device) : 0;
   const model::TransformerConfig config = shape_config(settings.shape);
   const auto model = random_trainee(config, device);
   TrainingRun run(*model, settings);
