@@ -171,6 +171,7 @@ void save_start(const std::filesystem::path& directory, const model::Transformer
 
 void measure(const Settings& settings) {
   const at::Device device = prepare_device(settings.device, settings.threads);
+  Records records(settings.json, {{"device", device_label(device)}});
   const double before = device.is_cpu() ? peak_memory_mb(device) : 0;
   const model::TransformerConfig config = shape_config(settings.shape);
   const auto model = random_trainee(config, device);
@@ -183,7 +184,6 @@ void measure(const Settings& settings) {
   synchronize(device);
   const double seconds = watch.seconds() / static_cast<double>(settings.steps);
   const double tflops = training_flops(config, settings.rows, settings.source, settings.target) / seconds / 1e12;
-  Records records(settings.json, {{"device", device_label(device)}});
   records.add("training", {{"shape", settings.shape},
                            {"precision", settings.autocast ? "bf16" : "fp32"},
                            {"dropout", settings.dropout},
