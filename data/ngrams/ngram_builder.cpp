@@ -36,8 +36,6 @@ struct NgramKey {
   }
 };
 
-constexpr int64_t kTableAlignment = 64;
-
 // The arrays of one order while they grow (NgramLevel).
 struct LevelArrays {
   std::vector<int64_t> children = {0};
@@ -193,7 +191,7 @@ void write_level(Hdf5Writer& output, const std::string& group, const NgramLevel&
 }
 
 void write_table(const fs::path& out, const NgramInfo& info, const TableArrays& arrays) {
-  Hdf5Writer output(out, kTableAlignment);
+  Hdf5Writer output(out);
   output.set_format(kNgramFormat, info.provenance);
   output.set_attribute("/", "tokenizer_hash", info.tokenizer_hash);
   output.set_attribute("/", "vocabulary", info.vocabulary);
