@@ -224,7 +224,8 @@ Action add_ngrams(CLI::App& app) {
 
 // Returns what a data set holds, in a table's row.
 std::vector<std::string> dataset_row(const data::NamedDataset& set) {
-  const std::string lines = std::to_string(data::count_lines(set.parallel() ? set.languages.begin()->second : set.file));
+  const std::string lines =
+      std::to_string(data::count_lines(set.parallel() ? set.languages.begin()->second : set.file));
   if (set.parallel()) {
     return {set.name, lines, "parallel text", fmt::format("{}", fmt::join(set.directions(), ", ")), "bleu"};
   }

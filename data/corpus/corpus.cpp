@@ -163,8 +163,8 @@ std::string length_text(const std::string& title, std::vector<int64_t> lengths) 
   std::ranges::sort(lengths);
   const double mean = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) /
                       static_cast<double>(lengths.size());
-  return fmt::format("{}: mean {:.1f}, median {}, 95 % up to {}, longest {}\n", title, mean, lengths[lengths.size() / 2],
-                     lengths[lengths.size() * 19 / 20], lengths.back());
+  return fmt::format("{}: mean {:.1f}, median {}, 95 % up to {}, longest {}\n", title, mean,
+                     lengths[lengths.size() / 2], lengths[lengths.size() * 19 / 20], lengths.back());
 }
 
 }  // namespace

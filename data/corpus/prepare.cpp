@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
-#include "data/chat/chat_tokens.h"
+#include "data/chat/chat_template.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -74,12 +74,12 @@ class ChunkTokenizer {
   void add(const Example& example, Chunk& chunk) const {
     const bool splits = options_.too_long == "split";
     if (example.has_source && (options_.prompt_tokens > 0 || splits)) {
-      throw UserError({.where = example.where,
-                       .what = fmt::format("{} applies to plain text only, but this text has sources",
-                                           splits ? "too_long = split" : "prompt_tokens"),
-                       .expected = "text, or jsonl without a source field",
-                       .hint = splits ? "set too_long to drop or truncate"
-                                      : "set prompts = true to use the sources as prompts"});
+      throw UserError(
+          {.where = example.where,
+           .what = fmt::format("{} applies to plain text only, but this text has sources",
+                               splits ? "too_long = split" : "prompt_tokens"),
+           .expected = "text, or jsonl without a source field",
+           .hint = splits ? "set too_long to drop or truncate" : "set prompts = true to use the sources as prompts"});
     }
     Pair pair = ids_of(example, chunk.counts);
     if (options_.prompt_tokens > 0 && std::ssize(pair.target) <= options_.prompt_tokens + 1) {

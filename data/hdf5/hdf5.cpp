@@ -366,9 +366,9 @@ size_t Hdf5Writer::create(const std::string& name, Hdf5Type type, int64_t rows, 
   const Hdf5Handle layout = timeless(H5P_DATASET_CREATE);
   H5Pset_layout(layout.id(), H5D_CONTIGUOUS);
   const Hdf5Handle stored = hdf5_datatype(type);
-  Hdf5Handle handle(H5Dcreate2(impl_->handle.id(), name.c_str(), stored.id(), space.id(), H5P_DEFAULT, layout.id(),
-                               H5P_DEFAULT),
-                    H5Dclose);
+  Hdf5Handle handle(
+      H5Dcreate2(impl_->handle.id(), name.c_str(), stored.id(), space.id(), H5P_DEFAULT, layout.id(), H5P_DEFAULT),
+      H5Dclose);
   impl_->check(handle.valid(), "cannot create dataset " + name);
   impl_->datasets.push_back(
       {.name = name, .type = type, .rows = rows, .columns = columns, .handle = std::move(handle)});
@@ -414,7 +414,8 @@ void Hdf5Writer::set_format(const Hdf5Format& format, const std::map<std::string
 
 void Hdf5Writer::finish() {
   for (Dataset& dataset : impl_->datasets) {
-    if (dataset.written != dataset.rows) throw std::logic_error("fewer rows in " + dataset.name + " than it was made for");
+    if (dataset.written != dataset.rows)
+      throw std::logic_error("fewer rows in " + dataset.name + " than it was made for");
     impl_->check(dataset.handle.reset(), "cannot finish dataset " + dataset.name);
   }
   impl_->check(H5Fflush(impl_->handle.id(), H5F_SCOPE_GLOBAL) >= 0, "cannot write the file");

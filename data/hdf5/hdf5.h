@@ -1,8 +1,8 @@
 // Reads and writes HDF5 files with checked types and shapes.
 //
 // A writer uses a temporary name and renames the file at the end. Arrays are contiguous and uncompressed, and readers
-// map them into memory. Errors are UserError (reading) or RunError (writing) and name file and dataset; HDF5's own error
-// stack is silenced. Debian's library is serial: only one thread may use HDF5 at a time.
+// map them into memory. Errors are UserError (reading) or RunError (writing) and name file and dataset; HDF5's own
+// error stack is silenced. Debian's library is serial: only one thread may use HDF5 at a time.
 #pragma once
 
 #include <cstdint>

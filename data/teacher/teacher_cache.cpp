@@ -49,7 +49,8 @@ TeacherCacheInfo cache_attributes(const Hdf5Reader& input) {
 }
 
 // `first`: index of the ids' first among all.
-void check_cached_ids(const Hdf5Reader& input, const TeacherCacheInfo& info, std::span<const int32_t> ids, size_t first) {
+void check_cached_ids(const Hdf5Reader& input, const TeacherCacheInfo& info, std::span<const int32_t> ids,
+                      size_t first) {
   int64_t least = 0;  // ids ascend
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < least || ids[i] >= info.vocabulary) {
@@ -71,7 +72,7 @@ void check_distributions(const Hdf5Reader& input, const TeacherCacheInfo& info, 
     const float value = exponentials[logs[index]];
     if (value < 0) {
       input.check(false, fmt::format("{}[{}]", name, index), "a finite log-probability, at most 0",
-            fmt::format("{}", half_to_float(logs[index])));
+                  fmt::format("{}", half_to_float(logs[index])));
     }
     return static_cast<double>(value);
   };
@@ -88,7 +89,7 @@ void check_distributions(const Hdf5Reader& input, const TeacherCacheInfo& info, 
     // The label may be one of the k ids.
     if (sum > 1 + kRounding || sum + label < 1 - kRounding) {
       input.check(false, fmt::format("probability at position {}", position), "1, but for the rounding of fp16",
-            fmt::format("{:.4f}", sum + (sum < 1 ? label : 0)));
+                  fmt::format("{:.4f}", sum + (sum < 1 ? label : 0)));
     }
   }
 }

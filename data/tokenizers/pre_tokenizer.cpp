@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <vector>
 
 #include <fmt/format.h>
 #define ONIG_ESCAPE_UCHAR_COLLISION 1  // keeps <oniguruma.h> from defining UChar, a type of ICU
@@ -14,6 +15,8 @@
 #include <unicode/normalizer2.h>
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
+#include <unicode/unistr.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -85,10 +88,51 @@ std::string replace_all(std::string_view text, std::string_view what, std::strin
   return out;
 }
 
-std::string TextNormalizer::operator()(std::string_view text) const {
+std::string normalize(const TextNormalizer& normalizer, std::string_view text) {
   std::string result(text);
-  for (const Step& step : steps_) result = step(result);
+  for (const auto& step : normalizer) result = step(result);
   return result;
+}
+
+namespace {
+
+// Letters and numbers of Unicode 15 and 16. ICU knows the earlier ones.
+constexpr CodePointRange kLaterLetters[] = {
+    {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
+    {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x1123F, 0x11240}, {0x11380, 0x11389}, {0x1138B, 0x1138B},
+    {0x1138E, 0x1138E}, {0x11390, 0x113B5}, {0x113B7, 0x113B7}, {0x113D1, 0x113D1}, {0x113D3, 0x113D3},
+    {0x11BC0, 0x11BE0}, {0x11F02, 0x11F02}, {0x11F04, 0x11F10}, {0x11F12, 0x11F33}, {0x1342F, 0x1342F},
+    {0x13441, 0x13446}, {0x13460, 0x143FA}, {0x16100, 0x1611D}, {0x16D40, 0x16D6C}, {0x18CFF, 0x18CFF},
+    {0x1B132, 0x1B132}, {0x1B155, 0x1B155}, {0x1DF25, 0x1DF2A}, {0x1E030, 0x1E06D}, {0x1E4D0, 0x1E4EB},
+    {0x1E5D0, 0x1E5ED}, {0x1E5F0, 0x1E5F0}, {0x2B739, 0x2B739}, {0x2EBF0, 0x2EE5D}, {0x31350, 0x323AF}};
+constexpr CodePointRange kLaterNumbers[] = {
+    {0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9}, {0x11F50, 0x11F59}, {0x16130, 0x16139},
+    {0x16D70, 0x16D79}, {0x1CCF0, 0x1CCF9}, {0x1D2C0, 0x1D2D3}, {0x1E4F0, 0x1E4F9}, {0x1E5F1, 0x1E5FA}};
+
+// Returns the characters of a set of ICU's (Unicode 14, by its pattern), and the later ones.
+std::vector<CodePointRange> ranges_of(const char16_t* pattern, std::span<const CodePointRange> later) {
+  UErrorCode status = U_ZERO_ERROR;
+  icu::UnicodeSet set(icu::UnicodeString(pattern), status);
+  if (U_FAILURE(status)) throw std::runtime_error(std::string("ICU has no such set: ") + u_errorName(status));
+  for (const CodePointRange& range : later)
+    set.add(static_cast<UChar32>(range.first), static_cast<UChar32>(range.last));
+  std::vector<CodePointRange> ranges;
+  for (int32_t i = 0; i < set.getRangeCount(); ++i) {
+    ranges.push_back({static_cast<char32_t>(set.getRangeStart(i)), static_cast<char32_t>(set.getRangeEnd(i))});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::span<const CodePointRange> letter_ranges() {
+  static const std::vector<CodePointRange> kLetters = ranges_of(u"[[:L:]&[:age=14.0:]]", kLaterLetters);
+  return kLetters;
+}
+
+std::span<const CodePointRange> number_ranges() {
+  static const std::vector<CodePointRange> kNumbers = ranges_of(u"[[:N:]&[:age=14.0:]]", kLaterNumbers);
+  return kNumbers;
 }
 
 bool is_word_character(char32_t c) {
@@ -382,12 +426,11 @@ PreTokenizerStep make_metaspace(std::string replacement, PrependScheme scheme, b
   };
 }
 
-void PreTokenizer::split(std::string_view text, bool at_start, Words& words) const {
-  words.views.clear();
-  words.storage.clear();
-  if (text.empty()) return;
-  words.views.push_back(text);
-  for (const PreTokenizerStep& step : steps_) step(words, at_start);
+Words split_words(const PreTokenizer& pre_tokenizer, std::string_view text, bool at_start) {
+  Words words;
+  if (!text.empty()) words.views.push_back(text);
+  for (const PreTokenizerStep& step : pre_tokenizer) step(words, at_start);
+  return words;
 }
 
 }  // namespace draftsmith::data

@@ -165,7 +165,8 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
     shards.add(range);
   };
   const auto written = [&](const data::ShardRange& range) { progress.advance(range.size()); };
-  for (const auto& range : divide_shards(run, shards.missing(options.shard_examples), write, written)) shards.add(range);
+  for (const auto& range : divide_shards(run, shards.missing(options.shard_examples), write, written))
+    shards.add(range);
   progress.finish();
   if (outputs.foreign() > 0) log_warning("  {} ids that the tokenizer does not have were omitted", outputs.foreign());
   if (!run.execution.world->leads()) return;

@@ -1,9 +1,8 @@
-#include "data/chat/chat_tokens.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "data/chat/chat_template.h"
 #include "data/corpus/prepare.h"
 #include "data/datasets/datasets.h"
 #include "data/text/readers.h"
