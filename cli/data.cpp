@@ -217,7 +217,7 @@ Action add_ngrams(CLI::App& app) {
     const auto report = data::build_ngram_table(flags->corpus, ngrams, flags->out,
                                                 [&](int64_t examples) { progress.advance(examples); });
     progress.finish();
-    if (!flags->quiet) fmt::print("{}: {}\n", flags->out, report.text());
+    if (!flags->quiet) fmt::print("{}: {}\n", flags->out, report);
     return 0;
   };
 }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -123,13 +122,15 @@ std::vector<toml::table> expanded(toml::table task, const std::string& name) {
   return tasks;
 }
 
-// Calls action(); adds the problems of a UserError, each with `where` before its place.
+// Calls action(); adds the problems of a UserError, each with `where` before its place, and returns false.
 template <class Action>
-void collect_problems(const std::string& where, Problems& problems, const Action& action) {
+bool collect_problems(const std::string& where, Problems& problems, const Action& action) {
   try {
     action();
+    return true;
   } catch (const UserError& error) {
     problems.add_all(error.problems(), where.empty() ? "" : where + ": ");
+    return false;
   }
 }
 
@@ -175,23 +176,19 @@ void list_tasks(toml::table& suite) {
 void fill_in_dataset_tasks(toml::table& suite, Problems& problems) {
   list_tasks(suite);
   toml::array* tasks = suite["task"].as_array();
-  if (tasks == nullptr) return;
-  std::map<size_t, std::vector<toml::table>> expansions;  // by place in the list
-  const size_t problems_before = problems.list().size();
-  for (size_t i = 0; i < tasks->size(); ++i) {
-    const toml::table* task = tasks->get(i)->as_table();
-    const auto name = task == nullptr ? std::nullopt : dataset_of(*task);
-    if (!name) continue;
-    collect_problems(location_of(*task), problems, [&] { expansions[i] = expanded(*task, *name); });
-  }
-  if (expansions.empty() || problems.list().size() > problems_before) return;
+  const auto name_of = [](const toml::node& node) {
+    return node.is_table() ? dataset_of(*node.as_table()) : std::nullopt;
+  };
+  if (tasks == nullptr ||
+      std::none_of(tasks->begin(), tasks->end(), [&](const toml::node& one) { return name_of(one).has_value(); }))
+    return;
   toml::array filled;
-  for (size_t i = 0; i < tasks->size(); ++i) {
-    if (!expansions.contains(i)) {
-      tasks->get(i)->visit([&](auto& value) { filled.push_back(std::move(value)); });
-      continue;
-    }
-    for (toml::table& one : expansions.at(i)) filled.push_back(std::move(one));
+  for (toml::node& node : *tasks) {
+    const auto name = name_of(node);
+    const bool done = name && collect_problems(location_of(node), problems, [&] {
+                        for (toml::table& one : expanded(*node.as_table(), *name)) filled.push_back(std::move(one));
+                      });
+    if (!done) node.visit([&](auto& value) { filled.push_back(std::move(value)); });
   }
   suite.insert_or_assign("task", std::move(filled));
 }

@@ -172,11 +172,6 @@ NgramTable::NgramTable(const std::filesystem::path& file) : file_(file) {
   counts_ = NgramCounts(unigrams, bigrams, trigrams);
 }
 
-std::string NgramReport::text() const {
-  return fmt::format("{} examples, {} target tokens, {} different bigrams and {} trigrams", examples, target_tokens,
-                     bigrams, trigrams);
-}
-
 std::string describe_ngram_table(const NgramTable& table) {
   const NgramInfo& info = table.info();
   std::string text = fmt::format("n-gram table of order {}: {} examples, {} target tokens\n", info.order, info.examples,

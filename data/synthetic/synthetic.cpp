@@ -4,13 +4,15 @@
 #include <array>
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -98,21 +100,20 @@ class WordMaker {
     return fresh([&] { return syllables(kSourceOnsets, kSourceVowels, frequent ? 1 : 2) + std::string(ending); });
   }
   std::string target(bool frequent) {
-    return fresh(
-        [&] { return syllables(kTargetOnsets, kTargetVowels, frequent ? 1 : 2) + std::string(onset(kTargetOnsets)); });
+    return fresh([&] { return syllables(kTargetOnsets, kTargetVowels, frequent ? 1 : 2) + onset(kTargetOnsets); });
   }
   RandomSequence& random() { return random_; }
 
  private:
   template <class List>
-  std::string_view onset(const List& list) {
-    return list[static_cast<size_t>(random_.below(list.size()))];
+  std::string onset(const List& list) {
+    return std::string(list[static_cast<size_t>(random_.below(list.size()))]);
   }
 
   template <class Onsets, class Vowels>
   std::string syllables(const Onsets& onsets, const Vowels& vowels, int count) {
     std::string word;
-    for (int i = 0; i < count; ++i) word += std::string(onset(onsets)) + std::string(onset(vowels));
+    for (int i = 0; i < count; ++i) word += onset(onsets) + onset(vowels);
     return word;
   }
 
@@ -131,11 +132,9 @@ class WordMaker {
   std::set<std::string> used_;
 };
 
-bool is_frequent(int64_t rank, int64_t count) {
-  return rank * 10 < count;
-}
-
-Lexeme make_word(WordMaker& maker, bool frequent, bool ambiguous, std::string_view ending) {
+// Returns the word of a rank among `count`. The first tenth is frequent.
+Lexeme make_word(WordMaker& maker, int64_t rank, int64_t count, bool ambiguous, std::string_view ending) {
+  const bool frequent = rank * 10 < count;
   Lexeme word;
   word.source = maker.source(frequent, ending);
   word.target[0] = maker.target(frequent);
@@ -148,19 +147,19 @@ std::vector<Lexeme> plain_words(WordMaker& maker, int64_t count, double ambiguit
   std::vector<Lexeme> words;
   for (int64_t rank = 0; rank < count; ++rank) {
     const bool ambiguous = maker.random().uniform() < ambiguity;
-    words.push_back(make_word(maker, is_frequent(rank, count), ambiguous, ""));
+    words.push_back(make_word(maker, rank, count, ambiguous, ""));
   }
   return words;
 }
 
 // Returns nouns. The ending gives the class and the class the gender, except for one noun in eight.
-std::vector<Lexeme> make_nouns(WordMaker& maker, int64_t count, double ambiguity) {
+std::vector<Lexeme> make_nouns(WordMaker& maker, int64_t count) {
   std::vector<Lexeme> words;
   for (int64_t rank = 0; rank < count; ++rank) {
-    const bool ambiguous = maker.random().uniform() < ambiguity;
+    const bool ambiguous = maker.random().uniform() < kAmbiguity;
     const auto ending = static_cast<size_t>(maker.random().below(kClassEndings.size()));
     const int exception = maker.random().below(8) == 0 ? 1 : 0;
-    Lexeme word = make_word(maker, is_frequent(rank, count), ambiguous, kClassEndings[ending]);
+    Lexeme word = make_word(maker, rank, count, ambiguous, kClassEndings[ending]);
     word.word_class = static_cast<int>(ending / 2);
     word.gender[0] = (word.word_class + exception) % kGenders;
     word.gender[1] = ambiguous ? (word.gender[0] + 1) % kGenders : word.gender[0];
@@ -170,24 +169,21 @@ std::vector<Lexeme> make_nouns(WordMaker& maker, int64_t count, double ambiguity
 }
 
 std::vector<Lexeme> make_topics(WordMaker& maker) {
-  constexpr int64_t kTopics = 12;
-  std::vector<Lexeme> words = plain_words(maker, kTopics, 0);
+  std::vector<Lexeme> words = plain_words(maker, 12, 0);
   for (size_t i = 0; i < words.size(); ++i) words[i].word_class = static_cast<int>(i % 2);
   return words;
-}
-
-int64_t share(const SyntheticOptions& options, double part) {
-  return std::max<int64_t>(4, std::llround(part * static_cast<double>(options.vocabulary)));
 }
 
 // Returns the dictionary of a seed. All words of a language are distinct.
 Lexicon make_lexicon(const SyntheticOptions& options) {
   WordMaker maker(options.seed);
+  const auto all = static_cast<double>(options.vocabulary);
+  const auto share = [all](double part) { return std::max<int64_t>(4, std::llround(part * all)); };
   const auto words = [&](double part, double ambiguity) {
-    return WordList(plain_words(maker, share(options, part), ambiguity), kZipf);
+    return WordList(plain_words(maker, share(part), ambiguity), kZipf);
   };
   // Braces evaluate in order, so the dictionary does not depend on the compiler.
-  return Lexicon{.nouns = WordList(make_nouns(maker, share(options, 0.45), kAmbiguity), kZipf),
+  return Lexicon{.nouns = WordList(make_nouns(maker, share(0.45)), kZipf),
                  .transitive_verbs = words(0.17, kAmbiguity),
                  .intransitive_verbs = words(0.10, kAmbiguity),
                  .adjectives = words(0.18, kAmbiguity),
@@ -206,11 +202,6 @@ struct NounPhrase {
   std::unique_ptr<Clause> relative{};  // its missing subject or object is this noun
 };
 
-struct PrepositionPhrase {
-  int preposition = 0;
-  NounPhrase noun{};
-};
-
 // A clause. A relative clause lacks subject or object: the noun that it modifies takes that place.
 struct Clause {
   std::unique_ptr<NounPhrase> subject{};
@@ -220,7 +211,8 @@ struct Clause {
   int tense = 0;
   bool negated = false;
   const Lexeme* adverb = nullptr;
-  std::optional<PrepositionPhrase> place{};
+  int preposition = 0;  // of `place`
+  std::unique_ptr<NounPhrase> place{};
 };
 
 struct Sentence {
@@ -258,8 +250,8 @@ class SentenceDrawer {
     phrase.noun = &lexicon_.nouns.draw(random_);
     phrase.plural = chance(0.35);
     phrase.determiner = static_cast<int>(random_.below(kDeterminers));
-    while (phrase.adjectives.size() < 2 && chance(0.35))
-      phrase.adjectives.push_back(&lexicon_.adjectives.draw(random_));
+    auto& adjectives = phrase.adjectives;
+    while (adjectives.size() < 2 && chance(0.35)) adjectives.push_back(&lexicon_.adjectives.draw(random_));
     if (depth < kMaxDepth && chance(options_.nesting)) {
       phrase.relative = std::make_unique<Clause>(relative_clause(depth + 1));
     }
@@ -292,10 +284,9 @@ class SentenceDrawer {
     }
     clause.negated = chance(0.15);
     if (chance(0.3)) clause.adverb = &lexicon_.adverbs.draw(random_);
-    if (chance(0.3)) {
-      const int preposition = static_cast<int>(random_.below(kPrepositions));
-      clause.place = PrepositionPhrase{.preposition = preposition, .noun = noun_phrase(0)};
-    }
+    if (!chance(0.3)) return clause;
+    clause.preposition = static_cast<int>(random_.below(kPrepositions));
+    clause.place = std::make_unique<NounPhrase>(noun_phrase(0));
     return clause;
   }
 
@@ -350,8 +341,8 @@ class SourceWriter {
     words_.push_back(clause.verb->source + at(kSourceTense, clause.tense));
     if (clause.object) noun_phrase(*clause.object);
     if (clause.place) {
-      words_.push_back(at(kPrepositionWords, clause.place->preposition));
-      noun_phrase(clause.place->noun);
+      words_.push_back(at(kPrepositionWords, clause.preposition));
+      noun_phrase(*clause.place);
     }
     if (clause.adverb != nullptr) words_.push_back(clause.adverb->source);
   }
@@ -437,10 +428,10 @@ class TargetWriter {
     noun_phrase(*clause.subject, false);
     if (clause.adverb != nullptr) words_.push_back(clause.adverb->target[0]);
     if (clause.place) {
-      noun_phrase(clause.place->noun, true);
+      noun_phrase(*clause.place, true);
       // A preposition depends on the class of its noun, too.
-      const int shift = referent(clause.place->noun).word_class >= kClasses / 2 ? 1 : 0;
-      words_.push_back(at(kPrepositionWords, (clause.place->preposition + shift) % kPrepositions));
+      const int shift = referent(*clause.place).word_class >= kClasses / 2 ? 1 : 0;
+      words_.push_back(at(kPrepositionWords, (clause.preposition + shift) % kPrepositions));
     }
     if (clause.object) noun_phrase(*clause.object, true);
     verb(clause, subject, object);
@@ -452,27 +443,17 @@ class TargetWriter {
   Referent antecedent_;
 };
 
-std::string sentence_text(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += text.empty() ? word : " " + word;
-  return text;
-}
-
-struct SyntheticPair {
-  std::string source;
-  std::string target;
-};
-
-// Returns the pair `index` of the stream `split`. It depends on all options except the sizes of the splits.
-SyntheticPair draw_pair(const Lexicon& lexicon, const SyntheticOptions& options, std::string_view split,
-                        int64_t index) {
+// Returns source and target of the pair `index` of the stream `split`. It depends on all options except the sizes of
+// the splits.
+std::pair<std::string, std::string> draw_pair(const Lexicon& lexicon, const SyntheticOptions& options,
+                                              std::string_view split, int64_t index) {
   RandomSequence random{CounterRandom(options.seed, stream_of(split) + static_cast<uint64_t>(index))};
   for (;;) {
     const Sentence sentence = SentenceDrawer(lexicon, options, random).sentence();
     const std::vector<std::string> source = SourceWriter().write(sentence);
-    const auto words = static_cast<int64_t>(source.size());
-    if (words < kMinWords || words > options.max_words) continue;
-    return {.source = sentence_text(source), .target = sentence_text(TargetWriter().write(sentence))};
+    if (std::ssize(source) < kMinWords || std::ssize(source) > options.max_words) continue;
+    const std::vector<std::string> target = TargetWriter().write(sentence);
+    return {fmt::format("{}", fmt::join(source, " ")), fmt::format("{}", fmt::join(target, " "))};
   }
 }
 
@@ -483,24 +464,20 @@ Fields<SyntheticOptions> SyntheticOptions::fields() {
       .add("train", &SyntheticOptions::train, Range{1, 1e8}, Unit{"sentences"}, "Sentence pairs for training.")
       .add("valid", &SyntheticOptions::valid, Range{0, 1e6}, Unit{"sentences"}, "Sentence pairs for validation.")
       .add("test", &SyntheticOptions::test, Range{0, 1e6}, Unit{"sentences"}, "Sentence pairs for testing.")
-      .add("vocabulary", &SyntheticOptions::vocabulary, Range{40, 100000}, Unit{"words"},
-           "Dictionary words of the source language, function words not counted.")
-      .add("max_words", &SyntheticOptions::max_words, Range{6, 1000}, Unit{"words"},
-           "Longest source sentence; the shortest has 6 words.")
-      .add("nesting", &SyntheticOptions::nesting, Range{0, 0.6},
-           "Chance that a noun has a relative clause, which stands on its other side in the target.")
+      .add("vocabulary", &SyntheticOptions::vocabulary, Range{40, 100000}, Unit{"words"}, "Dictionary words.")
+      .add("max_words", &SyntheticOptions::max_words, Range{6, 1000}, Unit{"words"}, "Longest source sentence.")
+      .add("nesting", &SyntheticOptions::nesting, Range{0, 0.6}, "Chance of a relative clause at a noun.")
       .add("seed", &SyntheticOptions::seed, "Seed of the dictionary and of the sentences.");
 }
 
 void write_synthetic(const SyntheticOptions& options, const std::filesystem::path& directory) {
-  Problems problems;
-  validate_options(options, "synthetic language", problems);
-  problems.throw_if_any();
   make_directories(directory);
   const Lexicon lexicon = make_lexicon(options);
   std::unordered_set<std::string> held_out;
-  // `admit` returns whether a sentence may enter the split.
-  const auto write = [&](const std::string& split, int64_t count, const auto& admit) {
+  // Test and validation come first, so that the size of the train set does not change them.
+  const std::pair<std::string, int64_t> splits[] = {
+      {"test", options.test}, {"valid", options.valid}, {"train", options.train}};
+  for (const auto& [split, count] : splits) {
     std::string sources;
     std::string targets;
     for (int64_t index = 0, taken = 0; taken < count; ++index) {
@@ -509,20 +486,15 @@ void write_synthetic(const SyntheticOptions& options, const std::filesystem::pat
                          .what = "too few different sentences for the " + split + " set",
                          .hint = "raise vocabulary or max_words, or make the sets smaller"});
       }
-      const SyntheticPair pair = draw_pair(lexicon, options, split, index);
-      if (!admit(pair.source)) continue;
-      sources += pair.source + "\n";
-      targets += pair.target + "\n";
+      const auto [source, target] = draw_pair(lexicon, options, split, index);
+      if (split == "train" ? held_out.contains(source) : !held_out.insert(source).second) continue;
+      sources += source + "\n";
+      targets += target + "\n";
       ++taken;
     }
     write_file_atomic(directory / (split + ".src"), sources);
     write_file_atomic(directory / (split + ".tgt"), targets);
-  };
-  const auto is_new = [&](const std::string& source) { return held_out.insert(source).second; };
-  // Test and validation come first, so that the size of the train set does not change them.
-  write("test", options.test, is_new);
-  write("valid", options.valid, is_new);
-  write("train", options.train, [&](const std::string& source) { return !held_out.contains(source); });
+  }
 }
 
 }  // namespace draftsmith::data

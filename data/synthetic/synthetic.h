@@ -33,7 +33,7 @@ struct SyntheticOptions {
 
 // Writes train.src, train.tgt, valid.src, valid.tgt, test.src and test.tgt into `directory`, which is created if
 // missing. No source sentence of valid or test occurs twice or in another split. A larger train set begins with the
-// sentences of a smaller one. Errors: UserError for options out of range, and for too few different sentences.
+// sentences of a smaller one. Errors: UserError for too few different sentences.
 void write_synthetic(const SyntheticOptions& options, const std::filesystem::path& directory);
 
 }  // namespace draftsmith::data

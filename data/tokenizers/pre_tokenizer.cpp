@@ -284,56 +284,43 @@ bool is_digit(char32_t c) {
          (c >= 0x16FF4 && c <= 0x16FF6);
 }
 
-void add_match(TextMatch match, size_t& gap, std::vector<TextPart>& parts) {
-  if (gap < match.begin) parts.push_back({gap, match.begin, false});
-  parts.push_back({match.begin, match.end, true});
-  gap = match.end;
-}
+// A part of a text, and whether a pattern matched it. Only matched parts may be empty.
+struct TextPart {
+  size_t begin;
+  size_t end;
+  bool matched;
+};
 
-// Merges each match with the part before it.
-void merge_with_previous(std::vector<TextPart>& parts) {
-  std::vector<TextPart> merged;
-  bool after_match = false;
-  for (const TextPart& part : parts) {
-    if (part.matched && !after_match && !merged.empty()) {
-      merged.back().end = part.end;
-    } else {
-      merged.push_back({part.begin, part.end, false});
-    }
-    after_match = part.matched;
+// Returns matches and what lies between them.
+std::vector<TextPart> parts_of(const std::vector<TextMatch>& matches, std::string_view text) {
+  std::vector<TextPart> parts;
+  size_t gap = 0;
+  for (const TextMatch& match : matches) {
+    if (gap < match.begin) parts.push_back({gap, match.begin, false});
+    parts.push_back({match.begin, match.end, true});
+    gap = match.end;
   }
-  parts = std::move(merged);
+  if (gap < text.size()) parts.push_back({gap, text.size(), false});
+  return parts;
 }
 
-void merge_with_next(std::vector<TextPart>& parts) {
+// Merges parts with the part before them in the list where `merges` says so of the two.
+template <class Merges>
+void merge_parts(std::vector<TextPart>& parts, const Merges& merges) {
   std::vector<TextPart> merged;
-  bool before_match = false;
-  for (size_t i = parts.size(); i-- > 0;) {
-    const TextPart& part = parts[i];
-    if (part.matched && !before_match && !merged.empty()) {
-      merged.back().begin = part.begin;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0 && merges(parts[i - 1], parts[i])) {
+      merged.back().begin = std::min(merged.back().begin, parts[i].begin);
+      merged.back().end = std::max(merged.back().end, parts[i].end);
     } else {
-      merged.push_back({part.begin, part.end, false});
-    }
-    before_match = part.matched;
-  }
-  std::reverse(merged.begin(), merged.end());
-  parts = std::move(merged);
-}
-
-void merge_equal(std::vector<TextPart>& parts) {
-  std::vector<TextPart> merged;
-  for (const TextPart& part : parts) {
-    if (!merged.empty() && merged.back().matched == part.matched) {
-      merged.back().end = part.end;
-    } else {
-      merged.push_back(part);
+      merged.push_back(parts[i]);
     }
   }
   parts = std::move(merged);
 }
 
 void arrange(std::vector<TextPart>& parts, SplitBehavior behavior) {
+  const auto only_second = [](const TextPart& one, const TextPart& other) { return other.matched && !one.matched; };
   switch (behavior) {
     case SplitBehavior::kIsolated:
       break;
@@ -341,62 +328,52 @@ void arrange(std::vector<TextPart>& parts, SplitBehavior behavior) {
       std::erase_if(parts, [](const TextPart& part) { return part.matched; });
       break;
     case SplitBehavior::kMergedWithPrevious:
-      merge_with_previous(parts);
+      merge_parts(parts, only_second);
       break;
     case SplitBehavior::kMergedWithNext:
-      merge_with_next(parts);
+      std::reverse(parts.begin(), parts.end());
+      merge_parts(parts, only_second);
+      std::reverse(parts.begin(), parts.end());
       break;
     case SplitBehavior::kContiguous:
-      merge_equal(parts);
+      merge_parts(parts, [](const TextPart& one, const TextPart& other) { return one.matched == other.matched; });
       break;
   }
 }
 
 }  // namespace
 
-SplitPattern SplitPattern::regex(std::string_view expression, const std::string& where) {
-  SplitPattern pattern;
-  pattern.pattern_ = std::make_shared<const TextPattern>(expression, where);
-  return pattern;
+SplitPattern regex_pattern(std::string_view expression, const std::string& where) {
+  return [pattern = TextPattern(expression, where)](std::string_view text) { return pattern.matches(text); };
 }
 
-SplitPattern SplitPattern::literal(std::string text) {
-  SplitPattern pattern;
-  pattern.literal_ = std::move(text);
-  return pattern;
-}
-
-SplitPattern SplitPattern::digits() {
-  return {};  // neither expression nor text
-}
-
-std::vector<TextPart> SplitPattern::cut(std::string_view text) const {
-  std::vector<TextPart> parts;
-  size_t gap = 0;
-  if (pattern_) {
-    for (const TextMatch match : pattern_->matches(text)) add_match(match, gap, parts);
-  } else {
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = match(text, at);
-      if (end > at) add_match({at, end}, gap, parts);
-      at = end > at ? end : at + code_point_at(text, at).length;
+SplitPattern literal_pattern(std::string literal) {
+  return [literal = std::move(literal)](std::string_view text) {
+    std::vector<TextMatch> found;
+    for (size_t at = text.find(literal); at != std::string_view::npos; at = text.find(literal, found.back().end)) {
+      found.push_back({at, at + literal.size()});
     }
-  }
-  if (gap < text.size()) parts.push_back({gap, text.size(), false});
-  return parts;
+    return found;
+  };
 }
 
-size_t SplitPattern::match(std::string_view text, size_t at) const {
-  if (!literal_.empty()) return text.substr(at).starts_with(literal_) ? at + literal_.size() : at;
-  const CodePoint c = code_point_at(text, at);
-  return is_digit(c.value) ? at + c.length : at;
+SplitPattern digits_pattern() {
+  return [](std::string_view text) {
+    std::vector<TextMatch> found;
+    for (size_t at = 0; at < text.size();) {
+      const CodePoint c = code_point_at(text, at);
+      if (is_digit(c.value)) found.push_back({at, at + c.length});
+      at += c.length;
+    }
+    return found;
+  };
 }
 
 PreTokenizerStep make_split(SplitPattern pattern, SplitBehavior behavior, bool invert) {
   return [=](Words& words, bool) {
     std::vector<std::string_view> cut;
     for (const std::string_view word : words.views) {
-      std::vector<TextPart> parts = pattern.cut(word);
+      std::vector<TextPart> parts = parts_of(pattern(word), word);
       for (TextPart& part : parts) part.matched = part.matched != invert;
       arrange(parts, behavior);
       for (const TextPart& part : parts) {
@@ -414,7 +391,7 @@ void add_prefix_space(Words& words) {
 }
 
 PreTokenizerStep make_metaspace(std::string replacement, PrependScheme scheme, bool split) {
-  const auto cut = make_split(SplitPattern::literal(replacement), SplitBehavior::kMergedWithNext, false);
+  const auto cut = make_split(literal_pattern(replacement), SplitBehavior::kMergedWithNext, false);
   return [=](Words& words, bool at_start) {
     for (size_t i = 0; i < words.views.size(); ++i) {
       std::string& changed = words.storage.emplace_back(replace_all(words.views[i], " ", replacement));

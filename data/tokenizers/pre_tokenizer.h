@@ -81,34 +81,12 @@ struct Words {
 // The treatment of the matches of a Split.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// A part of a text, and whether a pattern matched it. Only matched parts may be empty.
-struct TextPart {
-  size_t begin;
-  size_t end;
-  bool matched;
-  bool operator==(const TextPart&) const = default;
-};
-
-// Finds the matches of a regular expression, of a literal text or of digits.
-class SplitPattern {
- public:
-  // Errors: UserError for an expression that TextPattern refuses.
-  static SplitPattern regex(std::string_view expression, const std::string& where);
-  // Matches a text that is not empty.
-  static SplitPattern literal(std::string text);
-  // Matches single digits and other numbers, as the pre-tokenizer Digits does.
-  static SplitPattern digits();
-
-  // Returns all parts of a text (valid UTF-8), in order: matches and what lies between them.
-  std::vector<TextPart> cut(std::string_view text) const;
-
- private:
-  // End of the literal or digit that begins at byte `at`, or `at`.
-  size_t match(std::string_view text, size_t at) const;
-
-  std::shared_ptr<const TextPattern> pattern_;
-  std::string literal_;
-};
+// Finds the matches of a regular expression, of a literal text that is not empty, or of single digits and other numbers
+// (the pre-tokenizer Digits), in order. Errors: UserError for an expression that TextPattern refuses.
+using SplitPattern = std::function<std::vector<TextMatch>(std::string_view text)>;
+SplitPattern regex_pattern(std::string_view expression, const std::string& where);
+SplitPattern literal_pattern(std::string literal);
+SplitPattern digits_pattern();
 
 // One step of a pre-tokenizer: replaces each word by its parts that are not empty. `at_start`: the first word begins
 // the whole text.

@@ -106,8 +106,7 @@ void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
 
 PreTokenizerStep parse_split(const Component& component) {
   const PatternText pattern = parse_pattern(component);
-  SplitPattern split =
-      pattern.regex ? SplitPattern::regex(pattern.text, component.where) : SplitPattern::literal(pattern.text);
+  SplitPattern split = pattern.regex ? regex_pattern(pattern.text, component.where) : literal_pattern(pattern.text);
   const std::string name = component.text("behavior");
   const std::pair<const char*, SplitBehavior> behaviors[] = {{"Isolated", SplitBehavior::kIsolated},
                                                              {"Removed", SplitBehavior::kRemoved},
@@ -148,14 +147,14 @@ void parse_pre_tokenizer(const Component& component, PreTokenizer& pre_tokenizer
   } else if (type == "Digits") {
     const bool single = component.flag("individual_digits");
     pre_tokenizer.push_back(
-        make_split(SplitPattern::digits(), single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
+        make_split(digits_pattern(), single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
   } else if (type == "Metaspace") {
     pre_tokenizer.push_back(parse_metaspace(component));
   } else if (type == "ByteLevel") {
     if (component.flag("add_prefix_space"))
       pre_tokenizer.push_back([](Words& words, bool) { add_prefix_space(words); });
     if (component.flag("use_regex", true)) {
-      const SplitPattern words = SplitPattern::regex(kGpt2Pattern, component.where);
+      const SplitPattern words = regex_pattern(kGpt2Pattern, component.where);
       pre_tokenizer.push_back(make_split(words, SplitBehavior::kIsolated, false));
     }
     byte_level = true;

@@ -85,8 +85,7 @@ TEST(RouterData, OtherFilesVersionsAndShapesAreRefused) {
   const auto error = [&](int64_t version) {
     Hdf5Writer writer(root / "raw.h5");
     for (const char* name : {"entropy", "disagreement"}) {
-      writer.append(writer.create(std::string("/router/") + name, Hdf5Type::kFloat32),
-                    std::span<const float>(some_rows().entropy));
+      writer.write_array(std::string("/router/") + name, std::span<const float>(some_rows().entropy));
     }
     writer.set_attribute("/", "format", std::string("draftsmith router data"));
     writer.set_attribute("/", "format_version", version);
