@@ -87,7 +87,8 @@ std::span<const ChatText> chat_texts();
 std::unique_ptr<ExampleStream> open_chat(const std::filesystem::path& file, const std::string& field, ChatTemplate chat,
                                          const TextPolicies& policies);
 
-// Returns the conversation on each line, as an object (parse_conversation()). Errors: UserError that names the line.
+// Returns the conversation on each line: an object of messages, tools and documents. Errors: UserError that names the
+// line.
 std::vector<nlohmann::ordered_json> read_conversations(const std::filesystem::path& file, const std::string& field);
 
 // Returns the ids of a template's text. The text has its own BOS, so none is added; the texts of BOS and EOS become
