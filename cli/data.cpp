@@ -217,32 +217,28 @@ Action add_ngrams(CLI::App& app) {
     const auto report = data::build_ngram_table(flags->corpus, ngrams, flags->out,
                                                 [&](int64_t examples) { progress.advance(examples); });
     progress.finish();
-    if (!flags->quiet) fmt::print("{}: {}\n", flags->out, report.text());
+    if (!flags->quiet) fmt::print("{}: {}\n", flags->out, report);
     return 0;
   };
 }
 
 // Returns what a data set holds, in a table's row.
 std::vector<std::string> dataset_row(const data::NamedDataset& set) {
-  std::vector<std::string> names;
+  const std::string lines =
+      std::to_string(data::count_lines(set.parallel() ? set.languages.begin()->second : set.file));
   if (set.parallel()) {
-    for (const auto& [name, direction] : set.directions) names.push_back(name);
-    const int64_t lines = data::count_lines(set.directions.begin()->second.source);
-    return {set.name, std::to_string(lines), "parallel text", fmt::format("{}", fmt::join(names, ", ")), "bleu"};
+    return {set.name, lines, "parallel text", fmt::format("{}", fmt::join(set.directions(), ", ")), "bleu"};
   }
-  const std::string lines = std::to_string(data::count_lines(set.file));
   if (!set.jsonl()) return {set.name, lines, "plain text", data::document_separator(set.file), "none"};
-  data::JsonlSummary summary;
   try {
-    summary = data::summarize_jsonl(set.file);
+    const data::JsonlSummary summary = data::summarize_jsonl(set.file);
+    std::string fields = summary.source;
+    if (!summary.references.empty()) fields += fmt::format(" -> {}", fmt::join(summary.references, ", "));
+    if (!summary.categories.empty()) fields += fmt::format(", {} categories", summary.categories.size());
+    return {set.name, lines, "jsonl", fields, summary.metric};
   } catch (const UserError& error) {
     return {set.name, lines, "jsonl", "unusable: " + error.problems().front().what, ""};
   }
-  if (summary.source.empty()) return {set.name, lines, "jsonl", "fields unknown: name them with `jsonl`", ""};
-  std::string fields = summary.source;
-  if (!summary.references.empty()) fields += fmt::format(" -> {}", fmt::join(summary.references, ", "));
-  if (!summary.categories.empty()) fields += fmt::format(", {} categories", summary.categories.size());
-  return {set.name, lines, "jsonl", fields, summary.metric};
 }
 
 Action add_list(CLI::App& app) {
@@ -251,12 +247,10 @@ Action add_list(CLI::App& app) {
       "The data folder is ../shared/data; the environment variable DRAFTSMITH_DATA names another one.\n"
       "Example:\n  draftsmith data list");
   return [] {
-    std::vector<data::NamedDataset> sets = data::datasets_in(data::data_folder());
-    const std::vector<data::NamedDataset> downloaded = data::sacrebleu_datasets(data::sacrebleu_folder());
-    sets.insert(sets.end(), downloaded.begin(), downloaded.end());
+    const std::vector<data::NamedDataset> sets = data::datasets_in(data::data_folder());
     if (sets.empty()) {
       throw UserError({.where = "data folder " + data::data_folder().string(),
-                       .what = "holds no data set, and sacreBLEU has downloaded none",
+                       .what = "holds no data set",
                        .expected = "text in several languages (x.de, x.en), *.jsonl, *.txt, *.raw or *.tokens",
                        .found = "none",
                        .hint = "set DRAFTSMITH_DATA to the folder with your data"});

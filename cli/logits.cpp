@@ -59,8 +59,8 @@ int run_logits(const LogitsFlags& flags) {
   const SignalWatch signals;
   for (size_t line = 0; line < sources.size(); ++line) {
     throw_if_stop_requested("Nothing was written.");
-    const size_t dataset =
-        writer.create(fmt::format("/logits/{}", line), data::Hdf5Type::kFloat32, loaded.model->info().vocabulary);
+    const size_t dataset = writer.create(fmt::format("/logits/{}", line), data::Hdf5Type::kFloat32,
+                                         std::ssize(targets[line]), loaded.model->info().vocabulary);
     write_line(*loaded.model, {std::span(&sources[line], 1), std::span(&targets[line], 1)}, dataset, writer);
   }
   writer.finish();

@@ -6,7 +6,6 @@ trained here, with each family's own normalizer, pre-tokenizer, added tokens, po
 parity_tokenizers.py make DIR         writes DIR/lines.bin (50,000 fuzzed lines and every 40th line of the shared data, or
                                       as DRAFTSMITH_TOKENIZER_STRIDE says), and for each tokenizer DIR/<name>/ (its files)
                                       and DIR/<name>.bin (ids and decoded text of each line, then of random ids)
-parity_tokenizers.py classes          prints data/tokenizers/generated/character_ranges.cpp: \\p{L} and \\p{N} of the engine in `tokenizers`
 """
 
 import json
@@ -318,43 +317,8 @@ def make(root):
         sentencepiece_reference(root, name, models_folder / name / "tokenizer.model", lines)
 
 
-# Tables
-
-
-def matching_ranges(pattern):
-    """Code points that one character of the engine's expression matches."""
-    split = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
-    found = set()
-    for begin in range(0, 0x110000, 0x1000):
-        text = "".join(chr(c) for c in range(begin, begin + 0x1000) if not 0xD800 <= c <= 0xDFFF)
-        for part, _ in split.pre_tokenize_str(text) if text else []:
-            found.update(map(ord, part))
-    ranges = []
-    for c in sorted(found):
-        if ranges and ranges[-1][1] == c - 1:
-            ranges[-1][1] = c
-        else:
-            ranges.append([c, c])
-    return ranges
-
-
-def print_classes():
-    print("// Made by tools/parity_tokenizers.py classes.\n#include <array>\n\n#include \"data/tokenizers/pre_tokenizer.h\"\n")
-    print("namespace draftsmith::data {\n\nnamespace {\n")
-    for name, pattern in (("Letters", "\\p{L}"), ("Numbers", "\\p{N}")):
-        ranges = matching_ranges(pattern)
-        print(f"constexpr std::array<CodePointRange, {len(ranges)}> k{name} = {{{{")
-        print(", ".join(f"{{0x{first:X}, 0x{last:X}}}" for first, last in ranges) + "}};\n")
-    print("}  // namespace\n")
-    print("std::span<const CodePointRange> letter_ranges() {\n  return kLetters;\n}\n")
-    print("std::span<const CodePointRange> number_ranges() {\n  return kNumbers;\n}\n")
-    print("}  // namespace draftsmith::data")
-
-
 def main():
-    if sys.argv[1:] == ["classes"]:
-        print_classes()
-    elif len(sys.argv) == 3 and sys.argv[1] == "make":
+    if len(sys.argv) == 3 and sys.argv[1] == "make":
         make(Path(sys.argv[2]))
     else:
         sys.exit(__doc__)

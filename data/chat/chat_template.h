@@ -5,6 +5,7 @@
 // A conversation is a list of messages with role and content, or an object with `messages`, `tools` and `documents`.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 
 #include "base/child_process.h"
 #include "data/text/readers.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
 
@@ -71,20 +73,12 @@ std::optional<ChatTemplateText> find_chat_template(const std::filesystem::path& 
 // there is none, and as ChatTemplate.
 ChatTemplate load_chat_template(const std::filesystem::path& file_or_directory);
 
-// Returns the conversation that a JSON object holds: its list of messages under `field`, tools and documents. Errors:
-// UserError at `where` unless each message has a role and content, or tool_calls, and the others are lists of objects.
-nlohmann::ordered_json parse_conversation(const nlohmann::ordered_json& object, const std::string& field,
-                                          const std::string& where);
-
 // Text that CMake embeds: "render_chat.py", and "python", the path of the build's interpreter.
 struct ChatText {
   std::string_view name;
   std::string_view text;
 };
 std::span<const ChatText> chat_texts();
-
-// ---- Conversations of jsonl files
-// As examples for training, and as they are.
 
 // Opens a file whose objects have a list of messages in `field`, and perhaps tools and documents. Each message of the
 // assistant is an example: its source is the template's text before it, its target the message with the template's end.
@@ -93,7 +87,16 @@ std::span<const ChatText> chat_texts();
 std::unique_ptr<ExampleStream> open_chat(const std::filesystem::path& file, const std::string& field, ChatTemplate chat,
                                          const TextPolicies& policies);
 
-// Returns the conversation on each line, as an object (parse_conversation()). Errors: UserError that names the line.
+// Returns the conversation on each line: an object of messages, tools and documents. Errors: UserError that names the
+// line.
 std::vector<nlohmann::ordered_json> read_conversations(const std::filesystem::path& file, const std::string& field);
+
+// Returns the ids of a template's text. The text has its own BOS, so none is added; the texts of BOS and EOS become
+// their ids with SentencePiece models too, which do not look for them.
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view text);
+
+// Returns the ids of an assistant's message up to its first EOS; without one, an EOS is added. A template's newline
+// behind EOS is thus left out, as a model ends there.
+std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view text);
 
 }  // namespace draftsmith::data

@@ -13,10 +13,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "base/files.h"
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 
@@ -40,18 +42,29 @@ class CorpusWriter {
  public:
   // Takes tokenizer hash, vocabulary and provenance from `info`; the writer counts the rest. Errors: RunError.
   CorpusWriter(const std::filesystem::path& file, CorpusInfo info);
-  ~CorpusWriter();  // removes what was written if finish() was not called
   // Adds an example as the model sees it, EOS included. Ids must lie in [0, vocabulary).
   void add(std::span<const int32_t> source, std::span<const int32_t> target);
   // Sets a pair of the provenance; replaces the value that `info` has for the key.
   void set_provenance(const std::string& key, const std::string& value);
   // Flushes, writes the counts, syncs to disk and renames the file.
   void finish();
-  int64_t examples() const;
+  int64_t examples() const { return examples_; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // One side while it grows: datasets need their sizes when they are created.
+  struct Side {
+    explicit Side(const std::filesystem::path& folder);
+    SpillFile<int32_t> tokens;
+    SpillFile<int64_t> offsets;
+  };
+  void add(Side& side, std::span<const int32_t> row);
+
+  std::filesystem::path file_;
+  CorpusInfo info_;
+  AtomicPath spilled_;  // never committed, so removed; beside the file, where there is room for it
+  Side source_;
+  Side target_;
+  int64_t examples_ = 0;
 };
 
 // An open corpus with random access by example, mapped into memory. The constructor checks version, shapes, offsets and
@@ -60,25 +73,33 @@ class Corpus {
  public:
   // Errors: UserError that names file and dataset.
   explicit Corpus(const std::filesystem::path& file);
-  ~Corpus();
-  Corpus(Corpus&&) noexcept;
-  Corpus& operator=(Corpus&&) noexcept;
-  const CorpusInfo& info() const;
-  int64_t size() const;
-  std::span<const int32_t> source(int64_t example) const;
-  std::span<const int32_t> target(int64_t example) const;
-  const std::filesystem::path& file() const;
+  Corpus(Corpus&&) = default;
+  Corpus& operator=(Corpus&&) = default;
+  const CorpusInfo& info() const { return info_; }
+  int64_t size() const { return info_.examples; }
+  std::span<const int32_t> source(int64_t example) const { return source_.row(example); }
+  std::span<const int32_t> target(int64_t example) const { return target_.row(example); }
+  const std::filesystem::path& file() const { return file_; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Side {
+    std::span<const int32_t> row(int64_t example) const;
+    std::span<const int32_t> tokens;
+    std::span<const int64_t> offsets;
+  };
+  Side side(const Hdf5Reader& input, const std::string& group, int64_t token_count) const;
+
+  std::filesystem::path file_;
+  CorpusInfo info_;
+  MappedFile mapping_;
+  Side source_;
+  Side target_;
 };
 
 // Returns the attributes of a corpus file without reading its tokens.
 CorpusInfo read_corpus_info(const std::filesystem::path& file);
 
-// Joins corpora of one tokenizer into one, in order, with the provenance of `info`. Holds one part in memory at a time.
-// Errors: UserError for a part whose tokenizer hash or vocabulary differs from `info`.
+// Joins corpora of one tokenizer into one, in order, with the provenance of `info`.
 void merge_corpora(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,
                    const CorpusInfo& info);
 
@@ -87,7 +108,7 @@ using ProgressCallback = std::function<void(int64_t)>;
 
 class Tokenizer;
 
-// Returns attributes, provenance, length histograms and the first examples as lines of text; without a tokenizer, their
+// Returns attributes, provenance, lengths and the first examples as lines of text; without a tokenizer, their
 // ids. Errors: UserError if the corpus was made with another tokenizer.
 std::string describe_corpus(const Corpus& corpus, const Tokenizer* tokenizer, int64_t examples = 3);
 

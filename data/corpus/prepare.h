@@ -17,14 +17,13 @@ namespace draftsmith::data {
 struct PrepareOptions {
   int64_t max_source = 0;  // tokens, EOS counted; 0: no limit
   int64_t max_target = 0;
-  std::string too_long = "error";    // error | drop | truncate (EOS is kept) | split (plain text, into windows)
-  std::string references = "first";  // first | all (one example for each)
-  std::string prefix{};              // text before each source
-  std::string suffix{};              // text after each source, tokenized separately; kept if the source is truncated
-  bool prompts = false;              // sources are prompts of a decoder-only model, without EOS
-  int64_t prompt_tokens = 0;         // first tokens of plain text that become the prompt; 0: no prompt
-  int64_t skip = 0;                  // examples to skip at the beginning
-  int64_t limit = 0;                 // maximum examples read after `skip`; 0: all
+  std::string too_long = "error";  // error | drop | truncate (EOS is kept) | split (plain text, into windows)
+  std::string prefix{};            // text before each source
+  std::string suffix{};            // text after each source, tokenized separately; kept if the source is truncated
+  bool prompts = false;            // sources are prompts of a decoder-only model, without EOS
+  int64_t prompt_tokens = 0;       // first tokens of plain text that become the prompt; 0: no prompt
+  int64_t skip = 0;                // examples to skip at the beginning
+  int64_t limit = 0;               // maximum examples read after `skip`; 0: all
   int64_t threads = 2;
   static Fields<PrepareOptions> fields();
 };

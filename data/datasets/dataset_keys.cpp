@@ -1,16 +1,12 @@
 #include <algorithm>
-#include <array>
-#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "base/logging.h"
 #include "base/registry.h"
 #include "data/datasets/datasets.h"
-#include "data/text/readers.h"
 
 namespace draftsmith::data {
 
@@ -18,97 +14,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the element of that name.
-template <class List>
-auto find_named(List& list, const std::string& name) {
-  return std::find_if(list.begin(), list.end(), [&](const auto& one) { return one.name == name; });
-}
-
-void refuse_direction(const std::string& direction, const NamedDataset& set) {
-  if (direction.empty()) return;
-  throw UserError({.where = "data set " + set.name,
-                   .what = "only parallel text has a direction",
-                   .expected = "no `direction`",
-                   .found = direction});
-}
-
-void require_equal_lines(const NamedDataset& set, const Direction& direction) {
-  const int64_t lines = count_lines(direction.source);
-  for (const std::filesystem::path& file : direction.references) {
-    const int64_t references = count_lines(file);
-    if (references == lines) continue;
-    throw UserError({.where = "data set " + set.name,
-                     .what = fmt::format("{} references than sources", references < lines ? "fewer" : "more"),
-                     .expected = fmt::format("{} lines, as in {}", lines, direction.source.string()),
-                     .found = fmt::format("{} lines in {}", references, file.string()),
-                     .hint = "the files do not belong together, or one is incomplete"});
-  }
-}
-
-JsonlSummary known_summary(const NamedDataset& set) {
-  JsonlSummary summary = summarize_jsonl(set.file);
-  if (summary.source.empty()) {
-    throw UserError({.where = "data set " + set.name,
-                     .what = "no convention says which fields are source and references",
-                     .expected = "fields such as turns, prompt, text, source and target, dialogue and summary",
-                     .found = fmt::format("fields {}", fmt::join(summary.fields, ", ")),
-                     .hint = fmt::format("name the file with `jsonl` ({}) and its fields", set.file.string())});
-  }
-  if (summary.placeholders > 0) {
-    throw UserError({.where = set.file.string(),
-                     .what = fmt::format("{} of {} prompts are placeholders", summary.placeholders, summary.lines),
-                     .expected = "SPEED-Bench with all of its prompts",
-                     .found = "\"FULL BENCHMARK DATA SHOULD BE FETCHED ...\"",
-                     .hint = "prepare the data with NVIDIA's own program (specdec_bench), which fetches them"});
-  }
-  return summary;
-}
-
-// Spec-Bench's categories that come from MT-Bench, which its tables give as one.
-constexpr const char* kMtBench = "mt_bench";
-constexpr std::array<const char*, 8> kMtBenchCategories{"writing", "roleplay",   "reasoning", "math",
-                                                        "coding",  "extraction", "stem",      "humanities"};
-
-bool from_mt_bench(const DatasetCategory& category) {
-  return std::find(kMtBenchCategories.begin(), kMtBenchCategories.end(), category.name) != kMtBenchCategories.end();
-}
-
-// Returns the categories of a file, in its order, with those of MT-Bench as one if all are there.
-std::vector<DatasetCategory> category_groups(const JsonlSummary& summary) {
-  const auto& all = summary.categories;
-  const bool joined = std::count_if(all.begin(), all.end(), from_mt_bench) == std::ssize(kMtBenchCategories);
-  std::vector<DatasetCategory> groups;
-  for (const DatasetCategory& category : all) {
-    const auto group = joined && from_mt_bench(category) ? find_named(groups, kMtBench) : groups.end();
-    if (group == groups.end()) {
-      groups.push_back(category);
-      if (joined && from_mt_bench(category)) groups.back().name = kMtBench;
-      continue;
-    }
-    group->categories.push_back(category.name);
-    group->lines += category.lines;
-    group->with_reference += category.with_reference;
-  }
-  return groups;
-}
-
-// Returns the groups that the task wants: those, or the single categories, that `categories` names, else all. Errors:
-// UserError for unknown names.
-std::vector<DatasetCategory> wanted_groups(const toml::table& task, const NamedDataset& set,
-                                           const JsonlSummary& summary) {
-  std::vector<DatasetCategory> groups = category_groups(summary);
+// Returns the categories that the task wants, those of its key `categories` or else all. Errors: UserError for unknown
+// names.
+std::vector<DatasetCategory> wanted_categories(const toml::table& task, const NamedDataset& set,
+                                               const JsonlSummary& summary) {
   const toml::array* wanted = task["categories"].as_array();
-  if (wanted == nullptr || groups.empty()) return groups;
-  for (const DatasetCategory& one : summary.categories) {
-    if (find_named(groups, one.name) == groups.end()) groups.push_back(one);
-  }
+  if (wanted == nullptr || summary.categories.empty()) return summary.categories;
   std::vector<DatasetCategory> chosen;
   for (auto&& node : *wanted) {
     const std::string name = node.value_or(std::string());
-    const auto found = find_named(groups, name);
-    if (found == groups.end()) {
+    const auto found = std::ranges::find(summary.categories, name, &DatasetCategory::name);
+    if (found == summary.categories.end()) {
       std::vector<std::string> known;
-      for (const DatasetCategory& group : groups) known.push_back(group.name);
+      for (const DatasetCategory& category : summary.categories) known.push_back(category.name);
       Problem problem = unknown_name("category", name, known);
       problem.where = "data set " + set.name;
       throw UserError(problem);
@@ -161,81 +79,58 @@ void set_metric(toml::table& task, const std::string& name) {
   if (name == "rouge") metric->insert("stemmer", true);
 }
 
-bool is_scored(const toml::table& task) {
-  return task["metric"]["name"].value<std::string>() != "none";
-}
-
-void fill_in_parallel(toml::table& task, const NamedDataset& set) {
-  const Direction& direction = set.direction(task["direction"].value_or(std::string()));
-  require_equal_lines(set, direction);
-  set_metric(task, "bleu");
-  task.insert("source", portable_path(direction.source));
-  if (!is_scored(task)) return;
-  toml::array references;
-  for (const fs::path& file : direction.references) references.push_back(portable_path(file));
-  task.insert("references", std::move(references));
-}
-
-void fill_in_jsonl(toml::table& task, const NamedDataset& set, const JsonlSummary& summary) {
+// Fills in a task, or one category of it. Translation and summarization are scored where every line has a reference.
+void fill_in_jsonl(toml::table& task, const NamedDataset& set, const JsonlSummary& summary,
+                   const DatasetCategory& category) {
+  const bool translation = category.name == "translation";
+  if ((translation || category.name == "summarization") && category.has_references &&
+      !task.contains("reference_fields")) {
+    set_metric(task, translation ? "bleu" : "rouge");
+    task.insert("reference_fields", array_of({"reference[0]"}));
+  }
   task.insert("jsonl", portable_path(set.file));
   set_if_absent(task, summary.chat() ? "messages" : "source_field", summary.source);
   set_metric(task, task.contains("reference_fields") ? "bleu" : summary.metric);
   if (!task.contains("reference_fields")) task.insert("reference_fields", array_of(summary.references));
 }
 
-// Gives a category's task its name, its lines and, where all of them have references, its metric.
-void fill_in_category(toml::table& task, const std::string& base, const DatasetCategory& group) {
-  task.insert_or_assign("name", base + "." + group.name);
-  task.insert_or_assign("categories", array_of(group.categories));
-  const bool translation = group.name == "translation";
-  const bool has_metric = translation || group.name == "summarization";
-  if (!has_metric || group.with_reference < group.lines || task.contains("reference_fields")) return;
-  set_metric(task, translation ? "bleu" : "rouge");
-  task.insert("reference_fields", array_of({"reference[0]"}));
-}
-
-std::vector<toml::table> fill_in_prompts(toml::table task, const NamedDataset& set) {
-  const JsonlSummary summary = known_summary(set);
-  if (summary.further_turns > 0) {
-    log_info("{}: {} of {} prompts have further turns; the first one is decoded", set.name, summary.further_turns,
-             summary.lines);
-  }
-  std::vector<toml::table> tasks;
-  const std::string base = task["name"].value_or(set.name);
-  for (const DatasetCategory& group : wanted_groups(task, set, summary)) {
-    fill_in_category(tasks.emplace_back(task), base, group);
-  }
-  if (summary.categories.empty()) tasks.push_back(std::move(task));
-  for (toml::table& one : tasks) fill_in_jsonl(one, set, summary);
-  return tasks;
-}
-
 // Returns the tasks that a task with a data set becomes. Errors: UserError.
 std::vector<toml::table> expanded(toml::table task, const std::string& name) {
   refuse_files(task, {"source", "references", "jsonl"}, name);
   const NamedDataset set = find_dataset(name);
+  const auto [source, target] = set.pair(task["direction"].value_or(std::string()));
   set_if_absent(task, "name", name);
-  if (!set.parallel()) refuse_direction(task["direction"].value_or(std::string()), set);
-  if (set.jsonl()) return fill_in_prompts(std::move(task), set);
-  if (set.parallel()) {
-    fill_in_parallel(task, set);
-  } else {
-    task.insert("source", portable_path(set.file));
-    set_if_absent(task, "separator", document_separator(set.file));
-    set_metric(task, "none");
-  }
   std::vector<toml::table> tasks;
-  tasks.push_back(std::move(task));
+  if (!set.jsonl()) {
+    set_metric(task, set.parallel() ? "bleu" : "none");
+    task.insert("source", portable_path(set.parallel() ? source : set.file));
+    const bool scored = task["metric"]["name"].value<std::string>() != "none";
+    if (set.parallel() && scored) task.insert("references", array_of({portable_path(target)}));
+    if (!set.parallel()) set_if_absent(task, "separator", document_separator(set.file));
+    tasks.push_back(std::move(task));
+    return tasks;
+  }
+  const JsonlSummary summary = summarize_jsonl(set.file);
+  const std::string base = task["name"].value_or(set.name);
+  for (const DatasetCategory& category : wanted_categories(task, set, summary)) {
+    toml::table& one = tasks.emplace_back(task);
+    one.insert_or_assign("name", base + "." + category.name);
+    one.insert_or_assign("categories", array_of({category.name}));
+    fill_in_jsonl(one, set, summary, category);
+  }
+  if (summary.categories.empty()) fill_in_jsonl(tasks.emplace_back(task), set, summary, {});
   return tasks;
 }
 
-// Calls action(); adds the problems of a UserError, each with `where` before its place.
+// Calls action(); adds the problems of a UserError, each with `where` before its place, and returns false.
 template <class Action>
-void collect_problems(const std::string& where, Problems& problems, const Action& action) {
+bool collect_problems(const std::string& where, Problems& problems, const Action& action) {
   try {
     action();
+    return true;
   } catch (const UserError& error) {
     problems.add_all(error.problems(), where.empty() ? "" : where + ": ");
+    return false;
   }
 }
 
@@ -243,7 +138,7 @@ void collect_problems(const std::string& where, Problems& problems, const Action
 
 TextInput with_dataset(const TextInput& input) {
   if (input.dataset.empty()) return input;
-  for (const std::filesystem::path* file : {&input.source, &input.target, &input.jsonl, &input.text}) {
+  for (const fs::path* file : {&input.source, &input.target, &input.jsonl, &input.text}) {
     if (file->empty()) continue;
     throw UserError({.where = "text input",
                      .what = "`dataset` and a file both say where the text comes from",
@@ -252,20 +147,14 @@ TextInput with_dataset(const TextInput& input) {
   }
   const NamedDataset set = find_dataset(input.dataset);
   TextInput filled = input;
-  if (set.parallel()) {
-    const Direction& direction = set.direction(input.direction);
-    require_equal_lines(set, direction);
-    filled.source = direction.source;
-    filled.target = direction.references.front();
-    return filled;
-  }
-  refuse_direction(input.direction, set);
+  std::tie(filled.source, filled.target) = set.pair(input.direction);
+  if (set.parallel()) return filled;
   if (!set.jsonl()) {
     filled.text = set.file;
     if (filled.separator.empty()) filled.separator = document_separator(set.file);
     return filled;
   }
-  const JsonlSummary summary = known_summary(set);
+  const JsonlSummary summary = summarize_jsonl(set.file);
   filled.jsonl = set.file;
   if (summary.chat()) {
     filled.messages = summary.source;
@@ -287,23 +176,19 @@ void list_tasks(toml::table& suite) {
 void fill_in_dataset_tasks(toml::table& suite, Problems& problems) {
   list_tasks(suite);
   toml::array* tasks = suite["task"].as_array();
-  if (tasks == nullptr) return;
-  std::map<size_t, std::vector<toml::table>> expansions;  // by place in the list
-  const size_t problems_before = problems.list().size();
-  for (size_t i = 0; i < tasks->size(); ++i) {
-    const toml::table* task = tasks->get(i)->as_table();
-    const auto name = task == nullptr ? std::nullopt : dataset_of(*task);
-    if (!name) continue;
-    collect_problems(location_of(*task), problems, [&] { expansions[i] = expanded(*task, *name); });
-  }
-  if (expansions.empty() || problems.list().size() > problems_before) return;
+  const auto name_of = [](const toml::node& node) {
+    return node.is_table() ? dataset_of(*node.as_table()) : std::nullopt;
+  };
+  if (tasks == nullptr ||
+      std::none_of(tasks->begin(), tasks->end(), [&](const toml::node& one) { return name_of(one).has_value(); }))
+    return;
   toml::array filled;
-  for (size_t i = 0; i < tasks->size(); ++i) {
-    if (!expansions.contains(i)) {
-      tasks->get(i)->visit([&](auto& value) { filled.push_back(std::move(value)); });
-      continue;
-    }
-    for (toml::table& one : expansions.at(i)) filled.push_back(std::move(one));
+  for (toml::node& node : *tasks) {
+    const auto name = name_of(node);
+    const bool done = name && collect_problems(location_of(node), problems, [&] {
+                        for (toml::table& one : expanded(*node.as_table(), *name)) filled.push_back(std::move(one));
+                      });
+    if (!done) node.visit([&](auto& value) { filled.push_back(std::move(value)); });
   }
   suite.insert_or_assign("task", std::move(filled));
 }

@@ -36,8 +36,6 @@ std::string hint_of_missing(const std::string& text) {
                      there ? "another folder, or correct the path" : "the folder with your data");
 }
 
-constexpr const char* kSacrebleu = "sacrebleu/";
-
 // Returns the entries of a folder whose names do not begin with "_" or ".", sorted; none if it cannot be read.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
@@ -75,20 +73,8 @@ std::string dataset_name(const std::string& folder, std::string stem) {
   return folder + "/" + stem;
 }
 
-using Languages = std::map<std::string, fs::path>;  // by "de"
-
-std::map<std::string, Direction> directions_between(const Languages& languages) {
-  std::map<std::string, Direction> directions;
-  for (const auto& [from, source] : languages) {
-    for (const auto& [into, target] : languages) {
-      if (from != into) directions[from + "-" + into] = {source, {target}};
-    }
-  }
-  return directions;
-}
-
 void add_files(const fs::path& folder, const std::string& folder_name, std::vector<NamedDataset>& sets) {
-  std::map<std::string, Languages> parallel;  // by stem
+  std::map<std::string, std::map<std::string, fs::path>> parallel;  // by stem and language
   for (const fs::path& file : entries_of(folder)) {
     const std::string ending = file.extension().string();
     if (!fs::is_regular_file(file)) continue;
@@ -99,15 +85,8 @@ void add_files(const fs::path& folder, const std::string& folder_name, std::vect
     }
   }
   for (const auto& [stem, languages] : parallel) {
-    if (languages.size() < 2) continue;
-    sets.push_back({.name = dataset_name(folder_name, stem), .directions = directions_between(languages)});
+    if (languages.size() > 1) sets.push_back({.name = dataset_name(folder_name, stem), .languages = languages});
   }
-}
-
-std::vector<std::string> names_of(const std::vector<NamedDataset>& sets) {
-  std::vector<std::string> names;
-  for (const NamedDataset& set : sets) names.push_back(set.name);
-  return names;
 }
 
 // Returns the set of that name, or the only one of a folder of that name; nullptr if there is none.
@@ -123,9 +102,6 @@ const NamedDataset* find_in(const std::vector<NamedDataset>& sets, const std::st
   return in_folder == 1 ? found : nullptr;
 }
 
-// Beginning of the prompts that SPEED-Bench leaves out for their licence.
-constexpr const char* kPlaceholder = "FULL BENCHMARK DATA SHOULD BE FETCHED";
-
 // Fields of a kind of data sets. The first convention whose fields an object has is the one that applies.
 struct Convention {
   const char* source;
@@ -133,27 +109,17 @@ struct Convention {
   const char* metric;
 };
 
-constexpr std::array<Convention, 16> kConventions{{{"messages", nullptr, "none"},
+constexpr std::array<Convention, 11> kConventions{{{"messages", nullptr, "none"},
                                                    {"turns[0]", nullptr, "none"},
                                                    {"dialogue", "summary", "rouge"},
                                                    {"dialogue", "summary1", "rouge"},
                                                    {"article", "highlights", "rouge"},
-                                                   {"article", "summary", "rouge"},
                                                    {"document", "summary", "rouge"},
-                                                   {"text", "summary", "rouge"},
                                                    {"source", "target", "bleu"},
                                                    {"prompt", nullptr, "none"},
-                                                   {"question", nullptr, "none"},
                                                    {"article", nullptr, "none"},
                                                    {"dialogue", nullptr, "none"},
-                                                   {"document", nullptr, "none"},
-                                                   {"source", nullptr, "none"},
                                                    {"text", nullptr, "none"}}};
-
-// Returns the key of a field: "turns" of "turns[0]".
-std::string key_of(const std::string& field) {
-  return field.substr(0, field.find('['));
-}
 
 // Returns the fields summary1, summary2, ... of an object, for a first one that ends in "1".
 std::vector<std::string> numbered_fields(const json& object, const std::string& first) {
@@ -164,51 +130,34 @@ std::vector<std::string> numbered_fields(const json& object, const std::string& 
   return fields;
 }
 
-void apply_convention(const json& object, JsonlSummary& summary) {
-  for (const auto& [key, value] : object.items()) summary.fields.push_back(key);
+// Returns the summary of a file's first object, without categories. Errors: UserError if no convention fits.
+JsonlSummary by_convention(const json& object, const fs::path& file) {
   for (const Convention& one : kConventions) {
-    if (!object.contains(key_of(one.source)) || (one.reference && !object.contains(one.reference))) continue;
-    summary.source = one.source;
-    summary.metric = one.metric;
+    const std::string source = one.source;
+    if (!object.contains(source.substr(0, source.find('['))) || (one.reference && !object.contains(one.reference))) {
+      continue;
+    }
+    JsonlSummary summary{.source = source, .metric = one.metric};
     if (one.reference) summary.references = numbered_fields(object, one.reference);
     // Lists of sentences are documents and their summaries, not sentences and their translations.
-    if (summary.metric == "bleu" && object[one.source].is_array()) summary.metric = "rouge";
-    return;
+    if (summary.metric == "bleu" && object[source].is_array()) summary.metric = "rouge";
+    return summary;
   }
+  std::vector<std::string> fields;
+  for (const auto& [key, value] : object.items()) fields.push_back(key);
+  throw UserError({.where = file.string(),
+                   .what = "no convention says which fields are source and references",
+                   .expected = "fields such as turns, prompt, text, source and target, dialogue and summary",
+                   .found = fmt::format("fields {}", fmt::join(fields, ", ")),
+                   .hint = "name the file with `jsonl`, and its fields"});
 }
 
-void require_fields(const JsonlSummary& summary, const json& object, const std::string& where) {
-  std::vector<std::string> fields = summary.references;
-  if (!summary.source.empty()) fields.push_back(key_of(summary.source));
-  for (const std::string& field : fields) {
-    if (object.contains(field) && !object[field].is_null()) continue;
-    const bool reference = field != key_of(summary.source);
-    throw UserError({.where = where,
-                     .what = fmt::format("the line has no {} \"{}\"", reference ? "reference" : "source", field),
-                     .expected = "the field on every line, as on the first",
-                     .found = "none",
-                     .hint = "use the lines before it (limit), or name other fields with `jsonl`"});
-  }
-}
-
-void count_turns(const json& object, JsonlSummary& summary) {
-  if (!object.contains("turns") || !object["turns"].is_array()) return;
-  const json& turns = object["turns"];
-  if (turns.size() > 1) ++summary.further_turns;
-  const bool missing = std::any_of(turns.begin(), turns.end(), [](const json& turn) {
-    return turn.is_string() && turn.get_ref<const std::string&>().find(kPlaceholder) != std::string::npos;
-  });
-  if (missing) ++summary.placeholders;
-}
-
-void count_category(const json& object, JsonlSummary& summary) {
+void add_category(const json& object, std::vector<DatasetCategory>& categories) {
   if (!object.contains("category") || !object["category"].is_string()) return;
   const std::string name = object["category"].get<std::string>();
-  auto found = std::find_if(summary.categories.begin(), summary.categories.end(),
-                            [&](const DatasetCategory& category) { return category.name == name; });
-  if (found == summary.categories.end()) found = summary.categories.insert(found, {.name = name, .categories = {name}});
-  ++found->lines;
-  if (object.contains("reference")) ++found->with_reference;
+  auto found = std::ranges::find(categories, name, &DatasetCategory::name);
+  if (found == categories.end()) found = categories.insert(found, {.name = name});
+  found->has_references = found->has_references && object.contains("reference");
 }
 
 }  // namespace
@@ -225,14 +174,27 @@ Problem missing_path(const std::string& text, const std::string& where) {
           .hint = hint_of_missing(text)};
 }
 
-const Direction& NamedDataset::direction(const std::string& wanted) const {
-  if (wanted.empty() && directions.size() == 1) return directions.begin()->second;
-  if (const auto found = directions.find(wanted); found != directions.end()) return found->second;
-  std::vector<std::string> known;
-  for (const auto& [key, files] : directions) known.push_back(key);
-  Problem problem = unknown_name("direction", wanted, known);
+std::vector<std::string> NamedDataset::directions() const {
+  std::vector<std::string> directions;
+  for (const auto& [from, source] : languages) {
+    for (const auto& [into, target] : languages) {
+      if (from != into) directions.push_back(from + "-" + into);
+    }
+  }
+  return directions;
+}
+
+std::pair<fs::path, fs::path> NamedDataset::pair(const std::string& direction) const {
+  const std::vector<std::string> known = directions();
+  if (known.empty() && direction.empty()) return {};
+  if (std::ranges::find(known, direction) != known.end()) {
+    const size_t dash = direction.find('-');
+    return {languages.at(direction.substr(0, dash)), languages.at(direction.substr(dash + 1))};
+  }
+  Problem problem = unknown_name("direction", direction, known);
   problem.where = "data set " + name;
-  if (wanted.empty()) {
+  if (known.empty()) problem.what = "only parallel text has a direction";
+  if (direction.empty()) {
     problem.what = "parallel text needs a direction";
     problem.found = "no `direction`";
     problem.hint = "write direction = \"" + known.front() + "\" beside `dataset`";
@@ -245,12 +207,6 @@ fs::path data_folder() {
   return chosen && *chosen ? chosen : "../shared/data";
 }
 
-fs::path sacrebleu_folder() {
-  if (const char* chosen = std::getenv("SACREBLEU"); chosen && *chosen) return chosen;
-  const char* home = std::getenv("HOME");
-  return fs::path(home ? home : "") / ".sacrebleu";
-}
-
 std::vector<NamedDataset> datasets_in(const fs::path& folder) {
   std::vector<NamedDataset> sets;
   add_files(folder, "", sets);
@@ -261,42 +217,18 @@ std::vector<NamedDataset> datasets_in(const fs::path& folder) {
   return sets;
 }
 
-std::vector<NamedDataset> sacrebleu_datasets(const fs::path& folder) {
-  std::vector<NamedDataset> sets;
-  for (const fs::path& test_set : entries_of(folder)) {
-    // Files are TEST-SET.de-en.src, .ref and, of several references, .ref-A.
-    NamedDataset set{.name = kSacrebleu + test_set.filename().string()};
-    for (const fs::path& file : entries_of(test_set)) {
-      const std::string field = file.extension().string();
-      const std::string languages = file.stem().extension().string();
-      if (languages.empty() || languages.find('-') == std::string::npos) continue;
-      Direction& direction = set.directions[languages.substr(1)];
-      if (field == ".src") direction.source = file;
-      if (field.starts_with(".ref")) direction.references.push_back(file);
-    }
-    std::erase_if(set.directions,
-                  [](const auto& entry) { return entry.second.source.empty() || entry.second.references.empty(); });
-    if (set.parallel()) sets.push_back(std::move(set));
-  }
-  return sets;
-}
-
 NamedDataset find_dataset(const std::string& name) {
-  const bool downloaded = name.starts_with(kSacrebleu);
-  const fs::path folder = downloaded ? sacrebleu_folder() : data_folder();
-  const std::vector<NamedDataset> sets = downloaded ? sacrebleu_datasets(folder) : datasets_in(folder);
+  const fs::path folder = data_folder();
+  const std::vector<NamedDataset> sets = datasets_in(folder);
   if (const NamedDataset* found = find_in(sets, name)) return *found;
   const bool missing = !fs::is_directory(folder);
-  Problem problem = unknown_name("data set", name, names_of(sets));
+  std::vector<std::string> known;
+  for (const NamedDataset& set : sets) known.push_back(set.name);
+  Problem problem = unknown_name("data set", name, known);
   problem.where = "data folder " + folder.string() + (missing ? " (not there)" : "");
-  if (downloaded) problem.what = "sacreBLEU has not downloaded this test set on this machine";
-  if (!problem.hint.empty()) throw UserError(problem);
-  if (downloaded) {
-    problem.hint = fmt::format("`sacrebleu -t {} -l de-en --echo src` downloads it, with your languages",
-                               name.substr(std::string_view(kSacrebleu).size()));
-  } else if (missing) {
+  if (missing) {
     problem.hint = fmt::format("set {} to the folder with your data", kDataVariable);
-  } else {
+  } else if (problem.hint.empty()) {
     problem.hint = fmt::format("`draftsmith data list` shows what is there; {} names another folder", kDataVariable);
   }
   throw UserError(problem);
@@ -313,20 +245,17 @@ std::string document_separator(const fs::path& file) {
   return found ? separator : "";
 }
 
-JsonlSummary summarize_jsonl(const std::filesystem::path& file) {
+JsonlSummary summarize_jsonl(const fs::path& file) {
   LineReader lines(file);
-  JsonlSummary summary;
+  std::optional<JsonlSummary> summary;
   for (std::string line; lines.next(line);) {
     if (const auto bad = invalid_utf8_offset(line)) throw_invalid_utf8(lines.where(), line, *bad);
     if (is_blank(line)) continue;
     const json object = parse_object_line(line, lines.where());
-    if (summary.lines == 0) apply_convention(object, summary);
-    require_fields(summary, object, lines.where());
-    count_turns(object, summary);
-    count_category(object, summary);
-    ++summary.lines;
+    if (!summary) summary = by_convention(object, file);
+    add_category(object, summary->categories);
   }
-  if (summary.lines > 0) return summary;
+  if (summary) return *summary;
   throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
 }
 
@@ -334,11 +263,10 @@ namespace {
 
 // Refuses a pipe: text is read more than once, to count lines and to hash files, and the second pass over a pipe would
 // silently find less text.
-void require_regular_file(const std::filesystem::path& file) {
+void require_regular_file(const fs::path& file) {
   std::error_code ignored;
-  const auto type = std::filesystem::status(file, ignored).type();
-  using std::filesystem::file_type;
-  if (type == file_type::fifo || type == file_type::character || type == file_type::socket) {
+  const auto type = fs::status(file, ignored).type();
+  if (type == fs::file_type::fifo || type == fs::file_type::character || type == fs::file_type::socket) {
     throw UserError({.where = file.string(),
                      .what = "is a pipe or a device, but text is read twice",
                      .expected = "a regular file",
@@ -367,7 +295,6 @@ Fields<TextInput> TextInput::fields() {
           "chat template writes it, is the prompt. Fields tools and documents are passed to the template.")
       .add("chat_template", &TextInput::chat_template,
            "With messages: model directory whose chat template is taken, or a .jinja file; default: the tokenizer's.")
-      .add("join", &TextInput::join, "Separator of the elements of fields that are lists of strings.")
       .add("text", &TextInput::text, "Plain text: file of targets without sources.")
       .add("separator", &TextInput::separator,
            "Line that separates documents of plain text; empty: every line is a document.");
@@ -397,7 +324,7 @@ std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolic
   }
   if (parallel) return open_parallel(input.source, input.target, policies);
   if (!input.text.empty()) return open_plain_text(input.text, input.separator, policies);
-  return open_jsonl(input.jsonl, {input.source_field, input.target_fields, input.join}, policies);
+  return open_jsonl(input.jsonl, {input.source_field, input.target_fields}, policies);
 }
 
 }  // namespace draftsmith::data

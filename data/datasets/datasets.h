@@ -1,19 +1,18 @@
-// Text that a user names, by files and fields or as a data set: text in the data folder, and the test sets that
-// sacreBLEU has downloaded.
+// Text that a user names, by files and fields or as a data set in the data folder.
 //
 //   multi30k/test_2016_flickr   test_2016_flickr.de and .en in the folder multi30k of the data folder
 //   dialogsum/dev               dialogsum/dialogsum.dev.jsonl: the folder's name is left out of the file's
 //   spec_bench                  a folder with a single data set names it
-//   sacrebleu/wmt14             wmt14.de-en.src and .ref in ~/.sacrebleu/wmt14 (or $SACREBLEU/wmt14)
 //
 // The key `dataset` of a suite's task and of a corpus fills in the keys that follow from the name; a key that is there
 // wins. A path "$DATA/multi30k/val.de" is multi30k/val.de in the data folder.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -25,8 +24,6 @@ namespace draftsmith::data {
 // Environment variable that names the data folder; it is ../shared/data otherwise.
 inline constexpr const char* kDataVariable = "DRAFTSMITH_DATA";
 std::filesystem::path data_folder();
-// Returns the folder of sacreBLEU's downloads: the environment variable SACREBLEU, else ~/.sacrebleu.
-std::filesystem::path sacrebleu_folder();
 
 // Returns the path that a text names: the data folder in place of "$DATA" at its beginning.
 std::string real_path(const std::string& text);
@@ -45,7 +42,6 @@ struct TextInput {
   std::vector<std::string> target_fields = {"target"};
   std::string messages{};                 // field with a conversation, in place of source and targets
   std::filesystem::path chat_template{};  // a model directory, or a file in it
-  std::string join = " ";                 // separates the elements of a field that is a list of strings
   std::filesystem::path text{};           // plain text: targets without sources
   std::string separator{};                // line that separates documents of plain text; empty: each line is a document
   static Fields<TextInput> fields();
@@ -58,29 +54,23 @@ TextInput with_template_of(const std::filesystem::path& tokenizer, TextInput inp
 // Opens the input. Errors: UserError if it names no kind or several, half of a parallel pair, or a pipe.
 std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies);
 
-// Text in one language and its translations, line by line.
-struct Direction {
-  std::filesystem::path source;
-  std::vector<std::filesystem::path> references;
-};
-
-// Named text: parallel text with its directions, or one file of jsonl or plain text.
+// Named text: parallel text with its languages, or one file of jsonl or plain text.
 struct NamedDataset {
   std::string name;
-  std::map<std::string, Direction> directions = {};  // parallel text, by "de-en"; else empty
-  std::filesystem::path file = {};                   // jsonl or plain text
+  std::map<std::string, std::filesystem::path> languages = {};  // parallel text, by "de"; else empty
+  std::filesystem::path file = {};                              // jsonl or plain text
 
-  bool parallel() const { return !directions.empty(); }
+  bool parallel() const { return !languages.empty(); }
   bool jsonl() const { return file.extension() == ".jsonl"; }
-  // Returns the direction of that name; an empty name means the only one. Errors: UserError that names all directions.
-  const Direction& direction(const std::string& wanted) const;
+  std::vector<std::string> directions() const;
+  // Returns source and target of a direction "de-en"; it must be empty if the text is not parallel. Errors: UserError
+  // that names all directions.
+  std::pair<std::filesystem::path, std::filesystem::path> pair(const std::string& direction) const;
 };
 
 // Returns the data sets of a folder and of its folders, sorted by name: files X.LL of one text X in several languages
 // LL (two or three letters), *.jsonl, *.txt, *.raw and *.tokens. Names that begin with "_" or "." are ignored.
 std::vector<NamedDataset> datasets_in(const std::filesystem::path& folder);
-// Returns the downloaded test sets of sacreBLEU, named "sacrebleu/...".
-std::vector<NamedDataset> sacrebleu_datasets(const std::filesystem::path& folder);
 // Returns the data set of that name. Errors: UserError with the nearest names, or with the way to get the data.
 NamedDataset find_dataset(const std::string& name);
 
@@ -88,40 +78,31 @@ NamedDataset find_dataset(const std::string& name);
 // an empty text.
 std::string document_separator(const std::filesystem::path& file);
 
-// Lines of one category, or of several that a table gives as one row.
+// Lines of a jsonl file with one value of the field `category`.
 struct DatasetCategory {
   std::string name = {};
-  std::vector<std::string> categories = {};  // values of the field `category`
-  int64_t lines = 0;
-  int64_t with_reference = 0;  // lines with the field `reference`
+  bool has_references = true;  // each line has the field `reference`
 };
 
-// What a jsonl file holds.
+// What a jsonl file holds, by the conventions of known data sets.
 struct JsonlSummary {
-  int64_t lines = 0;
-  std::vector<std::string> fields = {};  // of the first object
-  // Fields by the conventions of known data sets; an empty source means that no convention fits.
-  std::string source = {};
+  std::string source = {};  // a field
   std::vector<std::string> references = {};
   std::string metric = "none";  // bleu, rouge or none
   bool chat() const { return source == "messages"; }
   std::vector<DatasetCategory> categories = {};  // in the order of the file; empty without the field
-  int64_t further_turns = 0;                     // lines with more than one turn
-  int64_t placeholders = 0;                      // SPEED-Bench: prompts that its own program must fetch first
 };
 
-// Reads a file once. Errors: UserError that names a line that is no JSON object, or that lacks a field that the first
-// line's convention needs, and an empty file.
+// Reads a file once; the first line tells the fields. Errors: UserError that names a line that is no JSON object, an
+// empty file, and fields of no known convention.
 JsonlSummary summarize_jsonl(const std::filesystem::path& file);
 
 // Makes a suite's single table `task` a list, whose tasks overlays find by name or by data set.
 void list_tasks(toml::table& suite);
 
 // Fills in the tasks of a suite that have a data set. One with categories becomes a task for each category, or for each
-// of `categories`; Spec-Bench's eight categories from MT-Bench are one, "mt_bench", as in its own tables. Paths in the
-// data folder are written as "$DATA/...". Adds problems for unknown names, directions and categories, for text whose
-// references are fewer than its lines, for lines without source or reference, and for keys that say twice where text
-// comes from.
+// of `categories`. Paths in the data folder are written as "$DATA/...". Adds problems for unknown names, directions and
+// categories, and for keys that say twice where text comes from.
 void fill_in_dataset_tasks(toml::table& suite, Problems& problems);
 // Fills in a corpus's keys: those of TextInput. Adds problems as above.
 void fill_in_dataset_corpus(toml::table& corpus, Problems& problems);

@@ -6,14 +6,18 @@
 #include <stdexcept>
 #include <utility>
 
+#include <fmt/format.h>
 #include <hdf5.h>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/utf8.h"
 
 namespace draftsmith::data {
 
 namespace {
+
+constexpr const char* kProvenance = "/provenance";
 
 // An HDF5 identifier and the function that closes it. Negative identifiers are invalid and not closed.
 class Hdf5Handle {
@@ -82,9 +86,6 @@ size_t hdf5_size(Hdf5Type type) {
   return type == Hdf5Type::kFloat16 ? 2 : type == Hdf5Type::kInt64 ? 8 : 4;
 }
 
-// Deflate cannot shrink data by more than about 1,032 to 1. A file that claims more is damaged or hostile.
-constexpr double kMaxCompression = 1100;
-
 std::string type_name(hid_t type) {
   const size_t bits = 8 * H5Tget_size(type);
   switch (H5Tget_class(type)) {
@@ -99,15 +100,35 @@ std::string type_name(hid_t type) {
   }
 }
 
+// Opens a file for reading. Errors: UserError.
+Hdf5Handle open_file(const std::filesystem::path& file) {
+  silence_hdf5();
+  const auto fail = [&](const std::string& what, const std::string& expected, const std::string& found) {
+    throw UserError({.where = file.string(), .what = what, .expected = expected, .found = found});
+  };
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) fail("no such file", "an HDF5 file", "");
+  if (H5Fis_hdf5(file.c_str()) <= 0) fail("not an HDF5 file", "the HDF5 signature at the start of the file", "");
+  Hdf5Handle handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
+  if (!handle.valid()) fail("damaged or truncated HDF5 file", "a whole HDF5 file", hdf5_error());
+  return handle;
+}
+
 }  // namespace
 
 struct Hdf5Reader::Impl {
   std::filesystem::path file;
+  const Hdf5Format& format;
   Hdf5Handle handle;
 
   [[noreturn]] void fail(const std::string& what, const std::string& expected = "",
                          const std::string& found = "") const {
-    throw UserError({.where = file.string(), .what = what, .expected = expected, .found = found});
+    throw UserError({.where = file.string(),
+                     .what = what,
+                     .expected = expected,
+                     .found = found,
+                     .hint = fmt::format("the file is damaged or not {} of this version; make it again with {}",
+                                         format.what, format.remake)});
   }
 
   bool exists(const std::string& name) const {
@@ -118,15 +139,8 @@ struct Hdf5Reader::Impl {
     return H5Lexists(handle.id(), name.c_str(), H5P_DEFAULT) > 0;
   }
 
-  Hdf5Handle open_dataset(const std::string& name) const {
-    if (!exists(name)) fail("no dataset " + name);
-    Hdf5Handle dataset(H5Dopen2(handle.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
-    if (!dataset.valid()) fail("cannot open " + name, "a dataset", hdf5_error());
-    return dataset;
-  }
-
   Hdf5Handle open_attribute(const std::string& object, const std::string& name) const {
-    const Hdf5Handle opened(exists(object) ? H5Oopen(handle.id(), object.c_str(), H5P_DEFAULT) : -1, H5Oclose);
+    const Hdf5Handle opened(H5Oopen(handle.id(), object.c_str(), H5P_DEFAULT), H5Oclose);
     if (!opened.valid() || H5Aexists(opened.id(), name.c_str()) <= 0) fail("no attribute " + name + " of " + object);
     Hdf5Handle attribute(H5Aopen(opened.id(), name.c_str(), H5P_DEFAULT), H5Aclose);
     if (!attribute.valid()) fail("cannot open attribute " + name + " of " + object, "", hdf5_error());
@@ -137,170 +151,151 @@ struct Hdf5Reader::Impl {
     return attribute;
   }
 
-  // Returns the text of an open string attribute of fixed length.
-  std::string attribute_text(const Hdf5Handle& attribute, const std::string& name) const {
+  // Returns a string attribute of fixed length.
+  std::string text(const std::string& object, const std::string& name) const {
+    const Hdf5Handle attribute = open_attribute(object, name);
     const Hdf5Handle type(H5Aget_type(attribute.id()), H5Tclose);
     if (H5Tget_class(type.id()) != H5T_STRING) fail("attribute " + name, "a string", type_name(type.id()));
     // HDF5 1.10 reads outside its memory for a damaged string of variable length. Our files have none.
-    if (H5Tis_variable_str(type.id()) > 0)
+    if (H5Tis_variable_str(type.id()) > 0) {
       fail("attribute " + name, "a string of fixed length", "one of variable length");
+    }
     std::string text(H5Tget_size(type.id()), '\0');
     if (H5Aread(attribute.id(), type.id(), text.data()) < 0) fail("cannot read attribute " + name, "", hdf5_error());
     return text.substr(0, text.find('\0'));
   }
+
+  // Returns the root's attribute "format"; empty if there is none.
+  std::string format_name() const {
+    const bool there = H5Aexists_by_name(handle.id(), "/", "format", H5P_DEFAULT) > 0;
+    return there ? text("/", "format") : "";
+  }
 };
 
-Hdf5Reader::Hdf5Reader(const std::filesystem::path& file) : impl_(std::make_unique<Impl>()) {
-  silence_hdf5();
-  impl_->file = file;
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(file, ignored)) impl_->fail("no such file", "an HDF5 file");
-  if (H5Fis_hdf5(file.c_str()) <= 0) {
-    impl_->fail("not an HDF5 file", "the HDF5 signature at the start of the file");
-  }
-  impl_->handle = Hdf5Handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
-  if (!impl_->handle.valid()) impl_->fail("damaged or truncated HDF5 file", "a whole HDF5 file", hdf5_error());
+Hdf5Reader::Hdf5Reader(const std::filesystem::path& file, const Hdf5Format& format)
+    : impl_(std::make_unique<Impl>(file, format, open_file(file))), mapping_(file) {
+  const std::string found = impl_->format_name();
+  check(found == format.name, fmt::format("not {}", format.what), fmt::format("attribute format \"{}\"", format.name),
+        found.empty() ? "no such attribute" : printable(found));
+  check_equal("another format version", format.version, number("format_version", 0, INT64_MAX));
 }
 
 Hdf5Reader::~Hdf5Reader() = default;
-Hdf5Reader::Hdf5Reader(Hdf5Reader&&) noexcept = default;
 
-const std::filesystem::path& Hdf5Reader::file() const {
-  return impl_->file;
-}
-
-std::vector<int64_t> Hdf5Reader::shape(const std::string& name, Hdf5Type type, int64_t rank) const {
-  const Hdf5Handle dataset = impl_->open_dataset(name);
-  const Hdf5Handle layout(H5Dget_create_plist(dataset.id()), H5Pclose);
-  if (H5Pget_layout(layout.id()) == H5D_VIRTUAL || H5Pget_external_count(layout.id()) > 0) {
-    impl_->fail("dataset " + name + " stores its data in other files", "data inside the file itself");
-  }
-  const Hdf5Handle stored(H5Dget_type(dataset.id()), H5Tclose);
-  const std::string found = type_name(stored.id());
-  const std::string wanted = type_name(hdf5_datatype(type).id());
-  if (found != wanted) impl_->fail("dataset " + name + " has another type", wanted, found);
-  const Hdf5Handle space(H5Dget_space(dataset.id()), H5Sclose);
-  const int dimensions = H5Sget_simple_extent_ndims(space.id());
-  if (dimensions != rank) {
-    impl_->fail("dataset " + name + " has another rank", std::to_string(rank), std::to_string(dimensions));
-  }
-  std::vector<hsize_t> extent(static_cast<size_t>(rank));
-  H5Sget_simple_extent_dims(space.id(), extent.data(), nullptr);
-  // The extent is untrusted and must not decide how much memory is allocated. The stored bytes bound it; as their sum
-  // over a damaged index may be wrong too, the file's size bounds that.
-  std::error_code ignored;
-  const auto file_bytes = static_cast<double>(std::filesystem::file_size(impl_->file, ignored));
-  const double stored_bytes = std::min(static_cast<double>(H5Dget_storage_size(dataset.id())), file_bytes);
-  double bytes = static_cast<double>(hdf5_size(type));
-  for (const hsize_t length : extent) bytes *= static_cast<double>(length);
-  if (bytes > kMaxCompression * stored_bytes) {
-    impl_->fail("dataset " + name + " claims more than its stored bytes can hold",
-                "at most " + std::to_string(static_cast<int64_t>(kMaxCompression)) + " times the stored bytes",
-                std::to_string(bytes) + " bytes claimed, " + std::to_string(stored_bytes) + " stored");
-  }
-  return {extent.begin(), extent.end()};
-}
-
-Hdf5Place Hdf5Reader::place(const std::string& name, Hdf5Type type, int64_t rank) const {
-  int64_t count = 1;
-  for (const int64_t length : shape(name, type, rank)) {
-    if (__builtin_mul_overflow(count, length, &count)) impl_->fail("dataset " + name + " claims more than fits a file");
-  }
-  const Hdf5Handle dataset = impl_->open_dataset(name);
-  const Hdf5Handle layout(H5Dget_create_plist(dataset.id()), H5Pclose);
-  const Hdf5Handle stored(H5Dget_type(dataset.id()), H5Tclose);
-  const auto refuse = [&] {
-    impl_->fail("dataset " + name + " cannot be mapped into memory",
-                "a contiguous, uncompressed dataset of aligned little-endian " + type_name(hdf5_datatype(type).id()),
-                "another layout");
-  };
-  if (H5Pget_layout(layout.id()) != H5D_CONTIGUOUS) refuse();
-  if (H5Tequal(stored.id(), hdf5_datatype(type).id()) <= 0) refuse();
-  if (count == 0) return Hdf5Place{};
-  const haddr_t offset = H5Dget_offset(dataset.id());
-  const auto size = static_cast<uint64_t>(hdf5_size(type));
-  std::error_code ignored;
-  const auto file_bytes = static_cast<uint64_t>(std::filesystem::file_size(impl_->file, ignored));
-  if (offset == HADDR_UNDEF || offset > file_bytes || static_cast<uint64_t>(count) > (file_bytes - offset) / size) {
-    impl_->fail("dataset " + name + " does not lie inside the file", "a whole file", "a damaged or truncated one");
-  }
-  if (offset % size != 0) refuse();
-  return Hdf5Place{static_cast<int64_t>(offset), count};
-}
-
-void Hdf5Reader::read_bytes(const std::string& name, Hdf5Type type, Rows rows, void* values) const {
-  const Hdf5Handle dataset = impl_->open_dataset(name);
-  const Hdf5Handle space(H5Dget_space(dataset.id()), H5Sclose);
-  const int rank = rows.columns == 0 ? 1 : 2;
-  const std::array<hsize_t, 2> start = {static_cast<hsize_t>(rows.first), 0};
-  const std::array<hsize_t, 2> count = {static_cast<hsize_t>(rows.count), static_cast<hsize_t>(rows.columns)};
-  if (rows.count == 0) return;
-  const Hdf5Handle memory(H5Screate_simple(rank, count.data(), nullptr), H5Sclose);
-  const Hdf5Handle element = hdf5_datatype(type);
-  if (H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) < 0 ||
-      H5Dread(dataset.id(), element.id(), memory.id(), space.id(), H5P_DEFAULT, values) < 0) {
-    impl_->fail("cannot read dataset " + name, "", hdf5_error());
-  }
-}
-
-std::string Hdf5Reader::format() const {
-  const bool there = H5Aexists_by_name(impl_->handle.id(), "/", "format", H5P_DEFAULT) > 0;
-  return there ? string_attribute("/", "format") : "";
-}
-
-int64_t Hdf5Reader::integer_attribute(const std::string& object, const std::string& name) const {
-  const Hdf5Handle attribute = impl_->open_attribute(object, name);
+int64_t Hdf5Reader::number(const std::string& name, int64_t least, int64_t most) const {
+  const Hdf5Handle attribute = impl_->open_attribute("/", name);
   const Hdf5Handle type(H5Aget_type(attribute.id()), H5Tclose);
   if (H5Tget_class(type.id()) != H5T_INTEGER) impl_->fail("attribute " + name, "an integer", type_name(type.id()));
   int64_t value = 0;
-  if (H5Aread(attribute.id(), H5T_NATIVE_INT64, &value) < 0)
+  if (H5Aread(attribute.id(), H5T_NATIVE_INT64, &value) < 0) {
     impl_->fail("cannot read attribute " + name, "", hdf5_error());
+  }
+  check_range("attribute " + name, value, least, most);
   return value;
 }
 
-std::string Hdf5Reader::string_attribute(const std::string& object, const std::string& name) const {
-  return impl_->attribute_text(impl_->open_attribute(object, name), name);
+std::string Hdf5Reader::text(const std::string& name) const {
+  return impl_->text("/", name);
 }
 
-std::map<std::string, std::string> Hdf5Reader::string_attributes(const std::string& object) const {
+std::map<std::string, std::string> Hdf5Reader::provenance() const {
   const auto add = [](hid_t, const char* name, const H5A_info_t*, void* names) -> herr_t {
     static_cast<std::vector<std::string>*>(names)->emplace_back(name);
     return 0;
   };
   std::vector<std::string> names;
-  if (!impl_->exists(object)) return {};
+  std::map<std::string, std::string> pairs;
+  if (!impl_->exists(kProvenance)) return pairs;
   hsize_t position = 0;
-  H5Aiterate_by_name(impl_->handle.id(), object.c_str(), H5_INDEX_NAME, H5_ITER_INC, &position, +add, &names,
-                     H5P_DEFAULT);
-  std::map<std::string, std::string> attributes;
-  for (const std::string& name : names) {
-    const Hdf5Handle attribute = impl_->open_attribute(object, name);
-    const Hdf5Handle type(H5Aget_type(attribute.id()), H5Tclose);
-    if (H5Tget_class(type.id()) == H5T_STRING) attributes[name] = impl_->attribute_text(attribute, name);
+  H5Aiterate_by_name(impl_->handle.id(), kProvenance, H5_INDEX_NAME, H5_ITER_INC, &position, +add, &names, H5P_DEFAULT);
+  for (const std::string& name : names) pairs[name] = impl_->text(kProvenance, name);
+  return pairs;
+}
+
+Hdf5Reader::Place Hdf5Reader::place_of(const std::string& name, Hdf5Type type,
+                                       const std::vector<int64_t>& lengths) const {
+  if (!impl_->exists(name)) impl_->fail("no dataset " + name);
+  const Hdf5Handle dataset(H5Dopen2(impl_->handle.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
+  if (!dataset.valid()) impl_->fail("cannot open " + name, "a dataset", hdf5_error());
+  const Hdf5Handle stored(H5Dget_type(dataset.id()), H5Tclose);
+  const Hdf5Handle wanted = hdf5_datatype(type);
+  const Hdf5Handle layout(H5Dget_create_plist(dataset.id()), H5Pclose);
+  const bool plain = H5Pget_layout(layout.id()) == H5D_CONTIGUOUS && H5Pget_external_count(layout.id()) == 0;
+  if (!plain || H5Tequal(stored.id(), wanted.id()) <= 0) {
+    impl_->fail("dataset " + name + " cannot be mapped into memory",
+                "a contiguous, uncompressed dataset of little-endian " + type_name(wanted.id()),
+                (plain ? "" : "another layout of ") + type_name(stored.id()));
   }
-  return attributes;
+  const Hdf5Handle space(H5Dget_space(dataset.id()), H5Sclose);
+  check_equal("rank of " + name, std::ssize(lengths), H5Sget_simple_extent_ndims(space.id()));
+  std::vector<hsize_t> extent(lengths.size());
+  H5Sget_simple_extent_dims(space.id(), extent.data(), nullptr);
+  int64_t count = 1;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const auto found = static_cast<int64_t>(extent[i]);
+    const std::string what = fmt::format("number of {} of {}", i == 0 ? "values or rows" : "columns", name);
+    if (lengths[i] >= 0) check_equal(what, lengths[i], found);
+    if (__builtin_mul_overflow(count, found, &count)) impl_->fail("dataset " + name + " claims more than fits a file");
+  }
+  if (count == 0) return {};
+  const haddr_t offset = H5Dget_offset(dataset.id());
+  const auto size = static_cast<uint64_t>(hdf5_size(type));
+  const auto file_bytes = static_cast<uint64_t>(mapping_.bytes());
+  if (offset == HADDR_UNDEF || offset > file_bytes || static_cast<uint64_t>(count) > (file_bytes - offset) / size ||
+      offset % size != 0) {
+    impl_->fail("dataset " + name + " does not lie inside the file", "a whole file", "a damaged or truncated one");
+  }
+  return {static_cast<int64_t>(offset), count};
+}
+
+void Hdf5Reader::check(bool good, const std::string& what, const std::string& expected,
+                       const std::string& found) const {
+  if (!good) impl_->fail(what, expected, found);
+}
+
+void Hdf5Reader::check_equal(const std::string& what, int64_t expected, int64_t found) const {
+  check(expected == found, what, std::to_string(expected), std::to_string(found));
+}
+
+void Hdf5Reader::check_range(const std::string& what, int64_t value, int64_t least, int64_t most) const {
+  check(value >= least && value <= most, what, fmt::format("{} to {}", least, most), std::to_string(value));
+}
+
+std::span<const int64_t> Hdf5Reader::offsets(const std::string& name, int64_t count, int64_t last) const {
+  const auto offsets = values<int64_t>(name, {count + 1});
+  const auto place = [&](size_t i) { return fmt::format("{}[{}]", name, i); };
+  check_equal(place(0), 0, offsets.front());
+  int64_t least = 0;
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    // Composes an error's text only if there is an error.
+    if (offsets[i] < least || offsets[i] > last) check_range(place(i), offsets[i], least, last);
+    least = offsets[i];
+  }
+  check_equal(place(offsets.size() - 1), last, offsets.back());
+  return offsets;
+}
+
+bool has_hdf5_format(const std::filesystem::path& file, const Hdf5Format& format) {
+  try {
+    const Hdf5Reader reader(file, format);
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
 }
 
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{1} << 18;  // fits HDF5's default chunk cache several times over
-constexpr unsigned kDeflateLevel = 1;
+constexpr int64_t kAlignment = 8;  // of datasets in the file: the widest values, for mapping
 
 struct Dataset {
   std::string name;
   Hdf5Type type;
+  int64_t rows = 0;
   int64_t columns = 0;
-  int64_t chunk_values = 0;  // a whole number of rows
-  int64_t rows = 0;          // in the file
-  int64_t all_rows = -1;     // number of rows of a plain dataset; -1: the dataset grows
-  std::vector<std::byte> buffer{};
+  int64_t written = 0;  // rows
   Hdf5Handle handle{};
 };
-
-int64_t rows_of_chunk(Hdf5Type type, int64_t columns) {
-  const int64_t row_bytes = std::max<int64_t>(1, columns) * static_cast<int64_t>(hdf5_size(type));
-  return std::max<int64_t>(1, kChunkBytes / row_bytes);
-}
 
 // Returns creation properties without time stamps, so that equal content gives equal files.
 Hdf5Handle timeless(hid_t kind) {
@@ -339,44 +334,6 @@ struct Hdf5Writer::Impl {
     if (!good) fail(what);
   }
 
-  // Writes the whole chunks of the buffer; with `all`, also the last partial one.
-  void flush(Dataset& dataset, bool all) const {
-    const int64_t value_bytes = static_cast<int64_t>(hdf5_size(dataset.type));
-    const int64_t held = static_cast<int64_t>(dataset.buffer.size()) / value_bytes;
-    const int64_t values = all ? held : held / dataset.chunk_values * dataset.chunk_values;
-    if (values == 0) return;
-    const int64_t columns = std::max<int64_t>(1, dataset.columns);
-    const int rank = dataset.columns == 0 ? 1 : 2;
-    const std::array<hsize_t, 2> count = {static_cast<hsize_t>(values / columns), static_cast<hsize_t>(columns)};
-    const std::array<hsize_t, 2> start = {static_cast<hsize_t>(dataset.rows), 0};
-    const std::array<hsize_t, 2> extent = {start[0] + count[0], count[1]};
-    if (dataset.all_rows < 0) {
-      check(H5Dset_extent(dataset.handle.id(), extent.data()) >= 0, "cannot extend dataset " + dataset.name);
-    } else if (dataset.rows + values / columns > dataset.all_rows) {
-      throw std::logic_error("more rows appended to " + dataset.name + " than it was created with");
-    }
-    const Hdf5Handle memory(H5Screate_simple(rank, count.data(), nullptr), H5Sclose);
-    const Hdf5Handle space(H5Dget_space(dataset.handle.id()), H5Sclose);
-    const Hdf5Handle type = hdf5_datatype(dataset.type);
-    H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr);
-    check(H5Dwrite(dataset.handle.id(), type.id(), memory.id(), space.id(), H5P_DEFAULT, dataset.buffer.data()) >= 0,
-          "cannot write dataset " + dataset.name);
-    dataset.rows += values / columns;
-    dataset.buffer.erase(dataset.buffer.begin(), dataset.buffer.begin() + values * value_bytes);
-  }
-
-  // Creates the dataset in the file. Returns its index.
-  size_t add(Dataset dataset, const Hdf5Handle& space, const Hdf5Handle& layout) {
-    make_groups(handle.id(), dataset.name);
-    const Hdf5Handle stored = hdf5_datatype(dataset.type);
-    dataset.handle = Hdf5Handle(
-        H5Dcreate2(handle.id(), dataset.name.c_str(), stored.id(), space.id(), H5P_DEFAULT, layout.id(), H5P_DEFAULT),
-        H5Dclose);
-    check(dataset.handle.valid(), "cannot create dataset " + dataset.name);
-    datasets.push_back(std::move(dataset));
-    return datasets.size() - 1;
-  }
-
   // Replaces an attribute of the name.
   void write_attribute(const std::string& object, const std::string& name, hid_t type, const void* value) const {
     make_groups(handle.id(), object + "/");
@@ -390,11 +347,11 @@ struct Hdf5Writer::Impl {
   }
 };
 
-Hdf5Writer::Hdf5Writer(const std::filesystem::path& file, int64_t alignment) : impl_(std::make_unique<Impl>(file)) {
+Hdf5Writer::Hdf5Writer(const std::filesystem::path& file) : impl_(std::make_unique<Impl>(file)) {
   silence_hdf5();
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST);
-  H5Pset_alignment(access.id(), 1, static_cast<hsize_t>(alignment));
+  H5Pset_alignment(access.id(), 1, kAlignment);
   impl_->handle = Hdf5Handle(
       H5Fcreate(impl_->file.temporary().c_str(), H5F_ACC_TRUNC, timeless(H5P_FILE_CREATE).id(), access.id()), H5Fclose);
   if (!impl_->handle.valid()) impl_->fail("cannot create the file");
@@ -402,43 +359,38 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& file, int64_t alignment) : i
 
 Hdf5Writer::~Hdf5Writer() = default;
 
-size_t Hdf5Writer::create(const std::string& name, Hdf5Type type, int64_t columns) {
-  const int64_t chunk_rows = rows_of_chunk(type, columns);
-  const int rank = columns == 0 ? 1 : 2;
-  const std::array<hsize_t, 2> extent = {0, static_cast<hsize_t>(columns)};
-  const std::array<hsize_t, 2> most = {H5S_UNLIMITED, static_cast<hsize_t>(columns)};
-  const std::array<hsize_t, 2> chunk = {static_cast<hsize_t>(chunk_rows), static_cast<hsize_t>(columns)};
-  const Hdf5Handle space(H5Screate_simple(rank, extent.data(), most.data()), H5Sclose);
-  const Hdf5Handle layout = timeless(H5P_DATASET_CREATE);
-  H5Pset_chunk(layout.id(), rank, chunk.data());
-  H5Pset_shuffle(layout.id());
-  H5Pset_deflate(layout.id(), kDeflateLevel);
-  return impl_->add(
-      {.name = name, .type = type, .columns = columns, .chunk_values = chunk_rows * std::max<int64_t>(1, columns)},
-      space, layout);
-}
-
-size_t Hdf5Writer::create_plain(const std::string& name, Hdf5Type type, int64_t rows, int64_t columns) {
+size_t Hdf5Writer::create(const std::string& name, Hdf5Type type, int64_t rows, int64_t columns) {
+  make_groups(impl_->handle.id(), name);
   const std::array<hsize_t, 2> extent = {static_cast<hsize_t>(rows), static_cast<hsize_t>(columns)};
   const Hdf5Handle space(H5Screate_simple(columns == 0 ? 1 : 2, extent.data(), nullptr), H5Sclose);
   const Hdf5Handle layout = timeless(H5P_DATASET_CREATE);
   H5Pset_layout(layout.id(), H5D_CONTIGUOUS);
-  return impl_->add({.name = name,
-                     .type = type,
-                     .columns = columns,
-                     .chunk_values = rows_of_chunk(type, columns) * std::max<int64_t>(1, columns),
-                     .all_rows = rows},
-                    space, layout);
+  const Hdf5Handle stored = hdf5_datatype(type);
+  Hdf5Handle handle(
+      H5Dcreate2(impl_->handle.id(), name.c_str(), stored.id(), space.id(), H5P_DEFAULT, layout.id(), H5P_DEFAULT),
+      H5Dclose);
+  impl_->check(handle.valid(), "cannot create dataset " + name);
+  impl_->datasets.push_back(
+      {.name = name, .type = type, .rows = rows, .columns = columns, .handle = std::move(handle)});
+  return impl_->datasets.size() - 1;
 }
 
 void Hdf5Writer::append_bytes(size_t index, Hdf5Type type, const void* values, int64_t count) {
   Dataset& dataset = impl_->datasets.at(index);
-  if (type != dataset.type || count % std::max<int64_t>(1, dataset.columns) != 0) {
-    throw std::logic_error("append to " + dataset.name + " with another type or an incomplete row");
+  const int64_t columns = std::max<int64_t>(1, dataset.columns);
+  if (type != dataset.type || count % columns != 0 || count / columns > dataset.rows - dataset.written) {
+    throw std::logic_error("append to " + dataset.name + " of another type, an incomplete row or too many rows");
   }
-  const auto* bytes = static_cast<const std::byte*>(values);
-  dataset.buffer.insert(dataset.buffer.end(), bytes, bytes + static_cast<size_t>(count) * hdf5_size(type));
-  if (static_cast<int64_t>(dataset.buffer.size()) >= 4 * kChunkBytes) impl_->flush(dataset, false);
+  if (count == 0) return;
+  const std::array<hsize_t, 2> start = {static_cast<hsize_t>(dataset.written), 0};
+  const std::array<hsize_t, 2> extent = {static_cast<hsize_t>(count / columns), static_cast<hsize_t>(columns)};
+  const Hdf5Handle memory(H5Screate_simple(dataset.columns == 0 ? 1 : 2, extent.data(), nullptr), H5Sclose);
+  const Hdf5Handle space(H5Dget_space(dataset.handle.id()), H5Sclose);
+  const Hdf5Handle element = hdf5_datatype(type);
+  H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr);
+  impl_->check(H5Dwrite(dataset.handle.id(), element.id(), memory.id(), space.id(), H5P_DEFAULT, values) >= 0,
+               "cannot write dataset " + dataset.name);
+  dataset.written += count / columns;
 }
 
 void Hdf5Writer::set_attribute(const std::string& object, const std::string& name, int64_t value) {
@@ -457,15 +409,13 @@ void Hdf5Writer::set_attribute(const std::string& object, const std::string& nam
 void Hdf5Writer::set_format(const Hdf5Format& format, const std::map<std::string, std::string>& provenance) {
   set_attribute("/", "format", format.name);
   set_attribute("/", "format_version", format.version);
-  for (const auto& [key, value] : provenance) set_attribute("/provenance", key, value);
+  for (const auto& [key, value] : provenance) set_attribute(kProvenance, key, value);
 }
 
 void Hdf5Writer::finish() {
   for (Dataset& dataset : impl_->datasets) {
-    impl_->flush(dataset, true);
-    if (dataset.all_rows >= 0 && dataset.rows != dataset.all_rows) {
-      throw std::logic_error("fewer rows appended to " + dataset.name + " than it was created with");
-    }
+    if (dataset.written != dataset.rows)
+      throw std::logic_error("fewer rows in " + dataset.name + " than it was made for");
     impl_->check(dataset.handle.reset(), "cannot finish dataset " + dataset.name);
   }
   impl_->check(H5Fflush(impl_->handle.id(), H5F_SCOPE_GLOBAL) >= 0, "cannot write the file");

@@ -1,6 +1,5 @@
 // Manages the shards of a file that takes hours to make, so that a killed run loses at most one shard: their names,
-// which exist, which examples are missing, and when they are removed. The content is defined by
-// data/corpus/sharded_corpus.h and data/teacher/teacher_cache.h.
+// which exist, which examples are missing, and when they are removed.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +16,19 @@ inline constexpr const char* kJob = "job";
 
 // The examples [first, last) of the whole file that one shard holds.
 struct ShardRange {
-  // Key of a shard's provenance: the range as text().
-  static constexpr const char* kKey = "shard";
   int64_t first = 0;
   int64_t last = 0;
   int64_t size() const { return last - first; }
-  std::string text() const;
   bool operator==(const ShardRange&) const = default;
 };
 
 // The shards of FILE.h5 are FILE.shard-FIRST-LAST.h5 beside it, each complete from the moment it has its name. Any
 // process may make any shard, in any order. At the end they are merged into FILE.h5 and removed.
+//
+//   Shards shards(file, examples, job, open);
+//   for (const ShardRange& range : shards.missing(1000)) { write to shards.place(range); shards.add(range); }
+//   if (!shards.merged()) merge shards.parts() into the file;
+//   shards.remove();
 class Shards {
  public:
   // What a shard or a merged file says of itself.
@@ -39,11 +40,10 @@ class Shards {
   using Open = std::function<Content(const std::filesystem::path&)>;
 
   // Finds the shards of earlier runs, or the file of `examples` if a run had merged them; a merged file of another job
-  // will be replaced. `job` is the value of kJob. Shards that overlap another one are not used, but removed at the end.
-  // Errors: UserError for a shard of another job or of other examples than its name says, and those of `open`.
+  // will be replaced. `job` is the value of kJob. Errors: UserError for a shard of another job or of other examples
+  // than its name says, and those of `open`.
   Shards(std::filesystem::path file, int64_t examples, const std::string& job, const Open& open);
 
-  const std::filesystem::path& file() const { return file_; }
   // Returns whether an earlier run had finished, except perhaps for removing its shards.
   bool merged() const { return merged_; }
   // Returns the number of examples in complete shards on disk, which survive a kill.
@@ -56,17 +56,13 @@ class Shards {
   std::filesystem::path place(const ShardRange& range) const;
   // Registers that the file place(range) is complete. Errors: std::logic_error if a part of it was there already.
   void add(const ShardRange& range);
-  // Removes the shards, after they were merged.
+  // Removes the shards, after they were merged. Errors: std::logic_error if the file or a shard is missing.
   void remove();
-  // Errors: std::logic_error if a shard is missing.
-  void require_complete() const;
 
  private:
-  void find();
   std::filesystem::path file_;
   int64_t examples_ = 0;
-  std::vector<ShardRange> shards_;              // complete shards on disk, in order, without overlaps
-  std::vector<std::filesystem::path> useless_;  // to be removed
+  std::vector<ShardRange> shards_;  // complete shards on disk, in order, without overlaps
   bool merged_ = false;
 };
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "data/hdf5/hdf5.h"
 #include "data/ngrams/ngram_table.h"
@@ -35,8 +37,6 @@ struct NgramKey {
     return {symbol(2), symbol(1), symbol(0)};
   }
 };
-
-constexpr int64_t kTableAlignment = 64;
 
 // The arrays of one order while they grow (NgramLevel).
 struct LevelArrays {
@@ -193,7 +193,7 @@ void write_level(Hdf5Writer& output, const std::string& group, const NgramLevel&
 }
 
 void write_table(const fs::path& out, const NgramInfo& info, const TableArrays& arrays) {
-  Hdf5Writer output(out, kTableAlignment);
+  Hdf5Writer output(out);
   output.set_format(kNgramFormat, info.provenance);
   output.set_attribute("/", "tokenizer_hash", info.tokenizer_hash);
   output.set_attribute("/", "vocabulary", info.vocabulary);
@@ -228,7 +228,7 @@ Fields<NgramOptions> NgramOptions::fields() {
            "Longest n-gram counted: 1 unigrams, 2 bigrams, 3 trigrams; shorter ones are what it backs off to.");
 }
 
-NgramReport build_ngram_table(const fs::path& file, const NgramOptions& options, const fs::path& out,
+std::string build_ngram_table(const fs::path& file, const NgramOptions& options, const fs::path& out,
                               const ProgressCallback& progress) {
   const Corpus corpus(file);
   check_size(file, corpus.info());
@@ -242,7 +242,8 @@ NgramReport build_ngram_table(const fs::path& file, const NgramOptions& options,
                  .provenance = corpus.info().provenance};
   info.provenance["corpus"] = file.string();
   write_table(out, info, arrays);
-  return {info.examples, info.target_tokens, std::ssize(arrays.bigrams.tokens), std::ssize(arrays.trigrams.tokens)};
+  return fmt::format("{} examples, {} target tokens, {} different bigrams and {} trigrams", info.examples,
+                     info.target_tokens, arrays.bigrams.tokens.size(), arrays.trigrams.tokens.size());
 }
 
 }  // namespace draftsmith::data

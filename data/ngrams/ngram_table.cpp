@@ -30,79 +30,38 @@ bool was_seen(const NgramLevel& level, int64_t context) {
   return context >= 0 && level.totals[static_cast<size_t>(context)] > 0;
 }
 
-// Reads the arrays of a mapped table and checks that they fit together.
-class TableReader : Hdf5Checks {
- public:
-  TableReader(const Hdf5Reader& input, const MappedFile& mapping)
-      : Hdf5Checks(input, kNgramFormat), mapping_(mapping) {}
-
-  NgramInfo info() const {
-    check_format();
-    NgramInfo info;
-    info.tokenizer_hash = input_.string_attribute("/", "tokenizer_hash");
-    info.vocabulary = number("vocabulary", 1, kMostNgramIds);
-    info.order = number("order", 1, 3);
-    info.examples = input_.integer_attribute("/", "examples");
-    info.target_tokens = input_.integer_attribute("/", "target_tokens");
-    info.provenance = input_.string_attributes("/provenance");
-    return info;
+void check_context(const Hdf5Reader& input, const std::string& group, const NgramLevel& level, int64_t context,
+                   int64_t vocabulary) {
+  const auto at = static_cast<size_t>(context);
+  const auto name = [&](const char* array, int64_t i) { return fmt::format("{}/{}[{}]", group, array, i); };
+  // Composes an error's text only if there is an error.
+  int64_t least = 0;  // tokens ascend
+  int64_t total = 0;
+  for (int64_t i = level.children[at]; i < level.children[at + 1]; ++i) {
+    const int64_t token = level.tokens[static_cast<size_t>(i)];
+    const int64_t count = level.counts[static_cast<size_t>(i)];
+    if (token < least || token >= vocabulary) input.check_range(name("tokens", i), token, least, vocabulary - 1);
+    if (count < 1) input.check_range(name("counts", i), count, 1, INT32_MAX);
+    least = token + 1;
+    total += count;
   }
+  const int64_t said = level.totals[at];
+  if (said != total) input.check_equal(name("totals", context), total, said);
+  const int64_t best = level.best[at];
+  if (best < 0 || best >= vocabulary) input.check_range(name("best", context), best, 0, vocabulary - 1);
+}
 
-  std::span<const int32_t> unigrams(const NgramInfo& info) const {
-    const auto counts = mapped<int32_t>(mapping_, "/unigrams/counts", {info.vocabulary});
-    int64_t sum = 0;
-    for (size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] < 0) check_range(fmt::format("/unigrams/counts[{}]", i), counts[i], 0, INT32_MAX);
-      sum += counts[i];
-    }
-    check(sum == info.target_tokens, "sum of /unigrams/counts", std::to_string(info.target_tokens),
-          std::to_string(sum));
-    return counts;
-  }
-
-  NgramLevel level(const std::string& group, int64_t contexts, int64_t vocabulary) const {
-    NgramLevel level;
-    level.children = mapped<int64_t>(mapping_, group + "/children", {contexts + 1});
-    level.totals = mapped<int32_t>(mapping_, group + "/totals", {contexts});
-    level.best = mapped<int32_t>(mapping_, group + "/best", {contexts});
-    level.tokens = mapped<int32_t>(mapping_, group + "/tokens", {-1});
-    const auto size = static_cast<int64_t>(level.tokens.size());
-    level.counts = mapped<int32_t>(mapping_, group + "/counts", {size});
-    check(level.children.front() == 0 && level.children.back() == size, "ends of " + group + "/children",
-          "0 and " + std::to_string(size), fmt::format("{} and {}", level.children.front(), level.children.back()));
-    for (int64_t context = 0; context < contexts; ++context) check_context(group, level, context, vocabulary);
-    return level;
-  }
-
- private:
-  void check_context(const std::string& group, const NgramLevel& level, int64_t context, int64_t vocabulary) const {
-    const auto at = static_cast<size_t>(context);
-    const auto name = [&](const char* array, int64_t i) { return fmt::format("{}/{}[{}]", group, array, i); };
-    const int64_t begin = level.children[at];
-    const int64_t end = level.children[at + 1];
-    // Composes an error's text only if there is an error.
-    if (end < begin || end > level.children.back()) {
-      check(false, name("children", context + 1), fmt::format("{} to {}", begin, level.children.back()),
-            std::to_string(end));
-    }
-    int64_t least = 0;  // tokens ascend
-    int64_t total = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t token = level.tokens[static_cast<size_t>(i)];
-      const int64_t count = level.counts[static_cast<size_t>(i)];
-      if (token < least || token >= vocabulary) check_range(name("tokens", i), token, least, vocabulary - 1);
-      if (count < 1) check_range(name("counts", i), count, 1, INT32_MAX);
-      least = token + 1;
-      total += count;
-    }
-    const int64_t said = level.totals[at];
-    if (said != total) check_range(name("totals", context), said, total, total);
-    const int64_t best = level.best[at];
-    if (best < 0 || best >= vocabulary) check_range(name("best", context), best, 0, vocabulary - 1);
-  }
-
-  const MappedFile& mapping_;
-};
+NgramLevel read_level(const Hdf5Reader& input, const std::string& group, int64_t contexts, int64_t vocabulary) {
+  NgramLevel level;
+  level.tokens = input.values<int32_t>(group + "/tokens", {-1});
+  const auto size = static_cast<int64_t>(level.tokens.size());
+  level.counts = input.values<int32_t>(group + "/counts", {size});
+  level.children = input.offsets(group + "/children", contexts, size);
+  level.totals = input.values<int32_t>(group + "/totals", {contexts});
+  level.best = input.values<int32_t>(group + "/best", {contexts});
+  for (int64_t context = 0; context < contexts; ++context) check_context(input, group, level, context, vocabulary);
+  return level;
+}
 
 }  // namespace
 
@@ -188,23 +147,29 @@ void NgramCounts::log_probabilities(const NgramNodes& nodes, std::span<float> ou
   }
 }
 
-NgramTable::NgramTable(const std::filesystem::path& file) : file_(file), mapping_(file) {
-  const Hdf5Reader input(file);
-  const TableReader reader(input, mapping_);
-  info_ = reader.info();
-  const auto unigrams = reader.unigrams(info_);
+NgramTable::NgramTable(const std::filesystem::path& file) : file_(file) {
+  const Hdf5Reader input(file, kNgramFormat);
+  mapping_ = input.mapping();
+  info_ = {.tokenizer_hash = input.text("tokenizer_hash"),
+           .vocabulary = input.number("vocabulary", 1, kMostNgramIds),
+           .order = input.number("order", 1, 3),
+           .examples = input.number("examples", 0, INT64_MAX),
+           .target_tokens = input.number("target_tokens", 0, INT64_MAX),
+           .provenance = input.provenance()};
+  const auto unigrams = input.values<int32_t>("/unigrams/counts", {info_.vocabulary});
+  int64_t sum = 0;
+  for (size_t i = 0; i < unigrams.size(); ++i) {
+    if (unigrams[i] < 0) input.check_range(fmt::format("/unigrams/counts[{}]", i), unigrams[i], 0, INT32_MAX);
+    sum += unigrams[i];
+  }
+  input.check_equal("sum of /unigrams/counts", info_.target_tokens, sum);
   NgramLevel bigrams;
   NgramLevel trigrams;
-  if (info_.order > 1) bigrams = reader.level("/bigrams", info_.vocabulary + 1, info_.vocabulary);
+  if (info_.order > 1) bigrams = read_level(input, "/bigrams", info_.vocabulary + 1, info_.vocabulary);
   if (info_.order > 2) {
-    trigrams = reader.level("/trigrams", static_cast<int64_t>(bigrams.tokens.size()), info_.vocabulary);
+    trigrams = read_level(input, "/trigrams", static_cast<int64_t>(bigrams.tokens.size()), info_.vocabulary);
   }
   counts_ = NgramCounts(unigrams, bigrams, trigrams);
-}
-
-std::string NgramReport::text() const {
-  return fmt::format("{} examples, {} target tokens, {} different bigrams and {} trigrams", examples, target_tokens,
-                     bigrams, trigrams);
 }
 
 std::string describe_ngram_table(const NgramTable& table) {
@@ -217,7 +182,7 @@ std::string describe_ngram_table(const NgramTable& table) {
 }
 
 bool is_ngram_table(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kNgramFormat.name);
+  return has_hdf5_format(file, kNgramFormat);
 }
 
 }  // namespace draftsmith::data

@@ -110,19 +110,11 @@ struct NgramOptions {
   static Fields<NgramOptions> fields();
 };
 
-struct NgramReport {
-  int64_t examples = 0;
-  int64_t target_tokens = 0;
-  int64_t bigrams = 0;   // distinct
-  int64_t trigrams = 0;  // distinct
-  std::string text() const;
-};
-
-// Counts the target side of a corpus and writes the table. Takes 8 bytes of memory for each target token, 12 for each
-// different bigram and trigram, and 16 for each id of the vocabulary. `progress` receives the examples read. Errors:
-// UserError for a damaged corpus, and beyond the limits of packed keys and counts: a vocabulary of 2^21 - 2 ids and
-// 2^31 - 1 target tokens.
-NgramReport build_ngram_table(const std::filesystem::path& corpus, const NgramOptions& options,
+// Counts the target side of a corpus, writes the table and returns its counts as text. Takes 8 bytes of memory for each
+// target token, 12 for each different bigram and trigram, and 16 for each id of the vocabulary. `progress` receives the
+// examples read. Errors: UserError for a damaged corpus, and beyond the limits of packed keys and counts: a vocabulary
+// of 2^21 - 2 ids and 2^31 - 1 target tokens.
+std::string build_ngram_table(const std::filesystem::path& corpus, const NgramOptions& options,
                               const std::filesystem::path& out, const ProgressCallback& progress = {});
 
 class NgramTable {

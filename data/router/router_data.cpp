@@ -19,61 +19,21 @@ constexpr Hdf5Format kRouterDataFormat{"draftsmith router data", 1, "the data of
 constexpr int64_t kMostRouterPositions = int64_t{1} << 40;
 constexpr int64_t kMostTopTokens = 1024;
 
-class RouterReader : Hdf5Checks {
- public:
-  explicit RouterReader(const Hdf5Reader& input) : Hdf5Checks(input, kRouterDataFormat) {}
-
-  RouterDataInfo info() const {
-    check_format();
-    RouterDataInfo info;
-    info.top_k = number("top_k", 1, kMostTopTokens);
-    info.vocabulary = number("vocabulary", 1, INT32_MAX);
-    info.positions = number("positions", 0, kMostRouterPositions);
-    info.examples = number("examples", 0, INT32_MAX);
-    info.drafter_hash = input_.string_attribute("/", "drafter_hash");
-    info.provenance = input_.string_attributes("/provenance");
-    return info;
+// Reads a dataset whose values lie from `least` to `most`.
+template <class T>
+std::vector<T> router_values(const Hdf5Reader& input, const std::string& name, const std::vector<int64_t>& lengths,
+                             double least, double most) {
+  const auto values = input.values<T>("/router/" + name, lengths);
+  const auto bad = std::ranges::find_if(values, [&](T value) {
+    const auto number = static_cast<double>(value);
+    return !(number >= least && number <= most);
+  });
+  if (bad != values.end()) {
+    input.check(false, fmt::format("value {} of /router/{}", bad - values.begin(), name),
+                fmt::format("{:g} to {:g}", least, most), fmt::format("{}", *bad));
   }
-
-  RouterRows rows(const RouterDataInfo& info) const {
-    RouterRows rows;
-    rows.entropy = values<float>("entropy", info.positions, 0);
-    rows.probabilities = values<float>("probabilities", info.positions, info.top_k);
-    rows.ids = values<int32_t>("ids", info.positions, info.top_k);
-    rows.disagreement = values<float>("disagreement", info.positions, 0);
-    rows.rejected = values<int32_t>("rejected", info.positions, 0);
-    rows.examples = values<int32_t>("examples", info.positions, 0);
-    // A tolerance for rounding.
-    check_values("entropy", rows.entropy, -1e-3, std::log(static_cast<double>(info.vocabulary)) + 1e-3);
-    check_values("probabilities", rows.probabilities, 0, 1 + 1e-5);
-    check_values("ids", rows.ids, -1, static_cast<double>(info.vocabulary - 1));
-    check_values("disagreement", rows.disagreement, 0, 1);
-    check_values("rejected", rows.rejected, 0, 1);
-    check_values("examples", rows.examples, 0, static_cast<double>(info.examples - 1));
-    return rows;
-  }
-
- private:
-  template <class T>
-  std::vector<T> values(const std::string& name, int64_t positions, int64_t columns) const {
-    const std::string dataset = "/router/" + name;
-    std::vector<int64_t> lengths = {positions};
-    if (columns > 0) lengths.push_back(columns);
-    check_shape(dataset, hdf5_type<T>(), lengths);
-    return input_.read<T>(dataset, std::ssize(lengths));
-  }
-
-  template <class T>
-  void check_values(const std::string& name, const std::vector<T>& values, double least, double most) const {
-    const auto bad = std::find_if(values.begin(), values.end(), [&](T value) {
-      const auto number = static_cast<double>(value);
-      return !(number >= least && number <= most);
-    });
-    if (bad == values.end()) return;
-    check(false, fmt::format("value {} of /router/{}", bad - values.begin(), name),
-          fmt::format("{:g} to {:g}", least, most), fmt::format("{}", *bad));
-  }
-};
+  return {values.begin(), values.end()};
+}
 
 double mean(const std::vector<float>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -83,18 +43,18 @@ double mean(const std::vector<float>& values) {
 
 void write_router_data(const std::filesystem::path& file, const RouterDataInfo& info, const RouterRows& rows) {
   Hdf5Writer output(file);
-  const auto write = [&]<class T>(const std::string& name, const std::vector<T>& values, int64_t columns) {
+  const auto write = [&]<class T>(const std::string& name, const std::vector<T>& values, int64_t columns = 0) {
     if (static_cast<int64_t>(values.size()) != rows.size() * std::max<int64_t>(1, columns)) {
       throw std::logic_error("router data: " + name + " has another number of values than there are positions");
     }
-    output.append(output.create("/router/" + name, hdf5_type<T>(), columns), std::span<const T>(values));
+    output.write_array("/router/" + name, std::span<const T>(values), columns);
   };
-  write("entropy", rows.entropy, 0);
+  write("entropy", rows.entropy);
   write("probabilities", rows.probabilities, info.top_k);
   write("ids", rows.ids, info.top_k);
-  write("disagreement", rows.disagreement, 0);
-  write("rejected", rows.rejected, 0);
-  write("examples", rows.examples, 0);
+  write("disagreement", rows.disagreement);
+  write("rejected", rows.rejected);
+  write("examples", rows.examples);
   output.set_format(kRouterDataFormat, info.provenance);
   output.set_attribute("/", "top_k", info.top_k);
   output.set_attribute("/", "vocabulary", info.vocabulary);
@@ -105,14 +65,27 @@ void write_router_data(const std::filesystem::path& file, const RouterDataInfo& 
 }
 
 RouterData::RouterData(const std::filesystem::path& file) {
-  const Hdf5Reader input(file);
-  const RouterReader reader(input);
-  info_ = reader.info();
-  rows_ = reader.rows(info_);
+  const Hdf5Reader input(file, kRouterDataFormat);
+  info_ = {.top_k = input.number("top_k", 1, kMostTopTokens),
+           .vocabulary = input.number("vocabulary", 1, INT32_MAX),
+           .positions = input.number("positions", 0, kMostRouterPositions),
+           .examples = input.number("examples", 0, INT32_MAX),
+           .drafter_hash = input.text("drafter_hash"),
+           .provenance = input.provenance()};
+  const std::vector<int64_t> one = {info_.positions};
+  const std::vector<int64_t> several = {info_.positions, info_.top_k};
+  const auto vocabulary = static_cast<double>(info_.vocabulary);
+  // Entropies and probabilities have a tolerance for rounding.
+  rows_.entropy = router_values<float>(input, "entropy", one, -1e-3, std::log(vocabulary) + 1e-3);
+  rows_.probabilities = router_values<float>(input, "probabilities", several, 0, 1 + 1e-5);
+  rows_.ids = router_values<int32_t>(input, "ids", several, -1, vocabulary - 1);
+  rows_.disagreement = router_values<float>(input, "disagreement", one, 0, 1);
+  rows_.rejected = router_values<int32_t>(input, "rejected", one, 0, 1);
+  rows_.examples = router_values<int32_t>(input, "examples", one, 0, static_cast<double>(info_.examples - 1));
 }
 
 bool is_router_data(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kRouterDataFormat.name);
+  return has_hdf5_format(file, kRouterDataFormat);
 }
 
 std::string describe_router_data(const RouterData& data) {

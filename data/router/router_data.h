@@ -10,7 +10,7 @@
 //   attributes of /: format "draftsmith router data", format_version, top_k, vocabulary, drafter_hash, positions,
 //                    examples; attributes of /provenance: free text pairs
 //
-// p and q are whole distributions at temperature 1. A position takes 16 + 8 k bytes before compression.
+// p and q are whole distributions at temperature 1. A position takes 16 + 8 k bytes.
 #pragma once
 
 #include <cstdint>

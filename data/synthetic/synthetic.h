@@ -15,9 +15,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <string>
-#include <string_view>
 
 #include "base/options.h"
 
@@ -28,31 +25,15 @@ struct SyntheticOptions {
   int64_t valid = 500;
   int64_t test = 500;
   int64_t vocabulary = 800;  // dictionary words of the source language besides some 40 function words
-  int64_t min_words = 6;     // words of a source sentence
-  int64_t max_words = 20;
-  double ambiguity = 0.25;     // share of nouns, verbs and adjectives with two translations
-  double nesting = 0.2;        // chance that a noun has a relative clause
-  int64_t max_depth = 2;       // depth of relative clauses inside relative clauses
-  double second_clause = 0.4;  // chance that a sentence has a second main clause
-  double zipf = 1.0;           // exponent of the word frequencies; 0: all words are equally frequent
+  int64_t max_words = 20;    // of a source sentence; the shortest has 6
+  double nesting = 0.2;      // chance that a noun has a relative clause
   uint64_t seed = 1;
   static Fields<SyntheticOptions> fields();
 };
 
-struct SyntheticPair {
-  std::string source;
-  std::string target;
-};
-
-// Returns the pair `index` of the stream `split`. It depends on all options except the sizes of the splits.
-using SyntheticLanguage = std::function<SyntheticPair(std::string_view split, int64_t index)>;
-// Errors: the language throws a UserError if the grammar has no sentence of the allowed lengths.
-SyntheticLanguage synthetic_language(const SyntheticOptions& options);
-
 // Writes train.src, train.tgt, valid.src, valid.tgt, test.src and test.tgt into `directory`, which is created if
 // missing. No source sentence of valid or test occurs twice or in another split. A larger train set begins with the
-// sentences of a smaller one. Errors: UserError for options out of range, and for lengths that the grammar cannot
-// reach.
+// sentences of a smaller one. Errors: UserError for too few different sentences.
 void write_synthetic(const SyntheticOptions& options, const std::filesystem::path& directory);
 
 }  // namespace draftsmith::data

@@ -25,8 +25,6 @@
 
 #include "base/files.h"
 #include "data/corpus/corpus.h"
-#include "data/hdf5/hdf5.h"
-#include "data/hdf5/shards.h"
 
 namespace draftsmith::data {
 
@@ -67,23 +65,12 @@ struct TeacherRows {
   }
 };
 
-// Writes a cache, one example after the other. The file has its final name only after finish().
-class TeacherCacheWriter {
- public:
-  // `info` gives the number of positions. Errors: UserError and RunError as in Hdf5Writer.
-  TeacherCacheWriter(const std::filesystem::path& file, TeacherCacheInfo info);
-  void add(const TeacherRows& example);
-  void finish();
-
- private:
-  Hdf5Writer output_;
-  TeacherCacheInfo info_;
-  size_t ids_ = 0;  // datasets of the output
-  size_t log_probs_ = 0;
-  size_t labels_ = 0;
-  size_t tails_ = 0;
-  std::vector<int64_t> offsets_ = {0};
-};
+// Writes a cache of these examples and counts them itself. Errors: UserError and RunError as in Hdf5Writer.
+void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheInfo& info,
+                         std::span<const TeacherRows> examples);
+// Joins caches into one, in order. Errors: UserError for a damaged one.
+void merge_teacher_caches(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,
+                          const TeacherCacheInfo& info);
 
 class TeacherCache {
  public:
@@ -101,7 +88,7 @@ class TeacherCache {
   std::filesystem::path file_;
   MappedFile mapping_;
   TeacherCacheInfo info_;
-  std::vector<int64_t> offsets_;
+  std::span<const int64_t> offsets_;
   TeacherRows all_;
 };
 
@@ -110,36 +97,5 @@ bool is_teacher_cache(const std::filesystem::path& file);
 
 // Returns sizes and hashes as lines of text for `draftsmith inspect`.
 std::string describe_teacher_cache(const TeacherCacheInfo& info);
-
-// Writes a cache in shards of some examples each (data/hdf5/shards.h).
-//
-//   ShardedTeacherCache writer(file, info, examples);
-//   for (const ShardRange& range : writer.missing(1000)) writer.add_shard(range, their rows);
-//   writer.finish();
-class ShardedTeacherCache {
- public:
-  // Ignores the counts of `info`, whose provenance names the job (kJob). Errors: UserError for shards of another job,
-  // and damaged ones.
-  ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples);
-  // Returns the examples in complete shards on disk.
-  int64_t done() const { return shards_.safe(); }
-  // Returns the ranges of at most `shard_examples` that are still to be written.
-  std::vector<ShardRange> missing(int64_t shard_examples) const { return shards_.missing(shard_examples); }
-  // Returns whether only finish() is left to do.
-  bool merged() const { return shards_.merged(); }
-  // Writes the rows of a range's examples. Errors: std::logic_error for another number of examples, and for a range
-  // that is not missing.
-  void add_shard(const ShardRange& range, std::span<const TeacherRows> examples);
-  // Registers a shard of a missing range that another process has written. Errors: std::logic_error for a range that is
-  // not missing.
-  void adopt(const ShardRange& range) { shards_.add(range); }
-  // Merges the shards into the cache. Until the shards are removed, both take space on disk. Errors: std::logic_error
-  // if a shard is missing.
-  void finish();
-
- private:
-  TeacherCacheInfo info_;
-  Shards shards_;
-};
 
 }  // namespace draftsmith::data

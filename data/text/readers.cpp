@@ -1,9 +1,7 @@
 #include "data/text/readers.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -20,7 +18,6 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr size_t kBlockBytes = size_t{1} << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
@@ -35,63 +32,21 @@ LineReader::LineReader(const std::filesystem::path& file) : file_(file) {
   if (!*input_) {
     throw UserError({.where = file.string(), .what = "cannot be read", .expected = "a readable text file"});
   }
-  begin();
 }
 
-LineReader::LineReader(std::istream& stream, const std::string& name) : file_(name), input_(&stream) {
-  begin();
-}
+LineReader::LineReader(std::istream& stream, const std::string& name) : file_(name), input_(&stream) {}
 
 LineReader open_lines(const std::string& file) {
   return file == "-" ? LineReader(std::cin, "standard input") : LineReader(std::filesystem::path(file));
 }
 
-void LineReader::begin() {
-  fill();
-  if (buffer_.starts_with(kByteOrderMark)) {
-    byte_order_mark_ = true;
-    begin_ = kByteOrderMark.size();
-  }
-}
-
-// Appends the next block of the file to the rest in the buffer. Returns false at the end.
-bool LineReader::fill() {
-  buffer_.erase(0, begin_);
-  begin_ = 0;
-  const size_t kept = buffer_.size();
-  if (kept > kMaxLineBytes) {
-    throw UserError({.where = file_.string() + ":" + std::to_string(line_ + 1),
-                     .what = "line is too long",
-                     .expected = "at most " + std::to_string(kMaxLineBytes) + " bytes a line",
-                     .hint = "is this a text file with one example a line?"});
-  }
-  buffer_.resize(kept + kBlockBytes);
-  input_->read(buffer_.data() + kept, static_cast<std::streamsize>(kBlockBytes));
-  if (input_->bad()) throw UserError({.where = file_.string(), .what = "reading failed"});
-  buffer_.resize(kept + static_cast<size_t>(input_->gcount()));
-  return buffer_.size() > kept;
-}
-
 bool LineReader::next(std::string& line) {
-  size_t searched = begin_;
-  size_t end = buffer_.find('\n', searched);
-  while (end == std::string::npos) {
-    searched = buffer_.size() - begin_;
-    if (!fill()) break;
-    end = buffer_.find('\n', searched);
+  if (!std::getline(*input_, line)) {
+    if (input_->bad()) throw UserError({.where = file_.string(), .what = "reading failed"});
+    return false;
   }
-  const bool terminated = end != std::string::npos;
-  if (!terminated) {
-    if (begin_ == buffer_.size()) return false;
-    end = buffer_.size();
-  }
-  line.assign(buffer_, begin_, end - begin_);
-  begin_ = end + (terminated ? 1 : 0);
-  ++line_;
-  if (line.ends_with('\r')) {
-    line.pop_back();
-    ++crlf_lines_;
-  }
+  if (++line_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+  if (line.ends_with('\r')) line.pop_back();
   return true;
 }
 
@@ -101,25 +56,17 @@ std::string LineReader::where() const {
 
 int64_t count_lines(const std::filesystem::path& file) {
   std::ifstream input(file, std::ios::binary);
-  std::string block(kBlockBytes, '\0');
   int64_t lines = 0;
-  char last = '\n';
-  while (input.read(block.data(), static_cast<std::streamsize>(block.size())), input.gcount() > 0) {
-    const auto end = block.begin() + input.gcount();
-    lines += std::count(block.begin(), end, '\n');
-    last = *(end - 1);
-  }
-  return lines + (last == '\n' ? 0 : 1);
+  for (std::string line; std::getline(input, line);) ++lines;
+  return lines;
 }
 
 void throw_invalid_utf8(const std::string& where, const std::string& line, size_t at) {
-  std::array<char, 8> hex{};
-  std::snprintf(hex.data(), hex.size(), "0x%02X", static_cast<unsigned>(static_cast<uint8_t>(line[at])));
   throw UserError(
       Problem{.where = where,
               .what = "invalid UTF-8",
               .expected = "text in UTF-8",
-              .found = "byte " + std::string(hex.data()) + " at byte " + std::to_string(at + 1) + " of the line",
+              .found = fmt::format("byte 0x{:02X} at byte {} of the line", static_cast<uint8_t>(line[at]), at + 1),
               .hint = "convert the file (iconv -f latin1 -t utf8), or choose the policy drop or replace for "
                       "invalid UTF-8"});
 }
@@ -129,9 +76,7 @@ Fields<TextPolicies> TextPolicies::fields() {
       .add("invalid_utf8", &TextPolicies::invalid_utf8, Choices{"error", "drop", "replace"},
            "What to do with an example that is not valid UTF-8: stop, drop it, or replace the bad bytes by U+FFFD.")
       .add("empty", &TextPolicies::empty, Choices{"error", "drop", "keep"},
-           "What to do with an example of which one side is empty or white space only.")
-      .add("unequal_lines", &TextPolicies::unequal_lines, Choices{"error", "truncate"},
-           "What to do with parallel files of unequal length: stop, or use the lines of the shorter one only.");
+           "What to do with an example of which one side is empty or white space only.");
 }
 
 ExampleStream::ExampleStream(const std::vector<std::filesystem::path>& files, const TextPolicies& policies,
@@ -149,15 +94,6 @@ bool ExampleStream::next(Example& example) {
     if (admit_utf8(example) && admit_empty(example)) return true;
   }
   return false;
-}
-
-TextCounts ExampleStream::counts() const {
-  TextCounts counts = counts_;
-  for (const LineReader& lines : lines_) {
-    if (lines.crlf_lines() > 0) counts["lines ending in CR LF"] += lines.crlf_lines();
-    if (lines.had_byte_order_mark()) ++counts["files with a byte order mark"];
-  }
-  return counts;
 }
 
 bool ExampleStream::admit_utf8(const std::string& where, std::string& text) {
@@ -204,20 +140,6 @@ void ExampleStream::drop_empty(const Problem& problem) {
   ++counts_["dropped: empty"];
 }
 
-void ExampleStream::end_unequal(LineReader& longer, const LineReader& shorter) {
-  std::string rest;
-  while (longer.next(rest)) continue;
-  counts_["ignored: unpaired lines"] = longer.line() - shorter.line();
-  if (policies_.unequal_lines == "truncate") return;
-  throw UserError({.where = files_[0].string() + " and " + files_[1].string(),
-                   .what = "unequal numbers of lines",
-                   .expected = "line i of one to be the translation of line i of the other",
-                   .found = fmt::format("{} and {} lines", lines_[0].line(), lines_[1].line()),
-                   .hint = fmt::format("check that the files belong together; the policy truncate for unequal line "
-                                       "counts reads the first {} lines only",
-                                       shorter.line())});
-}
-
 namespace {
 
 bool read_pair(ExampleStream& stream, Example& example) {
@@ -226,10 +148,14 @@ bool read_pair(ExampleStream& stream, Example& example) {
   LineReader& targets = stream.lines(1);
   const bool source = sources.next(example.source);
   const bool target = targets.next(example.targets[0]);
-  if (source != target) stream.end_unequal(source ? sources : targets, source ? targets : sources);
   example.where = sources.where();
   example.target_where = targets.where();
-  return source && target;
+  if (source == target) return source;
+  throw UserError({.where = fmt::format("{} and {}", stream.files()[0].string(), stream.files()[1].string()),
+                   .what = "unequal numbers of lines",
+                   .expected = "line i of one to be the translation of line i of the other",
+                   .found = fmt::format("no line {} in one of them", std::max(sources.line(), targets.line())),
+                   .hint = "check that the files belong together"});
 }
 
 bool read_document(LineReader& lines, const std::string& separator, Example& example) {

@@ -1,8 +1,8 @@
 // Readers of raw text: parallel files, jsonl and plain text as a stream of examples.
 //
 // Text files are UTF-8 with one example per line. LF and CR LF end a line; the last line may have no end. A byte order
-// mark at the start of a file is skipped. CR LF and byte order marks are counted. A malformed line is an error that
-// names file and line, or a policy of TextPolicies applies and is counted; no line is dropped silently.
+// mark at the start of a file is skipped. A malformed line is an error that names file and line, or a policy of
+// TextPolicies applies and is counted; no line is dropped silently.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace draftsmith::data {
 
-// Reads the lines of a text file and counts CR LF ends and byte order marks.
+// Reads the lines of a text file.
 class LineReader {
  public:
   // Errors: UserError for a missing or unreadable file or a directory.
@@ -29,29 +29,18 @@ class LineReader {
   // Reads a stream that others own and that outlives the reader; `name` stands for the file in messages.
   LineReader(std::istream& stream, const std::string& name);
   // Reads the next line without its end (LF or CR LF, optional for the last line). Returns false at the end of the
-  // file. Errors: UserError for a line longer than kMaxLineBytes, which most likely means a binary file.
+  // file.
   bool next(std::string& line);
   // Returns the number of the last line read, from 1.
   int64_t line() const { return line_; }
   // Returns file:line of the last line read.
   std::string where() const;
-  int64_t crlf_lines() const { return crlf_lines_; }
-  bool had_byte_order_mark() const { return byte_order_mark_; }
-  const std::filesystem::path& file() const { return file_; }
-
-  static constexpr size_t kMaxLineBytes = size_t{256} << 20;
 
  private:
-  void begin();
-  bool fill();
   std::filesystem::path file_;
   std::unique_ptr<std::istream> owned_;
   std::istream* input_;
-  std::string buffer_;
-  size_t begin_ = 0;
   int64_t line_ = 0;
-  int64_t crlf_lines_ = 0;
-  bool byte_order_mark_ = false;
 };
 
 // Returns a reader of a file, or of standard input where `file` is "-". /dev/stdin would do, but a container's user may
@@ -78,9 +67,8 @@ struct Example {
 
 // The treatment of malformed lines; by default they are errors.
 struct TextPolicies {
-  std::string invalid_utf8 = "error";   // error | drop | replace (by U+FFFD)
-  std::string empty = "error";          // error | drop | keep
-  std::string unequal_lines = "error";  // error | truncate (to the shorter file)
+  std::string invalid_utf8 = "error";  // error | drop | replace (by U+FFFD)
+  std::string empty = "error";         // error | drop | keep
   static Fields<TextPolicies> fields();
 };
 
@@ -99,7 +87,7 @@ class ExampleStream {
 
   // Reads the next example. Returns false at the end. Errors: UserError that names file and line.
   bool next(Example& example);
-  TextCounts counts() const;
+  const TextCounts& counts() const { return counts_; }
   // Returns the files, for hashes in the provenance.
   const std::vector<std::filesystem::path>& files() const { return files_; }
 
@@ -109,8 +97,6 @@ class ExampleStream {
   bool admit_utf8(const std::string& where, std::string& text);
   // Applies the policy for empty text to a line without any example. Errors: UserError with `problem`.
   void drop_empty(const Problem& problem);
-  // Counts the lines that one of two files has more. Errors: UserError unless the policy allows them.
-  void end_unequal(LineReader& longer, const LineReader& shorter);
 
  private:
   bool admit_utf8(Example& example);

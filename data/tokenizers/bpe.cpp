@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <functional>
 #include <map>
 #include <queue>
@@ -70,7 +69,6 @@ class BpeModel {
 
  private:
   struct Merge {
-    uint64_t pair = kNoPair;
     uint32_t rank = 0;
     int32_t id = -1;
   };
@@ -79,7 +77,6 @@ class BpeModel {
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
   using Ids = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
-  static constexpr uint64_t kNoPair = ~uint64_t{0};
 
   static uint64_t pair_of(int32_t left, int32_t right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -113,7 +110,7 @@ class BpeModel {
   }
 
   void read_merges(const BpeDescription& description, const std::string& where) {
-    merges_.resize(std::bit_ceil(std::max<size_t>(16, 2 * description.merges.size() + 1)));
+    merges_.reserve(description.merges.size());
     for (size_t rank = 0; rank < description.merges.size(); ++rank) {
       const auto& [left, right] = description.merges[rank];
       for (const std::string& piece : {left, right, left + right}) {
@@ -125,22 +122,13 @@ class BpeModel {
              .found = "no piece " + quoted(piece)});
       }
       // The last rank of a repeated pair counts, as in `tokenizers`.
-      const uint64_t pair = pair_of(find(left), find(right));
-      merges_[place_of(pair)] = {pair, static_cast<uint32_t>(rank), find(left + right)};
+      merges_[pair_of(find(left), find(right))] = {static_cast<uint32_t>(rank), find(left + right)};
     }
   }
 
-  // Returns the place of a pair, or the free place where it would stand.
-  size_t place_of(uint64_t pair) const {
-    const size_t mask = merges_.size() - 1;
-    size_t place = (pair * 0x9E3779B97F4A7C15ULL >> 20) & mask;
-    while (merges_[place].pair != kNoPair && merges_[place].pair != pair) place = (place + 1) & mask;
-    return place;
-  }
-
   const Merge* merge_of(int32_t left, int32_t right) const {
-    const Merge& found = merges_[place_of(pair_of(left, right))];
-    return found.pair == kNoPair ? nullptr : &found;
+    const auto found = merges_.find(pair_of(left, right));
+    return found == merges_.end() ? nullptr : &found->second;
   }
 
   bool add_bytes(std::string_view character, std::vector<int32_t>& symbols) const {
@@ -224,7 +212,7 @@ class BpeModel {
   std::vector<std::string> pieces_;
   Ids ids_;  // by piece as written
   std::array<int32_t, 256> byte_ids_{};
-  std::vector<Merge> merges_;  // hash table with open addressing; the size is a power of two
+  std::unordered_map<uint64_t, Merge> merges_;  // by pair
 };
 
 // A part of a text: one added token, or text between added tokens.
@@ -310,32 +298,22 @@ class AddedTokenFinder {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  explicit BpeTokenizer(BpeParts parts)
-      : file_(std::move(parts.file)),
-        files_(std::move(parts.files)),
-        hash_(std::move(parts.hash)),
-        model_(parts.model, file_.string()),
-        normalizer_(std::move(parts.normalizer)),
-        pre_tokenizer_(std::move(parts.pre_tokenizer)),
-        decoder_(std::move(parts.decoder)),
-        frame_(std::move(parts.frame)) {
+  explicit BpeTokenizer(BpeParts parts) : parts_(std::move(parts)), model_(parts_.model, parts_.file.string()) {
+    parts_.model = {};
     pieces_ = model_.pieces();
-    for (AddedToken& token : parts.added) add(std::move(token));
+    for (AddedToken& token : parts_.added) add(std::move(token));
     for (size_t id = 0; id < pieces_.size(); ++id) {
       const bool special = special_.contains(static_cast<int32_t>(id));
       texts_.push_back(special || pieces_[id].empty() ? TextPiece{TextPiece::Kind::kNothing, ""}
-                                                      : decoder_.piece(pieces_[id]));
+                                                      : parts_.decoder.piece(pieces_[id]));
     }
-    bos_ = id_of(parts.bos);
-    eos_ = id_of(parts.eos);
-    pad_ = id_of(parts.pad);
-    if (parts.add_bos && bos_ >= 0) frame_.before.push_back(bos_);
-    unk_ = model_.unk() >= 0 ? model_.unk() : id_of(parts.unk);
+    if (parts_.add_bos && bos() >= 0) parts_.frame.before.push_back(bos());
   }
 
   std::vector<int32_t> encode(std::string_view text) const override {
     if (const auto bad = invalid_utf8_offset(text)) {
-      throw UserError({.where = file_.string(), .what = fmt::format("the text is not valid UTF-8 at byte {}", *bad)});
+      throw UserError(
+          {.where = parts_.file.string(), .what = fmt::format("the text is not valid UTF-8 at byte {}", *bad)});
     }
     std::vector<int32_t> ids;
     ids.reserve(text.size() / 3 + 1);
@@ -356,21 +334,21 @@ class BpeTokenizer : public Tokenizer {
       const TextPiece& text = texts_[checked(id)];
       if (text.kind != TextPiece::Kind::kNothing) pieces.push_back(&text);
     }
-    return decoder_.join(pieces);
+    return parts_.decoder.join(pieces);
   }
 
   int64_t vocabulary() const override { return static_cast<int64_t>(pieces_.size()); }
-  int32_t pad() const override { return pad_; }
-  int32_t eos() const override { return eos_; }
-  int32_t unk() const override { return unk_; }
-  int32_t bos() const override { return bos_; }
+  int32_t pad() const override { return id_of(parts_.pad); }
+  int32_t eos() const override { return id_of(parts_.eos); }
+  int32_t unk() const override { return model_.unk() >= 0 ? model_.unk() : id_of(parts_.unk); }
+  int32_t bos() const override { return id_of(parts_.bos); }
   std::string piece(int32_t id) const override { return pieces_[checked(id)]; }
-  const std::string& hash() const override { return hash_; }
-  const std::filesystem::path& file() const override { return file_; }
-  std::vector<std::filesystem::path> files() const override { return files_; }
-  TextFrame frame() const override { return frame_; }
+  const std::string& hash() const override { return parts_.hash; }
+  const std::filesystem::path& file() const override { return parts_.file; }
+  std::vector<std::filesystem::path> files() const override { return parts_.files; }
+  TextFrame frame() const override { return parts_.frame; }
   TextPiece text_piece(int32_t id) const override { return texts_[checked(id)]; }
-  StreamRules stream_rules() const override { return decoder_.rules(); }
+  StreamRules stream_rules() const override { return parts_.decoder.rules(); }
 
  private:
   // Returns the id that `tokenizers` gives to the next added token that is not in the vocabulary.
@@ -385,7 +363,7 @@ class BpeTokenizer : public Tokenizer {
     int32_t id = known != added_.end() ? known->second : model_.find(token.content);
     if (id < 0) id = next_id();
     if (token.id >= 0 && token.id != id) {
-      throw UserError({.where = file_.string(),
+      throw UserError({.where = parts_.file.string(),
                        .what = fmt::format("the added token '{}' has an unexpected id", token.content),
                        .expected = fmt::format("{}, by the vocabulary and the tokens added before it", id),
                        .found = fmt::format("{}", token.id)});
@@ -395,7 +373,7 @@ class BpeTokenizer : public Tokenizer {
     added_.emplace(token.content, id);
     if (pieces_.size() <= static_cast<size_t>(id)) pieces_.resize(static_cast<size_t>(id) + 1);
     // `tokenizers` decodes a normalised token to its normalised text, and treats it as special only if both are equal.
-    const std::string found = token.normalized ? normalizer_(token.content) : token.content;
+    const std::string found = token.normalized ? normalize(parts_.normalizer, token.content) : token.content;
     (token.normalized ? normalized_finder_ : raw_finder_).add(found, token);
     if (token.special && found == token.content) special_.insert(id);
     pieces_[static_cast<size_t>(id)] = found;
@@ -403,31 +381,21 @@ class BpeTokenizer : public Tokenizer {
 
   // Encodes text between the tokens that are found before normalisation.
   void encode_between(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
-    if (normalizer_.empty()) return encode_normalized(text, at_start, ids);
-    const std::string normalized = normalizer_(text);
-    encode_normalized(normalized, at_start, ids);
-  }
-
-  void encode_normalized(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
-    if (normalized_finder_.empty()) return encode_words(text, at_start, ids);
-    for (const TextSegment& segment : normalized_finder_.split(text)) {
+    const std::string normalized = normalize(parts_.normalizer, text);
+    for (const TextSegment& segment : normalized_finder_.split(normalized)) {
       if (segment.id >= 0) {
         ids.push_back(segment.id);
-      } else {
-        encode_words(text.substr(segment.begin, segment.end - segment.begin), at_start && segment.begin == 0, ids);
+        continue;
       }
+      const auto part = std::string_view(normalized).substr(segment.begin, segment.end - segment.begin);
+      const Words words = split_words(parts_.pre_tokenizer, part, at_start && segment.begin == 0);
+      for (const std::string_view word : words.views) model_.encode(word, ids);
     }
-  }
-
-  void encode_words(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
-    Words words;
-    pre_tokenizer_.split(text, at_start, words);
-    for (const std::string_view word : words.views) model_.encode(word, ids);
   }
 
   size_t checked(int32_t id) const {
     if (id >= 0 && static_cast<size_t>(id) < pieces_.size()) return static_cast<size_t>(id);
-    throw UserError({.where = file_.string(),
+    throw UserError({.where = parts_.file.string(),
                      .what = "token id outside the vocabulary",
                      .expected = fmt::format("0 to {}", vocabulary() - 1),
                      .found = fmt::format("{}", id)});
@@ -439,14 +407,8 @@ class BpeTokenizer : public Tokenizer {
     return found != added_.end() ? found->second : model_.find(content);
   }
 
-  std::filesystem::path file_;
-  std::vector<std::filesystem::path> files_;
-  std::string hash_;
+  BpeParts parts_;  // but for the model
   BpeModel model_;
-  TextNormalizer normalizer_;
-  PreTokenizer pre_tokenizer_;
-  TokenDecoder decoder_;
-  TextFrame frame_;
   AddedTokenFinder raw_finder_;
   AddedTokenFinder normalized_finder_;
   std::unordered_map<std::string, int32_t> added_;
@@ -454,10 +416,6 @@ class BpeTokenizer : public Tokenizer {
   int32_t last_added_ = -1;
   std::vector<std::string> pieces_;
   std::vector<TextPiece> texts_;  // text of each id
-  int32_t bos_ = -1;
-  int32_t eos_ = -1;
-  int32_t unk_ = -1;
-  int32_t pad_ = -1;
 };
 
 }  // namespace

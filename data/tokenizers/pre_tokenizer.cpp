@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <vector>
 
 #include <fmt/format.h>
 #define ONIG_ESCAPE_UCHAR_COLLISION 1  // keeps <oniguruma.h> from defining UChar, a type of ICU
@@ -14,6 +15,8 @@
 #include <unicode/normalizer2.h>
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
+#include <unicode/unistr.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -85,10 +88,51 @@ std::string replace_all(std::string_view text, std::string_view what, std::strin
   return out;
 }
 
-std::string TextNormalizer::operator()(std::string_view text) const {
+std::string normalize(const TextNormalizer& normalizer, std::string_view text) {
   std::string result(text);
-  for (const Step& step : steps_) result = step(result);
+  for (const auto& step : normalizer) result = step(result);
   return result;
+}
+
+namespace {
+
+// Letters and numbers of Unicode 15 and 16. ICU knows the earlier ones.
+constexpr CodePointRange kLaterLetters[] = {
+    {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
+    {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x1123F, 0x11240}, {0x11380, 0x11389}, {0x1138B, 0x1138B},
+    {0x1138E, 0x1138E}, {0x11390, 0x113B5}, {0x113B7, 0x113B7}, {0x113D1, 0x113D1}, {0x113D3, 0x113D3},
+    {0x11BC0, 0x11BE0}, {0x11F02, 0x11F02}, {0x11F04, 0x11F10}, {0x11F12, 0x11F33}, {0x1342F, 0x1342F},
+    {0x13441, 0x13446}, {0x13460, 0x143FA}, {0x16100, 0x1611D}, {0x16D40, 0x16D6C}, {0x18CFF, 0x18CFF},
+    {0x1B132, 0x1B132}, {0x1B155, 0x1B155}, {0x1DF25, 0x1DF2A}, {0x1E030, 0x1E06D}, {0x1E4D0, 0x1E4EB},
+    {0x1E5D0, 0x1E5ED}, {0x1E5F0, 0x1E5F0}, {0x2B739, 0x2B739}, {0x2EBF0, 0x2EE5D}, {0x31350, 0x323AF}};
+constexpr CodePointRange kLaterNumbers[] = {
+    {0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9}, {0x11F50, 0x11F59}, {0x16130, 0x16139},
+    {0x16D70, 0x16D79}, {0x1CCF0, 0x1CCF9}, {0x1D2C0, 0x1D2D3}, {0x1E4F0, 0x1E4F9}, {0x1E5F1, 0x1E5FA}};
+
+// Returns the characters of a set of ICU's (Unicode 14, by its pattern), and the later ones.
+std::vector<CodePointRange> ranges_of(const char16_t* pattern, std::span<const CodePointRange> later) {
+  UErrorCode status = U_ZERO_ERROR;
+  icu::UnicodeSet set(icu::UnicodeString(pattern), status);
+  if (U_FAILURE(status)) throw std::runtime_error(std::string("ICU has no such set: ") + u_errorName(status));
+  for (const CodePointRange& range : later)
+    set.add(static_cast<UChar32>(range.first), static_cast<UChar32>(range.last));
+  std::vector<CodePointRange> ranges;
+  for (int32_t i = 0; i < set.getRangeCount(); ++i) {
+    ranges.push_back({static_cast<char32_t>(set.getRangeStart(i)), static_cast<char32_t>(set.getRangeEnd(i))});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::span<const CodePointRange> letter_ranges() {
+  static const std::vector<CodePointRange> kLetters = ranges_of(u"[[:L:]&[:age=14.0:]]", kLaterLetters);
+  return kLetters;
+}
+
+std::span<const CodePointRange> number_ranges() {
+  static const std::vector<CodePointRange> kNumbers = ranges_of(u"[[:N:]&[:age=14.0:]]", kLaterNumbers);
+  return kNumbers;
 }
 
 bool is_word_character(char32_t c) {
@@ -240,56 +284,43 @@ bool is_digit(char32_t c) {
          (c >= 0x16FF4 && c <= 0x16FF6);
 }
 
-void add_match(TextMatch match, size_t& gap, std::vector<TextPart>& parts) {
-  if (gap < match.begin) parts.push_back({gap, match.begin, false});
-  parts.push_back({match.begin, match.end, true});
-  gap = match.end;
-}
+// A part of a text, and whether a pattern matched it. Only matched parts may be empty.
+struct TextPart {
+  size_t begin;
+  size_t end;
+  bool matched;
+};
 
-// Merges each match with the part before it.
-void merge_with_previous(std::vector<TextPart>& parts) {
-  std::vector<TextPart> merged;
-  bool after_match = false;
-  for (const TextPart& part : parts) {
-    if (part.matched && !after_match && !merged.empty()) {
-      merged.back().end = part.end;
-    } else {
-      merged.push_back({part.begin, part.end, false});
-    }
-    after_match = part.matched;
+// Returns matches and what lies between them.
+std::vector<TextPart> parts_of(const std::vector<TextMatch>& matches, std::string_view text) {
+  std::vector<TextPart> parts;
+  size_t gap = 0;
+  for (const TextMatch& match : matches) {
+    if (gap < match.begin) parts.push_back({gap, match.begin, false});
+    parts.push_back({match.begin, match.end, true});
+    gap = match.end;
   }
-  parts = std::move(merged);
+  if (gap < text.size()) parts.push_back({gap, text.size(), false});
+  return parts;
 }
 
-void merge_with_next(std::vector<TextPart>& parts) {
+// Merges parts with the part before them in the list where `merges` says so of the two.
+template <class Merges>
+void merge_parts(std::vector<TextPart>& parts, const Merges& merges) {
   std::vector<TextPart> merged;
-  bool before_match = false;
-  for (size_t i = parts.size(); i-- > 0;) {
-    const TextPart& part = parts[i];
-    if (part.matched && !before_match && !merged.empty()) {
-      merged.back().begin = part.begin;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0 && merges(parts[i - 1], parts[i])) {
+      merged.back().begin = std::min(merged.back().begin, parts[i].begin);
+      merged.back().end = std::max(merged.back().end, parts[i].end);
     } else {
-      merged.push_back({part.begin, part.end, false});
-    }
-    before_match = part.matched;
-  }
-  std::reverse(merged.begin(), merged.end());
-  parts = std::move(merged);
-}
-
-void merge_equal(std::vector<TextPart>& parts) {
-  std::vector<TextPart> merged;
-  for (const TextPart& part : parts) {
-    if (!merged.empty() && merged.back().matched == part.matched) {
-      merged.back().end = part.end;
-    } else {
-      merged.push_back(part);
+      merged.push_back(parts[i]);
     }
   }
   parts = std::move(merged);
 }
 
 void arrange(std::vector<TextPart>& parts, SplitBehavior behavior) {
+  const auto only_second = [](const TextPart& one, const TextPart& other) { return other.matched && !one.matched; };
   switch (behavior) {
     case SplitBehavior::kIsolated:
       break;
@@ -297,62 +328,52 @@ void arrange(std::vector<TextPart>& parts, SplitBehavior behavior) {
       std::erase_if(parts, [](const TextPart& part) { return part.matched; });
       break;
     case SplitBehavior::kMergedWithPrevious:
-      merge_with_previous(parts);
+      merge_parts(parts, only_second);
       break;
     case SplitBehavior::kMergedWithNext:
-      merge_with_next(parts);
+      std::reverse(parts.begin(), parts.end());
+      merge_parts(parts, only_second);
+      std::reverse(parts.begin(), parts.end());
       break;
     case SplitBehavior::kContiguous:
-      merge_equal(parts);
+      merge_parts(parts, [](const TextPart& one, const TextPart& other) { return one.matched == other.matched; });
       break;
   }
 }
 
 }  // namespace
 
-SplitPattern SplitPattern::regex(std::string_view expression, const std::string& where) {
-  SplitPattern pattern;
-  pattern.pattern_ = std::make_shared<const TextPattern>(expression, where);
-  return pattern;
+SplitPattern regex_pattern(std::string_view expression, const std::string& where) {
+  return [pattern = TextPattern(expression, where)](std::string_view text) { return pattern.matches(text); };
 }
 
-SplitPattern SplitPattern::literal(std::string text) {
-  SplitPattern pattern;
-  pattern.literal_ = std::move(text);
-  return pattern;
-}
-
-SplitPattern SplitPattern::digits() {
-  return {};  // neither expression nor text
-}
-
-std::vector<TextPart> SplitPattern::cut(std::string_view text) const {
-  std::vector<TextPart> parts;
-  size_t gap = 0;
-  if (pattern_) {
-    for (const TextMatch match : pattern_->matches(text)) add_match(match, gap, parts);
-  } else {
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = match(text, at);
-      if (end > at) add_match({at, end}, gap, parts);
-      at = end > at ? end : at + code_point_at(text, at).length;
+SplitPattern literal_pattern(std::string literal) {
+  return [literal = std::move(literal)](std::string_view text) {
+    std::vector<TextMatch> found;
+    for (size_t at = text.find(literal); at != std::string_view::npos; at = text.find(literal, found.back().end)) {
+      found.push_back({at, at + literal.size()});
     }
-  }
-  if (gap < text.size()) parts.push_back({gap, text.size(), false});
-  return parts;
+    return found;
+  };
 }
 
-size_t SplitPattern::match(std::string_view text, size_t at) const {
-  if (!literal_.empty()) return text.substr(at).starts_with(literal_) ? at + literal_.size() : at;
-  const CodePoint c = code_point_at(text, at);
-  return is_digit(c.value) ? at + c.length : at;
+SplitPattern digits_pattern() {
+  return [](std::string_view text) {
+    std::vector<TextMatch> found;
+    for (size_t at = 0; at < text.size();) {
+      const CodePoint c = code_point_at(text, at);
+      if (is_digit(c.value)) found.push_back({at, at + c.length});
+      at += c.length;
+    }
+    return found;
+  };
 }
 
 PreTokenizerStep make_split(SplitPattern pattern, SplitBehavior behavior, bool invert) {
   return [=](Words& words, bool) {
     std::vector<std::string_view> cut;
     for (const std::string_view word : words.views) {
-      std::vector<TextPart> parts = pattern.cut(word);
+      std::vector<TextPart> parts = parts_of(pattern(word), word);
       for (TextPart& part : parts) part.matched = part.matched != invert;
       arrange(parts, behavior);
       for (const TextPart& part : parts) {
@@ -370,7 +391,7 @@ void add_prefix_space(Words& words) {
 }
 
 PreTokenizerStep make_metaspace(std::string replacement, PrependScheme scheme, bool split) {
-  const auto cut = make_split(SplitPattern::literal(replacement), SplitBehavior::kMergedWithNext, false);
+  const auto cut = make_split(literal_pattern(replacement), SplitBehavior::kMergedWithNext, false);
   return [=](Words& words, bool at_start) {
     for (size_t i = 0; i < words.views.size(); ++i) {
       std::string& changed = words.storage.emplace_back(replace_all(words.views[i], " ", replacement));
@@ -382,12 +403,11 @@ PreTokenizerStep make_metaspace(std::string replacement, PrependScheme scheme, b
   };
 }
 
-void PreTokenizer::split(std::string_view text, bool at_start, Words& words) const {
-  words.views.clear();
-  words.storage.clear();
-  if (text.empty()) return;
-  words.views.push_back(text);
-  for (const PreTokenizerStep& step : steps_) step(words, at_start);
+Words split_words(const PreTokenizer& pre_tokenizer, std::string_view text, bool at_start) {
+  Words words;
+  if (!text.empty()) words.views.push_back(text);
+  for (const PreTokenizerStep& step : pre_tokenizer) step(words, at_start);
+  return words;
 }
 
 }  // namespace draftsmith::data

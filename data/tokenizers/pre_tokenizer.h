@@ -17,20 +17,11 @@ struct re_pattern_buffer;  // of <oniguruma.h>
 
 namespace draftsmith::data {
 
-// The normalizers of tokenizer.json that the families use: NFC (GPT-NeoX), Prepend and Replace (Llama's SentencePiece),
-// and sequences of these.
-class TextNormalizer {
- public:
-  using Step = std::function<std::string(const std::string&)>;  // of and to valid UTF-8
+// The normalizers of tokenizer.json that the families use, in order: NFC (GPT-NeoX), Prepend and Replace (Llama's
+// SentencePiece). Each makes valid UTF-8 of valid UTF-8.
+using TextNormalizer = std::vector<std::function<std::string(const std::string&)>>;
 
-  void add(Step step) { steps_.push_back(std::move(step)); }
-  bool empty() const { return steps_.empty(); }
-  // Returns the normalised text; the text must be valid UTF-8.
-  std::string operator()(std::string_view text) const;
-
- private:
-  std::vector<Step> steps_;
-};
+std::string normalize(const TextNormalizer& normalizer, std::string_view text);
 
 // Returns the text in canonical composition by the Unicode version of `tokenizers`. Characters of later versions do not
 // change, and characters beside them do not combine with them.
@@ -40,8 +31,7 @@ std::string nfc(std::string_view text);
 std::string replace_all(std::string_view text, std::string_view what, std::string_view by);
 
 // Return the letters (\p{L}) and numbers (\p{N}) of Unicode 16, equal to Oniguruma 6.9.10, the engine of Hugging Face
-// `tokenizers`: ids must not depend on the Unicode version of the machine's libraries. tools/parity_tokenizers.py
-// generates the tables (generated/character_ranges.cpp).
+// `tokenizers`: ids must not depend on the Unicode version of the machine's libraries.
 std::span<const CodePointRange> letter_ranges();
 std::span<const CodePointRange> number_ranges();
 
@@ -91,34 +81,12 @@ struct Words {
 // The treatment of the matches of a Split.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// A part of a text, and whether a pattern matched it. Only matched parts may be empty.
-struct TextPart {
-  size_t begin;
-  size_t end;
-  bool matched;
-  bool operator==(const TextPart&) const = default;
-};
-
-// Finds the matches of a regular expression, of a literal text or of digits.
-class SplitPattern {
- public:
-  // Errors: UserError for an expression that TextPattern refuses.
-  static SplitPattern regex(std::string_view expression, const std::string& where);
-  // Matches a text that is not empty.
-  static SplitPattern literal(std::string text);
-  // Matches single digits and other numbers, as the pre-tokenizer Digits does.
-  static SplitPattern digits();
-
-  // Returns all parts of a text (valid UTF-8), in order: matches and what lies between them.
-  std::vector<TextPart> cut(std::string_view text) const;
-
- private:
-  // End of the literal or digit that begins at byte `at`, or `at`.
-  size_t match(std::string_view text, size_t at) const;
-
-  std::shared_ptr<const TextPattern> pattern_;
-  std::string literal_;
-};
+// Finds the matches of a regular expression, of a literal text that is not empty, or of single digits and other numbers
+// (the pre-tokenizer Digits), in order. Errors: UserError for an expression that TextPattern refuses.
+using SplitPattern = std::function<std::vector<TextMatch>(std::string_view text)>;
+SplitPattern regex_pattern(std::string_view expression, const std::string& where);
+SplitPattern literal_pattern(std::string literal);
+SplitPattern digits_pattern();
 
 // One step of a pre-tokenizer: replaces each word by its parts that are not empty. `at_start`: the first word begins
 // the whole text.
@@ -138,14 +106,9 @@ PreTokenizerStep make_metaspace(std::string replacement, PrependScheme scheme, b
 // Pre-tokenizers of Hugging Face `tokenizers` cut a text into words; pieces never cross words. Supported are
 // ByteLevel's regular expression (GPT-2, GPT-NeoX), Split (BLOOM, Llama 3), Digits, Metaspace (Llama's SentencePiece in
 // tokenizer.json), and sequences of these.
-class PreTokenizer {
- public:
-  void add(PreTokenizerStep step) { steps_.push_back(std::move(step)); }
-  // Replaces `words` by the words of a text (valid UTF-8), in order. The views live as long as `words` and the text.
-  void split(std::string_view text, bool at_start, Words& words) const;
+using PreTokenizer = std::vector<PreTokenizerStep>;
 
- private:
-  std::vector<PreTokenizerStep> steps_;
-};
+// Returns the words of a text (valid UTF-8), in order. The views live as long as the result and the text.
+Words split_words(const PreTokenizer& pre_tokenizer, std::string_view text, bool at_start);
 
 }  // namespace draftsmith::data

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/random.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
 #include "data/text/readers.h"
@@ -228,52 +227,37 @@ class MemoryIterator : public sentencepiece::SentenceIterator {
   size_t next_ = 0;
 };
 
-// Returns a uniform sample of `options.max_lines` usable lines in their order (Vitter's algorithm R, then sorted).
+// Returns at most `options.max_lines` usable lines, at equal distances, in their order.
 std::vector<std::string> sample_lines(const std::vector<std::string>& all, const TokenizerOptions& options,
                                       TokenizerTrainingReport& report) {
-  std::vector<std::pair<int64_t, std::string>> sample;
-  const CounterRandom random(options.seed, "tokenizer/sample");
-  int64_t usable = 0;
+  std::vector<std::string> usable;
   report.lines = std::ssize(all);
   for (const std::string& line : all) {
     if (is_blank(line)) {
       ++report.unused["empty lines"];
     } else if (line.find(kReserved) != std::string::npos) {
       ++report.unused["lines with the reserved character U+2585"];
-    } else if (const int64_t index = usable++; index < options.max_lines) {
-      sample.emplace_back(index, line);
     } else {
-      const uint64_t slot = random.below(static_cast<uint64_t>(index), static_cast<uint64_t>(usable));
-      if (slot < sample.size()) sample[static_cast<size_t>(slot)] = {index, line};
+      usable.push_back(line);
     }
   }
-  if (usable > std::ssize(sample)) report.unused["lines sampled out"] = usable - std::ssize(sample);
-  std::sort(sample.begin(), sample.end());
-  std::vector<std::string> lines;
-  lines.reserve(sample.size());
-  for (auto& [index, line] : sample) lines.push_back(std::move(line));
-  return lines;
-}
-
-// Returns a list in the form of SentencePiece's flags: separated by commas; elements with commas or quotes are quoted.
-std::string comma_separated(const std::vector<std::string>& list) {
-  std::string text;
-  for (const std::string& element : list) {
-    std::string quoted;
-    for (const char c : element) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-    text += (text.empty() ? "\"" : ",\"") + quoted + "\"";
+  if (std::ssize(usable) <= options.max_lines) return usable;
+  report.unused["lines sampled out"] = std::ssize(usable) - options.max_lines;
+  for (int64_t i = 0; i < options.max_lines; ++i) {
+    const auto from = static_cast<size_t>(i * std::ssize(usable) / options.max_lines);
+    usable[static_cast<size_t>(i)] = std::move(usable[from]);
   }
-  return text;
+  usable.resize(static_cast<size_t>(options.max_lines));
+  return usable;
 }
 
 std::unordered_map<std::string, std::string> trainer_flags(const TokenizerOptions& options) {
-  std::unordered_map<std::string, std::string> flags = {
+  return {
       {"model_type", options.type},
       {"vocab_size", std::to_string(options.vocabulary)},
       {"hard_vocab_limit", options.exact_size ? "true" : "false"},
       {"character_coverage", std::to_string(options.character_coverage)},
       {"byte_fallback", options.byte_fallback ? "true" : "false"},
-      {"normalization_rule_name", options.normalization},
       {"pad_id", "0"},
       {"eos_id", "1"},
       {"unk_id", "2"},
@@ -285,8 +269,6 @@ std::unordered_map<std::string, std::string> trainer_flags(const TokenizerOption
       {"train_extremely_large_corpus", "false"},
       {"minloglevel", "4"},
   };
-  if (!options.symbols.empty()) flags["user_defined_symbols"] = comma_separated(options.symbols);
-  return flags;
 }
 
 }  // namespace
@@ -302,13 +284,8 @@ Fields<TokenizerOptions> TokenizerOptions::fields() {
            "Share of the text's characters that become pieces; other characters are unk.")
       .add("byte_fallback", &TokenizerOptions::byte_fallback,
            "Write characters without a piece as bytes (256 pieces of the vocabulary) instead of unk.")
-      .add("normalization", &TokenizerOptions::normalization,
-           Choices{"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"},
-           "Unicode normalization before tokenization; _cf also folds case.")
-      .add("symbols", &TokenizerOptions::symbols, "Pieces that are never split or merged with others.")
       .add("max_lines", &TokenizerOptions::max_lines, Range{1}, Unit{"lines"},
-           "Maximum lines; of a longer text, train on a random sample of this size.")
-      .add("seed", &TokenizerOptions::seed, "Seed of the sample of max_lines.");
+           "Maximum lines; of a longer text, train on every second line, every third and so on.");
 }
 
 TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& all, const TokenizerOptions& options,

@@ -48,10 +48,7 @@ struct TokenizerOptions {
   bool exact_size = true;           // false: a unigram model may be smaller if the text has too few pieces
   double character_coverage = 1.0;  // share of the text's characters that become pieces; others are unk
   bool byte_fallback = false;       // characters without a piece become bytes (256 further pieces) instead of unk
-  std::string normalization = "nmt_nfkc";  // nmt_nfkc | nfkc | nmt_nfkc_cf | nfkc_cf | identity
-  std::vector<std::string> symbols{};      // pieces that are never split, such as "#Person1#"
-  int64_t max_lines = 1000000;             // maximum lines; more are sampled (reservoir sampling by `seed`)
-  uint64_t seed = 1;
+  int64_t max_lines = 1000000;      // maximum lines; of more, those at equal distances
   static Fields<TokenizerOptions> fields();
 };
 

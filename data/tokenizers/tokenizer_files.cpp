@@ -290,9 +290,9 @@ BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
     if (!content.empty()) mark_special(parts, content);
   }
   if (config.add_prefix_space.value_or(false))
-    parts.pre_tokenizer.add([](Words& words, bool) { add_prefix_space(words); });
-  parts.pre_tokenizer.add(
-      make_split(SplitPattern::regex(kGpt2Pattern, vocabulary.string()), SplitBehavior::kIsolated, false));
+    parts.pre_tokenizer.push_back([](Words& words, bool) { add_prefix_space(words); });
+  parts.pre_tokenizer.push_back(
+      make_split(regex_pattern(kGpt2Pattern, vocabulary.string()), SplitBehavior::kIsolated, false));
   parts.decoder.use_byte_level();
   parts.add_bos = config.add_bos_token.value_or(false);
   return parts;

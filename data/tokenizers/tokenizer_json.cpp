@@ -91,13 +91,14 @@ void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
   if (type == "Sequence") {
     for (const json& part : component.list("normalizers")) parse_normalizer({part, component.where}, normalizer);
   } else if (type == "NFC") {
-    normalizer.add(nfc);
+    normalizer.push_back(nfc);
   } else if (type == "Prepend") {
     const std::string prefix = component.text("prepend");
-    normalizer.add([prefix](const std::string& text) { return text.empty() ? text : prefix + text; });
+    normalizer.push_back([prefix](const std::string& text) { return text.empty() ? text : prefix + text; });
   } else if (type == "Replace") {
     const auto replaced = parse_replace(component);
-    normalizer.add([replaced](const std::string& text) { return replace_all(text, replaced.first, replaced.second); });
+    normalizer.push_back(
+        [replaced](const std::string& text) { return replace_all(text, replaced.first, replaced.second); });
   } else {
     component.refuse("this normalizer is not supported", "NFC, Prepend, Replace or a Sequence of them", type);
   }
@@ -105,8 +106,7 @@ void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
 
 PreTokenizerStep parse_split(const Component& component) {
   const PatternText pattern = parse_pattern(component);
-  SplitPattern split =
-      pattern.regex ? SplitPattern::regex(pattern.text, component.where) : SplitPattern::literal(pattern.text);
+  SplitPattern split = pattern.regex ? regex_pattern(pattern.text, component.where) : literal_pattern(pattern.text);
   const std::string name = component.text("behavior");
   const std::pair<const char*, SplitBehavior> behaviors[] = {{"Isolated", SplitBehavior::kIsolated},
                                                              {"Removed", SplitBehavior::kRemoved},
@@ -143,18 +143,19 @@ void parse_pre_tokenizer(const Component& component, PreTokenizer& pre_tokenizer
       parse_pre_tokenizer({part, component.where}, pre_tokenizer, byte_level);
     }
   } else if (type == "Split") {
-    pre_tokenizer.add(parse_split(component));
+    pre_tokenizer.push_back(parse_split(component));
   } else if (type == "Digits") {
     const bool single = component.flag("individual_digits");
-    pre_tokenizer.add(
-        make_split(SplitPattern::digits(), single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
+    pre_tokenizer.push_back(
+        make_split(digits_pattern(), single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
   } else if (type == "Metaspace") {
-    pre_tokenizer.add(parse_metaspace(component));
+    pre_tokenizer.push_back(parse_metaspace(component));
   } else if (type == "ByteLevel") {
-    if (component.flag("add_prefix_space")) pre_tokenizer.add([](Words& words, bool) { add_prefix_space(words); });
+    if (component.flag("add_prefix_space"))
+      pre_tokenizer.push_back([](Words& words, bool) { add_prefix_space(words); });
     if (component.flag("use_regex", true)) {
-      const SplitPattern words = SplitPattern::regex(kGpt2Pattern, component.where);
-      pre_tokenizer.add(make_split(words, SplitBehavior::kIsolated, false));
+      const SplitPattern words = regex_pattern(kGpt2Pattern, component.where);
+      pre_tokenizer.push_back(make_split(words, SplitBehavior::kIsolated, false));
     }
     byte_level = true;
   } else {

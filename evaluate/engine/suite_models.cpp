@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/device.h"
-#include "data/chat/chat_tokens.h"
+#include "data/chat/chat_template.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/drafters/early_exit_drafter.h"
 #include "infer/drafters/model_drafter.h"

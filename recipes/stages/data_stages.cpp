@@ -254,7 +254,7 @@ void run_ngram(const NgramStageOptions& options, const StageContext& run) {
         throw_if_stop_requested("run the recipe again to count from the beginning");
       });
   progress.finish();
-  log_info("  {}", report.text());
+  log_info("  {}", report);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // kind = "teacher-logits": stores the teacher's next-token distributions for a corpus's targets, so that students are
 // distilled without running the teacher. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); goes on with the
 // missing shards.
-#include <utility>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
+#include "data/hdf5/shards.h"
 #include "data/teacher/teacher_cache.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
@@ -123,9 +124,9 @@ std::vector<data::ShardRange> shards_to_write(const data::Corpus& corpus, const 
 }
 
 void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& options, const data::Corpus& corpus,
-                  const data::TeacherCacheInfo& info, const StageContext& run, data::ShardedTeacherCache& cache) {
+                  const data::TeacherCacheInfo& info, const StageContext& run, data::Shards& shards) {
   train::TeacherLogits logits(teacher, corpus, {.k = info.k, .temperature = info.temperature}, options.batch_tokens);
-  const auto missing = shards_to_write(corpus, info, cache.missing(options.shard_examples));
+  const auto missing = shards_to_write(corpus, info, shards.missing(options.shard_examples));
   int64_t done = corpus.info().target_tokens;
   for (const data::ShardRange& shard : missing) done -= target_tokens(corpus, shard);
   announce(info, corpus, run.directory, done);
@@ -142,12 +143,13 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
   };
   const auto write = [&](const data::ShardRange& shard) {
     const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
-    cache.add_shard(shard, train::by_example(rows, corpus, shard.first, shard.last));
+    data::write_teacher_cache(shards.place(shard), info, train::by_example(rows, corpus, shard.first, shard.last));
+    shards.add(shard);
   };
   const auto written = [&](const data::ShardRange& shard) {
     if (!alone) progress.advance(target_tokens(corpus, shard));
   };
-  for (const auto& shard : divide_shards(run, missing, write, written)) cache.adopt(shard);
+  for (const auto& shard : divide_shards(run, missing, write, written)) shards.add(shard);
   progress.finish();
 }
 
@@ -157,9 +159,15 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   const at::Device device = choose_device(run.execution.device);
   const auto teacher = model::load_model(options.model, {.device = device, .dtype = parse_dtype(options.dtype)});
   const data::TeacherCacheInfo info = cache_info(options, corpus, teacher->info(), run);
-  data::ShardedTeacherCache cache(run.directory / "teacher_logits.h5", info, corpus.size());
-  if (!cache.merged()) write_shards(*teacher, options, corpus, info, run, cache);
-  if (run.execution.world->leads()) cache.finish();
+  const std::filesystem::path file = run.directory / "teacher_logits.h5";
+  data::Shards shards(file, corpus.size(), run.identity, [](const std::filesystem::path& part) {
+    const data::TeacherCache cache(part);
+    return data::Shards::Content{cache.info().provenance, cache.info().examples};
+  });
+  if (!shards.merged()) write_shards(*teacher, options, corpus, info, run, shards);
+  if (!run.execution.world->leads()) return;
+  if (!shards.merged()) data::merge_teacher_caches(shards.parts(), file, info);
+  shards.remove();
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // kind = "teacher-outputs": writes the target's outputs for calibration inputs, the corpus of prediction alignment
 // (BiLD §3.4: the small model learns the large one's predictions). Makes corpus.h5; goes on with the missing shards.
 #include <algorithm>
-#include <functional>
+#include <filesystem>
 #include <span>
 
 #include <fmt/format.h>
@@ -9,7 +9,8 @@
 #include "base/device.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "data/corpus/sharded_corpus.h"
+#include "data/corpus/corpus.h"
+#include "data/hdf5/shards.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
@@ -146,25 +147,37 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   options.require_prompts(inputs);
   OutputWriter outputs(options, run, inputs);
   const int64_t count = options.count(inputs);
-  data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run), count);
+  data::CorpusInfo info = output_info(inputs, options, run);
+  const std::filesystem::path file = run.directory / "corpus.h5";
+  data::Shards shards(file, count, run.identity, [](const std::filesystem::path& part) {
+    const data::Corpus corpus(part);
+    return data::Shards::Content{corpus.info().provenance, corpus.size()};
+  });
   Progress progress({.style = run.execution.progress(),
                      .title = "teacher outputs",
                      .unit = "outputs",
                      .total = count,
-                     .done_before = writer.done()});
+                     .done_before = shards.safe()});
   const auto write = [&](const data::ShardRange& range) {
-    writer.write(range, [&](data::CorpusWriter& shard) { outputs.add(range, shard); });
+    data::CorpusWriter shard(shards.place(range), info);
+    outputs.add(range, shard);
+    shard.finish();
+    shards.add(range);
   };
   const auto written = [&](const data::ShardRange& range) { progress.advance(range.size()); };
-  for (const auto& range : divide_shards(run, writer.missing(options.shard_examples), write, written)) {
-    writer.adopt(range);
-  }
+  for (const auto& range : divide_shards(run, shards.missing(options.shard_examples), write, written))
+    shards.add(range);
   progress.finish();
   if (outputs.foreign() > 0) log_warning("  {} ids that the tokenizer does not have were omitted", outputs.foreign());
   if (!run.execution.world->leads()) return;
   int64_t cut = 0;
-  writer.read_targets([&](std::span<const int32_t> ids) { cut += outputs.is_cut(ids) ? 1 : 0; });
-  writer.finish({{"count: outputs cut at max_new_tokens", fmt::format("{}", cut)}});
+  for (const std::filesystem::path& part : shards.parts()) {
+    const data::Corpus corpus(part);
+    for (int64_t i = 0; i < corpus.size(); ++i) cut += outputs.is_cut(corpus.target(i)) ? 1 : 0;
+  }
+  info.provenance["count: outputs cut at max_new_tokens"] = fmt::format("{}", cut);
+  if (!shards.merged()) data::merge_corpora(shards.parts(), file, info);
+  shards.remove();
   if (cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", cut, options.max_new_tokens);
 }
 

@@ -55,18 +55,5 @@ TEST_F(Synthetic, HeldOutSentencesOccurNowhereElse) {
   for (const std::string& source : train) EXPECT_FALSE(held_out.contains(source));
 }
 
-TEST_F(Synthetic, ImpossibleOptionsAreErrors) {
-  SyntheticOptions options = small();
-  options.min_words = 30;
-  EXPECT_THROW(lines(options, "train.src"), UserError);  // above max_words
-  options.max_words = 31;
-  options.nesting = 0;
-  options.second_clause = 0;
-  EXPECT_THROW(lines(options, "train.src"), UserError);  // longer than the grammar reaches
-  options = small();
-  options.ambiguity = 1.5;
-  EXPECT_THROW(lines(options, "train.src"), UserError);
-}
-
 }  // namespace
 }  // namespace draftsmith::data

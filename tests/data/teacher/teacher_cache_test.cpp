@@ -2,7 +2,8 @@
 #include "data/teacher/teacher_cache.h"
 
 #include <cmath>
-#include <stdexcept>
+#include <span>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,14 +27,13 @@ constexpr uint16_t kQuarter = 0xbd8c;
 constexpr uint16_t kEighth = 0xc029;
 constexpr uint16_t kLowest = 0xfbff;  // -65504
 
-TeacherCacheInfo info_of(int64_t k, int64_t positions) {
+TeacherCacheInfo info_of(int64_t k) {
   return {.k = k,
           .vocabulary = 4,
-          .positions = positions,
           .tokenizer_hash = "aaaa",
           .teacher_hash = "bbbb",
           .corpus_hash = "cccc",
-          .provenance = {{kJob, "job"}, {"corpus", "some"}}};
+          .provenance = {{"corpus", "some"}}};
 }
 
 // Values of one example of a top-2 cache: `positions` times ids 1 and 3.
@@ -51,17 +51,13 @@ struct CacheExample {
 };
 
 void write_cache(const std::filesystem::path& file, const TeacherRows& rows, int64_t k = 2) {
-  TeacherCacheWriter writer(file, info_of(k, static_cast<int64_t>(rows.log_probs.size()) / k));
-  writer.add(rows);
-  writer.finish();
+  write_teacher_cache(file, info_of(k), std::span(&rows, 1));
 }
 
 TEST(TeacherCache, GivesBackWhatWasWritten) {
   const TemporaryDirectory directory;
   const CacheExample first(2), second(0), third(1);
-  TeacherCacheWriter writer(directory / "t.h5", info_of(2, 3));
-  for (const CacheExample* example : {&first, &second, &third}) writer.add(example->rows());
-  writer.finish();
+  write_teacher_cache(directory / "t.h5", info_of(2), std::vector{first.rows(), second.rows(), third.rows()});
   const TeacherCache cache(directory / "t.h5");
   EXPECT_EQ(cache.info().examples, 3);
   EXPECT_EQ(cache.info().positions, 3);
@@ -125,7 +121,7 @@ TEST(TeacherCache, RefusesTruncatedFiles) {
 
 // A file of attributes and offsets, but for one attribute.
 void write_by_hand(const std::filesystem::path& file, const std::string& left_out, int64_t version, int64_t positions) {
-  Hdf5Writer writer(file, 8);
+  Hdf5Writer writer(file);
   const std::vector<int64_t> offsets = {0, 2};
   writer.write_array("/teacher/offsets", std::span<const int64_t>(offsets));
   writer.set_attribute("/", "format", left_out == "format" ? "another" : "draftsmith teacher cache");
@@ -172,72 +168,15 @@ TEST(TeacherCache, CorpusHashIsOfItsTokensAlone) {
   EXPECT_NE(hash_of({1, 2}, {4}, "x"), hash);
 }
 
-// Writes a shard whose even examples have one position, the odd ones two.
-void add_shard(ShardedTeacherCache& writer, const ShardRange& range) {
+TEST(TeacherCache, MergedPartsEqualACacheWrittenAtOnce) {
+  const TemporaryDirectory directory;
   const CacheExample one(1), two(2);
-  std::vector<TeacherRows> rows;
-  for (int64_t i = range.first; i < range.last; ++i) rows.push_back(i % 2 == 0 ? one.rows() : two.rows());
-  writer.add_shard(range, rows);
-}
-
-TEST(ShardedTeacherCache, GoesOnWithTheMissingShardsToTheSameFile) {
-  const TemporaryDirectory directory;
-  const auto write = [&](const std::string& name, bool killed) {
-    {
-      ShardedTeacherCache writer(directory / name, info_of(2, 0), 7);
-      if (!killed) add_shard(writer, {0, 4});
-      add_shard(writer, {4, 7});
-      if (!killed) writer.finish();
-    }
-    if (!killed) return;
-    ShardedTeacherCache writer(directory / name, info_of(2, 0), 7);
-    EXPECT_EQ(writer.done(), 3);
-    EXPECT_EQ(writer.missing(4), (std::vector{ShardRange{0, 4}}));
-    EXPECT_THROW(writer.finish(), std::logic_error);
-    add_shard(writer, {0, 4});
-    writer.finish();
-  };
-  write("whole.h5", false);
-  write("killed.h5", true);
-  EXPECT_EQ(sha256_file(directory / "whole.h5"), sha256_file(directory / "killed.h5"));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 2);
-  const TeacherCache cache(directory / "killed.h5");
-  EXPECT_EQ(cache.info().examples, 7);
-  EXPECT_EQ(cache.info().positions, 10);
-}
-
-TEST(ShardedTeacherCache, RefusesShardsOfAnotherJob) {
-  const TemporaryDirectory directory;
-  {
-    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0), 2);
-    add_shard(writer, {0, 2});
-  }
-  TeacherCacheInfo other = info_of(2, 0);
-  other.provenance[kJob] = "another";
-  EXPECT_THAT(error_of([&] { ShardedTeacherCache(directory / "t.h5", other, 2); }),
-              AllOf(HasSubstr("shard-000000000-000000002"), HasSubstr("another job")));
-}
-
-TEST(ShardedTeacherCache, AMergedCacheNeedsNothingMore) {
-  const TemporaryDirectory directory;
-  {
-    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0), 2);
-    add_shard(writer, {0, 2});
-    std::filesystem::copy(directory / "t.shard-000000000-000000002.h5", directory / "kept");
-    writer.finish();
-  }
-  std::filesystem::rename(directory / "kept",
-                          directory / "t.shard-000000000-000000002.h5");  // killed while removing it
-  ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0), 2);
-  EXPECT_TRUE(writer.merged());
-  EXPECT_EQ(writer.done(), 2);
-  writer.finish();
-  EXPECT_FALSE(std::filesystem::exists(directory / "t.shard-000000000-000000002.h5"));
-  EXPECT_EQ(TeacherCache(directory / "t.h5").info().examples, 2);
-  TeacherCacheInfo other = info_of(3, 0);
-  other.provenance[kJob] = "another";
-  ShardedTeacherCache another(directory / "t.h5", other, 2);
-  EXPECT_FALSE(another.merged());
+  write_teacher_cache(directory / "whole.h5", info_of(2), std::vector{one.rows(), two.rows(), one.rows()});
+  write_teacher_cache(directory / "a.h5", info_of(2), std::vector{one.rows(), two.rows()});
+  write_teacher_cache(directory / "b.h5", info_of(2), std::vector{one.rows()});
+  merge_teacher_caches({directory / "a.h5", directory / "b.h5"}, directory / "merged.h5", info_of(2));
+  EXPECT_EQ(sha256_file(directory / "whole.h5"), sha256_file(directory / "merged.h5"));
+  EXPECT_EQ(TeacherCache(directory / "merged.h5").info().positions, 4);
 }
 
 TEST(Half, IsConvertedExactly) {

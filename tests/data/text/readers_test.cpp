@@ -56,22 +56,16 @@ TEST_F(Readers, ParallelLinesArePairedInOrder) {
   EXPECT_TRUE(stream->counts().empty());
 }
 
-TEST_F(Readers, CrLfByteOrderMarkAndMissingFinalNewlineAreTakenAndCounted) {
+TEST_F(Readers, CrLfByteOrderMarkAndMissingFinalNewlineAreTaken) {
   const auto stream = parallel(
       "\xEF\xBB\xBF"
       "eins\r\nzwei",
       "one\ntwo\n");
   EXPECT_THAT(sources(*stream), ElementsAre("eins", "zwei"));
-  EXPECT_EQ(stream->counts().at("lines ending in CR LF"), 1);
-  EXPECT_EQ(stream->counts().at("files with a byte order mark"), 1);
 }
 
-TEST_F(Readers, UnequalLineCountsCanBeTruncatedAndAreCounted) {
-  const auto stream = parallel("1\n2\n3\n4\n", "1\n2\n", {.unequal_lines = "truncate"});
-  EXPECT_THAT(sources(*stream), ElementsAre("1", "2"));
-  EXPECT_EQ(stream->counts().at("ignored: unpaired lines"), 2);
-  Example example;
-  EXPECT_FALSE(stream->next(example));
+TEST_F(Readers, UnequalNumbersOfLinesAreAnError) {
+  EXPECT_THAT(error_of([&] { read_all(*parallel("1\n2\n3\n", "1\n2\n")); }), HasSubstr("no line 3 in one of them"));
 }
 
 TEST_F(Readers, InvalidUtf8IsAnErrorThatNamesFileLineAndByte) {

@@ -1,7 +1,5 @@
 // Byte pair encoding from tokenizer.json and from GPT-2's files, on small hand-made vocabularies. Large ones are
 // compared with `tokenizers` in tests/parity.
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -139,22 +137,6 @@ TEST(BpeTokenizer, UnknownCharactersAreFusedOrNot) {
   EXPECT_THAT(load_json_tokenizer(file)->encode("xxa"), ElementsAre(259, 0, 0, 260));
   file["model"].erase("unk_token");
   EXPECT_THAT(load_json_tokenizer(file)->encode("xxa"), ElementsAre(259, 260));
-}
-
-TEST(BpeTokenizer, GivesTheSameIdsOnManyThreads) {
-  const auto tokenizer = load_json_tokenizer(hello_json());
-  std::string text;
-  for (int word = 0; word < 5000; ++word) text += " hell" + std::string(static_cast<size_t>(word % 6), 'l') + " hello";
-  const Ids wanted = tokenizer->encode(text);
-  std::vector<int> wrong(4, 0);
-  std::vector<std::thread> threads;
-  for (int& count : wrong) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < 10; ++round) count += tokenizer->encode(text) == wanted ? 0 : 1;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(wrong, ElementsAre(0, 0, 0, 0));
 }
 
 TEST(BpeTokenizer, IdsOutsideTheVocabularyAreErrorsAndGapsPrintNothing) {

@@ -134,14 +134,6 @@ TEST(MalformedTokenizerFile, TextThatIsNoJson) {
   EXPECT_THAT(text_error("{\"model\": {\"vocab\": {\"a\": 0, \"a\": 1}}}"), HasSubstr("given twice"));
 }
 
-TEST(MalformedTokenizerFile, SequencesNestedWithoutEnd) {
-  json file = sound_json();
-  json nested = {{"type", "NFC"}};
-  for (int depth = 0; depth < 60; ++depth) nested = {{"type", "Sequence"}, {"normalizers", json::array({nested})}};
-  file["normalizer"] = nested;
-  EXPECT_THAT(error_of([&] { load_json_tokenizer(file); }), HasSubstr("nested too deeply"));
-}
-
 TEST(MalformedTokenizerFile, Gpt2Files) {
   const TemporaryDirectory directory;
   const auto load = [&](const std::string& vocabulary, const std::string& merges) {

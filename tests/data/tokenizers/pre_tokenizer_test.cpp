@@ -18,26 +18,23 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::vector<std::string> cut(PreTokenizerStep step, std::string_view text) {
-  PreTokenizer pre_tokenizer;
-  pre_tokenizer.add(std::move(step));
-  Words words;
-  pre_tokenizer.split(text, true, words);
+  const Words words = split_words({std::move(step)}, text, true);
   return {words.views.begin(), words.views.end()};
 }
 
 std::vector<std::string> cut(std::string_view expression, std::string_view text,
                              SplitBehavior behavior = SplitBehavior::kIsolated, bool invert = false) {
-  return cut(make_split(SplitPattern::regex(expression, "test"), behavior, invert), text);
+  return cut(make_split(regex_pattern(expression, "test"), behavior, invert), text);
 }
 
 TEST(PreTokenizer, Gpt2CutsAsPublished) {
-  EXPECT_THAT(cut(make_split(SplitPattern::regex(kGpt2Pattern, ""), SplitBehavior::kIsolated, false),
+  EXPECT_THAT(cut(make_split(regex_pattern(kGpt2Pattern, ""), SplitBehavior::kIsolated, false),
                   "I'll  see 3 naïve dogs!!\n\n x "),
               ElementsAre("I", "'ll", " ", " see", " 3", " naïve", " dogs", "!!", "\n\n", " x", " "));
 }
 
 TEST(PreTokenizer, Llama3CutsAsPublished) {
-  EXPECT_THAT(cut(make_split(SplitPattern::regex(kLlama3Pattern, ""), SplitBehavior::kIsolated, false),
+  EXPECT_THAT(cut(make_split(regex_pattern(kLlama3Pattern, ""), SplitBehavior::kIsolated, false),
                   "I'LL see 12345 (dogs)!!\n\n  x"),
               ElementsAre("I", "'LL", " see", " ", "123", "45", " (", "dogs", ")!!\n\n", " ", " x"));
 }
@@ -53,9 +50,9 @@ TEST(Split, Behaviors) {
 }
 
 TEST(Split, LiteralsAndDigits) {
-  EXPECT_THAT(cut(make_split(SplitPattern::literal("--"), SplitBehavior::kIsolated, false), "a--b-c"),
+  EXPECT_THAT(cut(make_split(literal_pattern("--"), SplitBehavior::kIsolated, false), "a--b-c"),
               ElementsAre("a", "--", "b-c"));
-  EXPECT_THAT(cut(make_split(SplitPattern::digits(), SplitBehavior::kIsolated, false), "a12²b\U00016FF4"),
+  EXPECT_THAT(cut(make_split(digits_pattern(), SplitBehavior::kIsolated, false), "a12²b\U00016FF4"),
               ElementsAre("a", "1", "2", "²", "b", "\U00016FF4"));
 }
 

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <set>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/corpus/corpus.h"
-#include "data/corpus/sharded_corpus.h"
+#include "data/hdf5/shards.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/teacher/teacher_cache.h"
 #include "data/tokenizers/tokenizer.h"
@@ -73,16 +74,13 @@ TEST_F(Stages, TeacherOutputsGoOnWhateverTheTeachersPathIs) {
   run("teacher-outputs", outputs_of("model"), "whole");
   // What a killed run left: four examples in two shards, two of them cut.
   fs::create_directories(folder_ / "killed");
-  {
-    data::ShardedCorpusWriter writer(folder_ / "killed" / "corpus.h5",
-                                     info({{data::kJob, "this job"}, {"teacher", "named otherwise"}}), kExamples);
-    const data::Corpus corpus(folder_ / "corpus.h5");
-    for (const auto& [first, ends] : {std::pair{0, std::pair{1, 5}}, std::pair{2, std::pair{5, 1}}}) {
-      writer.write({first, first + 2}, [&](data::CorpusWriter& shard) {
-        shard.add(corpus.source(first), std::vector{6, 7, ends.first});
-        shard.add(corpus.source(first + 1), std::vector{6, 7, ends.second});
-      });
-    }
+  const data::Corpus corpus(folder_ / "corpus.h5");
+  for (const auto& [first, ends] : {std::pair{0, std::pair{1, 5}}, std::pair{2, std::pair{5, 1}}}) {
+    data::CorpusWriter shard(folder_ / "killed" / fmt::format("corpus.shard-{:09}-{:09}.h5", first, first + 2),
+                             info({{data::kJob, "this job"}, {"teacher", "named otherwise"}}));
+    shard.add(corpus.source(first), std::vector{6, 7, ends.first});
+    shard.add(corpus.source(first + 1), std::vector{6, 7, ends.second});
+    shard.finish();
   }
   run("teacher-outputs", outputs_of("./model"), "killed");
   const data::Corpus whole(folder_ / "whole" / "corpus.h5"), killed(folder_ / "killed" / "corpus.h5");
@@ -225,16 +223,12 @@ TEST_F(TeacherLogitsStage, GoesOnWithTheMissingShardsBitForBit) {
     const std::string name = "k" + std::to_string(k);
     const std::string whole = sha256_file(cache_of(options("t5", k), name + " whole"));
     EXPECT_EQ(data::TeacherCache(folder_ / (name + " whole") / "teacher_logits.h5").info().whole(), k == 0);
-    cache_of(options("t5", k), name + " killed");
-    const fs::path killed = folder_ / (name + " killed");
     // What a killed run left: the first of three shards.
-    {
-      const data::TeacherCache cache(killed / "teacher_logits.h5");
-      data::ShardedTeacherCache shards(killed / "again.h5", cache.info(), kExamples);
-      shards.add_shard({0, 3}, std::vector{cache.rows(0), cache.rows(1), cache.rows(2)});
-    }
-    fs::rename(killed / ("again" + kFirstShard), killed / ("teacher_logits" + kFirstShard));
-    fs::remove(killed / "teacher_logits.h5");
+    const data::TeacherCache cache(folder_ / (name + " whole") / "teacher_logits.h5");
+    const fs::path killed = folder_ / (name + " killed");
+    fs::create_directories(killed);
+    data::write_teacher_cache(killed / ("teacher_logits" + kFirstShard), cache.info(),
+                              std::vector{cache.rows(0), cache.rows(1), cache.rows(2)});
     EXPECT_EQ(sha256_file(cache_of(options("t5", k), name + " killed")), whole);
   }
 }
@@ -244,8 +238,7 @@ TEST_F(TeacherLogitsStage, AskedToStopKeepsWholeShards) {
   fs::create_directories(shard.parent_path());
   {
     const data::TeacherCache whole(cache_of(options("t5", 4), "whole"));
-    data::ShardedTeacherCache(folder_ / "stopped" / "teacher_logits.h5", whole.info(), kExamples)
-        .add_shard({0, 3}, std::vector{whole.rows(0), whole.rows(1), whole.rows(2)});
+    data::write_teacher_cache(shard, whole.info(), std::vector{whole.rows(0), whole.rows(1), whole.rows(2)});
   }
   const auto made = fs::last_write_time(shard);
   const SignalWatch watch;

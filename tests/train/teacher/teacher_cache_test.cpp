@@ -81,13 +81,10 @@ class TeacherCaches : public testing::Test {
     const StoredRows rows = TeacherLogits(teacher_, *corpus_, form, 64).rows(0, corpus_->size(), [](int64_t) {});
     const data::TeacherCacheInfo info{.k = k,
                                       .vocabulary = kTestVocabulary,
-                                      .positions = corpus_->info().target_tokens,
                                       .temperature = temperature,
                                       .tokenizer_hash = "none",
                                       .corpus_hash = data::corpus_hash(*corpus_)};
-    data::TeacherCacheWriter writer(folder_ / "cache.h5", info);
-    for (const data::TeacherRows& example : by_example(rows, *corpus_, 0, corpus_->size())) writer.add(example);
-    writer.finish();
+    data::write_teacher_cache(folder_ / "cache.h5", info, by_example(rows, *corpus_, 0, corpus_->size()));
     return data::TeacherCache(folder_ / "cache.h5");
   }
 
