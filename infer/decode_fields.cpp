@@ -142,10 +142,7 @@ void add_window_options(Fields<O>& fields) {
       .add("rollback_rule", &O::rollback_rule, GridKey::kList, read_by_acceptances({"rollback"}),
            Choices(rollback_rules().names()),
            "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
-           "change nothing). literal: the paper's Algorithm 1. released_code: as the authors' program, where the "
-           "target writes the first token; greedy decoding keeps the whole draft if the first token beyond the "
-           "threshold is the target's own choice; after a rollback the target runs once more and writes the next "
-           "token too.")
+           "change nothing). literal: the paper's Algorithm 1.")
       .add(
           "verify_end", &O::verify_end, GridKey::kValue, read_by_acceptances({"rollback"}),
           "The target also judges a draft that ends with EOS or at the length limit. Without it such a draft is final, "
@@ -162,22 +159,6 @@ void add_window_options(Fields<O>& fields) {
            "Leviathan's lenience l: a drafted token counts as l times as likely under the drafter, so more are kept, "
            "and no token is put out with more than 1/l of its probability. Greedy decoding keeps tokens at least l "
            "times as likely as the most likely one. 1 is lossless.")
-      .add(
-          "epsilon", &O::epsilon, GridKey::kList, read_by_acceptances({"typical"}), Label{"eps"}, AlwaysNamed{},
-          Range{0, 1},
-          "Of typical (Medusa): a drafted token stays if the target's probability is above min(epsilon, delta e^-H), H "
-          "the entropy there.")
-      .add("delta", &O::delta, GridKey::kList, read_by_acceptances({"typical"}), AlwaysNamed{}, Range{0, 1},
-           "Of typical: the smaller limit where the target is unsure; see epsilon.")
-      .add(
-          "deferral", &O::deferral, GridKey::kList, read_by_acceptances({"cascade"}), AlwaysNamed{},
-          Choices(deferrals().names()),
-          "Where cascade takes the target's distribution instead of the drafter's, of max p and max q, the largest "
-          "probabilities of target and drafter: chow: max q < 1 - alpha; diff: max q < max p - alpha; opt: max q < max "
-          "p - alpha TV(p, q); token: for each token x with p(x) < (1 - alpha) max p.")
-      .add("deferral_cost", &O::deferral_cost, GridKey::kList, read_by_acceptances({"cascade"}), Label{"alpha"},
-           AlwaysNamed{}, Range{0, 1},
-           "alpha of cascade, the loss of quality for which a draft is kept: 0 trusts the drafter least, 1 most.")
       .add("free_token", &O::free_token, GridKey::kValue, read_by_acceptances({"accept_all"}),
            "Of accept_all (method tandem): the model writes the first token and one after each block of the drafter. "
            "false: it writes none, and only supplies the drafter with representations of finished blocks.");

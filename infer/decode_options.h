@@ -88,10 +88,6 @@ struct DecodeOptions {
   std::string window_rule;       // empty: the method's own
   std::string acceptance;        // empty: the method's own
   double lenience = 1;           // of rejection
-  double epsilon = 0.09;         // of typical
-  double delta = 0.3;            // of typical
-  std::string deferral = "opt";  // of cascade
-  double deferral_cost = 0.1;    // of cascade: alpha
   bool free_token = true;        // of accept_all: the target adds a token to each block
   // --- inside the model: early-exit, calm, ppd ---
   std::filesystem::path exits;              // directory of exits; empty: the model's own, if it has any

@@ -36,7 +36,7 @@ class OracleEngagement final : public AcceptanceRule {
       next = at::where(stays, in.tokens.select(1, 0), own);
     }
     count(in, to_host(stays), in.tokens.size(1) > 0 ? to_host(in.tokens.select(1, 0).ne(own)) : std::vector<int64_t>());
-    return {.accepted = first, .next = next, .rolled_back = stays.logical_not(), .overlap = {}};
+    return {.accepted = first, .next = next};
   }
 
  private:

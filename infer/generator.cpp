@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/device_graph.h"
 #include "infer/beam/beam_search.h"
 #include "infer/drafters/early_exit_drafter.h"
 #include "infer/forced/teacher_forcing.h"
@@ -185,13 +186,12 @@ void Generator::Impl::run(RowBatch& batch, PhaseTimer& timer) {
   if (options.decodes_inside()) return decode_inside(models, options, settings, batch, timer);
   model::LanguageModel& target = *models.target;
   if (beams) return decode_beams(target, *beams, settings, batch, timer);
-  if (!on_device) on_device.emplace(target, options.drafts() ? &parts : nullptr, settings);
-  if (on_device->takes(batch)) return on_device->run(batch, timer);
-  if (!options.drafts()) return decode_plainly(target, settings, batch, timer);
-  if (parts.acceptance->traits().target != TargetRole::kVerifies) {
-    return StandaloneLoop(target, parts, settings).run(batch, timer);
+  if (records_graphs(target.info().device)) {
+    if (!on_device) on_device.emplace(target, options.drafts() ? &parts : nullptr, settings);
+    if (on_device->takes(batch)) return on_device->run(batch, timer);
   }
-  DecodeLoop(target, parts, settings).run(batch, timer);
+  if (!options.drafts()) return decode_plainly(target, settings, batch, timer);
+  decode_with_drafts(target, parts, settings, batch, timer);
 }
 
 // Moves finished rows to the results of their outputs.

@@ -1,8 +1,8 @@
 #include "infer/parts.h"
 
 #include "base/registry.h"
-#include "infer/acceptance/lossless.h"
 #include "infer/acceptance/lossy.h"
+#include "infer/acceptance/rejection_rules.h"
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
@@ -81,8 +81,6 @@ const Registry<AcceptanceRuleEntry>& acceptance_rules() {
        {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
        {"rejection", [](const O& o) { return rule<A, RejectionAcceptance>(o.lenience); }},
        {"block", [](const O&) { return rule<A, BlockAcceptance>(); }},
-       {"typical", [](const O& o) { return rule<A, TypicalAcceptance>(o.epsilon, o.delta); }},
-       {"cascade", [](const O& o) { return rule<A, CascadeAcceptance>(deferrals().at(o.deferral), o.deferral_cost); }},
        {"rollback", [](const O& o) {
           return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule), o.verify_end);
         }}});
@@ -126,9 +124,6 @@ void check_replay(const PartTraits& parts, double temperature, const PartProblem
     problems.add(window + " replays where drafts were rejected, and without verification none is",
                  "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
                  "use the window fixed");
-  } else if (acceptance.first_from_target) {
-    problems.add(window + " replays window by window, and after a rollback the target writes two tokens",
-                 "rollback_rule effective or literal", "rollback_rule released_code", "");
   }
   if (temperature != 0) {
     problems.add(window + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",

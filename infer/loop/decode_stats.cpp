@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <nlohmann/json.hpp>
 
 namespace draftsmith::infer {
@@ -35,41 +34,6 @@ PhaseSeconds& PhaseSeconds::operator+=(const PhaseSeconds& added) {
 
 PhaseSeconds PhaseSeconds::scaled(double factor) const {
   return {encode * factor, prefill * factor, draft * factor, verify * factor, other * factor};
-}
-
-PhaseTimer::PhaseTimer(at::Device device) : device_(device), since_(Clock::now()) {
-  if (!device_.is_cpu()) {
-    marks_.push_back({Phase::kOther, record()});
-  }
-}
-
-c10::Event PhaseTimer::record() const {
-  c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-  event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-  return event;
-}
-
-void PhaseTimer::enter(Phase phase) {
-  if (device_.is_cpu()) {
-    const auto now = Clock::now();
-    seconds_[phase_] += std::chrono::duration<double>(now - since_).count();
-    since_ = now;
-  } else {
-    marks_.push_back({phase_, record()});
-  }
-  phase_ = phase;
-}
-
-PhaseSeconds PhaseTimer::lap() {
-  enter(phase_);
-  if (!device_.is_cpu()) {
-    marks_.back().event.synchronize();
-    for (size_t i = 1; i < marks_.size(); ++i) {
-      seconds_[marks_[i].phase] += marks_[i - 1].event.elapsedTime(marks_[i].event) * 1e-3;
-    }
-    marks_.erase(marks_.begin(), marks_.end() - 1);
-  }
-  return std::exchange(seconds_, {});
 }
 
 namespace {

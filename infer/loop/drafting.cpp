@@ -60,31 +60,6 @@ void Draft::read_tokens(std::span<const int64_t> eos) {
   if (!read && !unread.empty()) set_tokens(at::stack(unread, 1).cpu(), eos);
 }
 
-at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Device device) {
-  if (!draft.read) {
-    const auto last = last_tokens(rows, device);
-    return draft.tokens.empty() ? last : at::cat({last, at::stack(draft.tokens, 1)}, 1);
-  }
-  const auto width = static_cast<size_t>(draft.width()) + 1;
-  std::vector<int64_t> tokens(rows.size() * width, 0);
-  for (size_t b = 0; b < rows.size(); ++b) {
-    const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(b * width);
-    *first = rows[b].tokens.back();
-    std::copy(draft.on_host[b].begin(), draft.on_host[b].end(), first + 1);
-  }
-  return to_device(tokens, {std::ssize(rows), static_cast<int64_t>(width)}, device);
-}
-
-at::Tensor drafted_tokens(const at::Tensor& pending) {
-  const int64_t window = pending.size(1) - 1;
-  if (!pending.is_cpu()) return pending.narrow(1, 1, window);
-  at::Tensor drafted = host_empty({pending.size(0), window}, at::kLong);
-  const auto* from = pending.const_data_ptr<int64_t>() + 1;
-  auto* to = drafted.mutable_data_ptr<int64_t>();
-  for (int64_t b = 0; b < pending.size(0); ++b) std::copy_n(from + b * (window + 1), window, to + b * window);
-  return drafted;
-}
-
 void Drafting::Window::end_rows_at_limits() {
   for (size_t b = 0; b < active.size(); ++b) active[b] &= counts[b] < limits[b] ? 1 : 0;
 }
@@ -96,8 +71,7 @@ Drafting::Drafting(const model::ModelInfo& target, const DraftParts& parts, cons
   const bool wants_most_likely = settings.warping.greedy() && settings.processors.empty();
   reads_tokens_ =
       target.device.is_cpu() || decides_ != Decides::kUpFront || settings.processors.needs_history() || drafter.on_host;
-  const bool reads_q =
-      settings.warping.greedy() ? acceptance.needs_confidence : acceptance.needs_distribution || settings.measure_alpha;
+  const bool reads_q = !settings.warping.greedy() && (acceptance.needs_distribution || settings.measure_alpha);
   reads_probabilities_ = acceptance.target == TargetRole::kVerifies && reads_q;
   asks_for_tokens_ = !drafter.logits || (decides_ == Decides::kUpFront && wants_most_likely && !reads_probabilities_);
 }
@@ -107,7 +81,7 @@ void Drafting::begin(RowBatch& batch) const {
   // Elsewhere outputs depend on windows, so windows must not depend on earlier batches.
   if (!acceptance.lossless || !settings_.warping.greedy()) parts_.window->carry(std::nullopt);
   parts_.window->begin(batch.rows);
-  for (Row& row : batch.rows) row.handover = acceptance.first_from_target;
+  for (Row& row : batch.rows) row.handover = acceptance.target == TargetRole::kAddsToken;
 }
 
 void Drafting::remove_finished(RowBatch& batch) const {
@@ -251,10 +225,7 @@ void Drafting::apply_window_rule(const DraftStep& step, Window& window) const {
 }
 
 at::Tensor Drafting::choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const {
-  if (settings_.warping.greedy()) {
-    if (reads_probabilities_) window.probabilities.push_back(warp(logits, {}));
-    return most_likely(logits);
-  }
+  if (settings_.warping.greedy()) return most_likely(logits);
   const auto q = warp(logits, settings_.warping);  // [B,V]
   if (reads_probabilities_) window.probabilities.push_back(q);
   return draw(q, uniforms(batch.rows, Draw::kDraft, window.width(), 1, logits.device()).squeeze(1));

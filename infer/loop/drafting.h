@@ -43,11 +43,6 @@ struct Draft {
   void read_tokens(std::span<const int64_t> eos);
 };
 
-// Returns the tokens for the target to process, int64 [B,G+1]: each row's last committed token and its draft.
-at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Device device);
-// Returns the drafted tokens among these: [B,G+1] -> [B,G].
-at::Tensor drafted_tokens(const at::Tensor& pending);
-
 // The drafting half of a decoding loop. Keeps the drafter and the window rule in step with the batch.
 class Drafting {
  public:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/Event.h>
+
+#include "base/aten.h"
 #include "base/error.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/loop/decode_stats.h"
@@ -41,6 +45,34 @@ class StopStringMatcher {
   data::StreamDecoder decoder_;
   size_t longest_ = 0;  // bytes of the longest stop string
   std::string tail_;    // the text's last longest_ - 1 bytes
+};
+
+// ---- The clock of decoding's phases
+
+// Attributes the time between calls of enter() to phases. On a GPU it records events, so timing adds no
+// synchronisation.
+class PhaseTimer {
+ public:
+  // Starts in kOther.
+  explicit PhaseTimer(at::Device device);
+  // Ends the current phase and begins another.
+  void enter(Phase phase);
+  // Returns the time since the last lap(), by phase. On a GPU it waits until the device has finished all earlier work.
+  PhaseSeconds lap();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Mark {
+    Phase phase;  // the phase that ended here
+    c10::Event event;
+  };
+  c10::Event record() const;
+
+  at::Device device_;
+  Phase phase_ = Phase::kOther;
+  Clock::time_point since_;
+  PhaseSeconds seconds_;
+  std::vector<Mark> marks_;  // on a GPU; marks_[0] is the beginning
 };
 
 // ---- Rows

@@ -1,4 +1,4 @@
-#include "infer/acceptance/lossless.h"
+#include "infer/acceptance/rejection_rules.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include "infer/acceptance/acceptance_rule.h"
+#include "infer/acceptance/row_judging.h"
 #include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
@@ -176,7 +176,7 @@ Judgement RejectionAcceptance::judge_tensors(const Verification& verification) c
   const Decided decided = decide_by_rejection({p, counted, verification.tokens, verification.counts,
                                                uniforms_of(verification, Draw::kAccept, window),
                                                uniforms_of(verification, Draw::kNext, window + 1)});
-  Judgement judgement{.accepted = decided.accepted, .next = decided.next, .rolled_back = {}, .overlap = {}};
+  Judgement judgement{.accepted = decided.accepted, .next = decided.next};
   if (verification.measure_overlap && window > 0) judgement.overlap = overlap(p, q);
   return judgement;
 }
