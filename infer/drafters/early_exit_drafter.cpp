@@ -205,92 +205,40 @@ struct ExitDrafting {
   const model::Exits* exits = nullptr;  // nullptr: the model's own final norm and head
 };
 
-// A model after the prefix but its last token, from which each draft begins.
-class TimedExit {
+// The first layers of a model that has processed the prefix, over its state.
+class TimedExit final : public TimedRow {
  public:
-  TimedExit(const ExitDrafting& drafting, const CalibrationContext& context, int64_t room)
-      : target_(drafting.model),
-        device_(target_.info().device),
-        drafter_(target_, drafting.layers, drafting.exits),
-        rows_(1) {
-    const auto known = mask_unknown_ids(drafting.model.info(), std::vector{context.source, context.prefix});
-    rows_.front().tokens = known[1];
-    const auto before = std::span(known[1]).first(known[1].size() - 1);
-    prepared_ = state_after(drafting.model, known[0], before, {std::ssize(known[1]) + room});
-    state_ = prepared_.state.get();
+  TimedExit(EarlyExitDrafter& drafter, TimedModel& target, model::TransformerModel& model,
+            const CalibrationContext& context)
+      : TimedRow(drafter, context), model_(model) {
     const model::TokenBatch nothing;
-    drafter_.prefill({nothing, 1, rows_, state_->capacity(), nullptr, state_});
+    drafter.prefill({nothing, 1, rows_, target.state().capacity(), nullptr, &target.state()});
   }
 
-  // Drafts one token. Returns the seconds until it is on the host.
-  double draft() {
-    const std::vector<int64_t> active{1};
-    const Stopwatch watch;
-    const at::Tensor logits = drafter_.next_logits({rows_, drafted_, active, {}});
-    most_likely(logits).to(at::kCPU);
-    const double seconds = watch.seconds();
-    drafted_.push_back(at::full({1}, token(), at::TensorOptions(at::kLong).device(device_)));
-    return seconds;
-  }
-
-  // Runs all layers of one token, as plain decoding does. Returns the seconds.
-  double step() {
-    const at::Tensor tokens = at::full({1, 1}, token(), at::TensorOptions(at::kLong).device(device_));
-    const model::StepInput input{tokens, {1}, model::Logits::kLast, {}};
-    synchronize(device_);
-    const Stopwatch watch;
-    most_likely(target_.step(input, *state_).logits).to(at::kCPU);
-    return watch.seconds();
-  }
-
-  // Runs the remaining layers of the drafted tokens and of the token before them. Returns the seconds.
-  double verify() {
-    const auto tokens = std::ssize(drafted_) + 1;
+  // Runs the remaining layers of the drafted tokens and of the token before them; without drafts all layers, as plain
+  // decoding does.
+  double verify(TimedModel& target, int64_t count) override {
+    if (count == 1) return target.run(1);
     model::StepInput input;
-    input.tokens = at::full({1, tokens}, token(), at::TensorOptions(at::kLong).device(device_));
-    input.new_tokens = {tokens};
-    synchronize(device_);
+    input.tokens = tokens(count, model_.info().device);
+    input.new_tokens = {count};
+    synchronize(model_.info().device);
     const Stopwatch watch;
-    const model::StepOutput output = drafter_.run_target(target_, input, *state_);
-    most_likely(output.logits).to(at::kCPU);
+    most_likely(drafter_.run_target(model_, input, target.state()).logits).to(at::kCPU);
     return watch.seconds();
-  }
-
-  void go_back() {
-    const std::vector<int64_t> length{rows_.front().length()};
-    state_->rollback(std::vector<int64_t>{length.front() - 1});
-    drafted_.clear();
-    drafter_.observe({rows_, model::StepOutput{}, length});
   }
 
  private:
-  int64_t token() const { return rows_.front().tokens.back(); }
-
-  model::TransformerModel& target_;
-  at::Device device_;
-  EarlyExitDrafter drafter_;
-  std::vector<Row> rows_;
-  std::vector<at::Tensor> drafted_;
-  CalibrationState prepared_;
-  model::DecodeState* state_ = nullptr;  // in it
+  model::TransformerModel& model_;
 };
 
-// Like measure_step_costs(), over the one state that both share: target[L-1] is the verification of L-1 drafted tokens,
-// whose first layers have run; target[0] is a step of plain decoding.
+// Like measure_step_costs(), over the one state that both share.
 StepCosts measure_exit_costs(const ExitDrafting& drafting, const CalibrationContext& context, int64_t max_tokens) {
   const model::DecodingGuard guard;
-  TimedExit prepared(drafting, context, max_tokens);
-  RoundTimes times;
-  for (int64_t repetition = 0; repetition < kCalibrationWarmup + kCalibrationRepetitions; ++repetition) {
-    for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
-      prepared.go_back();
-      double drafted = 0;
-      for (int64_t j = 1; j < tokens; ++j) drafted += prepared.draft();
-      const double verified = tokens == 1 ? prepared.step() : prepared.verify();
-      if (repetition >= kCalibrationWarmup) times.add(tokens, drafted, verified);
-    }
-  }
-  return times.medians();
+  TimedModel target(drafting.model, context, max_tokens);
+  EarlyExitDrafter drafter(drafting.model, drafting.layers, drafting.exits);
+  TimedExit timed(drafter, target, drafting.model, context);
+  return measure_rounds(target, timed, max_tokens);
 }
 
 // Like measure_forced_alpha(), from one pass: the exit reads the target's hidden states of its layer.

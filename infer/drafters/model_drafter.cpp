@@ -1,6 +1,7 @@
 #include "infer/drafters/model_drafter.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/device_tensors.h"
 #include "data/tokenizers/tokenizer.h"
@@ -15,14 +16,20 @@
 namespace draftsmith::infer {
 namespace {
 
-class LoadedModelDrafter : public LoadedDrafter {
+class LoadedModelDrafter final : public LoadedDrafter {
  public:
   LoadedModelDrafter(model::LanguageModel& model, const data::Tokenizer* tokenizer, std::filesystem::path directory)
       : model_(model), tokenizer_(tokenizer), directory_(std::move(directory)) {}
+  explicit LoadedModelDrafter(LoadedModel loaded)
+      : owned_(std::move(loaded)),
+        model_(*owned_->model),
+        tokenizer_(owned_->tokenizer.get()),
+        directory_(owned_->directory) {}
 
   std::string name() const override { return model_.info().name; }
   std::filesystem::path path() const override { return directory_; }
   model::LanguageModel* model() const override { return &model_; }
+  const LoadedModel* standalone() const override { return owned_ ? &*owned_ : nullptr; }
 
   void check(const DraftTarget& draft_target, Problems& problems) const override {
     const model::ModelInfo& target = draft_target.model.info();
@@ -52,33 +59,18 @@ class LoadedModelDrafter : public LoadedDrafter {
   }
 
  private:
+  std::optional<LoadedModel> owned_;  // what was loaded; absent: the caller owns the model
   model::LanguageModel& model_;
   const data::Tokenizer* tokenizer_;
   std::filesystem::path directory_;
 };
 
-// A model directory's drafter, which owns what was loaded.
-class OwnedModelDrafter final : public LoadedModelDrafter {
- public:
-  explicit OwnedModelDrafter(LoadedModel loaded)
-      : LoadedModelDrafter(*loaded.model, loaded.tokenizer.get(), loaded.directory), loaded_(std::move(loaded)) {}
-
-  const LoadedModel* standalone() const override { return &loaded_; }
-
- private:
-  LoadedModel loaded_;
-};
-
 }  // namespace
-
-// Replaces ids that the drafter has no embedding for by padding.
-at::Tensor ModelDrafter::mask_unknown(const at::Tensor& tokens) const {
-  return known_tokens(tokens, model_.info(), vocabulary_);
-}
 
 void ModelDrafter::encode(const DraftBegin& begin) {
   if (!model_.info().encoder_decoder) return;
-  encoder_ = model_.encode({mask_unknown(begin.sources.tokens.to(model_.info().device)), begin.sources.lengths});
+  const at::Tensor tokens = begin.sources.tokens.to(model_.info().device);
+  encoder_ = model_.encode({known_tokens(tokens, model_.info(), vocabulary_), begin.sources.lengths});
 }
 
 void ModelDrafter::prefill(const DraftBegin& begin) {
@@ -124,7 +116,7 @@ at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
     input.tokens = viewed(request.drafted.back(), {std::ssize(request.rows), 1});  // [B,1]
     input.new_tokens.assign(request.active.begin(), request.active.end());
   }
-  input.tokens = mask_unknown(input.tokens);
+  input.tokens = known_tokens(input.tokens, model_.info(), vocabulary_);
   const at::Tensor logits = model_.step(input, *state_).logits;  // [B,1,V]
   return fit_vocabulary(viewed(logits, {logits.size(0), logits.size(2)}), vocabulary_);
 }
@@ -146,7 +138,7 @@ void ModelDrafter::select_rows(std::span<const int64_t> rows) {
 }
 
 SharedDrafter load_model_drafter(const std::filesystem::path& directory, const model::LoadOptions& options) {
-  return std::make_shared<OwnedModelDrafter>(load_model_directory(directory, options));
+  return std::make_shared<LoadedModelDrafter>(load_model_directory(directory, options));
 }
 
 SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tokenizer,

@@ -32,16 +32,13 @@ class ModelDrafter : public Drafter {
   std::optional<DraftingModel> drafting_model() override { return DraftingModel{model_, *state_}; }
 
  protected:
-  // Sets the encoder states that prefill() begins from.
-  void set_encoder(model::EncoderStates states) { encoder_ = std::move(states); }
+  model::EncoderStates encoder_;  // that prefill() begins from
 
  private:
-  at::Tensor mask_unknown(const at::Tensor& tokens) const;
   model::StepInput unseen_tokens(const DraftRequest& request) const;
 
   model::LanguageModel& model_;
   int64_t vocabulary_;
-  model::EncoderStates encoder_;
   std::unique_ptr<model::DecodeState> state_;
 };
 
@@ -93,7 +90,7 @@ class SharedEncoderDrafter final : public ModelDrafter {
       : ModelDrafter(drafter, vocabulary), drafter_(drafter) {}
 
   // Projects the target's encoder states.
-  void encode(const DraftBegin& begin) override { set_encoder(drafter_.project_encoder(*begin.target_encoder)); }
+  void encode(const DraftBegin& begin) override { encoder_ = drafter_.project_encoder(*begin.target_encoder); }
 
  private:
   model::TransformerModel& drafter_;

@@ -97,52 +97,32 @@ void TandemDrafter::select_rows(std::span<const int64_t> rows) {
 namespace {
 
 // A Tandem secondary whose primary has processed the prefix. Each draft begins from the prefix's last token.
-class TimedTandem final : public TimedDrafter {
+class TimedTandem final : public TimedRow {
  public:
   TimedTandem(TandemDrafter& drafter, const TimedModel& primary, const CalibrationContext& context, int64_t room)
-      : drafter_(drafter), rows_(1), prefix_(context.prefix) {
-    prefix_.push_back(prefix_.back());
-    rows_[0].tokens = {prefix_.front()};
+      : TimedRow(drafter, context) {
+    rows_[0].tokens = {committed_.front()};
     const model::TokenBatch nothing;
-    const DraftBegin begin{nothing, 1, rows_, std::ssize(prefix_) + room, primary.encoder(), nullptr};
-    drafter_.encode(begin);
-    drafter_.prefill(begin);
-    rows_[0].tokens = prefix_;
-    drafter_.observe({rows_, primary.output(), std::vector<int64_t>{1}});
+    const DraftBegin begin{nothing, 1, rows_, std::ssize(committed_) + room, primary.encoder(), nullptr};
+    drafter.encode(begin);
+    drafter.prefill(begin);
+    rows_[0].tokens = committed_;
+    drafter.observe({rows_, primary.output(), std::vector<int64_t>{1}});
   }
 
-  double draft() override {
-    const std::vector<int64_t> active{1};
-    const Stopwatch watch;
-    const auto logits = drafter_.next_logits({rows_, drafted_, active, {}});
-    most_likely(logits).to(at::kCPU);
-    const double seconds = watch.seconds();
-    drafted_.push_back(at::full({1}, prefix_.back(), at::TensorOptions(at::kLong).device(logits.device())));
-    return seconds;
-  }
-
-  double observe(const model::StepOutput& output, int64_t tokens) override {
-    const at::Device device = output.logits.device();
-    const std::vector<int64_t> base{std::ssize(prefix_)};
-    rows_[0].tokens.insert(rows_[0].tokens.end(), static_cast<size_t>(tokens), prefix_.back());
+  // Also writes the target's projected representations into the secondary's caches.
+  double verify(TimedModel& target, int64_t tokens) override {
+    const double verified = target.run(tokens);
+    if (tokens == 1) return verified;
+    const at::Device device = target.output().logits.device();
+    const std::vector<int64_t> base{std::ssize(committed_)};
+    rows_[0].tokens.insert(rows_[0].tokens.end(), static_cast<size_t>(tokens), committed_.back());
     synchronize(device);
     const Stopwatch watch;
-    drafter_.observe({rows_, output, base});
+    drafter_.observe({rows_, target.output(), base});
     synchronize(device);
-    return watch.seconds();
+    return verified + watch.seconds();
   }
-
-  void go_back() override {
-    drafted_.clear();
-    rows_[0].tokens = prefix_;
-    drafter_.observe({rows_, {}, std::vector<int64_t>{std::ssize(prefix_)}});
-  }
-
- private:
-  TandemDrafter& drafter_;
-  std::vector<Row> rows_;
-  std::vector<int64_t> prefix_;
-  std::vector<at::Tensor> drafted_;
 };
 
 // A batch of texts that a Tandem secondary predicts block by block; its drafts are the texts' own tokens.

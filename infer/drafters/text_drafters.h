@@ -50,45 +50,6 @@ SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table);
 // up to `longest` tokens, in the source or in the generated text, and copies the tokens that followed it (methods.md
 // §1). If even the last token is new it proposes nothing. Its q is one-hot.
 
-// An index of growing texts by the last place of every n-gram up to a length, found by hash. Adding a token and a
-// search take constant time. N-grams do not cross from one text into the next. Tokens cannot be removed, so drafted
-// tokens must not be added before they are committed.
-class SuffixIndex {
- public:
-  // Indexes n-grams of 1..longest tokens.
-  explicit SuffixIndex(int64_t longest) : longest_(longest), slots_(kFewest) {}
-
-  // Begins another text.
-  void begin_text() { text_ = size(); }
-  void add(int64_t token);
-  // Returns the position behind the last earlier occurrence of the longest possible suffix of the current text, where a
-  // token of the same text follows; -1 if even the last token is new.
-  int64_t follower() const;
-  // Returns the token at `position`, which is follower() or one of the positions after it; -1 behind the text's end.
-  int64_t token(int64_t position) const;
-  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
-
- private:
-  static constexpr size_t kFewest = 64;
-  struct Slot {
-    uint64_t hash = 0;
-    int64_t end = -1;  // position of the n-gram's last token; -1: free
-  };
-  static uint64_t extended(uint64_t hash, int64_t token);
-  // Returns the slot that holds the hash or would hold it.
-  size_t place(uint64_t hash) const;
-  void put(uint64_t hash, int64_t end);
-  void grow();
-  bool equal(int64_t end, int64_t other, int64_t length) const;
-
-  int64_t longest_;
-  int64_t text_ = 0;  // position where the current text begins
-  std::vector<int64_t> tokens_;
-  std::vector<int64_t> begins_;  // position where each token's text begins
-  std::vector<Slot> slots_;      // a power of two, at most half of them used
-  size_t used_ = 0;
-};
-
 class PromptLookupDrafter : public Drafter {
  public:
   // `longest` >= 1: tokens of the longest n-gram that is searched for.
@@ -103,12 +64,17 @@ class PromptLookupDrafter : public Drafter {
   void select_rows(std::span<const int64_t> rows) override;
 
  private:
-  // A row's source and committed tokens.
   struct Text {
-    SuffixIndex index;
-    int64_t committed = 0;  // tokens of the row that are in the index, or a start token, which is not
-    int64_t match = -1;     // position where this window began to copy
+    std::vector<int64_t> tokens;  // the source, then the row's committed tokens
+    int64_t begin = 0;            // position where the row's tokens begin
+    int64_t committed = 0;        // tokens of the row that are in `tokens`, or a start token, which is not
+    int64_t match = -1;           // position where this window began to copy; -1: nowhere
+
     void add(const Row& row);
+    // Returns the position behind the last earlier occurrence of the longest possible suffix of the row's tokens, of up
+    // to `longest`; -1 if even the last token is new. A token of the same text follows there, and occurrences do not
+    // cross from the source into the row.
+    int64_t follower(int64_t longest) const;
   };
   static int64_t copied(const Text& text, std::span<const int64_t> drafted);
 

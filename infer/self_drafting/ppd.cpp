@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 
 #include <ATen/Dispatch.h>
 
@@ -11,15 +10,9 @@
 
 namespace draftsmith::infer {
 
-PpdAccount::PpdAccount(int64_t layers, int64_t early_layer) : layers_(layers), early_layer_(early_layer) {
-  if (layers < 1 || 2 * early_layer < layers || early_layer > layers) {
-    throw std::logic_error("PPD predicts early at one of the layers d/2 .. d");
-  }
-}
-
-void PpdAccount::count(const PpdTally& run, DecodeStats& stats) const {
-  const int64_t latency = run.resumed ? early_layer_ : layers_;
-  const int64_t compute = latency + run.branches * ahead();
+void count_run(int64_t layers, int64_t early_layer, const PpdRun& run, DecodeStats& stats) {
+  const int64_t latency = run.resumed ? early_layer : layers;
+  const int64_t compute = latency + run.branches * (layers - early_layer);
   stats.latency_units += latency;
   stats.compute_units += compute;
   stats.layer_runs += compute;
@@ -59,7 +52,7 @@ class PpdLoop {
         exits_(exits),
         ppd_(ppd),
         settings_(settings),
-        account_(target.info().layers, ppd.early_layer) {}
+        ahead_(target.info().layers - ppd.early_layer) {}
 
   void run(RowBatch& batch, PhaseTimer& timer) {
     resumes_.assign(batch.rows.size(), 0);
@@ -83,7 +76,7 @@ class PpdLoop {
   const model::Exits* exits_;
   const PpdSettings& ppd_;
   const DecodeSettings& settings_;
-  PpdAccount account_;
+  int64_t ahead_;                 // s = d - d-bar
   std::vector<int64_t> resumes_;  // [B] flags
   at::Tensor resumed_;            // [B,1,D] after layer s; undefined: no row resumes
 };
@@ -99,11 +92,11 @@ model::StepLayout PpdLoop::layout(const RowBatch& batch, model::LayerRange layer
 
 // Runs layers [0,s) of the rows' last tokens, or returns what a kept branch computed. [B,1,D]
 at::Tensor PpdLoop::first_layers(const RowBatch& batch) const {
-  const auto first = layout(batch, {0, account_.ahead()});
+  const auto first = layout(batch, {0, ahead_});
   if (std::ranges::all_of(first.new_tokens, [](int64_t count) { return count == 0; })) return resumed_;
   const at::Device device = target_.info().device;
   const at::Tensor embedded = target_.embed(last_tokens(batch.rows, device), first);
-  const at::Tensor hidden = target_.run_layers({0, account_.ahead()}, embedded, first, state(batch));
+  const at::Tensor hidden = target_.run_layers({0, ahead_}, embedded, first, state(batch));
   if (!resumed_.defined()) return hidden;
   return at::where(to_device(resumes_, {std::ssize(resumes_), 1, 1}, device).to(at::kBool), resumed_, hidden);
 }
@@ -141,16 +134,15 @@ Branches PpdLoop::predict(const RowBatch& batch, const at::Tensor& hidden) const
 
 void PpdLoop::round(RowBatch& batch, PhaseTimer& timer) {
   model::DecoderState& caches = state(batch);
-  const int64_t ahead = account_.ahead();
   timer.enter(Phase::kVerify);
   at::Tensor hidden = first_layers(batch);
-  const auto last = layout(batch, {ahead, target_.info().layers});
-  hidden = target_.run_layers({ahead, ppd_.early_layer}, hidden, last, caches);
+  const auto last = layout(batch, {ahead_, target_.info().layers});
+  hidden = target_.run_layers({ahead_, ppd_.early_layer}, hidden, last, caches);
   timer.enter(Phase::kDraft);
   Branches branches = predict(batch, hidden);
   if (branches.any()) {
     const at::Tensor embedded = target_.embed(branches.input, branches.layout);
-    branches.hidden = target_.run_layers({0, ahead}, embedded, branches.layout, caches);
+    branches.hidden = target_.run_layers({0, ahead_}, embedded, branches.layout, caches);
   }
   timer.enter(Phase::kVerify);
   hidden = target_.run_layers({ppd_.early_layer, target_.info().layers}, hidden, last, caches);
@@ -174,12 +166,13 @@ void PpdLoop::commit(RowBatch& batch, const Branches& branches, std::span<const 
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     if (finished[b]) continue;
     Row& row = batch.rows[b];
-    account_.count({resumes_[b] != 0, std::ssize(branches.tokens[b]), !row.finished, chosen[b] >= 0}, row.stats);
+    count_run(target_.info().layers, ppd_.early_layer,
+              {resumes_[b] != 0, std::ssize(branches.tokens[b]), !row.finished, chosen[b] >= 0}, row.stats);
     resumes_[b] = chosen[b] >= 0 ? 1 : 0;
   }
   resumed_ = at::Tensor();
   if (std::ranges::none_of(chosen, [](int64_t branch) { return branch >= 0; })) return;
-  state(batch).select_branch({0, account_.ahead()}, branches.layout, chosen);
+  state(batch).select_branch({0, ahead_}, branches.layout, chosen);
   for (int64_t& branch : chosen) branch = std::max<int64_t>(branch, 0);
   const auto index = to_device(chosen, {std::ssize(chosen), 1, 1}, target_.info().device);
   resumed_ = branches.hidden.gather(1, index.expand({-1, 1, branches.hidden.size(2)}));
@@ -221,13 +214,6 @@ std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, i
 
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
                 const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
-  const int64_t layers = target.info().layers;
-  if (2 * ppd.early_layer < layers || ppd.early_layer < 1 || ppd.early_layer >= layers) {
-    throw std::logic_error("PPD predicts early at one of the layers d/2 .. d-1");
-  }
-  if (ppd.candidates < 1 || ppd.candidates > target.info().vocabulary) {
-    throw std::logic_error("PPD has 1 to V candidates");
-  }
   PpdLoop(target, exits, ppd, settings).run(batch, timer);
 }
 
