@@ -84,11 +84,11 @@ struct DecodeOptions {
   std::filesystem::path router;      // directory, of the router window
   std::optional<double> threshold;   // of the router window; absent: its own
   std::string rollback_rule = "effective";
-  bool verify_end = false;       // of rollback: the target also judges drafts that end a text
-  std::string window_rule;       // empty: the method's own
-  std::string acceptance;        // empty: the method's own
-  double lenience = 1;           // of rejection
-  bool free_token = true;        // of accept_all: the target adds a token to each block
+  bool verify_end = false;  // of rollback: the target also judges drafts that end a text
+  std::string window_rule;  // empty: the method's own
+  std::string acceptance;   // empty: the method's own
+  double lenience = 1;      // of rejection
+  bool free_token = true;   // of accept_all: the target adds a token to each block
   // --- inside the model: early-exit, calm, ppd ---
   std::filesystem::path exits;              // directory of exits; empty: the model's own, if it has any
   std::optional<int64_t> exit_layer;        // of early-exit: layers that draft; absent: its first exit, else 1

@@ -76,14 +76,14 @@ const Registry<WindowRuleEntry>& window_rules() {
 const Registry<AcceptanceRuleEntry>& acceptance_rules() {
   using A = AcceptanceRule;
   static const Registry<AcceptanceRuleEntry> kRules(
-      "acceptance rule",
-      {{"accept_all", [](const O& o) { return rule<A, AcceptAll>(o.free_token); }},
-       {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
-       {"rejection", [](const O& o) { return rule<A, RejectionAcceptance>(o.lenience); }},
-       {"block", [](const O&) { return rule<A, BlockAcceptance>(); }},
-       {"rollback", [](const O& o) {
-          return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule), o.verify_end);
-        }}});
+      "acceptance rule", {{"accept_all", [](const O& o) { return rule<A, AcceptAll>(o.free_token); }},
+                          {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
+                          {"rejection", [](const O& o) { return rule<A, RejectionAcceptance>(o.lenience); }},
+                          {"block", [](const O&) { return rule<A, BlockAcceptance>(); }},
+                          {"rollback", [](const O& o) {
+                             return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule),
+                                                                o.verify_end);
+                           }}});
   return kRules;
 }
 

@@ -19,9 +19,8 @@ class AcceptAll : public AcceptanceRule {
  public:
   explicit AcceptAll(bool free_token) : free_token_(free_token) {}
   AcceptanceTraits traits() const override {
-    return {.name = "accept_all",
-            .lossless = false,
-            .target = free_token_ ? TargetRole::kAddsToken : TargetRole::kReads};
+    return {
+        .name = "accept_all", .lossless = false, .target = free_token_ ? TargetRole::kAddsToken : TargetRole::kReads};
   }
   // Returns the free token after an empty draft. Blocks themselves are never judged.
   Judgement judge(const Verification& verification) override {

@@ -1,5 +1,5 @@
-// Judgement of drafts on the CPU, row by row and position by position, so that positions behind the first rejected token
-// cost nothing.
+// Judgement of drafts on the CPU, row by row and position by position, so that positions behind the first rejected
+// token cost nothing.
 #pragma once
 
 #include <algorithm>

@@ -121,9 +121,9 @@ Work layers_work(const ModelShape& shape, const LayerCounts& counts) {
 Work prompt_work(const ModelShape& shape, int64_t prompt) {
   const auto tokens = static_cast<double>(prompt);
   Work work = weights_work(*shape.config, shape.type, tokens, of_decoder);
-  add_attention(static_cast<double>(shape.config->decoder_layers) *
-                    attention_operations(*shape.config, tokens, (tokens + 1) / 2),
-                work);
+  add_attention(
+      static_cast<double>(shape.config->decoder_layers) * attention_operations(*shape.config, tokens, (tokens + 1) / 2),
+      work);
   return work;
 }
 

@@ -97,7 +97,8 @@ class TimedModel final : public TimedDrafter {
   model::StepOutput output_;
 };
 
-// A drafter with logits at work on one row, whose last token, the prefix's last one again, the target has not processed.
+// A drafter with logits at work on one row, whose last token, the prefix's last one again, the target has not
+// processed.
 class TimedRow : public TimedDrafter {
  public:
   TimedRow(Drafter& drafter, const CalibrationContext& context);

@@ -388,8 +388,8 @@ void commit_judgement(RowBatch& batch, const Draft& draft, const Judgement& judg
     ++stats.target_runs;
     stats.target_tokens += processed;
     stats.target_steps.add({.share = share, .before = base - 1, .tokens = processed, .logits = processed});
-    parts.drafter->count_layers(
-        {.before = base - 1, .drafted = draft.steps[b], .processed = processed, .share = share}, stats);
+    parts.drafter->count_layers({.before = base - 1, .drafted = draft.steps[b], .processed = processed, .share = share},
+                                stats);
     if (overlap.defined()) {
       const int64_t examined = std::min(accepted + (next == kNoToken ? 0 : 1), count);
       const double* values = overlap.const_data_ptr<double>() + place * overlap.stride(0);

@@ -52,9 +52,9 @@ PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens);
 // tokens [B,G] on the device (Draft::drawn()): one transfer for all.
 Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft);
 
-// Commits the accepted tokens of each row's draft, of which the host has the tokens, and the target's next token. Counts
-// the round, and tells the window rule and the batch's listener. Tokens behind a draft's first EOS count for nothing,
-// nor does the overlap at a position whose logits are no numbers. Finished rows stay as they are.
+// Commits the accepted tokens of each row's draft, of which the host has the tokens, and the target's next token.
+// Counts the round, and tells the window rule and the batch's listener. Tokens behind a draft's first EOS count for
+// nothing, nor does the overlap at a position whose logits are no numbers. Finished rows stay as they are.
 void commit_judgement(RowBatch& batch, const Draft& draft, const Judgement& judgement, const DraftParts& parts,
                       std::span<const int64_t> eos);
 

@@ -110,7 +110,7 @@ TEST_P(EarlyExitOf, BildEqualsBildWithTheSameLayersAsAModel) {
   const auto model = exit_model({.family = GetParam()});
   const auto small = first_layers(*model, 2);
   int64_t rollbacks = 0;
-  for (const char* rule : {"effective", "literal", "released_code"}) {
+  for (const char* rule : {"effective", "literal"}) {
     for (const double temperature : {0.0, 0.8}) {
       DecodeOptions options = exit_options("early-exit", 5);
       options.exit_layer = 2;
