@@ -193,11 +193,13 @@ StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel&
   return measure_rounds(verifier, proposer, max_tokens);
 }
 
-StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, const CalibrationContext& context,
-                             int64_t max_tokens) {
+StepCosts LoadedDrafter::step_costs(const DraftTarget& target, const CalibrationContext& context,
+                                    int64_t max_tokens) const {
+  if (model() != nullptr) return measure_step_costs(target.model, *model(), context, max_tokens);
   const model::DecodingGuard guard;
-  TimedModel verifier(target, context, max_tokens);
-  TimedProposer proposer(drafter, target.info(), context);
+  TimedModel verifier(target.model, context, max_tokens);
+  const std::unique_ptr<Drafter> drafter = make(target);
+  TimedProposer proposer(*drafter, target.model.info(), context);
   return measure_rounds(verifier, proposer, max_tokens);
 }
 

@@ -125,8 +125,5 @@ StepCosts measure_rounds(TimedModel& target, TimedDrafter& drafter, int64_t max_
 // Measures rounds after the context's prefix with a drafter that is a model.
 StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
                              const CalibrationContext& context, int64_t max_tokens);
-// Measures rounds with a drafter that proposes tokens (Drafter::next_tokens).
-StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, const CalibrationContext& context,
-                             int64_t max_tokens);
 
 }  // namespace draftsmith::infer

@@ -48,16 +48,6 @@ class LoadedModelDrafter final : public LoadedDrafter {
     return std::make_unique<ModelDrafter>(model_, target.model.info().vocabulary);
   }
 
-  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
-                       int64_t max_tokens) const override {
-    return measure_step_costs(target.model, model_, context, max_tokens);
-  }
-
-  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
-                           int64_t /*block*/) const override {
-    return measure_forced_alpha({target.model, model_}, texts.sources, texts.outputs, warping);
-  }
-
  private:
   std::optional<LoadedModel> owned_;  // what was loaded; absent: the caller owns the model
   model::LanguageModel& model_;
@@ -77,13 +67,13 @@ void ModelDrafter::prefill(const DraftBegin& begin) {
   model_.give_back(std::move(state_));
   const StateSize size{begin.capacity, begin.samples};
   if (model_.info().encoder_decoder || model_.info().vocabulary >= vocabulary_) {
-    state_ = begin_state(model_, encoder_, begin.rows, size);
+    state_ = prefill(model_, encoder_, begin.rows, size).state;
   } else {
     std::vector<Row> prompts(begin.rows.size());
     for (size_t b = 0; b < prompts.size(); ++b) {
       prompts[b].tokens = mask_unknown_ids(model_.info(), {&begin.rows[b].tokens, 1}).front();
     }
-    state_ = begin_state(model_, encoder_, prompts, size);
+    state_ = prefill(model_, encoder_, prompts, size).state;
   }
   encoder_ = {};
 }

@@ -6,28 +6,12 @@
 
 #include "data/ngrams/ngram_table.h"
 #include "data/tokenizers/tokenizer.h"
-#include "infer/costs/step_costs.h"
-#include "infer/forced/teacher_forcing.h"
 
 namespace draftsmith::infer {
 
 namespace {
 
-// A loaded drafter that is no model: its steps are measured one by one.
-class LoadedTextDrafter : public LoadedDrafter {
- public:
-  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
-                       int64_t max_tokens) const override {
-    return measure_step_costs(target.model, *make(target), context, max_tokens);
-  }
-
-  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
-                           int64_t /*block*/) const override {
-    return measure_forced_alpha(target.model, *make(target), texts.sources, texts.outputs, warping);
-  }
-};
-
-class LoadedNgramDrafter final : public LoadedTextDrafter {
+class LoadedNgramDrafter final : public LoadedDrafter {
  public:
   explicit LoadedNgramDrafter(std::shared_ptr<const data::NgramTable> table) : table_(std::move(table)) {}
 
@@ -111,7 +95,7 @@ SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table) {
 
 namespace {
 
-class LoadedLookupDrafter final : public LoadedTextDrafter {
+class LoadedLookupDrafter final : public LoadedDrafter {
  public:
   explicit LoadedLookupDrafter(int64_t longest) : longest_(longest) {}
 

@@ -157,26 +157,15 @@ void AlphaSums::add_batch(const TeacherForcing& target, const ForcedBatch& batch
 }
 
 void AlphaSums::add(const at::Tensor& logits, int64_t label, DrafterProbe& drafter) {
-  ++positions_;
-  const int64_t token = drafter.next_token();
   const at::Tensor choice = most_likely(logits);  // [1,1]
-  same_ += token != kNoProposal && token == choice.item<int64_t>() ? 1 : 0;
   const ForcedLabels labels{at::full_like(choice, label), at::ones_like(choice, at::kBool)};
+  if (drafter.gives_logits()) return add({logits, drafter.next_logits().unsqueeze(1)}, labels);
+  const int64_t token = drafter.next_token();
+  ++positions_;
+  same_ += token != kNoProposal && token == choice.item<int64_t>() ? 1 : 0;
   target_.add(logits, choice, labels);
-  at::Tensor own;  // [1,1,V]
-  if (drafter.gives_logits()) own = drafter.next_logits().unsqueeze(1);
-  if (own.defined()) {
-    drafter_.add(own, at::full_like(choice, token), labels);
-  } else {
-    drafter_.add(token == label);
-  }
-  if (warping_.greedy()) return;
-  const auto p = warp(logits, warping_);  // [1,1,V]
-  if (own.defined()) {
-    overlap_ += overlap(p, warp(own, warping_)).item<double>();
-  } else if (token != kNoProposal) {
-    overlap_ += p[0][0][token].item<double>();
-  }
+  drafter_.add(token == label);
+  if (!warping_.greedy() && token != kNoProposal) overlap_ += warp(logits, warping_)[0][0][token].item<double>();
 }
 
 ForcedAlpha AlphaSums::mean() const {
@@ -239,6 +228,14 @@ ForcedAlpha measure_forced_alpha(model::LanguageModel& target, Drafter& drafter,
     add_row(target, drafter, {sources.subspan(i, 1), outputs.subspan(i, 1)}, sums);
   }
   return sums.mean();
+}
+
+ForcedAlpha LoadedDrafter::forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
+                                        int64_t /*block*/) const {
+  if (model() == nullptr) {
+    return measure_forced_alpha(target.model, *make(target), texts.sources, texts.outputs, warping);
+  }
+  return measure_forced_alpha({target.model, *model()}, texts.sources, texts.outputs, warping);
 }
 
 ForcedLabels labels_of(std::span<const std::vector<int64_t>> outputs, std::span<const int64_t> first,

@@ -117,9 +117,4 @@ Prefill prefill(model::LanguageModel& model, const model::EncoderStates& encoder
   return result;
 }
 
-std::unique_ptr<model::DecodeState> begin_state(model::LanguageModel& model, const model::EncoderStates& encoder,
-                                                std::span<const Row> rows, const StateSize& size) {
-  return prefill(model, encoder, rows, size, {}).state;
-}
-
 }  // namespace draftsmith::infer

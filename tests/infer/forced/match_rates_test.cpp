@@ -79,7 +79,7 @@ Cells naive(model::TransformerModel& target, const model::Exits& exits, const st
       const auto length = std::ssize(prompts[i]);
       encoder = target.encode({to_device(prompts[i], {1, length}, at::kCPU), {length}});
     }
-    const auto state = begin_state(target, encoder, rows, {64, 1});
+    const auto state = prefill(target, encoder, rows, {64, 1}).state;
     int64_t last = rows[0].tokens.back();
     for (size_t t = 0; t < outputs[i].size(); ++t) {
       model::StepInput input = model::step_input({{last}}, model::Logits::kNone);
