@@ -12,8 +12,7 @@
 
 namespace draftsmith::infer {
 
-// ---- The table of decoding methods
-// What each needs, which parts it is made of, and what it promises. The README shows the same table to users.
+// ---- The table of decoding methods, which the README shows to users
 
 // Source of a method's drafts.
 enum class DraftSource {

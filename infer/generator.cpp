@@ -156,23 +156,17 @@ RowBatch Generator::Impl::decode(const GenerateCall& work, std::span<const size_
   PhaseTimer timer(models.target->info().device);
   RowBatch batch;
   batch.on_tokens = on_tokens;
-  model::TokenBatch padded;
-  size_t width = 1;
+  std::vector<std::span<const int64_t>> chosen_sources;
+  model::TokenBatch sources;
   for (const size_t line : chosen) {
-    width = std::max(width, work.sources[line].size());
+    chosen_sources.emplace_back(work.sources[line]);
+    sources.lengths.push_back(std::ssize(work.sources[line]));
     for (int64_t s = 0; s < rows_of_line(); ++s) batch.rows.push_back(make_row(work, line, s));
   }
-  std::vector<int64_t> tokens(chosen.size() * width, generation.pad);
-  for (size_t b = 0; b < chosen.size(); ++b) {
-    const auto& source = work.sources[chosen[b]];
-    std::copy(source.begin(), source.end(), tokens.begin() + static_cast<int64_t>(b * width));
-    padded.lengths.push_back(static_cast<int64_t>(source.size()));
-  }
-  padded.tokens = to_device(tokens, {static_cast<int64_t>(chosen.size()), static_cast<int64_t>(width)},
-                            models.target->info().device);  // [B,S]
-  if (!begins(batch, padded, timer)) {
+  sources.tokens = padded(chosen_sources, generation.pad, models.target->info().device);  // [B,S]
+  if (!begins(batch, sources, timer)) {
     free_device_memory(batch);
-    begin(batch, padded, timer);
+    begin(batch, sources, timer);
   }
   run(batch, timer);
   models.target->give_back(std::move(batch.state));

@@ -73,13 +73,6 @@ std::vector<Continuation> Hypotheses::advance(std::span<const Continuation> best
 
 // ---- The best continuations of running beams by one token each
 
-// Returns the `count` best continuations of each source, best first, one source after the other. log_probs [R,V] are
-// those of the next token, the `beams` rows of a source one after the other; scores [R] are those of the beams so far.
-// Sums are rounded as log_probs are (fp32 or fp64). A source with a NaN has a NaN as its first score. Errors:
-// std::logic_error if a source has fewer continuations than `count`.
-std::vector<Continuation> best_continuations(const at::Tensor& log_probs, std::span<const double> scores, int64_t beams,
-                                             int64_t count);
-
 namespace {
 
 // The best continuations seen so far, best first. Of equal scores the earlier one stays in front.
@@ -162,18 +155,14 @@ std::vector<Continuation> best_on_device(const at::Tensor& log_probs, std::span<
   return best;
 }
 
-}  // namespace
-
+// Returns the `count` best continuations of each source, best first, one source after the other. log_probs [R,V] are
+// those of the next token, the `beams` rows of a source one after the other; scores [R] are those of the beams so far.
+// Sums are rounded as log_probs are (fp32 or fp64). A source with a NaN has a NaN as its first score.
 std::vector<Continuation> best_continuations(const at::Tensor& log_probs, std::span<const double> scores, int64_t beams,
                                              int64_t count) {
-  if (count > beams * log_probs.size(1) || log_probs.size(0) % beams != 0) {
-    throw std::logic_error("beams have fewer continuations than are wanted");
-  }
   return log_probs.is_cpu() ? best_on_host(log_probs.contiguous(), scores, beams, count)
                             : best_on_device(log_probs, scores, beams, count);
 }
-
-namespace {
 
 constexpr int64_t kUsualBeams = 4;
 

@@ -1,10 +1,7 @@
-// Bytes that decoding must read and operations that it must do, for a step and for whole decodings. They are shapes of
-// the models times what a run counted (Kim et al. 2023, BiLD, figure 8; Leviathan et al. 2023, section 3.4).
-//
-// Operations are the additions and multiplications of matrix products and of attention. Bytes are weights, once for
-// each step of a batch, and keys and values, once for each step of a row. Left out are activations, embeddings, norms'
-// arithmetic, softmax, and what caches and logits are written: small beside the rest. Work that an implementation does
-// beyond need, for padding or masked pairs, is left out too.
+// Bytes that decoding must read and operations that it must do: shapes of the models times what a run counted (Kim et
+// al. 2023, BiLD, figure 8; Leviathan et al. 2023, section 3.4). Operations are those of matrix products and attention.
+// Bytes are weights, once for each step of a batch, and keys and values, once for each step of a row. The rest is small
+// beside them and left out, as is work beyond need, for padding or masked pairs.
 #pragma once
 
 #include <cstdint>

@@ -61,8 +61,7 @@ struct DraftTarget {
   const model::Exits* exits = nullptr;         // nullptr: the model's own final norm and head
 };
 
-// A drafter that is ready for use: a loaded model or table, a rule that needs no file, or layers of the target. It
-// knows which targets it fits, makes the Drafter of a decoding loop, and measures itself.
+// A loaded model or table, a rule that needs no file, or layers of the target.
 class LoadedDrafter {
  public:
   virtual ~LoadedDrafter() = default;

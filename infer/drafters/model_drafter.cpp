@@ -82,18 +82,13 @@ void ModelDrafter::prefill(const DraftBegin& begin) {
 model::StepInput ModelDrafter::unseen_tokens(const DraftRequest& request) const {
   model::StepInput input;
   input.logits = model::Logits::kLast;
-  int64_t width = 1;
+  std::vector<std::span<const int64_t>> unseen;
   for (size_t b = 0; b < request.rows.size(); ++b) {
-    const int64_t unseen = request.rows[b].length() - state_->length(static_cast<int64_t>(b));
-    input.new_tokens.push_back(request.active[b] != 0 ? unseen : 0);
-    width = std::max(width, input.new_tokens.back());
+    const Row& row = request.rows[b];
+    input.new_tokens.push_back(request.active[b] != 0 ? row.length() - state_->length(static_cast<int64_t>(b)) : 0);
+    unseen.push_back(std::span(row.tokens).last(static_cast<size_t>(input.new_tokens.back())));
   }
-  std::vector<int64_t> tokens(request.rows.size() * static_cast<size_t>(width), model_.info().pad);
-  for (size_t b = 0; b < request.rows.size(); ++b) {
-    const auto& row = request.rows[b].tokens;
-    std::copy(row.end() - input.new_tokens[b], row.end(), tokens.begin() + static_cast<int64_t>(b) * width);
-  }
-  input.tokens = to_device(tokens, {static_cast<int64_t>(request.rows.size()), width}, model_.info().device);
+  input.tokens = padded(unseen, model_.info().pad, model_.info().device);
   return input;
 }
 

@@ -1,8 +1,6 @@
-// The drafter `tandem`, a Tandem secondary (model/models/tandem.h; Nair et al. 2024, section 3): drafting beside its
-// primary, and the loaded drafter.
-// It reads the primary's projected representations of the tokens that the primary has processed: all but a row's last
-// committed token. Of the tokens since it reads its own. The block length is counted row by row, so windows may have
-// any length.
+// The drafter `tandem`, a Tandem secondary (model/models/tandem.h; Nair et al. 2024, section 3). It reads the primary's
+// projected representations of the tokens that the primary has processed: all but a row's last committed token. Of the
+// tokens since it reads its own. The block length is counted row by row, so windows may have any length.
 #pragma once
 
 #include <filesystem>
@@ -53,9 +51,6 @@ class TandemDrafter : public Drafter {
   model::EncoderStates encoder_;
   std::unique_ptr<model::DecoderState> state_;
 };
-
-// ---- A Tandem secondary as a loaded drafter
-// It knows which targets it fits, what its steps cost and how well it predicts.
 
 // Loads the secondary in `directory`. Errors: UserError, also for a secondary of another primary than the model in
 // `target`; an empty `target` is not compared.

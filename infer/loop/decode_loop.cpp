@@ -160,27 +160,21 @@ class StandaloneLoop {
   // draft to the last but one or, if it adds a token, to the last one. `base`: each row's length before its draft.
   // Returns nothing if all rows are finished.
   model::StepOutput read_blocks(RowBatch& batch, std::span<const int64_t> base, const Draft& draft) {
-    const model::ModelInfo& info = target_.info();
     model::StepInput input;
-    int64_t width = 0;
+    std::vector<std::span<const int64_t>> unread;
     for (size_t b = 0; b < batch.rows.size(); ++b) {
       const Row& row = batch.rows[b];
       input.new_tokens.push_back(row.finished ? 0 : row.length() - base[b] + (adds_token_ ? 1 : 0));
-      width = std::max(width, input.new_tokens.back());
+      unread.push_back(std::span(row.tokens)
+                           .subspan(static_cast<size_t>(base[b]) - 1, static_cast<size_t>(input.new_tokens.back())));
     }
     const double share = batch.share_of_step();
     for (size_t b = 0; b < batch.rows.size(); ++b) {
       count({.before = base[b] - 1, .drafted = draft.steps[b], .processed = input.new_tokens[b], .share = share},
             batch.rows[b]);
     }
-    if (width == 0) return {};
-    const int64_t rows = std::ssize(batch.rows);
-    std::vector<int64_t> tokens(static_cast<size_t>(rows * width), info.pad);
-    for (int64_t b = 0; b < rows; ++b) {
-      const auto row = static_cast<size_t>(b);
-      std::copy_n(batch.rows[row].tokens.begin() + base[row] - 1, input.new_tokens[row], tokens.begin() + b * width);
-    }
-    input.tokens = to_device(tokens, {rows, width}, info.device);  // [B,L]
+    if (!any(input.new_tokens)) return {};
+    input.tokens = padded(unread, target_.info().pad, target_.info().device);  // [B,L]
     input.logits = adds_token_ ? model::Logits::kLast : model::Logits::kNone;
     input.hidden_layers = parts_.drafter->target_layers();
     return parts_.drafter->run_target(target_, input, *batch.state);

@@ -1,9 +1,7 @@
-// Decoding whose rounds run on the device. A round is drafted, verified and committed there, each part a replay of
-// recorded work (base/device_graph.h): it reads lengths, texts and random numbers that lie there. The host launches a
-// round before it reads the verdict of the one before, so the device never waits for the host.
-//
-// What was recorded serves later batches over the same memory. It decodes plainly (window 0), and drafts windows of
-// fixed length with a model. Its output and counts are those of decode_plainly() and DecodeLoop.
+// Decoding whose rounds run on the device: drafted, verified and committed as replays of recorded work
+// (base/device_graph.h), over lengths, texts and random numbers that lie there. The host launches a round before it
+// reads the verdict of the one before, so the device never waits for the host. What was recorded serves later batches
+// over the same memory. Output and counts are those of decode_plainly() and of decode_with_drafts().
 #pragma once
 
 #include <cstdint>

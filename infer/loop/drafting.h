@@ -80,8 +80,8 @@ class Drafting {
   const DecodeSettings& settings_;
   Decides decides_;
   bool asks_for_tokens_;  // instead of logits
-  // True if drafted tokens are read on the host while drafting. A fixed window on a GPU is drafted without
-  // reading its tokens; tokens behind an EOS are dropped afterwards.
+  // On the host, while drafting. A fixed window on a GPU is drafted without; tokens behind an EOS are dropped
+  // afterwards.
   bool reads_tokens_;
   bool reads_probabilities_;  // after drafting, for the acceptance rule or alpha
 };

@@ -70,6 +70,19 @@ at::Tensor to_device(std::span<const int64_t> values, at::IntArrayRef shape, at:
   return copied_to(tensor, device);
 }
 
+at::Tensor padded(std::span<const std::span<const int64_t>> rows, int64_t pad, at::Device device) {
+  size_t width = 1;
+  for (const auto& row : rows) width = std::max(width, row.size());
+  auto tensor = host_empty({std::ssize(rows), static_cast<int64_t>(width)}, at::kLong);
+  int64_t* out = tensor.mutable_data_ptr<int64_t>();
+  for (const auto& row : rows) {
+    std::ranges::copy(row, out);
+    std::fill(out + row.size(), out + width, pad);
+    out += width;
+  }
+  return copied_to(tensor, device);
+}
+
 std::vector<int64_t> to_host(const at::Tensor& tensor) {
   const bool is_there = tensor.is_cpu() && tensor.scalar_type() == at::kLong;
   const auto host = (is_there ? tensor : tensor.to(at::kCPU, at::kLong)).contiguous();

@@ -14,19 +14,10 @@
 
 namespace draftsmith::infer {
 
+namespace {
+
 // ---- Top-k and top-p of one row without sorting it
 // Both keep the first tokens in the order by falling logit, the lower id first among equals.
-
-// Sets the weights of all but the first k tokens to 0, 1 <= k < count. Returns the sum of the other weights.
-template <class T>
-double row_keep_top_k(const T* logits, int64_t count, int64_t k, T* weights);
-
-// Sets the weights of all tokens to 0 that have a mass of at least `mass` before them. The first token stays. Returns
-// the sum of the other weights.
-template <class T>
-double row_keep_top_p(const T* logits, int64_t count, double mass, T* weights);
-
-namespace {
 
 // Bits that select a number's bucket: sign, exponent and three bits of the mantissa. Only the bucket with the boundary
 // is sorted.
@@ -71,8 +62,7 @@ double drop(const std::vector<uint16_t>& buckets, size_t bucket, std::span<const
   return total;
 }
 
-}  // namespace
-
+// Sets the weights of all but the first k tokens to 0, 1 <= k < count. Returns the sum of the other weights.
 template <class T>
 double row_keep_top_k(const T* logits, int64_t count, int64_t k, T* weights) {
   const auto buckets = buckets_of(logits, count);
@@ -85,6 +75,8 @@ double row_keep_top_k(const T* logits, int64_t count, int64_t k, T* weights) {
   return drop(buckets, bucket, std::span(ids).subspan(std::min(ids.size(), static_cast<size_t>(left))), weights);
 }
 
+// Sets the weights of all tokens to 0 that have a mass of at least `mass` before them. The first token stays. Returns
+// the sum of the other weights.
 template <class T>
 double row_keep_top_p(const T* logits, int64_t count, double mass, T* weights) {
   const auto buckets = buckets_of(logits, count);
@@ -100,13 +92,6 @@ double row_keep_top_p(const T* logits, int64_t count, double mass, T* weights) {
   }
   return drop(buckets, bucket, std::span(ids).subspan(kept), weights);
 }
-
-template double row_keep_top_k<float>(const float*, int64_t, int64_t, float*);
-template double row_keep_top_k<double>(const double*, int64_t, int64_t, double*);
-template double row_keep_top_p<float>(const float*, int64_t, double, float*);
-template double row_keep_top_p<double>(const double*, int64_t, double, double*);
-
-namespace {
 
 constexpr int64_t kBlock = 512;  // numbers whose sum or maximum is kept in the number's own type
 constexpr int64_t kLanes = 32;   // parts of a sum or maximum, two or four vectors

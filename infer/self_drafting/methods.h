@@ -47,9 +47,8 @@ struct CalmSettings {
 };
 
 // Returns the threshold that the measure must pass at the new token with index t (from 0) of at most N = `longest`:
-// lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). The ends do not decay: lambda >= 1 gives 1, so no token
-// leaves early; lambda <= 0 gives 0, so every token leaves at layer 1 whatever the measure. Otherwise no token leaves
-// at layer 1 by saturation, as in the program that Schuster et al. released.
+// lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). The ends do not decay: at lambda >= 1 no token leaves
+// early, at lambda <= 0 every token leaves at layer 1.
 double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest);
 
 // Decodes every row to its end, greedily or by sampling, as decode_plainly() does. Writes layer_runs and exits_by_layer
@@ -82,12 +81,9 @@ struct PpdRun {
 // Adds a run to latency_units, compute_units, layer_runs, early_predictions and early_matches, of a model with d =
 // `layers`.
 //
-// Latency: d units for a run, d-bar units if it resumed. Branches add none: they run beside the last d - d-bar layers.
-// Compute: the latency, and d - d-bar units for each branch. Predictions and matches count only tokens that another
-// token follows, l - 1 of a sequence of l, because only these can save time.
-//
-// So with k branches for every token the units equal ppd_cost() at the counted match rate. A decoder that leaves out
-// branches that cannot continue uses less compute.
+// Latency: d units for a run, d-bar units if it resumed: branches run beside the last d - d-bar layers. Compute: the
+// latency, and d - d-bar units for each branch. Predictions and matches count only tokens that another token follows,
+// because only these can save time. With k branches for every token the units equal ppd_cost() at the counted rate.
 void count_run(int64_t layers, int64_t early_layer, const PpdRun& run, DecodeStats& stats);
 
 // Returns the k most likely tokens of each row of logits [B,V], in falling order; fewer if others are ruled out (-inf
