@@ -46,7 +46,7 @@ RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t
 }
 
 Judgement RollbackAcceptance::judge(const Verification& verification) {
-  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  if (!has_row_kernels(verification.logits)) return judge_tensors(verification);
   const bool overlaps =
       verification.tokens.size(1) > 0 && (verification.warping.greedy() || verification.measure_overlap);
   return judge_rows(verification, overlaps,

@@ -27,7 +27,7 @@ RowJudgement judge_exactly(const RowVerification<T>& in, int64_t b, double* over
 }  // namespace
 
 Judgement ExactAcceptance::judge(const Verification& verification) {
-  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  if (!has_row_kernels(verification.logits)) return judge_tensors(verification);
   return judge_rows(verification, verification.tokens.size(1) > 0,
                     [](const auto& rows, int64_t b, double* overlaps) { return judge_exactly(rows, b, overlaps); });
 }
@@ -161,7 +161,7 @@ Judgement RejectionAcceptance::judge_greedy_tensors(const Verification& verifica
 
 Judgement RejectionAcceptance::judge_greedy(const Verification& verification) {
   if (lenience_ == 1) return exact_.judge(verification);
-  if (!judged_by_rows(verification)) return judge_greedy_tensors(verification);
+  if (!has_row_kernels(verification.logits)) return judge_greedy_tensors(verification);
   const double slack = -std::log(lenience_);
   return judge_rows(verification, verification.tokens.size(1) > 0, [=](const auto& rows, int64_t b, double* values) {
     return judge_leniently(rows, b, values, slack);
@@ -183,7 +183,7 @@ Judgement RejectionAcceptance::judge_tensors(const Verification& verification) c
 
 Judgement RejectionAcceptance::judge(const Verification& verification) {
   if (verification.warping.greedy()) return judge_greedy(verification);
-  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  if (!has_row_kernels(verification.logits)) return judge_tensors(verification);
   const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
   return judge_rows(verification, overlaps, [this](const auto& rows, int64_t b, double* values) {
     return judge_by_rejection(rows, b, values, lenience_);
@@ -329,7 +329,7 @@ Judgement BlockAcceptance::judge_tensors(const Verification& verification) const
 
 Judgement BlockAcceptance::judge(const Verification& verification) {
   if (verification.warping.greedy()) return exact_.judge(verification);
-  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  if (!has_row_kernels(verification.logits)) return judge_tensors(verification);
   const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
   return judge_rows(verification, overlaps,
                     [](const auto& rows, int64_t b, double* values) { return RowBlock(rows, b).judge(values); });

@@ -13,12 +13,6 @@
 
 namespace draftsmith::infer {
 
-// Returns whether a verification is judged by rows, instead of in tensor operations.
-inline bool judged_by_rows(const Verification& verification) {
-  const auto type = verification.logits.scalar_type();
-  return verification.logits.is_cpu() && (type == at::kFloat || type == at::kDouble);
-}
-
 // A rule's judgement of one row.
 struct RowJudgement {
   int64_t accepted = 0;

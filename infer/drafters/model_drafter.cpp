@@ -160,6 +160,19 @@ void ReadingDrafter::check(const DraftTarget& target, Problems& problems) const 
 
 namespace {
 
+// The drafter `model` without an encoder of its own (model/models/shared_encoder.h): it drafts as any small model does,
+// but projects the encoder states that the target has computed.
+class SharedEncoderDrafter final : public ModelDrafter {
+ public:
+  SharedEncoderDrafter(model::TransformerModel& drafter, int64_t vocabulary)
+      : ModelDrafter(drafter, vocabulary), drafter_(drafter) {}
+
+  void encode(const DraftBegin& begin) override { encoder_ = drafter_.project_encoder(*begin.target_encoder); }
+
+ private:
+  model::TransformerModel& drafter_;
+};
+
 class LoadedSharedEncoder final : public ReadingDrafter {
  public:
   using ReadingDrafter::ReadingDrafter;

@@ -80,22 +80,6 @@ class ReadingDrafter : public LoadedDrafter {
   const data::Tokenizer* tokenizer_ = nullptr;  // nullptr: only the numbers of token ids are compared
 };
 
-// The drafter `model` without an encoder of its own (model/models/shared_encoder.h): it drafts as any small model does,
-// but projects the encoder states that the target has computed.
-class SharedEncoderDrafter final : public ModelDrafter {
- public:
-  // `drafter` must share the encoder of the decoding loop's target and outlive this object. `vocabulary` as in
-  // ModelDrafter.
-  SharedEncoderDrafter(model::TransformerModel& drafter, int64_t vocabulary)
-      : ModelDrafter(drafter, vocabulary), drafter_(drafter) {}
-
-  // Projects the target's encoder states.
-  void encode(const DraftBegin& begin) override { encoder_ = drafter_.project_encoder(*begin.target_encoder); }
-
- private:
-  model::TransformerModel& drafter_;
-};
-
 // Loads the drafter in `directory`. Errors: UserError, also for a drafter of another target than the model in `target`;
 // an empty `target` is not compared.
 SharedDrafter load_shared_encoder_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,

@@ -168,12 +168,11 @@ at::Tensor by_softmax(const at::Tensor& logits, const Value& value) {
 }
 
 at::Tensor most_likely_on_cpu(const at::Tensor& logits) {
-  const auto type = logits.scalar_type();
-  if (logits.numel() == 0 || (type != at::kFloat && type != at::kDouble)) return tensor_most_likely(logits);
+  if (logits.numel() == 0 || !has_row_kernels(logits)) return tensor_most_likely(logits);
   const auto scores = logits.contiguous();
   auto out = host_empty(leading_sizes(scores), at::kLong);
   auto* tokens = out.mutable_data_ptr<int64_t>();
-  AT_DISPATCH_FLOATING_TYPES(type, "most likely", [&] {
+  AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "most likely", [&] {
     for_each_row<scalar_t>(
         scores, [&](int64_t row, const scalar_t* values) { tokens[row] = row_argmax(values, scores.size(-1)); });
   });

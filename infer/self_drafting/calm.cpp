@@ -14,11 +14,6 @@
 namespace draftsmith::infer {
 namespace {
 
-// Returns whether a loop over rows measures: on the CPU it is faster than tensor operations.
-bool has_row_kernels(const at::Tensor& values) {
-  return values.is_cpu() && (values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble);
-}
-
 std::vector<double> on_host(const at::Tensor& values) {
   const at::Tensor host = values.to(at::kCPU, at::kDouble).contiguous();
   const double* data = host.const_data_ptr<double>();

@@ -23,9 +23,6 @@ void count_run(int64_t layers, int64_t early_layer, const PpdRun& run, DecodeSta
 
 namespace {
 
-// Beyond this many candidates ATen's selection is faster than sorting them in.
-constexpr int64_t kMostSortedIn = 64;
-
 // Candidates for the next token and their runs through the first layers.
 struct Branches {
   std::vector<std::vector<int64_t>> tokens;  // [B]
@@ -190,11 +187,10 @@ void PpdLoop::select_rows(std::span<const int64_t> rows) {
 }  // namespace
 
 std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, int64_t k) {
-  const auto type = logits.scalar_type();
   std::vector<std::vector<int64_t>> tokens(static_cast<size_t>(logits.size(0)));
-  if (logits.is_cpu() && (type == at::kFloat || type == at::kDouble) && k <= kMostSortedIn) {
+  if (has_row_kernels(logits)) {
     const at::Tensor rows = logits.contiguous();
-    AT_DISPATCH_FLOATING_TYPES(type, "most_likely_tokens", [&] {
+    AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "most_likely_tokens", [&] {
       const auto* row = rows.const_data_ptr<scalar_t>();
       for (auto& best : tokens) {
         best.resize(static_cast<size_t>(k));

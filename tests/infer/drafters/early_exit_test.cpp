@@ -74,38 +74,6 @@ TEST_P(EarlyExitOf, WindowsThatEndByTheDraftersProbabilitiesKeepItGreedy) {
   }
 }
 
-TEST_P(EarlyExitOf, SamplesDoNotDependOnTheBatch) {
-  const auto model = exit_model({.family = GetParam()});
-  DecodeOptions options = exit_options("speculative", 1);
-  options.temperature = 1;
-  options.num_samples = 4;
-  const auto alone = tokens_of(run_exit(*model, 1, options));
-  options.batch_size = 5;
-  EXPECT_EQ(tokens_of(run_exit(*model, 1, options)), alone);
-}
-
-GenerationModels with_drafter(model::TransformerModel& target, model::TransformerModel& drafter) {
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
-  return models;
-}
-
-// What BiLD does must not depend on where the small model's weights and caches lie.
-void expect_same(const std::vector<GenerationResult>& inside, const std::vector<GenerationResult>& apart,
-                 const std::string& where) {
-  EXPECT_EQ(tokens_of(inside), tokens_of(apart)) << where;
-  for (size_t i = 0; i < inside.size(); ++i) {
-    const DecodeStats& a = inside[i].stats;
-    const DecodeStats& b = apart[i].stats;
-    EXPECT_EQ(a.fallbacks, b.fallbacks) << where;
-    EXPECT_EQ(a.rollbacks, b.rollbacks) << where;
-    EXPECT_EQ(a.drafted, b.drafted) << where;
-    EXPECT_EQ(a.draft_runs, b.draft_runs) << where;
-    EXPECT_EQ(a.accepted_histogram, b.accepted_histogram) << where;
-  }
-}
-
 TEST_P(EarlyExitOf, BildEqualsBildWithTheSameLayersAsAModel) {
   const auto model = exit_model({.family = GetParam()});
   const auto small = first_layers(*model, 2);
