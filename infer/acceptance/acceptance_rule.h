@@ -1,8 +1,11 @@
 // An acceptance rule decides which drafted tokens are kept and which token the target adds.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/aten.h"
@@ -57,6 +60,28 @@ class AcceptanceRule {
   virtual ~AcceptanceRule() = default;
   virtual AcceptanceTraits traits() const = 0;
   virtual Judgement judge(const Verification& verification) = 0;
+};
+
+// A rule whose judgements another hears of. It does not judge on the device, where nobody can listen.
+class WatchedRule final : public AcceptanceRule {
+ public:
+  using Watch = std::function<void(const Verification&, const Judgement&)>;
+
+  WatchedRule(std::unique_ptr<AcceptanceRule> rule, Watch watch) : rule_(std::move(rule)), watch_(std::move(watch)) {}
+  AcceptanceTraits traits() const override {
+    AcceptanceTraits traits = rule_->traits();
+    traits.on_device = false;
+    return traits;
+  }
+  Judgement judge(const Verification& verification) override {
+    Judgement judgement = rule_->judge(verification);
+    watch_(verification, judgement);
+    return judgement;
+  }
+
+ private:
+  std::unique_ptr<AcceptanceRule> rule_;
+  Watch watch_;
 };
 
 // ---- Shared by rules

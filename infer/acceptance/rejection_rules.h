@@ -47,11 +47,7 @@ class RejectionAcceptance : public AcceptanceRule {
   Judgement judge_tensors(const Verification& verification) const;
 
  private:
-  Judgement judge_greedy(const Verification& verification);
-  Judgement judge_greedy_tensors(const Verification& verification) const;
-
   double lenience_;
-  ExactAcceptance exact_;
 };
 
 // ---- Block verification
@@ -74,9 +70,6 @@ class BlockAcceptance : public AcceptanceRule {
   Judgement judge(const Verification& verification) override;
   // Judges at temperatures > 0 in tensor operations, as judge() does on other devices than the CPU.
   Judgement judge_tensors(const Verification& verification) const;
-
- private:
-  ExactAcceptance exact_;
 };
 
 }  // namespace draftsmith::infer

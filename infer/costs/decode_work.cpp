@@ -324,8 +324,7 @@ double DecodeWork::operations_ratio() const {
 }
 
 bool counts_work(Algorithm algorithm) {
-  return algorithm == Algorithm::kPlain || algorithm == Algorithm::kDraftVerify || algorithm == Algorithm::kCalm ||
-         algorithm == Algorithm::kPpd;
+  return algorithm != Algorithm::kBeam;
 }
 
 DecodeWork decode_work(const DecodingShapes& shapes, std::span<const DecodedLine> lines) {

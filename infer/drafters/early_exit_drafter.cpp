@@ -177,13 +177,6 @@ class EarlyExitDrafter final : public Drafter {
   std::vector<int64_t> ran_;        // [B] draft steps that each row ran; empty: none
 };
 
-// A model and which of its layers draft.
-struct ExitDrafting {
-  model::TransformerModel& model;
-  int64_t layers = 1;                   // 1..N
-  const model::Exits* exits = nullptr;  // nullptr: the model's own final norm and head
-};
-
 // The first layers of a model that has processed the prefix, over its state.
 class TimedExit final : public TimedRow {
  public:
@@ -211,30 +204,6 @@ class TimedExit final : public TimedRow {
   model::TransformerModel& model_;
 };
 
-// Like measure_step_costs(), over the one state that both share.
-StepCosts measure_exit_costs(const ExitDrafting& drafting, const CalibrationContext& context, int64_t max_tokens) {
-  const model::DecodingGuard guard;
-  TimedModel target(drafting.model, context, max_tokens);
-  EarlyExitDrafter drafter(drafting.model, drafting.layers, drafting.exits);
-  TimedExit timed(drafter, target, drafting.model, context);
-  return measure_rounds(target, timed, max_tokens);
-}
-
-// Like measure_forced_alpha(), from one pass: the exit reads the target's hidden states of its layer.
-ForcedAlpha alpha_forced_exit(const ExitDrafting& drafting, const ForcedBatch& texts, const Warping& warping) {
-  const at::NoGradGuard no_grad;
-  AlphaSums sums(warping);
-  for_each_batch({texts.sources, texts.outputs, {drafting.layers}}, kForcedRows, [&](const ForcedBatch& batch) {
-    TeacherForcing target(drafting.model, batch);
-    sums.add_batch(target, batch, [&](int64_t width) {
-      const model::StepOutput output = target.next_output(width);
-      return LogitsPair{output.logits,
-                        model::exit_logits(drafting.model, drafting.exits, drafting.layers, output.hidden.front())};
-    });
-  });
-  return sums.mean();
-}
-
 class LoadedExit final : public LoadedDrafter {
  public:
   explicit LoadedExit(int64_t layers) : layers_(layers) {}
@@ -252,25 +221,40 @@ class LoadedExit final : public LoadedDrafter {
   }
 
   std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
-    const auto [model, layers, exits] = drafting(target);
-    return std::make_unique<EarlyExitDrafter>(model, layers, exits);
+    return std::make_unique<EarlyExitDrafter>(model_of(target), layers_, target.exits);
   }
 
+  // Over the one state that both share.
   StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
                        int64_t max_tokens) const override {
-    return measure_exit_costs(drafting(target), context, max_tokens);
+    const model::DecodingGuard guard;
+    TimedModel verifier(target.model, context, max_tokens);
+    EarlyExitDrafter drafter(model_of(target), layers_, target.exits);
+    TimedExit timed(drafter, verifier, model_of(target), context);
+    return measure_rounds(verifier, timed, max_tokens);
   }
 
+  // From one pass: the exit reads the target's hidden states of its layer.
   ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                            int64_t /*block*/) const override {
-    return alpha_forced_exit(drafting(target), texts, warping);
+    const at::NoGradGuard no_grad;
+    const model::TransformerModel& model = model_of(target);
+    AlphaSums sums(warping);
+    for_each_batch({texts.sources, texts.outputs, {layers_}}, kForcedRows, [&](const ForcedBatch& batch) {
+      TeacherForcing forcing(target.model, batch);
+      sums.add_batch(forcing, batch, [&](int64_t width) {
+        const model::StepOutput output = forcing.next_output(width);
+        return LogitsPair{output.logits, model::exit_logits(model, target.exits, layers_, output.hidden.front())};
+      });
+    });
+    return sums.mean();
   }
 
  private:
-  ExitDrafting drafting(const DraftTarget& target) const {
+  static model::TransformerModel& model_of(const DraftTarget& target) {
     auto* model = dynamic_cast<model::TransformerModel*>(&target.model);
     if (model == nullptr) throw std::logic_error("an early exit drafts inside a transformer");
-    return {*model, layers_, target.exits};
+    return *model;
   }
 
   int64_t layers_;

@@ -67,13 +67,13 @@ void ModelDrafter::prefill(const DraftBegin& begin) {
   model_.give_back(std::move(state_));
   const StateSize size{begin.capacity, begin.samples};
   if (model_.info().encoder_decoder || model_.info().vocabulary >= vocabulary_) {
-    state_ = prefill(model_, encoder_, begin.rows, size).state;
+    state_ = infer::prefill(model_, encoder_, begin.rows, size).state;
   } else {
     std::vector<Row> prompts(begin.rows.size());
     for (size_t b = 0; b < prompts.size(); ++b) {
       prompts[b].tokens = mask_unknown_ids(model_.info(), {&begin.rows[b].tokens, 1}).front();
     }
-    state_ = prefill(model_, encoder_, prompts, size).state;
+    state_ = infer::prefill(model_, encoder_, prompts, size).state;
   }
   encoder_ = {};
 }
