@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "infer/acceptance/row_judging.h"
 #include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
@@ -13,16 +14,19 @@ const NamedValues<RollbackRule>& rollback_rules() {
   return kRules;
 }
 
+namespace {
+
 // Finds the target's own choice at each position once: it also replaces a token that is rolled back.
 template <class T>
-RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) const {
+RowJudgement judge_rollback(const RowVerification<T>& in, int64_t b, double* overlaps, double threshold,
+                            RollbackRule rule) {
   const Warping& warping = in.whole().warping;
   const Row& row = in.row(b);
   const int64_t vocabulary = in.vocabulary();
   std::vector<T> p(static_cast<size_t>(warping.greedy() ? 0 : vocabulary));  // of one position, warped
   const auto distant = [&](const T* logits, int64_t token) {
     const SoftmaxSums sums = row_softmax_sums(logits, vocabulary);
-    return !(sums.highest - static_cast<double>(logits[token]) + std::log(sums.total) <= threshold_);  // or NaN
+    return !(sums.highest - static_cast<double>(logits[token]) + std::log(sums.total) <= threshold);  // or NaN
   };
   for (int64_t j = 0;; ++j) {
     const T* logits = in.logits(b, j);
@@ -38,19 +42,22 @@ RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t
         overlaps[j] = row_overlap(p.data(), in.drafter(b, j), vocabulary);
       }
     }
-    if (drafted && !broken && ((is_own && rule_ == RollbackRule::kEffective) || !distant(logits, token))) continue;
+    if (drafted && !broken && ((is_own && rule == RollbackRule::kEffective) || !distant(logits, token))) continue;
     if (warping.greedy()) return {j, own};
     row_warp(logits, vocabulary, warping, p.data());
     return {j, row_draw(p.data(), vocabulary, row.random.uniform(Draw::kNext, row.emitted() + j))};
   }
 }
 
+}  // namespace
+
 Judgement RollbackAcceptance::judge(const Verification& verification) {
   if (!has_row_kernels(verification.logits)) return judge_tensors(verification);
   const bool overlaps =
       verification.tokens.size(1) > 0 && (verification.warping.greedy() || verification.measure_overlap);
-  return judge_rows(verification, overlaps,
-                    [this](const auto& rows, int64_t b, double* values) { return judge_row(rows, b, values); });
+  return judge_rows(verification, overlaps, [this](const auto& rows, int64_t b, double* values) {
+    return judge_rollback(rows, b, values, threshold_, rule_);
+  });
 }
 
 Judgement RollbackAcceptance::judge_tensors(const Verification& verification) const {

@@ -2,11 +2,8 @@
 // `rollback` of BiLD. Neither keeps the target's distribution.
 #pragma once
 
-#include <cstdint>
-
 #include "base/registry.h"
 #include "infer/acceptance/acceptance_rule.h"
-#include "infer/acceptance/row_judging.h"
 
 namespace draftsmith::infer {
 
@@ -59,8 +56,6 @@ class RollbackAcceptance : public AcceptanceRule {
   Judgement judge_tensors(const Verification& verification) const;
 
  private:
-  template <class T>
-  RowJudgement judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) const;
   double threshold_;
   RollbackRule rule_;
   bool verify_end_;

@@ -170,25 +170,22 @@ class StandaloneLoop {
     }
     const double share = batch.share_of_step();
     for (size_t b = 0; b < batch.rows.size(); ++b) {
-      count({.before = base[b] - 1, .drafted = draft.steps[b], .processed = input.new_tokens[b], .share = share},
-            batch.rows[b]);
+      const int64_t before = base[b] - 1;
+      const int64_t processed = input.new_tokens[b];
+      DecodeStats& stats = batch.rows[b].stats;
+      parts_.drafter->count_layers(
+          {.before = before, .drafted = draft.steps[b], .processed = processed, .share = share}, stats);
+      stats.target_tokens += processed;
+      if (batch.rows[b].finished) continue;  // a row that its draft finished needs no run of the target
+      stats.target_steps.add({.share = share, .before = before, .tokens = processed, .logits = adds_token_ ? 1 : 0});
+      ++stats.target_runs;
+      ++stats.fallbacks;
     }
     if (!any(input.new_tokens)) return {};
     input.tokens = padded(unread, target_.info().pad, target_.info().device);  // [B,L]
     input.logits = adds_token_ ? model::Logits::kLast : model::Logits::kNone;
     input.hidden_layers = parts_.drafter->target_layers();
     return parts_.drafter->run_target(target_, input, *batch.state);
-  }
-
-  // Counts a round of one row. A row that its draft finished needs no run of the target.
-  void count(const CountedRound& round, Row& row) const {
-    parts_.drafter->count_layers(round, row.stats);
-    row.stats.target_tokens += round.processed;
-    if (row.finished) return;
-    row.stats.target_steps.add(
-        {.share = round.share, .before = round.before, .tokens = round.processed, .logits = adds_token_ ? 1 : 0});
-    ++row.stats.target_runs;
-    ++row.stats.fallbacks;
   }
 
   // Returns the target's token after each block, [B], from its logits [B,1,V].

@@ -151,54 +151,52 @@ bool Drafting::add_proposals(std::span<const int64_t> proposed, Window& window) 
   return true;
 }
 
-// Adds one token for each active row that the window rule lets go on. Returns false if no row adds any.
+// Adds one token for each active row that the window rule lets go on. Returns false if no row adds any. On a device
+// tokens are taken before the rule has answered, so that one copy brings both to the host.
 bool Drafting::add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const {
   auto& active = window.active;
   settings_.process(logits, {batch.rows, window.on_host, window.width()});
-  if (decides_ != Decides::kUpFront && !logits.is_cpu()) return add_decided_step(batch, logits, window);
-  if (decides_ == Decides::kBeforeToken) {
+  const bool before = decides_ == Decides::kBeforeToken;
+  const bool together = decides_ != Decides::kUpFront && !logits.is_cpu();
+  if (before && !together) {
     intersect(active, parts_.window->go_on({logits, {}, active}));
     if (!any(active)) return false;
   }
+  const size_t distributions = window.probabilities.size();
   const auto chosen = choose(batch, logits, window);  // [B]
-  const auto on_host = reads_tokens_ ? to_host(chosen) : std::vector<int64_t>{};
-  const bool valid = reads_tokens_ && std::ranges::none_of(on_host, [](int64_t token) { return token < 0; });
-  window.tokens.push_back(valid ? chosen : chosen.clamp_min(0));
+  std::vector<int64_t> on_host;                       // tokens, then the rule's answers if they come together
+  if (reads_tokens_ && !together) on_host = to_host(chosen);
+  const bool valid = !on_host.empty() && std::ranges::none_of(on_host, [](int64_t token) { return token < 0; });
+  const at::Tensor tokens = valid ? chosen : chosen.clamp_min(0);
+  if (together) {
+    const auto go_on = parts_.window->go_on({logits, before ? at::Tensor() : tokens, active});  // [B]
+    on_host = to_host(at::stack({chosen, go_on.to(at::kLong)}));
+  }
+  const auto apply_answers = [&] {
+    for (size_t b = 0; b < active.size(); ++b) active[b] &= on_host[active.size() + b];
+  };
+  if (before && together) {
+    apply_answers();
+    if (!any(active)) {
+      window.probabilities.resize(distributions);
+      return false;
+    }
+  }
+  window.tokens.push_back(tokens);
   for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
   if (!reads_tokens_) {
     window.unread.push_back(chosen);
     return true;
   }
-  append_on_host(on_host, window);
+  append_on_host(std::span(on_host).first(active.size()), window);
   if (!valid) end_failed_rows(batch, window);
-  if (decides_ == Decides::kAfterToken) apply_window_rule({logits, window.tokens.back(), active}, window);
-  return true;
-}
-
-// Does so on a device: tokens are taken before the rule has answered, so that one copy brings both to the host.
-bool Drafting::add_decided_step(RowBatch& batch, const at::Tensor& logits, Window& window) const {
-  auto& active = window.active;
-  const size_t rows = active.size();
-  const size_t distributions = window.probabilities.size();
-  const auto chosen = choose(batch, logits, window);  // [B]
-  const auto tokens = chosen.clamp_min(0);
-  const bool before = decides_ == Decides::kBeforeToken;
-  const auto go_on = parts_.window->go_on({logits, before ? at::Tensor() : tokens, active});  // [B]
-  const std::vector<int64_t> answers = to_host(at::stack({chosen, go_on.to(at::kLong)}));
-  const auto apply_rule = [&] {
-    for (size_t b = 0; b < rows; ++b) active[b] &= answers[rows + b];
-  };
-  if (before) apply_rule();
-  if (!any(active)) {
-    window.probabilities.resize(distributions);
-    return false;
+  if (decides_ != Decides::kAfterToken) return true;
+  window.end_rows_at_limits();  // rows at their limit are not asked about
+  if (together) {
+    apply_answers();
+  } else if (any(active)) {
+    intersect(active, parts_.window->go_on({logits, tokens, active}));
   }
-  window.tokens.push_back(tokens);
-  for (size_t b = 0; b < rows; ++b) window.counts[b] += active[b];
-  append_on_host(std::span(answers).first(rows), window);
-  end_failed_rows(batch, window);
-  window.end_rows_at_limits();
-  if (!before) apply_rule();
   return true;
 }
 
@@ -215,13 +213,6 @@ void Drafting::append_on_host(std::span<const int64_t> tokens, Window& window) c
     window.on_host[b].push_back(tokens[b]);
     if (std::find(settings_.eos.begin(), settings_.eos.end(), tokens[b]) != settings_.eos.end()) window.active[b] = 0;
   }
-}
-
-// Applies the rule to the tokens just added. Rows at their limit end without being asked about: `step` views
-// window.active.
-void Drafting::apply_window_rule(const DraftStep& step, Window& window) const {
-  window.end_rows_at_limits();
-  if (any(window.active)) intersect(window.active, parts_.window->go_on(step));
 }
 
 at::Tensor Drafting::choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const {

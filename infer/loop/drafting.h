@@ -69,9 +69,7 @@ class Drafting {
   void count_step(RowBatch& batch, const DraftRequest& request, Window& window) const;
   bool add_proposals(std::span<const int64_t> proposed, Window& window) const;
   bool add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const;
-  bool add_decided_step(RowBatch& batch, const at::Tensor& logits, Window& window) const;
   void append_on_host(std::span<const int64_t> tokens, Window& window) const;
-  void apply_window_rule(const DraftStep& step, Window& window) const;
   at::Tensor choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const;
   static void end_failed_rows(RowBatch& batch, Window& window);
 

@@ -74,6 +74,28 @@ TEST_P(EarlyExitOf, WindowsThatEndByTheDraftersProbabilitiesKeepItGreedy) {
   }
 }
 
+GenerationModels with_drafter(model::TransformerModel& target, model::TransformerModel& drafter) {
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = as_drafter(drafter);
+  return models;
+}
+
+// What BiLD does must not depend on where the small model's weights and caches lie.
+void expect_same(const std::vector<GenerationResult>& inside, const std::vector<GenerationResult>& apart,
+                 const std::string& where) {
+  EXPECT_EQ(tokens_of(inside), tokens_of(apart)) << where;
+  for (size_t i = 0; i < inside.size(); ++i) {
+    const DecodeStats& a = inside[i].stats;
+    const DecodeStats& b = apart[i].stats;
+    EXPECT_EQ(a.fallbacks, b.fallbacks) << where;
+    EXPECT_EQ(a.rollbacks, b.rollbacks) << where;
+    EXPECT_EQ(a.drafted, b.drafted) << where;
+    EXPECT_EQ(a.draft_runs, b.draft_runs) << where;
+    EXPECT_EQ(a.accepted_histogram, b.accepted_histogram) << where;
+  }
+}
+
 TEST_P(EarlyExitOf, BildEqualsBildWithTheSameLayersAsAModel) {
   const auto model = exit_model({.family = GetParam()});
   const auto small = first_layers(*model, 2);
