@@ -4,7 +4,7 @@
 
 #include "base/device_graph.h"
 #include "infer/beam/beam_search.h"
-#include "infer/drafters/early_exit_drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/device_loop.h"

@@ -1,5 +1,3 @@
-#include "infer/drafters/early_exit_drafter.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -15,11 +13,14 @@
 #include "base/device_tensors.h"
 #include "base/timing.h"
 #include "infer/costs/step_costs.h"
+#include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/processors.h"
 #include "infer/sampling/sampling.h"
+#include "infer/self_drafting/methods.h"
 #include "model/models/exits.h"
 #include "model/transformer/decoder_state.h"
+#include "model/transformer/transformer_model.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
@@ -264,13 +265,6 @@ class LoadedExit final : public LoadedDrafter {
 
 SharedDrafter exit_drafter(int64_t layers) {
   return std::make_shared<LoadedExit>(layers);
-}
-
-model::TransformerModel* transformer_of(model::LanguageModel& target, const std::string& where, Problems& problems) {
-  auto* model = dynamic_cast<model::TransformerModel*>(&target);
-  if (model != nullptr) return model;
-  problems.add({where, "needs the hidden states of the model's layers", "a transformer", target.info().name, ""});
-  return nullptr;
 }
 
 }  // namespace draftsmith::infer

@@ -9,10 +9,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "infer/drafters/early_exit_drafter.h"
+#include "data/ngrams/ngram_table.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
-#include "infer/drafters/text_drafters.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 
@@ -153,7 +152,7 @@ SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, cons
     case kTandem:
       return load_tandem_drafter(spec.path, target, options);
     case kNgram:
-      return load_ngram_drafter(spec.path);
+      return as_drafter(std::make_shared<data::NgramTable>(spec.path));
     case kExit:
       return exit_drafter(spec.number);
     case kLookup:

@@ -1,11 +1,17 @@
-#include "infer/drafters/text_drafters.h"
-
+// Drafters that read the text alone: `ngram`, from a table of n-gram counts, and `lookup`, prompt look-up.
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
+#include "data/ngrams/ngram_table.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/drafters/registry.h"
 
 namespace draftsmith::infer {
 
@@ -197,10 +203,6 @@ class LoadedLookupDrafter final : public LoadedDrafter {
 };
 
 }  // namespace
-
-SharedDrafter load_ngram_drafter(const std::filesystem::path& file) {
-  return as_drafter(std::make_shared<data::NgramTable>(file));
-}
 
 SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table) {
   return std::make_shared<LoadedNgramDrafter>(std::move(table));

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "infer/acceptance/acceptance_rule.h"
-#include "infer/drafters/early_exit_drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/loop/processors.h"
 #include "infer/parts.h"
 #include "infer/self_drafting/methods.h"

@@ -99,6 +99,9 @@ void decode_ppd(model::TransformerModel& target, const model::Exits* exits, cons
 
 // ---- Checks and the choice of a method
 
+// Returns the target as a transformer, whose layers can be read; nullptr after a problem is reported at `where`.
+model::TransformerModel* transformer_of(model::LanguageModel& target, const std::string& where, Problems& problems);
+
 // Returns the target as a transformer. check_inside() must have found no problem with the models.
 model::TransformerModel& inside_model(const GenerationModels& models);
 

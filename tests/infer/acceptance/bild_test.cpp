@@ -12,7 +12,7 @@
 
 #include "base/random.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/drafters/text_drafters.h"
+#include "infer/drafters/registry.h"
 #include "infer/engagement.h"
 #include "infer/parts.h"
 #include "tests/support/oracle_fixtures.h"

@@ -8,7 +8,7 @@
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
 #include "infer/drafters/drafter.h"
-#include "infer/drafters/text_drafters.h"
+#include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"
