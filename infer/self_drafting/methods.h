@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/aten.h"
@@ -14,6 +15,7 @@
 #include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
 #include "model/models/exits.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {
 
