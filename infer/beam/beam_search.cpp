@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "base/aten.h"
-#include "base/device_tensors.h"
 #include "infer/loop/rows.h"
 
 namespace draftsmith::infer {

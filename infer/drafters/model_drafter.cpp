@@ -1,7 +1,7 @@
 #include "infer/drafters/model_drafter.h"
 
-#include <algorithm>
 #include <optional>
+#include <span>
 
 #include "base/device_tensors.h"
 #include "data/tokenizers/tokenizer.h"

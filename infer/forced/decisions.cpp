@@ -1,7 +1,6 @@
 #include "infer/forced/decisions.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "infer/acceptance/acceptance_rule.h"

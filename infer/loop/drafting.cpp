@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/device_tensors.h"
-
 namespace draftsmith::infer {
 
 namespace {

@@ -149,18 +149,12 @@ class EntropyWindow : public BoundedWindow {
 // break this where two logits are equal up to a step's error (methods.md §3); the output is the target's nevertheless,
 // and after the record's end the target writes alone.
 
-class AcceptedLengths {
- public:
+struct AcceptedLengths {
   using Key = std::vector<int64_t>;
-  // Returns the output's identity: source, prompt and length limit.
+  // Returns an output's identity: source, prompt and length limit.
   static Key key_of(const Row& row);
 
-  // Returns the accepted lengths of an output; null if it was not recorded.
-  const std::vector<int64_t>* find(const Key& key) const;
-  void set(const Key& key, std::vector<int64_t> lengths) { lengths_[key] = std::move(lengths); }
-
- private:
-  std::map<Key, std::vector<int64_t>> lengths_;
+  std::map<Key, std::vector<int64_t>> lengths;  // of each output's windows
 };
 
 // A fixed window that records accepted lengths.
