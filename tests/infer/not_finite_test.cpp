@@ -71,23 +71,6 @@ TEST(NotFinite, LogitsFailTheirOwnRowInEveryMethodAndType) {
   }
 }
 
-TEST(NotFinite, RollbackRulesAcceptNoTokenAtSuchAPosition) {
-  for (const char* rule : {"effective", "literal"}) {
-    DecodeOptions options;
-    options.method = "bild";
-    options.rollback_rule = rule;
-    options.rollback = kInf;
-    options.verify_end = true;
-    options.max_new_tokens = 8;
-    const Case damaged{broken_oracle({0.5, 0, 0.3, kNan}), constant_oracle(kSound)};
-    const auto results = decode(damaged, options, std::vector<Ids>{{2}, {3}});
-    EXPECT_FALSE(results[0].error) << rule;
-    EXPECT_TRUE(results[1].error) << rule;
-    EXPECT_NO_THROW(throw_if_failed(std::span(results).first(1)));
-    EXPECT_THROW(throw_if_failed(results), RunError);
-  }
-}
-
 // All rows of a batch may fail, and listeners hear once that each ended.
 TEST(NotFinite, AllRowsOfABatchMayFail) {
   for (const char* method : {"greedy", "assisted"}) {
