@@ -131,12 +131,10 @@ SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tok
   return std::make_shared<LoadedModelDrafter>(model, tokenizer, std::move(directory));
 }
 
-ReadingDrafter::ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer)
-    : drafter_(std::move(drafter)), tokenizer_(tokenizer) {}
-
-ReadingDrafter::ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, std::filesystem::path directory)
-    : drafter_(std::move(drafter)), directory_(std::move(directory)) {
-  if (!data::has_tokenizer(directory_)) return;
+ReadingDrafter::ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer,
+                               std::filesystem::path directory)
+    : drafter_(std::move(drafter)), directory_(std::move(directory)), tokenizer_(tokenizer) {
+  if (tokenizer_ != nullptr || directory_.empty() || !data::has_tokenizer(directory_)) return;
   owned_tokenizer_ = data::load_tokenizer(directory_);
   tokenizer_ = owned_tokenizer_.get();
 }
@@ -202,14 +200,9 @@ class LoadedSharedEncoder final : public ReadingDrafter {
 
 }  // namespace
 
-SharedDrafter load_shared_encoder_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
-                                          const model::LoadOptions& options) {
-  return std::make_shared<LoadedSharedEncoder>(model::load_shared_encoder(directory, target, options), directory);
-}
-
-SharedDrafter shared_encoder_drafter(std::shared_ptr<model::TransformerModel> drafter,
-                                     const data::Tokenizer* tokenizer) {
-  return std::make_shared<LoadedSharedEncoder>(std::move(drafter), tokenizer);
+SharedDrafter shared_encoder_drafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer,
+                                     std::filesystem::path directory) {
+  return std::make_shared<LoadedSharedEncoder>(std::move(drafter), tokenizer, std::move(directory));
 }
 
 }  // namespace draftsmith::infer

@@ -53,10 +53,10 @@ SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tok
 // A loaded drafter that reads states of its target: a Tandem secondary, or a drafter that shares the target's encoder.
 class ReadingDrafter : public LoadedDrafter {
  public:
-  // Without a tokenizer, the drafter's vocabulary must be as large as the target's.
-  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer);
-  // Reads the tokenizer of the directory, if there is one.
-  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, std::filesystem::path directory);
+  // Without a tokenizer, here or in the directory that it was loaded from (empty: nowhere), the drafter's vocabulary
+  // must be as large as the target's.
+  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer,
+                 std::filesystem::path directory);
   ~ReadingDrafter() override;
 
   std::string name() const override { return drafter_->info().name; }
@@ -80,14 +80,8 @@ class ReadingDrafter : public LoadedDrafter {
   const data::Tokenizer* tokenizer_ = nullptr;  // nullptr: only the numbers of token ids are compared
 };
 
-// Loads the drafter in `directory`. Errors: UserError, also for a drafter of another target than the model in `target`;
-// an empty `target` is not compared.
-SharedDrafter load_shared_encoder_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
-                                          const model::LoadOptions& options);
-
-// Makes a drafter of a model that shares an encoder. Without its tokenizer, its vocabulary must be as large as the
-// target's.
+// Makes a drafter of a model that shares an encoder (model/models/shared_encoder.h); arguments as in ReadingDrafter.
 SharedDrafter shared_encoder_drafter(std::shared_ptr<model::TransformerModel> drafter,
-                                     const data::Tokenizer* tokenizer = nullptr);
+                                     const data::Tokenizer* tokenizer = nullptr, std::filesystem::path directory = {});
 
 }  // namespace draftsmith::infer

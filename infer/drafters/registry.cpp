@@ -147,10 +147,10 @@ std::string to_text(const DrafterSpec& spec) {
 SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, const model::LoadOptions& options) {
   switch (spec.kind) {
     case kModel:
-      if (model::is_shared_encoder_directory(spec.path)) return load_shared_encoder_drafter(spec.path, target, options);
-      return load_model_drafter(spec.path, options);
+      if (!model::is_shared_encoder_directory(spec.path)) return load_model_drafter(spec.path, options);
+      return shared_encoder_drafter(model::load_shared_encoder(spec.path, target, options), nullptr, spec.path);
     case kTandem:
-      return load_tandem_drafter(spec.path, target, options);
+      return tandem_drafter(model::load_tandem_secondary(spec.path, target, options), nullptr, spec.path);
     case kNgram:
       return as_drafter(std::make_shared<data::NgramTable>(spec.path));
     case kExit:

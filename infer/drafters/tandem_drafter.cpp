@@ -13,7 +13,6 @@
 #include "infer/loop/prefill.h"
 #include "infer/loop/processors.h"
 #include "infer/sampling/sampling.h"
-#include "model/files/checkpoint.h"
 #include "model/models/tandem.h"
 #include "model/transformer/transformer_parts.h"
 
@@ -188,34 +187,6 @@ class ForcedTandem {
   std::vector<Row> rows_;
 };
 
-// Like measure_step_costs(). Writing the target's projected representations into the secondary's caches, once for each
-// verification, counts as part of the target's step.
-StepCosts measure_tandem_costs(model::LanguageModel& target, model::TransformerModel& secondary,
-                               const CalibrationContext& context, int64_t max_tokens) {
-  const model::DecodingGuard guard;
-  TandemDrafter drafter(secondary, target.info().vocabulary);
-  TimedModel verifier(target, context, max_tokens, drafter.target_layers());
-  TimedTandem timed(drafter, verifier, context, max_tokens);
-  return measure_rounds(verifier, timed, max_tokens);
-}
-
-// Like measure_forced_alpha(), in blocks of `block` tokens (0: the γ the secondary was trained with). The secondary
-// reads the target's representations up to a block's beginning, as it does in decoding when all drafts are accepted.
-ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::TransformerModel& secondary,
-                                const ForcedBatch& texts, const Warping& warping, int64_t block) {
-  const at::NoGradGuard no_grad;
-  const int64_t width = block > 0 ? block : secondary.config().tandem.block;
-  TandemDrafter drafter(secondary, target.info().vocabulary);
-  AlphaSums sums(warping);
-  for_each_batch({texts.sources, texts.outputs, drafter.target_layers()}, kForcedRows, [&](const ForcedBatch& batch) {
-    ForcedTandem forced(target, drafter, batch);
-    for (int64_t done = 0; done < forced.longest(); done += width) {
-      forced.add_block(std::min(width, forced.longest() - done), sums);
-    }
-  });
-  return sums.mean();
-}
-
 class LoadedTandem final : public ReadingDrafter {
  public:
   using ReadingDrafter::ReadingDrafter;
@@ -226,14 +197,33 @@ class LoadedTandem final : public ReadingDrafter {
     return std::make_unique<TandemDrafter>(drafter(), target.model.info().vocabulary);
   }
 
+  // Writing the target's projected representations into the secondary's caches, once for each verification, counts as
+  // part of the target's step.
   StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
                        int64_t max_tokens) const override {
-    return measure_tandem_costs(target.model, drafter(), context, max_tokens);
+    const model::DecodingGuard guard;
+    TandemDrafter secondary(drafter(), target.model.info().vocabulary);
+    TimedModel verifier(target.model, context, max_tokens, secondary.target_layers());
+    TimedTandem timed(secondary, verifier, context, max_tokens);
+    return measure_rounds(verifier, timed, max_tokens);
   }
 
+  // In blocks of `block` tokens (0: the γ the secondary was trained with). The secondary reads the target's
+  // representations up to a block's beginning, as it does in decoding when all drafts are accepted.
   ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                            int64_t block) const override {
-    return alpha_forced_tandem(target.model, drafter(), texts, warping, block);
+    const at::NoGradGuard no_grad;
+    const int64_t width = block > 0 ? block : drafter().config().tandem.block;
+    TandemDrafter secondary(drafter(), target.model.info().vocabulary);
+    AlphaSums sums(warping);
+    const ForcedBatch all{texts.sources, texts.outputs, secondary.target_layers()};
+    for_each_batch(all, kForcedRows, [&](const ForcedBatch& batch) {
+      ForcedTandem forced(target.model, secondary, batch);
+      for (int64_t done = 0; done < forced.longest(); done += width) {
+        forced.add_block(std::min(width, forced.longest() - done), sums);
+      }
+    });
+    return sums.mean();
   }
 
  private:
@@ -244,13 +234,9 @@ class LoadedTandem final : public ReadingDrafter {
 
 }  // namespace
 
-SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
-                                  const model::LoadOptions& options) {
-  return std::make_shared<LoadedTandem>(model::load_tandem_secondary(directory, target, options), directory);
-}
-
-SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer) {
-  return std::make_shared<LoadedTandem>(std::move(secondary), tokenizer);
+SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer,
+                             std::filesystem::path directory) {
+  return std::make_shared<LoadedTandem>(std::move(secondary), tokenizer, std::move(directory));
 }
 
 }  // namespace draftsmith::infer

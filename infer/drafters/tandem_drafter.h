@@ -13,10 +13,6 @@
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/transformer_model.h"
 
-namespace draftsmith::model {
-struct LoadOptions;  // model/files/checkpoint.h
-}
-
 namespace draftsmith::infer {
 
 class TandemDrafter : public Drafter {
@@ -52,13 +48,8 @@ class TandemDrafter : public Drafter {
   std::unique_ptr<model::DecoderState> state_;
 };
 
-// Loads the secondary in `directory`. Errors: UserError, also for a secondary of another primary than the model in
-// `target`; an empty `target` is not compared.
-SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
-                                  const model::LoadOptions& options);
-
-// Makes a drafter of a Tandem secondary. Without its tokenizer, its vocabulary must be as large as the target's.
+// Makes a drafter of a Tandem secondary; arguments as in ReadingDrafter.
 SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary,
-                             const data::Tokenizer* tokenizer = nullptr);
+                             const data::Tokenizer* tokenizer = nullptr, std::filesystem::path directory = {});
 
 }  // namespace draftsmith::infer
