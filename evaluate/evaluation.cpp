@@ -18,7 +18,7 @@
 #include "base/logging.h"
 #include "base/sha256.h"
 #include "evaluate/engine/engine.h"
-#include "evaluate/measure/counts.h"
+#include "evaluate/measure/counting_pass.h"
 #include "evaluate/measure/failed_settings.h"
 #include "evaluate/measure/failures.h"
 #include "evaluate/measure/forced_alphas.h"

@@ -1,5 +1,6 @@
 // The list of DecodeOptions' fields: command line, help, suites' grids, labels, results and messages come from it.
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -142,10 +143,7 @@ void add_window_options(Fields<O>& fields) {
       .add("rollback_rule", &O::rollback_rule, GridKey::kList, read_by_acceptances({"rollback"}),
            Choices(rollback_rules().names()),
            "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
-           "change nothing). literal: the paper's Algorithm 1. released_code: as the authors' program, where the "
-           "target writes the first token; greedy decoding keeps the whole draft if the first token beyond the "
-           "threshold is the target's own choice; after a rollback the target runs once more and writes the next "
-           "token too.")
+           "change nothing). literal: the paper's Algorithm 1.")
       .add(
           "verify_end", &O::verify_end, GridKey::kValue, read_by_acceptances({"rollback"}),
           "The target also judges a draft that ends with EOS or at the length limit. Without it such a draft is final, "
@@ -162,25 +160,40 @@ void add_window_options(Fields<O>& fields) {
            "Leviathan's lenience l: a drafted token counts as l times as likely under the drafter, so more are kept, "
            "and no token is put out with more than 1/l of its probability. Greedy decoding keeps tokens at least l "
            "times as likely as the most likely one. 1 is lossless.")
-      .add(
-          "epsilon", &O::epsilon, GridKey::kList, read_by_acceptances({"typical"}), Label{"eps"}, AlwaysNamed{},
-          Range{0, 1},
-          "Of typical (Medusa): a drafted token stays if the target's probability is above min(epsilon, delta e^-H), H "
-          "the entropy there.")
-      .add("delta", &O::delta, GridKey::kList, read_by_acceptances({"typical"}), AlwaysNamed{}, Range{0, 1},
-           "Of typical: the smaller limit where the target is unsure; see epsilon.")
-      .add(
-          "deferral", &O::deferral, GridKey::kList, read_by_acceptances({"cascade"}), AlwaysNamed{},
-          Choices(deferrals().names()),
-          "Where cascade takes the target's distribution instead of the drafter's, of max p and max q, the largest "
-          "probabilities of target and drafter: chow: max q < 1 - alpha; diff: max q < max p - alpha; opt: max q < max "
-          "p - alpha TV(p, q); token: for each token x with p(x) < (1 - alpha) max p.")
-      .add("deferral_cost", &O::deferral_cost, GridKey::kList, read_by_acceptances({"cascade"}), Label{"alpha"},
-           AlwaysNamed{}, Range{0, 1},
-           "alpha of cascade, the loss of quality for which a draft is kept: 0 trusts the drafter least, 1 most.")
       .add("free_token", &O::free_token, GridKey::kValue, read_by_acceptances({"accept_all"}),
            "Of accept_all (method tandem): the model writes the first token and one after each block of the drafter. "
            "false: it writes none, and only supplies the drafter with representations of finished blocks.");
+}
+
+void add_beam_options(Fields<O>& fields) {
+  const ReadBy beam{"method", {"beam"}};
+  std::vector<std::string> stoppings = early_stoppings().names();
+  stoppings.insert(stoppings.begin(), "");  // the model's own
+  fields
+      .add("num_beams", &O::num_beams, GridKey::kList, beam, Label{"beams"}, AlwaysNamed{}, Range{1, 256},
+           "Beams of the method beam, as Transformers has it. Default: the model's own setting if above 1, else 4 (in "
+           "suites always 4).")
+      .add("length_penalty", &O::length_penalty, GridKey::kList, beam, Label{"LP"}, Range{-100, 100},
+           UnnamedIf<O>{[](const O& o) { return o.length_penalty.value_or(1) == 1; }},
+           "Beam search orders outputs by (sum of log p) / tokens^length_penalty: above 0 favours long ones. Default: "
+           "the model's own setting, else 1 (in suites always 1).")
+      .add("early_stopping", &O::early_stopping, GridKey::kList, beam,
+           UnnamedIf<O>{[](const O& o) { return o.early_stopping.empty() || o.early_stopping == "false"; }},
+           Choices(std::move(stoppings)),
+           "When beam search ends with as many finished outputs as beams: true at once; false when the best running "
+           "beam scores worse at its present length; never when it would score worse at the length limit too. Default: "
+           "the model's own setting, else false (in suites always false).")
+      .add("n_best", &O::n_best, beam, Range{1, 256},
+           "Outputs of beam search for each input, best first; at most num_beams. --json gives their scores.");
+}
+
+void check_beam_options(const O& options, const std::string& where, Problems& problems) {
+  if (!options.searches_beams() || options.num_samples == 1) return;
+  problems.add({.where = where,
+                .what = "method beam samples nothing",
+                .expected = "num_samples 1 or none",
+                .found = "num_samples " + std::to_string(options.num_samples),
+                .hint = "for several outputs of an input, use n_best"});
 }
 
 void add_inside_options(Fields<O>& fields) {

@@ -12,8 +12,7 @@
 
 namespace draftsmith::infer {
 
-// ---- The table of decoding methods
-// What each needs, which parts it is made of, and what it promises. The README shows the same table to users.
+// ---- The table of decoding methods, which the README shows to users
 
 // Source of a method's drafts.
 enum class DraftSource {
@@ -84,15 +83,11 @@ struct DecodeOptions {
   std::filesystem::path router;      // directory, of the router window
   std::optional<double> threshold;   // of the router window; absent: its own
   std::string rollback_rule = "effective";
-  bool verify_end = false;       // of rollback: the target also judges drafts that end a text
-  std::string window_rule;       // empty: the method's own
-  std::string acceptance;        // empty: the method's own
-  double lenience = 1;           // of rejection
-  double epsilon = 0.09;         // of typical
-  double delta = 0.3;            // of typical
-  std::string deferral = "opt";  // of cascade
-  double deferral_cost = 0.1;    // of cascade: alpha
-  bool free_token = true;        // of accept_all: the target adds a token to each block
+  bool verify_end = false;  // of rollback: the target also judges drafts that end a text
+  std::string window_rule;  // empty: the method's own
+  std::string acceptance;   // empty: the method's own
+  double lenience = 1;      // of rejection
+  bool free_token = true;   // of accept_all: the target adds a token to each block
   // --- inside the model: early-exit, calm, ppd ---
   std::filesystem::path exits;              // directory of exits; empty: the model's own, if it has any
   std::optional<int64_t> exit_layer;        // of early-exit: layers that draft; absent: its first exit, else 1

@@ -35,20 +35,18 @@ class OracleEngagement final : public AcceptanceRule {
       stays = in.counts.gt(0) & p.squeeze(1).ge(threshold_);
       next = at::where(stays, in.tokens.select(1, 0), own);
     }
-    count(in, to_host(stays), in.tokens.size(1) > 0 ? to_host(in.tokens.select(1, 0).ne(own)) : std::vector<int64_t>());
-    return {.accepted = first, .next = next, .rolled_back = stays.logical_not(), .overlap = {}};
+    const std::vector<int64_t> kept = to_host(stays);
+    std::vector<int64_t> others(kept.size(), 0);  // 1: the models choose differently
+    if (in.tokens.size(1) > 0) others = to_host(in.tokens.select(1, 0).ne(own));
+    for (size_t b = 0; b < kept.size(); ++b) {
+      if (in.rows[b].finished || kept[b] != 0) continue;
+      ++outputs_.engaged;
+      *outputs_.changed += others[b];
+    }
+    return {.accepted = first, .next = next};
   }
 
  private:
-  // Counts the rows' tokens. `others` [B]: whether the models choose differently; empty without drafts.
-  void count(const Verification& in, const std::vector<int64_t>& stays, const std::vector<int64_t>& others) {
-    for (size_t b = 0; b < stays.size(); ++b) {
-      if (in.rows[b].finished || stays[b] != 0) continue;
-      ++outputs_.engaged;
-      *outputs_.changed += others.empty() ? 0 : others[b];
-    }
-  }
-
   double threshold_;
   EngagedOutputs& outputs_;
 };

@@ -1,17 +1,12 @@
 // Engagement of the large model (Kim et al. 2023, BiLD, section 3.1 and figure 2): outputs of a small model with some
-// of its tokens decided by the large one, and how many those are.
-//
-// The oracle runs both models for every token. y is the small model's most likely token after the text so far, and p
-// the large model's distribution there, after processors, at temperature 1. The next token is
+// of its tokens decided by the large one, and how many those are. With y the small model's most likely token and p the
+// large model's distribution, after processors, at temperature 1, the oracle's next token is
 //
 //   y               if p(y) >= threshold,
 //   argmax p        otherwise: the large model decides.
 //
-// Threshold 0 is the small model alone; above 1 the large model alone. The oracle knows p everywhere, so it saves no
-// time: it bounds what a rule may gain that does not know p.
-//
-// Fallback is such a rule (section 3.3): the large model decides where max q < threshold, q the small model's
-// distribution at temperature 1. Nothing is rolled back, and drafts have no longest length.
+// The oracle runs both models for every token, so it bounds what a rule may gain that does not know p. Fallback is such
+// a rule (section 3.3): the large model decides where max q < threshold, q the small model's distribution.
 #pragma once
 
 #include <cstdint>

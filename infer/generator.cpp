@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "base/device_graph.h"
 #include "infer/beam/beam_search.h"
-#include "infer/drafters/early_exit_drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/device_loop.h"
@@ -83,136 +84,122 @@ struct Generator::Impl {
 
   // Rows that decode one source together: its samples or its beams.
   int64_t rows_of_line() const { return beams ? beams->beams : options.num_samples; }
-  Row make_row(const GenerateCall& work, size_t line, int64_t sample) const;
-  RowBatch decode(const GenerateCall& work, std::span<const size_t> chosen, const OnTokens& on_tokens);
-  void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const;
-  void begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
-  bool begins(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
-  void free_device_memory(RowBatch& batch);
-  void run(RowBatch& batch, PhaseTimer& timer);
-};
 
-Row Generator::Impl::make_row(const GenerateCall& work, size_t line, int64_t sample) const {
-  const std::vector<int64_t>& source = work.sources[line];
-  Row row;
-  row.line = work.first_line + line;
-  row.output = line * static_cast<size_t>(options.outputs_of_line()) + static_cast<size_t>(beams ? 0 : sample);
-  row.prompted = !models.target->info().encoder_decoder;
-  if (!row.prompted) row.source = source;
-  row.tokens = prompts->prompt_of(source, work.fits[line].dropped);
-  row.prefix = row.length();
-  row.limit = work.fits[line].room;
-  row.random = RowRandom(options.seed, row.line, static_cast<uint64_t>(sample));
-  if (stops) {
-    row.stops = std::make_shared<StopStringMatcher>(stops, *models.target_tokenizer);
-    for (const int64_t token : row.input()) {
-      if (row.prompted) row.stops->add(token);
+  Row make_row(const GenerateCall& work, size_t line, int64_t sample) const {
+    const std::vector<int64_t>& source = work.sources[line];
+    Row row;
+    row.line = work.first_line + line;
+    row.output = line * static_cast<size_t>(options.outputs_of_line()) + static_cast<size_t>(beams ? 0 : sample);
+    row.prompted = !models.target->info().encoder_decoder;
+    if (!row.prompted) row.source = source;
+    row.tokens = prompts->prompt_of(source, work.fits[line].dropped);
+    row.prefix = row.length();
+    row.limit = work.fits[line].room;
+    row.random = RowRandom(options.seed, row.line, static_cast<uint64_t>(sample));
+    if (stops) {
+      row.stops = std::make_shared<StopStringMatcher>(stops, *models.target_tokenizer);
+      for (const int64_t token : row.input()) {
+        if (row.prompted) row.stops->add(token);
+      }
+    }
+    return row;
+  }
+
+  // Encoders and prompts: everything before the first token is decided.
+  void begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer) {
+    model::LanguageModel& target = *models.target;
+    int64_t capacity = 0;
+    for (const Row& row : batch.rows) capacity = std::max(capacity, row.prefix + row.limit);
+    const bool encodes = target.info().encoder_decoder;
+    timer.enter(Phase::kEncode);
+    const model::EncoderStates encoder = encodes ? target.encode(sources) : model::EncoderStates{};
+    DraftBegin draft{sources, rows_of_line(), batch.rows, capacity, encodes ? &encoder : nullptr, nullptr};
+    if (parts.drafter) parts.drafter->encode(draft);
+    timer.enter(Phase::kPrefill);
+    Prefill prefilled = prefill(target, encoder, batch.rows, {capacity, rows_of_line()},
+                                parts.drafter ? parts.drafter->target_layers() : std::vector<int64_t>{});
+    batch.state = std::move(prefilled.state);
+    draft.target_state = batch.state.get();
+    draft.prompt_hidden = prefilled.prompt_hidden;
+    if (parts.drafter) parts.drafter->prefill(draft);
+    timer.enter(Phase::kOther);
+    batch.add_time(timer.lap());
+  }
+
+  // Does begin(). Returns false if the device has too little memory.
+  bool begins(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer) {
+    try {
+      begin(batch, sources, timer);
+      return true;
+    } catch (const c10::OutOfMemoryError&) {
+      return false;
     }
   }
-  return row;
-}
 
-// Encoders and prompts: everything before the first token is decided.
-void Generator::Impl::begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer) {
-  model::LanguageModel& target = *models.target;
-  int64_t capacity = 0;
-  for (const Row& row : batch.rows) capacity = std::max(capacity, row.prefix + row.limit);
-  const bool encodes = target.info().encoder_decoder;
-  timer.enter(Phase::kEncode);
-  const model::EncoderStates encoder = encodes ? target.encode(sources) : model::EncoderStates{};
-  DraftBegin draft{sources, rows_of_line(), batch.rows, capacity, encodes ? &encoder : nullptr, nullptr};
-  if (parts.drafter) parts.drafter->encode(draft);
-  timer.enter(Phase::kPrefill);
-  Prefill prefilled = prefill(target, encoder, batch.rows, {capacity, rows_of_line()},
-                              parts.drafter ? parts.drafter->target_layers() : std::vector<int64_t>{});
-  batch.state = std::move(prefilled.state);
-  draft.target_state = batch.state.get();
-  draft.prompt_hidden = prefilled.prompt_hidden;
-  if (parts.drafter) parts.drafter->prefill(draft);
-  timer.enter(Phase::kOther);
-  batch.add_time(timer.lap());
-}
+  // Frees what earlier batches left on the device.
+  void free_device_memory(RowBatch& batch) {
+    batch.state.reset();
+    on_device.reset();
+    models.target->free_states();
+    if (model::LanguageModel* drafter = models.drafter ? models.drafter->model() : nullptr) drafter->free_states();
+  }
 
-// Does begin(). Returns false if the device has too little memory.
-bool Generator::Impl::begins(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer) {
-  try {
-    begin(batch, sources, timer);
-    return true;
-  } catch (const c10::OutOfMemoryError&) {
-    return false;
+  RowBatch decode(const GenerateCall& work, std::span<const size_t> chosen, const OnTokens& on_tokens) {
+    PhaseTimer timer(models.target->info().device);
+    RowBatch batch;
+    batch.on_tokens = on_tokens;
+    std::vector<std::span<const int64_t>> chosen_sources;
+    model::TokenBatch sources;
+    for (const size_t line : chosen) {
+      chosen_sources.emplace_back(work.sources[line]);
+      sources.lengths.push_back(std::ssize(work.sources[line]));
+      for (int64_t s = 0; s < rows_of_line(); ++s) batch.rows.push_back(make_row(work, line, s));
+    }
+    sources.tokens = padded(chosen_sources, generation.pad, models.target->info().device);  // [B,S]
+    if (!begins(batch, sources, timer)) {
+      free_device_memory(batch);
+      begin(batch, sources, timer);
+    }
+    run(batch, timer);
+    models.target->give_back(std::move(batch.state));
+    const PhaseSeconds rest = timer.lap().scaled(1.0 / static_cast<double>(batch.finished.size()));
+    for (Row& row : batch.finished) row.stats.seconds += rest;
+    return batch;
   }
-}
 
-// Frees what earlier batches left on the device.
-void Generator::Impl::free_device_memory(RowBatch& batch) {
-  batch.state.reset();
-  on_device.reset();
-  models.target->free_states();
-  if (model::LanguageModel* drafter = models.drafter ? models.drafter->model() : nullptr) drafter->free_states();
-}
+  // Decodes rows whose prompts have been processed, with the loop of the method.
+  void run(RowBatch& batch, PhaseTimer& timer) {
+    if (options.decodes_inside()) return decode_inside(models, options, settings, batch, timer);
+    model::LanguageModel& target = *models.target;
+    if (beams) return decode_beams(target, *beams, settings, batch, timer);
+    if (records_graphs(target.info().device)) {
+      if (!on_device) on_device.emplace(target, options.drafts() ? &parts : nullptr, settings);
+      if (on_device->takes(batch)) return on_device->run(batch, timer);
+    }
+    if (!options.drafts()) return decode_plainly(target, settings, batch, timer);
+    decode_with_drafts(target, parts, settings, batch, timer);
+  }
 
-RowBatch Generator::Impl::decode(const GenerateCall& work, std::span<const size_t> chosen, const OnTokens& on_tokens) {
-  PhaseTimer timer(models.target->info().device);
-  RowBatch batch;
-  batch.on_tokens = on_tokens;
-  model::TokenBatch padded;
-  size_t width = 1;
-  for (const size_t line : chosen) {
-    width = std::max(width, work.sources[line].size());
-    for (int64_t s = 0; s < rows_of_line(); ++s) batch.rows.push_back(make_row(work, line, s));
+  // Moves finished rows to the results of their outputs.
+  void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const {
+    std::vector<std::vector<int64_t>> inputs;
+    std::vector<std::vector<int64_t>> outputs;
+    for (Row& row : rows) {
+      GenerationResult& result = results[row.output];
+      if (!row.failure) result.ids.assign(row.tokens.begin() + row.prefix, row.tokens.end());
+      result.stats = std::move(row.stats);
+      result.score = row.score;
+      result.error = std::move(row.failure);
+      const auto input = row.input();
+      inputs.emplace_back(input.begin(), input.end());
+      outputs.push_back(result.ids);
+    }
+    if (!options.log_probs) return;
+    auto all = log_probabilities(*models.target,
+                                 {.sources = inputs, .outputs = outputs, .decoder_start = generation.decoder_start});
+    for (size_t i = 0; i < rows.size(); ++i) results[rows[i].output].log_probabilities = std::move(all[i]);
   }
-  std::vector<int64_t> tokens(chosen.size() * width, generation.pad);
-  for (size_t b = 0; b < chosen.size(); ++b) {
-    const auto& source = work.sources[chosen[b]];
-    std::copy(source.begin(), source.end(), tokens.begin() + static_cast<int64_t>(b * width));
-    padded.lengths.push_back(static_cast<int64_t>(source.size()));
-  }
-  padded.tokens = to_device(tokens, {static_cast<int64_t>(chosen.size()), static_cast<int64_t>(width)},
-                            models.target->info().device);  // [B,S]
-  if (!begins(batch, padded, timer)) {
-    free_device_memory(batch);
-    begin(batch, padded, timer);
-  }
-  run(batch, timer);
-  models.target->give_back(std::move(batch.state));
-  const PhaseSeconds rest = timer.lap().scaled(1.0 / static_cast<double>(batch.finished.size()));
-  for (Row& row : batch.finished) row.stats.seconds += rest;
-  return batch;
-}
-
-// Decodes rows whose prompts have been processed, with the loop of the method.
-void Generator::Impl::run(RowBatch& batch, PhaseTimer& timer) {
-  if (options.decodes_inside()) return decode_inside(models, options, settings, batch, timer);
-  model::LanguageModel& target = *models.target;
-  if (beams) return decode_beams(target, *beams, settings, batch, timer);
-  if (!on_device) on_device.emplace(target, options.drafts() ? &parts : nullptr, settings);
-  if (on_device->takes(batch)) return on_device->run(batch, timer);
-  if (!options.drafts()) return decode_plainly(target, settings, batch, timer);
-  if (parts.acceptance->traits().target != TargetRole::kVerifies) {
-    return StandaloneLoop(target, parts, settings).run(batch, timer);
-  }
-  DecodeLoop(target, parts, settings).run(batch, timer);
-}
-
-// Moves finished rows to the results of their outputs.
-void Generator::Impl::take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const {
-  std::vector<std::vector<int64_t>> inputs;
-  std::vector<std::vector<int64_t>> outputs;
-  for (Row& row : rows) {
-    GenerationResult& result = results[row.output];
-    if (!row.failure) result.ids.assign(row.tokens.begin() + row.prefix, row.tokens.end());
-    result.stats = std::move(row.stats);
-    result.score = row.score;
-    result.error = std::move(row.failure);
-    const auto input = row.input();
-    inputs.emplace_back(input.begin(), input.end());
-    outputs.push_back(result.ids);
-  }
-  if (!options.log_probs) return;
-  auto all = log_probabilities(*models.target,
-                               {.sources = inputs, .outputs = outputs, .decoder_start = generation.decoder_start});
-  for (size_t i = 0; i < rows.size(); ++i) results[rows[i].output].log_probabilities = std::move(all[i]);
-}
+};
 
 Generator::Generator(GenerationModels models, DecodeOptions options)
     : impl_(std::make_unique<Impl>(std::move(models), std::move(options))) {

@@ -21,7 +21,7 @@ class RouterPredictor;  // model/models/router.h
 
 namespace draftsmith::infer {
 
-class AcceptedLengths;  // infer/windows/window_rules.h
+struct AcceptedLengths;  // infer/windows/window_rules.h
 
 // The models of a generator. They must outlive it; one generator at a time may use them.
 struct GenerationModels {

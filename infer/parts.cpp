@@ -1,8 +1,8 @@
 #include "infer/parts.h"
 
 #include "base/registry.h"
-#include "infer/acceptance/lossless.h"
 #include "infer/acceptance/lossy.h"
+#include "infer/acceptance/rejection_rules.h"
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
@@ -76,67 +76,48 @@ const Registry<WindowRuleEntry>& window_rules() {
 const Registry<AcceptanceRuleEntry>& acceptance_rules() {
   using A = AcceptanceRule;
   static const Registry<AcceptanceRuleEntry> kRules(
-      "acceptance rule",
-      {{"accept_all", [](const O& o) { return rule<A, AcceptAll>(o.free_token); }},
-       {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
-       {"rejection", [](const O& o) { return rule<A, RejectionAcceptance>(o.lenience); }},
-       {"block", [](const O&) { return rule<A, BlockAcceptance>(); }},
-       {"typical", [](const O& o) { return rule<A, TypicalAcceptance>(o.epsilon, o.delta); }},
-       {"cascade", [](const O& o) { return rule<A, CascadeAcceptance>(deferrals().at(o.deferral), o.deferral_cost); }},
-       {"rollback", [](const O& o) {
-          return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule), o.verify_end);
-        }}});
+      "acceptance rule", {{"accept_all", [](const O& o) { return rule<A, AcceptAll>(o.free_token); }},
+                          {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
+                          {"rejection", [](const O& o) { return rule<A, RejectionAcceptance>(o.lenience); }},
+                          {"block", [](const O&) { return rule<A, BlockAcceptance>(); }},
+                          {"rollback", [](const O& o) {
+                             return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule),
+                                                                o.verify_end);
+                           }}});
   return kRules;
 }
 
-// Adds one problem after the other about the same parts.
-class PartProblems {
- public:
-  PartProblems(const PartTraits& parts, Problems& problems)
-      : where_("drafter " + std::string(parts.drafter.name) + ", window " + parts.window.name + ", acceptance " +
-               parts.acceptance.name),
-        problems_(problems) {}
-  void add(std::string what, std::string expected, std::string found, std::string hint) const {
-    problems_.add({where_, std::move(what), std::move(expected), std::move(found), std::move(hint)});
-  }
-
- private:
-  std::string where_;
-  Problems& problems_;
-};
-
-void check_free_token(const PartTraits& parts, const PartProblems& problems) {
+template <class Add>
+void check_free_token(const PartTraits& parts, const Add& add) {
   if (parts.acceptance.target != TargetRole::kReads) return;
   if (!parts.drafter.reads_target) {
-    problems.add("without the free token the target writes nothing, and this drafter does not read it either",
-                 "drafter tandem, or free_token = true", "drafter " + std::string(parts.drafter.name),
-                 "decode with the drafter alone");
+    add("without the free token the target writes nothing, and this drafter does not read it either",
+        "drafter tandem, or free_token = true", "drafter " + std::string(parts.drafter.name),
+        "decode with the drafter alone");
   } else if (parts.window.decides == Decides::kBeforeToken) {
-    problems.add("without the free token a window that may end before its first token would write nothing",
-                 "a window rule that keeps the token it looks at, or free_token = true", "window " + parts.window.name,
-                 "use the window fixed or dynamic");
+    add("without the free token a window that may end before its first token would write nothing",
+        "a window rule that keeps the token it looks at, or free_token = true", "window " + parts.window.name,
+        "use the window fixed or dynamic");
   }
 }
 
 // A window that replays an earlier pass must not fall out of step with it.
-void check_replay(const PartTraits& parts, double temperature, const PartProblems& problems) {
+template <class Add>
+void check_replay(const PartTraits& parts, double temperature, const Add& add) {
   const AcceptanceTraits& acceptance = parts.acceptance;
   const std::string window = "window " + parts.window.name;
   if (acceptance.target != TargetRole::kVerifies) {
-    problems.add(window + " replays where drafts were rejected, and without verification none is",
-                 "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
-                 "use the window fixed");
-  } else if (acceptance.first_from_target) {
-    problems.add(window + " replays window by window, and after a rollback the target writes two tokens",
-                 "rollback_rule effective or literal", "rollback_rule released_code", "");
+    add(window + " replays where drafts were rejected, and without verification none is",
+        "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
+        "use the window fixed");
   }
   if (temperature != 0) {
-    problems.add(window + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",
-                 "temperature 0", "temperature " + std::to_string(temperature), "use another window rule to sample");
+    add(window + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere", "temperature 0",
+        "temperature " + std::to_string(temperature), "use another window rule to sample");
   }
   if (!parts.drafter.logits) {
-    problems.add(window + " replays whole windows, and this drafter ends its drafts where it likes",
-                 "a drafter with probabilities", "drafter " + std::string(parts.drafter.name), "use the window fixed");
+    add(window + " replays whole windows, and this drafter ends its drafts where it likes",
+        "a drafter with probabilities", "drafter " + std::string(parts.drafter.name), "use the window fixed");
   }
 }
 
@@ -167,20 +148,26 @@ DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> dra
 }
 
 void validate_parts(const PartTraits& parts, double temperature, Problems& problems) {
-  const PartProblems found(parts, problems);
-  const auto& [drafter, window, acceptance] = parts;
+  const DrafterTraits& drafter = parts.drafter;
+  const WindowTraits& window = parts.window;
+  const AcceptanceTraits& acceptance = parts.acceptance;
+  const std::string where =
+      "drafter " + std::string(drafter.name) + ", window " + window.name + ", acceptance " + acceptance.name;
+  const auto add = [&](std::string what, std::string expected, std::string found, std::string hint) {
+    problems.add({where, std::move(what), std::move(expected), std::move(found), std::move(hint)});
+  };
   if (acceptance.greedy_only && temperature != 0) {
-    found.add("acceptance " + acceptance.name + " compares with the target's most likely token, which is not sampling",
-              "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
+    add("acceptance " + acceptance.name + " compares with the target's most likely token, which is not sampling",
+        "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
   }
-  check_free_token(parts, found);
-  if (window.replays) check_replay(parts, temperature, found);
+  check_free_token(parts, add);
+  if (window.replays) check_replay(parts, temperature, add);
   if (window.asks_router && !drafter.is_model) {
     problems.add(router_needs_model("window " + window.name, std::string(drafter.name)));
   } else if (window.decides != Decides::kUpFront && !drafter.logits) {
-    found.add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
-              "a drafter whose probabilities say how sure it is", "drafter " + std::string(drafter.name),
-              "use the window fixed");
+    add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
+        "a drafter whose probabilities say how sure it is", "drafter " + std::string(drafter.name),
+        "use the window fixed");
   }
 }
 

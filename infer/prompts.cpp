@@ -77,22 +77,6 @@ void check_ids(const std::vector<int64_t>& source, int64_t vocabulary, uint64_t 
   }
 }
 
-// Returns the context that holds every prompt with its new tokens. `max_length` limits it where new tokens do not.
-Context context_of(const GenerationModels& models, const DecodeOptions& options, std::optional<int64_t> max_length) {
-  const model::ModelInfo& target = models.target->info();
-  Context context{target.max_positions, "the model " + target.name};
-  const auto limit = [&](int64_t tokens, const std::string& owner, const std::string& lift = "") {
-    if (tokens > 0 && (context.tokens == 0 || tokens < context.tokens)) context = {tokens, owner, lift};
-  };
-  if (options.drafts() && models.drafter != nullptr && models.drafter->model() != nullptr) {
-    limit(models.drafter->model()->info().max_positions, "the drafter " + models.drafter->name());
-  }
-  if (max_length) {
-    limit(*max_length, "max_length in the model's generation_config.json", "--max-new-tokens lifts this limit");
-  }
-  return context;
-}
-
 }  // namespace
 
 void require_length(const model::LanguageModel& model, int64_t prompt, const std::string& where) {
@@ -107,41 +91,50 @@ void require_length(const model::LanguageModel& model, int64_t prompt, const std
 
 Prompts::Prompts(const GenerationModels& models, const DecodeOptions& options,
                  const model::GenerationConfig& generation)
-    : target_(models.target),
+    : models_(models),
+      options_(options),
+      generation_(generation),
+      target_(models.target->info()),
       drafter_(options.drafts() && models.drafter != nullptr ? models.drafter->model() : nullptr),
-      vocabulary_(models.target->info().vocabulary),
-      encoder_decoder_(models.target->info().encoder_decoder),
-      decoder_start_(generation.decoder_start),
-      bos_(generation.bos),
-      policy_(long_prompt_policies().at(options.long_prompts)),
-      max_new_tokens_(options.max_new_tokens ? options.max_new_tokens : generation.max_new_tokens) {
-  if (!max_new_tokens_) max_length_ = generation.max_length;
-  context_ = context_of(models, options, max_length_);
+      context_{target_.max_positions, "the model " + target_.name} {
+  const auto limit = [&](int64_t tokens, const std::string& owner, const std::string& lift = "") {
+    if (tokens > 0 && (context_.tokens == 0 || tokens < context_.tokens)) context_ = {tokens, owner, lift};
+  };
+  if (drafter_ != nullptr) limit(drafter_->info().max_positions, "the drafter " + models.drafter->name());
+  if (!max_new_tokens() && generation.max_length) {
+    limit(*generation.max_length, "max_length in the model's generation_config.json",
+          "--max-new-tokens lifts this limit");
+  }
+}
+
+std::optional<int64_t> Prompts::max_new_tokens() const {
+  return options_.max_new_tokens ? options_.max_new_tokens : generation_.max_new_tokens;
 }
 
 int64_t Prompts::wanted_tokens(int64_t prompt) const {
-  if (max_new_tokens_) return *max_new_tokens_;
-  return max_length_ ? std::max<int64_t>(1, *max_length_ - prompt) : kUsualNewTokens;
+  if (const auto given = max_new_tokens()) return *given;
+  return generation_.max_length ? std::max<int64_t>(1, *generation_.max_length - prompt) : kUsualNewTokens;
 }
 
 std::vector<int64_t> Prompts::prompt_of(const std::vector<int64_t>& source, int64_t dropped) const {
-  if (encoder_decoder_) return {decoder_start_};
-  if (source.empty() && bos_) return {*bos_};
+  if (target_.encoder_decoder) return {generation_.decoder_start};
+  if (source.empty() && generation_.bos) return {*generation_.bos};
   std::vector<int64_t> prompt(source.begin() + dropped, source.end());
-  if (dropped > 0 && bos_ && source.front() == *bos_) prompt.front() = *bos_;
+  if (dropped > 0 && generation_.bos && source.front() == *generation_.bos) prompt.front() = source.front();
   return prompt;
 }
 
 PromptFit Prompts::fit(const std::vector<int64_t>& source, uint64_t line) const {
-  check_ids(source, vocabulary_, line);
+  check_ids(source, target_.vocabulary, line);
   const auto prompt = static_cast<int64_t>(prompt_of(source, 0).size());
   if (prompt == 0) {
     throw UserError({where_of(line), "the prompt is empty and the model has no first token", "at least one token",
                      "none", "give a prompt"});
   }
-  require_length(*target_, prompt, where_of(line));
+  require_length(*models_.target, prompt, where_of(line));
   if (drafter_ != nullptr) require_length(*drafter_, prompt, where_of(line));
-  return fit_prompt(prompt, wanted_tokens(prompt), context_, policy_, where_of(line));
+  return fit_prompt(prompt, wanted_tokens(prompt), context_, long_prompt_policies().at(options_.long_prompts),
+                    where_of(line));
 }
 
 }  // namespace draftsmith::infer

@@ -33,7 +33,7 @@ void require_length(const model::LanguageModel& model, int64_t prompt, const std
 // Maker of prompts from inputs: token ids for an encoder, or the prompt of a decoder-only model.
 class Prompts {
  public:
-  // `generation` are the model's settings with those of the options in their place.
+  // `generation` are the model's settings with those of the options in their place. All must outlive this.
   Prompts(const GenerationModels& models, const DecodeOptions& options, const model::GenerationConfig& generation);
 
   // Returns the prompt without its `dropped` oldest tokens, though a BOS stays; of an encoder-decoder model it is the
@@ -47,18 +47,15 @@ class Prompts {
   PromptFit fit(const std::vector<int64_t>& source, uint64_t line) const;
 
  private:
+  std::optional<int64_t> max_new_tokens() const;
   int64_t wanted_tokens(int64_t prompt) const;
 
-  const model::LanguageModel* target_;
+  const GenerationModels& models_;
+  const DecodeOptions& options_;
+  const model::GenerationConfig& generation_;
+  const model::ModelInfo& target_;
   const model::LanguageModel* drafter_;  // nullptr: none, or no model
-  int64_t vocabulary_ = 0;
-  bool encoder_decoder_ = false;
-  int64_t decoder_start_ = 0;
-  std::optional<int64_t> bos_;
   Context context_;  // the shorter one of the target's and the drafter's, since both hold the whole text
-  LongPrompts policy_;
-  std::optional<int64_t> max_new_tokens_;
-  std::optional<int64_t> max_length_;  // where max_new_tokens is not given
 };
 
 }  // namespace draftsmith::infer

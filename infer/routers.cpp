@@ -45,27 +45,6 @@ class WatchedDrafter final : public Drafter {
   RouterCollector& collector_;
 };
 
-class WatchedAcceptance final : public AcceptanceRule {
- public:
-  WatchedAcceptance(std::unique_ptr<AcceptanceRule> inner, RouterCollector& collector)
-      : inner_(std::move(inner)), collector_(collector) {}
-
-  AcceptanceTraits traits() const override {
-    AcceptanceTraits traits = inner_->traits();
-    traits.on_device = false;  // what is watched is kept
-    return traits;
-  }
-  Judgement judge(const Verification& verification) override {
-    Judgement judgement = inner_->judge(verification);
-    collector_.judged(verification, judgement.accepted);
-    return judgement;
-  }
-
- private:
-  std::unique_ptr<AcceptanceRule> inner_;
-  RouterCollector& collector_;
-};
-
 // Returns 1 - sum min(p, q), where p and q are the softmax of the logits.
 template <class T>
 double total_variation(const T* a, const T* b, int64_t vocabulary) {
@@ -103,7 +82,10 @@ std::unique_ptr<model::RouterPredictor> load_router(const std::filesystem::path&
 DraftParts RouterCollector::around(DraftParts parts, std::vector<int64_t> eos) {
   eos_ = std::move(eos);
   return {std::make_unique<WatchedDrafter>(std::move(parts.drafter), *this), std::move(parts.window),
-          std::make_unique<WatchedAcceptance>(std::move(parts.acceptance), *this)};
+          std::make_unique<WatchedRule>(std::move(parts.acceptance),
+                                        [this](const Verification& verification, const Judgement& judgement) {
+                                          judged(verification, judgement.accepted);
+                                        })};
 }
 
 void RouterCollector::keep_last() {

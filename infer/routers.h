@@ -31,15 +31,11 @@ std::unique_ptr<model::RouterPredictor> load_router(const std::filesystem::path&
                                                     const std::string& name);
 
 // Collects the distribution q that each token was drafted from, and the target's distribution p at the same position,
-// from parts wrapped around a drafter and an acceptance rule. Batches are decoded one after the other.
+// from parts wrapped around a drafter and an acceptance rule, both at temperature 1 without truncation. The soft target
+// is TV(q, p) = 1 - sum min(q, p), the probability that a token sampled from q is rejected.
 //
-// Positions are those that verification examined, the accepted ones and the first rejected one, as for alpha. Positions
-// behind a rejection belong to a text that decoding never takes. A router's answer there changes nothing, because
-// drafting should have ended before, and they would shift the mixture of texts that it is trained on. Windows are fixed
-// and as long as allowed, so late positions of a draft occur as often as they are reached.
-//
-// The soft target is TV(q, p) = 1/2 sum |q - p| = 1 - sum min(q, p), the probability that a token sampled from q is
-// rejected. p and q are taken at temperature 1 without truncation, whatever decoding samples at.
+// Positions are those that verification examined, as for alpha: behind a rejection lies a text that decoding never
+// takes. Windows are fixed and as long as allowed, so late positions of a draft occur as often as they are reached.
 class RouterCollector {
  public:
   explicit RouterCollector(int64_t top_k) : top_k_(top_k) {}

@@ -1,7 +1,6 @@
 #include "evaluate/measure/measurement_store.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <stdexcept>
 #include <system_error>
@@ -16,15 +15,6 @@
 
 namespace draftsmith::evaluate {
 namespace {
-
-// Counts of DecodeStats that are kept on disk.
-constexpr std::array kCounts{
-    &infer::DecodeStats::emitted,       &infer::DecodeStats::target_runs,       &infer::DecodeStats::draft_runs,
-    &infer::DecodeStats::verifications, &infer::DecodeStats::drafted,           &infer::DecodeStats::accepted,
-    &infer::DecodeStats::fallbacks,     &infer::DecodeStats::rollbacks,         &infer::DecodeStats::cut,
-    &infer::DecodeStats::overlap_count, &infer::DecodeStats::target_tokens,     &infer::DecodeStats::layer_runs,
-    &infer::DecodeStats::latency_units, &infer::DecodeStats::early_predictions, &infer::DecodeStats::early_matches,
-    &infer::DecodeStats::compute_units, &infer::DecodeStats::unverified};
 
 nlohmann::json steps_json(const infer::StepCounts& counts) {
   return {counts.passes, counts.steps, counts.tokens, counts.logits, counts.keys, counts.pairs};
@@ -61,7 +51,7 @@ double LineRecord::latency() const {
 
 nlohmann::json LineRecord::counts_json() const {
   nlohmann::json counts;
-  for (const auto count : kCounts) counts.push_back(stats.*count);
+  for (const auto count : infer::kStatsCounts) counts.push_back(stats.*count);
   nlohmann::json json{{"ids", ids},
                       {"first_tokens", first_tokens},
                       {"counts", counts},
@@ -82,7 +72,9 @@ LineRecord LineRecord::from_counts(const nlohmann::json& json) {
   LineRecord record;
   json.at("ids").get_to(record.ids);
   json.at("first_tokens").get_to(record.first_tokens);
-  for (size_t i = 0; i < kCounts.size(); ++i) json.at("counts").at(i).get_to(record.stats.*kCounts[i]);
+  for (size_t i = 0; i < infer::kStatsCounts.size(); ++i) {
+    json.at("counts").at(i).get_to(record.stats.*infer::kStatsCounts[i]);
+  }
   json.at("prefill_runs").get_to(record.prefill_runs);
   json.at("overlap").get_to(record.stats.overlap_sum);
   json.at("histogram").get_to(record.stats.accepted_histogram);

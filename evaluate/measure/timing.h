@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/measure/counts.h"
+#include "evaluate/measure/counting_pass.h"
 #include "evaluate/measure/measurement_store.h"
 #include "evaluate/results/measured_task.h"
 #include "infer/costs/step_costs.h"

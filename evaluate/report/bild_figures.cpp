@@ -257,7 +257,6 @@ void add_work_columns(const TaskView& /*view*/, const SettingResult& setting, Cs
   row["intensity_ratio"] = csv_cell(work, &WorkResult::intensity_ratio);
   row["decode_operations_ratio"] = csv_cell(work, &WorkResult::decode_operations_ratio);
   row["theory_operations_ratio"] = csv_cell(work, &WorkResult::theory_operations_ratio);
-  row["drafter_operations_ratio"] = csv_cell(work, &WorkResult::drafter_operations_ratio);
 }
 
 std::vector<Part> engagement_parts(const TaskView& view, Form form) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "evaluate/engine/engine.h"
-#include "evaluate/measure/counts.h"
+#include "evaluate/measure/counting_pass.h"
 #include "evaluate/results/results.h"
 #include "evaluate/suite/tasks.h"
 

@@ -73,7 +73,7 @@ DRAFTSMITH_KEYS(Acceptance, alpha, alpha_conditional, acceptance_rate, tokens_pe
                 unverified);
 DRAFTSMITH_KEYS(PredictedSpeed, cost_ratio, speedup, e_pt_ms, long_run_ms);
 DRAFTSMITH_KEYS(WorkResult, operations_per_token, bytes_per_token, operations_ratio, bytes_ratio, intensity_ratio,
-                decode_operations_ratio, theory_operations_ratio, drafter_operations_ratio);
+                decode_operations_ratio, theory_operations_ratio);
 DRAFTSMITH_KEYS(PpdTheorem, units_in_use, speedup);
 DRAFTSMITH_KEYS(Inside, layers, layer_runs_per_token, path_per_token, average_exit_layer, exit_histogram, early_layer,
                 candidates, match_rate, compute_per_token, units_in_use, theorem, exit_layer);
@@ -85,7 +85,7 @@ DRAFTSMITH_KEYS(FailedLines, lines, first, failure);
 DRAFTSMITH_KEYS(SettingFailure, setting, during, message);
 DRAFTSMITH_KEYS(PredictionResult, accuracy, cross_entropy, relative_accuracy, relative_tv);
 DRAFTSMITH_KEYS(ChosenSetting, on, max_drop, setting, drop_there, speedup_there, allowed);
-DRAFTSMITH_KEYS(ForcedAlphaResult, temperature_0, temperature_1, positions, sampled_positions);
+DRAFTSMITH_KEYS(ForcedAlphaResult, temperature_0, temperature_1, positions);
 DRAFTSMITH_KEYS(DrafterResult, cost_ratio, target_step_seconds, alpha_forced);
 DRAFTSMITH_KEYS(TaskPrediction, texts, lines, positions, models);
 DRAFTSMITH_KEYS(TokenText, text, origin);

@@ -99,7 +99,6 @@ struct WorkResult {
   // Theorem 3.11 of Leviathan et al. at the measured alpha: what it says of decode_operations_ratio. Fixed windows
   // only.
   std::optional<double> theory_operations_ratio = {};
-  std::optional<double> drafter_operations_ratio = {};  // c^: a drafter's token over the target's
 
   // Returns operations for each byte, the arithmetic intensity.
   double intensity() const { return operations_per_token / bytes_per_token; }
@@ -227,7 +226,6 @@ struct ForcedAlphaResult {
   double temperature_0 = 0;
   double temperature_1 = 0;
   int64_t positions = 0;
-  int64_t sampled_positions = 0;
 };
 
 // Step times and alpha_forced of a drafter, the same for all methods.

@@ -46,9 +46,8 @@ std::optional<WorkResult> work_result(const MeasuredTask& measured, const Settin
   if (!work) return std::nullopt;
   const infer::Work own = per_token(work->total(), *work);
   WorkResult result{.operations_per_token = own.operations, .bytes_per_token = own.bytes()};
-  const double ratio = work->operations_ratio();
-  if (std::isfinite(ratio)) result.drafter_operations_ratio = ratio;
-  result.theory_operations_ratio = theory_ratio(setting, sum_of_stats(measured.records.at(setting.label)), ratio);
+  result.theory_operations_ratio =
+      theory_ratio(setting, sum_of_stats(measured.records.at(setting.label)), work->operations_ratio());
   const auto greedy = work_of(measured, greedy_baseline(), engine);
   if (!greedy) return result;
   const infer::Work plain = per_token(greedy->total(), *greedy);
@@ -104,8 +103,7 @@ Named<DrafterResult> drafter_results(const MeasuredTask& measured) {
     const ForcedAlphas& sampled = measured.forced_sampled.at(name);
     drafters[name].alpha_forced = {.temperature_0 = alpha.at_temperature_0,
                                    .temperature_1 = sampled.at_temperature_1,
-                                   .positions = alpha.positions,
-                                   .sampled_positions = sampled.positions};
+                                   .positions = alpha.positions};
   }
   return {drafters.begin(), drafters.end()};
 }

@@ -2,16 +2,6 @@
 
 namespace draftsmith::infer {
 
-namespace {
-
-at::Tensor uniforms_after(const Verification& verification, const at::Tensor& accepted) {
-  const int64_t window = verification.tokens.size(1);
-  const auto all = uniforms_of(verification, Draw::kNext, window + 1);  // [B,G+1]
-  return all.gather(1, accepted.unsqueeze(1)).squeeze(1);
-}
-
-}  // namespace
-
 at::Tensor drafted_positions(const Verification& verification) {
   const auto positions = at::arange(verification.tokens.size(1), verification.tokens.options());  // [G]
   return positions.unsqueeze(0).lt(verification.counts.unsqueeze(1));
@@ -35,7 +25,8 @@ at::Tensor uniforms_of(const Verification& verification, Draw use, int64_t count
 at::Tensor target_token(const Verification& verification, const at::Tensor& at) {
   const auto logits = at_position(verification.logits, at);  // [B,V]
   if (verification.warping.greedy()) return most_likely(logits);
-  return draw(warp(logits, verification.warping), uniforms_after(verification, at));
+  const auto numbers = uniforms_of(verification, Draw::kNext, verification.tokens.size(1) + 1);  // [B,G+1]
+  return draw(warp(logits, verification.warping), numbers.gather(1, at.unsqueeze(1)).squeeze(1));
 }
 
 at::Tensor overlap(const at::Tensor& p, const at::Tensor& q) {

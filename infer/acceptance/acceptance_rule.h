@@ -1,8 +1,11 @@
 // An acceptance rule decides which drafted tokens are kept and which token the target adds.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/aten.h"
@@ -23,12 +26,10 @@ struct AcceptanceTraits {
   std::string name;
   bool lossless = true;             // the output has the target's distribution (greedy: equals its output)
   bool needs_distribution = false;  // reads q when sampling
-  bool needs_confidence = false;    // reads q at temperature 1 in greedy decoding
   bool looks_ahead = false;         // whether a token is kept depends on later ones; needs random numbers of each round
   bool greedy_only = false;         // makes sense at temperature 0 only
-  bool first_from_target = false;   // the target writes the first token of each row
   bool verifies_end = true;         // false: a draft that ends its text is output without a run of the target
-  bool runs_again = false;          // after a rollback the target writes the next token too
+  bool rolls_back = false;          // tokens that are not kept count as rollbacks
   // judge() works with rows that only the device knows, by tensor operations alone: it neither waits for the device nor
   // keeps anything, so that what it does can be recorded and replayed.
   bool on_device = false;
@@ -42,18 +43,16 @@ struct Verification {
   at::Tensor logits;                      // [B,G+1,V] the target's, processed; valid up to position counts[b] of row b
   at::Tensor tokens;                      // int64 [B,G] drafted
   at::Tensor counts;                      // int64 [B]
-  std::vector<at::Tensor> probabilities;  // q, one [B,V] for each of G: warped, or of greedy decoding at temperature 1;
-                                          // empty unless needed
+  std::vector<at::Tensor> probabilities;  // warped q, one [B,V] for each of G; empty unless needed
   Warping warping;
   bool measure_overlap = false;
   const DeviceRows* on_device = nullptr;  // rows that only the device knows
 };
 
 struct Judgement {
-  at::Tensor accepted;     // int64 [B] number of leading drafted tokens that are kept
-  at::Tensor next;         // int64 [B] the target's token after them
-  at::Tensor rolled_back;  // bool [B]; undefined: the rule has no rollbacks
-  at::Tensor overlap;      // fp64 [B,G] sum_x min(p, q) up to the first token not kept; undefined: not measured
+  at::Tensor accepted;      // int64 [B] number of leading drafted tokens that are kept
+  at::Tensor next;          // int64 [B] the target's token after them; kNoToken: bad logits
+  at::Tensor overlap = {};  // fp64 [B,G] sum_x min(p, q) up to the first token not kept; undefined: not measured
 };
 
 class AcceptanceRule {
@@ -61,6 +60,28 @@ class AcceptanceRule {
   virtual ~AcceptanceRule() = default;
   virtual AcceptanceTraits traits() const = 0;
   virtual Judgement judge(const Verification& verification) = 0;
+};
+
+// A rule whose judgements another hears of. It does not judge on the device, where nobody can listen.
+class WatchedRule final : public AcceptanceRule {
+ public:
+  using Watch = std::function<void(const Verification&, const Judgement&)>;
+
+  WatchedRule(std::unique_ptr<AcceptanceRule> rule, Watch watch) : rule_(std::move(rule)), watch_(std::move(watch)) {}
+  AcceptanceTraits traits() const override {
+    AcceptanceTraits traits = rule_->traits();
+    traits.on_device = false;
+    return traits;
+  }
+  Judgement judge(const Verification& verification) override {
+    Judgement judgement = rule_->judge(verification);
+    watch_(verification, judgement);
+    return judgement;
+  }
+
+ private:
+  std::unique_ptr<AcceptanceRule> rule_;
+  Watch watch_;
 };
 
 // ---- Shared by rules

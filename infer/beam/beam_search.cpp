@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -12,43 +12,9 @@
 #include <fmt/format.h>
 
 #include "base/aten.h"
-#include "base/device_tensors.h"
 #include "infer/loop/rows.h"
 
 namespace draftsmith::infer {
-
-using O = DecodeOptions;
-
-void add_beam_options(Fields<DecodeOptions>& fields) {
-  const ReadBy beam{"method", {"beam"}};
-  std::vector<std::string> stoppings = early_stoppings().names();
-  stoppings.insert(stoppings.begin(), "");  // the model's own
-  fields
-      .add("num_beams", &O::num_beams, GridKey::kList, beam, Label{"beams"}, AlwaysNamed{}, Range{1, 256},
-           "Beams of the method beam, as Transformers has it. Default: the model's own setting if above 1, else 4 (in "
-           "suites always 4).")
-      .add("length_penalty", &O::length_penalty, GridKey::kList, beam, Label{"LP"}, Range{-100, 100},
-           UnnamedIf<O>{[](const O& o) { return o.length_penalty.value_or(1) == 1; }},
-           "Beam search orders outputs by (sum of log p) / tokens^length_penalty: above 0 favours long ones. Default: "
-           "the model's own setting, else 1 (in suites always 1).")
-      .add("early_stopping", &O::early_stopping, GridKey::kList, beam,
-           UnnamedIf<O>{[](const O& o) { return o.early_stopping.empty() || o.early_stopping == "false"; }},
-           Choices(std::move(stoppings)),
-           "When beam search ends with as many finished outputs as beams: true at once; false when the best running "
-           "beam scores worse at its present length; never when it would score worse at the length limit too. Default: "
-           "the model's own setting, else false (in suites always false).")
-      .add("n_best", &O::n_best, beam, Range{1, 256},
-           "Outputs of beam search for each input, best first; at most num_beams. --json gives their scores.");
-}
-
-void check_beam_options(const DecodeOptions& options, const std::string& where, Problems& problems) {
-  if (!options.searches_beams() || options.num_samples == 1) return;
-  problems.add({.where = where,
-                .what = "method beam samples nothing",
-                .expected = "num_samples 1 or none",
-                .found = "num_samples " + std::to_string(options.num_samples),
-                .hint = "for several outputs of an input, use n_best"});
-}
 
 const NamedValues<EarlyStopping>& early_stoppings() {
   static const NamedValues<EarlyStopping> kNames(
@@ -105,13 +71,6 @@ std::vector<Continuation> Hypotheses::advance(std::span<const Continuation> best
 }
 
 // ---- The best continuations of running beams by one token each
-
-// Returns the `count` best continuations of each source, best first, one source after the other. log_probs [R,V] are
-// those of the next token, the `beams` rows of a source one after the other; scores [R] are those of the beams so far.
-// Sums are rounded as log_probs are (fp32 or fp64). A source with a NaN has a NaN as its first score. Errors:
-// std::logic_error if a source has fewer continuations than `count`.
-std::vector<Continuation> best_continuations(const at::Tensor& log_probs, std::span<const double> scores, int64_t beams,
-                                             int64_t count);
 
 namespace {
 
@@ -195,18 +154,14 @@ std::vector<Continuation> best_on_device(const at::Tensor& log_probs, std::span<
   return best;
 }
 
-}  // namespace
-
+// Returns the `count` best continuations of each source, best first, one source after the other. log_probs [R,V] are
+// those of the next token, the `beams` rows of a source one after the other; scores [R] are those of the beams so far.
+// Sums are rounded as log_probs are (fp32 or fp64). A source with a NaN has a NaN as its first score.
 std::vector<Continuation> best_continuations(const at::Tensor& log_probs, std::span<const double> scores, int64_t beams,
                                              int64_t count) {
-  if (count > beams * log_probs.size(1) || log_probs.size(0) % beams != 0) {
-    throw std::logic_error("beams have fewer continuations than are wanted");
-  }
   return log_probs.is_cpu() ? best_on_host(log_probs.contiguous(), scores, beams, count)
                             : best_on_device(log_probs, scores, beams, count);
 }
-
-namespace {
 
 constexpr int64_t kUsualBeams = 4;
 

@@ -4,10 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/registry.h"
 #include "infer/decode_options.h"
 #include "infer/loop/processors.h"
@@ -15,15 +13,6 @@
 #include "model/files/generation_config.h"
 
 namespace draftsmith::infer {
-
-// ---- Options of beam search
-// For the list in infer/decode_fields.cpp.
-
-// Adds num_beams, length_penalty, early_stopping and n_best.
-void add_beam_options(Fields<DecodeOptions>& fields);
-
-// Adds a problem if several samples are wanted of beam search, which has n_best for several outputs.
-void check_beam_options(const DecodeOptions& options, const std::string& where, Problems& problems);
 
 // ---- Beams of one source
 // The continuations that go on and the outputs that are finished, as Transformers' beam search chooses them.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "base/device.h"
 #include "base/random.h"
@@ -37,27 +36,6 @@ double StepCosts::relative_target(double tokens) const {
   return (target[below] + share * slope) / target[0];
 }
 
-void RoundTimes::add(int64_t tokens, double drafting, double verifying) {
-  const auto place = static_cast<size_t>(tokens - 1);
-  verifying_.resize(std::max(verifying_.size(), place + 1));
-  drafting_.resize(verifying_.size());
-  verifying_[place].push_back(verifying);
-  if (tokens > 1) drafting_[place].push_back(drafting);
-}
-
-StepCosts RoundTimes::medians() const {
-  StepCosts costs;
-  std::vector<double> one;  // draft step, the mean of each round
-  for (size_t place = 0; place < verifying_.size(); ++place) {
-    costs.target.push_back(median(verifying_[place]));
-    if (place == 0) continue;
-    costs.drafts.push_back(median(drafting_[place]));
-    for (const double seconds : drafting_[place]) one.push_back(seconds / static_cast<double>(place));
-  }
-  costs.draft = one.empty() ? 0 : median(one);
-  return costs;
-}
-
 namespace {
 
 // A drafter that proposes tokens, after the prefix.
@@ -90,22 +68,6 @@ model::TokenBatch equal_rows(const model::LanguageModel& model, std::span<const 
           std::vector<int64_t>(static_cast<size_t>(rows), std::ssize(tokens))};
 }
 
-CalibrationState state_after(model::LanguageModel& model, std::span<const int64_t> source,
-                             std::span<const int64_t> tokens, const CalibrationSize& size,
-                             const std::vector<int64_t>& hidden_layers) {
-  CalibrationState prepared;
-  if (model.info().encoder_decoder) {
-    prepared.encoder = model.encode(equal_rows(model, source, size.rows));
-    prepared.state = model.begin(prepared.encoder, size.capacity);
-  } else {
-    prepared.state = model.begin(size.rows, size.capacity);
-  }
-  if (tokens.empty()) return prepared;
-  const model::TokenBatch batch = equal_rows(model, tokens, size.rows);
-  prepared.output = model.step({batch.tokens, batch.lengths, model::Logits::kNone, hidden_layers}, *prepared.state);
-  return prepared;
-}
-
 std::vector<std::vector<int64_t>> random_sources(int64_t rows, int64_t tokens, int64_t vocabulary) {
   RandomSequence random{CounterRandom(1, "bench sources")};
   const int64_t first = std::min<int64_t>(3, vocabulary - 1);  // ids below it control the model
@@ -126,30 +88,36 @@ CalibrationContext random_context(const model::ModelInfo& model, const ContextSi
   return context;
 }
 
+double TimedDrafter::verify(TimedModel& target, int64_t tokens) {
+  return target.run(tokens);
+}
+
 TimedModel::TimedModel(model::LanguageModel& model, const CalibrationContext& context, int64_t room,
                        std::vector<int64_t> hidden_layers)
     : model_(model), hidden_layers_(std::move(hidden_layers)), rows_(context.rows) {
   const model::DecodingGuard guard;
   const auto known = mask_unknown_ids(model.info(), std::vector{context.source, context.prefix});
-  const std::vector<int64_t>& prefix = known[1];
-  length_ = static_cast<int64_t>(prefix.size());
-  token_ = prefix.back();
-  prepared_ = state_after(model, known[0], prefix, {length_ + room, rows_}, hidden_layers_);
-}
-
-model::StepInput TimedModel::input_of(int64_t tokens, model::Logits logits) const {
-  const auto batch = equal_rows(model_, std::vector<int64_t>(static_cast<size_t>(tokens), token_), rows_);
-  return {batch.tokens, batch.lengths, logits, hidden_layers_};
+  length_ = std::ssize(known[1]);
+  token_ = known[1].back();
+  if (model.info().encoder_decoder) {
+    encoder_ = model.encode(equal_rows(model, known[0], rows_));
+    state_ = model.begin(encoder_, length_ + room);
+  } else {
+    state_ = model.begin(rows_, length_ + room);
+  }
+  const model::TokenBatch prefix = equal_rows(model, known[1], rows_);
+  output_ = model.step({prefix.tokens, prefix.lengths, model::Logits::kNone, hidden_layers_}, *state_);
 }
 
 double TimedModel::run(int64_t tokens, model::Logits logits) {
   const model::DecodingGuard guard;
-  const model::StepInput input = input_of(tokens, logits);
+  const auto batch = equal_rows(model_, std::vector<int64_t>(static_cast<size_t>(tokens), token_), rows_);
+  const model::StepInput input{batch.tokens, batch.lengths, logits, hidden_layers_};
   synchronize(model_.info().device);
   const Stopwatch watch;
-  prepared_.output = model_.step(input, *prepared_.state);
-  if (prepared_.output.logits.defined()) {
-    most_likely(prepared_.output.logits).to(at::kCPU);
+  output_ = model_.step(input, *state_);
+  if (output_.logits.defined()) {
+    most_likely(output_.logits).to(at::kCPU);
   } else {
     synchronize(model_.info().device);
   }
@@ -157,29 +125,63 @@ double TimedModel::run(int64_t tokens, model::Logits logits) {
 }
 
 void TimedModel::go_back() {
-  prepared_.state->rollback(std::vector<int64_t>(static_cast<size_t>(rows_), length_));
+  state_->rollback(std::vector<int64_t>(static_cast<size_t>(rows_), length_));
 }
 
-const model::EncoderStates* TimedModel::encoder() const {
-  return model_.info().encoder_decoder ? &prepared_.encoder : nullptr;
+TimedRow::TimedRow(Drafter& drafter, const CalibrationContext& context)
+    : drafter_(drafter), committed_(context.prefix), rows_(1) {
+  committed_.push_back(committed_.back());
+  rows_.front().tokens = committed_;
+}
+
+at::Tensor TimedRow::tokens(int64_t count, at::Device device) const {
+  return at::full({1, count}, committed_.back(), at::TensorOptions(at::kLong).device(device));
+}
+
+double TimedRow::draft() {
+  const std::vector<int64_t> active{1};
+  const Stopwatch watch;
+  const at::Tensor logits = drafter_.next_logits({rows_, drafted_, active, {}});
+  most_likely(logits).to(at::kCPU);
+  const double seconds = watch.seconds();
+  drafted_.push_back(tokens(1, logits.device()).squeeze(0));
+  return seconds;
+}
+
+void TimedRow::go_back() {
+  drafted_.clear();
+  rows_.front().tokens = committed_;
+  drafter_.observe({rows_, {}, std::vector<int64_t>{std::ssize(committed_)}});
 }
 
 StepCosts measure_rounds(TimedModel& target, TimedDrafter& drafter, int64_t max_tokens) {
-  RoundTimes times;
-  for (int64_t repetition = 0; repetition < kCalibrationWarmup + kCalibrationRepetitions; ++repetition) {
+  constexpr int64_t kWarmup = 3;  // untimed repetitions before the timed ones
+  constexpr int64_t kRepetitions = 15;
+  const auto most = static_cast<size_t>(max_tokens);
+  std::vector<std::vector<double>> verifying(most);  // by tokens - 1
+  std::vector<std::vector<double>> drafting(most);   // likewise; of one token empty
+  std::vector<double> one;                           // draft step, the mean of each round
+  for (int64_t repetition = 0; repetition < kWarmup + kRepetitions; ++repetition) {
     target.go_back();
     target.run(1);
-    for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
+    for (size_t place = 0; place < most; ++place) {
       target.go_back();
       drafter.go_back();
       double drafted = 0;
-      for (int64_t j = 1; j < tokens; ++j) drafted += drafter.draft();
-      double verified = target.run(tokens);
-      if (tokens > 1) verified += drafter.observe(target.output(), tokens);
-      if (repetition >= kCalibrationWarmup) times.add(tokens, drafted, verified);
+      for (size_t j = 0; j < place; ++j) drafted += drafter.draft();
+      const double verified = drafter.verify(target, static_cast<int64_t>(place) + 1);
+      if (repetition < kWarmup) continue;
+      verifying[place].push_back(verified);
+      if (place == 0) continue;
+      drafting[place].push_back(drafted);
+      one.push_back(drafted / static_cast<double>(place));
     }
   }
-  return times.medians();
+  StepCosts costs;
+  for (const auto& seconds : verifying) costs.target.push_back(median(seconds));
+  for (size_t place = 1; place < most; ++place) costs.drafts.push_back(median(drafting[place]));
+  if (!one.empty()) costs.draft = median(one);
+  return costs;
 }
 
 StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
@@ -190,11 +192,13 @@ StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel&
   return measure_rounds(verifier, proposer, max_tokens);
 }
 
-StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, const CalibrationContext& context,
-                             int64_t max_tokens) {
+StepCosts LoadedDrafter::step_costs(const DraftTarget& target, const CalibrationContext& context,
+                                    int64_t max_tokens) const {
+  if (model() != nullptr) return measure_step_costs(target.model, *model(), context, max_tokens);
   const model::DecodingGuard guard;
-  TimedModel verifier(target, context, max_tokens);
-  TimedProposer proposer(drafter, target.info(), context);
+  TimedModel verifier(target.model, context, max_tokens);
+  const std::unique_ptr<Drafter> drafter = make(target);
+  TimedProposer proposer(*drafter, target.model.info(), context);
   return measure_rounds(verifier, proposer, max_tokens);
 }
 

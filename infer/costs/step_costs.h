@@ -7,7 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "base/aten.h"
 #include "infer/drafters/drafter.h"
+#include "infer/loop/rows.h"
 #include "model/transformer/language_model.h"
 
 namespace draftsmith::infer {
@@ -28,22 +30,6 @@ struct StepCosts {
   double relative_target(double tokens) const;
 };
 
-// Times of rounds of 0, 1, ... draft steps and the target's step that verifies them.
-class RoundTimes {
- public:
-  // Adds a round of `tokens` - 1 draft steps that took `drafting` seconds together, and a step of `tokens` tokens.
-  void add(int64_t tokens, double drafting, double verifying);
-  // Returns medians. A round of every number of tokens up to the largest must have been added.
-  StepCosts medians() const;
-
- private:
-  std::vector<std::vector<double>> verifying_;  // by tokens - 1
-  std::vector<std::vector<double>> drafting_;   // likewise; of one token empty
-};
-
-inline constexpr int64_t kCalibrationWarmup = 3;  // untimed repetitions before the timed ones
-inline constexpr int64_t kCalibrationRepetitions = 15;
-
 // What a calibration step works on: a source (empty for decoder-only models) and the tokens before the step.
 struct CalibrationContext {
   std::vector<int64_t> source;
@@ -51,24 +37,8 @@ struct CalibrationContext {
   int64_t rows = 1;             // of the batch, all equal
 };
 
-struct CalibrationState {
-  model::EncoderStates encoder;  // encoder-decoder
-  std::unique_ptr<model::DecodeState> state;
-  model::StepOutput output;  // of the step that read `tokens`; empty without any
-};
-
-struct CalibrationSize {
-  int64_t capacity = 0;  // tokens a row can hold
-  int64_t rows = 1;
-};
-
 // Returns a batch of equal rows on the model's device.
 model::TokenBatch equal_rows(const model::LanguageModel& model, std::span<const int64_t> tokens, int64_t rows = 1);
-
-// Returns the model after `tokens`, which keeps the hidden states of `hidden_layers`.
-CalibrationState state_after(model::LanguageModel& model, std::span<const int64_t> source,
-                             std::span<const int64_t> tokens, const CalibrationSize& size,
-                             const std::vector<int64_t>& hidden_layers = {});
 
 // Returns `rows` lists of random ids, the same for the same arguments.
 std::vector<std::vector<int64_t>> random_sources(int64_t rows, int64_t tokens, int64_t vocabulary);
@@ -82,15 +52,18 @@ struct ContextSize {
 // Returns a context of random ids, the same for the same model and size.
 CalibrationContext random_context(const model::ModelInfo& model, const ContextSize& size);
 
+class TimedModel;
+
 // A drafter after a prefix, whose draft steps are timed.
 class TimedDrafter {
  public:
   virtual ~TimedDrafter() = default;
   // Drafts one token. Returns the seconds until it is on the host.
   virtual double draft() = 0;
-  // Gives the drafter the output of the target's step of `tokens` tokens. Returns the seconds that reading it took.
-  virtual double observe(const model::StepOutput& /*output*/, int64_t /*tokens*/) { return 0; }
-  // Goes back to the prefix.
+  // Runs the target's step of `tokens` tokens, all but one of them drafted. Returns the seconds that it took, and that
+  // the drafter took to read its output.
+  virtual double verify(TimedModel& target, int64_t tokens);
+  // Goes back to the prefix, as the target has done.
   virtual void go_back() = 0;
 };
 
@@ -108,19 +81,40 @@ class TimedModel final : public TimedDrafter {
   void go_back() override;
 
   // Output of the last step; the prefix is the first one.
-  const model::StepOutput& output() const { return prepared_.output; }
+  const model::StepOutput& output() const { return output_; }
   // Encoder states; nullptr: decoder-only.
-  const model::EncoderStates* encoder() const;
+  const model::EncoderStates* encoder() const { return model_.info().encoder_decoder ? &encoder_ : nullptr; }
+  model::DecodeState& state() { return *state_; }
 
  private:
-  model::StepInput input_of(int64_t tokens, model::Logits logits) const;
-
   model::LanguageModel& model_;
   std::vector<int64_t> hidden_layers_;
   int64_t rows_ = 1;
   int64_t length_ = 0;
   int64_t token_ = 0;
-  CalibrationState prepared_;
+  model::EncoderStates encoder_;
+  std::unique_ptr<model::DecodeState> state_;
+  model::StepOutput output_;
+};
+
+// A drafter with logits at work on one row, whose last token, the prefix's last one again, the target has not
+// processed.
+class TimedRow : public TimedDrafter {
+ public:
+  TimedRow(Drafter& drafter, const CalibrationContext& context);
+  double draft() override;
+  void go_back() override;
+
+ protected:
+  // Returns `count` times the last token, int64 [1,count] on `device`.
+  at::Tensor tokens(int64_t count, at::Device device) const;
+
+  Drafter& drafter_;
+  std::vector<int64_t> committed_;
+  std::vector<Row> rows_;
+
+ private:
+  std::vector<at::Tensor> drafted_;
 };
 
 // Returns the median seconds of steps in rounds as decoding runs them: L-1 draft steps, then one step of the target
@@ -131,8 +125,5 @@ StepCosts measure_rounds(TimedModel& target, TimedDrafter& drafter, int64_t max_
 // Measures rounds after the context's prefix with a drafter that is a model.
 StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
                              const CalibrationContext& context, int64_t max_tokens);
-// Measures rounds with a drafter that proposes tokens (Drafter::next_tokens).
-StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, const CalibrationContext& context,
-                             int64_t max_tokens);
 
 }  // namespace draftsmith::infer

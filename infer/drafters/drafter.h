@@ -61,8 +61,7 @@ struct DraftTarget {
   const model::Exits* exits = nullptr;         // nullptr: the model's own final norm and head
 };
 
-// A drafter that is ready for use: a loaded model or table, a rule that needs no file, or layers of the target. It
-// knows which targets it fits, makes the Drafter of a decoding loop, and measures itself.
+// A loaded model or table, a rule that needs no file, or layers of the target.
 class LoadedDrafter {
  public:
   virtual ~LoadedDrafter() = default;
@@ -87,13 +86,13 @@ class LoadedDrafter {
   // Returns how many of the target's first layers draft; 0: the drafter is no part of the target.
   virtual int64_t inside_target() const { return 0; }
 
-  // Returns the median seconds of steps of drafter and target (infer/costs/step_costs.h), for 1..max_tokens tokens.
-  virtual StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
-                               int64_t max_tokens) const = 0;
-  // Returns how well the drafter predicts the target on given texts (infer/forced/teacher_forcing.h). `block`: tokens
-  // that a Tandem secondary predicts at a time; 0: as it was trained. Other drafters ignore it.
+  // Returns the median seconds of steps of drafter and target, for 1..max_tokens tokens (infer/costs/step_costs.h). By
+  // default those of model() or, without one, of a drafter that proposes tokens.
+  virtual StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context, int64_t max_tokens) const;
+  // Returns how well the drafter, likewise, predicts the target on given texts (infer/forced/teacher_forcing.h).
+  // `block`: tokens that a Tandem secondary predicts at a time; 0: as it was trained. Other drafters ignore it.
   virtual ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
-                                   int64_t block) const = 0;
+                                   int64_t block) const;
 };
 
 using SharedDrafter = std::shared_ptr<const LoadedDrafter>;

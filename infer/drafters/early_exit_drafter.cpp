@@ -1,5 +1,3 @@
-#include "infer/drafters/early_exit_drafter.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -15,51 +13,17 @@
 #include "base/device_tensors.h"
 #include "base/timing.h"
 #include "infer/costs/step_costs.h"
+#include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/processors.h"
 #include "infer/sampling/sampling.h"
+#include "infer/self_drafting/methods.h"
 #include "model/models/exits.h"
 #include "model/transformer/decoder_state.h"
+#include "model/transformer/transformer_model.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
-
-// The drafter `early-exit`: the target's own first n layers, read by an exit (Kim et al. 2023, section 4.4). It drafts
-// over the target's state, where the first n layers are ahead of the others. Verification continues from their hidden
-// states, so no layer runs twice for a token, and later layers have exact keys and values.
-class EarlyExitDrafter : public Drafter {
- public:
-  // `target` must be the decoding loop's, `layers` within 1..N. Without `exits` (nullptr) the model's final norm and
-  // head read layer n. Target and exits must outlive the drafter.
-  EarlyExitDrafter(model::TransformerModel& target, int64_t layers, const model::Exits* exits);
-
-  DrafterTraits traits() const override { return traits_of(DrafterKind::kExit); }
-  void prefill(const DraftBegin& begin) override;
-  // Runs layers 0..n-1 of each active row's next token and keeps their output.
-  at::Tensor next_logits(const DraftRequest& request) override;
-  // Runs layers 0..n-1 of the pending tokens that no draft step ran (usually each row's last), then the other layers of
-  // all pending tokens. The input may want no hidden states.
-  model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
-                               model::DecodeState& state) override;
-  // Counts each layer once for each token. The first n layers took the tokens one by one, the others together.
-  void count_layers(const CountedRound& round, DecodeStats& stats) const override;
-  // Forgets the draft. The loop has rolled back the state, which is the target's.
-  void observe(const DraftObservation& observation) override;
-
- private:
-  at::Tensor run_first(const at::Tensor& tokens, std::span<const int64_t> new_tokens, model::Logits wanted);
-  at::Tensor pending_hidden(const model::StepInput& input);
-  void forget_draft();
-
-  model::TransformerModel& target_;
-  int64_t layers_;
-  const model::Exits* exits_;
-  bool own_head_;  // the model's own norm and head read layer n
-  model::DecoderState* state_ = nullptr;
-  // --- this window ---
-  std::vector<at::Tensor> hidden_;  // outputs of layer n, one [B,1,D] for each step; garbage for rows that did not run
-  std::vector<int64_t> ran_;        // [B] draft steps that each row ran; empty: none
-};
 
 namespace {
 
@@ -95,218 +59,151 @@ at::Tensor join_on_host(const std::vector<at::Tensor>& steps, std::span<const in
   return joined;
 }
 
-}  // namespace
-
-EarlyExitDrafter::EarlyExitDrafter(model::TransformerModel& target, int64_t layers, const model::Exits* exits)
-    : target_(target), layers_(layers), exits_(exits), own_head_(exits == nullptr || exits->reads_as_model(layers)) {
-  if (layers < 1 || layers > target.info().layers) throw std::logic_error("an exit layer outside the target");
-}
-
-void EarlyExitDrafter::prefill(const DraftBegin& begin) {
-  state_ = dynamic_cast<model::DecoderState*>(begin.target_state);
-  if (state_ == nullptr) throw std::logic_error("an early exit drafts over a transformer's decode state");
-  forget_draft();
-}
-
-void EarlyExitDrafter::forget_draft() {
-  hidden_.clear();
-  ran_.clear();
-}
-
-// Runs tokens [B,1] of rows with a new token through layers 0..n-1, and keeps their output. Returns the logits that the
-// model's own head gives, if they are wanted.
-at::Tensor EarlyExitDrafter::run_first(const at::Tensor& tokens, std::span<const int64_t> new_tokens,
-                                       model::Logits wanted) {
-  const std::array<int64_t, 1> last{layers_};
-  const model::StepPart part{.layers = {0, layers_}, .tokens = tokens, .logits = wanted, .hidden_layers = last};
-  const model::StepOutput output = target_.run_part(part, state_->append(new_tokens, 1), *state_);
-  hidden_.push_back(output.hidden.front());
-  return output.logits;
-}
-
-at::Tensor EarlyExitDrafter::next_logits(const DraftRequest& request) {
-  const at::Tensor tokens = request.drafted.empty() ? last_tokens(request.rows, target_.info().device)
-                                                    : viewed(request.drafted.back(), {std::ssize(request.rows), 1});
-  at::Tensor logits = run_first(tokens, request.active, own_head_ ? model::Logits::kLast : model::Logits::kNone);
-  ran_.resize(request.active.size(), 0);
-  for (size_t b = 0; b < ran_.size(); ++b) ran_[b] += request.active[b];
-  if (!own_head_) logits = exits_->logits(target_, layers_, hidden_.back());  // [B,1,V]
-  return viewed(logits, {logits.size(0), logits.size(2)});
-}
-
-// Returns the outputs of layer n for all pending tokens, [B,L,D]; garbage beyond a row's own tokens. A row whose draft
-// ended before a token was taken has run its last token already. The last tokens of the other rows run here, and their
-// outputs lie behind those of the draft steps.
-at::Tensor EarlyExitDrafter::pending_hidden(const model::StepInput& input) {
-  const int64_t width = input.tokens.size(1);
-  const auto steps = std::ssize(hidden_);
-  ran_.resize(input.new_tokens.size(), 0);
-  std::vector<int64_t> left;  // [B]
-  std::vector<int64_t> last;  // [B] index of the token that is left
-  bool aligned = true;
-  for (size_t b = 0; b < ran_.size(); ++b) {
-    left.push_back(std::max<int64_t>(0, input.new_tokens[b] - ran_[b]));
-    last.push_back(std::min(ran_[b], width - 1));
-    aligned = aligned && (left.back() == 0 || ran_[b] == steps);
+// The drafter `early-exit`: the target's own first n layers, read by an exit (Kim et al. 2023, section 4.4). It drafts
+// over the target's state, where the first n layers are ahead of the others. Verification continues from their hidden
+// states, so no layer runs twice for a token, and later layers have exact keys and values.
+class EarlyExitDrafter final : public Drafter {
+ public:
+  // `target` must be the decoding loop's, `layers` within 1..N. Without `exits` (nullptr) the model's final norm and
+  // head read layer n. Target and exits must outlive the drafter.
+  EarlyExitDrafter(model::TransformerModel& target, int64_t layers, const model::Exits* exits)
+      : target_(target), layers_(layers), exits_(exits), own_head_(exits == nullptr || exits->reads_as_model(layers)) {
+    if (layers < 1 || layers > target.info().layers) throw std::logic_error("an exit layer outside the target");
   }
-  if (hidden_.empty() || std::any_of(left.begin(), left.end(), [](int64_t count) { return count > 0; })) {
-    run_first(pick(input.tokens, last), left, model::Logits::kNone);
+
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kExit); }
+
+  void prefill(const DraftBegin& begin) override {
+    state_ = dynamic_cast<model::DecoderState*>(begin.target_state);
+    if (state_ == nullptr) throw std::logic_error("an early exit drafts over a transformer's decode state");
+    forget_draft();
   }
-  if (std::ranges::all_of(hidden_, readable_on_host)) return join_on_host(hidden_, ran_, width);
-  const auto joined = hidden_.size() == 1 ? hidden_.front() : at::cat(hidden_, 1);  // [B,C,D]
-  const int64_t columns = joined.size(1);
-  if (aligned && columns == width) return joined;
-  std::vector<int64_t> source;  // [B,L]
-  for (int64_t b = 0; b < joined.size(0); ++b) {
-    const int64_t ran = ran_[static_cast<size_t>(b)];
-    for (int64_t j = 0; j < width; ++j) source.push_back(b * columns + std::min(j < ran ? j : steps, columns - 1));
+
+  // Runs layers 0..n-1 of each active row's next token and keeps their output.
+  at::Tensor next_logits(const DraftRequest& request) override {
+    const at::Tensor tokens = request.drafted.empty() ? last_tokens(request.rows, target_.info().device)
+                                                      : viewed(request.drafted.back(), {std::ssize(request.rows), 1});
+    at::Tensor logits = run_first(tokens, request.active, own_head_ ? model::Logits::kLast : model::Logits::kNone);
+    ran_.resize(request.active.size(), 0);
+    for (size_t b = 0; b < ran_.size(); ++b) ran_[b] += request.active[b];
+    if (!own_head_) logits = exits_->logits(target_, layers_, hidden_.back());  // [B,1,V]
+    return viewed(logits, {logits.size(0), logits.size(2)});
   }
-  const auto index = to_device(source, {std::ssize(source)}, joined.device());
-  return joined.flatten(0, 1).index_select(0, index).view({joined.size(0), width, joined.size(2)});
-}
 
-model::StepOutput EarlyExitDrafter::run_target(model::LanguageModel& target, const model::StepInput& input,
-                                               model::DecodeState& state) {
-  if (&target != &target_) throw std::logic_error("an early exit verifies with the model that it is part of");
-  if (&state != state_) throw std::logic_error("an early exit verifies over the state it drafts on");
-  const int64_t all = target_.info().layers;
-  const model::StepPart rest{.layers = {layers_, all},
-                             .hidden = pending_hidden(input),  // [B,L,D]
-                             .logits = input.logits};
-  const int64_t next = std::min(layers_, all - 1);  // with no layer left, any will do
-  model::StepOutput output =
-      target_.run_part(rest, state_->append(input.new_tokens, input.tokens.size(1), next), *state_);
-  forget_draft();
-  return output;
-}
+  // Runs layers 0..n-1 of the pending tokens that no draft step ran (usually each row's last), then the other layers of
+  // all pending tokens. The input may want no hidden states.
+  model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
+                               model::DecodeState& state) override {
+    if (&target != &target_) throw std::logic_error("an early exit verifies with the model that it is part of");
+    if (&state != state_) throw std::logic_error("an early exit verifies over the state it drafts on");
+    const int64_t all = target_.info().layers;
+    const model::StepPart rest{.layers = {layers_, all},
+                               .hidden = pending_hidden(input),  // [B,L,D]
+                               .logits = input.logits};
+    const int64_t next = std::min(layers_, all - 1);  // with no layer left, any will do
+    model::StepOutput output =
+        target_.run_part(rest, state_->append(input.new_tokens, input.tokens.size(1), next), *state_);
+    forget_draft();
+    return output;
+  }
 
-void EarlyExitDrafter::count_layers(const CountedRound& round, DecodeStats& stats) const {
-  const int64_t rest = target_.info().layers - layers_;
-  const int64_t tokens = std::max(round.drafted, round.processed);  // of the first n layers, one after the other
-  stats.layer_runs += layers_ * tokens + rest * round.processed;
-  stats.latency_units += layers_ * tokens + (round.processed > 0 ? rest : 0);
-  if (round.processed <= round.drafted) return;
-  stats.draft_steps.add({.share = round.share,
-                         .before = round.before + round.drafted,
-                         .tokens = round.processed - round.drafted,
-                         .logits = 0});
-}
+  // Counts each layer once for each token. The first n layers took the tokens one by one, the others together.
+  void count_layers(const CountedRound& round, DecodeStats& stats) const override {
+    const int64_t rest = target_.info().layers - layers_;
+    const int64_t tokens = std::max(round.drafted, round.processed);  // of the first n layers, one after the other
+    stats.layer_runs += layers_ * tokens + rest * round.processed;
+    stats.latency_units += layers_ * tokens + (round.processed > 0 ? rest : 0);
+    if (round.processed <= round.drafted) return;
+    stats.draft_steps.add({.share = round.share,
+                           .before = round.before + round.drafted,
+                           .tokens = round.processed - round.drafted,
+                           .logits = 0});
+  }
 
-void EarlyExitDrafter::observe(const DraftObservation& /*observation*/) {
-  forget_draft();
-}
+  // Forgets the draft. The loop has rolled back the state, which is the target's.
+  void observe(const DraftObservation& /*observation*/) override { forget_draft(); }
 
-namespace {
+ private:
+  // Runs tokens [B,1] of rows with a new token through layers 0..n-1, and keeps their output. Returns the logits that
+  // the model's own head gives, if they are wanted.
+  at::Tensor run_first(const at::Tensor& tokens, std::span<const int64_t> new_tokens, model::Logits wanted) {
+    const std::array<int64_t, 1> last{layers_};
+    const model::StepPart part{.layers = {0, layers_}, .tokens = tokens, .logits = wanted, .hidden_layers = last};
+    const model::StepOutput output = target_.run_part(part, state_->append(new_tokens, 1), *state_);
+    hidden_.push_back(output.hidden.front());
+    return output.logits;
+  }
 
-// A model and which of its layers draft.
-struct ExitDrafting {
-  model::TransformerModel& model;
-  int64_t layers = 1;                   // 1..N
-  const model::Exits* exits = nullptr;  // nullptr: the model's own final norm and head
+  // Returns the outputs of layer n for all pending tokens, [B,L,D]; garbage beyond a row's own tokens. A row whose
+  // draft ended before a token was taken has run its last token already. The last tokens of the other rows run here,
+  // and their outputs lie behind those of the draft steps.
+  at::Tensor pending_hidden(const model::StepInput& input) {
+    const int64_t width = input.tokens.size(1);
+    const auto steps = std::ssize(hidden_);
+    ran_.resize(input.new_tokens.size(), 0);
+    std::vector<int64_t> left;  // [B]
+    std::vector<int64_t> last;  // [B] index of the token that is left
+    bool aligned = true;
+    for (size_t b = 0; b < ran_.size(); ++b) {
+      left.push_back(std::max<int64_t>(0, input.new_tokens[b] - ran_[b]));
+      last.push_back(std::min(ran_[b], width - 1));
+      aligned = aligned && (left.back() == 0 || ran_[b] == steps);
+    }
+    if (hidden_.empty() || any(left)) run_first(pick(input.tokens, last), left, model::Logits::kNone);
+    if (std::ranges::all_of(hidden_, readable_on_host)) return join_on_host(hidden_, ran_, width);
+    const auto joined = hidden_.size() == 1 ? hidden_.front() : at::cat(hidden_, 1);  // [B,C,D]
+    const int64_t columns = joined.size(1);
+    if (aligned && columns == width) return joined;
+    std::vector<int64_t> source;  // [B,L]
+    for (int64_t b = 0; b < joined.size(0); ++b) {
+      const int64_t ran = ran_[static_cast<size_t>(b)];
+      for (int64_t j = 0; j < width; ++j) source.push_back(b * columns + std::min(j < ran ? j : steps, columns - 1));
+    }
+    const auto index = to_device(source, {std::ssize(source)}, joined.device());
+    return joined.flatten(0, 1).index_select(0, index).view({joined.size(0), width, joined.size(2)});
+  }
+
+  void forget_draft() {
+    hidden_.clear();
+    ran_.clear();
+  }
+
+  model::TransformerModel& target_;
+  int64_t layers_;
+  const model::Exits* exits_;
+  bool own_head_;  // the model's own norm and head read layer n
+  model::DecoderState* state_ = nullptr;
+  // --- this window ---
+  std::vector<at::Tensor> hidden_;  // outputs of layer n, one [B,1,D] for each step; garbage for rows that did not run
+  std::vector<int64_t> ran_;        // [B] draft steps that each row ran; empty: none
 };
 
-// A model after the prefix but its last token, from which each draft begins.
-class TimedExit {
+// The first layers of a model that has processed the prefix, over its state.
+class TimedExit final : public TimedRow {
  public:
-  TimedExit(const ExitDrafting& drafting, const CalibrationContext& context, int64_t room)
-      : target_(drafting.model),
-        device_(target_.info().device),
-        drafter_(target_, drafting.layers, drafting.exits),
-        rows_(1) {
-    const auto known = mask_unknown_ids(drafting.model.info(), std::vector{context.source, context.prefix});
-    rows_.front().tokens = known[1];
-    const auto before = std::span(known[1]).first(known[1].size() - 1);
-    prepared_ = state_after(drafting.model, known[0], before, {std::ssize(known[1]) + room});
-    state_ = prepared_.state.get();
+  TimedExit(EarlyExitDrafter& drafter, TimedModel& target, model::TransformerModel& model,
+            const CalibrationContext& context)
+      : TimedRow(drafter, context), model_(model) {
     const model::TokenBatch nothing;
-    drafter_.prefill({nothing, 1, rows_, state_->capacity(), nullptr, state_});
+    drafter.prefill({nothing, 1, rows_, target.state().capacity(), nullptr, &target.state()});
   }
 
-  // Drafts one token. Returns the seconds until it is on the host.
-  double draft() {
-    const std::vector<int64_t> active{1};
-    const Stopwatch watch;
-    const at::Tensor logits = drafter_.next_logits({rows_, drafted_, active, {}});
-    most_likely(logits).to(at::kCPU);
-    const double seconds = watch.seconds();
-    drafted_.push_back(at::full({1}, token(), at::TensorOptions(at::kLong).device(device_)));
-    return seconds;
-  }
-
-  // Runs all layers of one token, as plain decoding does. Returns the seconds.
-  double step() {
-    const at::Tensor tokens = at::full({1, 1}, token(), at::TensorOptions(at::kLong).device(device_));
-    const model::StepInput input{tokens, {1}, model::Logits::kLast, {}};
-    synchronize(device_);
-    const Stopwatch watch;
-    most_likely(target_.step(input, *state_).logits).to(at::kCPU);
-    return watch.seconds();
-  }
-
-  // Runs the remaining layers of the drafted tokens and of the token before them. Returns the seconds.
-  double verify() {
-    const auto tokens = std::ssize(drafted_) + 1;
+  // Runs the remaining layers of the drafted tokens and of the token before them; without drafts all layers, as plain
+  // decoding does.
+  double verify(TimedModel& target, int64_t count) override {
+    if (count == 1) return target.run(1);
     model::StepInput input;
-    input.tokens = at::full({1, tokens}, token(), at::TensorOptions(at::kLong).device(device_));
-    input.new_tokens = {tokens};
-    synchronize(device_);
+    input.tokens = tokens(count, model_.info().device);
+    input.new_tokens = {count};
+    synchronize(model_.info().device);
     const Stopwatch watch;
-    const model::StepOutput output = drafter_.run_target(target_, input, *state_);
-    most_likely(output.logits).to(at::kCPU);
+    most_likely(drafter_.run_target(model_, input, target.state()).logits).to(at::kCPU);
     return watch.seconds();
-  }
-
-  void go_back() {
-    const std::vector<int64_t> length{rows_.front().length()};
-    state_->rollback(std::vector<int64_t>{length.front() - 1});
-    drafted_.clear();
-    drafter_.observe({rows_, model::StepOutput{}, length});
   }
 
  private:
-  int64_t token() const { return rows_.front().tokens.back(); }
-
-  model::TransformerModel& target_;
-  at::Device device_;
-  EarlyExitDrafter drafter_;
-  std::vector<Row> rows_;
-  std::vector<at::Tensor> drafted_;
-  CalibrationState prepared_;
-  model::DecodeState* state_ = nullptr;  // in it
+  model::TransformerModel& model_;
 };
-
-// Like measure_step_costs(), over the one state that both share: target[L-1] is the verification of L-1 drafted tokens,
-// whose first layers have run; target[0] is a step of plain decoding.
-StepCosts measure_exit_costs(const ExitDrafting& drafting, const CalibrationContext& context, int64_t max_tokens) {
-  const model::DecodingGuard guard;
-  TimedExit prepared(drafting, context, max_tokens);
-  RoundTimes times;
-  for (int64_t repetition = 0; repetition < kCalibrationWarmup + kCalibrationRepetitions; ++repetition) {
-    for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
-      prepared.go_back();
-      double drafted = 0;
-      for (int64_t j = 1; j < tokens; ++j) drafted += prepared.draft();
-      const double verified = tokens == 1 ? prepared.step() : prepared.verify();
-      if (repetition >= kCalibrationWarmup) times.add(tokens, drafted, verified);
-    }
-  }
-  return times.medians();
-}
-
-// Like measure_forced_alpha(), from one pass: the exit reads the target's hidden states of its layer.
-ForcedAlpha alpha_forced_exit(const ExitDrafting& drafting, const ForcedBatch& texts, const Warping& warping) {
-  const at::NoGradGuard no_grad;
-  AlphaSums sums(warping);
-  for_each_batch({texts.sources, texts.outputs, {drafting.layers}}, kForcedRows, [&](const ForcedBatch& batch) {
-    TeacherForcing target(drafting.model, batch);
-    sums.add_batch(target, batch, [&](int64_t width) {
-      const model::StepOutput output = target.next_output(width);
-      return LogitsPair{output.logits,
-                        model::exit_logits(drafting.model, drafting.exits, drafting.layers, output.hidden.front())};
-    });
-  });
-  return sums.mean();
-}
 
 class LoadedExit final : public LoadedDrafter {
  public:
@@ -325,25 +222,40 @@ class LoadedExit final : public LoadedDrafter {
   }
 
   std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
-    const auto [model, layers, exits] = drafting(target);
-    return std::make_unique<EarlyExitDrafter>(model, layers, exits);
+    return std::make_unique<EarlyExitDrafter>(model_of(target), layers_, target.exits);
   }
 
+  // Over the one state that both share.
   StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
                        int64_t max_tokens) const override {
-    return measure_exit_costs(drafting(target), context, max_tokens);
+    const model::DecodingGuard guard;
+    TimedModel verifier(target.model, context, max_tokens);
+    EarlyExitDrafter drafter(model_of(target), layers_, target.exits);
+    TimedExit timed(drafter, verifier, model_of(target), context);
+    return measure_rounds(verifier, timed, max_tokens);
   }
 
+  // From one pass: the exit reads the target's hidden states of its layer.
   ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                            int64_t /*block*/) const override {
-    return alpha_forced_exit(drafting(target), texts, warping);
+    const at::NoGradGuard no_grad;
+    const model::TransformerModel& model = model_of(target);
+    AlphaSums sums(warping);
+    for_each_batch({texts.sources, texts.outputs, {layers_}}, kForcedRows, [&](const ForcedBatch& batch) {
+      TeacherForcing forcing(target.model, batch);
+      sums.add_batch(forcing, batch, [&](int64_t width) {
+        const model::StepOutput output = forcing.next_output(width);
+        return LogitsPair{output.logits, model::exit_logits(model, target.exits, layers_, output.hidden.front())};
+      });
+    });
+    return sums.mean();
   }
 
  private:
-  ExitDrafting drafting(const DraftTarget& target) const {
+  static model::TransformerModel& model_of(const DraftTarget& target) {
     auto* model = dynamic_cast<model::TransformerModel*>(&target.model);
     if (model == nullptr) throw std::logic_error("an early exit drafts inside a transformer");
-    return {*model, layers_, target.exits};
+    return *model;
   }
 
   int64_t layers_;
@@ -353,13 +265,6 @@ class LoadedExit final : public LoadedDrafter {
 
 SharedDrafter exit_drafter(int64_t layers) {
   return std::make_shared<LoadedExit>(layers);
-}
-
-model::TransformerModel* transformer_of(model::LanguageModel& target, const std::string& where, Problems& problems) {
-  auto* model = dynamic_cast<model::TransformerModel*>(&target);
-  if (model != nullptr) return model;
-  problems.add({where, "needs the hidden states of the model's layers", "a transformer", target.info().name, ""});
-  return nullptr;
 }
 
 }  // namespace draftsmith::infer

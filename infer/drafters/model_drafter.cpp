@@ -1,6 +1,7 @@
 #include "infer/drafters/model_drafter.h"
 
-#include <algorithm>
+#include <optional>
+#include <span>
 
 #include "base/device_tensors.h"
 #include "data/tokenizers/tokenizer.h"
@@ -15,14 +16,20 @@
 namespace draftsmith::infer {
 namespace {
 
-class LoadedModelDrafter : public LoadedDrafter {
+class LoadedModelDrafter final : public LoadedDrafter {
  public:
   LoadedModelDrafter(model::LanguageModel& model, const data::Tokenizer* tokenizer, std::filesystem::path directory)
       : model_(model), tokenizer_(tokenizer), directory_(std::move(directory)) {}
+  explicit LoadedModelDrafter(LoadedModel loaded)
+      : owned_(std::move(loaded)),
+        model_(*owned_->model),
+        tokenizer_(owned_->tokenizer.get()),
+        directory_(owned_->directory) {}
 
   std::string name() const override { return model_.info().name; }
   std::filesystem::path path() const override { return directory_; }
   model::LanguageModel* model() const override { return &model_; }
+  const LoadedModel* standalone() const override { return owned_ ? &*owned_ : nullptr; }
 
   void check(const DraftTarget& draft_target, Problems& problems) const override {
     const model::ModelInfo& target = draft_target.model.info();
@@ -41,57 +48,32 @@ class LoadedModelDrafter : public LoadedDrafter {
     return std::make_unique<ModelDrafter>(model_, target.model.info().vocabulary);
   }
 
-  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
-                       int64_t max_tokens) const override {
-    return measure_step_costs(target.model, model_, context, max_tokens);
-  }
-
-  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
-                           int64_t /*block*/) const override {
-    return measure_forced_alpha({target.model, model_}, texts.sources, texts.outputs, warping);
-  }
-
  private:
+  std::optional<LoadedModel> owned_;  // what was loaded; absent: the caller owns the model
   model::LanguageModel& model_;
   const data::Tokenizer* tokenizer_;
   std::filesystem::path directory_;
 };
 
-// A model directory's drafter, which owns what was loaded.
-class OwnedModelDrafter final : public LoadedModelDrafter {
- public:
-  explicit OwnedModelDrafter(LoadedModel loaded)
-      : LoadedModelDrafter(*loaded.model, loaded.tokenizer.get(), loaded.directory), loaded_(std::move(loaded)) {}
-
-  const LoadedModel* standalone() const override { return &loaded_; }
-
- private:
-  LoadedModel loaded_;
-};
-
 }  // namespace
-
-// Replaces ids that the drafter has no embedding for by padding.
-at::Tensor ModelDrafter::mask_unknown(const at::Tensor& tokens) const {
-  return known_tokens(tokens, model_.info(), vocabulary_);
-}
 
 void ModelDrafter::encode(const DraftBegin& begin) {
   if (!model_.info().encoder_decoder) return;
-  encoder_ = model_.encode({mask_unknown(begin.sources.tokens.to(model_.info().device)), begin.sources.lengths});
+  const at::Tensor tokens = begin.sources.tokens.to(model_.info().device);
+  encoder_ = model_.encode({known_tokens(tokens, model_.info(), vocabulary_), begin.sources.lengths});
 }
 
 void ModelDrafter::prefill(const DraftBegin& begin) {
   model_.give_back(std::move(state_));
   const StateSize size{begin.capacity, begin.samples};
   if (model_.info().encoder_decoder || model_.info().vocabulary >= vocabulary_) {
-    state_ = begin_state(model_, encoder_, begin.rows, size);
+    state_ = infer::prefill(model_, encoder_, begin.rows, size).state;
   } else {
     std::vector<Row> prompts(begin.rows.size());
     for (size_t b = 0; b < prompts.size(); ++b) {
       prompts[b].tokens = mask_unknown_ids(model_.info(), {&begin.rows[b].tokens, 1}).front();
     }
-    state_ = begin_state(model_, encoder_, prompts, size);
+    state_ = infer::prefill(model_, encoder_, prompts, size).state;
   }
   encoder_ = {};
 }
@@ -100,18 +82,13 @@ void ModelDrafter::prefill(const DraftBegin& begin) {
 model::StepInput ModelDrafter::unseen_tokens(const DraftRequest& request) const {
   model::StepInput input;
   input.logits = model::Logits::kLast;
-  int64_t width = 1;
+  std::vector<std::span<const int64_t>> unseen;
   for (size_t b = 0; b < request.rows.size(); ++b) {
-    const int64_t unseen = request.rows[b].length() - state_->length(static_cast<int64_t>(b));
-    input.new_tokens.push_back(request.active[b] != 0 ? unseen : 0);
-    width = std::max(width, input.new_tokens.back());
+    const Row& row = request.rows[b];
+    input.new_tokens.push_back(request.active[b] != 0 ? row.length() - state_->length(static_cast<int64_t>(b)) : 0);
+    unseen.push_back(std::span(row.tokens).last(static_cast<size_t>(input.new_tokens.back())));
   }
-  std::vector<int64_t> tokens(request.rows.size() * static_cast<size_t>(width), model_.info().pad);
-  for (size_t b = 0; b < request.rows.size(); ++b) {
-    const auto& row = request.rows[b].tokens;
-    std::copy(row.end() - input.new_tokens[b], row.end(), tokens.begin() + static_cast<int64_t>(b) * width);
-  }
-  input.tokens = to_device(tokens, {static_cast<int64_t>(request.rows.size()), width}, model_.info().device);
+  input.tokens = padded(unseen, model_.info().pad, model_.info().device);
   return input;
 }
 
@@ -124,7 +101,7 @@ at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
     input.tokens = viewed(request.drafted.back(), {std::ssize(request.rows), 1});  // [B,1]
     input.new_tokens.assign(request.active.begin(), request.active.end());
   }
-  input.tokens = mask_unknown(input.tokens);
+  input.tokens = known_tokens(input.tokens, model_.info(), vocabulary_);
   const at::Tensor logits = model_.step(input, *state_).logits;  // [B,1,V]
   return fit_vocabulary(viewed(logits, {logits.size(0), logits.size(2)}), vocabulary_);
 }
@@ -146,7 +123,7 @@ void ModelDrafter::select_rows(std::span<const int64_t> rows) {
 }
 
 SharedDrafter load_model_drafter(const std::filesystem::path& directory, const model::LoadOptions& options) {
-  return std::make_shared<OwnedModelDrafter>(load_model_directory(directory, options));
+  return std::make_shared<LoadedModelDrafter>(load_model_directory(directory, options));
 }
 
 SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tokenizer,
@@ -154,12 +131,10 @@ SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tok
   return std::make_shared<LoadedModelDrafter>(model, tokenizer, std::move(directory));
 }
 
-ReadingDrafter::ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer)
-    : drafter_(std::move(drafter)), tokenizer_(tokenizer) {}
-
-ReadingDrafter::ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, std::filesystem::path directory)
-    : drafter_(std::move(drafter)), directory_(std::move(directory)) {
-  if (!data::has_tokenizer(directory_)) return;
+ReadingDrafter::ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer,
+                               std::filesystem::path directory)
+    : drafter_(std::move(drafter)), directory_(std::move(directory)), tokenizer_(tokenizer) {
+  if (tokenizer_ != nullptr || directory_.empty() || !data::has_tokenizer(directory_)) return;
   owned_tokenizer_ = data::load_tokenizer(directory_);
   tokenizer_ = owned_tokenizer_.get();
 }
@@ -182,6 +157,19 @@ void ReadingDrafter::check(const DraftTarget& target, Problems& problems) const 
 }
 
 namespace {
+
+// The drafter `model` without an encoder of its own (model/models/shared_encoder.h): it drafts as any small model does,
+// but projects the encoder states that the target has computed.
+class SharedEncoderDrafter final : public ModelDrafter {
+ public:
+  SharedEncoderDrafter(model::TransformerModel& drafter, int64_t vocabulary)
+      : ModelDrafter(drafter, vocabulary), drafter_(drafter) {}
+
+  void encode(const DraftBegin& begin) override { encoder_ = drafter_.project_encoder(*begin.target_encoder); }
+
+ private:
+  model::TransformerModel& drafter_;
+};
 
 class LoadedSharedEncoder final : public ReadingDrafter {
  public:
@@ -212,14 +200,9 @@ class LoadedSharedEncoder final : public ReadingDrafter {
 
 }  // namespace
 
-SharedDrafter load_shared_encoder_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
-                                          const model::LoadOptions& options) {
-  return std::make_shared<LoadedSharedEncoder>(model::load_shared_encoder(directory, target, options), directory);
-}
-
-SharedDrafter shared_encoder_drafter(std::shared_ptr<model::TransformerModel> drafter,
-                                     const data::Tokenizer* tokenizer) {
-  return std::make_shared<LoadedSharedEncoder>(std::move(drafter), tokenizer);
+SharedDrafter shared_encoder_drafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer,
+                                     std::filesystem::path directory) {
+  return std::make_shared<LoadedSharedEncoder>(std::move(drafter), tokenizer, std::move(directory));
 }
 
 }  // namespace draftsmith::infer

@@ -32,16 +32,13 @@ class ModelDrafter : public Drafter {
   std::optional<DraftingModel> drafting_model() override { return DraftingModel{model_, *state_}; }
 
  protected:
-  // Sets the encoder states that prefill() begins from.
-  void set_encoder(model::EncoderStates states) { encoder_ = std::move(states); }
+  model::EncoderStates encoder_;  // that prefill() begins from
 
  private:
-  at::Tensor mask_unknown(const at::Tensor& tokens) const;
   model::StepInput unseen_tokens(const DraftRequest& request) const;
 
   model::LanguageModel& model_;
   int64_t vocabulary_;
-  model::EncoderStates encoder_;
   std::unique_ptr<model::DecodeState> state_;
 };
 
@@ -56,10 +53,10 @@ SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tok
 // A loaded drafter that reads states of its target: a Tandem secondary, or a drafter that shares the target's encoder.
 class ReadingDrafter : public LoadedDrafter {
  public:
-  // Without a tokenizer, the drafter's vocabulary must be as large as the target's.
-  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer);
-  // Reads the tokenizer of the directory, if there is one.
-  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, std::filesystem::path directory);
+  // Without a tokenizer, here or in the directory that it was loaded from (empty: nowhere), the drafter's vocabulary
+  // must be as large as the target's.
+  ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer,
+                 std::filesystem::path directory);
   ~ReadingDrafter() override;
 
   std::string name() const override { return drafter_->info().name; }
@@ -83,30 +80,8 @@ class ReadingDrafter : public LoadedDrafter {
   const data::Tokenizer* tokenizer_ = nullptr;  // nullptr: only the numbers of token ids are compared
 };
 
-// The drafter `model` without an encoder of its own (model/models/shared_encoder.h): it drafts as any small model does,
-// but projects the encoder states that the target has computed.
-class SharedEncoderDrafter final : public ModelDrafter {
- public:
-  // `drafter` must share the encoder of the decoding loop's target and outlive this object. `vocabulary` as in
-  // ModelDrafter.
-  SharedEncoderDrafter(model::TransformerModel& drafter, int64_t vocabulary)
-      : ModelDrafter(drafter, vocabulary), drafter_(drafter) {}
-
-  // Projects the target's encoder states.
-  void encode(const DraftBegin& begin) override { set_encoder(drafter_.project_encoder(*begin.target_encoder)); }
-
- private:
-  model::TransformerModel& drafter_;
-};
-
-// Loads the drafter in `directory`. Errors: UserError, also for a drafter of another target than the model in `target`;
-// an empty `target` is not compared.
-SharedDrafter load_shared_encoder_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
-                                          const model::LoadOptions& options);
-
-// Makes a drafter of a model that shares an encoder. Without its tokenizer, its vocabulary must be as large as the
-// target's.
+// Makes a drafter of a model that shares an encoder (model/models/shared_encoder.h); arguments as in ReadingDrafter.
 SharedDrafter shared_encoder_drafter(std::shared_ptr<model::TransformerModel> drafter,
-                                     const data::Tokenizer* tokenizer = nullptr);
+                                     const data::Tokenizer* tokenizer = nullptr, std::filesystem::path directory = {});
 
 }  // namespace draftsmith::infer

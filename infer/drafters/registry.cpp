@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "infer/drafters/early_exit_drafter.h"
+#include "data/ngrams/ngram_table.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
-#include "infer/drafters/text_drafters.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 
@@ -22,10 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 
 using Spec = DrafterSpec;
-using Load = model::LoadOptions;
 using enum DrafterKind;
 
-// A kind of drafter. To add one: its name in DrafterKind, its row, its keys in DrafterOptions, and its own two files.
+// A kind of drafter. To add one: its name in DrafterKind, its row, its keys in DrafterOptions with given_specs(), its
+// case in load_drafter(), and its own two files.
 struct KindRow {
   DrafterKind kind = kModel;
   DrafterTraits traits = {};
@@ -36,64 +36,32 @@ struct KindRow {
   const char* what = "";
   const char* expected = "";
   const char* hint = "";
-  Spec (*given)(const DrafterOptions&) = nullptr;  // neither path nor number: a suite gives another kind
-  SharedDrafter (*load)(const Spec&, const fs::path& target, const Load&) = nullptr;
 };
-
-// Loads an ordinary model, or one that shares the target's encoder.
-SharedDrafter load_small_model(const Spec& spec, const fs::path& target, const Load& options) {
-  if (!model::is_shared_encoder_directory(spec.path)) return load_model_drafter(spec.path, options);
-  return load_shared_encoder_drafter(spec.path, target, options);
-}
 
 std::span<const KindRow> kind_rows() {
   static_assert(kMostLookup == 16, "the text of the row lookup says so");
-  using Given = DrafterOptions;
   static const KindRow kRows[] = {
-      {.kind = kModel,
-       .traits = {.name = "model", .is_model = true},
-       .given = [](const Given& o) -> Spec {
-         return {kModel, o.model};
-       },
-       .load = load_small_model},
-      {.kind = kTandem,
-       .traits = {.name = "tandem", .reads_target = true, .is_model = true},
-       .given = [](const Given& o) -> Spec {
-         return {kTandem, o.tandem};
-       },
-       .load = [](const Spec& s, const fs::path& target,
-                  const Load& options) { return load_tandem_drafter(s.path, target, options); }},
+      {.kind = kModel, .traits = {.name = "model", .is_model = true}},
+      {.kind = kTandem, .traits = {.name = "tandem", .reads_target = true, .is_model = true}},
       {.kind = kNgram,
        .traits = {.name = "ngram", .on_host = true},
        .prefix = "ngram",
        .what = "an n-gram drafter needs its table",
        .expected = "ngram:FILE",
-       .hint = "make one with `draftsmith data ngrams`",
-       .given = [](const Given& o) -> Spec {
-         return {kNgram, o.ngram};
-       },
-       .load = [](const Spec& s, const fs::path&, const Load&) { return load_ngram_drafter(s.path); }},
+       .hint = "make one with `draftsmith data ngrams`"},
       {.kind = kExit,
        .traits = {.name = "early-exit"},
        .prefix = "exit",
        .most = std::numeric_limits<int64_t>::max(),
        .what = "an early exit drafts with the first layers of the model",
-       .expected = "exit:N with N from 1 to the model's number of decoder layers",
-       .given = [](const Given& o) -> Spec {
-         return {kExit, {}, o.exit};
-       },
-       .load = [](const Spec& s, const fs::path&, const Load&) { return exit_drafter(s.number); }},
+       .expected = "exit:N with N from 1 to the model's number of decoder layers"},
       {.kind = kLookup,
        .traits = {.name = "lookup", .logits = false, .on_host = true},
        .prefix = "lookup",
        .most = kMostLookup,
        .usual = kLongestLookup,
        .what = "prompt look-up begins with n-grams of another length",
-       .expected = "lookup, or lookup:N with N from 1 to 16",
-       .given = [](const Given& o) -> Spec {
-         return {kLookup, {}, o.lookup ? o.longest : 0};
-       },
-       .load = [](const Spec& s, const fs::path&, const Load&) { return lookup_drafter(s.number); }}};
+       .expected = "lookup, or lookup:N with N from 1 to 16"}};
   return kRows;
 }
 
@@ -120,11 +88,12 @@ Spec parse_prefixed(const KindRow& row, const std::string& text) {
 
 // Returns each drafter that is given.
 std::vector<Spec> given_specs(const DrafterOptions& drafter) {
-  std::vector<Spec> specs;
-  for (const KindRow& row : kind_rows()) {
-    const Spec spec = row.given(drafter);
-    if (!spec.path.empty() || spec.number > 0) specs.push_back(spec);
-  }
+  std::vector<Spec> specs = {{kModel, drafter.model},
+                             {kTandem, drafter.tandem},
+                             {kNgram, drafter.ngram},
+                             {kExit, {}, drafter.exit},
+                             {kLookup, {}, drafter.lookup ? drafter.longest : 0}};
+  std::erase_if(specs, [](const Spec& spec) { return spec.path.empty() && spec.number == 0; });
   return specs;
 }
 
@@ -176,7 +145,20 @@ std::string to_text(const DrafterSpec& spec) {
 }
 
 SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, const model::LoadOptions& options) {
-  return row_of(spec.kind).load(spec, target, options);
+  switch (spec.kind) {
+    case kModel:
+      if (!model::is_shared_encoder_directory(spec.path)) return load_model_drafter(spec.path, options);
+      return shared_encoder_drafter(model::load_shared_encoder(spec.path, target, options), nullptr, spec.path);
+    case kTandem:
+      return tandem_drafter(model::load_tandem_secondary(spec.path, target, options), nullptr, spec.path);
+    case kNgram:
+      return as_drafter(std::make_shared<data::NgramTable>(spec.path));
+    case kExit:
+      return exit_drafter(spec.number);
+    case kLookup:
+      break;
+  }
+  return lookup_drafter(spec.number);
 }
 
 DrafterSpec DrafterOptions::spec() const {

@@ -3,11 +3,16 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/options.h"
 #include "infer/drafters/drafter.h"
+
+namespace draftsmith::data {
+class NgramTable;  // data/ngrams/ngram_table.h
+}
 
 namespace draftsmith::model {
 struct LoadOptions;  // model/files/checkpoint.h
@@ -41,6 +46,24 @@ std::string to_text(const DrafterSpec& spec);
 // drafter that reads another model.
 SharedDrafter load_drafter(const DrafterSpec& spec, const std::filesystem::path& target,
                            const model::LoadOptions& options);
+
+// ---- Drafters without a header of their own
+
+// Makes the drafter `early-exit` of the target's first `layers` layers, >= 1 (infer/drafters/early_exit_drafter.cpp).
+SharedDrafter exit_drafter(int64_t layers);
+
+// Makes the drafter `ngram` of a table (infer/drafters/text_drafters.cpp): it predicts the next token from the last
+// two, with back-off (data/ngrams/ngram_table.h). In greedy decoding a draft takes two binary searches. When sampling,
+// logits are the table's distribution, so rejection keeps the target's distribution.
+SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table);
+
+// Makes the drafter `lookup`, prompt look-up (infer/drafters/text_drafters.cpp): it finds the last earlier occurrence
+// of the longest suffix of the text so far, of up to `longest` >= 1 tokens, in the source or in the generated text, and
+// copies the tokens that followed it (methods.md §1). If even the last token is new it proposes nothing. Its q is
+// one-hot. It fits every target.
+SharedDrafter lookup_drafter(int64_t longest);
+
+// ---- A suite's drafters
 
 // A drafter as a suite's [[drafter]] describes it.
 struct DrafterOptions {

@@ -13,7 +13,6 @@
 #include "infer/loop/prefill.h"
 #include "infer/loop/processors.h"
 #include "infer/sampling/sampling.h"
-#include "model/files/checkpoint.h"
 #include "model/models/tandem.h"
 #include "model/transformer/transformer_parts.h"
 
@@ -97,52 +96,32 @@ void TandemDrafter::select_rows(std::span<const int64_t> rows) {
 namespace {
 
 // A Tandem secondary whose primary has processed the prefix. Each draft begins from the prefix's last token.
-class TimedTandem final : public TimedDrafter {
+class TimedTandem final : public TimedRow {
  public:
   TimedTandem(TandemDrafter& drafter, const TimedModel& primary, const CalibrationContext& context, int64_t room)
-      : drafter_(drafter), rows_(1), prefix_(context.prefix) {
-    prefix_.push_back(prefix_.back());
-    rows_[0].tokens = {prefix_.front()};
+      : TimedRow(drafter, context) {
+    rows_[0].tokens = {committed_.front()};
     const model::TokenBatch nothing;
-    const DraftBegin begin{nothing, 1, rows_, std::ssize(prefix_) + room, primary.encoder(), nullptr};
-    drafter_.encode(begin);
-    drafter_.prefill(begin);
-    rows_[0].tokens = prefix_;
-    drafter_.observe({rows_, primary.output(), std::vector<int64_t>{1}});
+    const DraftBegin begin{nothing, 1, rows_, std::ssize(committed_) + room, primary.encoder(), nullptr};
+    drafter.encode(begin);
+    drafter.prefill(begin);
+    rows_[0].tokens = committed_;
+    drafter.observe({rows_, primary.output(), std::vector<int64_t>{1}});
   }
 
-  double draft() override {
-    const std::vector<int64_t> active{1};
-    const Stopwatch watch;
-    const auto logits = drafter_.next_logits({rows_, drafted_, active, {}});
-    most_likely(logits).to(at::kCPU);
-    const double seconds = watch.seconds();
-    drafted_.push_back(at::full({1}, prefix_.back(), at::TensorOptions(at::kLong).device(logits.device())));
-    return seconds;
-  }
-
-  double observe(const model::StepOutput& output, int64_t tokens) override {
-    const at::Device device = output.logits.device();
-    const std::vector<int64_t> base{std::ssize(prefix_)};
-    rows_[0].tokens.insert(rows_[0].tokens.end(), static_cast<size_t>(tokens), prefix_.back());
+  // Also writes the target's projected representations into the secondary's caches.
+  double verify(TimedModel& target, int64_t tokens) override {
+    const double verified = target.run(tokens);
+    if (tokens == 1) return verified;
+    const at::Device device = target.output().logits.device();
+    const std::vector<int64_t> base{std::ssize(committed_)};
+    rows_[0].tokens.insert(rows_[0].tokens.end(), static_cast<size_t>(tokens), committed_.back());
     synchronize(device);
     const Stopwatch watch;
-    drafter_.observe({rows_, output, base});
+    drafter_.observe({rows_, target.output(), base});
     synchronize(device);
-    return watch.seconds();
+    return verified + watch.seconds();
   }
-
-  void go_back() override {
-    drafted_.clear();
-    rows_[0].tokens = prefix_;
-    drafter_.observe({rows_, {}, std::vector<int64_t>{std::ssize(prefix_)}});
-  }
-
- private:
-  TandemDrafter& drafter_;
-  std::vector<Row> rows_;
-  std::vector<int64_t> prefix_;
-  std::vector<at::Tensor> drafted_;
 };
 
 // A batch of texts that a Tandem secondary predicts block by block; its drafts are the texts' own tokens.
@@ -208,34 +187,6 @@ class ForcedTandem {
   std::vector<Row> rows_;
 };
 
-// Like measure_step_costs(). Writing the target's projected representations into the secondary's caches, once for each
-// verification, counts as part of the target's step.
-StepCosts measure_tandem_costs(model::LanguageModel& target, model::TransformerModel& secondary,
-                               const CalibrationContext& context, int64_t max_tokens) {
-  const model::DecodingGuard guard;
-  TandemDrafter drafter(secondary, target.info().vocabulary);
-  TimedModel verifier(target, context, max_tokens, drafter.target_layers());
-  TimedTandem timed(drafter, verifier, context, max_tokens);
-  return measure_rounds(verifier, timed, max_tokens);
-}
-
-// Like measure_forced_alpha(), in blocks of `block` tokens (0: the γ the secondary was trained with). The secondary
-// reads the target's representations up to a block's beginning, as it does in decoding when all drafts are accepted.
-ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::TransformerModel& secondary,
-                                const ForcedBatch& texts, const Warping& warping, int64_t block) {
-  const at::NoGradGuard no_grad;
-  const int64_t width = block > 0 ? block : secondary.config().tandem.block;
-  TandemDrafter drafter(secondary, target.info().vocabulary);
-  AlphaSums sums(warping);
-  for_each_batch({texts.sources, texts.outputs, drafter.target_layers()}, kForcedRows, [&](const ForcedBatch& batch) {
-    ForcedTandem forced(target, drafter, batch);
-    for (int64_t done = 0; done < forced.longest(); done += width) {
-      forced.add_block(std::min(width, forced.longest() - done), sums);
-    }
-  });
-  return sums.mean();
-}
-
 class LoadedTandem final : public ReadingDrafter {
  public:
   using ReadingDrafter::ReadingDrafter;
@@ -246,14 +197,33 @@ class LoadedTandem final : public ReadingDrafter {
     return std::make_unique<TandemDrafter>(drafter(), target.model.info().vocabulary);
   }
 
+  // Writing the target's projected representations into the secondary's caches, once for each verification, counts as
+  // part of the target's step.
   StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
                        int64_t max_tokens) const override {
-    return measure_tandem_costs(target.model, drafter(), context, max_tokens);
+    const model::DecodingGuard guard;
+    TandemDrafter secondary(drafter(), target.model.info().vocabulary);
+    TimedModel verifier(target.model, context, max_tokens, secondary.target_layers());
+    TimedTandem timed(secondary, verifier, context, max_tokens);
+    return measure_rounds(verifier, timed, max_tokens);
   }
 
+  // In blocks of `block` tokens (0: the γ the secondary was trained with). The secondary reads the target's
+  // representations up to a block's beginning, as it does in decoding when all drafts are accepted.
   ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                            int64_t block) const override {
-    return alpha_forced_tandem(target.model, drafter(), texts, warping, block);
+    const at::NoGradGuard no_grad;
+    const int64_t width = block > 0 ? block : drafter().config().tandem.block;
+    TandemDrafter secondary(drafter(), target.model.info().vocabulary);
+    AlphaSums sums(warping);
+    const ForcedBatch all{texts.sources, texts.outputs, secondary.target_layers()};
+    for_each_batch(all, kForcedRows, [&](const ForcedBatch& batch) {
+      ForcedTandem forced(target.model, secondary, batch);
+      for (int64_t done = 0; done < forced.longest(); done += width) {
+        forced.add_block(std::min(width, forced.longest() - done), sums);
+      }
+    });
+    return sums.mean();
   }
 
  private:
@@ -264,13 +234,9 @@ class LoadedTandem final : public ReadingDrafter {
 
 }  // namespace
 
-SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
-                                  const model::LoadOptions& options) {
-  return std::make_shared<LoadedTandem>(model::load_tandem_secondary(directory, target, options), directory);
-}
-
-SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer) {
-  return std::make_shared<LoadedTandem>(std::move(secondary), tokenizer);
+SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer,
+                             std::filesystem::path directory) {
+  return std::make_shared<LoadedTandem>(std::move(secondary), tokenizer, std::move(directory));
 }
 
 }  // namespace draftsmith::infer

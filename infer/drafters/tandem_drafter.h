@@ -1,8 +1,6 @@
-// The drafter `tandem`, a Tandem secondary (model/models/tandem.h; Nair et al. 2024, section 3): drafting beside its
-// primary, and the loaded drafter.
-// It reads the primary's projected representations of the tokens that the primary has processed: all but a row's last
-// committed token. Of the tokens since it reads its own. The block length is counted row by row, so windows may have
-// any length.
+// The drafter `tandem`, a Tandem secondary (model/models/tandem.h; Nair et al. 2024, section 3). It reads the primary's
+// projected representations of the tokens that the primary has processed: all but a row's last committed token. Of the
+// tokens since it reads its own. The block length is counted row by row, so windows may have any length.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +12,6 @@
 #include "infer/drafters/model_drafter.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/transformer_model.h"
-
-namespace draftsmith::model {
-struct LoadOptions;  // model/files/checkpoint.h
-}
 
 namespace draftsmith::infer {
 
@@ -54,16 +48,8 @@ class TandemDrafter : public Drafter {
   std::unique_ptr<model::DecoderState> state_;
 };
 
-// ---- A Tandem secondary as a loaded drafter
-// It knows which targets it fits, what its steps cost and how well it predicts.
-
-// Loads the secondary in `directory`. Errors: UserError, also for a secondary of another primary than the model in
-// `target`; an empty `target` is not compared.
-SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
-                                  const model::LoadOptions& options);
-
-// Makes a drafter of a Tandem secondary. Without its tokenizer, its vocabulary must be as large as the target's.
+// Makes a drafter of a Tandem secondary; arguments as in ReadingDrafter.
 SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary,
-                             const data::Tokenizer* tokenizer = nullptr);
+                             const data::Tokenizer* tokenizer = nullptr, std::filesystem::path directory = {});
 
 }  // namespace draftsmith::infer

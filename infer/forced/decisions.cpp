@@ -1,11 +1,10 @@
 #include "infer/forced/decisions.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "infer/acceptance/acceptance_rule.h"
-#include "infer/drafters/early_exit_drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/loop/processors.h"
 #include "infer/parts.h"
 #include "infer/self_drafting/methods.h"
@@ -125,40 +124,6 @@ double logit_rounding(model::LanguageModel& model, const ForcedBatch& texts, std
   return most;
 }
 
-namespace {
-
-// Acceptance rule that notes the drafts of one row that another rule judges, and what it decides.
-class TracingRule : public AcceptanceRule {
- public:
-  // The notes must outlive the rule.
-  TracingRule(std::unique_ptr<AcceptanceRule> rule, std::vector<JudgedDraft>& notes)
-      : rule_(std::move(rule)), notes_(notes) {}
-
-  // Returns the rule's traits, but for judging on the device, where no notes can be taken.
-  AcceptanceTraits traits() const override {
-    AcceptanceTraits traits = rule_->traits();
-    traits.on_device = false;
-    return traits;
-  }
-
-  Judgement judge(const Verification& verification) override {
-    Judgement judgement = rule_->judge(verification);
-    const auto drafted = static_cast<size_t>(to_host(verification.counts).front());
-    JudgedDraft& note = notes_.emplace_back();
-    note.position = verification.rows.front().emitted();
-    note.tokens = to_host(verification.tokens);
-    note.tokens.resize(std::min(drafted, note.tokens.size()));
-    note.accepted = to_host(judgement.accepted).front();
-    return judgement;
-  }
-
- private:
-  std::unique_ptr<AcceptanceRule> rule_;
-  std::vector<JudgedDraft>& notes_;
-};
-
-}  // namespace
-
 std::vector<TracedToken> traced_tokens(std::span<const int64_t> output, std::span<const JudgedDraft> drafts,
                                        int64_t unverified) {
   const auto length = std::ssize(output);
@@ -192,7 +157,13 @@ std::vector<TracedToken> trace_output(GenerationModels models, DecodeOptions opt
   if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
   DraftParts parts = make_parts(options, models.drafter->make(models.draft_target()), models);
   std::vector<JudgedDraft> drafts;
-  parts.acceptance = std::make_unique<TracingRule>(std::move(parts.acceptance), drafts);
+  const auto note = [&](const Verification& verification, const Judgement& judgement) {
+    std::vector<int64_t> tokens = to_host(verification.tokens);
+    const auto drafted = static_cast<size_t>(to_host(verification.counts).front());
+    tokens.resize(std::min(drafted, tokens.size()));
+    drafts.push_back({verification.rows.front().emitted(), std::move(tokens), to_host(judgement.accepted).front()});
+  };
+  parts.acceptance = std::make_unique<WatchedRule>(std::move(parts.acceptance), note);
   Generator generator(models, std::move(options), std::move(parts));
   const GenerationResult result = generator.generate(std::span(&source, 1), line).front();
   if (result.error) return {};

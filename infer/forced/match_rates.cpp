@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <stdexcept>
+#include <optional>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "infer/forced/teacher_forcing.h"
+#include "infer/generator.h"
 #include "infer/loop/processors.h"
+#include "infer/loop/rows.h"
 #include "infer/self_drafting/methods.h"
 #include "model/models/exits.h"
 #include "model/transformer/transformer_model.h"
@@ -18,57 +20,15 @@ namespace draftsmith::infer {
 
 namespace {
 
-// What reads a layer.
+// What reads a layer, and what it has counted.
 struct Reader {
   int64_t layer;
   bool trained;
+  std::vector<int64_t> tokens;  // [bins + 1, ranks] new tokens by bin of their positions and by rank
 };
 
-std::vector<Reader> readers_of(const MatchRateOptions& options, int64_t layers, const model::Exits* exits) {
-  std::vector<int64_t> wanted = options.layers;
-  for (int64_t layer = 1; options.layers.empty() && layer < layers; ++layer) wanted.push_back(layer);
-  std::vector<Reader> readers;
-  for (const int64_t layer : wanted) {
-    readers.push_back({layer, false});
-    const model::ExitShape* exit = exits == nullptr ? nullptr : exits->find(layer);
-    const bool own = exit == nullptr || (exit->head == model::ExitHead::kShared && !exit->own_norm);
-    if (!own) readers.push_back({layer, true});
-  }
-  return readers;
-}
-
-// How many tokens are at each position, and how many of them have which rank for which reader. Ranks count from 0; one
-// that no k reaches is the last.
-class RankCounts {
- public:
-  RankCounts(const MatchRateOptions& options, size_t readers)
-      : options_(options),
-        ranks_(*std::max_element(options.candidates.begin(), options.candidates.end()) + 1),
-        counts_(readers, std::vector<int64_t>(static_cast<size_t>((options.bins + 1) * ranks_), 0)) {}
-
-  int64_t unreached() const { return ranks_ - 1; }
-
-  // One new token, the output's at `position` from 0.
-  void add(size_t reader, int64_t position, int64_t rank) {
-    const int64_t bin = std::min(position / options_.bin, options_.bins);
-    ++counts_[reader][static_cast<size_t>(bin * ranks_ + rank)];
-  }
-
-  // Tokens of a bin whose rank is below k.
-  int64_t below(size_t reader, int64_t bin, int64_t k) const {
-    const auto first = counts_[reader].begin() + bin * ranks_;
-    return std::accumulate(first, first + k, int64_t{0});
-  }
-  int64_t tokens(size_t reader, int64_t bin) const { return below(reader, bin, ranks_); }
-
- private:
-  const MatchRateOptions& options_;
-  int64_t ranks_;
-  std::vector<std::vector<int64_t>> counts_;  // [readers][bins + 1, ranks]
-};
-
-// How many ids come before each label as candidates, the lower id first among equals: logits [B,L,V] and labels [B,L]
-// to int64 [B,L]; V for labels that are no candidates themselves.
+// Returns how many ids come before each label as candidates, the lower id first among equals: logits [B,L,V] and labels
+// [B,L] to int64 [B,L]; V for labels that are no candidates themselves.
 at::Tensor ranks_of(const at::Tensor& logits, const at::Tensor& labels) {
   const at::Tensor own = logits.gather(2, labels.unsqueeze(2));  // [B,L,1]
   const at::Tensor ids = at::arange(logits.size(2), labels.options());
@@ -76,32 +36,38 @@ at::Tensor ranks_of(const at::Tensor& logits, const at::Tensor& labels) {
   return at::where(own.squeeze(2).isfinite(), before.sum(2), logits.size(2));
 }
 
-// Counts the tokens of one batch of outputs.
 class MatchPass {
  public:
   MatchPass(const GenerationModels& models, const MatchRateOptions& options)
-      : target_(inside_model(models)), exits_(models.exits), options_(options) {
-    readers_ = readers_of(options, target_.info().layers, exits_);
-    for (const Reader& reader : readers_) {
-      if (layers_.empty() || layers_.back() != reader.layer) layers_.push_back(reader.layer);
+      : target_(inside_model(models)),
+        exits_(models.exits),
+        options_(options),
+        layers_(options.layers),
+        ranks_(*std::ranges::max_element(options.candidates) + 1) {
+    if (layers_.empty()) {
+      layers_.resize(static_cast<size_t>(target_.info().layers - 1));
+      std::iota(layers_.begin(), layers_.end(), 1);
+    }
+    for (const int64_t layer : layers_) {
+      add_reader(layer, false);
+      const model::ExitShape* exit = exits_ == nullptr ? nullptr : exits_->find(layer);
+      if (exit != nullptr && (exit->head != model::ExitHead::kShared || exit->own_norm)) add_reader(layer, true);
     }
     if (models.generation) {
       bos_ = models.generation->bos;
-      processors_ = LogitsProcessors(*models.generation);
+      settings_.processors = LogitsProcessors(*models.generation);
     }
     const auto& eos = models.generation ? models.generation->eos_ids : target_.info().eos;
-    if (models.target_tokenizer != nullptr) ids_ = ids_in_use(*models.target_tokenizer, eos);
+    if (models.target_tokenizer != nullptr) settings_.ids = ids_in_use(*models.target_tokenizer, eos);
   }
 
-  const std::vector<Reader>& readers() const { return readers_; }
-
-  void add(std::span<const std::vector<int64_t>> prompts, std::span<const std::vector<int64_t>> outputs,
-           RankCounts& counts) const {
-    std::vector<std::vector<int64_t>> sources(prompts.begin(), prompts.end());
+  // Counts the tokens of a batch of outputs.
+  void add(const ForcedBatch& texts) {
+    std::vector<std::vector<int64_t>> sources(texts.sources.begin(), texts.sources.end());
     for (auto& source : sources) {
       if (source.empty() && bos_ && !target_.info().encoder_decoder) source = {*bos_};
     }
-    TeacherForcing forcing(target_, {sources, outputs, layers_, model::Logits::kNone});
+    TeacherForcing forcing(target_, {sources, texts.outputs, layers_, model::Logits::kNone});
     const std::vector<Row> rows = rows_of(sources);
     const int64_t at_once = forcing.positions_at_once();
     for (int64_t done = 0; done < forcing.longest(); done += at_once) {
@@ -109,19 +75,37 @@ class MatchPass {
       const std::vector<int64_t> valid = forcing.valid(width);
       const auto hidden = forcing.next_output(width).hidden;
       const std::vector<int64_t> first(valid.size(), done);
-      const at::Tensor labels = labels_of(outputs, first, valid, width).ids.to(target_.info().device);
-      for (size_t r = 0; r < readers_.size(); ++r) {
-        const size_t layer =
-            static_cast<size_t>(std::find(layers_.begin(), layers_.end(), readers_[r].layer) - layers_.begin());
-        const at::Tensor logits = read(readers_[r], hidden[layer]);  // [B,L,V]
-        if (!processors_.empty()) processors_.apply(logits, {rows, outputs, done});
-        add_ranks(r, ranks_of(logits, labels), done, valid, counts);
+      const at::Tensor labels = labels_of(texts.outputs, first, valid, width).ids.to(target_.info().device);
+      for (Reader& reader : readers_) {
+        const auto place = std::ranges::find(layers_, reader.layer) - layers_.begin();
+        const at::Tensor& own = hidden[static_cast<size_t>(place)];
+        const at::Tensor logits =
+            reader.trained ? exits_->logits(target_, reader.layer, own) : target_.exit_head(own);  // [B,L,V]
+        settings_.process(logits, {rows, texts.outputs, done});
+        add_ranks(reader, ranks_of(logits, labels), done, valid);
       }
     }
   }
 
+  // Returns the cells of all readers, those of one layer together.
+  std::vector<MatchRate> cells(const std::string& decoding) const {
+    std::vector<MatchRate> cells;
+    for (const int64_t layer : layers_) {
+      for (const int64_t k : options_.candidates) {
+        for (const Reader& reader : readers_) {
+          if (reader.layer == layer) add_cells(reader, {decoding, layer, k, reader.trained, "total"}, cells);
+        }
+      }
+    }
+    return cells;
+  }
+
  private:
-  // The outputs' rows before their first new token, for logits processors.
+  void add_reader(int64_t layer, bool trained) {
+    readers_.push_back({layer, trained, std::vector<int64_t>(static_cast<size_t>((options_.bins + 1) * ranks_), 0)});
+  }
+
+  // Returns the outputs' rows before their first new token, for logits processors.
   std::vector<Row> rows_of(std::span<const std::vector<int64_t>> sources) const {
     std::vector<Row> rows;
     for (const std::vector<int64_t>& source : sources) {
@@ -131,62 +115,47 @@ class MatchPass {
     return rows;
   }
 
-  at::Tensor read(const Reader& reader, const at::Tensor& hidden) const {
-    const at::Tensor logits =
-        reader.trained ? exits_->logits(target_, reader.layer, hidden) : target_.exit_head(hidden);
-    mask_padding(logits, ids_);
-    return logits;
-  }
-
-  static void add_ranks(size_t reader, const at::Tensor& ranks, int64_t first, std::span<const int64_t> valid,
-                        RankCounts& counts) {
-    const std::vector<int64_t> values = to_host(ranks.clamp_max(counts.unreached()));
+  // Counts ranks [B,L] of the outputs' tokens from `first` on. Ranks that no k reaches count as one.
+  void add_ranks(Reader& reader, const at::Tensor& ranks, int64_t first, std::span<const int64_t> valid) const {
+    const std::vector<int64_t> values = to_host(ranks.clamp_max(ranks_ - 1));
     const int64_t width = ranks.size(1);
     for (int64_t b = 0; b < std::ssize(valid); ++b) {
       for (int64_t j = 0; j < valid[static_cast<size_t>(b)]; ++j) {
-        counts.add(reader, first + j, values[static_cast<size_t>(b * width + j)]);
+        const int64_t bin = std::min((first + j) / options_.bin, options_.bins);
+        ++reader.tokens[static_cast<size_t>(bin * ranks_ + values[static_cast<size_t>(b * width + j)])];
       }
     }
+  }
+
+  std::string positions_of(int64_t bin) const {
+    const int64_t first = bin * options_.bin + 1;
+    if (bin == options_.bins) return std::to_string(first) + "-";
+    return options_.bin == 1 ? std::to_string(first) : fmt::format("{}-{}", first, first + options_.bin - 1);
+  }
+
+  // Adds the cells of one reader and k; `total` is the last one.
+  void add_cells(const Reader& reader, MatchRate total, std::vector<MatchRate>& cells) const {
+    for (int64_t bin = 0; bin <= options_.bins; ++bin) {
+      const auto first = reader.tokens.begin() + bin * ranks_;
+      MatchRate own{total.decoding, total.layer, total.k, total.trained, positions_of(bin)};
+      own.matches = std::accumulate(first, first + total.k, int64_t{0});
+      own.tokens = std::accumulate(first, first + ranks_, int64_t{0});
+      total.matches += own.matches;
+      total.tokens += own.tokens;
+      if (bin < options_.bins || own.tokens > 0) cells.push_back(own);
+    }
+    cells.push_back(total);
   }
 
   model::TransformerModel& target_;
   const model::Exits* exits_;
   const MatchRateOptions& options_;
-  std::vector<Reader> readers_;
   std::vector<int64_t> layers_;
-  LogitsProcessors processors_;
+  int64_t ranks_;
+  std::vector<Reader> readers_;
+  DecodeSettings settings_;
   std::optional<int64_t> bos_;
-  int64_t ids_ = std::numeric_limits<int64_t>::max();
 };
-
-std::string positions_of(const MatchRateOptions& options, int64_t bin) {
-  const int64_t first = bin * options.bin + 1;
-  if (bin == options.bins) return std::to_string(first) + "-";
-  return options.bin == 1 ? std::to_string(first) : fmt::format("{}-{}", first, first + options.bin - 1);
-}
-
-// The cells of one reader and k.
-void add_cells(const MatchRateOptions& options, const RankCounts& counts, size_t reader, const MatchRate& cell,
-               std::vector<MatchRate>& rates) {
-  MatchRate total = cell;
-  total.positions = "total";
-  for (int64_t bin = 0; bin <= options.bins; ++bin) {
-    MatchRate own = cell;
-    own.positions = positions_of(options, bin);
-    own.matches = counts.below(reader, bin, cell.k);
-    own.tokens = counts.tokens(reader, bin);
-    total.matches += own.matches;
-    total.tokens += own.tokens;
-    if (bin < options.bins || own.tokens > 0) rates.push_back(own);
-  }
-  rates.push_back(total);
-}
-
-void throw_problems(const MatchRateOptions& options, const GenerationModels& models) {
-  Problems problems;
-  check_match_rates(options, models.target->info(), "match rates", problems);
-  problems.throw_if_any();
-}
 
 DecodeOptions decode_options(const MatchRateOptions& options, const MatchDecoding& decoding) {
   DecodeOptions wanted;
@@ -214,62 +183,37 @@ double MatchRate::rate() const {
 
 void check_match_rates(const MatchRateOptions& options, const model::ModelInfo& target, const std::string& where,
                        Problems& problems) {
-  const auto number = [&](const char* what, const std::string& expected, int64_t found) {
-    problems.add({where, what, expected, std::to_string(found), ""});
-  };
-  int64_t before = 0;
   for (const int64_t layer : options.layers) {
-    if (layer < 1 || layer > target.layers) {
-      number("a layer is outside the model", fmt::format("1..{}, the decoder's layers", target.layers), layer);
-    } else if (layer <= before) {
-      number("layers are given twice or out of order", fmt::format("a layer above {}", before), layer);
-    }
-    before = layer;
+    if (layer <= target.layers) continue;
+    problems.add({where, "a layer is outside the model", fmt::format("1..{}, the decoder's layers", target.layers),
+                  std::to_string(layer), ""});
   }
-  if (options.candidates.empty()) number("no number of candidates is given", "at least one k", 0);
   for (const int64_t k : options.candidates) {
-    if (k < 1 || k > target.vocabulary) {
-      number("a number of candidates is outside the vocabulary", fmt::format("1..{}", target.vocabulary), k);
-    }
+    if (k <= target.vocabulary) continue;
+    problems.add({where, "a number of candidates is outside the vocabulary", fmt::format("1..{}", target.vocabulary),
+                  std::to_string(k), ""});
   }
-  if (options.bin < 1) number("the tokens in a bin of positions are out of range", "at least 1", options.bin);
-  if (options.bins < 1 || options.bins > 8) number("the number of bins is out of range", "1..8", options.bins);
 }
 
-std::vector<MatchRate> count_matches(const GenerationModels& models, const MatchTexts& texts,
-                                     const MatchRateOptions& options) {
+std::vector<MatchRate> count_matches(const GenerationModels& models, const std::string& decoding,
+                                     std::span<const std::vector<int64_t>> prompts,
+                                     std::span<const std::vector<int64_t>> outputs, const MatchRateOptions& options) {
   const at::NoGradGuard no_grad;
-  throw_problems(options, models);
-  if (texts.prompts.size() != texts.outputs.size()) throw std::logic_error("prompts and outputs differ in number");
-  const MatchPass pass(models, options);
-  RankCounts counts(options, pass.readers().size());
-  for_each_batch({texts.prompts, texts.outputs}, static_cast<size_t>(options.batch_size),
-                 [&](const ForcedBatch& batch) { pass.add(batch.sources, batch.outputs, counts); });
-  std::vector<MatchRate> rates;
-  size_t readers = 1;  // of one layer
-  for (size_t r = 0; r < pass.readers().size(); r += readers) {
-    const int64_t layer = pass.readers()[r].layer;
-    readers = r + 1 < pass.readers().size() && pass.readers()[r + 1].layer == layer ? 2 : 1;
-    for (const int64_t k : options.candidates) {
-      for (size_t own = r; own < r + readers; ++own) {
-        const MatchRate cell{texts.decoding, layer, k, pass.readers()[own].trained, "", 0, 0};
-        add_cells(options, counts, own, cell, rates);
-      }
-    }
-  }
-  return rates;
+  MatchPass pass(models, options);
+  for_each_batch({prompts, outputs}, static_cast<size_t>(options.batch_size),
+                 [&](const ForcedBatch& batch) { pass.add(batch); });
+  return pass.cells(decoding);
 }
 
 std::vector<MatchRate> match_rates(const GenerationModels& models, std::span<const std::vector<int64_t>> prompts,
                                    const MatchRateOptions& options) {
-  throw_problems(options, models);
   std::vector<MatchRate> rates;
   for (const MatchDecoding& decoding : options.decodings) {
     std::vector<std::vector<int64_t>> outputs;
     auto results = Generator(models, decode_options(options, decoding)).generate(prompts);
     throw_if_failed(results);
     for (auto& result : results) outputs.push_back(std::move(result.ids));
-    const auto own = count_matches(models, {decoding.name, prompts, outputs}, options);
+    const auto own = count_matches(models, decoding.name, prompts, outputs, options);
     rates.insert(rates.end(), own.begin(), own.end());
   }
   return rates;

@@ -8,9 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "infer/generator.h"
+#include "base/error.h"
+
+namespace draftsmith::model {
+struct ModelInfo;  // model/transformer/language_model.h
+}
 
 namespace draftsmith::infer {
+
+struct GenerationModels;  // infer/load_models.h
 
 // How outputs are made whose tokens are predicted.
 struct MatchDecoding {
@@ -47,26 +53,22 @@ struct MatchRate {
   double rate() const;  // NaN without tokens
 };
 
-// Adds a problem at `where` for layers outside 1..N or not rising, no k, k outside 1..V, and bins out of range.
+// Adds a problem at `where` for layers and k beyond the model's.
 void check_match_rates(const MatchRateOptions& options, const model::ModelInfo& target, const std::string& where,
                        Problems& problems);
 
 // Decodes the prompts with each decoding and counts. Cells come in the order of decodings, layers, candidates, own head
 // before exit, positions, total. An exit gives cells where it is more than the model's own norm and head. The target
 // must be a TransformerModel; of `models` this reads target, exits, generation and target_tokenizer.
-// Errors: UserError (check_match_rates).
+// check_match_rates() must have found no problem.
 std::vector<MatchRate> match_rates(const GenerationModels& models, std::span<const std::vector<int64_t>> prompts,
                                    const MatchRateOptions& options = {});
 
-// The same of outputs that are there already; options.decodings is not read. Each position is predicted after all of
-// the output before it, in one pass over the caches as decoding has them: padding ids are no candidates, and the
-// processors of the model's generation settings act on early predictions too.
-struct MatchTexts {
-  std::string decoding;
-  std::span<const std::vector<int64_t>> prompts;
-  std::span<const std::vector<int64_t>> outputs;  // one for each prompt; may be empty
-};
-std::vector<MatchRate> count_matches(const GenerationModels& models, const MatchTexts& texts,
-                                     const MatchRateOptions& options = {});
+// Counts outputs that are there already, one for each prompt, under the name of their `decoding`. Each position is
+// predicted after all of the output before it, in one pass over the caches as decoding has them: padding ids are no
+// candidates, and the processors of the model's generation settings act on early predictions too.
+std::vector<MatchRate> count_matches(const GenerationModels& models, const std::string& decoding,
+                                     std::span<const std::vector<int64_t>> prompts,
+                                     std::span<const std::vector<int64_t>> outputs, const MatchRateOptions& options);
 
 }  // namespace draftsmith::infer

@@ -14,21 +14,6 @@
 #include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
-namespace {
-
-// Returns the outputs' tokens [first, first + count), padded with 0: [B,L].
-at::Tensor tokens_at(std::span<const std::vector<int64_t>> outputs, int64_t first, int64_t count, at::Device device) {
-  std::vector<int64_t> tokens;
-  for (const auto& output : outputs) {
-    for (int64_t j = first; j < first + count; ++j) {
-      tokens.push_back(j < std::ssize(output) ? output[static_cast<size_t>(j)] : 0);
-    }
-  }
-  return to_device(tokens, {std::ssize(outputs), count}, device);
-}
-
-}  // namespace
-
 std::vector<std::vector<double>> log_probabilities(model::LanguageModel& model, const ForcedBatch& texts) {
   const at::NoGradGuard no_gradients;
   std::vector<std::vector<double>> found(texts.outputs.size());
@@ -36,12 +21,13 @@ std::vector<std::vector<double>> log_probabilities(model::LanguageModel& model, 
   TeacherForcing forcing(model, texts);
   for (int64_t first = 0; first < forcing.longest();) {
     const int64_t count = std::min(forcing.positions_at_once(), forcing.longest() - first);
-    const at::Tensor tokens = tokens_at(texts.outputs, first, count, model.info().device);
+    const std::vector<int64_t> valid = forcing.valid(count);
+    const std::vector<int64_t> begins(valid.size(), first);
+    const at::Tensor tokens = labels_of(texts.outputs, begins, valid, count).ids.to(model.info().device);
     const at::Tensor values = token_log_probability(forcing.next(count), tokens).to(at::kCPU, at::kDouble).contiguous();
     const double* value = values.const_data_ptr<double>();
     for (size_t b = 0; b < found.size(); ++b, value += count) {
-      const int64_t own = std::clamp<int64_t>(std::ssize(texts.outputs[b]) - first, 0, count);
-      found[b].insert(found[b].end(), value, value + own);
+      found[b].insert(found[b].end(), value, value + valid[b]);
     }
     first += count;
   }
@@ -52,20 +38,6 @@ namespace {
 
 // Logits held at once, in values: bounds memory at large vocabularies.
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
-
-model::EncoderStates encode(model::LanguageModel& model, std::span<const std::vector<int64_t>> sources) {
-  model::TokenBatch batch;
-  size_t width = 1;
-  for (const auto& source : sources) width = std::max(width, source.size());
-  std::vector<int64_t> tokens(sources.size() * width, model.info().pad);
-  for (size_t b = 0; b < sources.size(); ++b) {
-    std::copy(sources[b].begin(), sources[b].end(), tokens.begin() + static_cast<int64_t>(b * width));
-    batch.lengths.push_back(static_cast<int64_t>(sources[b].size()));
-  }
-  batch.tokens = to_device(tokens, {static_cast<int64_t>(sources.size()), static_cast<int64_t>(width)},
-                           model.info().device);  // [B,S]
-  return model.encode(batch);
-}
 
 }  // namespace
 
@@ -96,7 +68,12 @@ TeacherForcing::TeacherForcing(model::LanguageModel& model, const ForcedBatch& b
     longest_ = std::max(longest_, length);
     capacity = std::max(capacity, rows[b].length() + length);
   }
-  if (model.info().encoder_decoder) encoder_ = encode(model, batch.sources);
+  if (model.info().encoder_decoder) {
+    const std::vector<std::span<const int64_t>> sources(batch.sources.begin(), batch.sources.end());
+    model::TokenBatch encoded{padded(sources, model.info().pad, model.info().device), {}};  // [B,S]
+    for (const auto& source : sources) encoded.lengths.push_back(std::ssize(source));
+    encoder_ = model.encode(encoded);
+  }
   Prefill prompts = prefill(model, encoder_, rows, {capacity, 1}, hidden_layers_);
   state_ = std::move(prompts.state);
   prompt_hidden_ = std::move(prompts.prompt_hidden);
@@ -116,13 +93,13 @@ model::StepOutput TeacherForcing::next_output(int64_t positions) {
   const int64_t width = std::min(positions, longest_ - done_);
   model::StepInput input;
   input.new_tokens = valid(width);
-  std::vector<int64_t> tokens(static_cast<size_t>(rows() * width), model_.info().pad);
-  for (int64_t b = 0; b < rows(); ++b) {
-    const auto begin = inputs_[static_cast<size_t>(b)].begin() +
-                       std::min<int64_t>(done_, static_cast<int64_t>(inputs_[static_cast<size_t>(b)].size()));
-    std::copy(begin, begin + input.new_tokens[static_cast<size_t>(b)], tokens.begin() + b * width);
+  std::vector<std::span<const int64_t>> next;
+  for (size_t b = 0; b < inputs_.size(); ++b) {
+    const std::span<const int64_t> own = inputs_[b];
+    next.push_back(
+        own.subspan(std::min(static_cast<size_t>(done_), own.size()), static_cast<size_t>(input.new_tokens[b])));
   }
-  input.tokens = to_device(tokens, {rows(), width}, model_.info().device);  // [B,L]
+  input.tokens = padded(next, model_.info().pad, model_.info().device);  // [B,L]
   input.hidden_layers = hidden_layers_;
   input.logits = logits_;
   done_ += width;
@@ -157,26 +134,15 @@ void AlphaSums::add_batch(const TeacherForcing& target, const ForcedBatch& batch
 }
 
 void AlphaSums::add(const at::Tensor& logits, int64_t label, DrafterProbe& drafter) {
-  ++positions_;
-  const int64_t token = drafter.next_token();
   const at::Tensor choice = most_likely(logits);  // [1,1]
-  same_ += token != kNoProposal && token == choice.item<int64_t>() ? 1 : 0;
   const ForcedLabels labels{at::full_like(choice, label), at::ones_like(choice, at::kBool)};
+  if (drafter.gives_logits()) return add({logits, drafter.next_logits().unsqueeze(1)}, labels);
+  const int64_t token = drafter.next_token();
+  ++positions_;
+  same_ += token != kNoProposal && token == choice.item<int64_t>() ? 1 : 0;
   target_.add(logits, choice, labels);
-  at::Tensor own;  // [1,1,V]
-  if (drafter.gives_logits()) own = drafter.next_logits().unsqueeze(1);
-  if (own.defined()) {
-    drafter_.add(own, at::full_like(choice, token), labels);
-  } else {
-    drafter_.add(token == label);
-  }
-  if (warping_.greedy()) return;
-  const auto p = warp(logits, warping_);  // [1,1,V]
-  if (own.defined()) {
-    overlap_ += overlap(p, warp(own, warping_)).item<double>();
-  } else if (token != kNoProposal) {
-    overlap_ += p[0][0][token].item<double>();
-  }
+  drafter_.add(token == label);
+  if (!warping_.greedy() && token != kNoProposal) overlap_ += warp(logits, warping_)[0][0][token].item<double>();
 }
 
 ForcedAlpha AlphaSums::mean() const {
@@ -239,6 +205,14 @@ ForcedAlpha measure_forced_alpha(model::LanguageModel& target, Drafter& drafter,
     add_row(target, drafter, {sources.subspan(i, 1), outputs.subspan(i, 1)}, sums);
   }
   return sums.mean();
+}
+
+ForcedAlpha LoadedDrafter::forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
+                                        int64_t /*block*/) const {
+  if (model() == nullptr) {
+    return measure_forced_alpha(target.model, *make(target), texts.sources, texts.outputs, warping);
+  }
+  return measure_forced_alpha({target.model, *model()}, texts.sources, texts.outputs, warping);
 }
 
 ForcedLabels labels_of(std::span<const std::vector<int64_t>> outputs, std::span<const int64_t> first,

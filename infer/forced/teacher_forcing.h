@@ -102,8 +102,7 @@ class TeacherForcing {
 // logits processors and truncation. Rows are as `texts.outputs`.
 std::vector<std::vector<double>> log_probabilities(model::LanguageModel& model, const ForcedBatch& texts);
 
-// ---- Sums over positions
-// How well a drafter predicts a target, and how well each predicts the texts' own tokens (methods.md §3).
+// ---- How well a drafter predicts a target, and how well each predicts the texts' own tokens (methods.md §3)
 
 constexpr size_t kForcedRows = 16;  // texts in a teacher-forced batch
 
@@ -143,10 +142,6 @@ class AlphaSums {
   int64_t same_ = 0;
   int64_t positions_ = 0;
 };
-
-// ---- A drafter's prediction of a target
-// alpha_forced and greedy agreement on the target's own outputs, accuracy and cross entropy on references (methods.md
-// §3). It needs no decoding.
 
 struct ForcedPair {
   model::LanguageModel& target;

@@ -6,15 +6,16 @@
 #include <span>
 #include <vector>
 
+#include "infer/acceptance/acceptance_rule.h"
 #include "infer/loop/drafting.h"
-#include "infer/loop/row_verdict.h"
 #include "infer/loop/rows.h"
 
 namespace draftsmith::infer {
 
+// Every loop decodes its rows to their ends. `timer` must be in kOther, as it is afterwards; the rows share its time.
+
 // ---- The target alone, one token a step: the baselines `greedy` and `sample`
 
-// Decodes every row to its end.
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 
 // Returns each row's next token, chosen greedily or by sampling from logits [B,V], which are processed in place.
@@ -25,61 +26,36 @@ std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits
 // A target that predicts `at_once` tokens in a run has one for a row's first token and one for each block.
 void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings, int64_t at_once = 1);
 
-// ---- Draft, keep, read: a drafter that stands alone
+// ---- With a drafter
 
-class StandaloneLoop {
- public:
-  // All arguments must outlive the loop.
-  StandaloneLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings);
-  // Decodes every row to its end, as DecodeLoop::run() does.
-  void run(RowBatch& batch, PhaseTimer& timer);
+// Drafts and verifies; or, by the acceptance rule's TargetRole, keeps every draft and lets the target read it. The
+// drafter must have processed the batch's prompts.
+void decode_with_drafts(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings,
+                        RowBatch& batch, PhaseTimer& timer);
 
- private:
-  // Commits the drafts. Returns each row's length before.
-  std::vector<int64_t> keep_drafts(RowBatch& batch, const Draft& draft) const;
-  void keep_draft(Row& row, std::span<const int64_t> drafted) const;
-  void end_window(const RowBatch& batch, size_t b, int64_t drafted, int64_t base) const;
-  // Runs the target once over the tokens of each unfinished row that it has not processed. `base`: each row's length
-  // before its draft. Returns nothing if all rows are finished.
-  model::StepOutput read_blocks(RowBatch& batch, std::span<const int64_t> base, const Draft& draft);
-  void count(const CountedRound& round, Row& row) const;
-  // Returns the target's token after each block, [B], from its logits [B,1,V].
-  std::vector<int64_t> free_tokens(const RowBatch& batch, const at::Tensor& logits) const;
-  void commit_free_tokens(RowBatch& batch, std::span<const int64_t> tokens) const;
+// Judgement on the device in one tensor, with the drafted tokens or without: one copy brings all to the host.
+struct PackedJudgement {
+  at::Tensor columns;    // int64 [B,C]: accepted, next, the drafted tokens, the bits of the overlap's fp64
+  int64_t tokens = 0;    // columns of drafted tokens
+  bool overlap = false;  // the overlap was measured
 
-  model::LanguageModel& target_;
-  const DraftParts& parts_;
-  const DecodeSettings& settings_;
-  Drafting drafting_;
-  bool adds_token_;  // the target adds a token to each block
+  // Returns the drafted tokens, int64 [B,G], from a copy of the columns on the host.
+  at::Tensor tokens_of(const at::Tensor& host) const { return host.narrow(1, 2, tokens); }
+  // Returns the judgement from this copy.
+  Judgement judgement_of(const at::Tensor& host) const;
 };
 
-// ---- Draft, verify, commit
+// Packs a judgement and, if defined, the drafted tokens [B,G] on the device.
+PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens);
 
-class DecodeLoop {
- public:
-  // All arguments must outlive the loop.
-  DecodeLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings);
-  // Decodes every row to its end. The drafter must have processed the batch's prompts. `timer` must be in kOther, as
-  // it is afterwards; the rows share its time.
-  void run(RowBatch& batch, PhaseTimer& timer);
+// Returns a device's judgement on the host, and fills draft.on_host, if drafting did not, from `tokens`, the drafted
+// tokens [B,G] on the device (Draft::drawn()): one transfer for all.
+Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft);
 
- private:
-  // Commits drafts that end their rows' texts, if the acceptance rule lets them pass unverified.
-  // Removes them from the draft.
-  void commit_ends(RowBatch& batch, Draft& draft, PhaseTimer& timer);
-  bool ends_text(const Row& row, std::span<const int64_t> drafted) const;
-  void commit_end(RowBatch& batch, size_t b, std::span<const int64_t> drafted) const;
-  // Runs the target over the pending tokens of rows that are not finished, judges their drafts and commits what stays.
-  // `base`: each row's length before its draft.
-  void run_target(RowBatch& batch, Draft& draft, std::span<const int64_t> base, PhaseTimer& timer);
-
-  model::LanguageModel& target_;
-  const DraftParts& parts_;
-  const DecodeSettings& settings_;
-  Drafting drafting_;
-  bool commits_ends_;   // unverified
-  bool begins_rounds_;  // with random numbers of their own
-};
+// Commits the accepted tokens of each row's draft, of which the host has the tokens, and the target's next token.
+// Counts the round, and tells the window rule and the batch's listener. Tokens behind a draft's first EOS count for
+// nothing, nor does the overlap at a position whose logits are no numbers. Finished rows stay as they are.
+void commit_judgement(RowBatch& batch, const Draft& draft, const Judgement& judgement, const DraftParts& parts,
+                      std::span<const int64_t> eos);
 
 }  // namespace draftsmith::infer

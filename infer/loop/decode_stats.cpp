@@ -3,73 +3,28 @@
 #include <algorithm>
 #include <limits>
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <nlohmann/json.hpp>
 
 namespace draftsmith::infer {
 
+namespace {
+
+constexpr double PhaseSeconds::*kPhases[] = {&PhaseSeconds::encode, &PhaseSeconds::prefill, &PhaseSeconds::draft,
+                                             &PhaseSeconds::verify, &PhaseSeconds::other};
+
+}  // namespace
+
 double& PhaseSeconds::operator[](Phase phase) {
-  switch (phase) {
-    case Phase::kEncode:
-      return encode;
-    case Phase::kPrefill:
-      return prefill;
-    case Phase::kDraft:
-      return draft;
-    case Phase::kVerify:
-      return verify;
-    case Phase::kOther:
-      break;
-  }
-  return other;
+  return this->*kPhases[static_cast<size_t>(phase)];
 }
 
 PhaseSeconds& PhaseSeconds::operator+=(const PhaseSeconds& added) {
-  encode += added.encode;
-  prefill += added.prefill;
-  draft += added.draft;
-  verify += added.verify;
-  other += added.other;
+  for (const auto phase : kPhases) this->*phase += added.*phase;
   return *this;
 }
 
 PhaseSeconds PhaseSeconds::scaled(double factor) const {
   return {encode * factor, prefill * factor, draft * factor, verify * factor, other * factor};
-}
-
-PhaseTimer::PhaseTimer(at::Device device) : device_(device), since_(Clock::now()) {
-  if (!device_.is_cpu()) {
-    marks_.push_back({Phase::kOther, record()});
-  }
-}
-
-c10::Event PhaseTimer::record() const {
-  c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-  event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-  return event;
-}
-
-void PhaseTimer::enter(Phase phase) {
-  if (device_.is_cpu()) {
-    const auto now = Clock::now();
-    seconds_[phase_] += std::chrono::duration<double>(now - since_).count();
-    since_ = now;
-  } else {
-    marks_.push_back({phase_, record()});
-  }
-  phase_ = phase;
-}
-
-PhaseSeconds PhaseTimer::lap() {
-  enter(phase_);
-  if (!device_.is_cpu()) {
-    marks_.back().event.synchronize();
-    for (size_t i = 1; i < marks_.size(); ++i) {
-      seconds_[marks_[i].phase] += marks_[i - 1].event.elapsedTime(marks_[i].event) * 1e-3;
-    }
-    marks_.erase(marks_.begin(), marks_.end() - 1);
-  }
-  return std::exchange(seconds_, {});
 }
 
 namespace {
@@ -107,28 +62,12 @@ void DecodeStats::count_verification(int64_t drafted_now, int64_t accepted_now, 
 }
 
 DecodeStats& DecodeStats::operator+=(const DecodeStats& added) {
-  emitted += added.emitted;
-  target_runs += added.target_runs;
-  target_tokens += added.target_tokens;
-  draft_runs += added.draft_runs;
-  verifications += added.verifications;
-  drafted += added.drafted;
-  accepted += added.accepted;
-  unverified += added.unverified;
-  fallbacks += added.fallbacks;
-  rollbacks += added.rollbacks;
-  cut += added.cut;
-  layer_runs += added.layer_runs;
+  for (const auto count : kStatsCounts) this->*count += added.*count;
   add_counts(exits_by_layer, added.exits_by_layer);
-  early_predictions += added.early_predictions;
-  early_matches += added.early_matches;
-  latency_units += added.latency_units;
-  compute_units += added.compute_units;
   add_counts(accepted_histogram, added.accepted_histogram);
   add_counts(examined_by_position, added.examined_by_position);
   add_counts(accepted_by_position, added.accepted_by_position);
   overlap_sum += added.overlap_sum;
-  overlap_count += added.overlap_count;
   target_steps += added.target_steps;
   draft_steps += added.draft_steps;
   seconds += added.seconds;

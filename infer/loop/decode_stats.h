@@ -1,15 +1,12 @@
 // Counts and times of decoding, for one output line or summed over many, and as JSON (methods.md §3 has the
-// definitions). The clock of decoding's phases.
+// definitions).
 #pragma once
 
-#include <chrono>
+#include <array>
 #include <cstdint>
 #include <vector>
 
-#include <c10/core/Event.h>
 #include <nlohmann/json_fwd.hpp>
-
-#include "base/aten.h"
 
 namespace draftsmith::infer {
 
@@ -51,8 +48,7 @@ struct StepCounts {
   }
 };
 
-// ---- Phases and their clock
-// On a GPU the clock records events, so timing adds no synchronisation.
+// ---- Phases
 
 enum class Phase { kEncode, kPrefill, kDraft, kVerify, kOther };
 
@@ -71,31 +67,6 @@ struct PhaseSeconds {
   PhaseSeconds& operator+=(const PhaseSeconds& added);
   // Returns each phase multiplied by `factor` (a row's share of its batch).
   PhaseSeconds scaled(double factor) const;
-};
-
-// Attributes the time between calls of enter() to phases.
-class PhaseTimer {
- public:
-  // Starts in kOther.
-  explicit PhaseTimer(at::Device device);
-  // Ends the current phase and begins another.
-  void enter(Phase phase);
-  // Returns the time since the last lap(), by phase. On a GPU it waits until the device has finished all earlier work.
-  PhaseSeconds lap();
-
- private:
-  using Clock = std::chrono::steady_clock;
-  struct Mark {
-    Phase phase;  // the phase that ended here
-    c10::Event event;
-  };
-  c10::Event record() const;
-
-  at::Device device_;
-  Phase phase_ = Phase::kOther;
-  Clock::time_point since_;
-  PhaseSeconds seconds_;
-  std::vector<Mark> marks_;  // on a GPU; marks_[0] is the beginning
 };
 
 // ---- Counts and times
@@ -143,6 +114,15 @@ struct DecodeStats {
   // Returns P(token j accepted | token j-1 accepted), j = 1..G at index j-1.
   std::vector<double> acceptance_by_position() const;
 };
+
+// The counts, in the order in which evaluations keep them.
+inline constexpr std::array kStatsCounts{
+    &DecodeStats::emitted,       &DecodeStats::target_runs,       &DecodeStats::draft_runs,
+    &DecodeStats::verifications, &DecodeStats::drafted,           &DecodeStats::accepted,
+    &DecodeStats::fallbacks,     &DecodeStats::rollbacks,         &DecodeStats::cut,
+    &DecodeStats::overlap_count, &DecodeStats::target_tokens,     &DecodeStats::layer_runs,
+    &DecodeStats::latency_units, &DecodeStats::early_predictions, &DecodeStats::early_matches,
+    &DecodeStats::compute_units, &DecodeStats::unverified};
 
 // ---- JSON of `draftsmith generate --json` and the Python module
 

@@ -5,9 +5,7 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"
-#include "infer/loop/row_verdict.h"
 
 namespace draftsmith::infer {
 
@@ -62,7 +60,7 @@ DeviceLoop::DeviceLoop(model::LanguageModel& target, const DraftParts* parts, co
 }
 
 bool DeviceLoop::takes(const RowBatch& batch) {
-  if (!records_graphs(device_) || !settings_.processors.empty() || !has_round_operators(device_)) return false;
+  if (!settings_.processors.empty() || !has_round_operators(device_)) return false;
   if (!drafts()) return begin_steps(batch);
   const WindowTraits window = parts_->window->traits();
   const AcceptanceTraits acceptance = parts_->acceptance->traits();
@@ -214,7 +212,6 @@ void DeviceLoop::land(RowBatch& batch) {
 // Commits a round as the device has done. Rows that only the host knows to be finished, by a stop string, stay so.
 void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
   const PackedJudgement& verdict = rounds_of(batch).verdict;
-  const Judgement judgement = verdict.judgement_of(host);
   Draft draft;
   draft.on_host.resize(batch.rows.size());
   for (Row& row : batch.rows) {
@@ -223,12 +220,8 @@ void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
   draft.steps = draft.counts;
   count_draft_steps(batch.rows, draft.counts);
   draft.set_tokens(verdict.tokens_of(host), settings_.eos);
-  const std::vector<RowVerdict> verdicts = row_verdicts(judgement, draft);
   draft.fail_rows(batch.rows);
-  for (size_t b = 0; b < batch.rows.size(); ++b) {
-    batch.rows[b].behind = draft.counts[b] > 0 && verdicts[b].accepted == draft.counts[b];
-  }
-  commit_verdicts(batch, draft, verdicts, *parts_, settings_.eos);
+  commit_judgement(batch, draft, verdict.judgement_of(host), *parts_, settings_.eos);
 }
 
 void DeviceLoop::remove_finished(RowBatch& batch) {

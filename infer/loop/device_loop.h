@@ -1,9 +1,7 @@
-// Decoding whose rounds run on the device. A round is drafted, verified and committed there, each part a replay of
-// recorded work (base/device_graph.h): it reads lengths, texts and random numbers that lie there. The host launches a
-// round before it reads the verdict of the one before, so the device never waits for the host.
-//
-// What was recorded serves later batches over the same memory. It decodes plainly (window 0), and drafts windows of
-// fixed length with a model. Its output and counts are those of decode_plainly() and DecodeLoop.
+// Decoding whose rounds run on the device: drafted, verified and committed as replays of recorded work
+// (base/device_graph.h), over lengths, texts and random numbers that lie there. The host launches a round before it
+// reads the verdict of the one before, so the device never waits for the host. What was recorded serves later batches
+// over the same memory. Output and counts are those of decode_plainly() and of decode_with_drafts().
 #pragma once
 
 #include <cstdint>
@@ -15,8 +13,8 @@
 #include <c10/core/Event.h>
 
 #include "base/device_graph.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/loop/device_rows.h"
-#include "infer/loop/row_verdict.h"
 #include "infer/loop/rows.h"
 
 namespace draftsmith::infer {
@@ -26,9 +24,9 @@ class DeviceLoop {
   // `parts`: null decodes plainly. All arguments must outlive the loop.
   DeviceLoop(model::LanguageModel& target, const DraftParts* parts, const DecodeSettings& settings);
 
-  // Returns whether this loop can decode the batch, whose prompts have been processed: the device records work, models
-  // step there, no logits processor is active, and a drafting method has a model, a fixed window and a lossless rule.
-  // Prepares the states for it.
+  // Returns whether this loop can decode the batch, whose prompts have been processed: models step on the device, which
+  // must be one that records graphs, no logits processor is active, and a drafting method has a model, a fixed window
+  // and a lossless rule. Prepares the states for it.
   bool takes(const RowBatch& batch);
   // Decodes every row to its end. `timer` must be in kOther, as it is afterwards; the rows share its time.
   void run(RowBatch& batch, PhaseTimer& timer);

@@ -8,6 +8,9 @@
 #include "base/device_kernels.h"
 #include "infer/kernel_texts.h"
 
+#define ROUND_FUNCTION inline
+#include "infer/loop/kernels/rounds.cuh"
+
 namespace draftsmith::infer {
 namespace {
 
@@ -104,9 +107,8 @@ const void* round_kernel(at::Device device, const char* name) {
   return kernel;
 }
 
-bool is_end(int64_t token, const at::Tensor& eos) {
-  const auto* ids = eos.const_data_ptr<int64_t>();
-  return std::find(ids, ids + eos.numel(), token) != ids + eos.numel();
+const int64_t* ids_of(const at::Tensor& tensor) {
+  return tensor.const_data_ptr<int64_t>();
 }
 
 // ---- plan_round()
@@ -117,26 +119,10 @@ at::Tensor empty_plan(const at::Tensor& length, int64_t window) {
 
 at::Tensor plan_on_cpu(const at::Tensor& text, const at::Tensor& length, const at::Tensor& drafted,
                        const at::Tensor& end, const at::Tensor& active, int64_t window) {
-  const int64_t batch = length.size(0);
   at::Tensor plan = empty_plan(length, window);
-  auto* out = plan.mutable_data_ptr<int64_t>();
-  for (int64_t b = 0; b < batch; ++b) {
-    const int64_t present = length.const_data_ptr<int64_t>()[b];
-    const int64_t processed = drafted.const_data_ptr<int64_t>()[b];
-    const bool goes_on = active.const_data_ptr<int64_t>()[b] != 0;
-    const int64_t room = end.const_data_ptr<int64_t>()[b] - present - 1;
-    const int64_t count = goes_on ? std::max<int64_t>(0, std::min(window, room)) : 0;
-    const auto* last = text.const_data_ptr<int64_t>() + b * text.size(1) + present - 1;
-    out[b] = *last;
-    out[batch + b] = present - 1;
-    out[2 * batch + b] = goes_on ? count + 1 : 0;
-    out[3 * batch + b] = count;
-    out[4 * batch + 2 * b] = present - processed == 2 ? last[-1] : *last;
-    out[4 * batch + 2 * b + 1] = *last;
-    for (int64_t j = 0; j < window; ++j) {
-      out[(6 + j) * batch + b] = j == 0 ? processed : present - 1 + (j < count ? j : 0);
-      out[(6 + window + j) * batch + b] = j >= count ? 0 : j == 0 ? present - processed : 1;
-    }
+  for (int64_t b = 0; b < length.size(0); ++b) {
+    kernel::plan_row(b, ids_of(text), ids_of(length), ids_of(drafted), ids_of(end), ids_of(active),
+                     plan.mutable_data_ptr<int64_t>(), length.size(0), text.size(1), static_cast<int>(window));
   }
   return plan;
 }
@@ -158,35 +144,12 @@ at::Tensor plan_on_gpu(const at::Tensor& text, const at::Tensor& length, const a
 void commit_on_cpu(const at::Tensor& text, const at::Tensor& length, const at::Tensor& drafted,
                    const at::Tensor& active, const at::Tensor& end, const at::Tensor& eos, const at::Tensor& tokens,
                    const at::Tensor& counts, const at::Tensor& accepted, const at::Tensor& next) {
-  const int64_t window = tokens.size(1);
   const at::Tensor drawn = tokens.contiguous();
   for (int64_t b = 0; b < length.size(0); ++b) {
-    int64_t& goes_on = active.mutable_data_ptr<int64_t>()[b];
-    if (goes_on == 0) continue;
-    int64_t& present = length.mutable_data_ptr<int64_t>()[b];
-    int64_t& processed = drafted.mutable_data_ptr<int64_t>()[b];
-    const int64_t count = counts.const_data_ptr<int64_t>()[b];
-    const int64_t own = next.const_data_ptr<int64_t>()[b];
-    const auto* draft = drawn.const_data_ptr<int64_t>() + b * window;
-    const auto* last =
-        std::find_if(draft, draft + count, [&](int64_t token) { return token == kNoToken || is_end(token, eos); });
-    if (last != draft + count && *last == kNoToken) {
-      goes_on = 0;
-      continue;
-    }
-    const int64_t kept =
-        std::min<int64_t>(accepted.const_data_ptr<int64_t>()[b], last == draft + count ? count : last - draft + 1);
-    auto* to = text.mutable_data_ptr<int64_t>() + b * text.size(1) + present;
-    std::copy_n(draft, kept, to);
-    if (count > 0) processed = present + count - 1;
-    present += kept;
-    goes_on = (kept > 0 && is_end(draft[kept - 1], eos)) || own == kNoToken ? 0 : 1;
-    if (goes_on != 0) {
-      to[kept] = own;
-      ++present;
-      goes_on = present < end.const_data_ptr<int64_t>()[b] && !is_end(own, eos) ? 1 : 0;
-    }
-    processed = std::min(processed, present - 1);
+    kernel::commit_row(b, text.mutable_data_ptr<int64_t>(), length.mutable_data_ptr<int64_t>(),
+                       drafted.mutable_data_ptr<int64_t>(), active.mutable_data_ptr<int64_t>(), ids_of(end),
+                       ids_of(eos), static_cast<int>(eos.numel()), ids_of(drawn), ids_of(counts)[b],
+                       ids_of(accepted)[b], ids_of(next)[b], kNoToken, static_cast<int>(tokens.size(1)), text.size(1));
   }
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/device_tensors.h"
-
 namespace draftsmith::infer {
 
 namespace {
@@ -60,31 +58,6 @@ void Draft::read_tokens(std::span<const int64_t> eos) {
   if (!read && !unread.empty()) set_tokens(at::stack(unread, 1).cpu(), eos);
 }
 
-at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Device device) {
-  if (!draft.read) {
-    const auto last = last_tokens(rows, device);
-    return draft.tokens.empty() ? last : at::cat({last, at::stack(draft.tokens, 1)}, 1);
-  }
-  const auto width = static_cast<size_t>(draft.width()) + 1;
-  std::vector<int64_t> tokens(rows.size() * width, 0);
-  for (size_t b = 0; b < rows.size(); ++b) {
-    const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(b * width);
-    *first = rows[b].tokens.back();
-    std::copy(draft.on_host[b].begin(), draft.on_host[b].end(), first + 1);
-  }
-  return to_device(tokens, {std::ssize(rows), static_cast<int64_t>(width)}, device);
-}
-
-at::Tensor drafted_tokens(const at::Tensor& pending) {
-  const int64_t window = pending.size(1) - 1;
-  if (!pending.is_cpu()) return pending.narrow(1, 1, window);
-  at::Tensor drafted = host_empty({pending.size(0), window}, at::kLong);
-  const auto* from = pending.const_data_ptr<int64_t>() + 1;
-  auto* to = drafted.mutable_data_ptr<int64_t>();
-  for (int64_t b = 0; b < pending.size(0); ++b) std::copy_n(from + b * (window + 1), window, to + b * window);
-  return drafted;
-}
-
 void Drafting::Window::end_rows_at_limits() {
   for (size_t b = 0; b < active.size(); ++b) active[b] &= counts[b] < limits[b] ? 1 : 0;
 }
@@ -96,8 +69,7 @@ Drafting::Drafting(const model::ModelInfo& target, const DraftParts& parts, cons
   const bool wants_most_likely = settings.warping.greedy() && settings.processors.empty();
   reads_tokens_ =
       target.device.is_cpu() || decides_ != Decides::kUpFront || settings.processors.needs_history() || drafter.on_host;
-  const bool reads_q =
-      settings.warping.greedy() ? acceptance.needs_confidence : acceptance.needs_distribution || settings.measure_alpha;
+  const bool reads_q = !settings.warping.greedy() && (acceptance.needs_distribution || settings.measure_alpha);
   reads_probabilities_ = acceptance.target == TargetRole::kVerifies && reads_q;
   asks_for_tokens_ = !drafter.logits || (decides_ == Decides::kUpFront && wants_most_likely && !reads_probabilities_);
 }
@@ -107,7 +79,7 @@ void Drafting::begin(RowBatch& batch) const {
   // Elsewhere outputs depend on windows, so windows must not depend on earlier batches.
   if (!acceptance.lossless || !settings_.warping.greedy()) parts_.window->carry(std::nullopt);
   parts_.window->begin(batch.rows);
-  for (Row& row : batch.rows) row.handover = acceptance.first_from_target;
+  for (Row& row : batch.rows) row.handover = acceptance.target == TargetRole::kAddsToken;
 }
 
 void Drafting::remove_finished(RowBatch& batch) const {
@@ -177,54 +149,52 @@ bool Drafting::add_proposals(std::span<const int64_t> proposed, Window& window) 
   return true;
 }
 
-// Adds one token for each active row that the window rule lets go on. Returns false if no row adds any.
+// Adds one token for each active row that the window rule lets go on. Returns false if no row adds any. On a device
+// tokens are taken before the rule has answered, so that one copy brings both to the host.
 bool Drafting::add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const {
   auto& active = window.active;
   settings_.process(logits, {batch.rows, window.on_host, window.width()});
-  if (decides_ != Decides::kUpFront && !logits.is_cpu()) return add_decided_step(batch, logits, window);
-  if (decides_ == Decides::kBeforeToken) {
+  const bool before = decides_ == Decides::kBeforeToken;
+  const bool together = decides_ != Decides::kUpFront && !logits.is_cpu();
+  if (before && !together) {
     intersect(active, parts_.window->go_on({logits, {}, active}));
     if (!any(active)) return false;
   }
+  const size_t distributions = window.probabilities.size();
   const auto chosen = choose(batch, logits, window);  // [B]
-  const auto on_host = reads_tokens_ ? to_host(chosen) : std::vector<int64_t>{};
-  const bool valid = reads_tokens_ && std::ranges::none_of(on_host, [](int64_t token) { return token < 0; });
-  window.tokens.push_back(valid ? chosen : chosen.clamp_min(0));
+  std::vector<int64_t> on_host;                       // tokens, then the rule's answers if they come together
+  if (reads_tokens_ && !together) on_host = to_host(chosen);
+  const bool valid = !on_host.empty() && std::ranges::none_of(on_host, [](int64_t token) { return token < 0; });
+  const at::Tensor tokens = valid ? chosen : chosen.clamp_min(0);
+  if (together) {
+    const auto go_on = parts_.window->go_on({logits, before ? at::Tensor() : tokens, active});  // [B]
+    on_host = to_host(at::stack({chosen, go_on.to(at::kLong)}));
+  }
+  const auto apply_answers = [&] {
+    for (size_t b = 0; b < active.size(); ++b) active[b] &= on_host[active.size() + b];
+  };
+  if (before && together) {
+    apply_answers();
+    if (!any(active)) {
+      window.probabilities.resize(distributions);
+      return false;
+    }
+  }
+  window.tokens.push_back(tokens);
   for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
   if (!reads_tokens_) {
     window.unread.push_back(chosen);
     return true;
   }
-  append_on_host(on_host, window);
+  append_on_host(std::span(on_host).first(active.size()), window);
   if (!valid) end_failed_rows(batch, window);
-  if (decides_ == Decides::kAfterToken) apply_window_rule({logits, window.tokens.back(), active}, window);
-  return true;
-}
-
-// Does so on a device: tokens are taken before the rule has answered, so that one copy brings both to the host.
-bool Drafting::add_decided_step(RowBatch& batch, const at::Tensor& logits, Window& window) const {
-  auto& active = window.active;
-  const size_t rows = active.size();
-  const size_t distributions = window.probabilities.size();
-  const auto chosen = choose(batch, logits, window);  // [B]
-  const auto tokens = chosen.clamp_min(0);
-  const bool before = decides_ == Decides::kBeforeToken;
-  const auto go_on = parts_.window->go_on({logits, before ? at::Tensor() : tokens, active});  // [B]
-  const std::vector<int64_t> answers = to_host(at::stack({chosen, go_on.to(at::kLong)}));
-  const auto apply_rule = [&] {
-    for (size_t b = 0; b < rows; ++b) active[b] &= answers[rows + b];
-  };
-  if (before) apply_rule();
-  if (!any(active)) {
-    window.probabilities.resize(distributions);
-    return false;
+  if (decides_ != Decides::kAfterToken) return true;
+  window.end_rows_at_limits();  // rows at their limit are not asked about
+  if (together) {
+    apply_answers();
+  } else if (any(active)) {
+    intersect(active, parts_.window->go_on({logits, tokens, active}));
   }
-  window.tokens.push_back(tokens);
-  for (size_t b = 0; b < rows; ++b) window.counts[b] += active[b];
-  append_on_host(std::span(answers).first(rows), window);
-  end_failed_rows(batch, window);
-  window.end_rows_at_limits();
-  if (!before) apply_rule();
   return true;
 }
 
@@ -243,18 +213,8 @@ void Drafting::append_on_host(std::span<const int64_t> tokens, Window& window) c
   }
 }
 
-// Applies the rule to the tokens just added. Rows at their limit end without being asked about: `step` views
-// window.active.
-void Drafting::apply_window_rule(const DraftStep& step, Window& window) const {
-  window.end_rows_at_limits();
-  if (any(window.active)) intersect(window.active, parts_.window->go_on(step));
-}
-
 at::Tensor Drafting::choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const {
-  if (settings_.warping.greedy()) {
-    if (reads_probabilities_) window.probabilities.push_back(warp(logits, {}));
-    return most_likely(logits);
-  }
+  if (settings_.warping.greedy()) return most_likely(logits);
   const auto q = warp(logits, settings_.warping);  // [B,V]
   if (reads_probabilities_) window.probabilities.push_back(q);
   return draw(q, uniforms(batch.rows, Draw::kDraft, window.width(), 1, logits.device()).squeeze(1));

@@ -43,11 +43,6 @@ struct Draft {
   void read_tokens(std::span<const int64_t> eos);
 };
 
-// Returns the tokens for the target to process, int64 [B,G+1]: each row's last committed token and its draft.
-at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Device device);
-// Returns the drafted tokens among these: [B,G+1] -> [B,G].
-at::Tensor drafted_tokens(const at::Tensor& pending);
-
 // The drafting half of a decoding loop. Keeps the drafter and the window rule in step with the batch.
 class Drafting {
  public:
@@ -74,9 +69,7 @@ class Drafting {
   void count_step(RowBatch& batch, const DraftRequest& request, Window& window) const;
   bool add_proposals(std::span<const int64_t> proposed, Window& window) const;
   bool add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const;
-  bool add_decided_step(RowBatch& batch, const at::Tensor& logits, Window& window) const;
   void append_on_host(std::span<const int64_t> tokens, Window& window) const;
-  void apply_window_rule(const DraftStep& step, Window& window) const;
   at::Tensor choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const;
   static void end_failed_rows(RowBatch& batch, Window& window);
 
@@ -85,8 +78,8 @@ class Drafting {
   const DecodeSettings& settings_;
   Decides decides_;
   bool asks_for_tokens_;  // instead of logits
-  // True if drafted tokens are read on the host while drafting. A fixed window on a GPU is drafted without
-  // reading its tokens; tokens behind an EOS are dropped afterwards.
+  // On the host, while drafting. A fixed window on a GPU is drafted without; tokens behind an EOS are dropped
+  // afterwards.
   bool reads_tokens_;
   bool reads_probabilities_;  // after drafting, for the acceptance rule or alpha
 };

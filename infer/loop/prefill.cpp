@@ -42,19 +42,12 @@ namespace {
 model::StepInput prompt_input(const model::LanguageModel& model, std::span<const Row> rows, size_t samples) {
   model::StepInput input;
   input.logits = model::Logits::kNone;
-  int64_t width = 0;
+  std::vector<std::span<const int64_t>> prompts;
   for (size_t row = 0; row < rows.size(); row += samples) {
-    input.new_tokens.push_back(rows[row].length() - 1);
-    width = std::max(width, rows[row].length() - 1);
+    prompts.push_back(std::span(rows[row].tokens).first(rows[row].tokens.size() - 1));
+    input.new_tokens.push_back(std::ssize(prompts.back()));
   }
-  if (width == 0) return input;
-  const auto count = static_cast<int64_t>(input.new_tokens.size());
-  std::vector<int64_t> tokens(static_cast<size_t>(count * width), model.info().pad);
-  for (int64_t b = 0; b < count; ++b) {
-    const auto& row = rows[static_cast<size_t>(b) * samples].tokens;
-    std::copy(row.begin(), row.end() - 1, tokens.begin() + b * width);
-  }
-  input.tokens = to_device(tokens, {count, width}, model.info().device);  // [B,L]
+  if (any(input.new_tokens)) input.tokens = padded(prompts, model.info().pad, model.info().device);  // [B,L]
   return input;
 }
 
@@ -115,11 +108,6 @@ Prefill prefill(model::LanguageModel& model, const model::EncoderStates& encoder
   }
   repeat_rows(*result.state, size.samples);
   return result;
-}
-
-std::unique_ptr<model::DecodeState> begin_state(model::LanguageModel& model, const model::EncoderStates& encoder,
-                                                std::span<const Row> rows, const StateSize& size) {
-  return prefill(model, encoder, rows, size, {}).state;
 }
 
 }  // namespace draftsmith::infer

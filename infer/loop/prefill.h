@@ -65,14 +65,10 @@ int64_t prefill_chunk(at::Device device);
 
 // Returns the state for `rows`, which are ordered sources x samples; the samples of a source have the same tokens.
 // Encoder-decoder: an empty state over `encoder`, because the only committed token is the start token. Decoder-only:
-// each prompt is processed once up to its last token, without logits, and its samples copy its keys and values.
-std::unique_ptr<model::DecodeState> begin_state(model::LanguageModel& model, const model::EncoderStates& encoder,
-                                                std::span<const Row> rows, const StateSize& size);
-
-// Does the work of begin_state() and also returns the prompts' hidden states, one tensor for each of `hidden_layers`
-// (model::StepInput).
+// each prompt is processed once up to its last token, without logits, and its samples copy its keys and values. Also
+// returns the prompts' hidden states, one tensor for each of `hidden_layers` (model::StepInput).
 Prefill prefill(model::LanguageModel& model, const model::EncoderStates& encoder, std::span<const Row> rows,
-                const StateSize& size, const std::vector<int64_t>& hidden_layers);
+                const StateSize& size, const std::vector<int64_t>& hidden_layers = {});
 
 // Repeats each row of a state `samples` times: row i becomes the former row i / samples. Does nothing for samples = 1.
 void repeat_rows(model::DecodeState& state, int64_t samples);

@@ -95,6 +95,8 @@ std::vector<std::vector<int64_t>> mask_unknown_ids(const model::ModelInfo& model
 
 namespace {
 
+using model::GenerationConfig;
+
 constexpr double kBannedLogit = -std::numeric_limits<double>::infinity();
 
 // Tokens at positions of logits [B,P,V], which one operation changes.
@@ -161,10 +163,8 @@ std::vector<int64_t> completions(std::span<const int64_t> text, const std::vecto
   return found;
 }
 
-}  // namespace
-
 // One position of one row: its place in the logits and the tokens before it.
-struct LogitsProcessors::Position {
+struct ProcessedPosition {
   int64_t b;
   int64_t j;
   const Row& row;
@@ -175,13 +175,64 @@ struct LogitsProcessors::Position {
 };
 
 // Changes that the rules of all positions ask for, in the order of their application.
-struct LogitsProcessors::Edits {
+struct LogitEdits {
   Places of_source;  // penalised
   Places of_text;    // penalised
   Places banned;
   Places forced;
   Places suppressed;  // banned, even if forced
 };
+
+// These add what a rule asks for at one position.
+
+void add_penalties(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
+  const auto distinct = [](std::span<const int64_t> ids) {
+    const std::set<int64_t> found(ids.begin(), ids.end());
+    return std::vector<int64_t>(found.begin(), found.end());
+  };
+  if (settings.encoder_repetition_penalty != 1) {
+    position.add_to(edits.of_source, distinct(position.row.input()));
+  }
+  if (settings.repetition_penalty != 1) position.add_to(edits.of_text, distinct(position.tokens));
+}
+
+void add_repetitions(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
+  const auto ban_completions = [&](std::span<const int64_t> text, int64_t n) {
+    if (n > 0) position.add_to(edits.banned, completions(text, position.tokens, n));
+  };
+  ban_completions(position.tokens, settings.no_repeat_ngram_size);
+  ban_completions(position.row.input(), settings.encoder_no_repeat_ngram_size);
+}
+
+void add_words(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
+  for (const auto& word : settings.bad_words) {
+    const auto head = static_cast<int64_t>(word.size()) - 1;
+    if (head > position.length) continue;
+    if (head == 0 || std::equal(word.begin(), word.end() - 1, position.tokens.end() - head)) {
+      position.add_to(edits.banned, {&word.back(), 1});
+    }
+  }
+}
+
+void add_length_rules(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
+  const bool too_short = position.length < settings.min_length ||
+                         position.length - position.row.prefix < settings.min_new_tokens.value_or(0);
+  if (too_short) position.add_to(edits.banned, settings.eos_ids);
+}
+
+void add_forced_and_suppressed(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
+  const bool last = position.length - position.row.prefix == position.row.limit - 1;
+  if (!settings.forced_eos.empty() && last) {
+    position.add_to(edits.forced, settings.forced_eos);
+  } else if (settings.forced_bos && position.length == 1) {
+    position.add_to(edits.forced, {&*settings.forced_bos, 1});
+  }
+  position.add_to(edits.suppressed, settings.suppress);
+  const int64_t begin = position.row.prefix + (position.row.prefix == 1 && settings.forced_bos ? 1 : 0);
+  if (position.length == begin) position.add_to(edits.suppressed, settings.begin_suppress);
+}
+
+}  // namespace
 
 LogitsProcessors::LogitsProcessors(model::GenerationConfig settings) : settings_(std::move(settings)) {
   if (settings_.min_new_tokens) settings_.min_length = 0;  // as Transformers, which lets the former replace it
@@ -198,7 +249,7 @@ LogitsProcessors::LogitsProcessors(model::GenerationConfig settings) : settings_
 }
 
 void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context) const {
-  Edits edits;
+  LogitEdits edits;
   for (size_t b = 0; b < context.rows.size(); ++b) {
     const Row& row = context.rows[b];
     const auto drafted = context.drafted.empty() ? std::span<const int64_t>() : std::span(context.drafted[b]);
@@ -206,16 +257,16 @@ void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context)
       const int64_t ahead = context.first + j;
       const bool beyond_draft = history_ && ahead > std::ssize(drafted);
       if (row.finished || row.emitted() + ahead >= row.limit || beyond_draft) break;  // garbage positions
-      Position position{static_cast<int64_t>(b), j, row, {}, row.length() + ahead};
+      ProcessedPosition position{static_cast<int64_t>(b), j, row, {}, row.length() + ahead};
       if (history_) {
         position.tokens = row.tokens;
         position.tokens.insert(position.tokens.end(), drafted.begin(), drafted.begin() + ahead);
       }
-      add_penalties(position, edits);
-      add_repetitions(position, edits);
-      add_words(position, edits);
-      add_length_rules(position, edits);
-      add_forced_and_suppressed(position, edits);
+      add_penalties(settings_, position, edits);
+      add_repetitions(settings_, position, edits);
+      add_words(settings_, position, edits);
+      add_length_rules(settings_, position, edits);
+      add_forced_and_suppressed(settings_, position, edits);
     }
   }
   penalise(logits, edits.of_source, 1 / settings_.encoder_repetition_penalty);
@@ -223,53 +274,6 @@ void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context)
   ban(logits, edits.banned);
   force(logits, edits.forced);
   ban(logits, edits.suppressed);
-}
-
-void LogitsProcessors::add_penalties(const Position& position, Edits& edits) const {
-  const auto distinct = [](std::span<const int64_t> ids) {
-    const std::set<int64_t> found(ids.begin(), ids.end());
-    return std::vector<int64_t>(found.begin(), found.end());
-  };
-  if (settings_.encoder_repetition_penalty != 1) {
-    position.add_to(edits.of_source, distinct(position.row.input()));
-  }
-  if (settings_.repetition_penalty != 1) position.add_to(edits.of_text, distinct(position.tokens));
-}
-
-void LogitsProcessors::add_repetitions(const Position& position, Edits& edits) const {
-  const auto ban_completions = [&](std::span<const int64_t> text, int64_t n) {
-    if (n > 0) position.add_to(edits.banned, completions(text, position.tokens, n));
-  };
-  ban_completions(position.tokens, settings_.no_repeat_ngram_size);
-  ban_completions(position.row.input(), settings_.encoder_no_repeat_ngram_size);
-}
-
-void LogitsProcessors::add_words(const Position& position, Edits& edits) const {
-  for (const auto& word : settings_.bad_words) {
-    const auto head = static_cast<int64_t>(word.size()) - 1;
-    if (head > position.length) continue;
-    if (head == 0 || std::equal(word.begin(), word.end() - 1, position.tokens.end() - head)) {
-      position.add_to(edits.banned, {&word.back(), 1});
-    }
-  }
-}
-
-void LogitsProcessors::add_length_rules(const Position& position, Edits& edits) const {
-  const bool too_short = position.length < settings_.min_length ||
-                         position.length - position.row.prefix < settings_.min_new_tokens.value_or(0);
-  if (too_short) position.add_to(edits.banned, settings_.eos_ids);
-}
-
-void LogitsProcessors::add_forced_and_suppressed(const Position& position, Edits& edits) const {
-  const bool last = position.length - position.row.prefix == position.row.limit - 1;
-  if (!settings_.forced_eos.empty() && last) {
-    position.add_to(edits.forced, settings_.forced_eos);
-  } else if (settings_.forced_bos && position.length == 1) {
-    position.add_to(edits.forced, {&*settings_.forced_bos, 1});
-  }
-  position.add_to(edits.suppressed, settings_.suppress);
-  const int64_t begin = position.row.prefix + (position.row.prefix == 1 && settings_.forced_bos ? 1 : 0);
-  if (position.length == begin) position.add_to(edits.suppressed, settings_.begin_suppress);
 }
 
 void DecodeSettings::process(const at::Tensor& logits, const ProcessorContext& context) const {

@@ -71,15 +71,6 @@ class LogitsProcessors {
   void apply(at::Tensor logits, const ProcessorContext& context) const;
 
  private:
-  struct Position;
-  struct Edits;
-  // These add what a rule asks for at one position.
-  void add_penalties(const Position& position, Edits& edits) const;
-  void add_repetitions(const Position& position, Edits& edits) const;
-  void add_words(const Position& position, Edits& edits) const;
-  void add_length_rules(const Position& position, Edits& edits) const;
-  void add_forced_and_suppressed(const Position& position, Edits& edits) const;
-
   model::GenerationConfig settings_;
   bool active_ = false;
   bool history_ = false;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include "base/device_tensors.h"
 
 namespace draftsmith::infer {
@@ -68,6 +70,19 @@ at::Tensor to_device(std::span<const int64_t> values, at::IntArrayRef shape, at:
   return copied_to(tensor, device);
 }
 
+at::Tensor padded(std::span<const std::span<const int64_t>> rows, int64_t pad, at::Device device) {
+  size_t width = 1;
+  for (const auto& row : rows) width = std::max(width, row.size());
+  auto tensor = host_empty({std::ssize(rows), static_cast<int64_t>(width)}, at::kLong);
+  int64_t* out = tensor.mutable_data_ptr<int64_t>();
+  for (const auto& row : rows) {
+    std::ranges::copy(row, out);
+    std::fill(out + row.size(), out + width, pad);
+    out += width;
+  }
+  return copied_to(tensor, device);
+}
+
 std::vector<int64_t> to_host(const at::Tensor& tensor) {
   const bool is_there = tensor.is_cpu() && tensor.scalar_type() == at::kLong;
   const auto host = (is_there ? tensor : tensor.to(at::kCPU, at::kLong)).contiguous();
@@ -117,6 +132,41 @@ void RowBatch::share_time(PhaseTimer& timer) {
 void RowBatch::notify(const Row& row, int64_t before) const {
   if (!on_tokens || row.length() == before) return;
   on_tokens(row.output, std::span(row.tokens).subspan(static_cast<size_t>(before)), row.finished && !row.failure);
+}
+
+PhaseTimer::PhaseTimer(at::Device device) : device_(device), since_(Clock::now()) {
+  if (!device_.is_cpu()) {
+    marks_.push_back({Phase::kOther, record()});
+  }
+}
+
+c10::Event PhaseTimer::record() const {
+  c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+  event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  return event;
+}
+
+void PhaseTimer::enter(Phase phase) {
+  if (device_.is_cpu()) {
+    const auto now = Clock::now();
+    seconds_[phase_] += std::chrono::duration<double>(now - since_).count();
+    since_ = now;
+  } else {
+    marks_.push_back({phase_, record()});
+  }
+  phase_ = phase;
+}
+
+PhaseSeconds PhaseTimer::lap() {
+  enter(phase_);
+  if (!device_.is_cpu()) {
+    marks_.back().event.synchronize();
+    for (size_t i = 1; i < marks_.size(); ++i) {
+      seconds_[marks_[i].phase] += marks_[i - 1].event.elapsedTime(marks_[i].event) * 1e-3;
+    }
+    marks_.erase(marks_.begin(), marks_.end() - 1);
+  }
+  return std::exchange(seconds_, {});
 }
 
 StopStringMatcher::StopStringMatcher(std::shared_ptr<const std::vector<std::string>> strings,

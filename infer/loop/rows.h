@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/Event.h>
+
+#include "base/aten.h"
 #include "base/error.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/loop/decode_stats.h"
@@ -22,7 +26,6 @@ namespace draftsmith::infer {
 
 // ---- Stop strings
 // An output ends with the token that completes one of them in its text, as Transformers' `stop_strings`.
-// Every method commits tokens one by one (Row::emit), so a drafted window is cut at the same token as plain decoding.
 
 // Follows the text of one output, prompt included: a stop string may begin in the prompt. Never matches half a
 // character.
@@ -41,6 +44,34 @@ class StopStringMatcher {
   data::StreamDecoder decoder_;
   size_t longest_ = 0;  // bytes of the longest stop string
   std::string tail_;    // the text's last longest_ - 1 bytes
+};
+
+// ---- The clock of decoding's phases
+
+// Attributes the time between calls of enter() to phases. On a GPU it records events, so timing adds no
+// synchronisation.
+class PhaseTimer {
+ public:
+  // Starts in kOther.
+  explicit PhaseTimer(at::Device device);
+  // Ends the current phase and begins another.
+  void enter(Phase phase);
+  // Returns the time since the last lap(), by phase. On a GPU it waits until the device has finished all earlier work.
+  PhaseSeconds lap();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Mark {
+    Phase phase;  // the phase that ended here
+    c10::Event event;
+  };
+  c10::Event record() const;
+
+  at::Device device_;
+  Phase phase_ = Phase::kOther;
+  Clock::time_point since_;
+  PhaseSeconds seconds_;
+  std::vector<Mark> marks_;  // on a GPU; marks_[0] is the beginning
 };
 
 // ---- Rows
@@ -85,7 +116,7 @@ Row row_before_output(const std::vector<int64_t>& source, bool encoder_decoder, 
 // whether the row is finished. A row that fails is finished by a call without tokens.
 using OnTokens = std::function<void(size_t output, std::span<const int64_t> tokens, bool finished)>;
 
-// The next three return without waiting for a GPU to have its copy.
+// The next four return without waiting for a GPU to have its copy.
 
 // Returns uniform random numbers, fp64 [B,count], for the new tokens from index emitted() + first on, on `device`.
 at::Tensor uniforms(std::span<const Row> rows, Draw use, int64_t first, int64_t count, at::Device device);
@@ -95,6 +126,9 @@ at::Tensor last_tokens(std::span<const Row> rows, at::Device device);
 
 // Copies host values to an int64 tensor of the given shape on `device`.
 at::Tensor to_device(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device);
+
+// Returns rows of tokens, padded on the right to the longest one, or to one token: int64 [B,L].
+at::Tensor padded(std::span<const std::span<const int64_t>> rows, int64_t pad, at::Device device);
 
 // Copies an int64 or bool tensor to the host, row-major.
 std::vector<int64_t> to_host(const at::Tensor& tensor);

@@ -14,19 +14,10 @@
 
 namespace draftsmith::infer {
 
+namespace {
+
 // ---- Top-k and top-p of one row without sorting it
 // Both keep the first tokens in the order by falling logit, the lower id first among equals.
-
-// Sets the weights of all but the first k tokens to 0, 1 <= k < count. Returns the sum of the other weights.
-template <class T>
-double row_keep_top_k(const T* logits, int64_t count, int64_t k, T* weights);
-
-// Sets the weights of all tokens to 0 that have a mass of at least `mass` before them. The first token stays. Returns
-// the sum of the other weights.
-template <class T>
-double row_keep_top_p(const T* logits, int64_t count, double mass, T* weights);
-
-namespace {
 
 // Bits that select a number's bucket: sign, exponent and three bits of the mantissa. Only the bucket with the boundary
 // is sorted.
@@ -71,8 +62,7 @@ double drop(const std::vector<uint16_t>& buckets, size_t bucket, std::span<const
   return total;
 }
 
-}  // namespace
-
+// Sets the weights of all but the first k tokens to 0, 1 <= k < count. Returns the sum of the other weights.
 template <class T>
 double row_keep_top_k(const T* logits, int64_t count, int64_t k, T* weights) {
   const auto buckets = buckets_of(logits, count);
@@ -85,6 +75,8 @@ double row_keep_top_k(const T* logits, int64_t count, int64_t k, T* weights) {
   return drop(buckets, bucket, std::span(ids).subspan(std::min(ids.size(), static_cast<size_t>(left))), weights);
 }
 
+// Sets the weights of all tokens to 0 that have a mass of at least `mass` before them. The first token stays. Returns
+// the sum of the other weights.
 template <class T>
 double row_keep_top_p(const T* logits, int64_t count, double mass, T* weights) {
   const auto buckets = buckets_of(logits, count);
@@ -101,18 +93,13 @@ double row_keep_top_p(const T* logits, int64_t count, double mass, T* weights) {
   return drop(buckets, bucket, std::span(ids).subspan(kept), weights);
 }
 
-template double row_keep_top_k<float>(const float*, int64_t, int64_t, float*);
-template double row_keep_top_k<double>(const double*, int64_t, int64_t, double*);
-template double row_keep_top_p<float>(const float*, int64_t, double, float*);
-template double row_keep_top_p<double>(const double*, int64_t, double, double*);
-
-namespace {
-
 constexpr int64_t kBlock = 512;  // numbers whose sum or maximum is kept in the number's own type
 constexpr int64_t kLanes = 32;   // parts of a sum or maximum, two or four vectors
 
+// ---- Passes, compiled for each vector width
+
 template <class T>
-DRAFTSMITH_INLINE T block_max(const T* values, int64_t count) {
+DRAFTSMITH_VECTOR_CODE T vector_max(const T* values, int64_t count) {
   T best[kLanes];
   std::fill(best, best + kLanes, -std::numeric_limits<T>::infinity());
   int64_t i = 0;
@@ -125,7 +112,7 @@ DRAFTSMITH_INLINE T block_max(const T* values, int64_t count) {
 
 // Returns the largest number; NaN if there is a NaN.
 template <class T>
-DRAFTSMITH_INLINE T block_max_or_nan(const T* values, int64_t count) {
+DRAFTSMITH_VECTOR_CODE T vector_max_or_nan(const T* values, int64_t count) {
   T best[kLanes];
   T broken[kLanes] = {};  // 1: the lane had a NaN
   std::fill(best, best + kLanes, -std::numeric_limits<T>::infinity());
@@ -173,16 +160,17 @@ DRAFTSMITH_INLINE double sum(int64_t count, const Term& term) {
   return total;
 }
 
-// Returns both sums from one pass. e^d is 0 from d = least on, which avoids 0 times -inf.
+// Returns both sums from one pass.
 template <class T>
-DRAFTSMITH_INLINE EntropySums block_entropy(const T* logits, int64_t count, T highest, T least) {
+DRAFTSMITH_VECTOR_CODE EntropySums entropy_sums(const T* logits, int64_t count, T highest) {
+  constexpr T kLeast = sizeof(T) == sizeof(float) ? T(-100) : T(-1000);  // e^d is 0 there, which avoids 0 times -inf
   T terms[kBlock];
   T products[kBlock];
   EntropySums sums{static_cast<double>(highest)};
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t size = std::min(kBlock, count - begin);
     for (int64_t i = 0; i < size; ++i) {
-      const T d = std::max(logits[begin + i] - highest, least);
+      const T d = std::max(logits[begin + i] - highest, kLeast);
       terms[i] = exponential(d);
       products[i] = terms[i] * d;
     }
@@ -192,76 +180,45 @@ DRAFTSMITH_INLINE EntropySums block_entropy(const T* logits, int64_t count, T hi
   return sums;
 }
 
-// ---- One instance for each vector width
+template <class T>
+DRAFTSMITH_VECTOR_CODE double exponential_sum(const T* logits, int64_t count, T highest) {
+  return sum<T>(count, [=](int64_t i) { return exponential(logits[i] - highest); });
+}
 
-DRAFTSMITH_VECTOR_CODE float vector_max(const float* values, int64_t count) {
-  return block_max(values, count);
+template <class T>
+DRAFTSMITH_VECTOR_CODE double exponentials(const T* logits, int64_t count, T highest, T scale, T* out) {
+  return sum<T>(count, [=](int64_t i) { return out[i] = exponential((logits[i] - highest) * scale); });
 }
-DRAFTSMITH_VECTOR_CODE double vector_max(const double* values, int64_t count) {
-  return block_max(values, count);
-}
-DRAFTSMITH_VECTOR_CODE float vector_max_or_nan(const float* values, int64_t count) {
-  return block_max_or_nan(values, count);
-}
-DRAFTSMITH_VECTOR_CODE double vector_max_or_nan(const double* values, int64_t count) {
-  return block_max_or_nan(values, count);
-}
-DRAFTSMITH_VECTOR_CODE double exponential_sum(const float* logits, int64_t count, float highest) {
-  return sum<float>(count, [=](int64_t i) { return exponential(logits[i] - highest); });
-}
-DRAFTSMITH_VECTOR_CODE double exponential_sum(const double* logits, int64_t count, double highest) {
-  return sum<double>(count, [=](int64_t i) { return exponential(logits[i] - highest); });
-}
-DRAFTSMITH_VECTOR_CODE double exponentials(const float* logits, int64_t count, float highest, float scale, float* out) {
-  return sum<float>(count, [=](int64_t i) { return out[i] = exponential((logits[i] - highest) * scale); });
-}
-DRAFTSMITH_VECTOR_CODE double exponentials(const double* logits, int64_t count, double highest, double scale,
-                                           double* out) {
-  return sum<double>(count, [=](int64_t i) { return out[i] = exponential((logits[i] - highest) * scale); });
-}
-DRAFTSMITH_VECTOR_CODE EntropySums entropy_sums(const float* logits, int64_t count, float highest) {
-  return block_entropy(logits, count, highest, -100.0F);
-}
-DRAFTSMITH_VECTOR_CODE EntropySums entropy_sums(const double* logits, int64_t count, double highest) {
-  return block_entropy(logits, count, highest, -1000.0);
-}
-DRAFTSMITH_VECTOR_CODE void multiply(float* values, int64_t count, float factor) {
+
+template <class T>
+DRAFTSMITH_VECTOR_CODE void multiply(T* values, int64_t count, T factor) {
   for (int64_t i = 0; i < count; ++i) values[i] *= factor;
 }
-DRAFTSMITH_VECTOR_CODE void multiply(double* values, int64_t count, double factor) {
-  for (int64_t i = 0; i < count; ++i) values[i] *= factor;
-}
-DRAFTSMITH_VECTOR_CODE double weight(const float* values, int64_t count) {
+
+template <class T>
+DRAFTSMITH_VECTOR_CODE double weight(const T* values, int64_t count) {
   return block_sum(values, count);
 }
-DRAFTSMITH_VECTOR_CODE double weight(const double* values, int64_t count) {
-  return block_sum(values, count);
+
+template <class T>
+DRAFTSMITH_VECTOR_CODE double residual(T* p, const T* q, int64_t count, T scale) {
+  return sum<T>(count, [=](int64_t i) { return p[i] = std::max(scale * p[i] - q[i], T(0)); });
 }
-DRAFTSMITH_VECTOR_CODE double residual(float* p, const float* q, int64_t count, float scale) {
-  return sum<float>(count, [=](int64_t i) { return p[i] = std::max(scale * p[i] - q[i], 0.0F); });
+
+template <class T>
+DRAFTSMITH_VECTOR_CODE double excess_sum(const T* p, const T* q, int64_t count, T scale) {
+  return sum<T>(count, [=](int64_t i) { return std::max(scale * p[i] - q[i], T(0)); });
 }
-DRAFTSMITH_VECTOR_CODE double residual(double* p, const double* q, int64_t count, double scale) {
-  return sum<double>(count, [=](int64_t i) { return p[i] = std::max(scale * p[i] - q[i], 0.0); });
-}
-DRAFTSMITH_VECTOR_CODE double excess_sum(const float* p, const float* q, int64_t count, float scale) {
-  return sum<float>(count, [=](int64_t i) { return std::max(scale * p[i] - q[i], 0.0F); });
-}
-DRAFTSMITH_VECTOR_CODE double excess_sum(const double* p, const double* q, int64_t count, double scale) {
-  return sum<double>(count, [=](int64_t i) { return std::max(scale * p[i] - q[i], 0.0); });
-}
-DRAFTSMITH_VECTOR_CODE double overlap_sum(const float* p, const float* q, int64_t count) {
-  return sum<float>(count, [=](int64_t i) { return std::min(p[i], q[i]); });
-}
-DRAFTSMITH_VECTOR_CODE double overlap_sum(const double* p, const double* q, int64_t count) {
-  return sum<double>(count, [=](int64_t i) { return std::min(p[i], q[i]); });
+
+template <class T>
+DRAFTSMITH_VECTOR_CODE double overlap_sum(const T* p, const T* q, int64_t count) {
+  return sum<T>(count, [=](int64_t i) { return std::min(p[i], q[i]); });
 }
 
 // Sets weights below `least` to 0. Returns the sum of the others. The largest weight is 1, of the largest logit.
-DRAFTSMITH_VECTOR_CODE double keep_at_least(float* weights, int64_t count, float least) {
-  return sum<float>(count, [=](int64_t i) { return weights[i] = weights[i] < least ? 0.0F : weights[i]; });
-}
-DRAFTSMITH_VECTOR_CODE double keep_at_least(double* weights, int64_t count, double least) {
-  return sum<double>(count, [=](int64_t i) { return weights[i] = weights[i] < least ? 0.0 : weights[i]; });
+template <class T>
+DRAFTSMITH_VECTOR_CODE double keep_at_least(T* weights, int64_t count, T least) {
+  return sum<T>(count, [=](int64_t i) { return weights[i] = weights[i] < least ? T(0) : weights[i]; });
 }
 
 }  // namespace

@@ -33,6 +33,12 @@ struct Warping {
 // Returns the logits in a type that the passes read: fp64 stays, every other type becomes fp32.
 at::Tensor promoted(const at::Tensor& logits);
 
+// Returns whether the passes read these numbers as they are: fp32 or fp64 on the CPU, where they are faster than tensor
+// operations.
+inline bool has_row_kernels(const at::Tensor& values) {
+  return values.is_cpu() && (values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble);
+}
+
 // Returns the index of the largest number, the lowest among equals; kNoToken if there is a NaN or the largest is inf.
 // count >= 1.
 template <class T>

@@ -94,17 +94,6 @@ KernelSource draws_source() {
   return kernel_source(infer_kernel_texts(), "infer/sampling/kernels/draws.cu");
 }
 
-std::optional<at::Tensor> draw_by_kernel(const at::Tensor& weights, const at::Tensor& uniforms) {
-  const void* kernel = find_draw_kernel("draw", weights);
-  if (kernel == nullptr) return std::nullopt;
-  const at::Tensor rows = weights.contiguous();
-  const at::Tensor chances = uniforms.contiguous();
-  at::Tensor tokens = at::empty({rows.size(0)}, rows.options().dtype(at::kLong));
-  draw_kernels().launch(kernel, rows.device(), {static_cast<unsigned>(rows.size(0))}, {kThreads}, rows.const_data_ptr(),
-                        chances.const_data_ptr(), tokens.mutable_data_ptr(), static_cast<int>(rows.size(1)));
-  return tokens;
-}
-
 std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted) {
   const bool same_type = drafted.p.scalar_type() == drafted.q.scalar_type();
   const void* kernel = same_type ? find_draw_kernel("reject", drafted.p) : nullptr;
@@ -122,22 +111,6 @@ std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted) {
 
 KernelSource most_likely_source() {
   return kernel_source(infer_kernel_texts(), "infer/sampling/kernels/most_likely.cu");
-}
-
-std::optional<at::Tensor> most_likely_by_kernel(const at::Tensor& logits) {
-  static DeviceKernels kernels(most_likely_source());
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  const int64_t vocabulary = logits.size(-1);
-  const int64_t positions = logits.numel() == 0 ? 0 : logits.numel() / vocabulary;
-  const bool taken = positions > 0 && positions <= kMost && vocabulary <= kMost;
-  const void* kernel = taken ? kernels.find(logits.device(), "most_likely", logits.scalar_type()) : nullptr;
-  if (kernel == nullptr) return std::nullopt;
-  const at::Tensor scores = logits.contiguous();
-  at::Tensor tokens =
-      at::empty(logits.sizes().slice(0, static_cast<size_t>(logits.dim()) - 1), logits.options().dtype(at::kLong));
-  kernels.launch(kernel, logits.device(), {static_cast<unsigned>(positions)}, {1024}, scores.const_data_ptr(),
-                 tokens.mutable_data_ptr(), static_cast<int>(vocabulary), static_cast<long long>(kNoToken));
-  return tokens;
 }
 
 namespace {
@@ -195,12 +168,11 @@ at::Tensor by_softmax(const at::Tensor& logits, const Value& value) {
 }
 
 at::Tensor most_likely_on_cpu(const at::Tensor& logits) {
-  const auto type = logits.scalar_type();
-  if (logits.numel() == 0 || (type != at::kFloat && type != at::kDouble)) return tensor_most_likely(logits);
+  if (logits.numel() == 0 || !has_row_kernels(logits)) return tensor_most_likely(logits);
   const auto scores = logits.contiguous();
   auto out = host_empty(leading_sizes(scores), at::kLong);
   auto* tokens = out.mutable_data_ptr<int64_t>();
-  AT_DISPATCH_FLOATING_TYPES(type, "most likely", [&] {
+  AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "most likely", [&] {
     for_each_row<scalar_t>(
         scores, [&](int64_t row, const scalar_t* values) { tokens[row] = row_argmax(values, scores.size(-1)); });
   });
@@ -208,8 +180,19 @@ at::Tensor most_likely_on_cpu(const at::Tensor& logits) {
 }
 
 at::Tensor most_likely_on_gpu(const at::Tensor& logits) {
-  const auto tokens = most_likely_by_kernel(logits);
-  return tokens ? *tokens : tensor_most_likely(logits);
+  static DeviceKernels kernels(most_likely_source());
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const int64_t vocabulary = logits.size(-1);
+  const int64_t positions = logits.numel() == 0 ? 0 : logits.numel() / vocabulary;
+  const bool taken = positions > 0 && positions <= kMost && vocabulary <= kMost;
+  const void* kernel = taken ? kernels.find(logits.device(), "most_likely", logits.scalar_type()) : nullptr;
+  if (kernel == nullptr) return tensor_most_likely(logits);
+  const at::Tensor scores = logits.contiguous();
+  at::Tensor tokens =
+      at::empty(logits.sizes().slice(0, static_cast<size_t>(logits.dim()) - 1), logits.options().dtype(at::kLong));
+  kernels.launch(kernel, logits.device(), {static_cast<unsigned>(positions)}, {1024}, scores.const_data_ptr(),
+                 tokens.mutable_data_ptr(), static_cast<int>(vocabulary), static_cast<long long>(kNoToken));
+  return tokens;
 }
 
 at::Tensor draw_on_cpu(const at::Tensor& weights, const at::Tensor& uniforms) {
@@ -227,8 +210,14 @@ at::Tensor draw_on_cpu(const at::Tensor& weights, const at::Tensor& uniforms) {
 }
 
 at::Tensor draw_on_gpu(const at::Tensor& weights, const at::Tensor& uniforms) {
-  const auto tokens = draw_by_kernel(weights, uniforms);
-  return tokens ? *tokens : tensor_draw(weights, uniforms);
+  const void* kernel = find_draw_kernel("draw", weights);
+  if (kernel == nullptr) return tensor_draw(weights, uniforms);
+  const at::Tensor rows = weights.contiguous();
+  const at::Tensor chances = uniforms.contiguous();
+  at::Tensor tokens = at::empty({rows.size(0)}, rows.options().dtype(at::kLong));
+  draw_kernels().launch(kernel, rows.device(), {static_cast<unsigned>(rows.size(0))}, {kThreads}, rows.const_data_ptr(),
+                        chances.const_data_ptr(), tokens.mutable_data_ptr(), static_cast<int>(rows.size(1)));
+  return tokens;
 }
 
 // One launch each on other devices than the CPU.

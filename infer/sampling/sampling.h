@@ -47,22 +47,12 @@ struct Decided {
   at::Tensor next;      // int64 [B] the token after them; kNoToken: bad numbers
 };
 
-// These return nothing where no kernel takes the arguments: empty ones, or a machine that cannot run kernels.
-
-// Returns what draw() below does.
-std::optional<at::Tensor> draw_by_kernel(const at::Tensor& weights, const at::Tensor& uniforms);
-// Returns decide_by_rejection() of infer/acceptance/lossless.h.
+// Returns decide_by_rejection() of infer/acceptance/rejection_rules.h; nothing where no kernel takes the arguments:
+// empty ones, or a machine that cannot run kernels.
 std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted);
 
-// ---- The most likely token on CUDA devices, by an own kernel
-// It is in infer/sampling/kernels/most_likely.cu.
-
-// Returns the source of the kernel.
+// Returns the source of the kernel of the most likely token, infer/sampling/kernels/most_likely.cu.
 KernelSource most_likely_source();
-
-// Returns most_likely() of logits [...,V]; nothing where no kernel takes them: empty ones, other dtypes than fp32, bf16
-// and fp16, or a machine that cannot run kernels.
-std::optional<at::Tensor> most_likely_by_kernel(const at::Tensor& logits);
 
 // ---- Sampling on any device
 

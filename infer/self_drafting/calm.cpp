@@ -14,11 +14,6 @@
 namespace draftsmith::infer {
 namespace {
 
-// Returns whether a loop over rows measures: on the CPU it is faster than tensor operations.
-bool has_row_kernels(const at::Tensor& values) {
-  return values.is_cpu() && (values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble);
-}
-
 std::vector<double> on_host(const at::Tensor& values) {
   const at::Tensor host = values.to(at::kCPU, at::kDouble).contiguous();
   const double* data = host.const_data_ptr<double>();
@@ -90,13 +85,6 @@ std::vector<double> top_two_margins(const at::Tensor& logits) {
 
 namespace {
 
-struct CalmDecoder {
-  model::TransformerModel& target;
-  const model::Exits* exits;
-  const CalmSettings& calm;
-  int64_t ids;  // DecodeSettings::ids
-};
-
 // Returns the given rows of a tensor of `total` rows; all rows cost nothing. [total,...] -> [C,...]
 at::Tensor select(const at::Tensor& values, const std::vector<int64_t>& rows, int64_t total) {
   if (std::ssize(rows) == total) return values;
@@ -107,15 +95,20 @@ at::Tensor select(const at::Tensor& values, const std::vector<int64_t>& rows, in
 // above, which compute only keys and values.
 class Ascent {
  public:
-  Ascent(const CalmDecoder& decoder, RowBatch& batch)
-      : decoder_(decoder),
+  // `ids` as in DecodeSettings.
+  Ascent(model::TransformerModel& target, const model::Exits* exits, const CalmSettings& calm, int64_t ids,
+         RowBatch& batch)
+      : target_(target),
+        exits_(exits),
+        calm_(calm),
+        ids_(ids),
         batch_(batch),
         state_(dynamic_cast<model::DecoderState&>(*batch.state)),
-        layers_(decoder.target.info().layers),
+        layers_(target.info().layers),
         left_(batch.rows.size(), 0) {
     for (Row& row : batch.rows) {
       running_.push_back(row.finished ? 0 : 1);
-      thresholds_.push_back(calm_threshold(decoder.calm, row.emitted(), row.limit));
+      thresholds_.push_back(calm_threshold(calm, row.emitted(), row.limit));
       row.stats.exits_by_layer.resize(static_cast<size_t>(layers_), 0);
     }
     step_ = state_.append(running_, 1);
@@ -123,15 +116,15 @@ class Ascent {
 
   // Returns logits [B,V], for each row from the layer where it left.
   at::Tensor run() {
-    const at::Tensor last = last_tokens(batch_.rows, decoder_.target.info().device);
-    at::Tensor hidden = decoder_.target.embed(last, step_);  // [B,1,D]
+    const at::Tensor last = last_tokens(batch_.rows, target_.info().device);
+    at::Tensor hidden = target_.embed(last, step_);  // [B,1,D]
     int64_t layer = 0;
     while (any(running_)) {
       const at::Tensor below = hidden;
       hidden = run_layer(layer++, below);
       exit_finished(layer, below, hidden);
     }
-    if (layer < layers_) decoder_.target.write_kv({layer, layers_}, hidden, step_, state_);
+    if (layer < layers_) target_.write_kv({layer, layers_}, hidden, step_, state_);
     return logits_;
   }
 
@@ -146,9 +139,9 @@ class Ascent {
 
   at::Tensor run_layer(int64_t index, const at::Tensor& below) {
     const model::LayerRange layer{index, index + 1};
-    const at::Tensor above = decoder_.target.run_layers(layer, below, layout_of(running_), state_);
+    const at::Tensor above = target_.run_layers(layer, below, layout_of(running_), state_);
     if (!any(left_)) return above;
-    decoder_.target.write_kv(layer, below, layout_of(left_), state_);
+    target_.write_kv(layer, below, layout_of(left_), state_);
     const auto runs = to_device(running_, {rows(), 1, 1}, above.device()).to(at::kBool);  // [B,1,1]
     return at::where(runs, above, below);
   }
@@ -156,9 +149,9 @@ class Ascent {
   // Returns logits of the chosen rows at a layer, [B,1,D] -> [C,V]. After the last layer the model's own head is read.
   at::Tensor read(int64_t layer, const at::Tensor& hidden, const std::vector<int64_t>& chosen) const {
     const at::Tensor own = select(hidden, chosen, rows());
-    const at::Tensor logits = layer == layers_ ? decoder_.target.exit_head(own)
-                                               : model::exit_logits(decoder_.target, decoder_.exits, layer, own);
-    mask_padding(logits, decoder_.ids);
+    const at::Tensor logits =
+        layer == layers_ ? target_.exit_head(own) : model::exit_logits(target_, exits_, layer, own);
+    mask_padding(logits, ids_);
     return logits.squeeze(1);
   }
 
@@ -176,7 +169,7 @@ class Ascent {
     if (open.empty()) return;
     std::vector<double> measures(open.size(), std::numeric_limits<double>::infinity());
     at::Tensor logits;  // [C,V] of the open rows
-    if (measured && decoder_.calm.measure == ExitMeasure::kMargin) {
+    if (measured && calm_.measure == ExitMeasure::kMargin) {
       logits = read(layer, above, open);
       measures = top_two_margins(logits);
     } else if (measured) {
@@ -212,7 +205,10 @@ class Ascent {
     }
   }
 
-  const CalmDecoder& decoder_;
+  model::TransformerModel& target_;
+  const model::Exits* exits_;
+  const CalmSettings& calm_;
+  int64_t ids_;
   RowBatch& batch_;
   model::DecoderState& state_;
   int64_t layers_;
@@ -240,10 +236,9 @@ double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest) 
 
 void decode_calm(model::TransformerModel& target, const model::Exits* exits, const CalmSettings& calm,
                  const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
-  const CalmDecoder decoder{target, exits, calm, settings.ids};
   while (!batch.rows.empty()) {
     timer.enter(Phase::kVerify);
-    const at::Tensor logits = Ascent(decoder, batch).run();
+    const at::Tensor logits = Ascent(target, exits, calm, settings.ids, batch).run();
     const auto next = choose_next(batch, logits, settings);
     timer.enter(Phase::kOther);
     commit_next(batch, next, settings);

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "infer/drafters/early_exit_drafter.h"
 #include "model/models/exits.h"
 
 namespace draftsmith::infer {
@@ -48,6 +47,13 @@ void check_ppd(const GenerationModels& models, const DecodeOptions& options, Pro
 }
 
 }  // namespace
+
+model::TransformerModel* transformer_of(model::LanguageModel& target, const std::string& where, Problems& problems) {
+  auto* model = dynamic_cast<model::TransformerModel*>(&target);
+  if (model != nullptr) return model;
+  problems.add({where, "needs the hidden states of the model's layers", "a transformer", target.info().name, ""});
+  return nullptr;
+}
 
 model::TransformerModel& inside_model(const GenerationModels& models) {
   auto* target = dynamic_cast<model::TransformerModel*>(models.target);

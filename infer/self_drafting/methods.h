@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/aten.h"
@@ -14,6 +15,7 @@
 #include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
 #include "model/models/exits.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {
 
@@ -47,9 +49,8 @@ struct CalmSettings {
 };
 
 // Returns the threshold that the measure must pass at the new token with index t (from 0) of at most N = `longest`:
-// lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). The ends do not decay: lambda >= 1 gives 1, so no token
-// leaves early; lambda <= 0 gives 0, so every token leaves at layer 1 whatever the measure. Otherwise no token leaves
-// at layer 1 by saturation, as in the program that Schuster et al. released.
+// lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). The ends do not decay: at lambda >= 1 no token leaves
+// early, at lambda <= 0 every token leaves at layer 1.
 double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest);
 
 // Decodes every row to its end, greedily or by sampling, as decode_plainly() does. Writes layer_runs and exits_by_layer
@@ -59,50 +60,33 @@ double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest);
 void decode_calm(model::TransformerModel& target, const model::Exits* exits, const CalmSettings& calm,
                  const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 
-// ---- Counts of predictive pipelined decoding
+// ---- Predictive pipelined decoding
+// Yang et al. 2024, algorithm 2: exact, greedily and by sampling (appendix B). Layer d-bar predicts k candidates for
+// the token after token t. Before t runs through its last d - d-bar layers, a branch for each candidate runs the first
+// d - d-bar layers, all branches as one pass. The branch of the actual next token continues from there; the others are
+// dropped. The next token is always chosen from the last layer, so the candidates change no output. The paper runs
+// branches and last layers at the same time, on several devices (count_run()).
+
+struct PpdSettings {
+  int64_t early_layer = 0;  // d-bar, d/2 .. d-1
+  int64_t candidates = 3;   // k
+};
 
 // One token's run through the decoder.
-struct PpdTally {
+struct PpdRun {
   bool resumed = false;   // a branch had already run the token's first d - d-bar layers
   int64_t branches = 0;   // branches that ran meanwhile, each the first d - d-bar layers of a candidate
   bool followed = false;  // the run's new token is not the last of its sequence
   bool matched = false;   // the run's new token was one of the branches
 };
 
-// Counts runs.
+// Adds a run to latency_units, compute_units, layer_runs, early_predictions and early_matches, of a model with d =
+// `layers`.
 //
-// Latency: d units for a run, d-bar units if it resumed. Branches add none: they run beside the last d - d-bar layers.
-// Compute: the latency, and d - d-bar units for each branch. Predictions and matches count only tokens that another
-// token follows, l - 1 of a sequence of l, because only these can save time.
-//
-// So with k branches for every token the units equal ppd_cost() at the counted match rate. A decoder that leaves out
-// branches that cannot continue uses less compute.
-class PpdAccount {
- public:
-  // Errors: std::logic_error unless d-bar is in d/2 .. d.
-  PpdAccount(int64_t layers, int64_t early_layer);
-
-  // Returns d - d-bar, the number of layers that branches run.
-  int64_t ahead() const { return layers_ - early_layer_; }
-  // Adds to latency_units, compute_units, layer_runs, early_predictions and early_matches.
-  void count(const PpdTally& run, DecodeStats& stats) const;
-
- private:
-  int64_t layers_;
-  int64_t early_layer_;
-};
-
-// ---- Predictive pipelined decoding
-// Yang et al. 2024, algorithm 2: exact, greedily and by sampling (appendix B). Layer d-bar predicts k candidates for
-// the token after token t. Before t runs through its last d - d-bar layers, a branch for each candidate runs the first
-// d - d-bar layers, all branches as one pass. The branch of the actual next token continues from there; the others are
-// dropped. The next token is always chosen from the last layer, so the candidates change no output. The paper runs
-// branches and last layers at the same time, on several devices (PpdAccount).
-
-struct PpdSettings {
-  int64_t early_layer = 0;  // d-bar, d/2 .. d-1
-  int64_t candidates = 3;   // k
-};
+// Latency: d units for a run, d-bar units if it resumed: branches run beside the last d - d-bar layers. Compute: the
+// latency, and d - d-bar units for each branch. Predictions and matches count only tokens that another token follows,
+// because only these can save time. With k branches for every token the units equal ppd_cost() at the counted rate.
+void count_run(int64_t layers, int64_t early_layer, const PpdRun& run, DecodeStats& stats);
 
 // Returns the k most likely tokens of each row of logits [B,V], in falling order; fewer if others are ruled out (-inf
 // or NaN).
@@ -110,13 +94,15 @@ std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, i
 
 // Decodes every row to its end, greedily or by sampling, with the tokens and random numbers of decode_plainly(). Writes
 // layer_runs, early_predictions, early_matches, latency_units and compute_units of the rows' statistics
-// (PpdAccount). Without `exits` (nullptr) the model's final norm and head read layer d-bar. Candidates that end a
-// row have no branch, nor have rows with one token left. Errors: std::logic_error for settings out of range, which the
-// generator checks before.
+// (count_run()). Without `exits` (nullptr) the model's final norm and head read layer d-bar. Candidates that end a
+// row have no branch, nor have rows with one token left. check_inside() must have found no problem with the settings.
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
                 const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 
 // ---- Checks and the choice of a method
+
+// Returns the target as a transformer, whose layers can be read; nullptr after a problem is reported at `where`.
+model::TransformerModel* transformer_of(model::LanguageModel& target, const std::string& where, Problems& problems);
 
 // Returns the target as a transformer. check_inside() must have found no problem with the models.
 model::TransformerModel& inside_model(const GenerationModels& models);

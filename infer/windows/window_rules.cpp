@@ -124,11 +124,6 @@ AcceptedLengths::Key AcceptedLengths::key_of(const Row& row) {
   return key;
 }
 
-const std::vector<int64_t>* AcceptedLengths::find(const Key& key) const {
-  const auto found = lengths_.find(key);
-  return found == lengths_.end() ? nullptr : &found->second;
-}
-
 void RecordingWindow::begin(std::span<const Row> rows) {
   keys_.clear();
   for (const Row& row : rows) keys_.push_back(AcceptedLengths::key_of(row));
@@ -138,7 +133,7 @@ void RecordingWindow::begin(std::span<const Row> rows) {
 void RecordingWindow::observe(int64_t row, const WindowOutcome& outcome) {
   const auto b = static_cast<size_t>(row);
   accepted_[b].push_back(outcome.accepted);
-  record_.set(keys_[b], accepted_[b]);
+  record_.lengths[keys_[b]] = accepted_[b];
 }
 
 void RecordingWindow::select_rows(std::span<const int64_t> rows) {
@@ -149,8 +144,9 @@ void RecordingWindow::select_rows(std::span<const int64_t> rows) {
 void OracleWindow::begin(std::span<const Row> rows) {
   rows_.clear();
   for (const Row& row : rows) {
-    rows_.push_back({record_.find(AcceptedLengths::key_of(row)), 0});
-    if (rows_.back().lengths == nullptr) throw std::logic_error("an oracle window without a record of this output");
+    const auto found = record_.lengths.find(AcceptedLengths::key_of(row));
+    if (found == record_.lengths.end()) throw std::logic_error("an oracle window without a record of this output");
+    rows_.push_back({&found->second, 0});
   }
 }
 

@@ -47,10 +47,9 @@ class FixedWindow : public BoundedWindow {
 // `heuristic` and `heuristic_transient` (+2 after a full acceptance, else -1, at least 1) and `constant`. Either may
 // also stop after a token of low probability.
 //
-// `heuristic` keeps its window across texts, as Transformers does across calls of generate(). Each row of a batch
-// begins with the mean of the windows that the rows of the batch before ended with, rounded down. So the order of a
-// batch's rows has no influence, and with one row a batch the window is Transformers'. `heuristic_transient` begins
-// every text anew.
+// `heuristic` keeps its window across texts, as Transformers does across calls of generate(): each row of a batch
+// begins with the mean of the windows that the rows of the batch before ended with, rounded down. `heuristic_transient`
+// begins every text anew.
 
 enum class WindowSchedule { kHeuristic, kHeuristicTransient, kConstant };
 
@@ -141,34 +140,21 @@ class EntropyWindow : public BoundedWindow {
 };
 
 // ---- The oracle
-// The window `oracle`, which stops exactly before the first rejection, and the recording pass that it replays.
+// The window `oracle`, which stops exactly before the first rejection, and the recording pass that it replays. It is
+// the upper bound of adaptive windows: no rule with the same max_draft makes fewer target runs.
 //
-// Rejections can be known at temperature 0, where an output is a function of its prompt. A first, untimed pass records
-// the accepted length of each window: n_1, n_2, ... Its windows have max_draft tokens, or fewer at the length limit or
-// an EOS. In the replay the i-th window has n_i tokens.
-//
-// By induction both passes reach the i-th window with the same committed tokens. A drafter reads only committed and
-// drafted tokens, so the replay drafts the first n_i tokens of the recorded window. The target accepts all of them and
-// adds the same token as before. Both passes commit n_i + 1 tokens, so the block boundaries coincide.
-//
-// Rounding may break this where two logits of the target are equal up to a step's error (methods.md §3). The output is
-// the target's nevertheless; after the record's end the target writes alone.
-//
-// The oracle is the upper bound of adaptive windows: it drafts nothing in vain, and no rule with the same max_draft
-// makes fewer target runs, because each window reaches to the drafter's next mistake.
+// At temperature 0 an output is a function of its prompt. A first, untimed pass records the accepted length of each
+// window: n_1, n_2, ... In the replay the i-th window has n_i tokens. By induction both passes reach it with the same
+// committed tokens, so the replay drafts what was accepted, and the target adds the same token as before. Rounding may
+// break this where two logits are equal up to a step's error (methods.md §3); the output is the target's nevertheless,
+// and after the record's end the target writes alone.
 
-class AcceptedLengths {
- public:
+struct AcceptedLengths {
   using Key = std::vector<int64_t>;
-  // Returns the output's identity: source, prompt and length limit.
+  // Returns an output's identity: source, prompt and length limit.
   static Key key_of(const Row& row);
 
-  // Returns the accepted lengths of an output; null if it was not recorded.
-  const std::vector<int64_t>* find(const Key& key) const;
-  void set(const Key& key, std::vector<int64_t> lengths) { lengths_[key] = std::move(lengths); }
-
- private:
-  std::map<Key, std::vector<int64_t>> lengths_;
+  std::map<Key, std::vector<int64_t>> lengths;  // of each output's windows
 };
 
 // A fixed window that records accepted lengths.

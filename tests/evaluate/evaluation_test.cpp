@@ -137,7 +137,6 @@ TEST(EvaluationSuite, AlphaForcedAtTemperature1IsOnSampledOutputs) {
   const auto alpha = to_json(result.results).at("tasks").at(0).at("drafters").at("small").at("alpha_forced");
   EXPECT_DOUBLE_EQ(alpha.at("temperature_0"), 0.7);
   EXPECT_DOUBLE_EQ(alpha.at("temperature_1"), 0.6);
-  EXPECT_EQ(alpha.at("sampled_positions"), 5);
 }
 
 // Drafts five times as fast as greedy decoding, with only 1.5 tokens a run of the target.

@@ -239,12 +239,6 @@ TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRu
               HasSubstr("temperature 0"));
   EXPECT_THAT(refused("oracle", "small", [](auto& run) { run.decode.acceptance = "accept_all"; }),
               HasSubstr("without verification none is"));
-  EXPECT_THAT(refused("oracle", "small",
-                      [](auto& run) {
-                        run.decode.method = "bild";
-                        run.lists[&DecodeOptions::rollback_rule] = {"released_code"};
-                      }),
-              HasSubstr("rollback_rule effective or literal"));
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
 }
 

@@ -46,8 +46,6 @@ TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
   EXPECT_GE(drafter.at("alpha_forced").at("temperature_1"), 0);
   EXPECT_LE(drafter.at("alpha_forced").at("temperature_1"), 1);
   EXPECT_EQ(drafter.at("alpha_forced").at("positions"), greedy.at("acceptance").at("tokens"));
-  EXPECT_EQ(drafter.at("alpha_forced").at("sampled_positions"),
-            find(results, "sample.T1").at("acceptance").at("tokens"));
 }
 
 TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
@@ -210,7 +208,6 @@ TEST_F(WorkSuite, SetsEachMethodBesideGreedyDecoding) {
   // Its own drafter is never wrong: four tokens a round of three draft steps and one of four tokens, so seven tokens
   // go through the model for four, and the weights are read four times.
   const ordered_json self = find(results, "assisted.self.G3.fixed");
-  EXPECT_NEAR(work_of(self, "drafter_operations_ratio"), 1, 0.1);
   EXPECT_GT(work_of(self, "decode_operations_ratio"), 1.6);
   EXPECT_LT(work_of(self, "decode_operations_ratio"), 2.5);  // with the tokens that a whole draft leaves behind
   EXPECT_NEAR(work_of(self, "theory_operations_ratio"), 7.0 / 4, 0.1);
@@ -218,8 +215,7 @@ TEST_F(WorkSuite, SetsEachMethodBesideGreedyDecoding) {
   // Look-up has no operations of its own; those of rejected tokens come on top.
   const ordered_json copy = find(results, "assisted.copy");
   EXPECT_GE(work_of(copy, "operations_ratio"), 1);
-  const ordered_json exit = find(results, "assisted.exit1");
-  EXPECT_FALSE(exit.at("work").contains("drafter_operations_ratio"));
+  EXPECT_GT(work_of(find(results, "assisted.exit1"), "operations_ratio"), 0);
   EXPECT_LT(work_of(find(results, "greedy.small"), "operations_ratio"), 1);
   options_.run.clear();
   options_.batch_size = 5;  // lines read the weights together

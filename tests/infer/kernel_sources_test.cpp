@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/lossless.h"
+#include "infer/acceptance/rejection_rules.h"
 #include "infer/loop/device_rows.h"
 #include "infer/sampling/sampling.h"
 #include "tests/support/cuda_shim.h"
@@ -64,21 +64,6 @@ class RoundsSource : public ::testing::Test {
 
   std::mt19937_64 random_{5};
 };
-
-TEST_F(RoundsSource, PlansEqualTheCpus) {
-  for (const int64_t window : {int64_t{0}, kWindow}) {
-    const DeviceRows rows = random_rows();
-    const RoundPlan expected = plan_round(rows, window);
-    const at::Tensor plan = at::full({(6 + 2 * window) * kRows}, -7, at::kLong);
-    cuda_shim::run_grid({2}, {64}, [&] {
-      ::plan_round(data(rows.text), data(rows.length), data(rows.drafted), data(rows.end), data(rows.active),
-                   data(plan), kRows, kColumns, static_cast<int>(window));
-    });
-    const auto whole = at::empty({0}, at::kLong).set_(expected.last.storage());
-    EXPECT_TRUE(plan.equal(whole.narrow(0, 0, plan.numel())));
-    EXPECT_GT(expected.counts.sum().item<int64_t>(), window > 0 ? 50 : -1);
-  }
-}
 
 TEST_F(RoundsSource, CommitsEqualTheCpus) {
   int64_t ended = 0;

@@ -1,6 +1,6 @@
 // Rows that fail and rows that are judged: logits that are NaN or positive infinity end their own row with an error, in
-// every method and number type, and the other rows of the batch keep their output; judgements that a GPU's transfer
-// brings to the host give the same verdicts as those that are on the CPU.
+// every method and number type, and the other rows of the batch keep their output; a GPU's transfer brings a judgement
+// to the host as it is.
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/loop/row_verdict.h"
+#include "infer/loop/decode_loop.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tandem_pairs.h"
@@ -68,23 +68,6 @@ TEST(NotFinite, LogitsFailTheirOwnRowInEveryMethodAndType) {
         }
       }
     }
-  }
-}
-
-TEST(NotFinite, RollbackRulesAcceptNoTokenAtSuchAPosition) {
-  for (const char* rule : {"effective", "literal", "released_code"}) {
-    DecodeOptions options;
-    options.method = "bild";
-    options.rollback_rule = rule;
-    options.rollback = kInf;
-    options.verify_end = true;
-    options.max_new_tokens = 8;
-    const Case damaged{broken_oracle({0.5, 0, 0.3, kNan}), constant_oracle(kSound)};
-    const auto results = decode(damaged, options, std::vector<Ids>{{2}, {3}});
-    EXPECT_FALSE(results[0].error) << rule;
-    EXPECT_TRUE(results[1].error) << rule;
-    EXPECT_NO_THROW(throw_if_failed(std::span(results).first(1)));
-    EXPECT_THROW(throw_if_failed(results), RunError);
   }
 }
 
@@ -171,53 +154,21 @@ Draft unread_draft() {
   return draft;
 }
 
-Judgement some_judgement() {
-  return {.accepted = at::tensor(Ids{3, 0, 0}),
-          .next = at::tensor(Ids{6, 8, 7}),
-          .rolled_back = at::tensor({1, 1, 0}, at::kLong).to(at::kBool),
-          .overlap = at::arange(9, at::kDouble).view({3, 3}).mul(0.1)};
-}
-
-TEST(RowVerdict, TokensBehindTheFirstEosCountForNothing) {
-  Draft draft = unread_draft();
-  draft.read_tokens(kVerdictEnds);
-  EXPECT_TRUE(draft.read);
-  EXPECT_THAT(draft.on_host, ElementsAre(Ids{2, kEos}, Ids{5}, Ids{}));
-  const Judgement judgement = some_judgement();
-  const auto verdicts = row_verdicts(judgement, draft);
-  ASSERT_EQ(verdicts.size(), 3U);
-  EXPECT_EQ(verdicts[0].accepted, 2);
-  EXPECT_EQ(verdicts[0].next, 6);
-  EXPECT_FALSE(verdicts[0].rolled_back);  // all tokens that count were accepted
-  EXPECT_THAT(verdicts[0].overlap, ElementsAre(0.0, 0.1));
-  EXPECT_EQ(verdicts[1].accepted, 0);
-  EXPECT_EQ(verdicts[1].next, 8);
-  EXPECT_TRUE(verdicts[1].rolled_back);
-  EXPECT_EQ(verdicts[1].overlap.size(), 1U);
-  EXPECT_EQ(verdicts[2].overlap.size(), 0U);
-}
-
-TEST(RowVerdict, TransferGivesTheSameJudgementAndFillsTheDraft) {
+TEST(Transfer, GivesTheSameJudgementAndFillsTheDraftUpToItsFirstEos) {
   for (const bool read : {false, true}) {
-    for (const bool whole : {false, true}) {
+    for (const bool measured : {false, true}) {
       Draft draft = unread_draft();
       const at::Tensor tokens = at::stack(draft.tokens, 1);
-      Judgement judgement = some_judgement();
+      Judgement judgement{.accepted = at::tensor(Ids{3, 0, 0}), .next = at::tensor(Ids{6, 8, 7})};
+      if (measured) judgement.overlap = at::arange(9, at::kDouble).view({3, 3}).mul(0.1);
       if (read) draft.read_tokens(kVerdictEnds);
-      if (!whole) judgement.rolled_back = judgement.overlap = at::Tensor();
       const Judgement copy = transfer(judgement, tokens, kVerdictEnds, draft);
       EXPECT_TRUE(draft.read);
       EXPECT_THAT(draft.on_host, ElementsAre(Ids{2, kEos}, Ids{5}, Ids{}));
       EXPECT_TRUE(copy.accepted.equal(judgement.accepted));
       EXPECT_TRUE(copy.next.equal(judgement.next));
-      ASSERT_EQ(copy.rolled_back.defined(), whole);
-      ASSERT_EQ(copy.overlap.defined(), whole);
-      if (!whole) continue;
-      EXPECT_TRUE(copy.rolled_back.equal(judgement.rolled_back));
-      EXPECT_TRUE(copy.overlap.equal(judgement.overlap));
-      const auto verdicts = row_verdicts(copy, draft);
-      EXPECT_THAT(verdicts[0].overlap, ElementsAre(0.0, 0.1));
-      EXPECT_DOUBLE_EQ(verdicts[1].overlap[0], 0.3);
+      ASSERT_EQ(copy.overlap.defined(), measured);
+      EXPECT_TRUE(!measured || copy.overlap.equal(judgement.overlap));
     }
   }
 }

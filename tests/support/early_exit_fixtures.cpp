@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "infer/drafters/early_exit_drafter.h"
+#include "infer/drafters/registry.h"
 #include "tests/support/models.h"
 #include "tests/support/tandem_pairs.h"
 #include "tests/support/token_ids.h"

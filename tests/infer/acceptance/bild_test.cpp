@@ -12,7 +12,7 @@
 
 #include "base/random.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/drafters/text_drafters.h"
+#include "infer/drafters/registry.h"
 #include "infer/engagement.h"
 #include "infer/parts.h"
 #include "tests/support/oracle_fixtures.h"
@@ -120,7 +120,7 @@ struct Written {
   int64_t rollbacks = 0;
 };
 
-// The paper's Algorithm 1, or the authors' program, ended at a replacement that is EOS.
+// The paper's Algorithm 1, ended at a replacement that is EOS.
 class BildProgram {
  public:
   BildProgram(const Case& oracles, const Thresholds& thresholds) : oracles_(oracles), to_(thresholds) {}
@@ -134,27 +134,6 @@ class BildProgram {
       ++text_.large_runs;
       const bool rolled_back = roll_back(first, effective);
       if (!rolled_back && !ended()) text_.ids.push_back(best(large_at(text_.ids.size())));
-      if (ended()) return text_;
-    }
-  }
-
-  // `settled`: tokens that the large model's cache accounts for. A rollback does not advance it, so the next run
-  // compares the same tokens again. Of these it looks at the first distant one alone.
-  Written authors_program() {
-    size_t settled = 0;
-    while (true) {
-      ++text_.large_runs;
-      size_t m = settled;
-      while (m < text_.ids.size() && !distant(m)) ++m;
-      if (m < text_.ids.size() && best(large_at(m)) != text_.ids[m]) {
-        replace_from(m);
-        if (ended()) return text_;
-        continue;
-      }
-      text_.ids.push_back(best(large_at(text_.ids.size())));
-      settled = text_.ids.size();
-      if (ended()) return text_;
-      run_small();
       if (ended()) return text_;
     }
   }
@@ -240,16 +219,6 @@ TEST(BildReference, EveryRuleIsAlgorithm1WithEndsFinalOrVerified) {
   }
 }
 
-TEST(BildReference, ReleasedCodeIsTheAuthorsProgram) {
-  int64_t rollbacks = 0;
-  for_random_scripts(500, [&](const Case& oracles, const Thresholds& thresholds) {
-    const Written text = BildProgram(oracles, thresholds).authors_program();
-    expect_written(run(oracles, thresholds_options(thresholds, "released_code")), text);
-    rollbacks += text.rollbacks;
-  });
-  EXPECT_GT(rollbacks, 60);
-}
-
 // A model that writes 2, 2 and EOS; the other never ends.
 const Case kEnds{scripted(5, {{2, 0.9}, {3, 0.9}, {3, 0.9}, {4, 0.9}}),
                  [](auto, std::span<const int64_t> prefix) { return one_hot(5, prefix.size() < 2 ? 2 : kEos); }, 5};
@@ -305,7 +274,7 @@ TEST(BildEnd, RowsOfABatchEndAsTheyDoAlone) {
   const auto large = random_oracle(6, 3);
   const Case oracles{large, mixture(large, random_oracle(6, 4), 0.5), 6};
   const std::vector<Ids> sources{{2}, {3, 2}, {4}, {5, 5, 5}, {2, 4}, {3}};
-  for (const char* rule : {"effective", "literal", "released_code"}) {
+  for (const char* rule : {"effective", "literal"}) {
     for (const double temperature : {0.0, 0.9}) {
       DecodeOptions options = bild(0.4, 1.5, 14);
       options.rollback_rule = rule;

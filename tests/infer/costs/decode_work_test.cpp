@@ -34,8 +34,8 @@ TEST(DecodeWork, AddsUpStepsByHand) {
   EXPECT_EQ(work.target.cache_bytes, (10 + 3 * 5) * 4 * 64);
   EXPECT_EQ(work.target.operations, 2 * 5 * 5760 + 2 * 4 * 16 * (15 + 5 * 5));
   EXPECT_EQ(work.draft.operations, 0);
-  const Work encoder = encoder_work(config, at::kFloat, 1, 5);
-  const Work cross = cross_attention_work(config, at::kFloat, 1, 5);
+  const Work encoder = encoder_work(config, at::kFloat, 5);
+  const Work cross = cross_attention_work(config, at::kFloat, 5);
   EXPECT_EQ(work.input.operations, encoder.operations + cross.operations);
   EXPECT_EQ(work.input.weight_bytes, encoder.weight_bytes + cross.weight_bytes);
   EXPECT_EQ(work.total().operations, work.input.operations + work.target.operations);
@@ -83,7 +83,7 @@ BothCounts count_both(const GenerationModels& models, DecodeOptions options, std
   std::vector<DecodedLine> lines;
   for (size_t i = 0; i < sources.size(); ++i) {
     lines.push_back({std::ssize(sources[i]), &results[i].stats});
-    counts.encoder_attention += encoder_work(*shapes.target.config, at::kDouble, 1, lines.back().source).attention;
+    counts.encoder_attention += encoder_work(*shapes.target.config, at::kDouble, lines.back().source).attention;
   }
   const Work work = decode_work(shapes, lines).total();
   counts.weights = work.operations - work.attention;
@@ -238,26 +238,20 @@ TEST(StepWork, AHeadThatIsTheEmbeddingIsRead) {
   EXPECT_EQ(step_weight_bytes(config, at::kFloat), own - 4 * 37 * 16);
 }
 
-TEST(StepWork, CountsRowsTokensAndTheCache) {
-  const Work work = step_work(model::t5_config(), at::kFloat, {.rows = 2, .tokens = 3, .length = 10, .source = 5});
-  EXPECT_EQ(work.weight_bytes, 4 * 5872);
-  EXPECT_EQ(work.cache_bytes, 2 * (10 + 3 + 5) * (2 * 2 * 16 * 4));
-  // 5,760 numbers for 6 tokens; a query meets 12 keys of its own on average and 5 of the source, in 2 layers and rows.
-  EXPECT_EQ(work.operations, 2 * 6 * 5760 + 2 * 2 * (4 * 3 * 17 * 16));
-  EXPECT_EQ(work.bytes(), work.weight_bytes + work.cache_bytes);
-}
-
 TEST(StepWork, CountsWhatComesBeforeTheFirstToken) {
   const model::TransformerConfig t5 = model::t5_config();
-  const Work encoder = encoder_work(t5, at::kFloat, 2, 5);
+  const Work encoder = encoder_work(t5, at::kFloat, 5);
   EXPECT_EQ(encoder.weight_bytes, 4 * (2048 + 48));
-  EXPECT_EQ(encoder.operations, 2 * 10 * 2048 + 2 * (4 * 5 * 5 * 16));
-  const Work cross = cross_attention_work(t5, at::kFloat, 2, 5);
+  EXPECT_EQ(encoder.operations, 2 * 5 * 2048 + 4 * 5 * 5 * 16);
+  const Work cross = cross_attention_work(t5, at::kFloat, 5);
   EXPECT_EQ(cross.weight_bytes, 4 * 1024);
-  EXPECT_EQ(cross.operations, 2 * 10 * 1024);
-  // 2,560 numbers in the matrices of a layer; token t sees t others.
-  const Work prompt = prompt_work(model::llama_config(), at::kFloat, 1, 4);
-  EXPECT_EQ(prompt.operations, 2 * 4 * 5120 + 2 * (4 * (1 + 2 + 3 + 4) * 16));
+  EXPECT_EQ(cross.operations, 2 * 5 * 1024);
+  // 2,560 numbers in the matrices of a layer; of 5 tokens all but the last run, and token t sees t others.
+  const model::TransformerConfig llama = model::llama_config();
+  const DecodeStats none;
+  const DecodedLine line{.source = 5, .stats = &none};
+  EXPECT_EQ(decode_work({.target = {&llama, at::kFloat}}, {&line, 1}).input.operations,
+            2 * 4 * 5120 + 2 * (4 * (1 + 2 + 3 + 4) * 16));
 }
 
 }  // namespace

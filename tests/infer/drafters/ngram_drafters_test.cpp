@@ -8,7 +8,7 @@
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
 #include "infer/drafters/drafter.h"
-#include "infer/drafters/text_drafters.h"
+#include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"
@@ -58,6 +58,12 @@ GenerationModels models_drafting(model::LanguageModel& target, const Source& dra
     models.drafter = lookup_drafter(drafter.lookup);
   }
   return models;
+}
+
+// The drafter at work for a target of so many ids.
+std::unique_ptr<Drafter> at_work(const Source& drafter, int64_t vocabulary) {
+  OracleModel target(oracle_info(vocabulary), random_oracle(vocabulary, 1));
+  return models_drafting(target, drafter).drafter->make({target});
 }
 
 void expect_kept_distribution(const Source& drafter, const DecodeOptions& options, const std::string& what) {
@@ -114,12 +120,12 @@ TEST(NgramDrafters, AssistedEqualsGreedyInEveryBatch) {
 TEST(NgramDrafters, ProposalsAreTheMostLikelyTokensOfTheLogits) {
   for (const int64_t order : {1, 2, 3}) {
     const data::NgramTable table = make_table(order);
-    NgramDrafter drafter(table.counts(), kTableIds + 2, at::kCPU);
+    const auto drafter = at_work({.table = &table}, kTableIds + 2);
     for (const bool encoder_decoder : {true, false}) {
       model::ModelInfo info = oracle_info(kTableIds + 2);
       info.encoder_decoder = encoder_decoder;
       for (const Ids& tokens : {Ids{0}, Ids{0, 2}, Ids{0, 2, 3}, Ids{0, 5, 3}, Ids{0, 3, 5}}) {
-        DrafterProbe probe(drafter, info, {}, tokens);
+        DrafterProbe probe(*drafter, info, {}, tokens);
         for (int64_t step = 0; step < 4; ++step) {
           const at::Tensor logits = probe.next_logits();
           const int64_t token = probe.next_token();
@@ -135,11 +141,11 @@ TEST(NgramDrafters, ProposalsAreTheMostLikelyTokensOfTheLogits) {
 
 TEST(NgramDrafters, TheStartTokenIsTheBeginningAndAPromptIsText) {
   const data::NgramTable table = make_table(3);
-  NgramDrafter drafter(table.counts(), kTableIds, at::kCPU);
+  const auto drafter = at_work({.table = &table}, kTableIds);
   const auto logits = [&](bool encoder_decoder, const Ids& tokens) {
     model::ModelInfo info = oracle_info(kTableIds);
     info.encoder_decoder = encoder_decoder;
-    return DrafterProbe(drafter, info, {}, tokens).next_logits();
+    return DrafterProbe(*drafter, info, {}, tokens).next_logits();
   };
   const auto expected = [&](const data::NgramContext& context) {
     std::vector<float> values(kTableIds);
@@ -156,10 +162,10 @@ TEST(NgramDrafters, TheStartTokenIsTheBeginningAndAPromptIsText) {
 
 // What look-up drafts in a window of `count`, until it has nothing to propose.
 Ids looked_up(const Ids& source, const Ids& generated, int64_t longest = 4, int64_t count = 6) {
-  PromptLookupDrafter drafter(longest);
+  const auto drafter = at_work({.lookup = longest}, 10);
   Ids tokens = {0};
   tokens.insert(tokens.end(), generated.begin(), generated.end());
-  DrafterProbe probe(drafter, oracle_info(10), source, tokens);
+  DrafterProbe probe(*drafter, oracle_info(10), source, tokens);
   Ids drafted;
   for (int64_t i = 0; i < count; ++i) {
     drafted.push_back(probe.next_token());
@@ -187,8 +193,8 @@ TEST(PromptLookup, ProposesNothingWhereNothingMatches) {
 }
 
 TEST(PromptLookup, RejectedDraftsLeaveNoTrace) {
-  PromptLookupDrafter drafter(4);
-  DrafterProbe probe(drafter, oracle_info(10), {4, 5, 6, 7}, {0, 4});
+  const auto drafter = at_work({.lookup = 4}, 10);
+  DrafterProbe probe(*drafter, oracle_info(10), {4, 5, 6, 7}, {0, 4});
   EXPECT_EQ(probe.next_token(), 5);
   probe.draft(5);
   EXPECT_EQ(probe.next_token(), 6);
@@ -202,44 +208,32 @@ TEST(PromptLookup, RejectedDraftsLeaveNoTrace) {
   EXPECT_EQ(probe.next_token(), 6);  // 6 followed 5 in the source alone
 }
 
-// The same as the index, by looking everywhere.
-int64_t follower_by_search(const std::vector<Ids>& texts, int64_t longest) {
+// The token that look-up proposes first, by looking everywhere.
+int64_t searched(const std::vector<Ids>& texts, int64_t longest) {
   const Ids& current = texts.back();
-  const auto size = static_cast<int64_t>(current.size());
-  for (int64_t n = std::min(longest, size); n >= 1; --n) {
+  for (int64_t n = std::min(longest, std::ssize(current)); n >= 1; --n) {
     const Ids suffix(current.end() - n, current.end());
-    int64_t begin = 0;
-    int64_t found = -1;
+    int64_t found = kNoProposal;
     for (const Ids& text : texts) {
-      for (int64_t at = 0; at + n < static_cast<int64_t>(text.size()); ++at) {
-        if (std::equal(suffix.begin(), suffix.end(), text.begin() + at)) found = begin + at + n;
+      for (int64_t at = 0; at + n < std::ssize(text); ++at) {
+        if (std::equal(suffix.begin(), suffix.end(), text.begin() + at)) found = text[static_cast<size_t>(at + n)];
       }
-      begin += static_cast<int64_t>(text.size());
     }
-    if (found >= 0) return found;
+    if (found != kNoProposal) return found;
   }
-  return -1;
+  return kNoProposal;
 }
 
-TEST(SuffixIndex, FindsWhatASearchOfTheWholeTextFinds) {
+TEST(PromptLookup, FindsWhatASearchOfTheWholeTextFinds) {
   for (uint64_t trial = 0; trial < 30; ++trial) {
     const CounterRandom random(7, trial);
-    const uint64_t ids = 2 + trial % 9;
-    const auto longest = static_cast<int64_t>(1 + trial % 5);
-    SuffixIndex index(longest);
-    std::vector<Ids> texts(1);
+    std::vector<Ids> texts(2);
     for (uint64_t i = 0; i < 120; ++i) {
-      if (i == 50) {
-        index.begin_text();
-        texts.emplace_back();
-      }
-      texts.back().push_back(static_cast<int64_t>(random.bits(i) % ids));
-      index.add(texts.back().back());
-      ASSERT_EQ(index.follower(), follower_by_search(texts, longest)) << trial << " " << i;
+      texts[i < 50 ? 0 : 1].push_back(static_cast<int64_t>(random.bits(i) % (2 + trial % 8)));
+      const auto longest = static_cast<int64_t>(1 + trial % 5);
+      if (i < 50) continue;
+      ASSERT_EQ(looked_up(texts[0], texts[1], longest, 1), Ids{searched(texts, longest)}) << trial;
     }
-    EXPECT_EQ(index.token(50), -1);  // another text begins there
-    EXPECT_EQ(index.token(49), texts[0][49]);
-    EXPECT_EQ(index.token(120), -1);
   }
 }
 
@@ -293,17 +287,17 @@ TEST(NgramDrafters, ForcedAlphaIsThatOfAModelWithTheTablesDistribution) {
   OracleModel drafter(oracle_info(kTableIds), same_as_table);
   const std::vector<Ids> outputs = {{2, 3, 2, 1}, {3, 1}, {}, {0, 0, 2, 3}};
   for (const Warping& warping : {Warping{}, Warping{.temperature = 0}, Warping{.temperature = 0.7, .top_k = 2}}) {
-    NgramDrafter ngrams(table.counts(), kTableIds, at::kCPU);
+    const auto ngrams = at_work({.table = &table}, kTableIds);
     const ForcedAlpha expected = measure_forced_alpha({target, drafter}, sampled_sources(), outputs, warping);
-    const ForcedAlpha found = measure_forced_alpha(target, ngrams, sampled_sources(), outputs, warping);
+    const ForcedAlpha found = measure_forced_alpha(target, *ngrams, sampled_sources(), outputs, warping);
     EXPECT_EQ(found.positions, expected.positions);
     EXPECT_NEAR(found.alpha, expected.alpha, 1e-6);
     EXPECT_DOUBLE_EQ(found.agreement, expected.agreement);
     EXPECT_DOUBLE_EQ(found.drafter.accuracy, expected.drafter.accuracy);
     EXPECT_NEAR(found.target.cross_entropy, expected.target.cross_entropy, 1e-9);
   }
-  PromptLookupDrafter lookup(4);
-  const ForcedAlpha copied = measure_forced_alpha(target, lookup, sampled_sources(), outputs, {});
+  const auto lookup = at_work({.lookup = 4}, kTableIds);
+  const ForcedAlpha copied = measure_forced_alpha(target, *lookup, sampled_sources(), outputs, {});
   EXPECT_EQ(copied.positions, 10);
   EXPECT_GT(copied.alpha, 0);
   EXPECT_TRUE(std::isnan(copied.drafter.cross_entropy)) << "it gives no distribution";

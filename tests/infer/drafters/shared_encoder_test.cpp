@@ -42,19 +42,6 @@ TEST(SharedEncoderDrafter, LosslessMethodsWriteTheTargetsOutputAtEveryBatchSizeA
   EXPECT_LT(noisy.accepted, noisy.drafted);
 }
 
-TEST(SharedEncoderDrafter, SamplesAndLossyOutputsDoNotDependOnTheBatch) {
-  const TandemPair pair = identity_shared_encoder(kNoise);
-  for (const char* method : {"speculative", "bild"}) {
-    DecodeOptions options = tandem_options(method, 3, 1);
-    options.temperature = 1;
-    options.rollback = 1;
-    options.num_samples = 4;
-    const auto alone = ids_of(pair.run(options));
-    options.batch_size = 5;
-    EXPECT_EQ(ids_of(pair.run(options)), alone) << method;
-  }
-}
-
 // 8000 draws and about 30 cells: a deviate above 4.5 happens once in 300,000 true tests. The drafter's own samples are
 // far from it, which the second expectation shows.
 TEST(SharedEncoderDrafter, SamplesAreDistributedAsTheTargets) {

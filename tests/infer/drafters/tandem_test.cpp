@@ -80,13 +80,6 @@ TEST_P(TandemOf, OtherMethodsAndWindowsDraftWithItToo) {
   literal.rollback_rule = "literal";
   literal.verify_end = true;
   EXPECT_EQ(ids_of(pair.run(literal)), expected);
-  // Rows whose next token the target writes after a rollback, and rows that end unverified.
-  DecodeOptions released = tandem_options("bild", 3, 3);
-  released.rollback = 1;
-  released.rollback_rule = "released_code";
-  const auto together = ids_of(pair.run(released));
-  released.batch_size = 1;
-  EXPECT_EQ(together, ids_of(pair.run(released)));
 }
 
 // Limits of one token and inside a block; processors act on the target's free tokens and on drafts alike.
@@ -436,8 +429,6 @@ TEST(Tandem, AnOracleReplaysNothingThatIsNotJudgedWindowByWindow) {
   EXPECT_THAT(error_of([&] { Generator(models, options); }), HasSubstr("without verification none is"));
   options.method = "bild";
   EXPECT_EQ(error_of([&] { Generator(models, options); }), "no error");
-  options.rollback_rule = "released_code";
-  EXPECT_THAT(error_of([&] { Generator(models, options); }), HasSubstr("rollback_rule effective or literal"));
 }
 
 }  // namespace

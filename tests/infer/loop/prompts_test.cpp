@@ -84,8 +84,8 @@ TEST(Prefill, SharedPromptsGiveEveryRowTheStateItWouldHaveAlone) {
     row.tokens = prompt;
     rows.insert(rows.end(), 3, row);
   }
-  const auto shared = begin_state(model, {}, rows, {120, 3});
-  const auto apart = begin_state(model, {}, rows, {120, 1});
+  const auto shared = prefill(model, {}, rows, {120, 3}).state;
+  const auto apart = prefill(model, {}, rows, {120, 1}).state;
   ASSERT_EQ(shared->rows(), 9);
   for (int64_t step = 0; step < 3; ++step) {
     model::StepInput input;
@@ -106,7 +106,7 @@ TEST(Prefill, NoStepProcessesMoreThanAChunkOfAPrompt) {
   std::vector<Row> rows(2);
   rows[0].tokens = Ids(static_cast<size_t>(3 * most + 2), 2);  // 3 * most + 1 tokens are processed
   rows[1].tokens = Ids(static_cast<size_t>(most), 3);
-  const auto state = begin_state(model, {}, rows, {4 * most, 1});
+  const auto state = prefill(model, {}, rows, {4 * most, 1}).state;
   EXPECT_EQ(model.widths.size(), 4U);
   EXPECT_THAT(model.widths, Each(Le(most)));
   EXPECT_EQ(state->length(0), 3 * most + 1);

@@ -50,7 +50,7 @@ inline RowBatch begin_rows(model::TransformerModel& target, const PlainRows& wan
     }
     encoder = target.encode({tokens, lengths});
   }
-  batch.state = begin_state(target, encoder, batch.rows, {capacity, 1});
+  batch.state = prefill(target, encoder, batch.rows, {capacity, 1}).state;
   return batch;
 }
 

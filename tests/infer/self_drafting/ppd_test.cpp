@@ -339,18 +339,17 @@ TEST(PpdCandidates, MayBeMany) {
 // A sequence each of whose tokens is among the candidates with probability `match_rate`, as the decoder counts it.
 DecodeStats simulate(const evaluate::PpdSetting& setting, int64_t tokens, uint64_t seed) {
   const CounterRandom random(seed, 0);
-  const PpdAccount account(setting.layers, setting.early_layer);
   DecodeStats stats;
   bool resumed = false;
   for (int64_t t = 0; t < tokens; ++t) {
     const bool matched = random.uniform(static_cast<uint64_t>(t)) < setting.match_rate;
-    account.count({resumed, setting.candidates, t + 1 < tokens, matched}, stats);
+    count_run(setting.layers, setting.early_layer, {resumed, setting.candidates, t + 1 < tokens, matched}, stats);
     resumed = matched;
   }
   return stats;
 }
 
-TEST(PpdAccount, EqualsTheTheoremOnSimulatedMatches) {
+TEST(PpdCounts, EqualTheTheoremOnSimulatedMatches) {
   uint64_t seed = 0;
   for (const int64_t layers : {1, 2, 7, 12}) {
     for (int64_t early = (layers + 1) / 2; early <= layers; ++early) {
@@ -368,12 +367,6 @@ TEST(PpdAccount, EqualsTheTheoremOnSimulatedMatches) {
       }
     }
   }
-}
-
-TEST(PpdAccount, RefusesLayersBeforeTheMiddle) {
-  EXPECT_THROW(PpdAccount(5, 2), std::logic_error);
-  EXPECT_THROW(PpdAccount(4, 5), std::logic_error);
-  EXPECT_EQ(PpdAccount(5, 3).ahead(), 2);
 }
 
 }  // namespace

@@ -1,46 +1,74 @@
-#include "infer/acceptance/lossless.h"
+#include "infer/acceptance/rejection_rules.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 #include <vector>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include "infer/acceptance/acceptance_rule.h"
+#include "infer/acceptance/row_judging.h"
 #include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
 namespace {
 
+// Slack of the greedy rules that keep the target's own choices alone.
+constexpr double kOwnChoices = -std::numeric_limits<double>::infinity();
+
+// Keeps the target's most likely tokens, and those whose logit is at most `slack` below the largest.
 template <class T>
-RowJudgement judge_exactly(const RowVerification<T>& in, int64_t b, double* overlaps) {
-  RowJudgement row;
-  for (;; ++row.accepted) {
-    row.next = row_argmax(in.logits(b, row.accepted), in.vocabulary());
-    if (row.accepted == in.drafted(b) || row.next != in.token(b, row.accepted)) return row;
-    if (overlaps != nullptr) overlaps[row.accepted] = 1;
+RowJudgement judge_greedy_row(const RowVerification<T>& in, int64_t b, double* overlaps, double slack) {
+  for (int64_t j = 0;; ++j) {
+    const T* logits = in.logits(b, j);
+    const int64_t own = row_argmax(logits, in.vocabulary());
+    if (j == in.drafted(b) || own == kNoToken) return {j, own};
+    const int64_t token = in.token(b, j);
+    if (overlaps != nullptr) overlaps[j] = own == token ? 1 : 0;
+    if (own != token && !(static_cast<double>(logits[token]) >= static_cast<double>(logits[own]) - slack)) {
+      return {j, own};
+    }
   }
+}
+
+// Judges in tensor operations, every position at once.
+Judgement judge_greedy_tensors(const Verification& verification, double slack) {
+  const int64_t window = verification.tokens.size(1);
+  const auto choice = most_likely(verification.logits);  // [B,G+1]
+  const auto own = choice.narrow(1, 0, window);          // [B,G]
+  const auto same = own.eq(verification.tokens);         // [B,G]
+  auto kept = same;
+  if (slack >= 0) {
+    const auto heads = verification.logits.narrow(1, 0, window);  // [B,G,V]
+    const auto logit = [&](const at::Tensor& ids) {
+      return heads.gather(2, ids.clamp_min(0).unsqueeze(2)).squeeze(2).to(at::kDouble);
+    };
+    kept = logit(verification.tokens).ge(logit(own).sub(slack)) & own.ne(kNoToken);
+  }
+  Judgement judgement;
+  judgement.accepted = leading(kept & drafted_positions(verification));
+  judgement.next = choice.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1);
+  judgement.overlap = same.to(at::kDouble);  // one-hot distributions overlap fully or not at all
+  return judgement;
+}
+
+Judgement judge_greedily(const Verification& verification, double slack) {
+  if (!has_row_kernels(verification.logits)) return judge_greedy_tensors(verification, slack);
+  return judge_rows(verification, verification.tokens.size(1) > 0, [=](const auto& rows, int64_t b, double* values) {
+    return judge_greedy_row(rows, b, values, slack);
+  });
 }
 
 }  // namespace
 
 Judgement ExactAcceptance::judge(const Verification& verification) {
-  if (!judged_by_rows(verification)) return judge_tensors(verification);
-  return judge_rows(verification, verification.tokens.size(1) > 0,
-                    [](const auto& rows, int64_t b, double* overlaps) { return judge_exactly(rows, b, overlaps); });
+  return judge_greedily(verification, kOwnChoices);
 }
 
 Judgement ExactAcceptance::judge_tensors(const Verification& verification) const {
-  const int64_t window = verification.tokens.size(1);
-  const auto choice = most_likely(verification.logits);                   // [B,G+1]
-  const auto same = choice.narrow(1, 0, window).eq(verification.tokens);  // [B,G]
-  Judgement judgement;
-  judgement.accepted = leading(same & drafted_positions(verification));
-  judgement.next = choice.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1);
-  judgement.overlap = same.to(at::kDouble);  // one-hot distributions overlap fully or not at all
-  return judgement;
+  return judge_greedy_tensors(verification, kOwnChoices);
 }
 
 namespace {
@@ -130,43 +158,7 @@ RowJudgement judge_by_rejection(const RowVerification<T>& in, int64_t b, double*
   return {j, row_draw(p.data(), vocabulary, row.random.uniform(Draw::kNext, row.emitted() + j))};
 }
 
-// Keeps tokens whose logit is at most `slack` below the largest.
-template <class T>
-RowJudgement judge_leniently(const RowVerification<T>& in, int64_t b, double* overlaps, double slack) {
-  for (int64_t j = 0;; ++j) {
-    const T* logits = in.logits(b, j);
-    const int64_t own = row_argmax(logits, in.vocabulary());
-    if (j == in.drafted(b) || own == kNoToken) return {j, own};
-    const int64_t token = in.token(b, j);
-    if (overlaps != nullptr) overlaps[j] = own == token ? 1 : 0;
-    if (static_cast<double>(logits[token]) < static_cast<double>(logits[own]) - slack) return {j, own};
-  }
-}
-
 }  // namespace
-
-Judgement RejectionAcceptance::judge_greedy_tensors(const Verification& verification) const {
-  const auto heads = verification.logits.narrow(1, 0, verification.tokens.size(1));  // [B,G,V]
-  const auto own = most_likely(heads);                                               // [B,G]
-  const auto logit = [&](const at::Tensor& ids) {
-    return heads.gather(2, ids.clamp_min(0).unsqueeze(2)).squeeze(2).to(at::kDouble);
-  };
-  const auto near = logit(verification.tokens).ge(logit(own).add(std::log(lenience_))) & own.ne(kNoToken);
-  Judgement judgement;
-  judgement.accepted = leading(near & drafted_positions(verification));
-  judgement.next = target_token(verification, judgement.accepted);
-  judgement.overlap = own.eq(verification.tokens).to(at::kDouble);
-  return judgement;
-}
-
-Judgement RejectionAcceptance::judge_greedy(const Verification& verification) {
-  if (lenience_ == 1) return exact_.judge(verification);
-  if (!judged_by_rows(verification)) return judge_greedy_tensors(verification);
-  const double slack = -std::log(lenience_);
-  return judge_rows(verification, verification.tokens.size(1) > 0, [=](const auto& rows, int64_t b, double* values) {
-    return judge_leniently(rows, b, values, slack);
-  });
-}
 
 Judgement RejectionAcceptance::judge_tensors(const Verification& verification) const {
   const int64_t window = verification.tokens.size(1);
@@ -176,14 +168,16 @@ Judgement RejectionAcceptance::judge_tensors(const Verification& verification) c
   const Decided decided = decide_by_rejection({p, counted, verification.tokens, verification.counts,
                                                uniforms_of(verification, Draw::kAccept, window),
                                                uniforms_of(verification, Draw::kNext, window + 1)});
-  Judgement judgement{.accepted = decided.accepted, .next = decided.next, .rolled_back = {}, .overlap = {}};
+  Judgement judgement{.accepted = decided.accepted, .next = decided.next};
   if (verification.measure_overlap && window > 0) judgement.overlap = overlap(p, q);
   return judgement;
 }
 
 Judgement RejectionAcceptance::judge(const Verification& verification) {
-  if (verification.warping.greedy()) return judge_greedy(verification);
-  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  if (verification.warping.greedy()) {
+    return judge_greedily(verification, lenience_ == 1 ? kOwnChoices : -std::log(lenience_));
+  }
+  if (!has_row_kernels(verification.logits)) return judge_tensors(verification);
   const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
   return judge_rows(verification, overlaps, [this](const auto& rows, int64_t b, double* values) {
     return judge_by_rejection(rows, b, values, lenience_);
@@ -328,8 +322,8 @@ Judgement BlockAcceptance::judge_tensors(const Verification& verification) const
 }
 
 Judgement BlockAcceptance::judge(const Verification& verification) {
-  if (verification.warping.greedy()) return exact_.judge(verification);
-  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  if (verification.warping.greedy()) return judge_greedily(verification, kOwnChoices);
+  if (!has_row_kernels(verification.logits)) return judge_tensors(verification);
   const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
   return judge_rows(verification, overlaps,
                     [](const auto& rows, int64_t b, double* values) { return RowBlock(rows, b).judge(values); });

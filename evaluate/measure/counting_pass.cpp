@@ -1,4 +1,4 @@
-#include "evaluate/measure/counts.h"
+#include "evaluate/measure/counting_pass.h"
 
 #include <algorithm>
 #include <numeric>
