@@ -1,8 +1,9 @@
 #include "data/teacher/teacher_cache.h"
 
-#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -12,7 +13,6 @@
 #include "base/files.h"
 #include "base/sha256.h"
 #include "base/table.h"
-#include "base/util.h"
 #include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
@@ -24,8 +24,6 @@ constexpr Hdf5Format kTeacherCacheFormat{"draftsmith teacher cache", 1, "a teach
 // A limit beyond any use; products of two still fit int64.
 constexpr int64_t kMostIds = int64_t{1} << 24;
 constexpr int64_t kMostCachedPositions = int64_t{1} << 38;
-// Rounding to fp16 changes a mass of 1 by at most the entropy times 2^-11, which is below .007 for 2^20 ids.
-constexpr double kRounding = 0.01;
 constexpr int64_t kMappedAlignment = 8;  // alignment of mapped values in bytes
 
 // Reads a cache and checks that its parts fit together.
@@ -67,39 +65,6 @@ class CacheReader : Hdf5Checks {
     return rows;
   }
 
-  // Checks the ids, the logs, and the probability of each position. Composes an error's text only if there is an error.
-  void check_values(const TeacherCacheInfo& info, const TeacherRows& rows) const {
-    std::vector<float> exponentials(size_t{1} << 16);  // of each fp16 value
-    for (size_t bits = 0; bits < exponentials.size(); ++bits) {
-      const float value = half_to_float(static_cast<uint16_t>(bits));
-      exponentials[bits] = std::isfinite(value) && value <= 0 ? std::exp(value) : -1;  // -1: not a log-probability
-    }
-    const auto mass = [&](const char* name, std::span<const uint16_t> logs, size_t index) {
-      const float value = exponentials[logs[index]];
-      if (value < 0) {
-        check(false, fmt::format("{}[{}]", name, index), "a finite log-probability, at most 0",
-              fmt::format("{}", half_to_float(logs[index])));
-      }
-      return static_cast<double>(value);
-    };
-    const auto k = static_cast<size_t>(info.k);
-    for (size_t position = 0; position < static_cast<size_t>(info.positions); ++position) {
-      double sum = 0;
-      double label = 0;
-      for (size_t i = position * k; i < (position + 1) * k; ++i) sum += mass("/teacher/log_probs", rows.log_probs, i);
-      if (!info.whole()) {
-        check_ids(info, rows.ids.subspan(position * k, k), position * k);
-        sum += mass("/teacher/tail_log_mass", rows.tail_log_mass, position);
-        label = mass("/teacher/label_log_probs", rows.label_log_probs, position);
-      }
-      // The label may be one of the k ids.
-      if (sum > 1 + kRounding || sum + label < 1 - kRounding) {
-        check(false, fmt::format("probability at position {}", position), "1, but for the rounding of fp16",
-              fmt::format("{:.4f}", sum + (sum < 1 ? label : 0)));
-      }
-    }
-  }
-
  private:
   double temperature() const {
     const std::string text = input_.string_attribute("/", "temperature");
@@ -109,25 +74,7 @@ class CacheReader : Hdf5Checks {
           "attribute temperature", "a number above 0", text);
     return value;
   }
-
-  // `first`: index of the ids' first among all.
-  void check_ids(const TeacherCacheInfo& info, std::span<const int32_t> ids, size_t first) const {
-    int64_t least = 0;  // ids ascend
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i] < least || ids[i] >= info.vocabulary) {
-        check(false, fmt::format("/teacher/ids[{}]", first + i),
-              fmt::format("an id from {} to {}, ascending", least, info.vocabulary - 1), std::to_string(ids[i]));
-      }
-      least = ids[i] + 1;
-    }
-  }
 };
-
-// Returns the attributes of a cache without reading its rows.
-TeacherCacheInfo read_teacher_cache_info(const std::filesystem::path& file) {
-  const Hdf5Reader input(file);
-  return CacheReader(input).info();
-}
 
 }  // namespace
 
@@ -139,7 +86,6 @@ TeacherCache::TeacherCache(const std::filesystem::path& file) : file_(file) {
   mapping_ = MappedFile(file);
   mapping_.will_need();
   all_ = reader.rows(info_, mapping_);
-  reader.check_values(info_, all_);
 }
 
 int64_t TeacherCache::positions(int64_t example) const {
@@ -147,9 +93,10 @@ int64_t TeacherCache::positions(int64_t example) const {
   return offsets_.at(at + 1) - offsets_.at(at);
 }
 
-TeacherRows TeacherCache::rows(int64_t example) const {
-  const auto first = static_cast<size_t>(offsets_[static_cast<size_t>(example)]);
-  return all_.part(first, static_cast<size_t>(positions(example)), static_cast<size_t>(info_.k));
+TeacherRows TeacherCache::rows(int64_t example, int64_t count) const {
+  const auto first = static_cast<size_t>(offsets_.at(static_cast<size_t>(example)));
+  const auto end = static_cast<size_t>(offsets_.at(static_cast<size_t>(example + count)));
+  return all_.part(first, end - first, static_cast<size_t>(info_.k));
 }
 
 int64_t TeacherCacheInfo::bytes_per_position() const {
@@ -198,22 +145,21 @@ TeacherCacheWriter::TeacherCacheWriter(const std::filesystem::path& file, Teache
   log_probs_ = output_.create_plain("/teacher/log_probs", Hdf5Type::kFloat16, info_.positions, info_.k);
 }
 
-void TeacherCacheWriter::add(const TeacherRows& example) {
+void TeacherCacheWriter::add(const TeacherRows& rows, std::span<const int64_t> lengths) {
+  const auto positions = static_cast<size_t>(std::reduce(lengths.begin(), lengths.end()));
   const auto k = static_cast<size_t>(info_.k);
-  const bool whole = info_.whole();
-  const size_t positions = example.log_probs.size() / k;
-  const size_t others = whole ? 0 : positions;
-  if (example.log_probs.size() != positions * k || example.ids.size() != others * k ||
-      example.label_log_probs.size() != others || example.tail_log_mass.size() != others) {
+  const size_t others = info_.whole() ? 0 : positions;
+  if (rows.log_probs.size() != positions * k || rows.ids.size() != others * k ||
+      rows.label_log_probs.size() != others || rows.tail_log_mass.size() != others) {
     throw std::logic_error("rows of a teacher cache that do not belong together");
   }
-  output_.append(log_probs_, example.log_probs);
-  if (!whole) {
-    output_.append(ids_, example.ids);
-    output_.append(labels_, example.label_log_probs);
-    output_.append(tails_, example.tail_log_mass);
+  output_.append(log_probs_, rows.log_probs);
+  if (!info_.whole()) {
+    output_.append(ids_, rows.ids);
+    output_.append(labels_, rows.label_log_probs);
+    output_.append(tails_, rows.tail_log_mass);
   }
-  offsets_.push_back(offsets_.back() + static_cast<int64_t>(positions));
+  for (const int64_t length : lengths) offsets_.push_back(offsets_.back() + length);
 }
 
 void TeacherCacheWriter::finish() {
@@ -236,15 +182,14 @@ ShardedTeacherCache::ShardedTeacherCache(const std::filesystem::path& file, Teac
         return Shards::Content{cache.info().provenance, cache.info().examples};
       }) {}
 
-void ShardedTeacherCache::add_shard(const ShardRange& range, std::span<const TeacherRows> examples) {
-  if (merged()) throw std::logic_error("examples added to a teacher cache that is finished");
-  if (std::ssize(examples) != range.size()) throw std::logic_error("shard " + range.text() + " has other examples");
+void ShardedTeacherCache::add_shard(const ShardRange& range, const TeacherRows& rows,
+                                    std::span<const int64_t> lengths) {
+  if (std::ssize(lengths) != range.size()) throw std::logic_error("shard " + range.text() + " has other examples");
   TeacherCacheInfo info = info_;
   info.provenance[ShardRange::kKey] = range.text();
-  info.positions = 0;
-  for (const TeacherRows& rows : examples) info.positions += static_cast<int64_t>(rows.log_probs.size()) / info.k;
+  info.positions = std::ssize(rows.log_probs) / info.k;
   TeacherCacheWriter writer(shards_.place(range), info);
-  for (const TeacherRows& rows : examples) writer.add(rows);
+  writer.add(rows, lengths);
   writer.finish();
   shards_.add(range);
 }
@@ -254,11 +199,11 @@ void ShardedTeacherCache::finish() {
     shards_.require_complete();
     TeacherCacheInfo info = info_;
     info.positions = 0;
-    for (const auto& part : shards_.parts()) info.positions += read_teacher_cache_info(part).positions;
+    for (const auto& part : shards_.parts()) info.positions += CacheReader(Hdf5Reader(part)).info().positions;
     TeacherCacheWriter writer(shards_.file(), info);
     for (const auto& part : shards_.parts()) {
       const TeacherCache shard(part);
-      for (int64_t i = 0; i < shard.info().examples; ++i) writer.add(shard.rows(i));
+      for (int64_t i = 0; i < shard.info().examples; ++i) writer.add(shard.rows(i), std::array{shard.positions(i)});
     }
     writer.finish();
   }

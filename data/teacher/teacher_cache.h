@@ -10,10 +10,9 @@
 //                    temperature, tokenizer_hash, teacher_hash, corpus_hash; attributes of /provenance: text pairs
 //
 // A cache with k = V holds whole distributions: column v is id v, and ids, tail_log_mass and label_log_probs are
-// absent. Probabilities are the teacher's at `temperature` (softmax of logits/T). A top-k cache serves this temperature
-// only, since another one would need each id of the tail. A log that fp16 cannot hold is stored as -65504, whose
-// exponential is 0. The arrays over positions are contiguous and uncompressed, so that a batch of examples is read from
-// mapped memory.
+// absent. Probabilities are the teacher's at `temperature` (softmax of logits/T), the only one that a top-k cache
+// serves. A log that fp16 cannot hold is stored as -65504. Arrays over positions are contiguous and read from mapped
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -67,12 +66,13 @@ struct TeacherRows {
   }
 };
 
-// Writes a cache, one example after the other. The file has its final name only after finish().
+// Writes a cache. The file has its final name only after finish().
 class TeacherCacheWriter {
  public:
   // `info` gives the number of positions. Errors: UserError and RunError as in Hdf5Writer.
   TeacherCacheWriter(const std::filesystem::path& file, TeacherCacheInfo info);
-  void add(const TeacherRows& example);
+  // Adds examples of these numbers of positions.
+  void add(const TeacherRows& rows, std::span<const int64_t> lengths);
   void finish();
 
  private:
@@ -87,14 +87,12 @@ class TeacherCacheWriter {
 
 class TeacherCache {
  public:
-  // Maps the file and checks format and version, shapes, offsets, ids (in range, ascending), log-probabilities (finite,
-  // not above 0) and the mass of each position (1 up to fp16's rounding). Errors: UserError that names file and
-  // dataset.
+  // Maps the file and checks format and version, shapes and offsets. Errors: UserError that names file and dataset.
   explicit TeacherCache(const std::filesystem::path& file);
   const TeacherCacheInfo& info() const { return info_; }
   const std::filesystem::path& file() const { return file_; }
-  // Returns the rows of one example, valid as long as the cache.
-  TeacherRows rows(int64_t example) const;
+  // Returns the rows of some examples from one on, valid as long as the cache.
+  TeacherRows rows(int64_t example, int64_t count = 1) const;
   int64_t positions(int64_t example) const;
 
  private:
@@ -111,25 +109,20 @@ bool is_teacher_cache(const std::filesystem::path& file);
 // Returns sizes and hashes as lines of text for `draftsmith inspect`.
 std::string describe_teacher_cache(const TeacherCacheInfo& info);
 
-// Writes a cache in shards of some examples each (data/hdf5/shards.h).
-//
-//   ShardedTeacherCache writer(file, info, examples);
-//   for (const ShardRange& range : writer.missing(1000)) writer.add_shard(range, their rows);
-//   writer.finish();
+// Writes a cache in shards of some examples each (data/hdf5/shards.h): add_shard() for each missing range, then
+// finish().
 class ShardedTeacherCache {
  public:
   // Ignores the counts of `info`, whose provenance names the job (kJob). Errors: UserError for shards of another job,
   // and damaged ones.
   ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples);
-  // Returns the examples in complete shards on disk.
-  int64_t done() const { return shards_.safe(); }
   // Returns the ranges of at most `shard_examples` that are still to be written.
   std::vector<ShardRange> missing(int64_t shard_examples) const { return shards_.missing(shard_examples); }
   // Returns whether only finish() is left to do.
   bool merged() const { return shards_.merged(); }
-  // Writes the rows of a range's examples. Errors: std::logic_error for another number of examples, and for a range
-  // that is not missing.
-  void add_shard(const ShardRange& range, std::span<const TeacherRows> examples);
+  // Writes the rows of a range's examples, which have these numbers of positions. Errors: std::logic_error for another
+  // number of examples, and for a range that is not missing.
+  void add_shard(const ShardRange& range, const TeacherRows& rows, std::span<const int64_t> lengths);
   // Registers a shard of a missing range that another process has written. Errors: std::logic_error for a range that is
   // not missing.
   void adopt(const ShardRange& range) { shards_.add(range); }

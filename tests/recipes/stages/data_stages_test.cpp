@@ -3,6 +3,7 @@
 #include "recipes/stages/data_stages.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <set>
 
@@ -231,7 +232,8 @@ TEST_F(TeacherLogitsStage, GoesOnWithTheMissingShardsBitForBit) {
     {
       const data::TeacherCache cache(killed / "teacher_logits.h5");
       data::ShardedTeacherCache shards(killed / "again.h5", cache.info(), kExamples);
-      shards.add_shard({0, 3}, std::vector{cache.rows(0), cache.rows(1), cache.rows(2)});
+      shards.add_shard({0, 3}, cache.rows(0, 3),
+                       std::array{cache.positions(0), cache.positions(1), cache.positions(2)});
     }
     fs::rename(killed / ("again" + kFirstShard), killed / ("teacher_logits" + kFirstShard));
     fs::remove(killed / "teacher_logits.h5");
@@ -245,7 +247,7 @@ TEST_F(TeacherLogitsStage, AskedToStopKeepsWholeShards) {
   {
     const data::TeacherCache whole(cache_of(options("t5", 4), "whole"));
     data::ShardedTeacherCache(folder_ / "stopped" / "teacher_logits.h5", whole.info(), kExamples)
-        .add_shard({0, 3}, std::vector{whole.rows(0), whole.rows(1), whole.rows(2)});
+        .add_shard({0, 3}, whole.rows(0, 3), std::array{whole.positions(0), whole.positions(1), whole.positions(2)});
   }
   const auto made = fs::last_write_time(shard);
   const SignalWatch watch;
