@@ -1,8 +1,8 @@
-// Explicit lists of named entries: optimizers, families, stage kinds, ... Adding one is a line in the list.
+// Explicit lists of named entries: families, stage kinds, export formats, ... Adding one is a line in the list.
 //
-//   const Registry<ObjectiveEntry>& objectives() {
-//     static const Registry<ObjectiveEntry> kObjectives("objective", {{"cross_entropy", ...}, {"distill", ...}});
-//     return kObjectives;
+//   const Registry<Family>& families() {
+//     static const Registry<Family> kFamilies("family", {t5_family(), llama_family(), ...});
+//     return kFamilies;
 //   }
 #pragma once
 

@@ -1,4 +1,4 @@
-// Small things without a subject of their own: statistics, lists, variants, half numbers, loops for vector units.
+// Small things without a subject of their own: statistics, lists, variants, loops for vector units.
 #pragma once
 
 #include <algorithm>
@@ -24,19 +24,6 @@ inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-// Returns the exact value; infinities and NaN stay what they are.
-inline float half_to_float(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const int exponent = (bits >> 10) & 0x1f;
-  const uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 0) {  // zero and subnormal numbers: multiples of 2^-24
-    const float value = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign != 0 ? -value : value;
-  }
-  const auto wide = static_cast<uint32_t>(exponent == 31 ? 255 : exponent + 112) << 23;
-  return std::bit_cast<float>(sign | wide | mantissa << 13);
 }
 
 // Appends `value` unless the list contains it.

@@ -11,7 +11,7 @@
 #include "cli/application.h"
 #include "cli/flags.h"
 #include "cli/inputs.h"
-#include "distributed/launch.h"
+#include "distributed/process_group.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/results.h"

@@ -2,6 +2,7 @@
 #include "distributed/process_group.h"
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
@@ -25,6 +26,86 @@ namespace draftsmith {
 
 namespace {
 
+// ---- The start by a launcher
+
+constexpr int64_t kMostPort = 65535;
+constexpr int64_t kMostProcesses = 1 << 16;
+
+std::optional<std::string> variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+// Reads variables and collects what is wrong with them.
+class Variables {
+ public:
+  // Returns a number in the range; `otherwise` stands for a variable that is not set, if it may be absent.
+  int64_t number(const std::string& name, int64_t least, int64_t most, std::optional<int64_t> otherwise = {}) {
+    const auto text = variable(name);
+    if (!text) {
+      if (!otherwise) missing(name, "a number");
+      return otherwise.value_or(least);
+    }
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+    if (error == std::errc() && end == text->data() + text->size() && value >= least && value <= most) return value;
+    problems_.add({.where = name,
+                   .what = "a variable that tells a process its place among several is not usable",
+                   .expected = fmt::format("a number from {} to {}", least, most),
+                   .found = text->empty() ? "nothing" : *text});
+    return least;
+  }
+
+  std::string text(const std::string& name, const std::string& what) {
+    if (const auto value = variable(name); value && !value->empty()) return *value;
+    missing(name, what);
+    return "";
+  }
+
+  std::string text_or(const std::string& name, const std::string& otherwise) const {
+    return variable(name).value_or(otherwise);
+  }
+
+  void throw_if_any() const { problems_.throw_if_any(); }
+
+ private:
+  void missing(const std::string& name, const std::string& expected) {
+    problems_.add({.where = name,
+                   .what = "a variable that tells a process its place among several is not set",
+                   .expected = expected,
+                   .found = "RANK or WORLD_SIZE",
+                   .hint = "start with torchrun; or unset the others to run one process"});
+  }
+
+  Problems problems_;
+};
+
+}  // namespace
+
+std::optional<Launch> find_launch() {
+  if (!variable("RANK") && !variable("WORLD_SIZE")) return std::nullopt;
+  Variables variables;
+  Launch launch;
+  launch.size = variables.number("WORLD_SIZE", 1, kMostProcesses);
+  launch.rank = variables.number("RANK", 0, launch.size - 1);
+  // Whoever sets the variables by hand mostly starts all processes on one machine.
+  launch.local_size = variables.number("LOCAL_WORLD_SIZE", 1, launch.size, launch.size);
+  launch.local_rank = variables.number("LOCAL_RANK", 0, launch.local_size - 1, launch.rank % launch.local_size);
+  if (launch.size > 1) {
+    launch.host = variables.text("MASTER_ADDR", "the host of process 0");
+    launch.port = variables.number("MASTER_PORT", 1, kMostPort);
+  }
+  launch.store_exists = variables.text_or("TORCHELASTIC_USE_AGENT_STORE", "") == "True";
+  launch.attempt = fmt::format("{}/{}", variables.text_or("TORCHELASTIC_RUN_ID", ""),
+                               variables.text_or("TORCHELASTIC_RESTART_COUNT", "0"));
+  variables.throw_if_any();
+  return launch.size == 1 ? std::nullopt : std::optional(launch);
+}
+
+// ---- The group
+
+namespace {
+
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -38,21 +119,15 @@ constexpr seconds kLeaveWait{5};
 // Wait of a process that was asked to stop for the others in an exchange, so that all stop at the same place.
 constexpr seconds kStopWait{20};
 
-at::ScalarType travelling_type(const at::Tensor& tensor, std::optional<at::ScalarType> as) {
-  return as && tensor.is_floating_point() ? *as : tensor.scalar_type();
-}
-
 // Puts tensors into buckets of at most kBucketBytes, in their order: few large messages are faster than many small
 // ones. A larger tensor is alone. Buckets depend on types, sizes and devices only.
-std::vector<std::vector<at::Tensor>> in_buckets(const std::vector<at::Tensor>& tensors,
-                                                std::optional<at::ScalarType> as) {
+std::vector<std::vector<at::Tensor>> in_buckets(const std::vector<at::Tensor>& tensors) {
   std::vector<std::vector<at::Tensor>> buckets;
   int64_t bytes = 0;  // of the last bucket
   for (const at::Tensor& tensor : tensors) {
-    const at::ScalarType type = travelling_type(tensor, as);
-    const int64_t size = tensor.numel() * static_cast<int64_t>(c10::elementSize(type));
+    const auto size = static_cast<int64_t>(tensor.nbytes());
     const bool joins = !buckets.empty() && bytes + size <= kBucketBytes &&
-                       travelling_type(buckets.back().front(), as) == type &&
+                       buckets.back().front().scalar_type() == tensor.scalar_type() &&
                        buckets.back().front().device() == tensor.device();
     if (!joins) {
       buckets.emplace_back();
@@ -64,14 +139,13 @@ std::vector<std::vector<at::Tensor>> in_buckets(const std::vector<at::Tensor>& t
   return buckets;
 }
 
-// Returns a bucket as one tensor: of one contiguous part in its type that part itself, else a copy.
-at::Tensor pack(const std::vector<at::Tensor>& bucket, std::optional<at::ScalarType> as) {
+// Returns a bucket as one tensor: of one contiguous part that part itself, else a copy.
+at::Tensor pack(const std::vector<at::Tensor>& bucket) {
   const at::Tensor& first = bucket.front();
-  const at::ScalarType type = travelling_type(first, as);
-  if (bucket.size() == 1 && first.is_contiguous() && first.scalar_type() == type) return first;
+  if (bucket.size() == 1 && first.is_contiguous()) return first;
   int64_t elements = 0, begin = 0;
   for (const at::Tensor& part : bucket) elements += part.numel();
-  at::Tensor packed = at::empty({elements}, first.options().requires_grad(false).dtype(type));
+  at::Tensor packed = at::empty({elements}, first.options().requires_grad(false));
   for (const at::Tensor& part : bucket) {
     packed.narrow(0, begin, part.numel()).view(part.sizes()).copy_(part);
     begin += part.numel();
@@ -192,8 +266,7 @@ struct ProcessGroup::Connection {
   }
 
   // Runs an operation on all tensors, some buckets at a time.
-  void run(const std::string& what, const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as,
-           const Operation& operation) {
+  void run(const std::string& what, const std::vector<at::Tensor>& tensors, const Operation& operation) {
     const at::NoGradGuard no_grad;
     guard(what, [&] {
       std::deque<Flight> flights;
@@ -202,9 +275,9 @@ struct ProcessGroup::Connection {
         unpack(flights.front().packed.front(), flights.front().bucket);
         flights.pop_front();
       };
-      for (const auto& bucket : in_buckets(tensors, as)) {
+      for (const auto& bucket : in_buckets(tensors)) {
         if (flights.size() == kFlights) land();
-        std::vector<at::Tensor> packed{pack(bucket, as)};
+        std::vector<at::Tensor> packed{pack(bucket)};
         auto work = operation(packed);
         flights.push_back({bucket, std::move(packed), std::move(work)});
       }
@@ -289,19 +362,16 @@ ProcessGroup::~ProcessGroup() {
   connection_->leave();
 }
 
-void ProcessGroup::sum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as) {
+void ProcessGroup::sum(const std::vector<at::Tensor>& tensors) {
   if (!connection_) return;
-  connection_->run("a sum over all processes", tensors, as,
+  connection_->run("a sum over all processes", tensors,
                    [&](std::vector<at::Tensor>& one) { return connection_->backend->allreduce(one); });
 }
 
-void ProcessGroup::broadcast(const std::vector<at::Tensor>& tensors, int64_t from) {
+void ProcessGroup::broadcast(const std::vector<at::Tensor>& tensors) {
   if (!connection_) return;
-  connection_->run("receiving what another process has", tensors, {}, [&](std::vector<at::Tensor>& one) {
-    c10d::BroadcastOptions options;
-    options.rootRank = from;
-    return connection_->backend->broadcast(one, options);
-  });
+  connection_->run("receiving what process 0 has", tensors,
+                   [&](std::vector<at::Tensor>& one) { return connection_->backend->broadcast(one); });
 }
 
 std::vector<std::string> ProcessGroup::gather(const std::string& what, const std::string& text) {

@@ -1,6 +1,6 @@
-// The processes that train together: a process group of LibTorch's c10d, with Gloo for tensors on CPUs and NCCL for
-// those on GPUs. All other code knows only this interface; a process by itself is a group in which every function is
-// the identity.
+// The processes that train together, started by torchrun: a process group of LibTorch's c10d, with Gloo for tensors on
+// CPUs and NCCL for those on GPUs. All other code knows only this interface; a process by itself is a group in which
+// every function is the identity.
 //
 // All processes call the same functions in the same order. When a process fails, the launcher ends the others
 // (torchrun does). Randomness never depends on a rank: work is divided by its number (a micro-batch, a shard), so
@@ -18,9 +18,27 @@
 #include <nlohmann/json.hpp>
 
 #include "base/aten.h"
-#include "distributed/launch.h"
 
 namespace draftsmith {
+
+// The place of a process in its group.
+struct Launch {
+  int64_t rank = 0;
+  int64_t size = 1;        // the world size
+  int64_t local_rank = 0;  // on its machine
+  int64_t local_size = 1;  // processes on its machine
+  std::string host = {};   // where the group's store of texts is served
+  int64_t port = 0;
+  bool store_exists = false;  // the launcher serves it; else rank 0 does
+  std::string attempt = {};   // differs after each restart by the launcher
+  bool operator==(const Launch&) const = default;
+};
+
+// Returns how this process was started, told by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
+// MASTER_PORT and TORCHELASTIC_*, which torchrun sets, or a user or a script. Returns nullopt for a process by itself,
+// also one that a launcher started alone. Errors: UserError that names every variable that is missing, no number or out
+// of range.
+std::optional<Launch> find_launch();
 
 struct GroupOptions {
   std::chrono::seconds timeout{600};  // of the start, and of each operation for which all processes wait
@@ -48,11 +66,10 @@ class ProcessGroup {
   bool has(int64_t number) const { return number % size_ == rank_; }
 
   // Replaces each tensor by its sum over all processes, whose tensors have the same shapes and types. All processes get
-  // the same bits. `as`: floating-point numbers travel and are added in this type; absent: in their own. Errors:
-  // RunError when another process is lost or does not answer within GroupOptions::timeout.
-  void sum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as = {});
-  // Replaces each tensor by that of process `from`. Errors: as sum().
-  void broadcast(const std::vector<at::Tensor>& tensors, int64_t from = 0);
+  // the same bits. Errors: RunError when another process is lost or does not answer within GroupOptions::timeout.
+  void sum(const std::vector<at::Tensor>& tensors);
+  // Replaces each tensor by the leader's. Errors: as sum().
+  void broadcast(const std::vector<at::Tensor>& tensors);
 
   // Returns the texts of all processes, by rank. Errors: RunError that names the processes that do not come in time, or
   // as sum(); Interrupted when this process was asked to stop and not all come within 20 s.

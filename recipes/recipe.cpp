@@ -161,8 +161,6 @@ std::vector<RecipeFile> recipe_files(const std::filesystem::path& file, const st
   return files;
 }
 
-constexpr const char* kContinueFrom = "continue_from";
-
 bool is_reference(const std::string& text) {
   return text.size() > 1 && text.front() == '@';
 }
@@ -257,24 +255,6 @@ void check_top_level(const toml::table& root, Problems& problems) {
   }
 }
 
-// Gives a stage with `continue_from = "@stage"` the options of that stage that it does not set itself.
-void inherit_continued(RecipeStage& stage, const std::vector<RecipeStage>& earlier, Problems& problems) {
-  const auto text = stage.table[kContinueFrom].value<std::string>();
-  if (!text || !is_reference(*text)) return;
-  const std::string name = referred_stage(*text);
-  const auto parent = std::find_if(earlier.begin(), earlier.end(), [&](const auto& s) { return s.name == name; });
-  if (parent == earlier.end()) return;  // check_reference() reports it
-  if (parent->kind == stage.kind) {
-    toml::table options = parent->table;
-    options.erase(kContinueFrom);
-    return fill_in(stage.table, std::move(options));
-  }
-  problems.add({.where = location_of(*stage.table.get(kContinueFrom)),
-                .what = "a stage continues another of its own kind",
-                .expected = "a stage of kind = \"" + stage.kind->name + "\"",
-                .found = *text + ", kind = \"" + parent->kind->name + "\""});
-}
-
 // Adds the stages that a recipe's file contributes.
 void add_stages(const RecipeFile& source, std::vector<RecipeStage>& stages, Problems& problems) {
   for (const std::string& name : source.stages) {
@@ -292,7 +272,6 @@ void add_stages(const RecipeFile& source, std::vector<RecipeStage>& stages, Prob
     stage.if_needed = source.needed;
     stage.table = std::move(*own[name].as_table());
     stage.table.erase("kind");
-    inherit_continued(stage, stages, problems);
     if (toml::table* defaults = own[kDefaults][stage.kind->name].as_table()) fill_in(stage.table, std::move(*defaults));
     // Other kinds have no such keys, which their checks report.
     if (stage.kind->name == "corpus") data::fill_in_dataset_corpus(stage.table, problems);

@@ -10,6 +10,16 @@ namespace draftsmith::train {
 
 namespace {
 
+// The host's part of a batch: its numbers, before any device has them.
+struct HostBatch {
+  Batch batch;                       // without tensors
+  std::vector<int64_t> source = {};  // [B*S]
+  std::vector<int64_t> inputs = {};  // [B*T]
+  std::vector<int64_t> labels = {};  // [P]
+  int64_t source_width = 0;          // S
+  int64_t width = 0;                 // T
+};
+
 // Inputs and labels of one example of a decoder-only model.
 struct JoinedExample {
   std::vector<int64_t> inputs;  // start token or source, then all but the last target token
@@ -98,29 +108,7 @@ HostBatch separate_batch(std::span<const ExampleTokens> examples, const model::M
   return host;
 }
 
-HostBatch host_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
-  return model.encoder_decoder ? separate_batch(examples, model) : joined_batch(examples, model, pack_tokens);
-}
-
-}  // namespace
-
-at::Tensor Batch::sequences() const {
-  std::vector<int64_t> numbers;
-  for (size_t example = 0; example < label_counts.size(); ++example) {
-    numbers.insert(numbers.end(), static_cast<size_t>(label_counts[example]), static_cast<int64_t>(example));
-  }
-  return upload(at::tensor(numbers, at::kLong), labels.device());
-}
-
-HostBatch make_host_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples,
-                          const model::ModelInfo& model, int64_t pack_tokens) {
-  std::vector<ExampleTokens> tokens;
-  for (const int64_t example : examples) tokens.push_back({corpus.source(example), corpus.target(example)});
-  HostBatch host = host_batch(tokens, model, pack_tokens);
-  host.batch.examples = examples;
-  return host;
-}
-
+// Returns the batch on a device: one copy, which the host does not wait for.
 Batch to_device(HostBatch host, at::Device device) {
   Batch batch = std::move(host.batch);
   const std::array<const std::vector<int64_t>*, 4> parts{&host.source, &host.inputs, &host.labels, &batch.places};
@@ -144,13 +132,28 @@ Batch to_device(HostBatch host, at::Device device) {
   return batch;
 }
 
+}  // namespace
+
+at::Tensor Batch::sequences() const {
+  std::vector<int64_t> numbers;
+  for (size_t example = 0; example < label_counts.size(); ++example) {
+    numbers.insert(numbers.end(), static_cast<size_t>(label_counts[example]), static_cast<int64_t>(example));
+  }
+  return upload(at::tensor(numbers, at::kLong), labels.device());
+}
+
 Batch make_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
-  return to_device(host_batch(examples, model, pack_tokens), model.device);
+  return to_device(model.encoder_decoder ? separate_batch(examples, model) : joined_batch(examples, model, pack_tokens),
+                   model.device);
 }
 
 Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
                  int64_t pack_tokens) {
-  return to_device(make_host_batch(corpus, examples, model, pack_tokens), model.device);
+  std::vector<ExampleTokens> tokens;
+  for (const int64_t example : examples) tokens.push_back({corpus.source(example), corpus.target(example)});
+  Batch batch = make_batch(tokens, model, pack_tokens);
+  batch.examples = examples;
+  return batch;
 }
 
 }  // namespace draftsmith::train

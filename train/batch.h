@@ -26,22 +26,6 @@ struct Batch {
   at::Tensor sequences() const;
 };
 
-// The host's part of a batch: its numbers, before any device has them.
-struct HostBatch {
-  Batch batch;                       // without tensors
-  std::vector<int64_t> source = {};  // [B*S]
-  std::vector<int64_t> inputs = {};  // [B*T]
-  std::vector<int64_t> labels = {};  // [P]
-  int64_t source_width = 0;          // S
-  int64_t width = 0;                 // T
-};
-
-// Makes the host's part of a batch of a corpus's examples. Needs no LibTorch, so that a thread may do it.
-HostBatch make_host_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples,
-                          const model::ModelInfo& model, int64_t pack_tokens = 0);
-// Returns the batch on a device: one copy, which the host does not wait for.
-Batch to_device(HostBatch host, at::Device device);
-
 // Makes a batch of a corpus's examples on the model's device. Padding positions and prompts never reach the head or the
 // loss. `pack_tokens` as in data::BatchOptions.
 Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,

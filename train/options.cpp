@@ -86,33 +86,20 @@ Fields<TrainOptions> TrainOptions::fields() {
       .add("clip_norm", &TrainOptions::clip_norm, Range{0},
            "Gradients with a larger global norm are scaled down to it; 0: off. Adafactor clips its updates itself "
            "(adafactor.clip_threshold): papers that fine-tune T5 with it use 0 here.")
-      .add("nonfinite", &TrainOptions::nonfinite, Choices{"stop", "skip"},
-           "A step whose loss or gradient is NaN or infinite: stop ends the run with an error; skip leaves the update "
-           "out. A skipped step counts as a step, and metrics.jsonl and checkpoints count the skipped ones.")
-      .add("nonfinite_limit", &TrainOptions::nonfinite_limit, Range{1}, Unit{"steps"},
-           "With nonfinite = \"skip\": the run ends with an error when more than so many steps in a row are skipped.")
       .add("dropout", &TrainOptions::dropout, Range{0, 0.99}, "Dropout probability; absent: the model's own.")
       .add("seed", &TrainOptions::seed, "Seed of dropout.")
       .add("precision", &TrainOptions::precision, Choices{"fp32", "bf16", "auto"},
            "bf16: matrix products in bf16 (autocast) over fp32 weights, gradients and optimizer state. auto: bf16 on "
            "CPUs that have instructions for it (AMX, AVX-512 BF16), where it is faster, else fp32.")
-      .add(
-          "reduce_dtype", &TrainOptions::reduce_dtype, Choices{"fp32", "bf16"},
-          "Type in which several processes add their gradients. bf16 halves the bytes, for slow links; each sum of two "
-          "is rounded to 8 bits. One process adds nothing, so it trains as with fp32.")
       .add("keep", &TrainOptions::keep, Choices{"best", "last"},
            "Which model is the result: the best by validation.measure, or the last. Without validation: the last.")
       .add("activation_checkpointing", &TrainOptions::activation_checkpointing, NoResult{},
            "Keep only each layer's input for the backward pass, which computes the layer again: far less memory for "
            "about a third more time, and the same gradients. Teachers and frozen models need none.")
-      .add("shard_optimizer", &TrainOptions::shard_optimizer, NoResult{},
-           "Each of several processes keeps optimizer state for its share of the parameters alone (ZeRO stage 1): less "
-           "memory, more communication, the same results. One process keeps all. May differ from session to session.")
       .add("checkpoint_every", &TrainOptions::checkpoint_every, NoResult{},
            "How often a training checkpoint is written, beside interruptions and the end; empty: only then.")
       .add("log_every", &TrainOptions::log_every, Range{1}, Unit{"steps"}, NoResult{},
-           "How often metrics.jsonl and TensorBoard get a line.")
-      .add("tensorboard", &TrainOptions::tensorboard, NoResult{}, "Write TensorBoard event files.")
+           "How often metrics.jsonl gets a line.")
       .check([](const TrainOptions& options, const std::string& where, Problems& problems) {
         const std::string prefix = where.empty() ? "" : where + ".";
         check_length(options.length, prefix + "length", problems);

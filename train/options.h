@@ -35,21 +35,16 @@ struct TrainOptions {
   data::BatchOptions batches;
   ValidationOptions validation;
   int64_t accumulate = 1;
-  double clip_norm = 1.0;  // 0: no clipping
-  std::string nonfinite = "stop";
-  int64_t nonfinite_limit = 10;   // consecutive skipped steps
+  double clip_norm = 1.0;         // 0: no clipping
   std::optional<double> dropout;  // absent: the model's own
   uint64_t seed = 1;              // of dropout
   std::string precision = "fp32";
-  std::string reduce_dtype = "fp32";
   std::string keep = "best";
   // The following fields change no result. (Activation checkpointing with exits or a trained primary adds gradients in
   // another order, which rounds otherwise.)
   bool activation_checkpointing = false;
-  bool shard_optimizer = false;
   std::string checkpoint_every = "1000 steps";  // a period, or empty: only at validations' ends and interruptions
   int64_t log_every = 50;
-  bool tensorboard = true;
   static Fields<TrainOptions> fields();
 };
 

@@ -3,22 +3,26 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include "base/error.h"
+#include "base/environment.h"
 #include "base/files.h"
-#include "base/logging.h"
+#include "base/json.h"
+#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
 #include "data/corpus/batches.h"
-#include "train/data_parallel.h"
+#include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
-#include "train/teacher/teacher_source.h"
-#include "train/training_checkpoint.h"
+#include "train/schedule.h"
 #include "train/training_log.h"
 #include "train/training_step.h"
+#include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {
@@ -93,6 +97,9 @@ void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Prob
                 .hint = "tokenize the corpus with the model's own tokenizer"});
 }
 
+namespace {
+
+// Refuses inputs that do not fit each other, all at once.
 void check_inputs(const TrainerInputs& inputs) {
   const model::ModelInfo& info = inputs.trainable.info();
   if (info.dtype != at::kFloat && info.dtype != at::kDouble) {
@@ -106,68 +113,71 @@ void check_inputs(const TrainerInputs& inputs) {
   problems.throw_if_any();
 }
 
-namespace {
-
-TrainOptions checked(TrainOptions options) {
-  Problems problems;
-  validate_options(options, "train", problems);
-  problems.throw_if_any();
-  return options;
-}
-
 PeriodScale scale_of(const data::Corpus& corpus, int64_t batches, int64_t accumulate) {
   return {.steps_per_epoch = std::ceil(static_cast<double>(batches) / static_cast<double>(accumulate)),
           .labels_per_epoch = static_cast<double>(std::max<int64_t>(1, corpus.info().target_tokens))};
 }
 
-}  // namespace
+// ---- The best model of a run so far, by its validations
+//   RUN/best-000000800/, best     the model directory after that step, and a link to it
 
-struct Trainer::Impl {
-  Impl(TrainerInputs given, TrainOptions chosen, std::filesystem::path where)
+constexpr const char* kBest = "best";
+
+// Counts a validation in the state. Returns whether its value is the best so far of a measure (ValidationOptions).
+bool count_validation(TrainingState& state, double value, const std::string& measure) {
+  const bool lower_is_better = measure == "loss";
+  const bool better = !state.best_value || (lower_is_better ? value < *state.best_value : value > *state.best_value);
+  ++state.validations;
+  if (better) {
+    state.best_value = value;
+    state.best_step = state.step;
+    state.since_best = 0;
+  } else {
+    ++state.since_best;
+  }
+  return better;
+}
+
+void require_finite_measure(double value, const std::string& measure, int64_t step, const std::string& where) {
+  if (std::isfinite(value)) return;
+  throw RunError({.where = where,
+                  .what = fmt::format("the validation's {} is not finite after training step {}", measure, step),
+                  .expected = "a finite number",
+                  .found = fmt::format("{}", value),
+                  .hint = "lower the learning rate, warm up longer or clip. The last checkpoint is unharmed"});
+}
+
+struct TrainingRun {
+  TrainingRun(TrainerInputs given, TrainOptions chosen, std::filesystem::path where)
       : inputs(std::move(given)),
-        options(checked(std::move(chosen))),
+        options(std::move(chosen)),
         directory(std::move(where)),
         length(parse_period(options.length, "train.length")),
         world(*inputs.world),
-        validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher, inputs.world},
+        validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher},
         batches(inputs.corpus, options.batches,
                 inputs.trainable.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
-        step_batches(
-            batches, [this](const auto& examples) { return host_batch(examples); }, inputs.trainable.info().device,
-            options.accumulate, world),
         scale(scale_of(inputs.corpus, batches.batches(0), options.accumulate)),
         schedule(options.schedule, length, scale),
         objective(make_objective(options.objective,
                                  {&inputs.trainable, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
-        optimizer(new_optimizer()),
-        record(record_run(inputs, options)),
-        checkpoints(directory / "checkpoints", record, world) {
+        optimizer(make_optimizer(inputs.trainable.parameters(), options.optimizer)),
+        checkpoints(directory / "checkpoints", sha256(inputs.identity + options_hash(options))) {
     check_inputs(inputs);
     check_validation(inputs.trainable, validation_inputs, options.validation);
     check_groups();
     warn_of_idle_processes();
   }
 
-  std::unique_ptr<Optimizer> new_optimizer() const {
-    const auto& parameters = inputs.trainable.parameters();
-    if (!options.shard_optimizer || world.is_alone()) return make_optimizer(parameters, options.optimizer);
-    return std::make_unique<ShardedOptimizer>(parameters, options.optimizer, world);
-  }
-
   bool validates() const { return inputs.validation != nullptr; }
   bool over() const { return state.finished || done(length, state.progressed(), length) >= 1; }
-  std::filesystem::path best_directory(int64_t step) const { return train::best_directory(directory, step); }
+  std::filesystem::path best_directory(int64_t step) const { return directory / fmt::format("{}-{:09}", kBest, step); }
 
   model::SaveOptions save_options() const {
     model::SaveOptions save;
     if (inputs.tokenizer) save.tokenizer = inputs.tokenizer->file();
     save.generation = inputs.generation;
     return save;
-  }
-
-  // Reads nothing that changes: threads call it too.
-  HostBatch host_batch(const std::vector<int64_t>& examples) const {
-    return make_host_batch(inputs.corpus, examples, inputs.trainable.info(), options.batches.pack_tokens);
   }
 
   // Returns whether a multiple of `text`, a period, lies between the counters before the step and now.
@@ -200,43 +210,39 @@ struct Trainer::Impl {
     }
   }
 
-  // Restores what the leader finds, on all processes.
   void resume() {
-    std::optional<StoredCheckpoint> found;
-    if (world.leads()) found = restore();
-    state = share_start(world, found, inputs.trainable, *optimizer);
+    if (world.leads()) restore();
+    if (!world.is_alone()) share_start();
     if (!world.leads()) return;
     log.emplace(directory,
                 TrainingLogOptions{.progress = inputs.progress,
-                                   .tensorboard = options.tensorboard,
                                    .last_step = state.step,
                                    .validated = !state.validation_due,
                                    .total_steps = static_cast<int64_t>(std::ceil(in_steps(length, length, scale)))});
   }
 
-  // Restores weights from a checkpoint, if there is one, and returns it.
-  std::optional<StoredCheckpoint> restore() {
-    std::optional<StoredCheckpoint> found;
-    if (const auto checkpoint = checkpoints.newest()) {
-      found = checkpoints.restore(*checkpoint, inputs.trainable);
-      if (!found->state.finished) log_info("going on from {}", checkpoint->string());
-    } else if (!inputs.continue_from.empty()) {
-      found = continue_run({inputs.continue_from, directory, options}, record, inputs.trainable);
-      found->state.validation_due = found->state.validation_due && validates();
-      state = found->state;
-      require_more_length();
-    }
-    return found;
+  void restore() {
+    const auto checkpoint = checkpoints.newest();
+    if (!checkpoint) return;
+    state = checkpoints.restore(*checkpoint, inputs.trainable, *optimizer);
+    if (!state.finished) log_info("going on from {}", checkpoint->string());
   }
 
-  void require_more_length() const {
-    if (!over()) return;
-    throw UserError({.where = "train.length",
-                     .what = "the run that `continue_from` names is not shorter",
-                     .expected = fmt::format("more than {} steps, {:.6g} epochs, {} labels", state.step, state.epochs,
-                                             state.labels),
-                     .found = options.length,
-                     .hint = "the length counts from the first step of the first run"});
+  // Gives all processes what the leader restored: the others may not see its checkpoints.
+  void share_start() {
+    const std::string told = world.from_leader("restoring the run", nlohmann::json(state).dump());
+    state = nlohmann::json::parse(told).get<TrainingState>();
+    share_weights();
+    std::vector<at::Tensor> tensors;
+    for (const auto& [name, tensor] : optimizer->state()) tensors.push_back(tensor);
+    world.broadcast(tensors);
+    optimizer->set_steps(state.step);
+  }
+
+  void share_weights() {
+    std::vector<at::Tensor> values;
+    for (const auto& [name, value] : inputs.trainable.parameters()) values.push_back(value);
+    world.broadcast(values);
   }
 
   StepSettings step_settings() {
@@ -247,9 +253,7 @@ struct Trainer::Impl {
             .autocast = trains_in_bf16(options.precision, inputs.trainable.info().device),
             .recompute = options.activation_checkpointing,
             .step = state.step + 1,
-            .batches = &step_batches,
-            .world = &world,
-            .reduce_type = options.reduce_dtype == "bf16" ? std::optional(at::kBFloat16) : std::nullopt};
+            .world = &world};
   }
 
   // Counters after a step.
@@ -268,62 +272,51 @@ struct Trainer::Impl {
   void step() {
     const Stopwatch watch;
     const Progressed before = state.progressed();
-    const MicroBatches data = step_batches.next(state.position);
+    const MicroBatches data = next_step(batches, state.position, options.accumulate);
     const double waited_before = world.waited();
     const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
     stop_agreed = result.stop;
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
-    if (result.nonfinite) {
-      skip(*result.nonfinite);
-    } else {
-      optimizer->step(lr, gradient_scale(result, options.clip_norm));
-      state.skipped_in_a_row = 0;
-    }
+    optimizer->step(lr, gradient_scale(result, options.clip_norm));
     optimizer->zero_grad();
     waited += world.waited() - waited_before;
     log_step(result, lr, watch.seconds());
   }
 
-  // Leaves the update of a step out, if the options allow it and not too many before it were left out. Errors:
-  // RunError.
-  void skip(Problem problem) {
-    if (options.nonfinite == "stop") throw RunError(std::move(problem));
-    ++state.skipped;
-    if (++state.skipped_in_a_row > options.nonfinite_limit) {
-      problem.what += fmt::format(", as in the {} steps before it, which were skipped (nonfinite_limit)",
-                                  state.skipped_in_a_row - 1);
-      throw RunError(std::move(problem));
-    }
-    if (world.leads()) log_warning("{}: the step is skipped ({} so far)", problem.what, state.skipped);
-  }
-
   void log_step(const StepResult& result, double lr, double seconds) {
     add_to_window(state, result, options.clip_norm, seconds);
-    StepMetrics metrics = window_metrics(state, lr, result.gradient_norm);
-    if (!world.is_alone()) metrics.waited = waited / std::max(state.window_seconds, 1e-9);
-    if (log) log->advance(metrics);
+    nlohmann::ordered_json line = window_line(state, lr, result.gradient_norm);
+    if (!world.is_alone()) line["waited"] = waited / std::max(state.window_seconds, 1e-9);
+    if (log) log->advance(line);
     if (state.step % options.log_every != 0) return;
-    if (log) log->add(metrics);
+    if (log) log->add(line);
     waited = 0;
     clear_window(state);
   }
 
-  // Stays due if the run is stopped during it: a resumed run begins with it.
+  // The leader validates, and the others wait for it. Stays due if the run is stopped during it: a resumed run begins
+  // with it.
   void run_validation() {
     const Stopwatch watch;
     ValidationResult result;
-    try {
+    const std::string& measure = options.validation.measure;
+    const auto measured = [&]() -> nlohmann::json {
+      if (!world.leads()) return nullptr;
       result = validate(inputs.trainable, validation_inputs, options.validation);
+      return {exact_text(result.loss), exact_text(value_of(result, measure))};
+    };
+    std::vector<nlohmann::json> parts;
+    try {
+      parts = world.gather_parts("the validation", measured);
     } catch (const Interrupted&) {
       stop_agreed = true;
       return;
     }
     state.validation_due = false;
-    const std::string& measure = options.validation.measure;
-    const double value = value_of(result, measure);
+    const double loss = exact_number(parts.front().at(0)), value = exact_number(parts.front().at(1));
     const std::string corpus = inputs.validation->file().string();
-    require_finite_measure(result.loss, "loss", state.step, corpus);
+    require_finite_measure(loss, "loss", state.step, corpus);
     require_finite_measure(value, measure, state.step, corpus);
     const bool better = count_validation(state, value, measure);
     if (better && world.leads()) {
@@ -331,7 +324,7 @@ struct Trainer::Impl {
       std::filesystem::remove_all(best_directory(state.step));
       inputs.trainable.save(best_directory(state.step), save_options());
     }
-    if (log) log->add({state.step, better, watch.seconds()}, result);
+    if (log) log->add(state.step, result, better, watch.seconds());
     if (options.validation.patience > 0 && state.since_best >= options.validation.patience) {
       if (log) log_info("no better {} for {} validations: stopping", measure, state.since_best);
       state.finished = true;
@@ -339,9 +332,19 @@ struct Trainer::Impl {
   }
 
   void save_checkpoint() {
+    if (!world.leads()) return;
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
     // From here on no resumed run needs an older best model.
-    if (world.leads() && state.best_value) keep_best_only(directory, state.best_step);
+    if (state.best_value) keep_best_only();
+  }
+
+  void keep_best_only() const {
+    const std::filesystem::path kept = best_directory(state.best_step);
+    replace_link(directory / kBest, kept);
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      const bool is_best = entry.path().filename().string().starts_with(std::string(kBest) + "-");
+      if (is_best && entry.path() != kept && !entry.is_symlink()) std::filesystem::remove_all(entry.path());
+    }
   }
 
   void after_step(const Progressed& before) {
@@ -367,7 +370,7 @@ struct Trainer::Impl {
     train::require_gradients(inputs.trainable, false);
     const std::filesystem::path result = directory / "model";
     if (world.leads()) write_result(result);
-    share_weights(world, inputs.trainable);
+    share_weights();
     return {.model = result, .state = state, .stopped_early = done(length, state.progressed(), length) < 1};
   }
 
@@ -386,12 +389,10 @@ struct Trainer::Impl {
   ProcessGroup& world;
   ValidationInputs validation_inputs;
   data::BatchOrder batches;
-  StepBatches step_batches;
   PeriodScale scale;
   Schedule schedule;
   std::unique_ptr<Objective> objective;
   std::unique_ptr<Optimizer> optimizer;
-  RunRecord record;
   CheckpointFolder checkpoints;
   TrainingState state;
   std::optional<TrainingLog> log;  // the leader's
@@ -399,22 +400,20 @@ struct Trainer::Impl {
   double waited = 0;               // seconds of the steps since the last line of the log
 };
 
-Trainer::Trainer(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory)
-    : impl_(std::make_unique<Impl>(std::move(inputs), std::move(options), std::move(directory))) {}
+}  // namespace
 
-Trainer::~Trainer() = default;
-
-TrainResult Trainer::run() {
+TrainResult run_training(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory) {
+  TrainingRun run(std::move(inputs), std::move(options), std::move(directory));
   keep_freed_memory();
-  impl_->resume();
-  impl_->require_gradients();
-  if (impl_->state.validation_due) impl_->complete_step(true);
-  while (!impl_->over()) {
-    const Progressed before = impl_->state.progressed();
-    impl_->step();
-    impl_->after_step(before);
+  run.resume();
+  run.require_gradients();
+  if (run.state.validation_due) run.complete_step(true);
+  while (!run.over()) {
+    const Progressed before = run.state.progressed();
+    run.step();
+    run.after_step(before);
   }
-  return impl_->finish();
+  return run.finish();
 }
 
 }  // namespace draftsmith::train

@@ -2,52 +2,27 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
-#include <nlohmann/json.hpp>
 
-#include "base/json.h"
 #include "base/signals.h"
 #include "base/timing.h"
 #include "data/corpus/batches.h"
+#include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
+#include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
 #include "infer/loop/processors.h"
+#include "infer/sampling/row_kernels.h"
 #include "metrics/bleu.h"
-#include "train/objectives/cross_entropy_loss.h"
+#include "train/objectives/cross_entropy.h"
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
-
-// ---- Sums
-// Sums of a validation over predictions. Processes send them to each other as JSON; sums of several are equal to those
-// of one process but for rounding.
-
-// Sums over one prediction, or over several together.
-struct PredictionSums {
-  int64_t layer = 0;  // that an exit reads
-  double weight = 1;  // of its loss in the sum of losses
-  double loss = 0;
-  std::optional<double> overlap;  // where there is a teacher
-  int64_t correct = 0;
-  int64_t labels = 0;
-  int64_t in_head = 0;  // labels that the model can give; the loss is over these
-
-  void add(const Predictions& own, const std::optional<Predictions>& teacher);
-  void add(const PredictionSums& other);
-  void add(const nlohmann::json& part);  // of to_json(), from another process
-  double mean_loss() const { return loss / static_cast<double>(std::max<int64_t>(1, in_head)); }
-  double per_label(double sum) const { return sum / static_cast<double>(std::max<int64_t>(1, labels)); }
-  double accuracy() const { return per_label(static_cast<double>(correct)); }
-  std::optional<double> mean_overlap() const { return overlap ? std::optional(per_label(*overlap)) : std::nullopt; }
-};
-
-nlohmann::json to_json(const PredictionSums& sums);
-
-// Returns the sum of the mean losses, each times its weight.
-double weighted_loss(const std::vector<PredictionSums>& sums);
 
 namespace {
 
@@ -72,66 +47,51 @@ double overlap_of(const Predictions& first, const Predictions& second) {
   return sum;
 }
 
-}  // namespace
+// Sums over one prediction, or over several together.
+struct PredictionSums {
+  int64_t layer = 0;  // that an exit reads
+  double weight = 1;  // of its loss in the sum of losses
+  double loss = 0;
+  std::optional<double> overlap;  // where there is a teacher
+  int64_t correct = 0;
+  int64_t labels = 0;
+  int64_t in_head = 0;  // labels that the model can give; the loss is over these
 
-void PredictionSums::add(const Predictions& own, const std::optional<Predictions>& teacher) {
-  const HeadLabels known = labels_in_head(*own.model, own.labels);
-  const Prediction prediction = predict(known.of(own.hidden), head_of(own), known.rows);
-  layer = own.layer;
-  weight = own.weight;
-  loss += prediction.loss.sum.item<double>();
-  correct += prediction.arg_maxs.eq(known.rows).sum().item<int64_t>();
-  labels += own.labels.size(0);
-  in_head += prediction.loss.count;
-  if (teacher) overlap = overlap.value_or(0) + overlap_of(*teacher, own);
-}
+  void add(const Predictions& own, const std::optional<Predictions>& teacher) {
+    const HeadLabels known = labels_in_head(*own.model, own.labels);
+    const Prediction prediction = predict(known.of(own.hidden), head_of(own), known.rows);
+    layer = own.layer;
+    weight = own.weight;
+    loss += prediction.loss.sum.item<double>();
+    correct += prediction.arg_maxs.eq(known.rows).sum().item<int64_t>();
+    labels += own.labels.size(0);
+    in_head += prediction.loss.count;
+    if (teacher) overlap = overlap.value_or(0) + overlap_of(*teacher, own);
+  }
+  void add(const PredictionSums& other) {
+    loss += other.loss;
+    correct += other.correct;
+    labels += other.labels;
+    in_head += other.in_head;
+    if (other.overlap) overlap = overlap.value_or(0) + *other.overlap;
+  }
+  double mean_loss() const { return loss / static_cast<double>(std::max<int64_t>(1, in_head)); }
+  double per_label(double sum) const { return sum / static_cast<double>(std::max<int64_t>(1, labels)); }
+  double accuracy() const { return per_label(static_cast<double>(correct)); }
+  std::optional<double> mean_overlap() const { return overlap ? std::optional(per_label(*overlap)) : std::nullopt; }
+};
 
-void PredictionSums::add(const PredictionSums& other) {
-  loss += other.loss;
-  correct += other.correct;
-  labels += other.labels;
-  in_head += other.in_head;
-  if (other.overlap) overlap = overlap.value_or(0) + *other.overlap;
-}
-
-nlohmann::json to_json(const PredictionSums& sums) {
-  nlohmann::json json{{"layer", sums.layer},     {"weight", sums.weight}, {"loss", exact_text(sums.loss)},
-                      {"correct", sums.correct}, {"labels", sums.labels}, {"in_head", sums.in_head}};
-  if (sums.overlap) json["overlap"] = exact_text(*sums.overlap);
-  return json;
-}
-
-void PredictionSums::add(const nlohmann::json& part) {
-  layer = part.at("layer");
-  weight = part.at("weight");
-  PredictionSums other;
-  other.loss = exact_number(part.at("loss"));
-  other.correct = part.at("correct");
-  other.labels = part.at("labels");
-  other.in_head = part.at("in_head");
-  if (part.contains("overlap")) other.overlap = exact_number(part.at("overlap"));
-  add(other);
-}
-
+// Returns the sum of the mean losses, each times its weight.
 double weighted_loss(const std::vector<PredictionSums>& sums) {
   double loss = 0;
   for (const PredictionSums& one : sums) loss += one.weight * one.mean_loss();
   return loss;
 }
 
-namespace {
-
 constexpr int64_t kDecodingRows = 32;
 
 int64_t examples_to_use(const ValidationInputs& inputs, int64_t limit) {
   return limit == 0 ? inputs.corpus->size() : std::min(limit, inputs.corpus->size());
-}
-
-// Returns the first `count` examples in batches of similar lengths, as the model's rows hold them.
-std::vector<std::vector<int64_t>> validation_batches(const data::Corpus& corpus, int64_t count, int64_t token_budget,
-                                                     bool encoder_decoder) {
-  const auto form = encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined;
-  return data::BatchOrder(corpus, {.token_budget = token_budget}, form).of_range(0, count);
 }
 
 void stop_if_asked() {
@@ -154,15 +114,14 @@ std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const Trai
       .model = inputs.teacher, .hidden = hidden_at_labels(*inputs.teacher, batch, {}), .labels = batch.labels};
 }
 
-// Sums over this process's batches: of the first prediction, and of the exits after it.
-std::vector<PredictionSums> measure_own(TrainableModel& trainable, const ValidationInputs& inputs,
-                                        const ValidationOptions& options) {
+// Sums over the batches: of the first prediction, and of the exits after it.
+std::vector<PredictionSums> measure(TrainableModel& trainable, const ValidationInputs& inputs,
+                                    const ValidationOptions& options) {
   std::vector<PredictionSums> sums;
-  int64_t number = 0;
   const int64_t count = examples_to_use(inputs, options.max_examples);
-  const bool encoder_decoder = trainable.info().encoder_decoder;
-  for (const auto& examples : validation_batches(*inputs.corpus, count, options.token_budget, encoder_decoder)) {
-    if (!inputs.world->has(number++)) continue;
+  const auto form = trainable.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined;
+  data::BatchOrder order(*inputs.corpus, {.token_budget = options.token_budget}, form);
+  for (const auto& examples : order.of_range(0, count)) {
     stop_if_asked();
     const Batch batch = make_batch(*inputs.corpus, examples, trainable.info());
     TrainableOutput output = trainable.forward(batch, {});
@@ -176,37 +135,26 @@ std::vector<PredictionSums> measure_own(TrainableModel& trainable, const Validat
   return sums;
 }
 
-std::vector<PredictionSums> measure(TrainableModel& trainable, const ValidationInputs& inputs,
-                                    const ValidationOptions& options) {
-  const auto part = [&] {
-    nlohmann::json own = nlohmann::json::array();
-    for (const PredictionSums& sums : measure_own(trainable, inputs, options)) own.push_back(to_json(sums));
-    return own;
-  };
-  std::vector<PredictionSums> all;
-  for (const nlohmann::json& one : inputs.world->gather_parts("the validation", part)) {
-    all.resize(std::max(all.size(), one.size()));
-    for (size_t i = 0; i < one.size(); ++i) all[i].add(one[i]);
-  }
-  return all;
-}
-
-std::string decoded_target(const ValidationInputs& inputs, int64_t example) {
-  return inputs.tokenizer->decode(inputs.corpus->target(example));
-}
-
-std::vector<std::vector<int64_t>> sources_of(const ValidationInputs& inputs, int64_t count) {
+std::vector<std::vector<int64_t>> sources_of(const ValidationInputs& inputs, int64_t limit) {
   std::vector<std::vector<int64_t>> sources;
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < examples_to_use(inputs, limit); ++i) {
     const auto source = inputs.corpus->source(i);
     sources.emplace_back(source.begin(), source.end());
   }
   return sources;
 }
 
-// Returns the greedy outputs of every source that is this process's.
-std::vector<std::string> own_outputs(const TrainableModel& trained, const ValidationInputs& inputs,
-                                     const ValidationOptions& options) {
+std::vector<infer::GenerationResult> decoded(const infer::GenerationModels& models,
+                                             const infer::DecodeOptions& decoding,
+                                             const std::vector<std::vector<int64_t>>& sources) {
+  infer::Generator generator(models, decoding);
+  auto results = generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); });
+  infer::throw_if_failed(results);
+  return results;
+}
+
+// Returns the BLEU of greedy outputs.
+double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
   const TextWriters writers = trained.text_writers();
   const auto model = writers.tandem ? writers.target : writers.alone();
   infer::DecodeOptions decoding;
@@ -220,48 +168,56 @@ std::vector<std::string> own_outputs(const TrainableModel& trained, const Valida
   models.generation = model::default_generation_config(writers.target->config());
   models.target_tokenizer = inputs.tokenizer;
   const model::StatesFreed freed(*model);  // training needs the memory
-  infer::Generator generator(models, decoding);
-  const auto all = sources_of(inputs, examples_to_use(inputs, options.bleu_examples));
-  std::vector<std::vector<int64_t>> sources;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (inputs.world->has(static_cast<int64_t>(i))) sources.push_back(all[i]);
-  }
-  std::vector<std::string> outputs;
-  const auto results = generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); });
-  infer::throw_if_failed(results);
-  for (const infer::GenerationResult& result : results) {
-    outputs.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
-  }
-  return outputs;
-}
-
-double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
-  const auto parts = inputs.world->gather_parts("the validation's BLEU",
-                                                [&] { return nlohmann::json(own_outputs(trained, inputs, options)); });
-  const auto count = static_cast<size_t>(examples_to_use(inputs, options.bleu_examples));
   metrics::References references;
   std::vector<std::string> hypotheses;
-  for (size_t i = 0; i < count; ++i) {
-    references.push_back(
-        {inputs.references.empty() ? decoded_target(inputs, static_cast<int64_t>(i)) : inputs.references[i]});
-    hypotheses.push_back(parts[i % parts.size()].at(i / parts.size()).get<std::string>());
+  for (const auto& result : decoded(models, decoding, sources_of(inputs, options.bleu_examples))) {
+    const size_t i = hypotheses.size();
+    hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
+    references.push_back({inputs.references.empty()
+                              ? inputs.tokenizer->decode(inputs.corpus->target(static_cast<int64_t>(i)))
+                              : inputs.references[i]});
   }
   return metrics::corpus_bleu(hypotheses, references).score;
 }
 
-// Returns the measures of drafts. Each process decodes the sources of a range, since samples depend on their numbers.
-DraftMeasures draft_measures(const TrainableModel& trained, const ValidationInputs& inputs,
+infer::SharedDrafter drafter_of(const TextWriters& writers, const data::Tokenizer* tokenizer) {
+  if (writers.tandem) return infer::tandem_drafter(writers.tandem, tokenizer);
+  if (writers.shared_encoder) return infer::shared_encoder_drafter(writers.shared_encoder, tokenizer);
+  return infer::as_drafter(*writers.target, tokenizer);
+}
+
+// Decodes the sources with the trained models as they are now.
+DraftMeasures measure_drafts(const TrainableModel& trained, const ValidationInputs& inputs,
                              const ValidationOptions& options) {
-  const auto all = sources_of(inputs, examples_to_use(inputs, options.draft_examples));
-  const auto begin_of = [&](int64_t rank) { return std::ssize(all) * rank / inputs.world->size(); };
-  const int64_t begin = begin_of(inputs.world->rank()), end = begin_of(inputs.world->rank() + 1);
-  const auto own = std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-  const auto parts = inputs.world->gather_parts("the validation's speculative decode", [&] {
-    return to_json(measure_drafts(trained, {inputs.teacher, inputs.tokenizer, own, begin, stop_if_asked}, options));
-  });
-  DraftSums sums;
-  for (const nlohmann::json& part : parts) sums.add(part);
-  return sums.means();
+  const TextWriters writers = trained.text_writers();
+  infer::DecodeOptions decoding;
+  decoding.method = writers.tandem ? "tandem-speed" : "speculative";
+  decoding.window = options.draft_window;
+  decoding.temperature = options.draft_temperature;
+  decoding.top_k = 0;
+  decoding.top_p = 1;
+  decoding.measure_alpha = true;
+  decoding.batch_size = kDecodingRows;
+  decoding.max_new_tokens = options.max_new_tokens;
+  infer::GenerationModels models;
+  model::TransformerModel& target = writers.drafts_for_target() ? *writers.target : *inputs.teacher;
+  models.target = &target;
+  models.drafter = drafter_of(writers, inputs.tokenizer);
+  models.generation = model::default_generation_config(target.config());
+  models.target_tokenizer = inputs.tokenizer;
+  const model::StatesFreed freed(target);  // training needs the memory
+  const model::StatesFreed drafter_freed(*models.drafter->model());
+  const auto sources = sources_of(inputs, options.draft_examples);
+  const auto results = decoded(models, decoding, sources);
+  std::vector<std::vector<int64_t>> outputs;
+  for (const infer::GenerationResult& result : results) outputs.push_back(result.ids);
+  const infer::ForcedAlpha forced = models.drafter->forced_alpha(
+      models.draft_target(), {sources, outputs}, {.temperature = options.draft_temperature}, writers.block);
+  const infer::DecodeStats stats = infer::total(results);
+  return {.alpha = stats.alpha(),
+          .tokens_per_target_run = stats.tokens_per_target_run(),
+          .alpha_forced = forced.alpha,
+          .agreement = forced.agreement};
 }
 
 bool continues_nothing(const ValidationInputs& inputs, int64_t count) {
@@ -300,7 +256,7 @@ void decode(const TrainableModel& trained, const ValidationInputs& inputs, const
             ValidationResult& result) {
   const Stopwatch watch;
   if (options.bleu_examples > 0) result.bleu = greedy_bleu(trained, inputs, options);
-  if (options.draft_examples > 0) result.drafts = draft_measures(trained, inputs, options);
+  if (options.draft_examples > 0) result.drafts = measure_drafts(trained, inputs, options);
   result.decoding_seconds = watch.seconds();
 }
 

@@ -9,12 +9,20 @@
 
 #include "data/corpus/corpus.h"
 #include "data/tokenizers/tokenizer.h"
-#include "distributed/process_group.h"
-#include "train/draft_measures.h"
 #include "train/options.h"
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
+
+// Measures of the trained model as a drafter: of a speculative decode with it, and of its predictions on the target's
+// own outputs, which that decode gives since it is lossless (Leviathan et al. 2023, definition 3.1, section 3.3). p and
+// q are at draft_temperature; at 0, sum_x min(p, q) is 1 where both find the same token most likely, else 0.
+struct DraftMeasures {
+  double alpha = 0;                  // mean of sum_x min(p, q) over the positions that verification examined
+  double tokens_per_target_run = 0;  // accepted tokens of a round and the target's own
+  double alpha_forced = 0;           // mean of sum_x min(p, q) over all positions of the target's own outputs
+  double agreement = 0;              // share of these positions where both find the same token most likely
+};
 
 struct ValidationResult {
   double loss = 0;      // cross entropy per label that the model has an id for, nats, without label smoothing
@@ -43,7 +51,6 @@ struct ValidationInputs {
   const data::Tokenizer* tokenizer = nullptr;
   std::vector<std::string> references = {};  // one an example; empty: the decoded targets
   model::TransformerModel* teacher = nullptr;
-  ProcessGroup* world = &ProcessGroup::single();  // shares batches, and the sources that are decoded
 };
 
 // Checks the inputs. Errors (UserError): BLEU without a tokenizer; BLEU or a speculative decode for models that cannot
@@ -52,8 +59,8 @@ struct ValidationInputs {
 void check_validation(const TrainableModel& trainable, const ValidationInputs& inputs,
                       const ValidationOptions& options);
 
-// Validates; all processes get the same result. Errors: Interrupted when SIGINT or SIGTERM came to one of them
-// (base/signals.h), between two batches; otherwise as ProcessGroup::sum().
+// Validates. Errors: Interrupted between two batches after SIGINT or SIGTERM (base/signals.h); RunError when a text
+// cannot be decoded.
 ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options);
 
 // Returns the value of a measure by its name in ValidationOptions; "loss" is the weighted one, if there is one.

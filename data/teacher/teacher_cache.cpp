@@ -1,6 +1,6 @@
 #include "data/teacher/teacher_cache.h"
 
-#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "base/table.h"
-#include "base/util.h"
 #include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
@@ -46,6 +45,19 @@ TeacherCacheInfo cache_attributes(const Hdf5Reader& input) {
           .teacher_hash = input.text("teacher_hash"),
           .corpus_hash = input.text("corpus_hash"),
           .provenance = input.provenance()};
+}
+
+// Returns the exact value; infinities and NaN stay what they are.
+float half_to_float(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  const int exponent = (bits >> 10) & 0x1f;
+  const uint32_t mantissa = bits & 0x3ffu;
+  if (exponent == 0) {  // zero and subnormal numbers: multiples of 2^-24
+    const float value = std::ldexp(static_cast<float>(mantissa), -24);
+    return sign != 0 ? -value : value;
+  }
+  const auto wide = static_cast<uint32_t>(exponent == 31 ? 255 : exponent + 112) << 23;
+  return std::bit_cast<float>(sign | wide | mantissa << 13);
 }
 
 // `first`: index of the ids' first among all.

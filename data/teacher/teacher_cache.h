@@ -10,10 +10,9 @@
 //                    temperature, tokenizer_hash, teacher_hash, corpus_hash; attributes of /provenance: text pairs
 //
 // A cache with k = V holds whole distributions: column v is id v, and ids, tail_log_mass and label_log_probs are
-// absent. Probabilities are the teacher's at `temperature` (softmax of logits/T). A top-k cache serves this temperature
-// only, since another one would need each id of the tail. A log that fp16 cannot hold is stored as -65504, whose
-// exponential is 0. The arrays over positions are contiguous and uncompressed, so that a batch of examples is read from
-// mapped memory.
+// absent. Probabilities are the teacher's at `temperature` (softmax of logits/T), the only one that a top-k cache
+// serves. A log that fp16 cannot hold is stored as -65504. Arrays over positions are contiguous and read from mapped
+// memory.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,6 @@ struct HeadsStageOptions : train::HeadOptions {
   fs::path model;
   fs::path corpus;
   fs::path tokenizer;
-  std::optional<fs::path> continue_from;
   std::optional<fs::path> validation_corpus;
   train::TrainOptions training = default_training();
   static Fields<HeadsStageOptions> fields();
@@ -63,7 +62,6 @@ Fields<HeadsStageOptions> HeadsStageOptions::fields() {
            "Corpus to train on (corpus.h5). Heads that are to predict what the model will say learn it best from its "
            "own outputs (kind = \"teacher-outputs\").")
       .add("tokenizer", &T::tokenizer, Required{}, "Tokenizer of the corpus and the model.")
-      .add("continue_from", &T::continue_from, kContinueFromHelp)
       .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
       .inherit<train::HeadOptions>()
       .add("training", &T::training,
@@ -101,15 +99,11 @@ void run_heads(const HeadsStageOptions& options, const StageContext& run) {
     log_info("  {} has exits, which the heads replace in the result", options.model.string());
   }
   const at::Device device = choose_device(run.execution.device);
-  const std::string hash = model::model_hash(options.model);
   const auto model = model::load_model(options.model, {.device = device, .pack = false});
   model::require_vocabulary_fits(model->config(), files.tokenizer->vocabulary(), options.model.string());
   model::Exits heads(std::move(config), *model, options.seed);
-  train::HeadTrainable trainable(*model, heads, {options.model, input_name(run, "model", options.model), hash});
-  train::TrainerInputs inputs = files.inputs(trainable, run);
-  inputs.continue_from = options.continue_from.value_or("");
-  describe_inputs(inputs, run, {"validation_corpus"});
-  train::Trainer(std::move(inputs), options.training, run.directory).run();
+  train::HeadTrainable trainable(*model, heads, {options.model, input_name(run, "model", options.model)});
+  train::run_training(files.inputs(trainable, run), options.training, run.directory);
 }
 
 }  // namespace

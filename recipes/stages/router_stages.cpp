@@ -22,6 +22,7 @@
 #include "model/models/router.h"
 #include "recipes/stages/data_stages.h"
 #include "recipes/stages/stages.h"
+#include "train/router/router_report.h"
 #include "train/router/router_training.h"
 
 namespace draftsmith::recipes {
@@ -146,7 +147,7 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
   progress.finish();
   model::save_router(run.directory / "router", trained.router);
   const fs::path report = run.directory / "router_report.json";
-  write_json(report, train::to_json(trained.report));
+  write_json(report, trained.report);
   log_info("{}", train::router_report_text(load_json(report), report.string()));
 }
 

@@ -97,27 +97,20 @@ void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, co
   }
 }
 
-// Returns the end of a shard that begins with the first example of a range and is no longer than it.
-int64_t shard_end(const data::Corpus& corpus, const data::ShardRange& range, const data::TeacherCacheInfo& info) {
-  const int64_t each = info.bytes_per_position();
-  int64_t end = range.first;
-  int64_t bytes = 0;
-  while (end < range.last) {
-    bytes += each * static_cast<int64_t>(corpus.target(end).size());
-    if (end > range.first && bytes > kMostShardBytes) break;
-    ++end;
-  }
-  return end;
-}
-
-// Returns the shards that are missing.
+// Returns the shards that are missing; of several examples, none is larger than its limit.
 std::vector<data::ShardRange> shards_to_write(const data::Corpus& corpus, const data::TeacherCacheInfo& info,
                                               const std::vector<data::ShardRange>& missing) {
   std::vector<data::ShardRange> shards;
-  for (data::ShardRange left : missing) {
-    while (left.size() > 0) {
-      shards.push_back({left.first, shard_end(corpus, left, info)});
-      left.first = shards.back().last;
+  for (const data::ShardRange& left : missing) {
+    int64_t bytes = 0;
+    for (int64_t i = left.first; i < left.last; ++i) {
+      const int64_t own = info.bytes_per_position() * std::ssize(corpus.target(i));
+      if (i == left.first || bytes + own > kMostShardBytes) {
+        shards.push_back({i, i});
+        bytes = 0;
+      }
+      shards.back().last = i + 1;
+      bytes += own;
     }
   }
   return shards;
@@ -125,7 +118,7 @@ std::vector<data::ShardRange> shards_to_write(const data::Corpus& corpus, const 
 
 void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& options, const data::Corpus& corpus,
                   const data::TeacherCacheInfo& info, const StageContext& run, data::Shards& shards) {
-  train::TeacherLogits logits(teacher, corpus, {.k = info.k, .temperature = info.temperature}, options.batch_tokens);
+  train::TeacherLogits logits(teacher, corpus, info, options.batch_tokens);
   const auto missing = shards_to_write(corpus, info, shards.missing(options.shard_examples));
   int64_t done = corpus.info().target_tokens;
   for (const data::ShardRange& shard : missing) done -= target_tokens(corpus, shard);
@@ -143,7 +136,7 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
   };
   const auto write = [&](const data::ShardRange& shard) {
     const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
-    data::write_teacher_cache(shards.place(shard), info, train::by_example(rows, corpus, shard.first, shard.last));
+    data::write_teacher_cache(shards.place(shard), info, rows.by_example(corpus, shard.first, shard.last));
     shards.add(shard);
   };
   const auto written = [&](const data::ShardRange& shard) {

@@ -9,7 +9,6 @@
 #include "base/device.h"
 #include "base/json.h"
 #include "base/options.h"
-#include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/families/family.h"
@@ -37,49 +36,6 @@ std::optional<ValidationMeasures> load_validation(const std::filesystem::path& s
   const ValidationMeasures found{.loss = reader.get_double("loss"), .accuracy = reader.get_double("accuracy")};
   problems.throw_if_any();
   return found;
-}
-
-namespace {
-
-constexpr size_t kHashDigits = 16;
-
-// Returns the input's name in StageContext::inputs, of a text in the recipe.
-std::string input_key(const std::string& text) {
-  if (text.starts_with("@")) return text.substr(0, text.find('/'));
-  return data::real_path(text);
-}
-
-// Replaces the names of inputs by their hashes: two recipes may call an input differently.
-nlohmann::ordered_json hashed(const nlohmann::ordered_json& value, const StageContext& run) {
-  if (value.is_structured()) {
-    nlohmann::ordered_json all = value;
-    for (auto& inner : all) inner = hashed(inner, run);
-    return all;
-  }
-  if (!value.is_string()) return value;
-  const auto text = value.get<std::string>();
-  const auto input = run.inputs.find(input_key(text));
-  if (input == run.inputs.end()) return value;
-  const std::string hash = input->second.substr(0, kHashDigits);
-  const size_t slash = text.starts_with("@") ? text.find('/') : std::string::npos;
-  return slash == std::string::npos ? hash : fmt::format("{} of {}", text.substr(slash + 1), hash);
-}
-
-}  // namespace
-
-const char* const kContinueFromHelp =
-    "Directory of a finished or failed training run, such as a stage's (\"@stage\"): this stage goes on from its last "
-    "checkpoint, with its optimizer, order of data and log. training.length counts from that run's first step. Length, "
-    "optimizer.lr, schedule, clip_norm, precision, nonfinite, nonfinite_limit, validation and keep may differ. With "
-    "\"@stage\", options that are not given here are that stage's.";
-
-void describe_inputs(train::TrainerInputs& inputs, const StageContext& run,
-                     const std::set<std::string>& of_validation) {
-  for (const auto& [name, value] : run.options.items()) {
-    if (name == "training" || name == "continue_from") continue;
-    const std::string text = value.is_null() ? "none" : hashed(value, run).dump();
-    (of_validation.contains(name) ? inputs.validated : inputs.shared)[name] = text;
-  }
 }
 
 TrainingData::TrainingData(const std::filesystem::path& tokenizer_file, const std::filesystem::path& corpus_file,
@@ -150,7 +106,6 @@ data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const d
 struct TrainStageOptions {
   std::filesystem::path corpus;
   std::filesystem::path tokenizer;
-  std::optional<std::filesystem::path> continue_from;
   std::optional<std::filesystem::path> from;
   std::optional<ArchitectureOptions> architecture;
   std::optional<std::filesystem::path> validation_corpus;
@@ -285,7 +240,6 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
       .add("corpus", &T::corpus, Required{}, "Corpus to train on (corpus.h5).")
       .add("tokenizer", &T::tokenizer, Required{}, "Tokenizer of the corpus; copied into the model directory.")
       .add("from", &T::from, "Model directory to start from.")
-      .add("continue_from", &T::continue_from, kContinueFromHelp)
       .add("architecture", &T::architecture, "Shape of a model that starts from random weights.")
       .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
       .add("validation_references", &T::validation_references,
@@ -429,11 +383,8 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   if (shares_with_teacher(options) && !start.trainable->teaches()) inputs.teacher = start.models.back().get();
   const auto distilled = distilled_from(options, files.corpus, teacher.get());
   inputs.distilled = distilled.get();
-  inputs.continue_from = options.continue_from.value_or("");
-  describe_inputs(inputs, run, {"validation_corpus", "validation_references", distils(options) ? "" : "teacher"});
   if (options.from) inputs.generation = model::load_generation_config(*options.from);
-  train::Trainer trainer(std::move(inputs), options.training, run.directory);
-  trainer.run();
+  train::run_training(std::move(inputs), options.training, run.directory);
 }
 
 }  // namespace

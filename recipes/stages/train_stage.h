@@ -1,12 +1,10 @@
-// What stages that train share: validation measures of their results, the option `continue_from`, corpora with their
-// tokenizer, and a teacher's stored distributions. Stages of kind `train` are in train_stage.cpp.
+// What stages that train share: validation measures of their results, corpora with their tokenizer, and a teacher's
+// stored distributions. Stages of kind `train` are in train_stage.cpp.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <set>
-#include <string>
 
 #include "data/corpus/corpus.h"
 #include "data/teacher/teacher_cache.h"
@@ -14,7 +12,6 @@
 #include "recipes/stage.h"
 #include "recipes/stages/stages.h"
 #include "train/trainer.h"
-#include "train/trainer_inputs.h"
 
 namespace draftsmith::recipes {
 
@@ -27,16 +24,6 @@ struct ValidationMeasures {
 // Returns the measures of a stage's model; nothing if the stage did not validate. Errors: a UserError with the
 // malformed part.
 std::optional<ValidationMeasures> load_validation(const std::filesystem::path& stage);
-
-// ---- Option `continue_from`
-// Which of a stage's inputs a stage that continues it must share.
-
-// Help text of the option.
-extern const char* const kContinueFromHelp;
-
-// Sets what `inputs` say about the stage's options but `training` and `continue_from`: inputs are named by their
-// hashes. `of_validation`: options that validation alone reads. Outside of recipes, inputs are not known.
-void describe_inputs(train::TrainerInputs& inputs, const StageContext& run, const std::set<std::string>& of_validation);
 
 // ---- Inputs
 

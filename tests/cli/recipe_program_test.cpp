@@ -36,7 +36,7 @@ target = "@language/valid.tgt"
 [defaults.train]
 tokenizer = "@tokenizer/spiece.model"
 validation_corpus = "@validation/corpus.h5"
-training = { length = "30 steps", batches = { token_budget = 400 }, validation = { every = "15 steps" }, tensorboard = false }
+training = { length = "30 steps", batches = { token_budget = 400 }, validation = { every = "15 steps" } }
 [target]
 kind = "train"
 corpus = "@corpus/corpus.h5"
@@ -71,7 +71,7 @@ corpus = "@corpus/corpus.h5"
 layers = [2, 3]
 form = "low_rank"
 rank = 4
-training = { length = "10 steps", optimizer = { lr = 1e-3 }, tensorboard = false }
+training = { length = "10 steps", optimizer = { lr = 1e-3 } }
 [evaluation]
 kind = "evaluate"
 model = "@target/model"

@@ -31,7 +31,7 @@ kind = "train"
 tokenizer = "@tokenizer/spiece.model"
 corpus = "@corpus/corpus.h5"
 architecture = { width = 32, heads = 2, head_width = 16, ff_width = 48, encoder_layers = 2, decoder_layers = 2, embedding_std = 0.1 }
-training = { length = "30 steps", accumulate = 2, batches = { token_budget = 200 }, checkpoint_every = "10 steps", log_every = 1, tensorboard = false }
+training = { length = "30 steps", accumulate = 2, batches = { token_budget = 200 }, checkpoint_every = "10 steps", log_every = 1 }
 [outputs]
 kind = "teacher-outputs"
 model = "@target/model"

@@ -1,10 +1,8 @@
-// Whole training runs on the device: they resume to the same bits, the batches that threads make ahead are those of the
-// corpus, and validation leaves the memory as it was.
+// Whole training runs on the device: they resume to the same bits, and validation leaves the memory as it was.
 #include "train/trainer.h"
 
 #include <csignal>
 #include <cstring>
-#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -13,10 +11,8 @@
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
 #include "tests/device/device.h"
-#include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "train/trainable/trainable_model.h"
-#include "train/training_step.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {
@@ -38,7 +34,6 @@ class DeviceTrainer : public testing::Test {
     options.optimizer.lr = 3e-3;
     options.precision = precision;
     options.checkpoint_every = "";
-    options.tensorboard = false;
     return options;
   }
 
@@ -47,11 +42,7 @@ class DeviceTrainer : public testing::Test {
     const auto model = on_device::trainee(model::t5_config(), device, at::kFloat);
     const data::Corpus corpus(folder_ / "corpus.h5");
     PlainTrainable trainable(*model);
-    return Trainer({.trainable = trainable, .corpus = corpus}, options, folder_ / name).run();
-  }
-
-  static HostBatchMaker maker(const data::Corpus& corpus) {
-    return [&](const std::vector<int64_t>& examples) { return make_host_batch(corpus, examples, model::ModelInfo{}); };
+    return run_training({.trainable = trainable, .corpus = corpus}, options, folder_ / name);
   }
 
   std::string bytes(const std::string& run, const std::string& file) const { return read_file(folder_ / run / file); }
@@ -92,47 +83,6 @@ TEST_F(DeviceTrainer, AStoppedRunEndsWithTheSameBits) {
       EXPECT_TRUE(bytes(whole, file) == bytes(stopped, file)) << file << " differs";
     }
   }
-}
-
-// All epochs: steps at the end of one, and steps of one micro-batch.
-TEST_F(DeviceTrainer, BatchesMadeAheadAreThoseOfTheCorpus) {
-  const data::Corpus corpus(folder_ / "corpus.h5");
-  data::BatchOrder order(corpus, {.token_budget = 60}), expected_order(corpus, {.token_budget = 60});
-  StepBatches on_cpu(expected_order, maker(corpus), at::kCPU, 3);
-  StepBatches ahead(order, maker(corpus), test_device(), 3);
-  data::BatchPosition position, expected_position;
-  while (expected_position.epoch < 3) {
-    const MicroBatches expected = on_cpu.next(expected_position);
-    ASSERT_EQ(ahead.next(position), expected);
-    EXPECT_EQ(position.epoch, expected_position.epoch);
-    EXPECT_EQ(position.batch, expected_position.batch);
-    for (const std::vector<int64_t>& examples : expected) {
-      const Batch found = ahead.take(examples), wanted = on_cpu.take(examples);
-      EXPECT_EQ(found.labels.device(), test_device());
-      EXPECT_TRUE(found.source.tokens.cpu().equal(wanted.source.tokens));
-      EXPECT_TRUE(found.decoder_input.tokens.cpu().equal(wanted.decoder_input.tokens));
-      EXPECT_TRUE(found.labels.cpu().equal(wanted.labels));
-      EXPECT_TRUE(found.positions.cpu().equal(wanted.positions));
-      EXPECT_EQ(found.source.lengths, wanted.source.lengths);
-      EXPECT_EQ(found.examples, wanted.examples);
-    }
-  }
-}
-
-// Errors of the thread reach the caller as they are.
-TEST_F(DeviceTrainer, ErrorsOfBatchesMadeAheadReachTheCaller) {
-  if (test_device().is_cpu()) GTEST_SKIP() << "batches are made ahead for other devices than the CPU";
-  const data::Corpus corpus(folder_ / "corpus.h5");
-  data::BatchOrder order(corpus, {.token_budget = 60});
-  const auto fails = [&, own = std::this_thread::get_id()](const std::vector<int64_t>& examples) -> HostBatch {
-    if (std::this_thread::get_id() == own) return maker(corpus)(examples);
-    throw RunError(Problem{.where = "a thread", .what = "cannot make a batch"});
-  };
-  StepBatches batches(order, fails, test_device(), 1);
-  data::BatchPosition position;
-  batches.next(position);
-  const MicroBatches second = batches.next(position);
-  EXPECT_NE(error_of<RunError>([&] { batches.take(second.front()); }).find("cannot make a batch"), std::string::npos);
 }
 
 // Copies to the device wait neither for it nor for each other, large ones included.

@@ -12,7 +12,7 @@
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
-#include "train/objectives/cross_entropy_loss.h"
+#include "train/objectives/cross_entropy.h"
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
 #include "train/teacher/teacher_source.h"
@@ -249,12 +249,12 @@ LossAndGradients computed(const at::Tensor& hidden, const at::Tensor& head, doub
                           bool autocast) {
   const at::Tensor rows = hidden.detach().to(device).requires_grad_(true);
   const at::Tensor weight = head.detach().to(device).requires_grad_(true);
-  const auto loss =
-      cross_entropy_loss(at::arange(kPositions, at::kLong).mul_(7).remainder_(kIds).to(device), smoothing);
+  const at::Tensor labels = at::arange(kPositions, at::kLong).mul_(7).remainder_(kIds).to(device);
+  const auto loss = cross_entropy_loss({.labels = {labels, {}}}, smoothing);
   at::Tensor sum;
   {
     const AutocastScope scope(device.type(), autocast);
-    sum = linear_loss({{.hidden = rows, .head = {.weight = weight}, .loss = loss.get()}});
+    sum = linear_loss({{.hidden = rows, .head = {.weight = weight}, .loss = loss}});
   }
   sum.backward();
   return {sum.detach().cpu(), rows.grad().cpu(), weight.grad().cpu()};

@@ -1,5 +1,3 @@
-#include "distributed/launch.h"
-
 #include <cstdlib>
 #include <map>
 
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "distributed/process_group.h"
 
 namespace draftsmith {
 namespace {

@@ -1,7 +1,6 @@
 #include "distributed/process_group.h"
 
 #include <csignal>
-#include <mutex>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,37 +34,14 @@ TEST_P(GroupOf, SumsTensorsOfAllTypesAndSizes) {
   });
 }
 
-TEST_P(GroupOf, SumsInAnotherTypeAndGivesAllTheSameBits) {
-  std::mutex mutex;
-  std::vector<at::Tensor> sums, wholes;
-  run_in_group(GetParam(), [&](ProcessGroup& world) {
-    const at::Tensor own = at::arange(1, 10'001, at::kFloat) * (static_cast<double>(world.rank()) + 0.123);
-    const at::Tensor sum = own.clone(), whole = own.clone(), counts = at::full({2}, 1000, at::kLong);
-    world.sum({sum, counts}, at::kBFloat16);
-    world.sum({whole});
-    EXPECT_EQ(counts[1].item<int64_t>(), 1000 * world.size()) << "whole numbers keep their type";
-    EXPECT_EQ(sum.scalar_type(), at::kFloat);
-    const std::lock_guard lock(mutex);
-    sums.push_back(sum);
-    wholes.push_back(whole);
-  });
-  const double roundings = GetParam() == 1 ? 0 : GetParam();  // each number, and each sum of two
-  const at::Tensor error = ((sums.front() - wholes.front()) / wholes.front()).abs();
-  EXPECT_LE(error.max().item<double>(), roundings * 0x1p-8);
-  EXPECT_EQ(error.max().item<double>() > 0x1p-12, GetParam() > 1);
-  for (const at::Tensor& sum : sums) EXPECT_TRUE(sum.equal(sums.front()));
-}
-
-TEST_P(GroupOf, GivesAllTheTensorsOfOne) {
+TEST_P(GroupOf, GivesAllTheTensorsOfTheLeader) {
   run_in_group(GetParam(), [](ProcessGroup& world) {
-    for (int64_t from = 0; from < world.size(); ++from) {
-      const double own = static_cast<double>(world.rank() + 7);
-      const std::vector<at::Tensor> tensors{at::full({2, 3}, own).t(), at::full({9'000'000}, own), at::full({}, own)};
-      world.broadcast(tensors, from);
-      for (const at::Tensor& tensor : tensors) {
-        EXPECT_EQ(tensor.min().item<double>(), static_cast<double>(from + 7));
-        EXPECT_EQ(tensor.max().item<double>(), static_cast<double>(from + 7));
-      }
+    const double own = static_cast<double>(world.rank() + 7);
+    const std::vector<at::Tensor> tensors{at::full({2, 3}, own).t(), at::full({9'000'000}, own), at::full({}, own)};
+    world.broadcast(tensors);
+    for (const at::Tensor& tensor : tensors) {
+      EXPECT_EQ(tensor.min().item<double>(), 7);
+      EXPECT_EQ(tensor.max().item<double>(), 7);
     }
     world.broadcast({});
   });

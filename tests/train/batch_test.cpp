@@ -68,8 +68,9 @@ TEST(PackedBatch, SourcesOfEncodersAndTooLongExamplesAreErrors) {
   const data::Corpus corpus(folder / "c.h5");
   model::TransformerModel model(decoder_only_configs()[0], 5);
   PlainTrainable trainable(model);
-  EXPECT_THAT(error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, TrainOptions(), folder / "run"); }),
-              AllOf(HasSubstr("prompts = true"), HasSubstr("at most 64 tokens")));
+  EXPECT_THAT(
+      error_of([&] { run_training({.trainable = trainable, .corpus = corpus}, TrainOptions(), folder / "run"); }),
+      AllOf(HasSubstr("prompts = true"), HasSubstr("at most 64 tokens")));
 }
 
 // The gradient is compared as well: nothing may flow from one document to the next.
@@ -142,9 +143,8 @@ TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
   LiveTeacher live(teacher);
   TrainOptions options;
   options.length = "1 steps";
-  options.tensorboard = false;
   const auto error_with = [&](const TrainerInputs& inputs) {
-    return error_of([&] { Trainer(inputs, options, folder / "run").run(); });
+    return error_of([&] { run_training(inputs, options, folder / "run"); });
   };
   for (const std::string& message :
        {error_with({.trainable = trainable, .corpus = corpus, .distilled = &live}),

@@ -1,27 +1,20 @@
 // Groups of 1, 2 and 3 processes train to the same weights and losses, to 1e-12 in fp64, whatever they train; and what
-// surrounds their steps: stops, another world size afterwards, validation, steps that are not finite, sharded state.
-#include "train/data_parallel.h"
-
+// surrounds their steps: stops, another world size afterwards, validation, steps that are not finite.
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <mutex>
-#include <set>
 
-#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/signals.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/models.h"
-#include "tests/support/pieces_tokenizer.h"
 #include "tests/support/process_groups.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
 #include "tests/train/trainable/fixtures.h"
-#include "train/optimizers/optimizer.h"
-#include "train/validation.h"
+#include "train/trainer.h"
 
 namespace draftsmith::train {
 namespace {
@@ -52,13 +45,12 @@ struct Process {
   void train(TrainableModel& trainable, TeacherSource* distilled = nullptr) const {
     const auto own = world.leads() ? directory : directory / ("of process " + std::to_string(world.rank()));
     try {
-      ended.state = Trainer({.trainable = trainable,
-                             .corpus = corpus,
-                             .validation = validation,
-                             .distilled = distilled,
-                             .world = &world},
-                            options, own)
-                        .run()
+      ended.state = run_training({.trainable = trainable,
+                                  .corpus = corpus,
+                                  .validation = validation,
+                                  .distilled = distilled,
+                                  .world = &world},
+                                 options, own)
                         .state;
     } catch (const Error& error) {
       ended.error = error.what();
@@ -154,11 +146,10 @@ class DataParallel : public testing::Test {
     options.clip_norm = 0.5;
     options.log_every = 1;
     options.checkpoint_every = "";
-    options.tensorboard = false;
     return options;
   }
-  // Options of an optimizer whose state is worth sharding, with a slow and a frozen group.
-  TrainOptions sharding(const std::string& name) const {
+  // Options of an optimizer with a slow and a frozen group.
+  TrainOptions grouped(const std::string& name) const {
     TrainOptions options = group_options();
     options.optimizer.name = name;
     options.optimizer.weight_decay = 0.01;
@@ -167,7 +158,6 @@ class DataParallel : public testing::Test {
     options.optimizer.groups = {{.parameters = "*.query.weight", .lr_factor = 0.5},
                                 {.parameters = "decoder.final_norm.weight", .lr_factor = 0}};
     options.keep = "last";
-    options.shard_optimizer = true;
     return options;
   }
 
@@ -274,20 +264,16 @@ TEST_F(DataParallel, IsEqualForALessonOnTheStudentsOwnSamples) {
   });
 }
 
-TEST_F(DataParallel, AStoppedShardedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
+TEST_F(DataParallel, AStoppedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
   validates_ = true;
   for (const char* name : {"adamw", "adafactor"}) {
     SCOPED_TRACE(name);
     const std::string run = name;
-    TrainOptions options = sharding(name);
+    TrainOptions options = grouped(name);
     options.validation.every = "4 steps";
     const Ended alone = train_in(1, options, run + " of one", kept_in_fp64()).front();
     const Ended whole = train_in(2, options, run + " of two", kept_in_fp64()).front();
     ASSERT_EQ(alone.error + whole.error, "");
-    TrainOptions unsharded = options;
-    unsharded.shard_optimizer = false;
-    expect_same_bits(train_in(2, unsharded, run + " unsharded", kept_in_fp64()).front().weights, whole.weights);
-    EXPECT_TRUE(read_file(optimizer_file(run + " unsharded")) == read_file(optimizer_file(run + " of two")));
     // Of step 10: the fourth of its six, which process 1 makes.
     for (const Ended& ended : train_in(2, options, run, kept_in_fp64(/*stop_at=*/42))) {
       EXPECT_THAT(ended.error, HasSubstr("training stopped after step 10"));
@@ -309,46 +295,14 @@ TEST_F(DataParallel, AStoppedShardedRunGoesOnWithItsBitsAndWithAnyWorldSize) {
   }
 }
 
-TEST_F(DataParallel, AShardedOptimizerKeepsEachTensorInOneProcess) {
-  const auto model = t5_of_seed(5);
-  std::multiset<std::string> expected, names;
-  for (const auto& [name, tensor] : make_optimizer(model->parameters(), OptimizerOptions())->state()) {
-    expected.insert(name);
-  }
-  std::mutex mutex;
-  run_in_group(3, [&](ProcessGroup& world) {
-    const auto own = t5_of_seed(5);
-    const ShardedOptimizer optimizer(own->parameters(), OptimizerOptions(), world);
-    const std::lock_guard lock(mutex);
-    for (const auto& [name, tensor] : optimizer.state()) names.insert(name);
-  });
-  EXPECT_EQ(names, expected);
-}
-
 TEST_F(DataParallel, RefusesACheckpointOfAnotherOptimizer) {
-  const TrainOptions options = sharding("adamw");
-  train_in(2, options, "run", kept_in_fp64());
-  train_in(1, sharding("adafactor"), "other", kept_in_fp64());
+  const TrainOptions options = grouped("adamw");
+  train_in(1, options, "run", kept_in_fp64());
+  train_in(1, grouped("adafactor"), "other", kept_in_fp64());
   std::filesystem::copy_file(optimizer_file("other"), optimizer_file("run"),
                              std::filesystem::copy_options::overwrite_existing);
-  const auto ends = train_in(2, options, "run", kept_in_fp64());
-  EXPECT_THAT(ends.front().error, HasSubstr("the optimizer's state does not fit this run"));
-  EXPECT_NE(ends.back().error, "");
-}
-
-TEST_F(DataParallel, SumsInBf16AreNearAndOneProcessKeepsItsOwnType) {
-  TrainOptions options = group_options();
-  const Ended exact = train_in(1, options, "exact", kept_in_fp64()).front();
-  options.reduce_dtype = "bf16";
-  expect_same_bits(train_in(1, options, "alone", kept_in_fp64()).front().weights, exact.weights);
-  const auto all = train_in(2, options, "two", kept_in_fp64());
-  expect_same_bits(all.back().weights, all.front().weights);
-  double apart = 0;
-  for (const auto& [name, value] : exact.weights) {
-    apart = std::max(apart, difference(all.front().weights.at(name), value) / largest(value));
-  }
-  EXPECT_GT(apart, 1e-6);
-  EXPECT_LT(apart, 0.1);
+  EXPECT_THAT(train_in(1, options, "run", kept_in_fp64()).front().error,
+              HasSubstr("the optimizer's state does not fit this run"));
 }
 
 TEST_F(DataParallel, ANanOfOneProcessEndsAllWithTheSameError) {
@@ -369,36 +323,6 @@ TEST_F(DataParallel, WarnsOnceOfProcessesThatHaveNothingToDo) {
   train_in(3, options, "three", kept_in_fp64());
   EXPECT_EQ(log.warnings(), 1) << log.text();
   EXPECT_THAT(log.text(), HasSubstr("3 processes share 2 micro-batches a step, so 1 do nothing"));
-}
-
-// The number of drafted sources is below the largest world size.
-TEST_F(DataParallel, ValidationGivesEqualMeasuresOutputsAndDrafts) {
-  const data::Corpus corpus(folder_ / "validation.h5");
-  const LetterWords tokenizer(kTestVocabulary, "none");
-  nlohmann::json expected;
-  for (const int64_t size : {1, 2, 3}) {
-    SCOPED_TRACE("a group of " + std::to_string(size));
-    run_in_group(size, [&](ProcessGroup& world) {
-      const at::NoGradGuard no_grad;
-      const auto model = model::varied_model(tiny_config(), 5, at::kFloat);
-      const auto target = model::varied_model(tiny_config(), 6, at::kFloat);
-      PlainTrainable trainable(*model);
-      ValidationOptions options{.bleu_examples = 39, .draft_examples = 2, .draft_temperature = 1};
-      options.max_new_tokens = 10;
-      options.token_budget = 30;
-      const ValidationResult found = validate(
-          trainable, {.corpus = &corpus, .tokenizer = &tokenizer, .teacher = target.get(), .world = &world}, options);
-      const DraftMeasures& drafts = found.drafts.value();
-      const nlohmann::json own{{"loss", found.loss},
-                               {"accuracy", found.accuracy},
-                               {"bleu", found.bleu.value()},
-                               {"overlap", found.overlap.value()},
-                               {"drafts", {drafts.alpha, drafts.tokens_per_target_run, drafts.agreement}}};
-      EXPECT_GT(found.bleu.value(), 0);
-      if (size == 1) expected = own;
-      expect_same_json(own, expected, "measures");
-    });
-  }
 }
 
 }  // namespace

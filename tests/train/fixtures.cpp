@@ -63,7 +63,7 @@ TrainResult train_tiny(const std::filesystem::path& directory, const TrainOption
   model::TransformerModel model(tiny_config(), 5);
   const data::Corpus corpus(directory.parent_path() / "train.h5");
   PlainTrainable trainable(model);
-  return Trainer(TrainerInputs{.trainable = trainable, .corpus = corpus}, options, directory).run();
+  return run_training(TrainerInputs{.trainable = trainable, .corpus = corpus}, options, directory);
 }
 
 TrainResult train_tiny_validated(const std::filesystem::path& directory, const TrainOptions& options) {
@@ -71,8 +71,8 @@ TrainResult train_tiny_validated(const std::filesystem::path& directory, const T
   const data::Corpus corpus(directory.parent_path() / "train.h5");
   const data::Corpus validation(directory.parent_path() / "validation.h5");
   PlainTrainable trainable(model);
-  return Trainer(TrainerInputs{.trainable = trainable, .corpus = corpus, .validation = &validation}, options, directory)
-      .run();
+  return run_training(TrainerInputs{.trainable = trainable, .corpus = corpus, .validation = &validation}, options,
+                      directory);
 }
 
 std::vector<nlohmann::json> untimed_log(const std::filesystem::path& run) {

@@ -122,19 +122,14 @@ TEST(TrainOptions, EveryMistakeIsReportedAtOnce) {
   }
 }
 
-TEST(TrainOptions, WhatOnlyLogsOrShardsDoesNotChangeTheRunsIdentity) {
+TEST(TrainOptions, WhatOnlyLogsDoesNotChangeTheRunsIdentity) {
   TrainOptions options;
   const std::string hash = options_hash(options);
   options.log_every = 7;
   options.checkpoint_every = "5 steps";
-  options.tensorboard = false;
-  options.shard_optimizer = true;
   EXPECT_EQ(options_hash(options), hash);
-  options.reduce_dtype = "bf16";
-  const std::string sums = options_hash(options);
-  EXPECT_NE(sums, hash);
   options.optimizer.lr = 5;
-  EXPECT_NE(options_hash(options), sums);
+  EXPECT_NE(options_hash(options), hash);
 }
 
 }  // namespace

@@ -1,21 +1,11 @@
 """What the originals in Python do.
 
-usage: reference.py scalars FOLDER     prints the scalars that TensorBoard finds: {tag: [[step, value], ...]}
-       reference.py adafactor FOLDER   runs Transformers' Adafactor on start, gradients and options.json of the folder;
+usage: reference.py adafactor FOLDER   runs Transformers' Adafactor on start, gradients and options.json of the folder;
                                        writes result.safetensors
 """
 
 import json
 import sys
-
-
-def print_scalars(folder):
-    from tensorboard.backend.event_processing import event_accumulator
-
-    accumulator = event_accumulator.EventAccumulator(folder, size_guidance={"scalars": 0, "tensors": 0})
-    accumulator.Reload()
-    scalars = {tag: [[e.step, e.value] for e in accumulator.Scalars(tag)] for tag in accumulator.Tags()["scalars"]}
-    print(json.dumps(scalars))
 
 
 def run_adafactor(folder):
@@ -37,4 +27,4 @@ def run_adafactor(folder):
     save_file({name: parameter.detach() for name, parameter in parameters.items()}, f"{folder}/result.safetensors")
 
 
-{"scalars": print_scalars, "adafactor": run_adafactor}[sys.argv[1]](sys.argv[2])
+{"adafactor": run_adafactor}[sys.argv[1]](sys.argv[2])

@@ -1,13 +1,10 @@
-// Exact resume: runs that are killed or asked to stop, and runs that continue another one, end with the same bits as
-// one that never stopped (CPU); errors where a run cannot go on.
+// Exact resume: runs that are killed or asked to stop end with the same bits as one that never stopped (CPU).
 #include <csignal>
 #include <cstdlib>
 #include <random>
 #include <thread>
 
-#include <ATen/Parallel.h>
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <spawn.h>
@@ -17,17 +14,12 @@
 #include "base/files.h"
 #include "base/random.h"
 #include "base/signals.h"
-#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/train/fixtures.h"
-#include "train/training_checkpoint.h"
+#include "train/training_log.h"
 
 namespace draftsmith::train {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr const char* kDirectoryVariable = "DRAFTSMITH_TEST_RUN_DIRECTORY";
 
@@ -149,134 +141,17 @@ TEST(ExactResume, AskedToStopItSavesAndGoesOnWithTheSameBits) {
   }
 }
 
-class ContinuedRun : public testing::Test {
- protected:
-  void SetUp() override {
-    write_reversal_corpus(folder_ / "train.h5", 100, 1);
-    write_reversal_corpus(folder_ / "validation.h5", 20, 2);
-  }
-
-  static TrainOptions steps(const std::string& length) {
-    TrainOptions options = tiny_options();
-    options.schedule = {};
-    options.length = length;
-    options.log_every = 1;
-    options.validation.every = "3 steps";
-    return options;
-  }
-
-  TrainResult run(const std::string& name, const TrainOptions& options, const std::string& parent = "",
-                  const std::string& corpus_file = "train.h5") const {
-    model::TransformerModel model(tiny_config(), parent.empty() ? 5 : 6);  // other weights, which the parent's replace
-    const data::Corpus corpus(folder_ / corpus_file), validation(folder_ / "validation.h5");
-    PoisonedTrainable trainable(model, poisoned_);
-    TrainerInputs inputs{.trainable = trainable, .corpus = corpus};
-    if (poisoned_ == 0) inputs.validation = &validation;
-    if (!parent.empty()) inputs.continue_from = folder_ / parent;
-    return Trainer(std::move(inputs), options, folder_ / name).run();
-  }
-
-  std::string refused(const TrainOptions& options, const std::string& corpus_file = "train.h5") const {
-    return error_of([&] { run("refused", options, "parent", corpus_file); });
-  }
-
-  std::vector<nlohmann::json> log(const std::string& name) const { return untimed_log(folder_ / name); }
-
-  void expect_same(const std::string& one, const std::string& other) const {
-    expect_same_run(folder_ / one, folder_ / other);
-  }
-
-  TemporaryDirectory folder_;
-  int64_t poisoned_ = 0;  // examples; with some, runs do not validate
-};
-
-TEST_F(ContinuedRun, ARunThatWasContinuedIsContinuedAgainAndResumed) {
-  ASSERT_GE(run("whole", steps("18 steps")).state.position.epoch, 1) << "data and dropout go on over an epoch's end";
-  run("first", steps("3 steps"));
-  run("second", steps("6 steps"), "first");
-  for (int64_t stop = 0; stop < 2; ++stop) {
-    const SignalWatch watch;
-    raise(SIGTERM);
-    EXPECT_THROW(run("third", steps("18 steps"), "second"), Interrupted);
-  }
-  EXPECT_EQ(log("third").back().at("step"), 8);
-  run("third", steps("18 steps"), "second");
-  expect_same("third", "whole");
-}
-
-TEST_F(ContinuedRun, AFailedRunGoesOnFromItsLastCheckpoint) {
-  poisoned_ = 1;
-  TrainOptions options = steps("3 epochs");
-  options.checkpoint_every = "1 steps";
-  EXPECT_THROW(run("failed", options), RunError);
-  options.nonfinite = "skip";
-  const TrainResult whole = run("whole", options), mended = run("mended", options, "failed");
-  ASSERT_EQ(whole.state.skipped, 3);
-  EXPECT_EQ(mended.state.skipped, 3);
-  EXPECT_EQ(read_file(mended.model / "model.safetensors"), read_file(whole.model / "model.safetensors"));
-  EXPECT_EQ(log("mended"), log("whole"));
-}
-
-TEST_F(ContinuedRun, RateScheduleAndClippingMayDiffer) {
-  run("parent", steps("3 steps"));
-  TrainOptions options = steps("6 steps");
-  options.optimizer.lr = 1e-4;
-  options.schedule.name = "linear";
-  options.clip_norm = 0.5;
-  run("child", options, "parent");
-  const double lr = log("child").at(5).at("lr");  // of step 5: the parent's three steps and a validation come before
-  EXPECT_GT(lr, 0);
-  EXPECT_LE(lr, 0.5 * 1e-4) << "the schedule is not over the new length";
-}
-
-TEST_F(ContinuedRun, TheBestModelIsKeptWhereValidationsAgreeOnly) {
-  TrainOptions options = steps("3 steps");
-  options.validation.every = "1 steps";
-  run("parent", options);
-  options.length = "5 steps";
-  options.optimizer.lr = 1;  // spoils the model
-  const TrainResult kept = run("child", options, "parent");
-  ASSERT_LE(kept.state.best_step, 3);
-  EXPECT_TRUE(read_file(kept.model / "model.safetensors") == read_file(folder_ / "parent/best/model.safetensors"));
-  options.validation.max_examples = 10;
-  EXPECT_GT(run("measured otherwise", options, "parent").state.best_step, 3);
-}
-
-TEST_F(ContinuedRun, AnExhaustedPatienceBeginsAnew) {
-  TrainOptions options = steps("50 steps");
-  options.optimizer.lr = 1;
-  options.validation.every = "1 steps";
-  options.validation.patience = 2;
-  const TrainResult parent = run("parent", options);
-  ASSERT_TRUE(parent.stopped_early);
-  const TrainResult child = run("child", options, "parent");
-  EXPECT_GE(child.state.step, parent.state.step + 2);
-}
-
-TEST_F(ContinuedRun, WhatMustAgreeAndDoesNotIsRefused) {
-  std::filesystem::create_directories(folder_ / "parent");
-  EXPECT_THAT(refused(steps("3 steps")), HasSubstr("no training run to continue"));
-  std::filesystem::remove(folder_ / "parent");
-  TrainOptions options = steps("3 steps");
-  options.optimizer.groups = {{.parameters = "*.query.weight", .lr_factor = 0.5, .weight_decay_factor = 0}};
-  run("parent", options);
-  const StoredCheckpoint stored = read_checkpoint(folder_ / "parent" / "checkpoints" / "last");
-  EXPECT_EQ(stored.record.threads, at::get_num_threads());
-  EXPECT_EQ(stored.record.training.at("length"), "3 steps");
-  EXPECT_THAT(refused(options), AllOf(HasSubstr("train.length"), HasSubstr("more than 3 steps")));
-  // A checkpoint's JSON does not keep the order of keys; groups that agree are not refused for it.
-  options.length = "6 steps";
-  EXPECT_EQ(run("child", options, "parent").state.step, 6);
-  write_reversal_corpus(folder_ / "other.h5", 100, 3);
-  EXPECT_THAT(refused(options, "other.h5"), HasSubstr("tokens of the corpus"));
-  options.batches.token_budget = 80;
-  options.optimizer.weight_decay = 0.5;
-  options.optimizer.groups.front().lr_factor = 0.25;
-  options.seed = 7;
-  EXPECT_THAT(refused(options),
-              AllOf(HasSubstr("training.batches.token_budget"), HasSubstr("training.optimizer.weight_decay"),
-                    HasSubstr("training.seed"), HasSubstr("training.optimizer.groups: differs"),
-                    HasSubstr("length, optimizer.lr, schedule, clip_norm"), Not(HasSubstr("training.length"))));
+// What is beyond the resumed step is dropped; killed between a validation that was due and the next checkpoint, a run
+// validates once more.
+TEST(TrainingLog, HoldsNoStepAndNoValidationTwice) {
+  const TemporaryDirectory folder;
+  const std::string steps = "{\"step\":2}\n{\"step\":3,\"loss\":1}\n";
+  const std::string validated = steps + "{\"step\":3,\"validation\":{\"loss\":1}}\n";
+  const auto file = write_text(folder / "metrics.jsonl", validated + "{\"step\":4}\n{\"ste");
+  truncate_metrics(file, 3);
+  EXPECT_EQ(read_file(file), validated);
+  truncate_metrics(file, 3, /*validated=*/false);
+  EXPECT_EQ(read_file(file), steps);
 }
 
 }  // namespace

@@ -80,8 +80,8 @@ TEST_F(TrainerTest, AValidationThatIsNotFiniteIsAnErrorAndNeverTheBest) {
   TrainOptions options = tiny_options();
   options.length = "4 steps";
   options.validation.every = "1 steps";
-  Trainer trainer({.trainable = trainable, .corpus = corpus, .validation = &validation}, options, run_directory());
-  EXPECT_THAT(error_of<RunError>([&] { trainer.run(); }),
+  const TrainerInputs inputs{.trainable = trainable, .corpus = corpus, .validation = &validation};
+  EXPECT_THAT(error_of<RunError>([&] { run_training(inputs, options, run_directory()); }),
               AllOf(HasSubstr("validation"), HasSubstr("high.h5"), HasSubstr("training step 1\n")));
   EXPECT_FALSE(std::filesystem::exists(run_directory() / "best"));
 }
@@ -99,7 +99,7 @@ TEST_F(TrainerTest, ValidationsThatCannotBeAreRefusedBeforeAnythingIsWritten) {
   model::TransformerModel teacher(other_start, 6);
   PlainTrainable trainable(model);
   const TrainerInputs inputs{.trainable = trainable, .corpus = corpus, .validation = &corpus, .teacher = &teacher};
-  EXPECT_THAT(error_of([&] { Trainer(inputs, {}, run_directory()); }),
+  EXPECT_THAT(error_of([&] { run_training(inputs, {}, run_directory()); }),
               HasSubstr("begin their outputs with different tokens"));
   EXPECT_FALSE(std::filesystem::exists(run_directory()));
 }
@@ -120,6 +120,28 @@ TEST_F(TrainerTest, FrozenParametersStayAndDoNotCountInTheNorm) {
   EXPECT_FALSE(trained->parameters().at("head.weight").equal(fresh.parameters().at("head.weight")));
   options.optimizer.groups = {{.parameters = "*", .lr_factor = 0}};
   EXPECT_THAT(error_of([&] { train_tiny(run_directory("frozen"), options); }), HasSubstr("every parameter is frozen"));
+}
+
+// The last step alone would hide what happened between two lines of the log.
+TEST_F(TrainerTest, TheLogHasTheLargestNormAndTheShareOfClippedSteps) {
+  TrainOptions options = tiny_options();
+  options.length = "6 steps";
+  options.log_every = 1;
+  options.clip_norm = 0;
+  train_tiny(run_directory(), options);
+  std::vector<double> norms;
+  for (const auto& line : metrics(false)) norms.push_back(line.at("gradient_norm"));
+  ASSERT_EQ(norms.size(), 6u);
+  options.log_every = 6;
+  for (const double clip_norm : {0.0, 1e-3}) {
+    std::filesystem::remove_all(run_directory());
+    options.clip_norm = clip_norm;
+    train_tiny(run_directory(), options);
+    const auto line = metrics(false).at(0);
+    EXPECT_EQ(line.at("clipped"), clip_norm > 0 ? 1 : 0);
+    if (clip_norm > 0) continue;
+    EXPECT_EQ(line.at("gradient_norm_max"), *std::max_element(norms.begin(), norms.end()));
+  }
 }
 
 TEST_F(TrainerTest, StopsEarlyAndKeepsTheBestModel) {
@@ -166,7 +188,7 @@ void expect_bf16_learns(const TemporaryDirectory& folder, at::Device device) {
   options.length = "30 steps";
   options.precision = "bf16";
   const double before = validate(trainable, {.corpus = &corpus}, {}).loss;
-  Trainer({.trainable = trainable, .corpus = corpus}, options, folder / "run").run();
+  run_training({.trainable = trainable, .corpus = corpus}, options, folder / "run");
   EXPECT_LT(validate(trainable, {.corpus = &corpus}, {}).loss, before);
   const at::Tensor weight = model.parameters().at("decoder.0.feed_forward.up.weight");
   EXPECT_FALSE(weight.to(at::kBFloat16).to(at::kFloat).equal(weight)) << "the weights were rounded to bf16";

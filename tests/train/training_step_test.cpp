@@ -7,6 +7,7 @@
 #include "base/bf16_product.h"
 #include "base/files.h"
 #include "model/cpu/instructions.h"
+#include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/train/fixtures.h"
 #include "tests/train/trainable/fixtures.h"
@@ -161,10 +162,11 @@ TEST_F(TrainingStep, ANonFiniteLossNamesTheCorpusAndTheExamples) {
   const auto model = model::varied_model(with_test_vocabulary(model::tiny_llama()), 3, at::kFloat);
   PoisonedTrainable trainable(*model, 2);
   require_gradients(trainable, true);
-  const StepResult result = accumulate_gradients(trainable, *make_objective({}), corpus, {{2, 3}, {1, 5}}, {});
-  ASSERT_TRUE(result.nonfinite.has_value());
-  EXPECT_THAT(to_string(*result.nonfinite),
-              testing::AllOf(testing::HasSubstr("examples 1, 5"), testing::HasSubstr("corpus.h5")));
+  EXPECT_THAT(error_of<RunError>([&] {
+                accumulate_gradients(trainable, *make_objective({}), corpus, {{2, 3}, {1, 5}}, {.step = 7});
+              }),
+              testing::AllOf(testing::HasSubstr("training step 7"), testing::HasSubstr("examples 1, 5"),
+                             testing::HasSubstr("corpus.h5")));
 }
 
 }  // namespace

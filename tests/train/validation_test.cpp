@@ -108,9 +108,8 @@ TEST_F(Validation, ChoosesTheBestModelAndShowsItsCost) {
     options.validation = drafting(1);
     options.validation.measure = measure;
     const TrainResult result =
-        Trainer({.trainable = trainable, .corpus = corpus, .validation = &*corpus_, .teacher = &target}, options,
-                folder_ / measure)
-            .run();
+        run_training({.trainable = trainable, .corpus = corpus, .validation = &*corpus_, .teacher = &target}, options,
+                     folder_ / measure);
     const auto summary = nlohmann::json::parse(read_file(folder_ / measure / "validation.json"));
     EXPECT_EQ(summary.at("model").at(measure).get<double>(), *result.state.best_value);
     EXPECT_NE(summary.at("model").at("overlap"), summary.at("model").at("alpha"));

@@ -1,82 +1,57 @@
 #include "train/objectives/distill.h"
 
-#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "train/objectives/cross_entropy.h"
-#include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {
 namespace {
 
 // Positions [begin, begin + count) of a block.
 TeacherBlock part_of(const TeacherBlock& block, int64_t begin, int64_t count) {
-  if (!block.logits.defined() && !block.ids.defined()) return {};
   if (block.logits.defined()) return {.logits = block.logits.narrow(0, begin, count)};
   return {.ids = block.ids.narrow(0, begin, count),
           .log_probs = block.log_probs.narrow(0, begin, count),
           .tail_log_mass = block.tail_log_mass.narrow(0, begin, count)};
 }
 
+// The loss of all predictions of one model at the same labels, which therefore share the teacher's blocks: each is made
+// once, and freed before the next is made.
 class Distillation : public PositionLoss {
  public:
-  Distillation(const Teaching& teaching, const DistillationTerms& terms)
-      : PositionLoss(teaching.weights), teaching_(teaching), terms_(terms) {}
+  Distillation(const Targets& targets, TeacherDistributions& teacher, SharedRows shared, DistillOptions options)
+      : PositionLoss(targets.weights),
+        labels_(targets.labels),
+        teacher_(teacher),
+        shared_(std::move(shared)),
+        options_(std::move(options)) {}
 
   void begin_block(const PositionRange& block) override {
+    if (begin_ == block.begin) return;
     begin_ = block.begin;
-    if (terms_.lambda == 1) return;
-    teacher_ = teaching_.teacher->block(teaching_.positions.narrow(0, block.begin, block.count));
+    block_ = {};
+    block_ = teacher_.block(labels_.kept.narrow(0, block.begin, block.count));
   }
-
-  // Frees the block first: two blocks of a teacher's logits never exist together.
-  void end_block() override { teacher_ = {}; }
 
  protected:
   at::Tensor losses(at::Tensor& logits, const PositionRange& rows, bool gradient) override {
-    const at::Tensor labels = teaching_.labels.narrow(0, rows.begin, rows.count);
-    if (!logits.is_cpu() && terms_.lambda == 1) {
-      return cross_entropy_losses(logits, labels, terms_.label_smoothing, gradient);
-    }
-    const TeacherBlock teacher = part_of(teacher_, rows.begin - begin_, rows.count);
-    const SharedRows none(0, {});  // lambda is 1
-    const SharedRows& shared = teaching_.shared != nullptr ? *teaching_.shared : none;
-    return distillation_losses(logits, labels, teacher, shared, terms_, gradient);
+    const at::Tensor labels = labels_.rows.narrow(0, rows.begin, rows.count);
+    const TeacherBlock teacher = part_of(block_, rows.begin - begin_, rows.count);
+    return distillation_losses(logits, labels, teacher, shared_, options_, gradient);
   }
 
  private:
-  Teaching teaching_;
-  DistillationTerms terms_;
-  int64_t begin_ = 0;     // of the block
-  TeacherBlock teacher_;  // of the block
+  HeadLabels labels_;
+  TeacherDistributions& teacher_;
+  SharedRows shared_;
+  DistillOptions options_;
+  int64_t begin_ = -1;  // of the block
+  TeacherBlock block_;
 };
-
-}  // namespace
-
-TeacherBlock SharedTeacher::block(const at::Tensor& positions) {
-  const bool same =
-      positions_.defined() && positions.data_ptr() == positions_.data_ptr() && positions.size(0) == positions_.size(0);
-  if (same) return block_;
-  block_ = {};
-  block_ = teacher_.block(positions);
-  positions_ = positions;  // held, so that no other tensor can take its place
-  return block_;
-}
-
-std::unique_ptr<LogitLoss> make_distillation_loss(const Teaching& teaching, const DistillationTerms& terms) {
-  return std::make_unique<Distillation>(teaching, terms);
-}
-
-namespace {
-
-DistillationTerms terms_of(const DistillOptions& options) {
-  return {.lambda = options.lambda,
-          .kind = {parse_divergence(options.divergence), options.beta},
-          .temperature = options.temperature,
-          .label_smoothing = options.label_smoothing};
-}
 
 // Checks that a live teacher can read the batches that are made for the student.
 void check_live(const TeacherSource& teacher, const model::ModelInfo& student, Problems& problems) {
@@ -127,34 +102,12 @@ void check_source(const DistillOptions& options, const ObjectiveInputs& inputs, 
   if (teacher.live() != nullptr) check_live(teacher, inputs.trainable->info(), problems);
 }
 
-void check_on_policy(const ObjectiveInputs& inputs, Problems& problems) {
-  constexpr const char* kWhere = "objective.distill.on_policy.share";
-  if (inputs.teacher != nullptr && inputs.teacher->live() == nullptr) {
-    problems.add({.where = kWhere,
-                  .what = "samples of the student need a teacher that runs, and this one is stored",
-                  .expected = "0, or a live teacher",
-                  .found = inputs.teacher->name()});
-  }
-  if (!inputs.trainable->decodes()) {
-    problems.add({.where = kWhere,
-                  .what = "the trained models cannot decode on their own, so they have no samples to learn from",
-                  .expected = "0"});
-  }
-}
-
 void check_inputs(const DistillOptions& options, const ObjectiveInputs& inputs) {
   if (inputs.trainable == nullptr || inputs.corpus == nullptr) {
     throw std::logic_error("distillation needs the trained models and a corpus");
   }
   Problems problems;
-  if (inputs.teacher == nullptr && !inputs.trainable->teaches()) {
-    problems.add({.where = "objective distill",
-                  .what = "distillation needs a teacher",
-                  .expected = "teacher (a model directory) or teacher_logits (a cache)",
-                  .found = "none"});
-  }
   if (inputs.teacher != nullptr) check_source(options, inputs, problems);
-  if (options.on_policy.share > 0) check_on_policy(inputs, problems);
   problems.throw_if_any();
 }
 
@@ -224,33 +177,23 @@ Fields<DistillOptions> DistillOptions::fields() {
       });
 }
 
-Loss distillation_loss(const TrainableOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
-                       const DistillationTerms& terms, const at::Tensor& sequences) {
+std::shared_ptr<PositionLoss> distillation_loss(const Targets& targets, TeacherDistributions& teacher,
+                                                SharedRows shared, const DistillOptions& options) {
+  return std::make_shared<Distillation>(targets, teacher, std::move(shared), options);
+}
+
+Loss distillation_of(const TrainableOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
+                     const DistillOptions& options, const at::Tensor& sequences) {
   require_taught_labels(output);
-  SharedTeacher shared_teacher(teacher);
-  std::map<const model::TransformerModel*, SharedRows> shared;  // with the teacher's ids
-  LossTerms losses(sequences);
-  for (const Predictions& predictions : output.predictions) {
-    if (!predictions.taught) {
-      losses.add_cross_entropy(predictions, terms.label_smoothing);
-      continue;
-    }
-    const HeadLabels& labels = losses.labels(predictions);
-    const auto& rows =
-        shared.try_emplace(predictions.model, predictions.model->config(), teacher_vocabulary, labels.rows.device())
-            .first->second;
-    losses.add(predictions, make_distillation_loss({.labels = labels.rows,
-                                                    .teacher = &shared_teacher,
-                                                    .positions = labels.kept,
-                                                    .shared = &rows,
-                                                    .weights = losses.weights(predictions)},
-                                                   terms));
-  }
-  return losses.sum();
+  return sum_of_losses(output, sequences, [&](const Predictions& predictions, const Targets& targets) {
+    if (!predictions.taught) return cross_entropy_loss(targets, options.label_smoothing);
+    const at::Device device = targets.labels.rows.device();
+    return distillation_loss(targets, teacher, {predictions.model->config(), teacher_vocabulary, device}, options);
+  });
 }
 
 Distill::Distill(const DistillOptions& options, const ObjectiveInputs& inputs)
-    : terms_(terms_of(options)), by_sequence_(options.normalization == "sequences"), teacher_(inputs.teacher) {
+    : options_(options), teacher_(inputs.teacher) {
   check_inputs(options, inputs);
   if (options.on_policy.share == 0) return;
   const model::ModelInfo* live = teacher_ != nullptr ? teacher_->live() : nullptr;
@@ -258,36 +201,28 @@ Distill::Distill(const DistillOptions& options, const ObjectiveInputs& inputs)
 }
 
 Loss Distill::loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) {
-  if (!samples_ || !samples_->takes(dropout.step)) return on(trainable, batch, dropout, terms_);
-  DistillationTerms terms = terms_;
-  terms.lambda = 0;
-  Loss loss = on(trainable, samples_->batch(trainable, batch, dropout.step), dropout, terms);
+  if (!samples_ || !samples_->takes(dropout.step)) return on(trainable, batch, dropout, options_);
+  DistillOptions options = options_;
+  options.lambda = 0;
+  Loss loss = on(trainable, samples_->batch(trainable, batch, dropout.step), dropout, options);
   // The divergence has the same weight in all batches; cross entropy is left out for tokens that the student wrote.
-  if (terms_.lambda > 0) loss.sum = loss.sum * (1 - terms_.lambda);
+  if (options_.lambda > 0) loss.sum = loss.sum * (1 - options_.lambda);
   return loss;
 }
 
 Loss Distill::on(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout,
-                 const DistillationTerms& terms) {
+                 const DistillOptions& options) {
   const TrainableOutput output = trainable.forward(batch, dropout);
-  const at::Tensor sequences = by_sequence_ ? sequences_of(output, batch) : at::Tensor();
-  if (terms.lambda == 1) return cross_entropy_of(output, terms.label_smoothing, sequences);  // no teacher is asked
+  const at::Tensor sequences = options.normalization == "sequences" ? sequences_of(output, batch) : at::Tensor();
+  if (options.lambda == 1) return cross_entropy_of(output, options.label_smoothing, sequences);  // no teacher is asked
   if (teacher_ != nullptr) {
     for (const Predictions& predictions : output.predictions) {
       if (predictions.taught) require_all_ids(*teacher_, *predictions.model);
     }
-    return distillation_loss(output, *teacher_->distributions(batch), teacher_->vocabulary(), terms, sequences);
+    return distillation_of(output, *teacher_->distributions(batch), teacher_->vocabulary(), options, sequences);
   }
   HiddenTeacher teacher(output.teacher.value());
-  return distillation_loss(output, teacher, output.teacher->model->config().vocabulary, terms, sequences);
-}
-
-ObjectiveEntry distill_objective() {
-  return {.name = "distill",
-          .needs_teacher = true,
-          .make = [](const ObjectiveOptions& options, const ObjectiveInputs& inputs) -> std::unique_ptr<Objective> {
-            return std::make_unique<Distill>(options.distill, inputs);
-          }};
+  return distillation_of(output, teacher, output.teacher->model->config().vocabulary, options, sequences);
 }
 
 }  // namespace draftsmith::train

@@ -5,21 +5,10 @@
 #include <stdexcept>
 
 #include "base/device_tensors.h"
-#include "base/registry.h"
-#include "train/objectives/cross_entropy_loss.h"
+#include "train/objectives/cross_entropy.h"
 
 namespace draftsmith::train {
 namespace {
-
-const NamedValues<Divergence>& divergences() {
-  static const NamedValues<Divergence> kDivergences("divergence", {{"forward_kl", Divergence::kForwardKl},
-                                                                   {"reverse_kl", Divergence::kReverseKl},
-                                                                   {"jsd", Divergence::kJsd},
-                                                                   {"tv", Divergence::kTotalVariation},
-                                                                   {"nla", Divergence::kNegativeLogAcceptance},
-                                                                   {"lk", Divergence::kLk}});
-  return kDivergences;
-}
 
 DivergenceAt forward_kl(const at::Tensor& log_p, const at::Tensor& log_q) {
   const at::Tensor p = log_p.exp();
@@ -64,29 +53,17 @@ DivergenceAt lk(const at::Tensor& log_p, const at::Tensor& log_q) {
 }  // namespace
 
 std::vector<std::string> divergence_names() {
-  return divergences().names();
+  return {"forward_kl", "reverse_kl", "jsd", "tv", "nla", "lk"};
 }
 
-Divergence parse_divergence(const std::string& name) {
-  return divergences().at(name);
-}
-
-DivergenceAt divergence(const DivergenceKind& kind, const at::Tensor& log_p, const at::Tensor& log_q) {
-  switch (kind.divergence) {
-    case Divergence::kForwardKl:
-      return forward_kl(log_p, log_q);
-    case Divergence::kReverseKl:
-      return reverse_kl(log_p, log_q);
-    case Divergence::kJsd:
-      return jsd(kind.beta, log_p, log_q);
-    case Divergence::kTotalVariation:
-      return total_variation(log_p, log_q);
-    case Divergence::kNegativeLogAcceptance:
-      return negative_log_acceptance(log_p, log_q);
-    case Divergence::kLk:
-      return lk(log_p, log_q);
-  }
-  throw std::logic_error("an unknown divergence");
+DivergenceAt divergence(const std::string& name, double beta, const at::Tensor& log_p, const at::Tensor& log_q) {
+  if (name == "forward_kl") return forward_kl(log_p, log_q);
+  if (name == "reverse_kl") return reverse_kl(log_p, log_q);
+  if (name == "jsd") return jsd(beta, log_p, log_q);
+  if (name == "tv") return total_variation(log_p, log_q);
+  if (name == "nla") return negative_log_acceptance(log_p, log_q);
+  if (name == "lk") return lk(log_p, log_q);
+  throw std::logic_error("an unknown divergence: " + name);
 }
 
 namespace {
@@ -126,13 +103,13 @@ AlignedBlock aligned_top_k(const TeacherBlock& block, const SharedRows& shared, 
 }
 
 // The bucket's q is summed over its ids, not taken as what is left of 1, which would be rounding alone.
-at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher, const DivergenceKind& kind,
+at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher, const DistillOptions& options,
                            at::Tensor* slope) {
   at::Tensor q = log_q.exp();                                                                         // [C,n]
   const at::Tensor own_log_q = log_q.gather(1, teacher.rows);                                         // [C,K]
   const at::Tensor tail = q.scatter(1, teacher.rows, 0).sum(1, true).log().clamp_min(kLogOfNothing);  // [C,1]
   const at::Tensor bucket_log_q = at::cat({at::where(teacher.used, own_log_q, kLogOfNothing), tail}, 1);
-  const DivergenceAt found = divergence(kind, teacher.log_p, bucket_log_q);  // [C], [C,K+1]
+  const DivergenceAt found = divergence(options.divergence, options.beta, teacher.log_p, bucket_log_q);  // [C], [C,K+1]
   // Without a single id there is nothing to compare.
   const at::Tensor any = teacher.used.any(1, true).to(q.scalar_type());  // [C,1]
   if (slope) {
@@ -150,13 +127,13 @@ at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher,
 
 // D at the positions of a block [C], and its slope along z / T.
 at::Tensor compare(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
-                   const DistillationTerms& terms, at::Tensor* slope) {
+                   const DistillOptions& options, at::Tensor* slope) {
   if (!teacher.logits.defined()) {
-    return compare_buckets(log_q, aligned_top_k(teacher, shared, log_q.scalar_type()), terms.kind, slope);
+    return compare_buckets(log_q, aligned_top_k(teacher, shared, log_q.scalar_type()), options, slope);
   }
   const at::Tensor logits = teacher.logits.to(log_q.scalar_type());
-  const at::Tensor log_p = shared_logits(logits, shared, terms.temperature).log_softmax(1);  // [C,n]
-  const DivergenceAt found = divergence(terms.kind, log_p, log_q);
+  const at::Tensor log_p = shared_logits(logits, shared, options.temperature).log_softmax(1);  // [C,n]
+  const DivergenceAt found = divergence(options.divergence, options.beta, log_p, log_q);
   if (slope) *slope = found.slope.sub(log_q.exp().mul_(found.slope.sum(1, true)));
   return found.value;
 }
@@ -182,24 +159,24 @@ SharedRows::SharedRows(const model::TransformerConfig& student, int64_t teacher_
 }
 
 at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
-                               const SharedRows& shared, const DistillationTerms& terms, bool slope) {
+                               const SharedRows& shared, const DistillOptions& options, bool slope) {
   at::Tensor log_probs;  // [C,V] at temperature 1
-  if (terms.lambda > 0) log_probs = logits.log_softmax(1);
+  if (options.lambda > 0) log_probs = logits.log_softmax(1);
   at::Tensor of_divergence;  // [C,n]
   at::Tensor losses = at::zeros({logits.size(0)}, logits.options());
-  const double share = 1 - terms.lambda;
+  const double share = 1 - options.lambda;
   if (share > 0) {
-    const at::Tensor log_q = shared_log_probs(logits, log_probs, shared.shared, terms.temperature);
-    const at::Tensor value = compare(log_q, teacher, shared, terms, slope ? &of_divergence : nullptr);
-    losses += value * (share * terms.temperature * terms.temperature);
+    const at::Tensor log_q = shared_log_probs(logits, log_probs, shared.shared, options.temperature);
+    const at::Tensor value = compare(log_q, teacher, shared, options, slope ? &of_divergence : nullptr);
+    losses += value * (share * options.temperature * options.temperature);
   }
-  if (terms.lambda > 0) {
-    losses += cross_entropy_values(log_probs, labels, terms.label_smoothing) * terms.lambda;
-    if (slope) cross_entropy_gradient(at::exp_out(logits, log_probs), labels, terms.label_smoothing);
+  if (options.lambda > 0) {
+    losses += cross_entropy_values(log_probs, labels, options.label_smoothing) * options.lambda;
+    if (slope) cross_entropy_gradient(at::exp_out(logits, log_probs), labels, options.label_smoothing);
   }
-  if (slope) logits.mul_(terms.lambda);
+  if (slope) logits.mul_(options.lambda);
   if (of_divergence.defined()) {
-    logits.narrow(1, 0, of_divergence.size(1)).add_(of_divergence, share * terms.temperature);
+    logits.narrow(1, 0, of_divergence.size(1)).add_(of_divergence, share * options.temperature);
   }
   return losses;
 }

@@ -1,43 +1,31 @@
 // Divergences between a teacher's distribution p and a student's q, with their slopes, and the losses of logit
-// distillation made of them (methods.md §2; DistillSpec, Zhou et al. 2024, for the family; GKD, Agarwal et al. 2024,
-// for JSD(beta); LK losses, arXiv 2602.23881, for those that aim at the acceptance alpha = sum min(p, q) = 1 - TV
-// itself).
+// distillation made of them (methods.md §2). DistillSpec, Zhou et al. 2024, for the family; GKD, Agarwal et al. 2024,
+// for JSD(beta); LK losses, arXiv 2602.23881, for those that aim at the acceptance alpha = sum min(p, q) = 1 - TV.
+//
+//   forward_kl  KL(p || q) = sum p (log p - log q)
+//   reverse_kl  KL(q || p) = sum q (log q - log p)
+//   jsd         beta KL(p || m) + (1 - beta) KL(q || m), m = beta p + (1 - beta) q
+//   tv          TV = 1/2 sum |p - q|
+//   nla         -log alpha: tv's direction, at a length that does not vanish where p and q hardly overlap
+//   lk          w KL(p || q) + (1 - w) TV with w = exp(-kLkDecay alpha) taken as a constant: KL while drafts are
+//               rejected, TV later
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/aten.h"
 #include "model/transformer/transformer_config.h"
+#include "train/objectives/objective.h"
 #include "train/teacher/teacher_source.h"
 
 namespace draftsmith::train {
 
-enum class Divergence {
-  kForwardKl,       // KL(p || q) = sum p (log p - log q)
-  kReverseKl,       // KL(q || p) = sum q (log q - log p)
-  kJsd,             // beta KL(p || m) + (1 - beta) KL(q || m), m = beta p + (1 - beta) q
-  kTotalVariation,  // TV = 1/2 sum |p - q|
-  // -log alpha: total variation's direction, at a length that does not vanish where p and q hardly overlap.
-  kNegativeLogAcceptance,
-  // w KL(p || q) + (1 - w) TV with w = exp(-kLkDecay alpha) taken as a constant: KL while drafts are rejected, TV
-  // later.
-  kLk,
-};
-
 inline constexpr double kLkDecay = 3;
 
-struct DivergenceKind {
-  Divergence divergence = Divergence::kForwardKl;
-  double beta = 0.5;  // of JSD, in (0,1)
-};
-
-// "forward_kl", "reverse_kl", "jsd", "tv", "nla", "lk".
+// Returns the names above.
 std::vector<std::string> divergence_names();
-// Errors: UserError for another name.
-Divergence parse_divergence(const std::string& name);
 
 struct DivergenceAt {
   at::Tensor value;  // [C]
@@ -47,8 +35,8 @@ struct DivergenceAt {
   at::Tensor slope;  // [C,V]
 };
 
-// Returns the divergence of log p and log q [C,V], normalised over V and finite.
-DivergenceAt divergence(const DivergenceKind& kind, const at::Tensor& log_p, const at::Tensor& log_q);
+// Returns the named divergence of log p and log q [C,V], normalised over V and finite. `beta` in (0,1), of jsd.
+DivergenceAt divergence(const std::string& name, double beta, const at::Tensor& log_p, const at::Tensor& log_q);
 
 // ---- Losses of logit distillation
 // The losses of logit distillation at a few positions, by LibTorch's operators:
@@ -62,18 +50,10 @@ DivergenceAt divergence(const DivergenceKind& kind, const at::Tensor& log_p, con
 // above the full form (data processing inequality), and equals it if no id is left for the bucket. The student must
 // have all the teacher's ids: missing ones would be part of the bucket and could not be separated from it.
 
-struct DistillationTerms {
-  double lambda = 0.5;  // in [0,1]
-  DivergenceKind kind = {};
-  double temperature = 1.0;      // T > 0
-  double label_smoothing = 0.0;  // of CE
-};
-
 // The ids that teacher and student both have, as rows of the student's head. Ids rise with rows, so these are the first
 // rows.
 struct SharedRows {
   SharedRows(const model::TransformerConfig& student, int64_t teacher_vocabulary, at::Device device = at::kCPU);
-  SharedRows(int64_t count, at::Tensor ids_of_rows) : shared(count), ids(std::move(ids_of_rows)) {}
 
   int64_t shared = 0;   // rows
   at::Tensor ids = {};  // int64 [shared]: ids of these rows; undefined: their own numbers
@@ -84,6 +64,6 @@ struct SharedRows {
 // is not read if lambda is 1. With `slope`, logits become the slope along them; else they may change. Errors:
 // std::logic_error for a top-k teacher if the student lacks ids.
 at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
-                               const SharedRows& shared, const DistillationTerms& terms, bool slope);
+                               const SharedRows& shared, const DistillOptions& options, bool slope);
 
 }  // namespace draftsmith::train

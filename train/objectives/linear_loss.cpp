@@ -19,18 +19,13 @@ void bf16_product(const MatrixProduct& product, const at::Tensor& left, const at
   multiply_bf16(product, rows(a), rows(b), {out.mutable_data_ptr<float>(), product.n});
 }
 
-}  // namespace
-
+// Returns the type of products that are not rounded: fp64 for fp64 matrices, else fp32.
 at::ScalarType wide_type(at::ScalarType matrix) {
   return matrix == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-bool multiplies_wide(const at::Tensor& matrix) {
-  const at::ScalarType type = matrix.scalar_type();
-  if (type != at::kBFloat16 && type != at::kHalf) return false;
-  return matrix.is_cuda() || (matrix.is_cpu() && type == at::kBFloat16 && has_bf16_product());
-}
-
+// Writes rows W^T to `out` [C,V], fp32 and contiguous, or adds it: rows and W of one half-precision type, of which
+// multiplies_wide() is true.
 void wide_product_into(at::Tensor& out, const at::Tensor& rows, const at::Tensor& matrix, bool add) {
   if (matrix.is_cpu()) {
     return bf16_product({.m = rows.size(0), .n = matrix.size(0), .k = rows.size(1), .transpose_b = true, .add = add},
@@ -41,6 +36,14 @@ void wide_product_into(at::Tensor& out, const at::Tensor& rows, const at::Tensor
   } else {
     at::mm_out(out, rows, matrix.t(), out.scalar_type());
   }
+}
+
+}  // namespace
+
+bool multiplies_wide(const at::Tensor& matrix) {
+  const at::ScalarType type = matrix.scalar_type();
+  if (type != at::kBFloat16 && type != at::kHalf) return false;
+  return matrix.is_cuda() || (matrix.is_cpu() && type == at::kBFloat16 && has_bf16_product());
 }
 
 void wide_gradient_into(at::Tensor& out, const at::Tensor& slope, const at::Tensor& rows, double factor, bool add) {
@@ -81,11 +84,11 @@ struct Product {
   size_t matrix = 0;  // [V,n]
 };
 
+// The products of a term.
 struct PlannedTerm {
-  LogitLoss* loss = nullptr;
-  double factor = 1;
-  bool wanted = false;  // gradients of one of its tensors
+  const LossTerm* term = nullptr;
   std::vector<Product> products = {};
+  bool wanted = false;  // gradients of one of its tensors
 };
 
 // The plan of a LinearLoss: its terms and tensors. A matrix that several terms share appears once.
@@ -93,9 +96,8 @@ struct Plan {
   std::vector<PlannedTerm> terms;
   variable_list tensors;
 
-  void add(const LinearLossTerm& term) {
-    PlannedTerm planned{.loss = term.loss, .factor = term.factor};
-    planned.products.push_back({own(term.hidden), shared(term.head.weight)});
+  void add(const LossTerm& term) {
+    PlannedTerm planned{.term = &term, .products = {{own(term.hidden), shared(term.head.weight)}}};
     if (term.head.up.defined()) {
       planned.products.push_back({own(at::linear(term.hidden, term.head.down)), shared(term.head.up)});
     }
@@ -153,15 +155,16 @@ class Gradients {
   // Adds the gradients from that of a block of logits [C,V] of a term, whose first position is `begin`.
   void accumulate(const PlannedTerm& term, const variable_list& in, const at::Tensor& slope, int64_t begin) {
     const int64_t count = slope.size(0);
+    const double factor = term.term->factor;
     for (const Product& product : term.products) {
       if (all_[product.rows].defined()) {
         at::Tensor rows = all_[product.rows].narrow(0, begin, count);
         rows.copy_(slope.mm(in[product.matrix]));
-        if (term.factor != 1) rows.mul_(term.factor);
+        if (factor != 1) rows.mul_(factor);
         written_[product.rows] = true;
       }
       if (all_[product.matrix].defined()) {
-        add_to_matrix(product.matrix, slope, in[product.rows].narrow(0, begin, count), term.factor);
+        add_to_matrix(product.matrix, slope, in[product.rows].narrow(0, begin, count), factor);
       }
     }
   }
@@ -224,7 +227,7 @@ variable_list wide_matrices(const Plan& plan, const variable_list& in) {
 }
 
 // Returns the sum of the losses of a block; replaces its logits [C,V] by their gradient if wanted.
-at::Tensor block_loss(LogitLoss& loss, at::Tensor& logits, int64_t begin, bool wanted) {
+at::Tensor block_loss(PositionLoss& loss, at::Tensor& logits, int64_t begin, bool wanted) {
   const int64_t count = logits.size(0);
   const int64_t step = logits.is_cpu() ? std::max<int64_t>(1, kLogitsInCache / logits.size(1)) : count;
   at::Tensor sum = at::zeros({}, logits.options());
@@ -234,7 +237,6 @@ at::Tensor block_loss(LogitLoss& loss, at::Tensor& logits, int64_t begin, bool w
     at::Tensor slice = logits.narrow(0, first, rows);
     sum += loss.rows(slice, {begin + first, rows}, wanted);
   }
-  loss.end_block();
   return sum;
 }
 
@@ -263,7 +265,7 @@ class LinearLoss : public torch::autograd::Function<LinearLoss> {
         const int64_t vocabulary = plan->vocabulary(term);
         at::Tensor logits = buffer.narrow(0, 0, block.count * vocabulary).view({block.count, vocabulary});
         compute_logits(term, in, matrices, block.begin, logits);
-        sum.add_(block_loss(*term.loss, logits, block.begin, term.wanted), term.factor);
+        sum.add_(block_loss(*term.term->loss, logits, block.begin, term.wanted), term.term->factor);
         if (term.wanted) gradients.accumulate(term, in, logits.to(in[0].scalar_type()), block.begin);
       }
     }
@@ -295,9 +297,9 @@ at::Tensor PositionLoss::rows(at::Tensor& logits, const PositionRange& rows, boo
   return of_positions.mul(weights).sum();
 }
 
-at::Tensor linear_loss(const std::vector<LinearLossTerm>& terms) {
+at::Tensor linear_loss(const std::vector<LossTerm>& terms) {
   Plan plan;
-  for (const LinearLossTerm& term : terms) plan.add(term);
+  for (const LossTerm& term : terms) plan.add(term);
   return LinearLoss::apply(at::TensorList(plan.tensors), static_cast<const Plan*>(&plan));
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -20,10 +21,6 @@ namespace draftsmith::train {
 // Returns rows W^T in at least fp32; half-precision W is multiplied by rows of its type. rows [C,n], W [V,n] -> [C,V].
 at::Tensor wide_product(const at::Tensor& rows, const at::Tensor& matrix);
 
-// Writes rows W^T to `out` [C,V], fp32 and contiguous, or adds it: rows and W of one half-precision type, of which
-// multiplies_wide() is true.
-void wide_product_into(at::Tensor& out, const at::Tensor& rows, const at::Tensor& matrix, bool add);
-
 // Writes factor x slope^T rows to `out` [V,n], fp32 and contiguous, or adds it: the gradient of W from that of
 // rows W^T. slope [C,V] and rows [C,n] are bf16 on a CPU, of which multiplies_wide() is true.
 void wide_gradient_into(at::Tensor& out, const at::Tensor& slope, const at::Tensor& rows, double factor, bool add);
@@ -32,9 +29,6 @@ void wide_gradient_into(at::Tensor& out, const at::Tensor& slope, const at::Tens
 // GPUs, and bf16 on CPUs with such instructions.
 bool multiplies_wide(const at::Tensor& matrix);
 
-// Returns the type of such products: fp64 for fp64 matrices, else fp32.
-at::ScalarType wide_type(at::ScalarType matrix);
-
 // ---- A head and a loss together
 
 struct PositionRange {
@@ -42,25 +36,19 @@ struct PositionRange {
   int64_t count = 0;
 };
 
-// A loss that is a sum over positions, each of which reads only its own logits.
-class LogitLoss {
- public:
-  virtual ~LogitLoss() = default;
-  // Called before rows() for a block of positions: for computations that are cheaper for all of them together.
-  virtual void begin_block(const PositionRange& /*block*/) {}
-  // Returns the sum of the losses of some positions of the block, a scalar. rows() may change logits [C,V] (fp32 or
-  // fp64); with `gradient` they must be d loss / d logits afterwards.
-  virtual at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient) = 0;
-  // Called after rows(): frees what begin_block() made.
-  virtual void end_block() {}
-};
-
-// Base of losses that have a number for each position, and may weigh it.
-class PositionLoss : public LogitLoss {
+// A loss that is a sum over positions, each of which reads only its own logits and may be weighed.
+class PositionLoss {
  public:
   // `weights` [P]: a factor of each position's loss; undefined: 1.
   explicit PositionLoss(at::Tensor weights = {}) : weights_(std::move(weights)) {}
-  at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient) final;
+  virtual ~PositionLoss() = default;
+
+  // Called before rows() for a block of positions, by each term that shares the loss: for computations that are cheaper
+  // for all of them together.
+  virtual void begin_block(const PositionRange& /*block*/) {}
+  // Returns the sum of the losses of some positions of the block, a scalar. rows() may change logits [C,V] (fp32 or
+  // fp64); with `gradient` they are d loss / d logits afterwards.
+  at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient);
 
  protected:
   // Returns the losses [C] of positions, without weights; otherwise as rows().
@@ -71,16 +59,16 @@ class PositionLoss : public LogitLoss {
 };
 
 // A loss of the logits of some hidden states.
-struct LinearLossTerm {
+struct LossTerm {
   at::Tensor hidden;  // [P,D]
   model::HeadWeights head;
-  LogitLoss* loss = nullptr;  // used once; the backward pass does not need it
+  std::shared_ptr<PositionLoss> loss;  // the backward pass does not need it
   double factor = 1;
 };
 
 // Returns the sum over terms, at least one, of factor times loss, in fp32, or fp64 for fp64 inputs. Differentiable with
 // respect to hidden states and heads, once. A head that several terms share has one gradient [V,D], and under autocast
 // one copy, so that memory does not grow with their number. Terms take turns at each block of positions.
-at::Tensor linear_loss(const std::vector<LinearLossTerm>& terms);
+at::Tensor linear_loss(const std::vector<LossTerm>& terms);
 
 }  // namespace draftsmith::train

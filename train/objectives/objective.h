@@ -3,7 +3,7 @@
 // large batch. If a model makes several predictions, the loss is the weighted sum of their losses, and the counts are
 // those of the first prediction.
 //
-// A new objective is a .cpp in this folder, its options and its entry's function below, and its line in objective.cpp.
+// A new objective is a class in this folder, its options below, and its name in make_objective.cpp.
 #pragma once
 
 #include <memory>
@@ -77,16 +77,9 @@ struct ObjectiveInputs {
 // fit the objective.
 std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options, const ObjectiveInputs& inputs = {});
 
-// Returns whether the named objective learns from a teacher's distributions. Errors: UserError for an unknown name.
-bool needs_teacher(const ObjectiveOptions& options);
-
-// An objective in the list of objective.cpp.
-struct ObjectiveEntry {
-  std::string name;
-  bool needs_teacher = false;
-  std::unique_ptr<Objective> (*make)(const ObjectiveOptions& options, const ObjectiveInputs& inputs);
-};
-ObjectiveEntry cross_entropy_objective();
-ObjectiveEntry distill_objective();
+// Returns whether the named objective learns from a teacher's distributions.
+inline bool needs_teacher(const ObjectiveOptions& options) {
+  return options.name == "distill";
+}
 
 }  // namespace draftsmith::train

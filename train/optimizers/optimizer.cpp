@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <numeric>
-#include <stdexcept>
 #include <tuple>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_sub.h>
 #include <fnmatch.h>
 
-#include "base/registry.h"
+#include "base/error.h"
 
 namespace draftsmith::train {
 namespace {
@@ -74,65 +72,6 @@ void Optimizer::zero_grad() {
   for (OptimizedParameter& parameter : parameters_) parameter.value.mutable_grad().reset();
 }
 
-void Optimizer::restore(const std::map<std::string, at::Tensor>& stored, int64_t steps) {
-  const at::NoGradGuard no_grad;
-  const std::map<std::string, at::Tensor> own = state();
-  if (stored.size() != own.size()) throw std::logic_error("optimizer state with other tensors than this optimizer's");
-  for (const auto& [name, tensor] : own) {
-    const auto found = stored.find(name);
-    if (found == stored.end() || found->second.sizes() != tensor.sizes()) {
-      throw std::logic_error("optimizer state does not fit: " + name);
-    }
-    at::Tensor target = tensor;
-    target.copy_(found->second);
-  }
-  set_steps(steps);
-}
-
-std::vector<int64_t> deal_parameters(const std::vector<OptimizedParameter>& parameters, int64_t world_size) {
-  std::vector<size_t> order(parameters.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return parameters[a].value.numel() > parameters[b].value.numel(); });
-  std::vector<int64_t> numbers(static_cast<size_t>(world_size)), owners(parameters.size());
-  for (const size_t i : order) {
-    const auto least = std::min_element(numbers.begin(), numbers.end());
-    *least += parameters[i].value.numel();
-    owners[i] = least - numbers.begin();
-  }
-  return owners;
-}
-
-ShardedOptimizer::ShardedOptimizer(const std::map<std::string, at::Tensor>& parameters, const OptimizerOptions& options,
-                                   ProcessGroup& world)
-    : Optimizer(group_parameters(parameters, options)),
-      world_(world),
-      owners_(deal_parameters(this->parameters(), world.size())) {
-  std::vector<OptimizedParameter> own;
-  for (size_t i = 0; i < owners_.size(); ++i) {
-    if (owners_[i] == world.rank()) own.push_back(this->parameters()[i]);
-  }
-  own_ = make_optimizer(std::move(own), options);
-}
-
-void ShardedOptimizer::set_steps(int64_t steps) {
-  Optimizer::set_steps(steps);
-  own_->set_steps(steps);
-}
-
-void ShardedOptimizer::update(double lr, double gradient_scale) {
-  own_->step(lr, gradient_scale);
-  std::vector<std::vector<at::Tensor>> by_owner(static_cast<size_t>(world_.size()));
-  for (size_t i = 0; i < owners_.size(); ++i) {
-    const OptimizedParameter& parameter = parameters()[i];
-    const bool changed = parameter.lr_factor != 0 && parameter.value.grad().defined();
-    if (changed) by_owner[static_cast<size_t>(owners_[i])].push_back(parameter.value);
-  }
-  for (size_t owner = 0; owner < by_owner.size(); ++owner) {
-    world_.broadcast(by_owner[owner], static_cast<int64_t>(owner));
-  }
-}
-
 // ---- AdamW
 // m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2, w -= lr (m^ / (sqrt(v^) + eps) + decay w), with bias-corrected m^, v^.
 // All parameters that learn alike are updated by one fused kernel.
@@ -146,61 +85,56 @@ struct Lists {
 
 class AdamW : public Optimizer {
  public:
-  AdamW(std::vector<OptimizedParameter> parameters, const AdamWOptions& options);
-  std::map<std::string, at::Tensor> state() const override;
+  AdamW(std::vector<OptimizedParameter> parameters, const AdamWOptions& options)
+      : Optimizer(std::move(parameters)), options_(options) {
+    const at::NoGradGuard no_grad;
+    for (const OptimizedParameter& parameter : this->parameters()) {
+      first_moments_.push_back(at::zeros_like(parameter.value));
+      second_moments_.push_back(at::zeros_like(parameter.value));
+    }
+  }
+
+  std::map<std::string, at::Tensor> state() const override {
+    std::map<std::string, at::Tensor> tensors;
+    for (size_t i = 0; i < first_moments_.size(); ++i) {
+      tensors[parameters()[i].name + "/first_moment"] = first_moments_[i];
+      tensors[parameters()[i].name + "/second_moment"] = second_moments_[i];
+    }
+    return tensors;
+  }
 
  protected:
-  void update(double lr, double gradient_scale) override;
+  void update(double lr, double gradient_scale) override {
+    std::map<std::pair<double, double>, Lists> alike;
+    for (size_t i = 0; i < parameters().size(); ++i) {
+      const OptimizedParameter& parameter = parameters()[i];
+      const at::Tensor& gradient = parameter.value.grad();
+      if (!gradient.defined() || parameter.lr_factor == 0) continue;
+      Lists& lists = alike[{parameter.lr_factor, parameter.weight_decay}];
+      lists.values.push_back(parameter.value);
+      lists.gradients.push_back(gradient);
+      lists.first_moments.push_back(first_moments_[i]);
+      lists.second_moments.push_back(second_moments_[i]);
+    }
+    if (alike.empty()) return;
+    const at::TensorOptions options = alike.begin()->second.values[0].options().requires_grad(false).dtype(at::kFloat);
+    // The kernel takes the step number as a tensor for each parameter, and on a GPU from there; it only reads it.
+    const at::Tensor step = at::scalar_tensor(static_cast<double>(steps()), options);
+    // It divides gradients by grad_scale on the way, which saves a pass over them.
+    const at::Tensor divisor = at::scalar_tensor(1 / gradient_scale, options);
+    for (auto& [factors, lists] : alike) {
+      const std::vector<at::Tensor> all_steps(lists.values.size(), step);
+      at::_fused_adamw_(lists.values, lists.gradients, lists.first_moments, lists.second_moments, {}, all_steps,
+                        lr * factors.first, options_.beta1, options_.beta2, factors.second, options_.epsilon,
+                        /*amsgrad=*/false, /*maximize=*/false, divisor);
+    }
+  }
 
  private:
   AdamWOptions options_;
   std::vector<at::Tensor> first_moments_;   // like each parameter
   std::vector<at::Tensor> second_moments_;  // like each parameter
 };
-
-AdamW::AdamW(std::vector<OptimizedParameter> parameters, const AdamWOptions& options)
-    : Optimizer(std::move(parameters)), options_(options) {
-  const at::NoGradGuard no_grad;
-  for (const OptimizedParameter& parameter : this->parameters()) {
-    first_moments_.push_back(at::zeros_like(parameter.value));
-    second_moments_.push_back(at::zeros_like(parameter.value));
-  }
-}
-
-std::map<std::string, at::Tensor> AdamW::state() const {
-  std::map<std::string, at::Tensor> tensors;
-  for (size_t i = 0; i < first_moments_.size(); ++i) {
-    tensors[parameters()[i].name + "/first_moment"] = first_moments_[i];
-    tensors[parameters()[i].name + "/second_moment"] = second_moments_[i];
-  }
-  return tensors;
-}
-
-void AdamW::update(double lr, double gradient_scale) {
-  std::map<std::pair<double, double>, Lists> alike;
-  for (size_t i = 0; i < parameters().size(); ++i) {
-    const OptimizedParameter& parameter = parameters()[i];
-    const at::Tensor& gradient = parameter.value.grad();
-    if (!gradient.defined() || parameter.lr_factor == 0) continue;
-    Lists& lists = alike[{parameter.lr_factor, parameter.weight_decay}];
-    lists.values.push_back(parameter.value);
-    lists.gradients.push_back(gradient);
-    lists.first_moments.push_back(first_moments_[i]);
-    lists.second_moments.push_back(second_moments_[i]);
-  }
-  if (alike.empty()) return;
-  const at::TensorOptions options = alike.begin()->second.values[0].options().requires_grad(false).dtype(at::kFloat);
-  // The kernel takes the step number as a tensor for each parameter, and on a GPU from there; it only reads it.
-  const at::Tensor step = at::scalar_tensor(static_cast<double>(steps()), options);
-  // It divides gradients by grad_scale on the way, which saves a pass over them.
-  const at::Tensor divisor = at::scalar_tensor(1 / gradient_scale, options);
-  for (auto& [factors, lists] : alike) {
-    const std::vector<at::Tensor> all_steps(lists.values.size(), step);
-    at::_fused_adamw_(lists.values, lists.gradients, lists.first_moments, lists.second_moments, {}, all_steps,
-                      lr * factors.first, options_.beta1, options_.beta2, factors.second, options_.epsilon,
-                      /*amsgrad=*/false, /*maximize=*/false, divisor);
-  }
-}
 
 }  // namespace
 
@@ -209,12 +143,6 @@ Fields<AdamWOptions> AdamWOptions::fields() {
       .add("beta1", &AdamWOptions::beta1, Range{0, 0.9999999}, "Decay of the gradients' running mean.")
       .add("beta2", &AdamWOptions::beta2, Range{0, 0.9999999}, "Decay of the squared gradients' running mean.")
       .add("epsilon", &AdamWOptions::epsilon, Above{0}, "Added to the denominator.");
-}
-
-OptimizerEntry adamw_optimizer() {
-  return {.name = "adamw",
-          .make = [](std::vector<OptimizedParameter> parameters, const OptimizerOptions& options)
-              -> std::unique_ptr<Optimizer> { return std::make_unique<AdamW>(std::move(parameters), options.adamw); }};
 }
 
 // ---- Adafactor
@@ -248,11 +176,47 @@ at::Tensor rms(const at::Tensor& tensors) {
 
 class Adafactor : public Optimizer {
  public:
-  Adafactor(std::vector<OptimizedParameter> parameters, const AdafactorOptions& options);
-  std::map<std::string, at::Tensor> state() const override;
+  Adafactor(std::vector<OptimizedParameter> parameters, const AdafactorOptions& options)
+      : Optimizer(std::move(parameters)), options_(options) {
+    const at::NoGradGuard no_grad;
+    make_groups();
+    for (Group& group : groups_) group.memory = make_memory(group);
+  }
+
+  std::map<std::string, at::Tensor> state() const override {
+    std::map<std::string, at::Tensor> tensors;
+    for (const Group& group : groups_) {
+      for (size_t i = 0; i < group.members.size(); ++i) {
+        const std::string& name = parameters()[group.members[i]].name;
+        const auto add = [&](const char* what, const at::Tensor& all) {
+          if (all.defined()) tensors[name + what] = all.select(0, static_cast<int64_t>(i));
+        };
+        add("/row", group.memory.row);
+        add("/column", group.memory.column);
+        add("/second_moment", group.memory.second_moment);
+        add("/first_moment", group.memory.first_moment);
+      }
+    }
+    return tensors;
+  }
 
  protected:
-  void update(double lr, double gradient_scale) override;
+  void update(double lr, double gradient_scale) override {
+    for (const Group& group : groups_) {
+      if (parameters()[group.members[0]].lr_factor == 0) continue;
+      const auto learns = [&](int64_t i) {
+        return parameters()[group.members[static_cast<size_t>(i)]].value.grad().defined();
+      };
+      const int64_t count = std::ssize(group.members);
+      for (int64_t first = 0; first < count; ++first) {
+        if (!learns(first)) continue;
+        int64_t end = first + 1;
+        while (end < count && learns(end)) ++end;
+        update_members(group, first, end - first, lr, gradient_scale);
+        first = end;
+      }
+    }
+  }
 
  private:
   // Estimates of the n parameters of a group. Unused tensors are undefined.
@@ -263,7 +227,10 @@ class Adafactor : public Optimizer {
     at::Tensor first_moment;   // [n,...]; with beta1
 
     // Returns the part of the members [first, first + count).
-    Memory part(int64_t first, int64_t count) const;
+    Memory part(int64_t first, int64_t count) const {
+      const auto of = [&](const at::Tensor& all) { return all.defined() ? all.narrow(0, first, count) : all; };
+      return {of(row), of(column), of(second_moment), of(first_moment)};
+    }
   };
   // Parameters of one shape and one rate: on a device each operation is one launch for all of them. On a CPU, where it
   // would leave the caches, a group is one parameter.
@@ -272,130 +239,79 @@ class Adafactor : public Optimizer {
     Memory memory;
   };
 
-  void make_groups();
-  Memory make_memory(const Group& group) const;
+  void make_groups() {
+    using Alike = std::tuple<std::vector<int64_t>, at::ScalarType, double, double>;
+    std::map<Alike, size_t> open;  // the group that further parameters join
+    for (size_t i = 0; i < parameters().size(); ++i) {
+      const auto& [name, value, lr_factor, weight_decay] = parameters()[i];
+      const int64_t at_once = value.is_cpu() ? 1 : kNumbersAtOnce / std::max<int64_t>(1, value.numel());
+      const Alike key{value.sizes().vec(), value.scalar_type(), lr_factor, weight_decay};
+      const auto found = open.find(key);
+      if (found == open.end() || std::ssize(groups_[found->second].members) >= at_once) {
+        open[key] = groups_.size();
+        groups_.emplace_back();
+      }
+      groups_[open[key]].members.push_back(i);
+    }
+  }
+
+  Memory make_memory(const Group& group) const {
+    const at::Tensor& value = parameters()[group.members[0]].value;
+    const auto zeros = [&](std::vector<int64_t> shape) {
+      shape.insert(shape.begin(), std::ssize(group.members));
+      return at::zeros(shape, value.options().requires_grad(false));
+    };
+    Memory memory;
+    if (value.dim() >= 2) {
+      memory.row = zeros(value.sizes().slice(0, static_cast<size_t>(value.dim() - 1)).vec());
+      std::vector<int64_t> columns = value.sizes().vec();
+      columns.erase(columns.end() - 2);
+      memory.column = zeros(columns);
+    } else {
+      memory.second_moment = zeros(value.sizes().vec());
+    }
+    if (options_.beta1) memory.first_moment = zeros(value.sizes().vec());
+    return memory;
+  }
+
   // Updates the estimate of the second moment and returns g / sqrt(estimate). [n,...]
-  at::Tensor normalized(const at::Tensor& gradients, const Memory& memory) const;
+  at::Tensor normalized(const at::Tensor& gradients, const Memory& memory) const {
+    const double beta2 = 1 - std::pow(static_cast<double>(steps()), options_.decay_rate);
+    const at::Tensor square = gradients.square().add_(options_.epsilon1);
+    if (memory.second_moment.defined()) {
+      memory.second_moment.mul_(beta2).add_(square, 1 - beta2);
+      return memory.second_moment.rsqrt().mul_(gradients);
+    }
+    memory.row.mul_(beta2).add_(square.mean(-1), 1 - beta2);
+    memory.column.mul_(beta2).add_(square.mean(-2), 1 - beta2);
+    const at::Tensor row_factor = (memory.row / memory.row.mean(-1, true)).rsqrt_().unsqueeze(-1);
+    const at::Tensor column_factor = memory.column.unsqueeze(-2).rsqrt();
+    return at::mul(row_factor, column_factor).mul_(gradients);
+  }
+
   // Updates members [first, first + count) of a group, which have gradients.
-  void update_members(const Group& group, int64_t first, int64_t count, double lr, double gradient_scale);
+  void update_members(const Group& group, int64_t first, int64_t count, double lr, double gradient_scale) {
+    std::vector<at::Tensor> values, own_gradients;
+    for (int64_t i = first; i < first + count; ++i) {
+      values.push_back(parameters()[group.members[static_cast<size_t>(i)]].value);
+      own_gradients.push_back(values.back().grad());
+    }
+    const OptimizedParameter& alike = parameters()[group.members[0]];
+    const Memory memory = group.memory.part(first, count);
+    const at::Tensor gradients = joined(own_gradients).mul_(gradient_scale);
+    at::Tensor update = normalized(gradients, memory);
+    update.div_((rms(update) / options_.clip_threshold).clamp_min_(1.0));
+    at::Tensor rate = at::scalar_tensor(lr * alike.lr_factor, update.options());  // scalar, or [n,1,...]
+    if (options_.scale_parameter) rate = rate * rms(joined(values)).clamp_min_(options_.epsilon2);
+    update.mul_(rate);
+    if (options_.beta1) update = memory.first_moment.mul_(*options_.beta1).add_(update, 1 - *options_.beta1);
+    if (alike.weight_decay != 0) at::_foreach_sub_(values, (joined(values) * rate).unbind(0), alike.weight_decay);
+    at::_foreach_sub_(values, update.unbind(0));
+  }
 
   AdafactorOptions options_;
   std::vector<Group> groups_;
 };
-
-Adafactor::Memory Adafactor::Memory::part(int64_t first, int64_t count) const {
-  const auto of = [&](const at::Tensor& all) { return all.defined() ? all.narrow(0, first, count) : all; };
-  return {of(row), of(column), of(second_moment), of(first_moment)};
-}
-
-Adafactor::Adafactor(std::vector<OptimizedParameter> parameters, const AdafactorOptions& options)
-    : Optimizer(std::move(parameters)), options_(options) {
-  const at::NoGradGuard no_grad;
-  make_groups();
-  for (Group& group : groups_) group.memory = make_memory(group);
-}
-
-void Adafactor::make_groups() {
-  using Alike = std::tuple<std::vector<int64_t>, at::ScalarType, double, double>;
-  std::map<Alike, size_t> open;  // the group that further parameters join
-  for (size_t i = 0; i < parameters().size(); ++i) {
-    const auto& [name, value, lr_factor, weight_decay] = parameters()[i];
-    const int64_t at_once = value.is_cpu() ? 1 : kNumbersAtOnce / std::max<int64_t>(1, value.numel());
-    const Alike key{value.sizes().vec(), value.scalar_type(), lr_factor, weight_decay};
-    const auto found = open.find(key);
-    if (found == open.end() || std::ssize(groups_[found->second].members) >= at_once) {
-      open[key] = groups_.size();
-      groups_.emplace_back();
-    }
-    groups_[open[key]].members.push_back(i);
-  }
-}
-
-Adafactor::Memory Adafactor::make_memory(const Group& group) const {
-  const at::Tensor& value = parameters()[group.members[0]].value;
-  const auto zeros = [&](std::vector<int64_t> shape) {
-    shape.insert(shape.begin(), std::ssize(group.members));
-    return at::zeros(shape, value.options().requires_grad(false));
-  };
-  Memory memory;
-  if (value.dim() >= 2) {
-    memory.row = zeros(value.sizes().slice(0, static_cast<size_t>(value.dim() - 1)).vec());
-    std::vector<int64_t> columns = value.sizes().vec();
-    columns.erase(columns.end() - 2);
-    memory.column = zeros(columns);
-  } else {
-    memory.second_moment = zeros(value.sizes().vec());
-  }
-  if (options_.beta1) memory.first_moment = zeros(value.sizes().vec());
-  return memory;
-}
-
-std::map<std::string, at::Tensor> Adafactor::state() const {
-  std::map<std::string, at::Tensor> tensors;
-  for (const Group& group : groups_) {
-    for (size_t i = 0; i < group.members.size(); ++i) {
-      const std::string& name = parameters()[group.members[i]].name;
-      const auto add = [&](const char* what, const at::Tensor& all) {
-        if (all.defined()) tensors[name + what] = all.select(0, static_cast<int64_t>(i));
-      };
-      add("/row", group.memory.row);
-      add("/column", group.memory.column);
-      add("/second_moment", group.memory.second_moment);
-      add("/first_moment", group.memory.first_moment);
-    }
-  }
-  return tensors;
-}
-
-at::Tensor Adafactor::normalized(const at::Tensor& gradients, const Memory& memory) const {
-  const double beta2 = 1 - std::pow(static_cast<double>(steps()), options_.decay_rate);
-  const at::Tensor square = gradients.square().add_(options_.epsilon1);
-  if (memory.second_moment.defined()) {
-    memory.second_moment.mul_(beta2).add_(square, 1 - beta2);
-    return memory.second_moment.rsqrt().mul_(gradients);
-  }
-  memory.row.mul_(beta2).add_(square.mean(-1), 1 - beta2);
-  memory.column.mul_(beta2).add_(square.mean(-2), 1 - beta2);
-  const at::Tensor row_factor = (memory.row / memory.row.mean(-1, true)).rsqrt_().unsqueeze(-1);
-  const at::Tensor column_factor = memory.column.unsqueeze(-2).rsqrt();
-  return at::mul(row_factor, column_factor).mul_(gradients);
-}
-
-void Adafactor::update_members(const Group& group, int64_t first, int64_t count, double lr, double gradient_scale) {
-  std::vector<at::Tensor> values, own_gradients;
-  for (int64_t i = first; i < first + count; ++i) {
-    values.push_back(parameters()[group.members[static_cast<size_t>(i)]].value);
-    own_gradients.push_back(values.back().grad());
-  }
-  const OptimizedParameter& alike = parameters()[group.members[0]];
-  const Memory memory = group.memory.part(first, count);
-  const at::Tensor gradients = joined(own_gradients).mul_(gradient_scale);
-  at::Tensor update = normalized(gradients, memory);
-  update.div_((rms(update) / options_.clip_threshold).clamp_min_(1.0));
-  at::Tensor rate = at::scalar_tensor(lr * alike.lr_factor, update.options());  // scalar, or [n,1,...]
-  if (options_.scale_parameter) rate = rate * rms(joined(values)).clamp_min_(options_.epsilon2);
-  update.mul_(rate);
-  if (options_.beta1) update = memory.first_moment.mul_(*options_.beta1).add_(update, 1 - *options_.beta1);
-  if (alike.weight_decay != 0) at::_foreach_sub_(values, (joined(values) * rate).unbind(0), alike.weight_decay);
-  at::_foreach_sub_(values, update.unbind(0));
-}
-
-void Adafactor::update(double lr, double gradient_scale) {
-  for (const Group& group : groups_) {
-    if (parameters()[group.members[0]].lr_factor == 0) continue;
-    const auto learns = [&](int64_t i) {
-      return parameters()[group.members[static_cast<size_t>(i)]].value.grad().defined();
-    };
-    const int64_t count = std::ssize(group.members);
-    for (int64_t first = 0; first < count; ++first) {
-      if (!learns(first)) continue;
-      int64_t end = first + 1;
-      while (end < count && learns(end)) ++end;
-      update_members(group, first, end - first, lr, gradient_scale);
-      first = end;
-    }
-  }
-}
 
 }  // namespace
 
@@ -413,28 +329,11 @@ Fields<AdafactorOptions> AdafactorOptions::fields() {
       .add("beta1", &AdafactorOptions::beta1, Range{0, 0.9999999}, "Decay of the updates' running mean; absent: none.");
 }
 
-OptimizerEntry adafactor_optimizer() {
-  return {.name = "adafactor",
-          .make = [](std::vector<OptimizedParameter> parameters,
-                     const OptimizerOptions& options) -> std::unique_ptr<Optimizer> {
-            return std::make_unique<Adafactor>(std::move(parameters), options.adafactor);
-          }};
-}
-
-// ---- The list of optimizers
-
-namespace {
-
-const Registry<OptimizerEntry>& optimizers() {
-  static const Registry<OptimizerEntry> kOptimizers("optimizer", {adamw_optimizer(), adafactor_optimizer()});
-  return kOptimizers;
-}
-
-}  // namespace
+// ---- The choice of an optimizer
 
 Fields<OptimizerOptions> OptimizerOptions::fields() {
   return Fields<OptimizerOptions>("optimizer")
-      .add("name", &OptimizerOptions::name, Choices(optimizers().names()), "Which optimizer.")
+      .add("name", &OptimizerOptions::name, Choices{"adamw", "adafactor"}, "Which optimizer.")
       .add("lr", &OptimizerOptions::lr, Range{0, 100}, "Peak learning rate; the schedule's factor is applied to it.")
       .add("weight_decay", &OptimizerOptions::weight_decay, Range{0, 100},
            "Decoupled weight decay: each step subtracts lr * weight_decay of every weight.")
@@ -448,11 +347,9 @@ std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor
   Problems problems;
   validate_options(options, "optimizer", problems);
   problems.throw_if_any();
-  return make_optimizer(group_parameters(parameters, options), options);
-}
-
-std::unique_ptr<Optimizer> make_optimizer(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options) {
-  return optimizers().at(options.name).make(std::move(parameters), options);
+  std::vector<OptimizedParameter> grouped = group_parameters(parameters, options);
+  if (options.name == "adamw") return std::make_unique<AdamW>(std::move(grouped), options.adamw);
+  return std::make_unique<Adafactor>(std::move(grouped), options.adafactor);
 }
 
 }  // namespace draftsmith::train

@@ -1,9 +1,12 @@
 #include "train/router/router_report.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -46,61 +49,34 @@ double weighted_auc(std::span<const float> scores, std::span<const float> labels
   return pairs > 0 ? area / pairs : std::numeric_limits<double>::quiet_NaN();
 }
 
-std::vector<ReliabilityBin> reliability(const RouterPredictions& predictions) {
-  std::vector<ReliabilityBin> result(static_cast<size_t>(kBins));
+nlohmann::ordered_json calibration(const RouterPredictions& predictions) {
+  struct Bin {
+    int64_t count = 0;
+    double predicted = 0, disagreement = 0, rejected = 0;  // sums
+  };
+  std::array<Bin, kBins> bins;
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     const auto predicted = static_cast<double>(predictions.predicted[i]);
     const auto index = std::clamp<int64_t>(static_cast<int64_t>(predicted * kBins), 0, kBins - 1);
-    ReliabilityBin& bin = result[static_cast<size_t>(index)];
+    Bin& bin = bins[static_cast<size_t>(index)];
     ++bin.count;
     bin.predicted += predicted;
     bin.disagreement += static_cast<double>(predictions.disagreement[i]);
     bin.rejected += static_cast<double>(predictions.rejected[i]);
   }
-  for (ReliabilityBin& bin : result) {
-    if (bin.count == 0) continue;
-    const auto count = static_cast<double>(bin.count);
-    bin.predicted /= count;
-    bin.disagreement /= count;
-    bin.rejected /= count;
-  }
-  return result;
-}
-
-double calibration_error(const std::vector<ReliabilityBin>& bins) {
-  double sum = 0;
-  double count = 0;
-  for (const ReliabilityBin& bin : bins) {
-    sum += static_cast<double>(bin.count) * std::abs(bin.predicted - bin.disagreement);
+  double sum = 0, count = 0;
+  auto list = nlohmann::ordered_json::array();
+  for (const Bin& bin : bins) {
+    const auto own = static_cast<double>(std::max<int64_t>(1, bin.count));
+    const double predicted = bin.predicted / own, disagreement = bin.disagreement / own;
+    list.push_back({{"count", bin.count},
+                    {"predicted", predicted},
+                    {"disagreement", disagreement},
+                    {"rejected", bin.rejected / own}});
+    sum += static_cast<double>(bin.count) * std::abs(predicted - disagreement);
     count += static_cast<double>(bin.count);
   }
-  return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
-}
-
-nlohmann::ordered_json to_json(const RouterReport& report) {
-  nlohmann::ordered_json json{{"training_positions", report.training_positions},
-                              {"validation_positions", report.validation_positions},
-                              {"test_positions", report.test_positions},
-                              {"epochs", report.epochs},
-                              {"best_epoch", report.best_epoch},
-                              {"cross_entropy", finite_or_null(report.cross_entropy)},
-                              {"constant_cross_entropy", finite_or_null(report.constant_cross_entropy)},
-                              {"least_cross_entropy", finite_or_null(report.least_cross_entropy)},
-                              {"mean_disagreement", finite_or_null(report.mean_disagreement)},
-                              {"rejected", finite_or_null(report.rejected)},
-                              {"calibration_error", finite_or_null(report.calibration_error)}};
-  for (const auto& auc : report.auc) {
-    json["auc"][auc.score] = {{"rejected", finite_or_null(auc.rejected)},
-                              {"disagreement", finite_or_null(auc.disagreement)}};
-  }
-  json["calibration"] = nlohmann::ordered_json::array();
-  for (const ReliabilityBin& bin : report.bins) {
-    json["calibration"].push_back({{"count", bin.count},
-                                   {"predicted", bin.predicted},
-                                   {"disagreement", bin.disagreement},
-                                   {"rejected", bin.rejected}});
-  }
-  return json;
+  return {{"calibration_error", finite_or_null(sum / count)}, {"calibration", std::move(list)}};
 }
 
 std::string router_report_text(const nlohmann::json& report, const std::string& where) {

@@ -3,14 +3,21 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "train/optimizers/optimizer.h"
+#include "train/router/router_report.h"
 
 namespace draftsmith::train {
 
@@ -132,16 +139,16 @@ class RouterTrainer {
   }
 
   TrainedRouter run(const OnRouterEpoch& on_epoch) {
-    RouterReport report;
+    int64_t epochs = 0, best_epoch = 0;
     double best = std::numeric_limits<double>::infinity();
     std::map<std::string, at::Tensor> kept;
-    while (report.epochs < options_.epochs && report.epochs - report.best_epoch < options_.patience) {
-      train_epoch(report.epochs++);
+    while (epochs < options_.epochs && epochs - best_epoch < options_.patience) {
+      train_epoch(epochs++);
       const double loss = cross_entropy(predict(validation_), validation_);
-      if (on_epoch) on_epoch(report.epochs, loss);
+      if (on_epoch) on_epoch(epochs, loss);
       if (!(loss < best)) continue;
       best = loss;
-      report.best_epoch = report.epochs;
+      best_epoch = epochs;
       for (const auto& [name, value] : router_.parameters()) kept[name] = value.detach().clone();
     }
     if (kept.empty()) {
@@ -151,10 +158,8 @@ class RouterTrainer {
                       .found = "NaN",
                       .hint = "lower lr"});
     }
-    model::Router router(router_.config(), std::move(kept), "trained router");
-    router_ = router;
-    judge(report);
-    return {std::move(router), std::move(report)};
+    router_ = model::Router(router_.config(), std::move(kept), "trained router");
+    return {router_, report(epochs, best_epoch)};
   }
 
  private:
@@ -225,31 +230,36 @@ class RouterTrainer {
     return at::binary_cross_entropy(predicted.to(at::kDouble), positions.disagreement.to(at::kDouble)).item<double>();
   }
 
-  void judge(RouterReport& report) const {
+  nlohmann::ordered_json report(int64_t epochs, int64_t best_epoch) const {
     const RouterPositions& judged = test_.size() > 0 ? test_ : validation_;
     const at::Tensor predicted = predict(judged).contiguous();
     const at::Tensor labels = judged.disagreement.to(at::kDouble);
-    report.training_positions = training_.size();
-    report.validation_positions = validation_.size();
-    report.test_positions = test_.size();
-    report.cross_entropy = cross_entropy(predicted, judged);
-    report.mean_disagreement = labels.mean().item<double>();
-    report.constant_cross_entropy = cross_entropy(at::full_like(labels, report.mean_disagreement), judged);
-    report.least_cross_entropy = cross_entropy(labels, judged);
-    report.rejected = judged.rejected.to(at::kDouble).mean().item<double>();
+    const double mean = labels.mean().item<double>();
+    nlohmann::ordered_json json{
+        {"training_positions", training_.size()},
+        {"validation_positions", validation_.size()},
+        {"test_positions", test_.size()},
+        {"epochs", epochs},
+        {"best_epoch", best_epoch},
+        {"cross_entropy", finite_or_null(cross_entropy(predicted, judged))},
+        {"constant_cross_entropy", finite_or_null(cross_entropy(at::full_like(labels, mean), judged))},
+        {"least_cross_entropy", finite_or_null(cross_entropy(labels, judged))},
+        {"mean_disagreement", finite_or_null(mean)},
+        {"rejected", finite_or_null(judged.rejected.to(at::kDouble).mean().item<double>())}};
     const auto numbers = [](const at::Tensor& values) {
       return std::span(values.const_data_ptr<float>(), static_cast<size_t>(values.numel()));
     };
-    const at::Tensor unsure = (1 - judged.features.probabilities.select(1, 0)).contiguous();
     const auto add = [&](const char* score, const at::Tensor& values) {
-      report.auc.push_back({score, weighted_auc(numbers(values), numbers(judged.rejected)),
-                            weighted_auc(numbers(values), numbers(judged.disagreement))});
+      json["auc"][score] = {
+          {"rejected", finite_or_null(weighted_auc(numbers(values), numbers(judged.rejected)))},
+          {"disagreement", finite_or_null(weighted_auc(numbers(values), numbers(judged.disagreement)))}};
     };
+    const at::Tensor unsure = (1 - judged.features.probabilities.select(1, 0)).contiguous();
     add("router", predicted);
     add("entropy", judged.features.entropy);
     add("max_probability", unsure);
-    report.bins = reliability({numbers(predicted), numbers(judged.disagreement), numbers(judged.rejected)});
-    report.calibration_error = calibration_error(report.bins);
+    json.update(calibration({numbers(predicted), numbers(judged.disagreement), numbers(judged.rejected)}));
+    return json;
   }
 
   const RouterPositions& training_;

@@ -8,10 +8,12 @@
 #include <functional>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "base/options.h"
 #include "data/router/router_data.h"
 #include "model/models/router.h"
-#include "train/router/router_report.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::train {
 
@@ -33,7 +35,11 @@ struct RouterTrainingOptions {
 
 struct TrainedRouter {
   model::Router router;
-  RouterReport report;
+  // router_report.json: numbers of positions by purpose and of epochs; on the test positions (or, without any, on those
+  // that chose the epoch) the cross entropy in nats per position beside that of always predicting the mean target
+  // (`constant`) and of predicting each target itself (`least`), AUC of the router, the entropy and the complement of
+  // the largest probability, for rejections in decoding and for the soft target, and the calibration.
+  nlohmann::ordered_json report;
 };
 
 // The drafter that a router is trained for.

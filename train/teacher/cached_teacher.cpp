@@ -6,6 +6,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -26,14 +27,14 @@ at::Tensor to_half(const at::Tensor& logs) {
   return logs.clamp_min(kLeastHalf).to(at::kHalf);
 }
 
-void check_stored_form(const model::TransformerModel& teacher, const data::Corpus& corpus, const StoredForm& form) {
+void check_stored_form(const model::TransformerModel& teacher, const data::Corpus& corpus, int64_t k) {
   Problems problems;
   check_corpus(corpus, teacher.info(), problems);
-  if (form.k > teacher.info().vocabulary) {
+  if (k > teacher.info().vocabulary) {
     problems.add({.where = "k",
                   .what = "more ids are to be stored than the teacher has",
                   .expected = fmt::format("at most {}, or 0: all of them", teacher.info().vocabulary),
-                  .found = std::to_string(form.k)});
+                  .found = std::to_string(k)});
   }
   problems.throw_if_any();
 }
@@ -131,7 +132,7 @@ class WholeRows : public TeacherDistributions {
 
 }  // namespace
 
-StoredRows store_rows(const at::Tensor& logits, const at::Tensor& labels, const StoredForm& form) {
+StoredRows store_rows(const at::Tensor& logits, const at::Tensor& labels, const data::TeacherCacheInfo& form) {
   const at::Tensor wide = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
   at::Tensor log_probs = (form.temperature == 1 ? wide : wide / form.temperature).log_softmax(1);  // [C,V]
   if (form.k == logits.size(1)) return {.log_probs = to_half(log_probs)};
@@ -158,13 +159,13 @@ TeacherBlock read_rows(const StoredRows& rows, const at::Tensor& labels, double 
           .tail_log_mass = rows.tail_log_mass.to(at::kFloat)};
 }
 
-TeacherLogits::TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, const StoredForm& form,
+TeacherLogits::TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, data::TeacherCacheInfo form,
                              int64_t token_budget)
     : teacher_(teacher),
       info_(teacher.info()),
       corpus_(corpus),
-      form_(form),
-      order_((check_stored_form(teacher, corpus, form), corpus), {.token_budget = token_budget, .shuffle = false},
+      form_(std::move(form)),
+      order_((check_stored_form(teacher, corpus, form_.k), corpus), {.token_budget = token_budget, .shuffle = false},
              teacher.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined) {}
 
 StoredRows TeacherLogits::rows(int64_t first, int64_t last, const std::function<void(int64_t)>& progress) {
@@ -208,17 +209,17 @@ int64_t TeacherLogits::add_batch(const std::vector<int64_t>& examples, const at:
   return batch.label_count();
 }
 
-std::vector<data::TeacherRows> by_example(const StoredRows& rows, const data::Corpus& corpus, int64_t first,
-                                          int64_t last) {
-  const data::TeacherRows all{.ids = values_of<int32_t>(rows.ids),
-                              .log_probs = values_of<uint16_t>(rows.log_probs),
-                              .label_log_probs = values_of<uint16_t>(rows.label_log_probs),
-                              .tail_log_mass = values_of<uint16_t>(rows.tail_log_mass)};
+std::vector<data::TeacherRows> StoredRows::by_example(const data::Corpus& corpus, int64_t first, int64_t last) const {
+  const data::TeacherRows all{.ids = values_of<int32_t>(ids),
+                              .log_probs = values_of<uint16_t>(log_probs),
+                              .label_log_probs = values_of<uint16_t>(label_log_probs),
+                              .tail_log_mass = values_of<uint16_t>(tail_log_mass)};
   std::vector<data::TeacherRows> examples;
   size_t begin = 0;
   for (int64_t i = first; i < last; ++i) {
-    examples.push_back(all.part(begin, corpus.target(i).size(), static_cast<size_t>(rows.log_probs.size(1))));
-    begin += corpus.target(i).size();
+    const size_t positions = corpus.target(i).size();
+    examples.push_back(all.part(begin, positions, static_cast<size_t>(log_probs.size(1))));
+    begin += positions;
   }
   return examples;
 }

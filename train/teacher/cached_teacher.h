@@ -1,6 +1,5 @@
-// Distillation from a cache (data/teacher/teacher_cache.h), which needs no teacher any more: the conversion between
-// tensors and the form that a cache stores, the passes of a teacher over a corpus that fill one, and the source that
-// reads one. The loss reads from a cache exactly read_rows(store_rows(logits)).
+// Distillation from a cache (data/teacher/teacher_cache.h): the conversion between tensors and the form that a cache
+// stores, the passes of a teacher over a corpus that fill one, and the source that reads one.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +22,15 @@ struct StoredRows {
   at::Tensor log_probs = {};        // fp16 [C,k]
   at::Tensor label_log_probs = {};  // fp16 [C]; undefined when whole
   at::Tensor tail_log_mass = {};    // fp16 [C]; undefined when whole
+
+  // Returns the rows of each of the examples [first, last), of which all are. They are valid as long as these tensors,
+  // which are on the host.
+  std::vector<data::TeacherRows> by_example(const data::Corpus& corpus, int64_t first, int64_t last) const;
 };
 
-struct StoredForm {
-  int64_t k = 0;  // ids of a position, 1..V; V: whole
-  double temperature = 1;
-};
-
-// Returns the stored rows of logits [C,V] and labels int64 [C] of ids below V, on their device.
-StoredRows store_rows(const at::Tensor& logits, const at::Tensor& labels, const StoredForm& form);
+// Returns the stored rows of logits [C,V] and labels int64 [C] of ids below V, on their device, for a cache of `form`'s
+// k and temperature.
+StoredRows store_rows(const at::Tensor& logits, const at::Tensor& labels, const data::TeacherCacheInfo& form);
 
 // Returns the block that an objective reads. Top-k: k+1 places, of which the last is the label's if it is not among the
 // k. Whole: logits.
@@ -42,7 +41,7 @@ class TeacherLogits {
  public:
   // Teacher and corpus must outlive it. `token_budget` as data::BatchOptions. Errors (UserError, all at once): a corpus
   // that does not fit the teacher, a teacher with a pruned vocabulary, more ids wanted than it has.
-  TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, const StoredForm& form,
+  TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, data::TeacherCacheInfo form,
                 int64_t token_budget);
 
   // Returns the rows of all target tokens of the examples [first, last), example after example, on the host. The range
@@ -57,13 +56,9 @@ class TeacherLogits {
   LiveTeacher teacher_;
   const model::ModelInfo& info_;
   const data::Corpus& corpus_;
-  StoredForm form_;
+  data::TeacherCacheInfo form_;
   data::BatchOrder order_;
 };
-
-// Returns the rows of the examples [first, last) one by one, as a cache takes them; valid as long as `rows`.
-std::vector<data::TeacherRows> by_example(const StoredRows& rows, const data::Corpus& corpus, int64_t first,
-                                          int64_t last);
 
 // A teacher's stored distributions as a source.
 class CachedTeacher : public TeacherSource {

@@ -172,9 +172,9 @@ std::vector<double> loss_weights(const ExitTrainingOptions& options, int64_t dec
   return weights;
 }
 
-namespace {
-
 namespace fs = std::filesystem;
+
+namespace {
 
 constexpr const char* kExitsPrefix = "exits.";
 
@@ -190,14 +190,15 @@ void save_both(const fs::path& directory, const model::TransformerModel& model, 
   });
 }
 
-}  // namespace
-
+// Returns the layers that exits read, in their order.
 std::vector<int64_t> layers_of(const model::Exits& exits) {
   std::vector<int64_t> layers;
   for (const model::ExitShape& exit : exits.config().exits) layers.push_back(exit.layer);
   return layers;
 }
 
+// Returns the exits' predictions at a batch's labels. `layers`: the hidden states [B,T,D] of the exits' layers, in
+// their order.
 std::vector<Predictions> exit_predictions(const model::Exits& exits, const model::TransformerModel& model,
                                           const std::vector<at::Tensor>& layers, const Batch& batch) {
   std::vector<Predictions> predictions;
@@ -211,6 +212,8 @@ std::vector<Predictions> exit_predictions(const model::Exits& exits, const model
   return predictions;
 }
 
+}  // namespace
+
 ExitTrainable::ExitTrainable(model::TransformerModel& model, model::Exits& exits, std::vector<double> weights)
     : model_(model),
       exits_(exits),
@@ -222,9 +225,7 @@ ExitTrainable::ExitTrainable(model::TransformerModel& model, model::Exits& exits
 }
 
 TrainableOutput ExitTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
-  model::ForwardInput input;
-  input.source = batch.source;
-  input.target = batch.decoder_input;
+  model::ForwardInput input = input_of(batch);
   input.hidden_layers = layers_;
   const model::ForwardOutput pass = model_.forward(input, dropout);
   TrainableOutput output;
@@ -253,8 +254,6 @@ void ExitTrainable::load(const fs::path& directory) {
   copy_parameters(parameters, parameters_, directory.string());
 }
 
-namespace fs = std::filesystem;
-
 HeadTrainable::HeadTrainable(model::TransformerModel& model, model::Exits& heads, HeadsBase base)
     : model_(model), heads_(heads), base_(std::move(base)), layers_(layers_of(heads)) {
   for (const model::ExitShape& exit : heads.config().exits) {
@@ -266,9 +265,7 @@ TrainableOutput HeadTrainable::forward(const Batch& batch, const model::DropoutC
   model::ForwardOutput pass;
   {
     const at::NoGradGuard frozen;
-    model::ForwardInput input;
-    input.source = batch.source;
-    input.target = batch.decoder_input;
+    model::ForwardInput input = input_of(batch);
     input.hidden_layers = layers_;
     pass = model_.forward(input);
   }
@@ -291,20 +288,9 @@ void HeadTrainable::save_result(const fs::path& directory, const model::SaveOpti
     const fs::path inside = model::exits_directory(temporary);
     fs::remove_all(inside);
     model::Exits bound = heads_;
-    bound.bind(base_.name.empty() ? base_.directory.string() : base_.name, unchanged_hash(temporary));
+    bound.bind(base_.name.empty() ? base_.directory.string() : base_.name, model::model_hash(temporary));
     model::save_exits(inside, bound);
   });
-}
-
-// Returns the hash of the copy, which must be the model that was trained on.
-std::string HeadTrainable::unchanged_hash(const fs::path& copy) const {
-  const std::string hash = model::model_hash(copy);
-  if (base_.hash.empty() || hash == base_.hash) return hash;
-  throw RunError({.where = base_.directory.string(),
-                  .what = "the model changed while heads were trained for it",
-                  .expected = "sha256 " + base_.hash,
-                  .found = "sha256 " + hash,
-                  .hint = "put the model back, or train the heads anew"});
 }
 
 void HeadTrainable::load(const fs::path& directory) {

@@ -76,9 +76,8 @@ class ExitTrainable : public TrainableModel {
   void save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   void load(const std::filesystem::path& directory) override;
   // Decodes with the whole model.
-  bool decodes() const override { return true; }
-  std::unique_ptr<model::TransformerModel> decoding_copy() const override { return packed_copy(model_); }
   bool writes_text() const override { return true; }
+  TextWriters text_writers() const override { return {packed_copy(model_)}; }
 
  private:
   model::TransformerModel& model_;
@@ -87,14 +86,6 @@ class ExitTrainable : public TrainableModel {
   std::vector<int64_t> layers_;  // of the exits
   std::map<std::string, at::Tensor> parameters_;
 };
-
-// Returns the exits' predictions at a batch's labels. `layers`: the hidden states [B,T,D] of the exits' layers, in
-// their order.
-std::vector<Predictions> exit_predictions(const model::Exits& exits, const model::TransformerModel& model,
-                                          const std::vector<at::Tensor>& layers, const Batch& batch);
-
-// Returns the layers that exits read, in their order.
-std::vector<int64_t> layers_of(const model::Exits& exits);
 
 // ---- Early-prediction heads
 // PPD, Yang et al. 2024, section 5 and appendix A: one head for each chosen layer of a frozen model, all in one pass of
@@ -105,7 +96,6 @@ std::vector<int64_t> layers_of(const model::Exits& exits);
 struct HeadsBase {
   std::filesystem::path directory = {};
   std::string name = {};  // what exits.json calls it; empty: its path
-  std::string hash = {};  // model_hash() when it was loaded; empty: not compared
 };
 
 class HeadTrainable : public TrainableModel {
@@ -126,13 +116,11 @@ class HeadTrainable : public TrainableModel {
   // Writes a directory of exits (model/models/exits.h), not bound to a model.
   void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   // Writes a copy of the base (model::copy_model) with the heads inside, in place of exits that it may have, bound to
-  // it by its hash. Errors: RunError if the base has changed.
+  // it by its hash.
   void save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   void load(const std::filesystem::path& directory) override;
 
  private:
-  std::string unchanged_hash(const std::filesystem::path& copy) const;
-
   model::TransformerModel& model_;
   model::Exits& heads_;
   HeadsBase base_;

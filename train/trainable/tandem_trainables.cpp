@@ -39,9 +39,7 @@ TandemTrainable::TandemTrainable(model::TransformerModel& secondary, model::Tran
 }
 
 model::ForwardOutput TandemTrainable::run_primary(const Batch& batch, const model::DropoutContext& dropout) {
-  model::ForwardInput input;
-  input.source = batch.source;
-  input.target = batch.decoder_input;
+  model::ForwardInput input = input_of(batch);
   input.hidden_layers = secondary_.config().tandem.layer_map;
   if (trains_primary()) {
     model::DropoutContext own = dropout;
@@ -59,9 +57,7 @@ model::ForwardOutput TandemTrainable::run_primary(const Batch& batch, const mode
 TrainableOutput TandemTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
   model::ForwardOutput primary = run_primary(batch, dropout);
   const model::PrimaryStates states{.layers = std::move(primary.layers), .encoder = primary.encoder};
-  model::ForwardInput input;
-  input.source = batch.source;
-  input.target = batch.decoder_input;
+  model::ForwardInput input = input_of(batch);
   input.primary = &states;
   input.block = options_.block;
   const at::Tensor hidden = secondary_.forward(input, dropout).hidden;  // [B,T,D]
@@ -127,19 +123,14 @@ SharedEncoderTrainable::SharedEncoderTrainable(model::TransformerModel& drafter,
 at::Tensor SharedEncoderTrainable::read_target(const Batch& batch, TrainableOutput& output) {
   const PlainArithmetic plain(info_.device.type());
   if (!options_.teaches) return target_.encode(batch.source).hidden;
-  model::ForwardInput input;
-  input.source = batch.source;
-  input.target = batch.decoder_input;
-  const model::ForwardOutput read = target_.forward(input);
+  const model::ForwardOutput read = target_.forward(input_of(batch));
   output.teacher = {.model = &target_, .hidden = at_labels(read.hidden, batch), .labels = batch.labels};
   return read.encoder;
 }
 
 TrainableOutput SharedEncoderTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
   TrainableOutput output;
-  model::ForwardInput input;
-  input.source = batch.source;
-  input.target = batch.decoder_input;
+  model::ForwardInput input = input_of(batch);
   input.shared_encoder = read_target(batch, output).to(info_.dtype);  // its type may be narrower than the drafter's
   const at::Tensor hidden = drafter_.forward(input, dropout).hidden;  // [B,T,D]
   output.predictions = {{.model = &drafter_, .hidden = at_labels(hidden, batch), .labels = batch.labels}};

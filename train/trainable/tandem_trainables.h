@@ -94,7 +94,6 @@ class SharedEncoderTrainable : public TrainableModel {
   TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   bool teaches() const override { return options_.teaches; }
   bool writes_text() const override { return true; }
-  bool decodes() const override { return true; }
   bool has_target() const override { return true; }
   TextWriters text_writers() const override;
   // Writes the drafter's directory; the target is not named.

@@ -11,15 +11,19 @@
 
 namespace draftsmith::train {
 
+model::ForwardInput input_of(const Batch& batch) {
+  model::ForwardInput input;
+  input.source = batch.source;
+  input.target = batch.decoder_input;
+  return input;
+}
+
 at::Tensor at_labels(const at::Tensor& hidden, const Batch& batch) {
   return hidden.reshape({-1, hidden.size(2)}).index_select(0, batch.positions);
 }
 
 at::Tensor hidden_at_labels(model::TransformerModel& model, const Batch& batch, const model::DropoutContext& dropout) {
-  model::ForwardInput input;
-  input.source = batch.source;
-  input.target = batch.decoder_input;
-  return at_labels(model.forward(input, dropout).hidden, batch);
+  return at_labels(model.forward(input_of(batch), dropout).hidden, batch);
 }
 
 at::Tensor HeadLabels::of(const at::Tensor& hidden) const {

@@ -39,6 +39,9 @@ struct TrainableOutput {
   std::optional<Predictions> teacher = {};
 };
 
+// Returns a batch as a model's input.
+model::ForwardInput input_of(const Batch& batch);
+
 // Returns the rows of forward()'s hidden states [B,T,D] at the labels, padding and prompts left out. [P,D]
 at::Tensor at_labels(const at::Tensor& hidden, const Batch& batch);
 
@@ -109,15 +112,11 @@ class TrainableModel {
   // another architecture.
   virtual void load(const std::filesystem::path& directory) = 0;
 
-  // Returns whether text_writers() has a model that writes alone, so that there are samples.
-  virtual bool decodes() const { return false; }
   // Returns whether text_writers() has the model that the trained one drafts for.
   virtual bool has_target() const { return false; }
-  // Returns a model that decodes alone with the present weights; nullptr: there is none.
-  virtual std::unique_ptr<model::TransformerModel> decoding_copy() const { return nullptr; }
   // Returns whether text_writers() returns any model, so that there is BLEU.
   virtual bool writes_text() const { return false; }
-  virtual TextWriters text_writers() const { return {decoding_copy()}; }
+  virtual TextWriters text_writers() const { return {}; }
 };
 
 // Returns `info` with the shorter of its own and another model's context.
@@ -151,9 +150,8 @@ class PlainTrainable : public TrainableModel {
   TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   void load(const std::filesystem::path& directory) override;
-  bool decodes() const override { return true; }
-  std::unique_ptr<model::TransformerModel> decoding_copy() const override { return packed_copy(model_); }
   bool writes_text() const override { return true; }
+  TextWriters text_writers() const override { return {packed_copy(model_)}; }
 
  private:
   model::TransformerModel& model_;

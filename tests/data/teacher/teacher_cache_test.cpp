@@ -10,7 +10,6 @@
 
 #include "base/files.h"
 #include "base/sha256.h"
-#include "base/util.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/support/errors.h"
 
@@ -177,17 +176,6 @@ TEST(TeacherCache, MergedPartsEqualACacheWrittenAtOnce) {
   merge_teacher_caches({directory / "a.h5", directory / "b.h5"}, directory / "merged.h5", info_of(2));
   EXPECT_EQ(sha256_file(directory / "whole.h5"), sha256_file(directory / "merged.h5"));
   EXPECT_EQ(TeacherCache(directory / "merged.h5").info().positions, 4);
-}
-
-TEST(Half, IsConvertedExactly) {
-  EXPECT_EQ(half_to_float(0x3c00), 1.0f);
-  EXPECT_EQ(half_to_float(0xc000), -2.0f);
-  EXPECT_EQ(half_to_float(kLowest), -65504.0f);
-  EXPECT_EQ(half_to_float(0x0001), std::ldexp(1.0f, -24));
-  EXPECT_EQ(half_to_float(0x8400), -std::ldexp(1.0f, -14));
-  EXPECT_TRUE(std::isinf(half_to_float(0x7c00)));
-  EXPECT_TRUE(std::isnan(half_to_float(0x7e00)));
-  EXPECT_NEAR(half_to_float(kHalf), std::log(.5f), 1e-3);
 }
 
 }  // namespace

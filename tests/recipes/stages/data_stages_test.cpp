@@ -3,6 +3,7 @@
 #include "recipes/stages/data_stages.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <set>
 

@@ -101,7 +101,7 @@ class TrainStageTest : public StageTest {
   }
   toml::table two_steps(const std::string& more, const std::string& training = "",
                         const std::string& corpus = "corpus.h5") const {
-    return toml::parse(files(corpus) + more + "\n[training]\nlength = \"2 steps\"\ntensorboard = false\n" + training);
+    return toml::parse(files(corpus) + more + "\n[training]\nlength = \"2 steps\"\n" + training);
   }
 
   std::unique_ptr<data::Tokenizer> tokenizer_;

@@ -12,44 +12,43 @@
 
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy_loss.h"
+#include "train/objectives/cross_entropy.h"
 #include "train/objectives/distill.h"
 #include "train/objectives/linear_loss.h"
 
 namespace draftsmith::train {
 
-inline at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                       double label_smoothing) {
-  const auto loss = cross_entropy_loss(labels, label_smoothing);
-  return linear_loss({{.hidden = hidden, .head = {weight}, .loss = loss.get()}});
-}
-
-inline at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Teaching& teaching,
-                                      const DistillationTerms& terms) {
-  const auto loss = make_distillation_loss(teaching, terms);
-  return linear_loss({{.hidden = hidden, .head = {weight}, .loss = loss.get()}});
+inline at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Targets& targets,
+                                      TeacherDistributions& teacher, const SharedRows& shared,
+                                      const DistillOptions& options) {
+  return linear_loss(
+      {{.hidden = hidden, .head = {weight}, .loss = distillation_loss(targets, teacher, shared, options)}});
 }
 
 inline constexpr int64_t kWidth = 5;
 
-inline const std::vector<DivergenceKind>& kinds() {
-  static const std::vector<DivergenceKind> all{
-      {.divergence = Divergence::kForwardKl},        {.divergence = Divergence::kReverseKl},
-      {.divergence = Divergence::kJsd, .beta = 0.5}, {.divergence = Divergence::kJsd, .beta = 0.1},
-      {.divergence = Divergence::kTotalVariation},   {.divergence = Divergence::kNegativeLogAcceptance}};
-  return all;
+// The divergences whose slopes finite differences show, lambda 0.
+inline std::vector<DistillOptions> kinds() {
+  return {{.lambda = 0, .divergence = "forward_kl"}, {.lambda = 0, .divergence = "reverse_kl"},
+          {.lambda = 0, .divergence = "jsd"},        {.lambda = 0, .divergence = "jsd", .beta = 0.1},
+          {.lambda = 0, .divergence = "tv"},         {.lambda = 0, .divergence = "nla"}};
 }
 
-inline std::string label_of(const DistillationTerms& terms) {
-  return divergence_names()[static_cast<size_t>(terms.kind.divergence)] + " beta " + std::to_string(terms.kind.beta) +
-         " T " + std::to_string(terms.temperature) + " lambda " + std::to_string(terms.lambda);
+inline std::string label_of(const DistillOptions& options) {
+  return options.divergence + " beta " + std::to_string(options.beta) + " T " + std::to_string(options.temperature) +
+         " lambda " + std::to_string(options.lambda);
 }
 
-inline std::vector<DistillationTerms> all_terms(double label_smoothing) {
-  std::vector<DistillationTerms> all;
-  for (const DivergenceKind& kind : kinds()) {
+inline std::vector<DistillOptions> all_options(double label_smoothing) {
+  std::vector<DistillOptions> all;
+  for (DistillOptions options : kinds()) {
+    options.label_smoothing = label_smoothing;
     for (const double temperature : {1.0, 2.5}) {
-      for (const double lambda : {0.0, 0.3, 1.0}) all.push_back({lambda, kind, temperature, label_smoothing});
+      for (const double lambda : {0.0, 0.3, 1.0}) {
+        options.temperature = temperature;
+        options.lambda = lambda;
+        all.push_back(options);
+      }
     }
   }
   return all;
@@ -119,9 +118,8 @@ struct Lesson {
   // Labels as the teacher's ids.
   at::Tensor label_ids() const { return shared.ids.defined() ? shared.ids.index_select(0, labels) : labels; }
 
-  at::Tensor loss(TeacherDistributions& teacher, const DistillationTerms& terms) const {
-    return linear_distillation(
-        hidden, weight, {.labels = labels, .teacher = &teacher, .positions = positions_of, .shared = &shared}, terms);
+  at::Tensor loss(TeacherDistributions& teacher, const DistillOptions& options) const {
+    return linear_distillation(hidden, weight, {.labels = {labels, positions_of}}, teacher, shared, options);
   }
 
   SharedRows shared;
@@ -150,19 +148,19 @@ inline double kl(const std::vector<double>& p, const std::vector<double>& q) {
 }
 
 // methods.md §2, to the letter.
-inline double divergence_by_definition(const DivergenceKind& kind, const std::vector<double>& p,
+inline double divergence_by_definition(const DistillOptions& options, const std::vector<double>& p,
                                        const std::vector<double>& q) {
-  if (kind.divergence == Divergence::kForwardKl) return kl(p, q);
-  if (kind.divergence == Divergence::kReverseKl) return kl(q, p);
+  if (options.divergence == "forward_kl") return kl(p, q);
+  if (options.divergence == "reverse_kl") return kl(q, p);
   double distance = 0;
   std::vector<double> m;
   for (size_t v = 0; v < p.size(); ++v) {
     distance += std::abs(p[v] - q[v]) / 2;
-    m.push_back(kind.beta * p[v] + (1 - kind.beta) * q[v]);
+    m.push_back(options.beta * p[v] + (1 - options.beta) * q[v]);
   }
-  if (kind.divergence == Divergence::kTotalVariation) return distance;
-  if (kind.divergence == Divergence::kNegativeLogAcceptance) return -std::log(1 - distance);
-  return kind.beta * kl(p, m) + (1 - kind.beta) * kl(q, m);
+  if (options.divergence == "tv") return distance;
+  if (options.divergence == "nla") return -std::log(1 - distance);
+  return options.beta * kl(p, m) + (1 - options.beta) * kl(q, m);
 }
 
 // Row `row` of a matrix's columns `columns`, divided by `temperature`.
@@ -179,7 +177,7 @@ inline std::vector<int64_t> counted(int64_t count) {
   return numbers;
 }
 
-inline double loss_by_definition(const Lesson& lesson, const DistillationTerms& terms) {
+inline double loss_by_definition(const Lesson& lesson, const DistillOptions& options) {
   const at::NoGradGuard no_grad;
   const at::Tensor logits = lesson.hidden.mm(lesson.weight.t());  // [P,rows]
   const auto shared = counted(lesson.shared.shared);
@@ -193,22 +191,22 @@ inline double loss_by_definition(const Lesson& lesson, const DistillationTerms& 
     double spread = 0;
     for (const double q : q1) spread -= std::log(q) / static_cast<double>(q1.size());
     const double nll = -std::log(q1[static_cast<size_t>(lesson.labels[t].item<int64_t>())]);
-    const auto q = softmax_of(row_of(logits, t, shared, terms.temperature));
-    const auto p = softmax_of(row_of(lesson.teacher_logits, t, ids, terms.temperature));
-    sum += terms.lambda * ((1 - terms.label_smoothing) * nll + terms.label_smoothing * spread);
-    sum += (1 - terms.lambda) * terms.temperature * terms.temperature * divergence_by_definition(terms.kind, p, q);
+    const auto q = softmax_of(row_of(logits, t, shared, options.temperature));
+    const auto p = softmax_of(row_of(lesson.teacher_logits, t, ids, options.temperature));
+    sum += options.lambda * ((1 - options.label_smoothing) * nll + options.label_smoothing * spread);
+    sum += (1 - options.lambda) * options.temperature * options.temperature * divergence_by_definition(options, p, q);
   }
   return sum;
 }
 
 inline void expect_finite_differences(const Lesson& lesson, TeacherDistributions& teacher,
-                                      const DistillationTerms& terms) {
+                                      const DistillOptions& options) {
   lesson.hidden.mutable_grad().reset();
   lesson.weight.mutable_grad().reset();
-  lesson.loss(teacher, terms).backward();
-  const auto value = [&] { return lesson.loss(teacher, terms).item<double>(); };
-  EXPECT_LT(difference(lesson.hidden.grad(), numeric_gradient(lesson.hidden, value)), 1e-7) << label_of(terms);
-  EXPECT_LT(difference(lesson.weight.grad(), numeric_gradient(lesson.weight, value)), 1e-7) << label_of(terms);
+  lesson.loss(teacher, options).backward();
+  const auto value = [&] { return lesson.loss(teacher, options).item<double>(); };
+  EXPECT_LT(difference(lesson.hidden.grad(), numeric_gradient(lesson.hidden, value)), 1e-7) << label_of(options);
+  EXPECT_LT(difference(lesson.weight.grad(), numeric_gradient(lesson.weight, value)), 1e-7) << label_of(options);
 }
 
 }  // namespace draftsmith::train

@@ -33,11 +33,10 @@ Term random_term(int64_t positions, model::HeadWeights head, double factor) {
 }
 
 at::Tensor together(const std::vector<Term>& terms) {
-  std::vector<std::unique_ptr<LogitLoss>> losses;
-  std::vector<LinearLossTerm> all;
+  std::vector<LossTerm> all;
   for (const Term& term : terms) {
-    losses.push_back(cross_entropy_loss(term.labels, 0.1));
-    all.push_back({.hidden = term.hidden, .head = term.head, .loss = losses.back().get(), .factor = term.factor});
+    const auto loss = cross_entropy_loss({.labels = {term.labels, {}}}, 0.1);
+    all.push_back({.hidden = term.hidden, .head = term.head, .loss = loss, .factor = term.factor});
   }
   return linear_loss(all);
 }
@@ -143,17 +142,16 @@ TEST(LinearLoss, StudentsOfOneModelShareTheirTeachersBlocks) {
   output.predictions = {{.model = &student, .hidden = hidden(), .labels = labels, .weight = 0.75},
                         {.model = &student, .hidden = hidden(), .labels = labels, .weight = 0.25}};
   TableTeacher teacher(at::randn({9, vocabulary}));
-  const DistillationTerms terms{.lambda = 0.25};
-  const Loss loss = distillation_loss(output, teacher, vocabulary, terms);
+  const DistillOptions options{.lambda = 0.25};
+  const Loss loss = distillation_of(output, teacher, vocabulary, options);
   EXPECT_EQ(teacher.blocks, 1);
   EXPECT_EQ(loss.count, 9);
   double expected = 0;
   for (const Predictions& predictions : output.predictions) {
-    const SharedRows shared(student.config(), vocabulary);
-    const Teaching teaching{
-        .labels = labels, .teacher = &teacher, .positions = at::arange(9, labels.options()), .shared = &shared};
-    expected += predictions.weight *
-                linear_distillation(predictions.hidden, model::head_weight(student), teaching, terms).item<double>();
+    const Targets targets{.labels = {labels, at::arange(9, labels.options())}};
+    expected += predictions.weight * linear_distillation(predictions.hidden, model::head_weight(student), targets,
+                                                         teacher, {student.config(), vocabulary}, options)
+                                         .item<double>();
   }
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4);
 }

@@ -12,6 +12,7 @@
 #include "tests/support/models.h"
 #include "tests/train/trainable/fixtures.h"
 #include "train/trainable/tandem_trainables.h"
+#include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {
@@ -51,7 +52,6 @@ TrainOptions options(const std::string& length) {
   options.optimizer.lr = 1e-2;
   options.batches.pack_tokens = 24;
   options.batches.token_budget = 96;
-  options.tensorboard = false;
   return options;
 }
 
@@ -63,7 +63,7 @@ class BlockTraining : public testing::Test {
   }
   TrainResult train(TrainableModel& trainable, const TrainOptions& training, const std::string& run) const {
     const data::Corpus corpus(folder_ / "train.h5");
-    return Trainer({.trainable = trainable, .corpus = corpus, .validation = &corpus}, training, folder_ / run).run();
+    return run_training({.trainable = trainable, .corpus = corpus, .validation = &corpus}, training, folder_ / run);
   }
   TemporaryDirectory folder_;
 };
@@ -130,7 +130,7 @@ TEST_F(BlockTraining, BothResumeWithTheSameBits) {
   const TemporaryDirectory deep, single;
   const data::Corpus corpus(folder_ / "train.h5");
   const auto run_in = [&](const TemporaryDirectory& folder, TrainableModel& trainable, const std::string& run) {
-    Trainer({.trainable = trainable, .corpus = corpus}, training, folder / run).run();
+    run_training({.trainable = trainable, .corpus = corpus}, training, folder / run);
   };
   expect_exact_resume(deep.path(),
                       [&](uint64_t seed, const std::string& run) {

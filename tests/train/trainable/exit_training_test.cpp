@@ -9,6 +9,7 @@
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 #include "tests/train/trainable/fixtures.h"
+#include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {
@@ -185,19 +186,6 @@ TEST_F(HeadTraining, TheModelStaysAsItIs) {
     for (const auto& [name, value] : heads) EXPECT_FALSE(pair.heads.parameters().at(name).equal(value)) << name;
     EXPECT_TRUE(read_file(result.model / "model.safetensors") == read_file(folder_ / "base/model.safetensors"));
   }
-}
-
-TEST_F(HeadTraining, AModelThatChangesMeanwhileIsNoticed) {
-  const auto config = exit_configs().front();
-  const fs::path base = saved_base(config);
-  HeadPair pair(config, {.layers = {1}}, at::kFloat, 3);
-  HeadTrainable trainable(*pair.model, pair.heads,
-                          {.directory = base, .name = "@target/model", .hash = model::model_hash(base)});
-  fs::remove_all(base);
-  model::save_model(base, *model::varied_model(config, 4, at::kFloat));
-  EXPECT_THAT(error_of<RunError>([&] { trainable.save_result(folder_ / "result", {}); }),
-              HasSubstr("the model changed while heads were trained for it"));
-  EXPECT_FALSE(fs::exists(folder_ / "result"));
 }
 
 TEST_F(HeadTraining, MeasuresAreMeansOverTheHeadsBesideEachOnes) {

@@ -149,7 +149,6 @@ class TandemTraining : public testing::Test {
   TrainOptions options() const {
     TrainOptions options = tiny_options();
     options.length = "6 steps";
-    options.tensorboard = false;
     return options;
   }
 
@@ -173,8 +172,7 @@ class TandemTraining : public testing::Test {
 
   TrainResult train(TrainableModel& trainable, const TrainOptions& training, const std::string& run) const {
     const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
-    return Trainer({.trainable = trainable, .corpus = corpus, .validation = &validation}, training, folder_ / run)
-        .run();
+    return run_training({.trainable = trainable, .corpus = corpus, .validation = &validation}, training, folder_ / run);
   }
 
   TrainResult train(Pair& pair, TandemTrainableOptions tandem, const TrainOptions& training,

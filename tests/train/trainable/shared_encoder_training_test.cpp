@@ -9,6 +9,7 @@
 #include "tests/support/tensors.h"
 #include "tests/train/trainable/fixtures.h"
 #include "train/trainable/tandem_trainables.h"
+#include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {

@@ -10,6 +10,7 @@
 #include "tests/support/tensors.h"
 #include "tests/train/trainable/fixtures.h"
 #include "train/training_step.h"
+#include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {
@@ -114,10 +115,9 @@ TEST_F(TandemTraining, TextsThatAreTooLongForEitherModelAreRefused) {
     const auto secondary = model::make_tandem_secondary(*ordinary, *primary);
     TandemTrainable trainable(*secondary, *primary, {});
     const data::Corpus corpus(folder_ / "copy.h5");
-    EXPECT_THAT(
-        error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, options(), folder_ / "run").run(); }),
-        AllOf(HasSubstr("longer than the model's positions"),
-              HasSubstr("at most " + std::to_string(shortest) + " tokens")));
+    EXPECT_THAT(error_of([&] { run_training({.trainable = trainable, .corpus = corpus}, options(), folder_ / "run"); }),
+                AllOf(HasSubstr("longer than the model's positions"),
+                      HasSubstr("at most " + std::to_string(shortest) + " tokens")));
   }
 }
 
