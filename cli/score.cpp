@@ -15,7 +15,7 @@
 #include "cli/application.h"
 #include "cli/flags.h"
 #include "data/text/readers.h"
-#include "metrics/bleu_tokenizers.h"
+#include "metrics/metric.h"
 #include "metrics/scoring.h"
 
 namespace draftsmith::cli {
@@ -68,8 +68,8 @@ metrics::MetricOptions metric_options(const ScoreFlags& flags) {
   metrics::MetricOptions options = flags.options.value(problems);
   problems.throw_if_any();
   options.name = flags.metric;
-  options.word_order = flags.word_order;
-  if (options.name == metrics::Command::kName) {
+  options.chrf_word_order = flags.word_order;
+  if (options.name == "command") {
     metrics::check_command(options.name, options.command, "", problems);
   } else if (!options.command.empty()) {
     problems.add({"--command", "only the metric command runs one", "draftsmith score command", flags.metric, ""});
@@ -106,7 +106,7 @@ metrics::ScoredTexts read_texts(const ScoreFlags& flags) {
 int run_score(const ScoreFlags& flags) {
   const auto made = metrics::make_metric(metric_options(flags));
   std::optional<SignalWatch> signals;  // so that Ctrl-C ends a command, too
-  if (flags.metric == metrics::Command::kName) signals.emplace();
+  if (flags.metric == "command") signals.emplace();
   const Metric& metric = *made;
   const metrics::ScoreReport report = metrics::score_texts(metric, read_texts(flags), flags.resampling);
   if (flags.json) {

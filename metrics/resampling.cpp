@@ -10,16 +10,14 @@
 namespace draftsmith::metrics {
 namespace {
 
-// Draws lines and coins from the project's counter-based streams.
-class Draws {
- public:
-  Draws(uint64_t seed, const char* stream) : sequence_{CounterRandom(seed, stream)} {}
-  int64_t below(int64_t bound) { return static_cast<int64_t>(sequence_.below(static_cast<uint64_t>(bound))); }
-  bool coin() { return sequence_.below(2) == 1; }
+// Returns the project's counter-based stream of a test.
+RandomSequence draws_of(const ResamplingOptions& options, const char* stream) {
+  return {CounterRandom(options.seed, stream)};
+}
 
- private:
-  RandomSequence sequence_;
-};
+int64_t drawn_line(RandomSequence& draws, int64_t lines) {
+  return static_cast<int64_t>(draws.below(static_cast<uint64_t>(lines)));
+}
 
 void add_line(const LineStatistics& statistics, int64_t line, std::vector<double>& sums) {
   const double* values = statistics.values.data() + line * statistics.width;
@@ -77,12 +75,12 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
                             const ResamplingOptions& options) {
   const int64_t lines = statistics.lines();
   if (lines == 0) return {};
-  Draws draws(options.seed, "metrics/bootstrap");
+  RandomSequence draws = draws_of(options, "metrics/bootstrap");
   std::vector<double> scores;
   scores.reserve(static_cast<size_t>(options.resamples));
   for (int64_t resample = 0; resample < options.resamples; ++resample) {
     auto sums = zeros(statistics);
-    for (int64_t i = 0; i < lines; ++i) add_line(statistics, draws.below(lines), sums);
+    for (int64_t i = 0; i < lines; ++i) add_line(statistics, drawn_line(draws, lines), sums);
     scores.push_back(score(sums));
   }
   return percentile_interval(scores, options.confidence);
@@ -93,13 +91,13 @@ PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, co
   PairedTest test = compare(a, b, score);
   const int64_t lines = a.lines();
   if (lines == 0) return test;
-  Draws draws(options.seed, "metrics/paired_bootstrap");
+  RandomSequence draws = draws_of(options, "metrics/paired_bootstrap");
   std::vector<double> differences;
   for (int64_t resample = 0; resample < options.resamples; ++resample) {
     auto sums_a = zeros(a);
     auto sums_b = zeros(b);
     for (int64_t i = 0; i < lines; ++i) {
-      const int64_t line = draws.below(lines);
+      const int64_t line = drawn_line(draws, lines);
       add_line(a, line, sums_a);
       add_line(b, line, sums_b);
     }
@@ -120,13 +118,13 @@ PairedTest paired_randomization(const LineStatistics& a, const LineStatistics& b
   PairedTest test = compare(a, b, score);
   const int64_t lines = a.lines();
   if (lines == 0) return test;
-  Draws draws(options.seed, "metrics/paired_randomization");
+  RandomSequence draws = draws_of(options, "metrics/paired_randomization");
   int64_t extreme = 0;
   for (int64_t trial = 0; trial < options.resamples; ++trial) {
     auto sums_a = zeros(a);
     auto sums_b = zeros(b);
     for (int64_t line = 0; line < lines; ++line) {
-      const bool swap = draws.coin();
+      const bool swap = draws.below(2) == 1;
       add_line(swap ? b : a, line, sums_a);
       add_line(swap ? a : b, line, sums_b);
     }

@@ -15,7 +15,7 @@
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/generator.h"
 #include "infer/loop/processors.h"
-#include "metrics/bleu.h"
+#include "metrics/metric.h"
 #include "train/objectives/cross_entropy_loss.h"
 #include "train/trainable/trainable_model.h"
 
@@ -246,7 +246,8 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
         {inputs.references.empty() ? decoded_target(inputs, static_cast<int64_t>(i)) : inputs.references[i]});
     hypotheses.push_back(parts[i % parts.size()].at(i / parts.size()).get<std::string>());
   }
-  return metrics::corpus_bleu(hypotheses, references).score;
+  const auto bleu = metrics::make_metric("bleu");
+  return bleu->score(bleu->statistics({hypotheses, references}).sum(), 0);
 }
 
 // Returns the measures of drafts. Each process decodes the sources of a range, since samples depend on their numbers.

@@ -7,8 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "metrics/bleu.h"
-#include "metrics/bleu_tokenizers.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::metrics {
 namespace {
@@ -54,9 +53,9 @@ TEST(Bootstrap, PercentilesInterpolateLinearly) {
 
 TEST(Bootstrap, IntervalOfAPerfectBleuIsOnePoint) {
   const std::vector<std::string> lines(50, "a man in an orange hat is staring at something over there .");
-  const auto statistics = bleu_statistics(lines, References(50, {lines[0]}), *make_bleu_tokenizer("13a"));
-  const auto interval =
-      bootstrap_interval(statistics, [](std::span<const double> sums) { return bleu_from_sums(sums).score; });
+  const References references(50, {lines[0]});
+  const auto bleu = make_metric("bleu");
+  const auto interval = bootstrap_interval(bleu->statistics({lines, references}), bleu->function());
   EXPECT_NEAR(interval.low, 100, 1e-9);
   EXPECT_NEAR(interval.high, 100, 1e-9);
 }
