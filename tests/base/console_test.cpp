@@ -103,7 +103,7 @@ TEST(Table, WholeNamesAreBrokenByColumnsAndKeepCharactersWhole) {
   table.add_row({"grün.öööööööööööööööööööö", "2"});
   table.add_row({"ööööööööööööööööööööää", "3"});
   table.add_row({"日本語日本語日本語日本語", "4"});
-  EXPECT_EQ(table.text_with_whole_names(27),
+  EXPECT_EQ(table.text(27),
             "name                  value\n"
             "---------------------------\n"
             "grün.übergrößengröße      1\n"
