@@ -61,8 +61,8 @@ json parse_json(std::string_view text, const std::string& source_name, const Jso
     if (object) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      throw UserError({source_name, "the JSON key " + brief(parsed) + " is given twice in one object", "each key once",
-                       "", ""});
+      throw UserError(
+          {source_name, "the JSON key " + brief(parsed) + " is given twice in one object", "each key once", "", ""});
     }
     return true;
   };

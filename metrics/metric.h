@@ -32,7 +32,7 @@ namespace draftsmith::metrics {
 // Lines of a corpus with all that a metric may read.
 struct Segments {
   std::span<const std::string> hypotheses;
-  const References& references;                // as many
+  const References& references;               // as many
   std::span<const std::string> sources = {};  // as users write them; empty: unknown
 };
 

@@ -24,23 +24,8 @@ void add_line(const LineStatistics& statistics, int64_t line, std::vector<double
   for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
 }
 
-void check_pair(const LineStatistics& a, const LineStatistics& b) {
-  if (a.width != b.width || a.values.size() != b.values.size()) {
-    throw std::logic_error("paired test: the systems' statistics differ in shape");
-  }
-}
-
 std::vector<double> zeros(const LineStatistics& statistics) {
   return std::vector<double>(static_cast<size_t>(statistics.width), 0.0);
-}
-
-PairedTest compare(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score) {
-  check_pair(a, b);
-  PairedTest test;
-  test.score_a = score(a.sum());
-  test.score_b = score(b.sum());
-  test.difference = test.score_a - test.score_b;
-  return test;
 }
 
 // Tolerance for the last bits, in which resampled scores differ by the order of sums.
@@ -88,7 +73,11 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
 
 PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
                             const ResamplingOptions& options) {
-  PairedTest test = compare(a, b, score);
+  if (a.width != b.width || a.values.size() != b.values.size()) {
+    throw std::logic_error("paired test: the systems' statistics differ in shape");
+  }
+  PairedTest test{.score_a = score(a.sum()), .score_b = score(b.sum())};
+  test.difference = test.score_a - test.score_b;
   const int64_t lines = a.lines();
   if (lines == 0) return test;
   RandomSequence draws = draws_of(options, "metrics/paired_bootstrap");
@@ -110,27 +99,6 @@ PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, co
   });
   test.p_value = static_cast<double>(1 + extreme) / static_cast<double>(1 + options.resamples);
   test.difference_interval = percentile_interval(differences, options.confidence);
-  return test;
-}
-
-PairedTest paired_randomization(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
-                                const ResamplingOptions& options) {
-  PairedTest test = compare(a, b, score);
-  const int64_t lines = a.lines();
-  if (lines == 0) return test;
-  RandomSequence draws = draws_of(options, "metrics/paired_randomization");
-  int64_t extreme = 0;
-  for (int64_t trial = 0; trial < options.resamples; ++trial) {
-    auto sums_a = zeros(a);
-    auto sums_b = zeros(b);
-    for (int64_t line = 0; line < lines; ++line) {
-      const bool swap = draws.below(2) == 1;
-      add_line(swap ? b : a, line, sums_a);
-      add_line(swap ? a : b, line, sums_b);
-    }
-    if (std::abs(score(sums_a) - score(sums_b)) >= std::abs(test.difference) - kRounding) ++extreme;
-  }
-  test.p_value = static_cast<double>(1 + extreme) / static_cast<double>(1 + options.resamples);
   return test;
 }
 

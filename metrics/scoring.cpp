@@ -18,24 +18,16 @@ std::vector<std::string> scored_lines(const Metric& metric, std::vector<std::str
 
 std::vector<ComparedScore> compare_systems(const Metric& metric, const LineStatistics& ours,
                                            const LineStatistics& others, const ResamplingOptions& resampling) {
-  ResamplingOptions trials = resampling;
-  trials.resamples *= 10;
   std::vector<ComparedScore> compared;
   const std::vector<std::string> names = metric.scores();
   for (size_t which = 0; which < names.size(); ++which) {
-    const ScoreFunction score = metric.function(which);
-    compared.push_back({names[which], paired_bootstrap(ours, others, score, resampling),
-                        paired_randomization(ours, others, score, trials)});
+    compared.push_back({names[which], paired_bootstrap(ours, others, metric.function(which), resampling)});
   }
   return compared;
 }
 
 ordered_json interval_json(const Interval& interval) {
   return {interval.low, interval.high};
-}
-
-ordered_json test_json(const PairedTest& test) {
-  return {{"difference", test.difference}, {"p_value", test.p_value}};
 }
 
 }  // namespace
@@ -93,9 +85,9 @@ ordered_json to_json(const Metric& metric, const ScoreReport& report) {
   for (const ComparedScore& compared : report.compared) {
     auto& entry = json["compared"][compared.score];
     entry["other"] = compared.bootstrap.score_b;
-    entry["bootstrap"] = test_json(compared.bootstrap);
-    entry["bootstrap"]["difference_ci95"] = interval_json(compared.bootstrap.difference_interval);
-    entry["randomization"] = test_json(compared.randomization);
+    entry["bootstrap"] = {{"difference", compared.bootstrap.difference},
+                          {"p_value", compared.bootstrap.p_value},
+                          {"difference_ci95", interval_json(compared.bootstrap.difference_interval)}};
   }
   return json;
 }

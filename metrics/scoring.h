@@ -1,4 +1,4 @@
-// The work of `draftsmith score`: scores of a system's texts with intervals, and paired tests against a second system.
+// The work of `draftsmith score`: scores of a system's texts with intervals, and a paired test against a second system.
 #pragma once
 
 #include <optional>
@@ -34,7 +34,6 @@ struct ScoredTexts {
 struct ComparedScore {
   std::string score;
   PairedTest bootstrap;
-  PairedTest randomization;  // with ten times as many resamples
 };
 
 struct ScoreReport {

@@ -55,8 +55,8 @@ metrics::LineStatistics statistics_of(const metrics::Metric& metric, const std::
                                        data.references.begin() + std::min(first, std::ssize(data.references)));
   const std::span<const std::string> sources(data.plain_sources);
   return metric.statistics({.hypotheses = hypotheses,
-                                    .references = references,
-                                    .sources = sources.first(std::min(hypotheses.size(), sources.size()))});
+                            .references = references,
+                            .sources = sources.first(std::min(hypotheses.size(), sources.size()))});
 }
 
 // Returns the same of a metric that is a command: what it answers now, or answered in an earlier run.

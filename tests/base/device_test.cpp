@@ -85,16 +85,12 @@ TEST(Dtype, NamesGoBothWays) {
   EXPECT_THROW(parse_dtype("float32"), UserError);
 }
 
-bool has_gpu() {
-  return at::hasCUDA() && at::detail::getCUDAHooks().getNumGPUs() > 0;
-}
-
 KernelSource lone_source(std::string_view text) {
   return {.main = {"test.cu", text}, .headers = {}, .options = {}};
 }
 
 TEST(DeviceKernels, WithoutAGpuGiveOneWarning) {
-  if (has_gpu() || !at::detail::getCUDAHooks().isBuilt()) GTEST_SKIP() << "needs LibTorch for CUDA, and no GPU";
+  if (gpus() > 0 || !at::detail::getCUDAHooks().isBuilt()) GTEST_SKIP() << "needs LibTorch for CUDA, and no GPU";
   const CapturedLog log;
   DeviceKernels kernels(lone_source("extern \"C\" __global__ void set(int* x) { x[0] = 1; }"));
   DeviceKernels others(lone_source("extern \"C\" __global__ void get(int* x) { x[0] = 2; }"));
@@ -107,7 +103,7 @@ TEST(DeviceKernels, WithoutAGpuGiveOneWarning) {
 }
 
 TEST(DeviceKernels, ThatCannotBeUsedAreErrorsOfAStrictDevice) {
-  if (has_gpu()) GTEST_SKIP() << "needs a machine without a GPU";
+  if (gpus() > 0) GTEST_SKIP() << "needs a machine without a GPU";
   const ScopedVariable strict("DRAFTSMITH_STRICT_DEVICE", "1");
   DeviceKernels kernels(lone_source("extern \"C\" __global__ void set(int* x) { x[0] = 1; }"));
   for (int i = 0; i < 2; ++i) {
@@ -117,7 +113,7 @@ TEST(DeviceKernels, ThatCannotBeUsedAreErrorsOfAStrictDevice) {
 }
 
 TEST(DeviceKernelsGpu, LaunchOnTheCurrentStream) {
-  if (!has_gpu()) GTEST_SKIP() << "no CUDA device";
+  if (gpus() == 0) GTEST_SKIP() << "no CUDA device";
   DeviceKernels kernels(
       lone_source("extern \"C\" __global__ void add(const float* x, float* y, float n, long long size) {"
                   "  const long long i = blockIdx.x * 32ll + threadIdx.x;"

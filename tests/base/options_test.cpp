@@ -124,10 +124,10 @@ EveryOptions unusual() {
   options.device = "cuda:1";
   options.flag = false;
   options.count = 64;
-  options.seed = std::numeric_limits<uint64_t>::max();
+  options.seed = std::numeric_limits<int64_t>::max();
   options.threshold = std::numeric_limits<double>::infinity();
   options.sizes = {};
-  options.seeds = {0, std::numeric_limits<uint64_t>::max()};
+  options.seeds = {0, std::numeric_limits<int64_t>::max()};
   options.rates = {0.1 + 0.2, -1e300, std::nextafter(1.0, 2.0)};
   options.maybe_flag = false;
   options.maybe_count = 0;

@@ -38,8 +38,7 @@ double score_of(const std::string& name, const std::string& hypothesis, std::vec
   return metric->score(sums_of(*metric, hypothesis, std::move(references)), which);
 }
 
-nlohmann::json details_of(const std::string& name, const std::string& hypothesis,
-                          std::vector<std::string> references) {
+nlohmann::json details_of(const std::string& name, const std::string& hypothesis, std::vector<std::string> references) {
   const auto metric = make_metric(name);
   return metric->details(sums_of(*metric, hypothesis, std::move(references)));
 }
