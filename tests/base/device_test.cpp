@@ -1,5 +1,8 @@
-// Devices by their names, own kernels on them, and small tensors on the host.
+// Devices by their names, own kernels on them, small tensors on the host, and the machine.
 #include "base/device.h"
+
+#include <optional>
+#include <string>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -9,6 +12,7 @@
 
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
@@ -132,6 +136,23 @@ TEST(HostTensor, ViewsAreThoseOfLibTorch) {
   EXPECT_TRUE(at::equal(viewed(gaps, {2, 4}), gaps.select(1, 0)));
   EXPECT_TRUE(at::equal(viewed(whole, {-1, 4}), whole.view({-1, 4})));
   EXPECT_THROW(viewed(whole, {5, 5}), c10::Error);
+}
+
+TEST(Environment, NamesBuildAndMachine) {
+  EXPECT_THAT(version(), testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(git_commit(), testing::MatchesRegex("unknown|[0-9a-f]+[+]?"));
+  EXPECT_THAT(now_utc(), testing::MatchesRegex("20[0-9-]+T[0-9:]+Z"));
+  EXPECT_GE(cpu_cores(), 1);
+}
+
+TEST(ProcessorUse, CountsTheGivenProcessorsBusyTimes) {
+  const std::string stat =
+      "cpu  600 60 66 5000 500 6 6 6 0 0\ncpu0 100 10 11 1000 100 1 2 3 50 0\ncpu1 200 20 22 2000 200 2 2 2 0 0\n"
+      "cpu11 300 30 33 2000 200 3 2 1 0 0\nintr 5 5\n";
+  EXPECT_DOUBLE_EQ(busy_seconds(stat, {0}, 100), 1.27);
+  EXPECT_DOUBLE_EQ(busy_seconds(stat, {1, 0}, 100), 3.75);
+  const std::optional<ProcessorTimes> times = processor_times();
+  EXPECT_TRUE(!times || (times->wall > 0 && times->busy > 0 && times->own > 0));
 }
 
 }  // namespace

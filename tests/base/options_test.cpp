@@ -312,21 +312,9 @@ TEST(Options, FlagsReadValuesAsTomlAndStringsAsTheyAre) {
   EXPECT_EQ(problems.list()[0].where, "--count");
 }
 
-struct FileOptions {
-  std::filesystem::path file;
-  std::vector<std::filesystem::path> more{};
-  std::string word = "word";
-  static Fields<FileOptions> fields() {
-    return Fields<FileOptions>("files")
-        .add("file", &FileOptions::file, "A file.")
-        .add("more", &FileOptions::more, "More files.")
-        .add("word", &FileOptions::word, "No file.");
-  }
-};
-
 struct NestedFileOptions {
   std::optional<std::filesystem::path> absent;
-  std::vector<FileOptions> list;
+  std::vector<EveryOptions> list;
   static Fields<NestedFileOptions> fields() {
     return Fields<NestedFileOptions>("nested files")
         .add("absent", &NestedFileOptions::absent, "A file.")
@@ -336,8 +324,9 @@ struct NestedFileOptions {
 
 TEST(Options, PathsAreFoundWhereverTheyStand) {
   NestedFileOptions options;
-  options.list = {{.file = "a", .more = {"b", "c"}}, {.file = "d", .more = {}}};
-  EXPECT_THAT(option_paths(options), testing::ElementsAre("a", "b", "c", "d"));
+  options.list.resize(2);
+  options.list[1].paths.clear();
+  EXPECT_THAT(option_paths(options), testing::ElementsAre("x/y.txt", "p", "x/y.txt"));
 }
 
 }  // namespace
