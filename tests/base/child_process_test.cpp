@@ -1,9 +1,11 @@
-// Commands of users: both ways at once, and every way in which a command can end.
+// Commands of users: both ways at once, and every way in which a command can end. Requests to stop.
 #include "base/child_process.h"
 
 #include <csignal>
+#include <stdexcept>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/signals.h"
@@ -52,6 +54,45 @@ TEST(ShellCommand, WordsReachTheCommandAsTheyAre) {
   for (const std::string text : {"", "a b", "it's", "$HOME", "`ls`", "~", "a\nb", "#", "*", "\\", "\xC3\xA4"}) {
     EXPECT_EQ(run_shell("printf %s " + shell_word(text), "").output, text);
   }
+}
+
+TEST(Signals, AreRequestsWhileWatched) {
+  const SignalWatch watch;
+  EXPECT_EQ(stop_requested(), 0);
+  throw_if_stop_requested("nothing");
+  std::raise(SIGTERM);
+  EXPECT_EQ(stop_requested(), SIGTERM);
+  try {
+    throw_if_stop_requested("step 5 is saved");
+    FAIL();
+  } catch (const Interrupted& stop) {
+    EXPECT_EQ(stop.exit_code(), 143);
+    EXPECT_THAT(stop.what(), testing::HasSubstr("step 5 is saved"));
+  }
+}
+
+TEST(Signals, ASecondOneEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        const SignalWatch watch;
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(Signals, CallersKeepTheirHandlersAndAskByThemselves) {
+  struct sigaction before {
+  }, during{};
+  sigaction(SIGINT, nullptr, &before);
+  {
+    const SignalWatch watch(SignalWatch::Handlers::kCallers);
+    sigaction(SIGINT, nullptr, &during);
+    EXPECT_EQ(during.sa_handler, before.sa_handler);
+    request_stop(SIGINT);
+    EXPECT_EQ(stop_requested(), SIGINT);
+  }
+  EXPECT_EQ(stop_requested(), 0);
 }
 
 }  // namespace
