@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "base/environment.h"
 #include "base/logging.h"
 #include "base/plots.h"
 #include "base/table.h"
