@@ -32,7 +32,7 @@ RUN cmake -B build/image -G Ninja -DCMAKE_BUILD_TYPE=Release -DLIBTORCH=/opt/lib
 
 FROM debian:bookworm-slim
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      libfmt9 libhdf5-103-1 libicu72 libonig5 libsentencepiece0 libspdlog1.10 libssl3 libstdc++6 \
+      libfmt9 libhdf5-103-1 libicu72 libonig5 libsentencepiece0 libssl3 libstdc++6 \
       libtcmalloc-minimal4 libtomlplusplus3 python3-jinja2 && \
     rm -rf /var/lib/apt/lists/* && \
     useradd --create-home --uid 1000 draftsmith && \

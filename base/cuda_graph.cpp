@@ -1,4 +1,4 @@
-#include "base/cuda_graph.h"
+#include "base/device_graph.h"
 
 #ifdef DRAFTSMITH_CUDA_GRAPHS
 #include <map>

@@ -3,8 +3,6 @@
 #include <map>
 #include <mutex>
 
-#include "base/cuda_graph.h"
-
 namespace draftsmith {
 namespace {
 

@@ -9,6 +9,9 @@
 
 namespace draftsmith {
 
+// Returns the recorder of NVIDIA GPUs; empty if this build had no CUDA headers.
+GraphRecorder cuda_graph_recorder();
+
 // Sets the recorder of a type of device.
 void set_graph_recorder(c10::DeviceType type, GraphRecorder recorder);
 

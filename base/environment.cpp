@@ -23,6 +23,8 @@
 #include <malloc.h>
 #endif
 
+#include "base/child_process.h"
+
 namespace draftsmith {
 
 // Of the source that CMake writes at each build (base/CMakeLists.txt).
@@ -67,18 +69,6 @@ std::string now_utc() {
   return text;
 }
 
-namespace {
-
-// Returns an argument as a shell reads it back.
-std::string shell_quoted(const std::string& argument) {
-  if (!argument.empty() && argument.find_first_of(" \t\n'\"\\$*?;&|<>()`#~") == std::string::npos) return argument;
-  std::string text = "'";
-  for (const char c : argument) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-}  // namespace
-
 bool switched_off(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr && std::string_view(value) == "off";
@@ -88,7 +78,7 @@ std::string command_line() {
   std::ifstream arguments("/proc/self/cmdline");
   std::string text;
   for (std::string argument; std::getline(arguments, argument, '\0');) {
-    text += text.empty() ? std::filesystem::path(argument).filename().string() : " " + shell_quoted(argument);
+    text += text.empty() ? std::filesystem::path(argument).filename().string() : " " + shell_word(argument);
   }
   return text;
 }

@@ -27,42 +27,6 @@ std::string bare_message(const std::string& message) {
   return colon == std::string::npos ? message : message.substr(colon + 2);
 }
 
-// Callback that refuses deep nesting and a key given twice, which the parser accepts.
-class Guard {
- public:
-  Guard(const JsonLimits& limits, const std::string& source_name) : limits_(limits), source_name_(source_name) {}
-
-  bool operator()(int depth, json::parse_event_t event, json& parsed) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-      case json::parse_event_t::array_start:
-        if (depth >= limits_.max_depth) {
-          throw UserError(
-              {source_name_, "JSON is nested too deeply", fmt::format("at most {}", limits_.max_depth), "more", ""});
-        }
-        if (event == json::parse_event_t::object_start) keys_.emplace_back();
-        break;
-      case json::parse_event_t::object_end:
-        keys_.pop_back();
-        break;
-      case json::parse_event_t::key:
-        if (!keys_.back().insert(parsed.get<std::string>()).second) {
-          throw UserError({source_name_, "the JSON key " + brief(parsed) + " is given twice in one object",
-                           "each key once", "", ""});
-        }
-        break;
-      default:
-        break;
-    }
-    return true;
-  }
-
- private:
-  JsonLimits limits_;
-  std::string source_name_;
-  std::vector<std::set<std::string>> keys_;
-};
-
 std::string range_text(IntRange range) {
   const bool low = range.min != std::numeric_limits<int64_t>::min();
   const bool high = range.max != std::numeric_limits<int64_t>::max();
@@ -86,11 +50,24 @@ std::optional<int64_t> integer(const json& value) {
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& source_name, const JsonLimits& limits) {
-  // The guard is a separate object because the parser copies its callback.
-  Guard guard(limits, source_name);
+  std::vector<std::set<std::string>> keys;  // of the objects around a place
+  // Refuses deep nesting and a key given twice, which the parser accepts.
+  const auto guard = [&](int depth, json::parse_event_t event, json& parsed) {
+    const bool object = event == json::parse_event_t::object_start;
+    if ((object || event == json::parse_event_t::array_start) && depth >= limits.max_depth) {
+      throw UserError(
+          {source_name, "JSON is nested too deeply", fmt::format("at most {}", limits.max_depth), "more", ""});
+    }
+    if (object) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
+      throw UserError(
+          {source_name, "the JSON key " + brief(parsed) + " is given twice in one object", "each key once", "", ""});
+    }
+    return true;
+  };
   try {
-    return json::parse(text,
-                       [&](int depth, json::parse_event_t event, json& parsed) { return guard(depth, event, parsed); });
+    return json::parse(text, guard);
   } catch (const json::parse_error& error) {
     throw UserError(
         {place(source_name, text, error.byte), "not valid JSON: " + bare_message(error.what()), "", "", ""});

@@ -1,59 +1,17 @@
 #include "base/logging.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <memory>
+#include <mutex>
 
 #include <fmt/format.h>
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
 
 namespace draftsmith {
-
-namespace {
-
-// Formatter that writes "warning: " and "error: " before messages of those levels.
-class LevelPrefix : public spdlog::custom_flag_formatter {
- public:
-  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
-    std::string_view prefix;
-    if (message.level == spdlog::level::warn) prefix = "warning: ";
-    if (message.level >= spdlog::level::err) prefix = "error: ";
-    out.append(prefix.data(), prefix.data() + prefix.size());
-  }
-  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelPrefix>(); }
-};
-
-spdlog::level::level_enum spdlog_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarning:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::info;
-}
-
-}  // namespace
-
-void start_logging(LogLevel level) {
-  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<LevelPrefix>('*').set_pattern("%*%v");
-  sink->set_formatter(std::move(formatter));
-  auto logger = std::make_shared<spdlog::logger>("draftsmith", std::move(sink));
-  logger->set_level(spdlog_level(level));
-  logger->flush_on(spdlog::level::info);
-  spdlog::set_default_logger(std::move(logger));
-}
 
 namespace {
 
@@ -67,11 +25,42 @@ void to_stderr(const std::string& text) {
   std::fflush(stderr);
 }
 
+std::atomic<bool> quiet_log = false;
+std::mutex log_mutex;
+std::function<void(const std::string&)> log_sink = to_stderr;
+
+void write_line(const char* level, fmt::string_view format, fmt::format_args values) {
+  const std::string line = level + fmt::vformat(format, values) + "\n";
+  const std::scoped_lock lock(log_mutex);
+  log_sink(line);
+}
+
 double seconds_between(Progress::Clock::time_point from, Progress::Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
 }  // namespace
+
+void set_quiet(bool quiet) {
+  quiet_log = quiet;
+}
+
+void set_log_sink(std::function<void(const std::string& line)> sink) {
+  const std::scoped_lock lock(log_mutex);
+  log_sink = sink ? std::move(sink) : to_stderr;
+}
+
+namespace logging_detail {
+
+void write_info(fmt::string_view format, fmt::format_args values) {
+  if (!quiet_log) write_line("", format, values);
+}
+
+void write_warning(fmt::string_view format, fmt::format_args values) {
+  write_line("warning: ", format, values);
+}
+
+}  // namespace logging_detail
 
 ProgressStyle progress_style(bool quiet) {
   if (quiet) return ProgressStyle::kQuiet;

@@ -7,23 +7,29 @@
 #include <string>
 #include <utility>
 
-#include <spdlog/spdlog.h>
+#include <fmt/core.h>
 
 namespace draftsmith {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
+// Leaves out the messages of log_info() from now on, or writes them again: --quiet.
+void set_quiet(bool quiet);
 
-// Sends spdlog's default logger to standard error with bare messages ("warning: ..." before warnings). main() calls it
-// once; `--quiet` is kWarning.
-void start_logging(LogLevel level);
+// Takes lines in place of standard error from now on, for tests; an empty one gives them back.
+void set_log_sink(std::function<void(const std::string& line)> sink);
 
+namespace logging_detail {
+void write_info(fmt::string_view format, fmt::format_args values);
+void write_warning(fmt::string_view format, fmt::format_args values);
+}  // namespace logging_detail
+
+// Write a line; that of a warning begins with "warning: ". Any thread.
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
-  spdlog::info(format, std::forward<Args>(args)...);
+  logging_detail::write_info(format, fmt::make_format_args(args...));
 }
 template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
-  spdlog::warn(format, std::forward<Args>(args)...);
+  logging_detail::write_warning(format, fmt::make_format_args(args...));
 }
 
 // Progress of long work: a bar with rate and time left on a terminal, a plain line every ten seconds elsewhere, nothing

@@ -79,8 +79,6 @@ template <class E>
 std::string toml_text(const E& value) {
   if constexpr (std::is_same_v<E, double>) {
     return number_text(value);
-  } else if constexpr (std::is_same_v<E, uint64_t>) {
-    return value >> 63 ? "\"" + std::to_string(value) + "\"" : std::to_string(value);
   } else if constexpr (std::is_same_v<E, std::string>) {
     return toml_quoted(value);
   } else if constexpr (std::is_same_v<E, std::filesystem::path>) {

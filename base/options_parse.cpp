@@ -1,6 +1,5 @@
 // From TOML tables to options structs, and the checks of values.
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -83,14 +82,6 @@ std::string expectation(const Field& field) {
   return (std::is_same_v<E, double> ? "a number, " : "an integer, ") + bounds;
 }
 
-// The whole of `text` as an unsigned integer.
-std::optional<uint64_t> unsigned_of(const std::string& text) {
-  uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
-
 // The node as a value of type E, or nothing for a wrong type.
 template <class E>
 std::optional<E> value_of(const toml::node& node) {
@@ -102,8 +93,6 @@ std::optional<E> value_of(const toml::node& node) {
   } else if constexpr (std::is_same_v<E, int64_t>) {
     return node.is_integer() ? std::optional<int64_t>(**node.as_integer()) : std::nullopt;
   } else if constexpr (std::is_same_v<E, uint64_t>) {
-    // TOML's integers end at 2^63 - 1; larger ones are written as strings of digits.
-    if (node.is_string()) return unsigned_of(**node.as_string());
     if (!node.is_integer() || **node.as_integer() < 0) return std::nullopt;
     return static_cast<uint64_t>(**node.as_integer());
   } else {

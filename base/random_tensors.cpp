@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <stdexcept>
+#include <type_traits>
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -79,23 +80,16 @@ using ChunkWords = std::array<uint32_t, static_cast<size_t>(kChunk* kWordsOfGrou
 }
 
 // Computes a whole group, without branches: of fp32, or of bf16 as words.
-[[gnu::always_inline]] inline void apply_whole_group(const float* in, float* out, const uint32_t* words,
-                                                     uint32_t threshold) {
+template <class T>
+[[gnu::always_inline]] inline void apply_whole_group(const T* in, T* out, const uint32_t* words, uint32_t threshold) {
   const auto scale = static_cast<float>(scale_of(threshold));
-  const auto kept = [&](float x, uint32_t bits) {
+  const auto kept = [&](T x, uint32_t bits) {
     const uint32_t all = bits < threshold ? 0 : ~uint32_t{0};
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(x * scale) & all);
-  };
-  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[i] = kept(in[i], words[i] & 0xffff);
-  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[kWordsOfGroup + i] = kept(in[kWordsOfGroup + i], words[i] >> 16);
-}
-
-[[gnu::always_inline]] inline void apply_whole_group(const uint16_t* in, uint16_t* out, const uint32_t* words,
-                                                     uint32_t threshold) {
-  const auto scale = static_cast<float>(scale_of(threshold));
-  const auto kept = [&](uint16_t x, uint32_t bits) {
-    const uint32_t all = bits < threshold ? 0 : ~uint32_t{0};
-    return static_cast<uint16_t>(narrowed(widened(x) * scale) & all);
+    if constexpr (std::is_same_v<T, float>) {
+      return std::bit_cast<float>(std::bit_cast<uint32_t>(x * scale) & all);
+    } else {
+      return static_cast<uint16_t>(narrowed(widened(x) * scale) & all);
+    }
   };
   for (int64_t i = 0; i < kWordsOfGroup; ++i) out[i] = kept(in[i], words[i] & 0xffff);
   for (int64_t i = 0; i < kWordsOfGroup; ++i) out[kWordsOfGroup + i] = kept(in[kWordsOfGroup + i], words[i] >> 16);
@@ -204,10 +198,6 @@ template void apply_dropout(const float*, float*, int64_t, int64_t, uint32_t, co
 template void apply_dropout(const double*, double*, int64_t, int64_t, uint32_t, const DropoutKey&);
 template void apply_dropout(const at::BFloat16*, at::BFloat16*, int64_t, int64_t, uint32_t, const DropoutKey&);
 template void apply_dropout(const at::Half*, at::Half*, int64_t, int64_t, uint32_t, const DropoutKey&);
-
-}  // namespace dropout_detail
-
-namespace dropout_detail {
 
 namespace {
 

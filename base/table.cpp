@@ -12,7 +12,6 @@ namespace {
 
 constexpr size_t kGap = 2;
 constexpr size_t kNarrowest = 8;
-constexpr size_t kNarrowestName = 20;  // of whole names, whatever the numbers take
 constexpr const char* kIndent = "  ";  // of a name's second piece
 
 std::string padded(const std::string& text, size_t width, Align align) {
@@ -34,7 +33,7 @@ size_t last_break(const std::string& name, size_t end) {
   return dot;
 }
 
-// Returns a name in pieces of at most `width` columns, at least kNarrowestName.
+// Returns a name in pieces of at most `width` columns, at least kNarrowest.
 std::vector<std::string> name_pieces(std::string name, size_t width) {
   std::vector<std::string> pieces;
   while (display_width(name) > width) {
@@ -133,47 +132,30 @@ std::vector<size_t> Table::widths(size_t max_width) const {
 std::string Table::text(size_t max_width) const {
   if (columns_.empty()) return "";
   const std::vector<size_t> column_widths = widths(max_width);
-  const auto line = [&](const std::vector<std::string>& cells) {
-    std::string text;
+  const auto lines = [&](const std::vector<std::string>& cells) {
+    std::vector<std::vector<std::string>> pieces;  // of each cell
+    size_t count = 1;
     for (size_t i = 0; i < cells.size(); ++i) {
-      if (i > 0) text += std::string(kGap, ' ');
-      const bool may_cut = columns_[i].align == Align::kLeft;
-      const std::string cell = may_cut ? cut_to_width(cells[i], column_widths[i]) : cells[i];
-      text += padded(cell, column_widths[i], columns_[i].align);
+      const bool may_break = columns_[i].align == Align::kLeft;
+      pieces.push_back(may_break ? name_pieces(cells[i], column_widths[i]) : std::vector{cells[i]});
+      count = std::max(count, pieces.back().size());
     }
-    return without_trailing_blanks(text) + "\n";
+    std::string text;
+    for (size_t row = 0; row < count; ++row) {
+      std::string line;
+      for (size_t i = 0; i < cells.size(); ++i) {
+        if (i > 0) line += std::string(kGap, ' ');
+        line += padded(row < pieces[i].size() ? pieces[i][row] : "", column_widths[i], columns_[i].align);
+      }
+      text += without_trailing_blanks(line) + "\n";
+    }
+    return text;
   };
   const size_t width = std::accumulate(column_widths.begin(), column_widths.end(), kGap * (column_widths.size() - 1));
   const std::string rule = std::string(width, '-') + "\n";
-  std::string text = line(headers()) + rule;
-  for (const auto& row : rows_) text += row.empty() ? rule : line(row);
+  std::string text = lines(headers()) + rule;
+  for (const auto& row : rows_) text += row.empty() ? rule : lines(row);
   return text;
-}
-
-// Returns what the other columns leave of `max_width` for the names in the first.
-size_t Table::name_width(size_t max_width) const {
-  size_t numbers = 0;
-  for (size_t i = 1; i < columns_.size(); ++i) {
-    size_t widest = display_width(columns_[i].header);
-    for (const auto& row : rows_) widest = std::max(widest, row.empty() ? 0 : display_width(row[i]));
-    numbers += kGap + widest;
-  }
-  return std::max(kNarrowestName, max_width - std::min(numbers, max_width));
-}
-
-std::string Table::text_with_whole_names(size_t max_width) const {
-  const size_t width = name_width(max_width);
-  Table broken(columns_);
-  for (std::vector<std::string> row : rows_) {
-    if (row.empty()) broken.add_rule();
-    if (row.empty()) continue;
-    for (std::string& piece : name_pieces(row.front(), width)) {
-      row.front() = std::move(piece);
-      broken.add_row(row);
-      std::fill(row.begin(), row.end(), std::string());
-    }
-  }
-  return broken.text(max_width);
 }
 
 namespace {

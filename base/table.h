@@ -1,5 +1,4 @@
-// Tables of text: for the console (columns aligned by display width, never wider than a limit), and as HTML, CSV and
-// Markdown.
+// Tables of text: for the console (columns aligned by display width), and as HTML, CSV and Markdown.
 #pragma once
 
 #include <string>
@@ -28,12 +27,9 @@ class Table {
   void drop_empty_columns();
   bool empty() const { return rows_.empty(); }
 
-  // Returns the table for the console, with a trailing newline. When it would be wider than `max_width`, the widest
-  // left-aligned columns are cut (shown by an ellipsis), but never below 8 columns; numbers are never cut.
+  // Returns the table for the console, with a trailing newline. When it would be wider than `max_width`, long names in
+  // left-aligned columns take several lines of at least 8 columns, broken behind a '.' where there is one.
   std::string text(size_t max_width = 100) const;
-  // Like text(), but long names in the first column take several lines, broken behind a '.' where there is one: what
-  // tells grids of settings apart stands at the end of a name.
-  std::string text_with_whole_names(size_t max_width = 100) const;
   // Returns a table whose left-aligned first cells head their rows. The interval behind a number, in brackets, is an
   // element of class "interval".
   std::string html() const;
@@ -44,7 +40,6 @@ class Table {
  private:
   std::vector<std::string> headers() const;
   std::vector<size_t> widths(size_t max_width) const;
-  size_t name_width(size_t max_width) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;  // a rule is an empty row

@@ -97,7 +97,7 @@ c10::Device begin_execution(const Execution& execution) {
   Problems problems;
   validate_options(execution, "", problems);
   problems.throw_if_any();
-  start_logging(execution.quiet ? LogLevel::kWarning : LogLevel::kInfo);
+  set_quiet(execution.quiet);
   const c10::Device device = choose_device(execution.device);
   set_threads(execution.threads);
   set_matmul_precision(execution.matmul_precision);

@@ -71,7 +71,7 @@ void add_execution_flags(CLI::App& app, Execution& execution);
 // Adds --set, which the user may repeat.
 void add_set_flag(CLI::App& app, std::vector<std::string>& set);
 
-// Checks the flags, starts logging and sets threads and precision. Returns the device. Throws a UserError with every
+// Checks the flags and sets quiet, threads and precision. Returns the device. Throws a UserError with every
 // problem.
 c10::Device begin_execution(const Execution& execution);
 

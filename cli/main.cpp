@@ -2,11 +2,9 @@
 #include <algorithm>
 
 #include "base/environment.h"
-#include "base/logging.h"
 #include "cli/application.h"
 
 int main(int argc, char** argv) {
   draftsmith::keep_freed_memory();
-  draftsmith::start_logging(draftsmith::LogLevel::kInfo);
   return draftsmith::cli::guarded([&] { return draftsmith::cli::run({argv + std::min(argc, 1), argv + argc}); });
 }

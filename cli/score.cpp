@@ -15,7 +15,7 @@
 #include "cli/application.h"
 #include "cli/flags.h"
 #include "data/text/readers.h"
-#include "metrics/bleu_tokenizers.h"
+#include "metrics/metric.h"
 #include "metrics/scoring.h"
 
 namespace draftsmith::cli {
@@ -53,12 +53,12 @@ void print_text(const Metric& metric, const metrics::ScoreReport& report, int64_
     fmt::print("{0}: 95 % interval {1:.{3}f} to {2:.{3}f} ({4} bootstrap resamples of {5} lines)\n", score.name,
                score.interval.low, score.interval.high, metric.digits(), resamples, report.lines);
   }
-  for (const auto& [score, bootstrap, randomization] : report.compared) {
+  for (const auto& [score, test] : report.compared) {
     fmt::print(
         "{}: difference {:+.4f} to the other system's {:.4f}, 95 % interval {:+.4f} to {:+.4f}, "
-        "p = {:.4f} (paired bootstrap), p = {:.4f} (randomization)\n",
-        score, bootstrap.difference, bootstrap.score_b, bootstrap.difference_interval.low,
-        bootstrap.difference_interval.high, bootstrap.p_value, randomization.p_value);
+        "p = {:.4f} (paired bootstrap)\n",
+        score, test.difference, test.score_b, test.difference_interval.low, test.difference_interval.high,
+        test.p_value);
   }
 }
 
@@ -68,8 +68,8 @@ metrics::MetricOptions metric_options(const ScoreFlags& flags) {
   metrics::MetricOptions options = flags.options.value(problems);
   problems.throw_if_any();
   options.name = flags.metric;
-  options.word_order = flags.word_order;
-  if (options.name == metrics::Command::kName) {
+  options.chrf_word_order = flags.word_order;
+  if (options.name == "command") {
     metrics::check_command(options.name, options.command, "", problems);
   } else if (!options.command.empty()) {
     problems.add({"--command", "only the metric command runs one", "draftsmith score command", flags.metric, ""});
@@ -106,7 +106,7 @@ metrics::ScoredTexts read_texts(const ScoreFlags& flags) {
 int run_score(const ScoreFlags& flags) {
   const auto made = metrics::make_metric(metric_options(flags));
   std::optional<SignalWatch> signals;  // so that Ctrl-C ends a command, too
-  if (flags.metric == metrics::Command::kName) signals.emplace();
+  if (flags.metric == "command") signals.emplace();
   const Metric& metric = *made;
   const metrics::ScoreReport report = metrics::score_texts(metric, read_texts(flags), flags.resampling);
   if (flags.json) {
@@ -129,8 +129,8 @@ Action add_score(CLI::App& app) {
   app.add_option("--word-order", flags->word_order, "Word n-grams of chrF; 2 is chrF++")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();
-  app.add_option("--paired", flags->other, "File of another system's hypotheses, for paired tests of the difference");
-  app.add_option("--resamples", flags->resampling.resamples, "Bootstrap resamples; ten times as many randomizations")
+  app.add_option("--paired", flags->other, "File of another system's hypotheses, for a paired test of the difference");
+  app.add_option("--resamples", flags->resampling.resamples, "Bootstrap resamples")
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
   app.add_option("--seed", flags->resampling.seed, "Seed of the resampling")->capture_default_str();

@@ -4,7 +4,6 @@ include_guard(DIRECTORY)
 
 find_package(PkgConfig REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc)
 find_package(HDF5 REQUIRED COMPONENTS C)

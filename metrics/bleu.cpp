@@ -1,18 +1,150 @@
-#include "metrics/bleu.h"
-
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include "metrics/bleu_tokenizers.h"
-#include "metrics/text.h"
+#include "base/registry.h"
+#include "base/utf8.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::metrics {
 namespace {
+
+// ---- Tokenizers
+// As in sacreBLEU 2.6: none (white space), char, 13a (mteval-v13a) and zh.
+
+using Pieces = std::vector<std::string>;
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_point(char c) {
+  return c == '.' || c == ',';
+}
+
+bool stands_alone(char c) {
+  const bool punctuation =
+      (c >= ' ' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+  return punctuation && c != '\'' && c != '-' && !is_point(c);
+}
+
+// Rewrites pairs of characters from left to right, without overlap: `write` outputs both if `matches(first, second)`.
+template <typename Matches, typename Write>
+std::string rewrite_pairs(const std::string& text, Matches matches, Write write) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    if (at + 1 < text.size() && matches(text[at], text[at + 1])) {
+      write(text[at], text[at + 1], result);
+      at += 2;
+    } else {
+      result.push_back(text[at++]);
+    }
+  }
+  return result;
+}
+
+void write_behind(char first, char second, std::string& out) {
+  out.append({first, ' ', second, ' '});
+}
+void write_before(char first, char second, std::string& out) {
+  out.append({' ', first, ' ', second});
+}
+
+// The rules of NIST's mteval script for Western punctuation, which 13a and zh share, act on ASCII only: bytes suffice.
+
+// Replaces the entities &quot; &amp; &lt; &gt;, in this order.
+void unescape_entities(std::string& text) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kEntities{
+      {{"&quot;", "\""}, {"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}}};
+  for (const auto& [entity, character] : kEntities) replace_all(text, entity, character);
+}
+
+// Returns the text with blanks around blanks and each ASCII punctuation mark but apostrophe, comma, hyphen and full
+// stop.
+std::string isolate_punctuation(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (stands_alone(c)) {
+      result.append({' ', c, ' '});
+    } else {
+      result.push_back(c);
+    }
+  }
+  return result;
+}
+
+// Returns the text with commas and full stops set apart unless digits are on both sides, and hyphens behind digits. At
+// the text's ends, the rule for the missing side does not apply.
+std::string isolate_points_and_dashes(std::string text) {
+  text = rewrite_pairs(
+      text, [](char first, char second) { return !is_digit(first) && is_point(second); }, write_behind);
+  text = rewrite_pairs(
+      text, [](char first, char second) { return is_point(first) && !is_digit(second); }, write_before);
+  return rewrite_pairs(
+      text, [](char first, char second) { return is_digit(first) && second == '-'; }, write_behind);
+}
+
+Pieces characters_of(std::string_view text) {
+  Pieces characters;
+  for (const char32_t c : code_points(text)) {
+    if (!is_space(c)) append_utf8(c, characters.emplace_back());
+  }
+  return characters;
+}
+
+Pieces split_13a(std::string_view segment) {
+  std::string text(segment);
+  replace_all(text, "<skipped>", "");
+  replace_all(text, "-\n", "");
+  replace_all(text, "\n", " ");
+  unescape_entities(text);
+  return words_of(isolate_points_and_dashes(isolate_punctuation(" " + text + " ")));
+}
+
+// sacreBLEU's ranges. Its two ranges beyond U+FFFF are escapes of four digits and one character more, so that they
+// compare as U+2001 to U+2A6D and U+2F81 to U+2FA1: general punctuation and symbols are split, extension B is not.
+bool is_chinese(char32_t c) {
+  static constexpr std::array<CodePointRange, 22> kRanges{
+      {{0x3400, 0x4DB5}, {0x4E00, 0x9FA5}, {0x9FA6, 0x9FBB}, {0xF900, 0xFA2D}, {0xFA30, 0xFA6A}, {0xFA70, 0xFAD9},
+       {0x2001, 0x2A6D}, {0x2F81, 0x2FA1}, {0xFF00, 0xFFEF}, {0x2E80, 0x2EFF}, {0x3000, 0x303F}, {0x31C0, 0x31EF},
+       {0x2F00, 0x2FDF}, {0x2FF0, 0x2FFF}, {0x3100, 0x312F}, {0x31A0, 0x31BF}, {0xFE10, 0xFE1F}, {0xFE30, 0xFE4F},
+       {0x2600, 0x26FF}, {0x2700, 0x27BF}, {0x3200, 0x32FF}, {0x3300, 0x33FF}}};
+  return std::any_of(kRanges.begin(), kRanges.end(), [c](auto range) { return range.first <= c && c <= range.last; });
+}
+
+// Chinese characters and East Asian punctuation are tokens; the rules of mteval split the rest.
+Pieces split_chinese(std::string_view segment) {
+  std::string text;
+  for (const char32_t c : code_points(stripped(segment))) {
+    const bool chinese = is_chinese(c);
+    if (chinese) text.push_back(' ');
+    append_utf8(c, text);
+    if (chinese) text.push_back(' ');
+  }
+  return words_of(isolate_points_and_dashes(isolate_punctuation(text)));
+}
+
+using Split = Pieces (*)(std::string_view);
+
+const Registry<NamedValue<Split>>& tokenizers() {
+  static const Registry<NamedValue<Split>> kTokenizers(
+      "BLEU tokenizer", {{"13a", split_13a}, {"none", words_of}, {"char", characters_of}, {"zh", split_chinese}});
+  return kTokenizers;
+}
+
+// Returns the tokens of one segment. sacreBLEU removes trailing white space before all else.
+Pieces tokens_of(std::string_view text, Split split) {
+  return split(right_stripped(text));
+}
+
+// ---- Statistics and scores
+
+constexpr size_t kBleuOrder = 4;
 
 using WordNgram = std::array<uint32_t, kBleuOrder>;
 using NgramsByOrder = std::array<std::vector<WordNgram>, kBleuOrder>;
@@ -56,14 +188,14 @@ int64_t closest_length(int64_t hypothesis, const std::vector<int64_t>& reference
   return closest;
 }
 
-void add_line_statistics(const std::string& hypothesis, const std::vector<std::string>& references,
-                         const BleuTokenizer& tokenizer, std::vector<double>& values) {
+void add_line_statistics(const std::string& hypothesis, const std::vector<std::string>& references, Split split,
+                         std::vector<double>& values) {
   WordIds ids;
-  const auto words = ids.ids(tokenizer.tokens(hypothesis));
+  const auto words = ids.ids(tokens_of(hypothesis, split));
   std::vector<NgramsByOrder> reference_ngrams;
   std::vector<int64_t> lengths;
   for (const auto& reference : references) {
-    const auto reference_words = ids.ids(tokenizer.tokens(reference));
+    const auto reference_words = ids.ids(tokens_of(reference, split));
     lengths.push_back(static_cast<int64_t>(reference_words.size()));
     reference_ngrams.push_back(sorted_ngrams(reference_words));
   }
@@ -77,20 +209,15 @@ void add_line_statistics(const std::string& hypothesis, const std::vector<std::s
   for (size_t order = 0; order < kBleuOrder; ++order) values.push_back(static_cast<double>(ngrams[order].size()));
 }
 
-}  // namespace
-
-LineStatistics bleu_statistics(const std::vector<std::string>& hypotheses, const References& references,
-                               const BleuTokenizer& tokenizer) {
-  if (hypotheses.size() != references.size()) throw std::logic_error("bleu: numbers of lines differ");
-  LineStatistics statistics;
-  statistics.width = 2 + 2 * static_cast<int64_t>(kBleuOrder);
-  statistics.values.reserve(hypotheses.size() * static_cast<size_t>(statistics.width));
-  for (size_t line = 0; line < hypotheses.size(); ++line) {
-    if (references[line].empty()) throw std::logic_error("bleu: a line without a reference");
-    add_line_statistics(hypotheses[line], references[line], tokenizer, statistics.values);
-  }
-  return statistics;
-}
+struct BleuScore {
+  double score = 0;  // 0..100
+  double brevity_penalty = 0;
+  std::array<double, kBleuOrder> precisions{};  // 0..100, smoothed
+  std::array<int64_t, kBleuOrder> correct{};
+  std::array<int64_t, kBleuOrder> total{};
+  int64_t hypothesis_length = 0;  // tokens
+  int64_t reference_length = 0;
+};
 
 BleuScore bleu_from_sums(std::span<const double> sums) {
   BleuScore result;
@@ -124,13 +251,72 @@ BleuScore bleu_from_sums(std::span<const double> sums) {
   return result;
 }
 
-BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const References& references,
-                      const BleuTokenizer& tokenizer) {
-  return bleu_from_sums(bleu_statistics(hypotheses, references, tokenizer).sum());
+class Bleu : public Metric {
+ public:
+  explicit Bleu(const MetricOptions& options)
+      : tokenizer_(options.tokenize.value_or("13a")), split_(tokenizers().at(tokenizer_).value) {}
+
+  std::string name() const override { return "bleu"; }
+  std::vector<std::string> scores() const override { return {"bleu"}; }
+
+  // Hypothesis length, closest reference length, correct 1..4-grams, total 1..4-grams.
+  LineStatistics statistics(const Segments& segments) const override {
+    if (segments.hypotheses.size() != segments.references.size()) {
+      throw std::logic_error("bleu: numbers of lines differ");
+    }
+    LineStatistics statistics;
+    statistics.width = 2 + 2 * static_cast<int64_t>(kBleuOrder);
+    for (size_t line = 0; line < segments.hypotheses.size(); ++line) {
+      if (segments.references[line].empty()) throw std::logic_error("bleu: a line without a reference");
+      add_line_statistics(segments.hypotheses[line], segments.references[line], split_, statistics.values);
+    }
+    return statistics;
+  }
+
+  double score(std::span<const double> sums, size_t /*which*/) const override { return bleu_from_sums(sums).score; }
+
+  std::string signature(const References& references) const override {
+    return fmt::format("nrefs:{}|case:mixed|eff:no|tok:{}|smooth:exp|version:{}", reference_count(references),
+                       tokenizer_, kMetricsVersion);
+  }
+
+  // Returns "BLEU|... = 27.10 58.3/33.1/20.9/13.7 (BP = 1.000 ratio = 1.010 hyp_len = 12 ref_len = 11)".
+  std::string text(std::span<const double> sums, const std::string& signature) const override {
+    const BleuScore score = bleu_from_sums(sums);
+    const double ratio = score.reference_length == 0 ? 0 : sums[0] / sums[1];
+    return fmt::format(
+        "BLEU|{} = {:.2f} {:.1f}/{:.1f}/{:.1f}/{:.1f} (BP = {:.3f} ratio = {:.3f} hyp_len = {} ref_len = {})\n",
+        signature, score.score, score.precisions[0], score.precisions[1], score.precisions[2], score.precisions[3],
+        score.brevity_penalty, ratio, score.hypothesis_length, score.reference_length);
+  }
+
+  nlohmann::ordered_json details(std::span<const double> sums) const override {
+    const BleuScore bleu = bleu_from_sums(sums);
+    return {{"precisions", bleu.precisions},
+            {"correct", bleu.correct},
+            {"total", bleu.total},
+            {"brevity_penalty", bleu.brevity_penalty},
+            {"hypothesis_length", bleu.hypothesis_length},
+            {"reference_length", bleu.reference_length}};
+  }
+
+ private:
+  std::string tokenizer_;
+  Split split_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Metric> make_bleu(const MetricOptions& options) {
+  return std::make_unique<Bleu>(options);
 }
 
-BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const References& references) {
-  return corpus_bleu(hypotheses, references, *make_bleu_tokenizer("13a"));
+std::vector<std::string> bleu_tokenizer_names() {
+  return tokenizers().names();
+}
+
+std::vector<std::string> bleu_tokens(std::string_view text, const std::string& tokenizer) {
+  return tokens_of(text, tokenizers().at(tokenizer).value);
 }
 
 std::string reference_count(const References& references) {
@@ -141,57 +327,16 @@ std::string reference_count(const References& references) {
   return same ? std::to_string(count) : "var";
 }
 
-std::string bleu_signature(const References& references, const BleuTokenizer& tokenizer) {
-  return fmt::format("nrefs:{}|case:mixed|eff:no|tok:{}|smooth:exp|version:{}", reference_count(references),
-                     tokenizer.signature(), kMetricsVersion);
+std::string language_of_references(const std::filesystem::path& file) {
+  std::string ending = file.extension().string();
+  if (ending.starts_with(".ref")) ending = file.stem().extension().string();
+  const size_t hyphen = ending.rfind('-');
+  return ending.empty() ? "" : ending.substr(hyphen == std::string::npos ? 1 : hyphen + 1);
 }
 
-std::string to_string(const BleuScore& score) {
-  const double ratio = score.reference_length == 0
-                           ? 0
-                           : static_cast<double>(score.hypothesis_length) / static_cast<double>(score.reference_length);
-  return fmt::format("{:.2f} {:.1f}/{:.1f}/{:.1f}/{:.1f} (BP = {:.3f} ratio = {:.3f} hyp_len = {} ref_len = {})",
-                     score.score, score.precisions[0], score.precisions[1], score.precisions[2], score.precisions[3],
-                     score.brevity_penalty, ratio, score.hypothesis_length, score.reference_length);
-}
-
-Fields<BleuOptions> BleuOptions::fields() {
-  return Fields<BleuOptions>("BLEU options")
-      .add("tokenize", &BleuOptions::tokenize, Choices(bleu_tokenizer_names()),
-           "BLEU's tokenizer, as in sacreBLEU. Without it: zh for references in Chinese, char for Japanese, as the "
-           "file's ending or the direction says; else 13a.");
-}
-
-Bleu::Bleu(const Options& options) : tokenizer_(make_bleu_tokenizer(options.tokenize.value_or("13a"))) {}
-
-std::vector<std::string> Bleu::scores() const {
-  return {kName};
-}
-
-LineStatistics Bleu::statistics(const std::vector<std::string>& hypotheses, const References& references) const {
-  return bleu_statistics(hypotheses, references, *tokenizer_);
-}
-
-double Bleu::score(std::span<const double> sums, size_t /*which*/) const {
-  return bleu_from_sums(sums).score;
-}
-
-std::string Bleu::signature(const References& references) const {
-  return bleu_signature(references, *tokenizer_);
-}
-
-std::string Bleu::text(std::span<const double> sums, const std::string& signature) const {
-  return fmt::format("BLEU|{} = {}\n", signature, to_string(bleu_from_sums(sums)));
-}
-
-nlohmann::ordered_json Bleu::details(std::span<const double> sums) const {
-  const BleuScore bleu = bleu_from_sums(sums);
-  return {{"precisions", bleu.precisions},
-          {"correct", bleu.correct},
-          {"total", bleu.total},
-          {"brevity_penalty", bleu.brevity_penalty},
-          {"hypothesis_length", bleu.hypothesis_length},
-          {"reference_length", bleu.reference_length}};
+std::string default_bleu_tokenizer(const std::string& language) {
+  if (language == "zh") return "zh";
+  return language == "ja" ? "char" : "13a";
 }
 
 }  // namespace draftsmith::metrics

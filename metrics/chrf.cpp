@@ -1,5 +1,3 @@
-#include "metrics/chrf.h"
-
 #include <algorithm>
 #include <cctype>
 #include <stdexcept>
@@ -7,11 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "metrics/bleu.h"
-#include "metrics/text.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::metrics {
 namespace {
+
+constexpr int64_t kCharacterOrder = 6;
+constexpr double kRecallWeight = 4;  // beta 2, squared
 
 // Key of an n-gram: up to six code points of 21 bits, or up to two word numbers of 32 bits.
 using Key = std::pair<uint64_t, uint64_t>;
@@ -26,10 +26,10 @@ Key character_key(std::span<const char32_t> characters) {
   return key;
 }
 
-void add_character_orders(std::string_view text, int64_t max_order, KeysByOrder& orders) {
+void add_character_orders(std::string_view text, KeysByOrder& orders) {
   std::vector<char32_t> characters = code_points(text);
   std::erase_if(characters, is_space);
-  for (size_t order = 1; order <= static_cast<size_t>(max_order); ++order) {
+  for (size_t order = 1; order <= kCharacterOrder; ++order) {
     std::vector<Key> keys;
     for (size_t begin = 0; begin + order <= characters.size(); ++begin) {
       keys.push_back(character_key({characters.data() + begin, order}));
@@ -73,10 +73,10 @@ void add_word_orders(std::string_view text, int64_t max_order, WordIds& ids, Key
   }
 }
 
-KeysByOrder all_orders(std::string_view text, const ChrfOptions& options, WordIds& ids) {
+KeysByOrder all_orders(std::string_view text, int64_t word_order, WordIds& ids) {
   KeysByOrder orders;
-  add_character_orders(text, options.char_order, orders);
-  if (options.word_order > 0) add_word_orders(text, options.word_order, ids, orders);
+  add_character_orders(text, orders);
+  if (word_order > 0) add_word_orders(text, word_order, ids, orders);
   return orders;
 }
 
@@ -92,37 +92,8 @@ std::vector<double> match_statistics(const KeysByOrder& hypothesis, const KeysBy
   return statistics;
 }
 
-void check(const ChrfOptions& options) {
-  if (options.char_order < 1 || options.char_order > 6 || options.word_order < 0 || options.word_order > 2) {
-    throw std::logic_error("chrf: orders out of range");
-  }
-}
-
-}  // namespace
-
-LineStatistics chrf_statistics(const std::vector<std::string>& hypotheses, const References& references,
-                               const ChrfOptions& options) {
-  check(options);
-  if (hypotheses.size() != references.size()) throw std::logic_error("chrf: numbers of lines differ");
-  LineStatistics result;
-  result.width = 3 * (options.char_order + options.word_order);
-  for (size_t line = 0; line < hypotheses.size(); ++line) {
-    WordIds ids;
-    const auto hypothesis = all_orders(hypotheses[line], options, ids);
-    std::vector<double> best;
-    double best_score = -1;
-    for (const auto& reference : references[line]) {
-      auto statistics = match_statistics(hypothesis, all_orders(reference, options, ids));
-      const double score = chrf_from_sums(statistics, options);
-      if (score > best_score) best_score = score, best = std::move(statistics);
-    }
-    if (best.empty()) throw std::logic_error("chrf: a line without a reference");
-    result.values.insert(result.values.end(), best.begin(), best.end());
-  }
-  return result;
-}
-
-double chrf_from_sums(std::span<const double> sums, const ChrfOptions& options) {
+// Returns the score of summed statistics, 0..100.
+double chrf_from_sums(std::span<const double> sums) {
   double precision = 0;
   double recall = 0;
   int64_t orders = 0;
@@ -135,43 +106,59 @@ double chrf_from_sums(std::span<const double> sums, const ChrfOptions& options) 
   if (orders == 0 || precision + recall == 0) return 0;
   precision /= static_cast<double>(orders);
   recall /= static_cast<double>(orders);
-  const auto weight = static_cast<double>(options.beta * options.beta);
-  return 100 * ((1 + weight) * precision * recall / (weight * precision + recall));
+  return 100 * ((1 + kRecallWeight) * precision * recall / (kRecallWeight * precision + recall));
 }
 
-std::string chrf_name(const ChrfOptions& options) {
-  return fmt::format("chrF{}{}", options.beta, std::string(static_cast<size_t>(options.word_order), '+'));
-}
+class Chrf : public Metric {
+ public:
+  explicit Chrf(const MetricOptions& options) : word_order_(options.chrf_word_order) {}
 
-std::string chrf_signature(const References& references, const ChrfOptions& options) {
-  return fmt::format("nrefs:{}|case:mixed|eff:yes|nc:{}|nw:{}|space:no|version:{}", reference_count(references),
-                     options.char_order, options.word_order, kMetricsVersion);
-}
+  std::string name() const override { return "chrf"; }
+  std::vector<std::string> scores() const override { return {"chrf"}; }
 
-Fields<ChrfOptions> ChrfOptions::fields() {
-  return Fields<ChrfOptions>("chrF options")
-      .add("chrf_word_order", &ChrfOptions::word_order, Range{0, 2},
-           "Highest order of the word n-grams of chrF; 0: chrF, 2: chrF++.");
-}
+  // For every order the numbers of n-grams in the hypothesis, in the best reference of the line, and in both.
+  LineStatistics statistics(const Segments& segments) const override {
+    if (segments.hypotheses.size() != segments.references.size()) {
+      throw std::logic_error("chrf: numbers of lines differ");
+    }
+    LineStatistics result;
+    result.width = 3 * (kCharacterOrder + word_order_);
+    for (size_t line = 0; line < segments.hypotheses.size(); ++line) {
+      WordIds ids;
+      const auto hypothesis = all_orders(segments.hypotheses[line], word_order_, ids);
+      std::vector<double> best;
+      double best_score = -1;
+      for (const auto& reference : segments.references[line]) {
+        auto statistics = match_statistics(hypothesis, all_orders(reference, word_order_, ids));
+        const double score = chrf_from_sums(statistics);
+        if (score > best_score) best_score = score, best = std::move(statistics);
+      }
+      if (best.empty()) throw std::logic_error("chrf: a line without a reference");
+      result.values.insert(result.values.end(), best.begin(), best.end());
+    }
+    return result;
+  }
 
-std::vector<std::string> Chrf::scores() const {
-  return {kName};
-}
+  double score(std::span<const double> sums, size_t /*which*/) const override { return chrf_from_sums(sums); }
 
-LineStatistics Chrf::statistics(const std::vector<std::string>& hypotheses, const References& references) const {
-  return chrf_statistics(hypotheses, references, options_);
-}
+  std::string signature(const References& references) const override {
+    return fmt::format("nrefs:{}|case:mixed|eff:yes|nc:{}|nw:{}|space:no|version:{}", reference_count(references),
+                       kCharacterOrder, word_order_, kMetricsVersion);
+  }
 
-double Chrf::score(std::span<const double> sums, size_t /*which*/) const {
-  return chrf_from_sums(sums, options_);
-}
+  std::string text(std::span<const double> sums, const std::string& signature) const override {
+    return fmt::format("chrF2{}|{} = {:.2f}\n", std::string(static_cast<size_t>(word_order_), '+'), signature,
+                       chrf_from_sums(sums));
+  }
 
-std::string Chrf::signature(const References& references) const {
-  return chrf_signature(references, options_);
-}
+ private:
+  int64_t word_order_;
+};
 
-std::string Chrf::text(std::span<const double> sums, const std::string& signature) const {
-  return fmt::format("{}|{} = {:.2f}\n", chrf_name(options_), signature, chrf_from_sums(sums, options_));
+}  // namespace
+
+std::unique_ptr<const Metric> make_chrf(const MetricOptions& options) {
+  return std::make_unique<Chrf>(options);
 }
 
 }  // namespace draftsmith::metrics

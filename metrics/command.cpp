@@ -1,5 +1,5 @@
-#include "metrics/command.h"
-
+// The metric `command`: a program reads one segment a line and answers one number a line. The score is the mean of the
+// numbers, so that intervals, paired tests and choices work as for other metrics.
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -11,9 +11,11 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/child_process.h"
-#include "metrics/bleu.h"
+#include "base/error.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::metrics {
 namespace {
@@ -137,31 +139,51 @@ struct CommandRun {
   }
 };
 
+class Command : public Metric {
+ public:
+  explicit Command(const CommandOptions& options) : options_(options) {}
+
+  std::string name() const override { return "command"; }
+  std::vector<std::string> scores() const override { return {command_label(options_)}; }
+  double point() const override { return options_.point; }
+  bool lower_is_better() const override { return options_.lower_is_better; }
+
+  // Runs the command. Each line has its number, then 1.
+  LineStatistics statistics(const Segments& segments) const override {
+    const size_t lines = segments.hypotheses.size();
+    if (segments.references.size() != lines || (!segments.sources.empty() && segments.sources.size() != lines)) {
+      throw std::logic_error("command metric: the numbers of lines differ");
+    }
+    if (lines == 0) return {.width = 2, .values = {}};
+    const ShellLimits limits{.seconds = options_.timeout,
+                             .output_bytes = std::max(kLeastOutput, lines * kOutputOfALine)};
+    const CommandRun run{options_, static_cast<int64_t>(lines),
+                         run_shell(options_.command, command_input(segments, options_.input), limits)};
+    run.require_success();
+    return run.statistics();
+  }
+
+  double score(std::span<const double> sums, size_t /*which*/) const override {
+    return sums[1] > 0 ? sums[0] / sums[1] : 0;
+  }
+
+  std::string signature(const References& references) const override {
+    return fmt::format("nrefs:{}|command:{}|input:{}|lines:mean|version:{}", reference_count(references),
+                       with_blanks(options_.command), options_.input, kMetricsVersion);
+  }
+
+  std::string text(std::span<const double> sums, const std::string& signature) const override {
+    return fmt::format("{}|{} = {:.{}f}\n", command_label(options_), signature, score(sums, 0), digits());
+  }
+
+ private:
+  CommandOptions options_;
+};
+
 }  // namespace
 
-Fields<CommandOptions> CommandOptions::fields() {
-  return Fields<CommandOptions>("command metric")
-      .add(
-          "command", &CommandOptions::command,
-          "Command of /bin/sh that scores: one segment a line on its standard input, one number a line on its standard "
-          "output; the score is their mean. Without a name, the metric is command then.")
-      .add("label", &CommandOptions::label,
-           "Name of the command's score in tables, of at most 16 letters, digits, '-', '_', '.' and '+'; empty: the "
-           "program's.")
-      .add("input", &CommandOptions::input, Choices{"tsv", "jsonl"},
-           "What the command reads. tsv: hypothesis and references, separated by tabs; jsonl: objects with source, "
-           "hypothesis and references.")
-      .add("point", &CommandOptions::point, Above{0},
-           "One point of the command's score, which max_drop counts: 1 on a scale of 100, 0.01 on a scale of 1.")
-      .add("lower_is_better", &CommandOptions::lower_is_better, "The command measures errors: a lower score is better.")
-      .add("timeout", &CommandOptions::timeout, Range{0}, Unit{"seconds"}, NoResult{},
-           "Time that the command may take for a task's lines; 0: any.")
-      .check([](const CommandOptions& options, const std::string& where, Problems& problems) {
-        const std::string defect = options.label.empty() ? "" : defect_of_label(options.label);
-        if (defect.empty()) return;
-        problems.add({where.empty() ? "label" : where + ".label", "a score cannot have this name", defect,
-                      options.label, "such as comet"});
-      });
+std::unique_ptr<const Metric> make_command(const MetricOptions& options) {
+  return std::make_unique<Command>(options);
 }
 
 std::string defect_of_label(const std::string& label) {
@@ -175,7 +197,7 @@ std::string defect_of_label(const std::string& label) {
 std::string command_label(const CommandOptions& options) {
   if (!options.label.empty()) return options.label;
   const std::string program = program_of(options.command);
-  return defect_of_label(program).empty() ? program : Command::kName;
+  return defect_of_label(program).empty() ? program : "command";
 }
 
 std::string command_input(const Segments& segments, const std::string& form) {
@@ -194,36 +216,6 @@ std::string command_input(const Segments& segments, const std::string& form) {
     text += "\n";
   }
   return text;
-}
-
-LineStatistics Command::statistics(const std::vector<std::string>& hypotheses, const References& references) const {
-  return segment_statistics({.hypotheses = hypotheses, .references = references, .sources = {}});
-}
-
-LineStatistics Command::segment_statistics(const Segments& segments) const {
-  const size_t lines = segments.hypotheses.size();
-  if (segments.references.size() != lines || (!segments.sources.empty() && segments.sources.size() != lines)) {
-    throw std::logic_error("command metric: the numbers of lines differ");
-  }
-  if (lines == 0) return {.width = 2, .values = {}};
-  const ShellLimits limits{.seconds = options_.timeout, .output_bytes = std::max(kLeastOutput, lines * kOutputOfALine)};
-  const CommandRun run{options_, static_cast<int64_t>(lines),
-                       run_shell(options_.command, command_input(segments, options_.input), limits)};
-  run.require_success();
-  return run.statistics();
-}
-
-double Command::score(std::span<const double> sums, size_t /*which*/) const {
-  return sums[1] > 0 ? sums[0] / sums[1] : 0;
-}
-
-std::string Command::signature(const References& references) const {
-  return fmt::format("nrefs:{}|command:{}|input:{}|lines:mean|version:{}", reference_count(references),
-                     with_blanks(options_.command), options_.input, kMetricsVersion);
-}
-
-std::string Command::text(std::span<const double> sums, const std::string& signature) const {
-  return fmt::format("{}|{} = {:.{}f}\n", command_label(options_), signature, score(sums, 0), digits());
 }
 
 }  // namespace draftsmith::metrics

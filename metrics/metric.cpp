@@ -2,29 +2,114 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/registry.h"
+
 namespace draftsmith::metrics {
+namespace {
+
+class Unscored : public Metric {
+ public:
+  std::string name() const override { return "none"; }
+  std::vector<std::string> scores() const override { return {}; }
+  LineStatistics statistics(const Segments& /*segments*/) const override { return {}; }
+  double score(std::span<const double> /*sums*/, size_t /*which*/) const override { return 0; }
+  std::string signature(const References& /*references*/) const override { return "no references: nothing is scored"; }
+  std::string text(std::span<const double> /*sums*/, const std::string& signature) const override {
+    return signature + "\n";
+  }
+};
+
+using Make = std::unique_ptr<const Metric> (*)(const MetricOptions&);
+
+const Registry<NamedValue<Make>>& kinds() {
+  static const Registry<NamedValue<Make>> kKinds(
+      "metric", {{"bleu", make_bleu},
+                 {"rouge", make_rouge},
+                 {"chrf", make_chrf},
+                 {"none", [](const MetricOptions&) { return std::unique_ptr<const Metric>(new Unscored); }},
+                 {"command", make_command}});
+  return kKinds;
+}
+
+}  // namespace
 
 ScoreFunction Metric::function(size_t which) const {
   return [this, which](std::span<const double> sums) { return score(sums, which); };
 }
 
+nlohmann::ordered_json Metric::details(std::span<const double> /*sums*/) const {
+  return nlohmann::ordered_json::object();
+}
+
 std::string Metric::line_of(const std::string& text) const {
   std::string line = text;
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return line;
 }
 
-std::vector<NamedScore> all_scores(const Metric& metric, const LineStatistics& statistics,
-                                   const ResamplingOptions& options) {
-  std::vector<NamedScore> scores;
-  const auto sums = statistics.sum();
-  for (const std::string& name : metric.scores()) {
-    const size_t which = scores.size();
-    scores.push_back(
-        {name, metric.score(sums, which), bootstrap_interval(statistics, metric.function(which), options)});
+Fields<MetricOptions> MetricOptions::fields() {
+  return Fields<MetricOptions>("metric options")
+      .add("name", &MetricOptions::name, Choices(metric_names()),
+           "Metric of the task; none: the task has no references and measures speed only.")
+      .add("tokenize", &MetricOptions::tokenize, Choices(bleu_tokenizer_names()),
+           "BLEU's tokenizer, as in sacreBLEU. Without it: zh for references in Chinese, char for Japanese, as the "
+           "file's ending or the direction says; else 13a.")
+      .add("stemmer", &MetricOptions::stemmer, "ROUGE: compare Porter stems, like use_stemmer of rouge_score.")
+      .add("chrf_word_order", &MetricOptions::chrf_word_order, Range{0, 2},
+           "Highest order of the word n-grams of chrF; 0: chrF, 2: chrF++.")
+      .add(
+          "command", &MetricOptions::command,
+          "Command of /bin/sh that scores: one segment a line on its standard input, one number a line on its standard "
+          "output; the score is their mean. Without a name, the metric is command then.")
+      .add("label", &MetricOptions::label,
+           "Name of the command's score in tables, of at most 16 letters, digits, '-', '_', '.' and '+'; empty: the "
+           "program's.")
+      .add("input", &MetricOptions::input, Choices{"tsv", "jsonl"},
+           "What the command reads. tsv: hypothesis and references, separated by tabs; jsonl: objects with source, "
+           "hypothesis and references.")
+      .add("point", &MetricOptions::point, Above{0},
+           "One point of the command's score, which max_drop counts: 1 on a scale of 100, 0.01 on a scale of 1.")
+      .add("lower_is_better", &MetricOptions::lower_is_better, "The command measures errors: a lower score is better.")
+      .add("timeout", &MetricOptions::timeout, Range{0}, Unit{"seconds"}, NoResult{},
+           "Time that the command may take for a task's lines; 0: any.")
+      .check([](const MetricOptions& options, const std::string& where, Problems& problems) {
+        const std::string defect = options.label.empty() ? "" : defect_of_label(options.label);
+        if (!defect.empty()) {
+          problems.add({where.empty() ? "label" : where + ".label", "a score cannot have this name", defect,
+                        options.label, "such as comet"});
+        }
+        check_command(options.name, options.command, where, problems);
+      });
+}
+
+void check_command(const std::string& name, const std::string& command, const std::string& where, Problems& problems) {
+  const std::string at = where.empty() ? "command" : where + ".command";
+  const bool blank = command.find_first_not_of(" \t\n") == std::string::npos;
+  if (blank && (name == "command" || !command.empty())) {
+    problems.add({at, "the metric needs a command", "a command of /bin/sh", "none",
+                  "metric = { command = \"python3 score.py\" }"});
+  } else if (!blank && name != "command" && name != MetricOptions().name) {
+    problems.add({at, "only the metric command runs one", "command alone, or another metric",
+                  "name = \"" + name + "\" and a command", ""});
   }
-  return scores;
+}
+
+std::unique_ptr<const Metric> make_metric(const MetricOptions& options) {
+  return kinds().at(options.kind()).value(options);
+}
+
+std::unique_ptr<const Metric> make_metric(const std::string& name) {
+  MetricOptions options;
+  options.name = name;
+  return make_metric(options);
+}
+
+std::vector<std::string> metric_names() {
+  return kinds().names();
 }
 
 }  // namespace draftsmith::metrics

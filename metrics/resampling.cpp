@@ -10,39 +10,22 @@
 namespace draftsmith::metrics {
 namespace {
 
-// Draws lines and coins from the project's counter-based streams.
-class Draws {
- public:
-  Draws(uint64_t seed, const char* stream) : sequence_{CounterRandom(seed, stream)} {}
-  int64_t below(int64_t bound) { return static_cast<int64_t>(sequence_.below(static_cast<uint64_t>(bound))); }
-  bool coin() { return sequence_.below(2) == 1; }
+// Returns the project's counter-based stream of a test.
+RandomSequence draws_of(const ResamplingOptions& options, const char* stream) {
+  return {CounterRandom(options.seed, stream)};
+}
 
- private:
-  RandomSequence sequence_;
-};
+int64_t drawn_line(RandomSequence& draws, int64_t lines) {
+  return static_cast<int64_t>(draws.below(static_cast<uint64_t>(lines)));
+}
 
 void add_line(const LineStatistics& statistics, int64_t line, std::vector<double>& sums) {
   const double* values = statistics.values.data() + line * statistics.width;
   for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
 }
 
-void check_pair(const LineStatistics& a, const LineStatistics& b) {
-  if (a.width != b.width || a.values.size() != b.values.size()) {
-    throw std::logic_error("paired test: the systems' statistics differ in shape");
-  }
-}
-
 std::vector<double> zeros(const LineStatistics& statistics) {
   return std::vector<double>(static_cast<size_t>(statistics.width), 0.0);
-}
-
-PairedTest compare(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score) {
-  check_pair(a, b);
-  PairedTest test;
-  test.score_a = score(a.sum());
-  test.score_b = score(b.sum());
-  test.difference = test.score_a - test.score_b;
-  return test;
 }
 
 // Tolerance for the last bits, in which resampled scores differ by the order of sums.
@@ -77,12 +60,12 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
                             const ResamplingOptions& options) {
   const int64_t lines = statistics.lines();
   if (lines == 0) return {};
-  Draws draws(options.seed, "metrics/bootstrap");
+  RandomSequence draws = draws_of(options, "metrics/bootstrap");
   std::vector<double> scores;
   scores.reserve(static_cast<size_t>(options.resamples));
   for (int64_t resample = 0; resample < options.resamples; ++resample) {
     auto sums = zeros(statistics);
-    for (int64_t i = 0; i < lines; ++i) add_line(statistics, draws.below(lines), sums);
+    for (int64_t i = 0; i < lines; ++i) add_line(statistics, drawn_line(draws, lines), sums);
     scores.push_back(score(sums));
   }
   return percentile_interval(scores, options.confidence);
@@ -90,16 +73,20 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
 
 PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
                             const ResamplingOptions& options) {
-  PairedTest test = compare(a, b, score);
+  if (a.width != b.width || a.values.size() != b.values.size()) {
+    throw std::logic_error("paired test: the systems' statistics differ in shape");
+  }
+  PairedTest test{.score_a = score(a.sum()), .score_b = score(b.sum())};
+  test.difference = test.score_a - test.score_b;
   const int64_t lines = a.lines();
   if (lines == 0) return test;
-  Draws draws(options.seed, "metrics/paired_bootstrap");
+  RandomSequence draws = draws_of(options, "metrics/paired_bootstrap");
   std::vector<double> differences;
   for (int64_t resample = 0; resample < options.resamples; ++resample) {
     auto sums_a = zeros(a);
     auto sums_b = zeros(b);
     for (int64_t i = 0; i < lines; ++i) {
-      const int64_t line = draws.below(lines);
+      const int64_t line = drawn_line(draws, lines);
       add_line(a, line, sums_a);
       add_line(b, line, sums_b);
     }
@@ -112,27 +99,6 @@ PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, co
   });
   test.p_value = static_cast<double>(1 + extreme) / static_cast<double>(1 + options.resamples);
   test.difference_interval = percentile_interval(differences, options.confidence);
-  return test;
-}
-
-PairedTest paired_randomization(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
-                                const ResamplingOptions& options) {
-  PairedTest test = compare(a, b, score);
-  const int64_t lines = a.lines();
-  if (lines == 0) return test;
-  Draws draws(options.seed, "metrics/paired_randomization");
-  int64_t extreme = 0;
-  for (int64_t trial = 0; trial < options.resamples; ++trial) {
-    auto sums_a = zeros(a);
-    auto sums_b = zeros(b);
-    for (int64_t line = 0; line < lines; ++line) {
-      const bool swap = draws.coin();
-      add_line(swap ? b : a, line, sums_a);
-      add_line(swap ? a : b, line, sums_b);
-    }
-    if (std::abs(score(sums_a) - score(sums_b)) >= std::abs(test.difference) - kRounding) ++extreme;
-  }
-  test.p_value = static_cast<double>(1 + extreme) / static_cast<double>(1 + options.resamples);
   return test;
 }
 

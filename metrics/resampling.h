@@ -1,6 +1,6 @@
-// Uncertainty of corpus scores from sufficient statistics of each line: percentile bootstrap intervals (Koehn 2004) and
-// two paired tests between systems, bootstrap and approximate randomisation (Riezler and Maxwell 2005). A corpus score
-// is a function of summed statistics, so a resample costs additions only.
+// Uncertainty of corpus scores from sufficient statistics of each line: percentile bootstrap intervals and the paired
+// bootstrap test between systems (Koehn 2004). A corpus score is a function of summed statistics, so a resample costs
+// additions only.
 #pragma once
 
 #include <cstdint>
@@ -46,18 +46,13 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
 struct PairedTest {
   double score_a = 0;
   double score_b = 0;
-  double difference = 0;         // score_a - score_b
-  Interval difference_interval;  // bootstrap only; [0,0] for randomisation
-  double p_value = 1;            // two-sided, under the hypothesis that the systems do not differ
+  double difference = 0;  // score_a - score_b
+  Interval difference_interval{};
+  double p_value = 1;  // two-sided, under the hypothesis that the systems do not differ
 };
 
 // Returns p = (1 + #{|d* - mean(d*)| >= |d|}) / (1 + resamples) with d* the difference on a resample of lines.
 PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
                             const ResamplingOptions& options = {});
-
-// Returns p = (1 + #{|d*| >= |d|}) / (1 + resamples) with d* the difference after swapping each line with probability
-// ½.
-PairedTest paired_randomization(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
-                                const ResamplingOptions& options = {.resamples = 10000});
 
 }  // namespace draftsmith::metrics

@@ -1,17 +1,13 @@
-#include "metrics/rouge.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
-#include <span>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include "metrics/bleu.h"
-#include "metrics/text.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::metrics {
 namespace {
@@ -210,6 +206,15 @@ std::string porter_stem(std::string_view word) {
 
 namespace {
 
+struct RougeValue {
+  double precision = 0;  // all in 0..1
+  double recall = 0;
+  double f1 = 0;
+};
+
+constexpr std::array<const char*, 4> kRougeNames{"rouge1", "rouge2", "rougeL", "rougeLsum"};
+using RougeScore = std::array<RougeValue, kRougeNames.size()>;  // in their order
+
 using Tokens = std::vector<uint32_t>;
 
 RougeValue value_of(double hits, double hypothesis_count, double reference_count) {
@@ -315,34 +320,11 @@ struct Text {
   std::vector<Tokens> sentences;
 };
 
-Text analyse(std::string_view text, const RougeOptions& options, WordIds& ids) {
-  Text result;
-  while (true) {
-    const size_t end = text.find('\n');
-    const auto sentence = text.substr(0, end);
-    if (!sentence.empty()) result.sentences.push_back(ids.ids(rouge_tokens(sentence, options)));
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
-  }
-  // A newline separates tokens, so the tokens of all sentences are the tokens of the text.
-  for (const auto& sentence : result.sentences) {
-    result.tokens.insert(result.tokens.end(), sentence.begin(), sentence.end());
-  }
-  return result;
-}
-
-RougeScore score_pair(const Text& hypothesis, const Text& reference) {
-  return {rouge_n(hypothesis.tokens, reference.tokens, 1), rouge_n(hypothesis.tokens, reference.tokens, 2),
-          rouge_l(hypothesis.tokens, reference.tokens), rouge_lsum(hypothesis.sentences, reference.sentences)};
-}
-
-}  // namespace
-
-std::vector<std::string> rouge_tokens(std::string_view text, const RougeOptions& options) {
+std::vector<std::string> rouge_tokens(std::string_view text, bool stemmer) {
   std::vector<std::string> tokens;
   std::string token;
   const auto finish = [&] {
-    if (!token.empty()) tokens.push_back(options.stemmer && token.size() > 3 ? porter_stem(token) : token);
+    if (!token.empty()) tokens.push_back(stemmer && token.size() > 3 ? porter_stem(token) : token);
     token.clear();
   };
   for (const char32_t c : code_points(text)) {
@@ -363,45 +345,54 @@ std::vector<std::string> rouge_tokens(std::string_view text, const RougeOptions&
   return tokens;
 }
 
-RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references,
-                      const RougeOptions& options) {
+Text analyse(std::string_view text, bool stemmer, WordIds& ids) {
+  Text result;
+  while (true) {
+    const size_t end = text.find('\n');
+    const auto sentence = text.substr(0, end);
+    if (!sentence.empty()) result.sentences.push_back(ids.ids(rouge_tokens(sentence, stemmer)));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  // A newline separates tokens, so the tokens of all sentences are the tokens of the text.
+  for (const auto& sentence : result.sentences) {
+    result.tokens.insert(result.tokens.end(), sentence.begin(), sentence.end());
+  }
+  return result;
+}
+
+RougeScore score_pair(const Text& hypothesis, const Text& reference) {
+  return {rouge_n(hypothesis.tokens, reference.tokens, 1), rouge_n(hypothesis.tokens, reference.tokens, 2),
+          rouge_l(hypothesis.tokens, reference.tokens), rouge_lsum(hypothesis.sentences, reference.sentences)};
+}
+
+// Returns the scores of one line against its references.
+RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references, bool stemmer) {
   if (references.empty()) throw std::logic_error("rouge: a line without a reference");
   WordIds ids;
-  const Text text = analyse(hypothesis, options, ids);
-  RougeScore best = score_pair(text, analyse(references.front(), options, ids));
+  const Text text = analyse(hypothesis, stemmer, ids);
+  RougeScore best = score_pair(text, analyse(references.front(), stemmer, ids));
   for (size_t r = 1; r < references.size(); ++r) {
-    const RougeScore score = score_pair(text, analyse(references[r], options, ids));
-    for (size_t type = 0; type < kRougeTypes; ++type) {
+    const RougeScore score = score_pair(text, analyse(references[r], stemmer, ids));
+    for (size_t type = 0; type < kRougeNames.size(); ++type) {
       if (score[type].f1 > best[type].f1) best[type] = score[type];
     }
   }
   return best;
 }
 
-LineStatistics rouge_statistics(const std::vector<std::string>& hypotheses, const References& references,
-                                const RougeOptions& options) {
-  if (hypotheses.size() != references.size()) throw std::logic_error("rouge: numbers of lines differ");
-  LineStatistics statistics;
-  statistics.width = 3 * static_cast<int64_t>(kRougeTypes) + 1;
-  for (size_t line = 0; line < hypotheses.size(); ++line) {
-    for (const RougeValue& value : rouge_line(hypotheses[line], references[line], options)) {
-      statistics.values.insert(statistics.values.end(), {value.precision, value.recall, value.f1});
-    }
-    statistics.values.push_back(1);
-  }
-  return statistics;
-}
-
+// Returns the means over lines.
 RougeScore rouge_from_sums(std::span<const double> sums) {
   RougeScore score;
-  const double lines = sums[3 * kRougeTypes];
+  const double lines = sums[3 * kRougeNames.size()];
   if (lines == 0) return score;
-  for (size_t type = 0; type < kRougeTypes; ++type) {
+  for (size_t type = 0; type < kRougeNames.size(); ++type) {
     score[type] = {sums[3 * type] / lines, sums[3 * type + 1] / lines, sums[3 * type + 2] / lines};
   }
   return score;
 }
 
+// Returns the text of a file's line, with newlines for a literal \n or <n> between sentences.
 std::string unescape_sentences(std::string_view line) {
   std::string result;
   for (size_t at = 0; at < line.size();) {
@@ -413,6 +404,7 @@ std::string unescape_sentences(std::string_view line) {
   return result;
 }
 
+// Returns the line of a file for a text: newlines become a literal \n, carriage returns are dropped.
 std::string escape_sentences(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -425,46 +417,71 @@ std::string escape_sentences(std::string_view text) {
   return result;
 }
 
-Fields<RougeOptions> RougeOptions::fields() {
-  return Fields<RougeOptions>("ROUGE options")
-      .add("stemmer", &RougeOptions::stemmer, "ROUGE: compare Porter stems, like use_stemmer of rouge_score.");
-}
+class Rouge : public Metric {
+ public:
+  explicit Rouge(const MetricOptions& options) : stemmer_(options.stemmer) {}
 
-std::vector<std::string> Rouge::scores() const {
-  return {"rougeL", "rouge1", "rouge2", "rougeLsum"};
-}
+  std::string name() const override { return "rouge"; }
+  std::vector<std::string> scores() const override { return {"rougeL", "rouge1", "rouge2", "rougeLsum"}; }
+  double point() const override { return 0.01; }
 
-LineStatistics Rouge::statistics(const std::vector<std::string>& hypotheses, const References& references) const {
-  return rouge_statistics(hypotheses, references, options_);
-}
-
-double Rouge::score(std::span<const double> sums, size_t which) const {
-  const auto* const type = std::find(kRougeNames.begin(), kRougeNames.end(), scores().at(which));
-  return rouge_from_sums(sums).at(static_cast<size_t>(type - kRougeNames.begin())).f1;
-}
-
-std::string Rouge::signature(const References& references) const {
-  return fmt::format("nrefs:{}|stemmer:{}|lines:mean|version:{}", reference_count(references),
-                     options_.stemmer ? "yes" : "no", kMetricsVersion);
-}
-
-std::string Rouge::text(std::span<const double> sums, const std::string& signature) const {
-  std::string text = fmt::format("ROUGE|{}\n", signature);
-  const auto names = scores();
-  for (size_t which = 0; which < names.size(); ++which) {
-    text += fmt::format("{:<10}{:.4f}\n", names[which], score(sums, which));
+  // Precision, recall and F1 of each type, then 1: sums divided by the last sum are means over lines.
+  LineStatistics statistics(const Segments& segments) const override {
+    if (segments.hypotheses.size() != segments.references.size()) {
+      throw std::logic_error("rouge: numbers of lines differ");
+    }
+    LineStatistics statistics;
+    statistics.width = 3 * static_cast<int64_t>(kRougeNames.size()) + 1;
+    for (size_t line = 0; line < segments.hypotheses.size(); ++line) {
+      for (const RougeValue& value : rouge_line(segments.hypotheses[line], segments.references[line], stemmer_)) {
+        statistics.values.insert(statistics.values.end(), {value.precision, value.recall, value.f1});
+      }
+      statistics.values.push_back(1);
+    }
+    return statistics;
   }
-  return text;
-}
 
-nlohmann::ordered_json Rouge::details(std::span<const double> sums) const {
-  nlohmann::ordered_json json;
-  const RougeScore rouge = rouge_from_sums(sums);
-  for (size_t type = 0; type < kRougeTypes; ++type) {
-    json[std::string(kRougeNames[type]) + "_precision"] = rouge[type].precision;
-    json[std::string(kRougeNames[type]) + "_recall"] = rouge[type].recall;
+  double score(std::span<const double> sums, size_t which) const override {
+    const auto* const type = std::find(kRougeNames.begin(), kRougeNames.end(), scores().at(which));
+    return rouge_from_sums(sums).at(static_cast<size_t>(type - kRougeNames.begin())).f1;
   }
-  return json;
+
+  std::string signature(const References& references) const override {
+    return fmt::format("nrefs:{}|stemmer:{}|lines:mean|version:{}", reference_count(references),
+                       stemmer_ ? "yes" : "no", kMetricsVersion);
+  }
+
+  std::string text(std::span<const double> sums, const std::string& signature) const override {
+    std::string text = fmt::format("ROUGE|{}\n", signature);
+    const auto names = scores();
+    for (size_t which = 0; which < names.size(); ++which) {
+      text += fmt::format("{:<10}{:.4f}\n", names[which], score(sums, which));
+    }
+    return text;
+  }
+
+  nlohmann::ordered_json details(std::span<const double> sums) const override {
+    nlohmann::ordered_json json;
+    const RougeScore rouge = rouge_from_sums(sums);
+    for (size_t type = 0; type < kRougeNames.size(); ++type) {
+      json[std::string(kRougeNames[type]) + "_precision"] = rouge[type].precision;
+      json[std::string(kRougeNames[type]) + "_recall"] = rouge[type].recall;
+    }
+    return json;
+  }
+
+  // Sentences are separated by newlines in texts, by a literal \n in lines.
+  std::string line_of(const std::string& text) const override { return escape_sentences(text); }
+  std::string text_of(const std::string& line) const override { return unescape_sentences(line); }
+
+ private:
+  bool stemmer_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Metric> make_rouge(const MetricOptions& options) {
+  return std::make_unique<Rouge>(options);
 }
 
 }  // namespace draftsmith::metrics

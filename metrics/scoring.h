@@ -1,61 +1,26 @@
-// The metrics by name with their options, and the work of `draftsmith score`: scores of a system's texts with
-// intervals, and paired tests against a second system.
+// The work of `draftsmith score`: scores of a system's texts with intervals, and a paired test against a second system.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "base/options.h"
-#include "metrics/bleu.h"
-#include "metrics/chrf.h"
-#include "metrics/command.h"
 #include "metrics/metric.h"
-#include "metrics/rouge.h"
+#include "metrics/resampling.h"
 
 namespace draftsmith::metrics {
 
-// ---- Metrics by name
-// A new metric is a class in files of its own, with its options, and a word in `MetricOptions` below.
-
-// Adds a problem if the metric's name and its command do not belong together.
-void check_command(const std::string& name, const std::string& command, const std::string& where, Problems& problems);
-
-// The name of a metric and the options of all metrics; each metric reads its own.
-template <class... Metrics>
-struct OptionsOf : Metrics::Options... {
-  std::string name = Bleu::kName;
-
-  // Returns the name of the metric that the options ask for: a command needs no name beside it.
-  std::string kind() const { return this->command.empty() ? name : Command::kName; }
-  // Returns whether the metric scores anything.
-  bool scored() const { return kind() != Unscored::kName; }
-
-  static Fields<OptionsOf> fields() {
-    Fields<OptionsOf> fields("metric options");
-    fields.add("name", &OptionsOf::name, Choices{Metrics::kName...},
-               "Metric of the task; none: the task has no references and measures speed only.");
-    (fields.template inherit<typename Metrics::Options>(), ...);
-    return fields.check([](const OptionsOf& options, const std::string& where, Problems& problems) {
-      check_command(options.name, options.command, where, problems);
-    });
-  }
+struct NamedScore {
+  std::string name;
+  double value = 0;
+  Interval interval;  // bootstrap over lines
 };
-using MetricOptions = OptionsOf<Bleu, Rouge, Chrf, Unscored, Command>;
 
-// Returns the metric that `options` name. Errors: UserError for an unknown name or tokenizer.
-std::unique_ptr<const Metric> make_metric(const MetricOptions& options);
-
-// Returns the metric of that name with its default options. Errors: UserError for an unknown name.
-std::unique_ptr<const Metric> make_metric(const std::string& name);
-
-// Returns the names of all metrics.
-std::vector<std::string> metric_names();
-
-// ---- Scores of a system's texts
+// Returns every score of the metric with its interval.
+std::vector<NamedScore> all_scores(const Metric& metric, const LineStatistics& statistics,
+                                   const ResamplingOptions& options = {});
 
 // Texts of equally many lines.
 struct ScoredTexts {
@@ -69,11 +34,9 @@ struct ScoredTexts {
 struct ComparedScore {
   std::string score;
   PairedTest bootstrap;
-  PairedTest randomization;  // with ten times as many resamples
 };
 
 struct ScoreReport {
-  std::string metric;
   std::string signature;
   int64_t lines = 0;
   std::vector<double> sums;  // statistics over all lines

@@ -1,5 +1,5 @@
 // Text as Python's str sees it, because sacreBLEU and rouge_score define their scores through Python strings: code
-// points, words, categories of characters. Counts of n-grams follow.
+// points and words. Counts of n-grams follow.
 #pragma once
 
 #include <algorithm>
@@ -40,13 +40,6 @@ std::vector<std::string> words_of(std::string_view text);
 
 // Replaces each occurrence of `from`, from left to right: str.replace().
 void replace_all(std::string& text, std::string_view from, std::string_view to);
-
-// ---- General categories of characters
-// By Unicode 17, on any version of ICU from 72 (Unicode 15) on.
-
-bool is_punctuation(char32_t c);  // P*
-bool is_symbol(char32_t c);       // S*
-bool is_number(char32_t c);       // N*
 
 // ---- N-grams in sorted lists of keys
 // Matches are clipped as BLEU, chrF and ROUGE-N ask.

@@ -18,7 +18,7 @@
 #include "infer/generator.h"
 #include "infer/loop/processors.h"
 #include "infer/sampling/row_kernels.h"
-#include "metrics/bleu.h"
+#include "metrics/metric.h"
 #include "train/objectives/cross_entropy.h"
 #include "train/trainable/trainable_model.h"
 
@@ -177,7 +177,8 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
                               ? inputs.tokenizer->decode(inputs.corpus->target(static_cast<int64_t>(i)))
                               : inputs.references[i]});
   }
-  return metrics::corpus_bleu(hypotheses, references).score;
+  const auto bleu = metrics::make_metric("bleu");
+  return bleu->score(bleu->statistics({hypotheses, references}).sum(), 0);
 }
 
 infer::SharedDrafter drafter_of(const TextWriters& writers, const data::Tokenizer* tokenizer) {

@@ -95,7 +95,7 @@ class TaskComparison {
       notes_.emplace_back("without p-values and marks: lines.jsonl with scores of the same lines must lie beside both");
     }
     table.drop_empty_columns();
-    result.text += first_.name + "\n" + table.text_with_whole_names(kColumns);
+    result.text += first_.name + "\n" + table.text(kColumns);
     for (const std::string& note : notes_) result.text += wrapped(note, kColumns);
     result.text += "\n";
     result.failures.insert(result.failures.end(), failures_.begin(), failures_.end());

@@ -282,9 +282,6 @@ std::vector<Part> engagement_parts(const TaskView& view, Form form) {
 void write_engagement(const EngagementResult& curve, const std::filesystem::path& directory) {
   const std::string stem = "engagement" + (curve.name.empty() ? "" : "." + file_safe(curve.name));
   write_file_atomic(directory / (stem + ".csv"), engagement_csv(curve));
-  if (!leading_score(curve).empty()) {
-    write_file_atomic(directory / (stem + ".svg"), standalone_svg(engagement_plot(curve).svg()));
-  }
 }
 
 std::vector<Part> example_parts(const TaskView& view, Form form) {

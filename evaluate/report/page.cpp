@@ -1,5 +1,5 @@
-// A suite's report as one HTML file: text, tables and pictures that need no script, then data, D3 and scripts that draw
-// the pictures as wide as the window, sort and filter.
+// A suite's report as one HTML file: text and tables, then D3 and scripts that draw the plots as wide as the window,
+// sort and filter.
 #include <algorithm>
 #include <sstream>
 
@@ -42,9 +42,8 @@ std::string caption_html(const std::string& caption) {
 }
 
 std::string figure_html(const Figure& figure) {
-  return "<figure class=\"plot\">\n<div class=\"drawing\">" + figure.svg + "</div>\n" +
-         data_element(figure.data, "data") + "<figcaption>" + escape_html(figure.caption) +
-         "</figcaption>\n</figure>\n";
+  return "<figure class=\"plot\">\n<div class=\"drawing\"></div>\n" + data_element(figure.data, "data") +
+         "<figcaption>" + escape_html(figure.caption) + "</figcaption>\n</figure>\n";
 }
 
 // Returns notes: errors, and a few others. More of these are folded away.

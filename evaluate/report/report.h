@@ -24,7 +24,7 @@ nlohmann::ordered_json results_rows(const Results& results);
 std::string results_csv(const Results& results);
 
 // Returns one self-contained page with tables and plots, which needs no other file and no network. Without scripts it
-// shows the same tables, and the plots as inline SVG.
+// shows the same tables, and no plots.
 std::string report_html(const Results& results);
 
 // Returns the tables as a Markdown page. Its head has the headlines, suite, commit, date, machine, threads and command.
@@ -33,7 +33,7 @@ std::string report_markdown(const Results& results);
 // Writes match_rates.csv. A name of the rates follows "match_rates".
 void write_match_rates(const MatchRateResult& rates, const std::filesystem::path& directory);
 
-// Writes engagement.csv and engagement.svg. A name of the curve follows "engagement".
+// Writes engagement.csv. A name of the curve follows "engagement".
 void write_engagement(const EngagementResult& curve, const std::filesystem::path& directory);
 
 }  // namespace draftsmith::evaluate

@@ -26,16 +26,14 @@ struct TaskView {
   const TaskResult& task;
 };
 
-// Plot of a page: a picture, and its data for pages that draw it as wide as their window.
+// Plot of a page, which draws it as wide as its window.
 struct Figure {
   std::string caption = {};          // what to see in it
-  std::string svg = {};              // shown on paper, and where no script runs
-  nlohmann::ordered_json data = {};  // for evaluate/report/page/plots.page.js
+  nlohmann::ordered_json data = {};  // of base/plots.h, for evaluate/report/page/plots.page.js
 };
-// Returns the figure of a plot: base/plots.h.
 template <class AnyPlot>
 Figure figure_of(const AnyPlot& plot, std::string caption) {
-  return {std::move(caption), plot.svg(), plot.json()};
+  return {std::move(caption), plot.json()};
 }
 
 // Table with caption, notes and figures, or one of these alone. Notes on errors begin with "!".

@@ -21,7 +21,7 @@ std::string part_text(const Part& part) {
   std::string text;
   std::istringstream caption(part.caption);
   for (std::string line; std::getline(caption, line);) text += wrapped(line, kConsoleWidth);
-  text += part.table.text_with_whole_names(kConsoleWidth);
+  text += part.table.text(kConsoleWidth);
   for (const std::string& note : part.notes) text += wrapped(note, kConsoleWidth);
   return text;
 }

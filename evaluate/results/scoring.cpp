@@ -32,7 +32,7 @@ constexpr int64_t kTriedLines = 2;
 constexpr uintmax_t kLargestScript = 10'000'000;  // bytes
 
 bool runs_command(const TaskOptions& task) {
-  return task.metric.kind() == metrics::Command::kName;
+  return task.metric.runs_command();
 }
 
 // Returns a key of the files that a command names, so that a script that was changed is asked again.
@@ -54,9 +54,9 @@ metrics::LineStatistics statistics_of(const metrics::Metric& metric, const std::
   const metrics::References references(data.references.begin(),
                                        data.references.begin() + std::min(first, std::ssize(data.references)));
   const std::span<const std::string> sources(data.plain_sources);
-  return metric.segment_statistics({.hypotheses = hypotheses,
-                                    .references = references,
-                                    .sources = sources.first(std::min(hypotheses.size(), sources.size()))});
+  return metric.statistics({.hypotheses = hypotheses,
+                            .references = references,
+                            .sources = sources.first(std::min(hypotheses.size(), sources.size()))});
 }
 
 // Returns the same of a metric that is a command: what it answers now, or answered in an earlier run.

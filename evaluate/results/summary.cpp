@@ -227,7 +227,7 @@ std::optional<FailedLines> failed_lines(const SettingRecords& records) {
 
 // Returns what results must keep of a metric's command, so that they are read without it.
 std::optional<metrics::CommandOptions> measured_command(const metrics::MetricOptions& metric) {
-  if (metric.kind() != metrics::Command::kName) return std::nullopt;
+  if (!metric.runs_command()) return std::nullopt;
   metrics::CommandOptions command = metric;
   command.label = metrics::command_label(command);
   return command;

@@ -354,7 +354,7 @@ void check_task(const TaskOptions& task, const std::string& where, Problems& pro
     problems.add({where + ".references", "a task without a metric scores nothing", "no references, or a metric",
                   fmt::format("{} files", task.references.size()), ""});
   }
-  if (task.ids && task.metric.name == metrics::Chrf::kName) {
+  if (task.ids && task.metric.name == "chrf") {
     problems.add({where + ".metric", "ids have no characters that a metric could compare", "bleu, rouge or none",
                   "metric " + task.metric.name + " and ids = true", "leave ids out if the files hold text"});
   }

@@ -9,7 +9,7 @@
 #include "base/logging.h"
 #include "data/chat/chat_template.h"
 #include "data/text/readers.h"
-#include "metrics/bleu_tokenizers.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
 
@@ -153,7 +153,7 @@ TaskData load_task(const TaskOptions& task) {
                      .found = task.skip > 0 ? "no line after `skip`" : "an empty file",
                      .hint = ""});
   }
-  if (task.metric.kind() == metrics::Command::kName) data.plain_sources = data.sources;
+  if (task.metric.runs_command()) data.plain_sources = data.sources;
   for (auto& source : data.sources) {
     source.insert(0, task.prefix);
     if (task.chat) source = user_message(source);

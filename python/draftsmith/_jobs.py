@@ -131,7 +131,7 @@ def score(
         other: a second system's texts, for paired tests of the difference.
         sources: what was translated or summarized, which a command may read.
         word_order: word n-grams of chrf; 2 is chrF++.
-        resamples, seed: of the bootstrap; randomizations are ten times as many.
+        resamples, seed: of the bootstrap.
         **options: the metric's own, by the program's names: `tokenize`, `stemmer`, ...
 
     Returns:

