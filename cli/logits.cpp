@@ -10,9 +10,10 @@
 #include "base/signals.h"
 #include "cli/application.h"
 #include "cli/flags.h"
-#include "cli/lines.h"
+#include "cli/inputs.h"
 #include "data/hdf5/hdf5.h"
 #include "infer/forced/teacher_forcing.h"
+#include "infer/load_models.h"
 
 namespace draftsmith::cli {
 namespace {
