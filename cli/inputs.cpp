@@ -1,6 +1,7 @@
 #include "cli/inputs.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -20,25 +21,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-toml::table read_table(const fs::path& file, const std::vector<std::string>& overrides, Problems& problems) {
-  toml::table table = load_toml(file);
-  data::list_tasks(table);
-  apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
-  return table;
+// Puts the data folder in place of "$DATA" at the beginning of texts. Returns what was written, by the paths.
+std::map<std::string, std::string> find_data(toml::table& table) {
+  std::map<std::string, std::string> written;
+  for_each_string(table, [&](toml::value<std::string>& value) {
+    const std::string text = value.get();
+    value = data::real_path(text);
+    written[value.get()] = text;
+  });
+  return written;
 }
 
-// Puts the data folder in place of "$DATA" in the suite's paths. Reports paths that do not exist.
-void find_files(const fs::path& file, toml::table& table, const evaluate::SuiteOptions& options, Problems& problems) {
+// Reports the suite's paths that do not exist.
+void check_files(const fs::path& file, const toml::table& table, const evaluate::SuiteOptions& options,
+                 const std::map<std::string, std::string>& written, Problems& problems) {
   const auto listed = option_paths(options);
   const std::set<fs::path> paths(listed.begin(), listed.end());
   std::set<std::string> reported;
-  for_each_string(table, [&](toml::value<std::string>& value) {
-    const std::string text = value.get();
-    if (!paths.contains(text)) return;
-    value = data::real_path(text);
-    if (fs::exists(value.get()) || !reported.insert(text).second) return;
+  for_each_string(table, [&](const toml::value<std::string>& value) {
+    if (!paths.contains(value.get()) || fs::exists(value.get()) || !reported.insert(value.get()).second) return;
     const std::string where = location_of(value);
-    problems.add(data::missing_path(text, where.empty() ? file.string() : where));
+    problems.add(data::missing_path(written.at(value.get()), where.empty() ? file.string() : where));
   });
 }
 
@@ -71,11 +74,14 @@ std::vector<std::string> results_of_stages(const fs::path& work) {
 
 evaluate::SuiteOptions load_suite(const fs::path& file, const std::vector<std::string>& overrides) {
   Problems problems;
-  toml::table table = read_table(file, overrides, problems);
+  toml::table table = load_toml(file);
+  data::list_tasks(table);
+  apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
   data::fill_in_dataset_tasks(table, problems);
-  find_files(file, table, parse_options<evaluate::SuiteOptions>(table, "", problems), problems);
-  problems.throw_if_any();
+  const auto written = find_data(table);
   auto options = parse_options<evaluate::SuiteOptions>(table, "", problems);
+  check_files(file, table, options, written, problems);
+  problems.throw_if_any();
   if (!table.contains("name")) options.name = file.stem().string();
   check_lines(options, problems);
   problems.throw_if_any();

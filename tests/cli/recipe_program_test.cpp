@@ -218,13 +218,7 @@ TEST_F(RecipeProgram, AssistedEqualsGreedyInFp64) {
   }
 }
 
-TEST_F(RecipeProgram, NgramsAreCountedByACommandToo) {
-  const fs::path out = *folder_ / "ngram.h5";
-  const ProgramResult counted =
-      run_program({"data", "ngrams", "--corpus", work("corpus/corpus.h5"), "--order", "2", "--out", out.string()});
-  EXPECT_EQ(counted.exit_code, 0) << counted.err;
-  EXPECT_THAT(counted.out, HasSubstr("different bigrams and 0 trigrams"));
-  EXPECT_THAT(run_here({"inspect", out.string()}).out, HasSubstr("n-gram table of order 2"));
+TEST_F(RecipeProgram, DraftersThatAreNoModelsAreChecked) {
   const ProgramResult unsure =
       run_program({"generate", "--model", work("target/model"), "--drafter", "lookup", "--method", "bild"}, "a text\n");
   EXPECT_EQ(unsure.exit_code, 2);
