@@ -5,7 +5,6 @@
 #include "base/signals.h"
 #include "cli/application.h"
 #include "cli/flags.h"
-#include "recipes/export/export_formats.h"
 #include "recipes/export/export_model.h"
 
 namespace draftsmith::cli {
@@ -16,10 +15,9 @@ int run_export(const recipes::ExportOptions& options) {
   const SignalWatch watch;
   const recipes::ExportSummary done = recipes::export_model(options);
   fmt::print("{}: {} parameters as {}\n", options.out.string(), done.parameters, done.dtype);
-  const recipes::ExportFormat& format = recipes::export_format_named(options.format);
-  if (format.commands) {
-    fmt::print("To serve a target with it as the drafter:\n");
-    for (const std::string& command : format.commands(options.target, options.out)) fmt::print("  {}\n", command);
+  if (options.format == "vllm") {
+    fmt::print("To serve a target with it as the drafter:\n  {}\n",
+               recipes::vllm_command(options.target.value_or("TARGET"), options.out));
   }
   return 0;
 }
@@ -40,8 +38,8 @@ Action add_export(CLI::App& app) {
       "Then, in Python:\n"
       "  drafter = AutoModelForCausalLM.from_pretrained(\"DIR\")\n"
       "  target.generate(**inputs, assistant_model=drafter)\n"
-      "or:  vllm serve TARGET --speculative-config\n"
-      "     '{\"method\": \"draft_model\", \"model\": \"DIR\", \"num_speculative_tokens\": 5}'");
+      "or, with an exported target:\n"
+      "  llama-server --model target.gguf --model-draft drafter.gguf --draft-max 5");
   return [paths, options] {
     Problems problems;
     recipes::ExportOptions wanted = options->value(problems);

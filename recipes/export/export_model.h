@@ -31,4 +31,7 @@ struct ExportSummary {
 // error, there is no `out`.
 ExportSummary export_model(const ExportOptions& options);
 
+// Returns the shell command by which vLLM serves a target with an exported drafter.
+std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter);
+
 }  // namespace draftsmith::recipes

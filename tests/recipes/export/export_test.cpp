@@ -174,15 +174,12 @@ TEST_F(Exporting, ModelsThatAFormatCannotHoldAreRefusedWithTheReason) {
   write_file_atomic(folder_ / "shared/config.json",
                     R"({"architectures": ["DraftsmithSharedEncoderT5ForConditionalGeneration"]})");
   for (const char* format : {"hf", "vllm"}) {
-    EXPECT_THAT(refused("tandem", {.format = format}), HasSubstr("hidden states of another model")) << format;
-    EXPECT_THAT(refused("shared", {.format = format}), HasSubstr("hidden states of another model")) << format;
+    EXPECT_THAT(refused("tandem", {.format = format}), HasSubstr("is a model of another kind")) << format;
+    EXPECT_THAT(refused("shared", {.format = format}), HasSubstr("is a model of another kind")) << format;
   }
 }
 
-TEST_F(Exporting, UnknownFormatsAndWrongModelsAreExplained) {
-  EXPECT_THAT(refused("llama", {.format = "vlm"}), HasSubstr("did you mean vllm?"));
-  EXPECT_THAT(refused("llama", {.format = "gguf"}), HasSubstr("a name that ends in .gguf"));
-  EXPECT_THAT(refused("llama", {.format = "speculators"}), HasSubstr("hidden states"));
+TEST_F(Exporting, WrongModelsAreExplained) {
   EXPECT_THAT(refused("nowhere", {}), HasSubstr("no such model directory"));
   fs::resize_file(folder_ / "llama/model.safetensors", 1000);
   EXPECT_NE(refused("llama", {}), "no error");
@@ -198,7 +195,7 @@ TEST_F(Exporting, TheCardSaysWhatItIs) {
                           HasSubstr("assistant_model=drafter")));
   run("t5", "t5_out");
   EXPECT_THAT(read_file(folder_ / "t5_out/README.md"),
-              AllOf(HasSubstr("encoder and"), Not(HasSubstr("drafter of")), HasSubstr("AutoModelForSeq2SeqLM")));
+              AllOf(Not(HasSubstr("drafter of")), HasSubstr("AutoModelForSeq2SeqLM")));
 }
 
 TEST_F(Exporting, AModelThatChangedSinceItsStageIsNotExported) {
