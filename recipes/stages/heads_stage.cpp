@@ -7,8 +7,9 @@
 #include "model/files/model_directory.h"
 #include "recipes/stages/data_stages.h"
 #include "recipes/stages/stages.h"
-#include "recipes/stages/train_stage.h"
+#include "recipes/stages/training_inputs.h"
 #include "train/trainable/exit_trainables.h"
+#include "train/trainer.h"
 
 namespace draftsmith::recipes {
 
@@ -106,10 +107,9 @@ void run_heads(const HeadsStageOptions& options, const StageContext& run) {
   model::require_vocabulary_fits(model->config(), files.tokenizer->vocabulary(), options.model.string());
   model::Exits heads(std::move(config), *model, options.seed);
   train::HeadTrainable trainable(*model, heads, {options.model, input_name(run, "model", options.model), hash});
-  train::TrainerInputs inputs = files.inputs(trainable, run);
-  inputs.continue_from = options.continue_from.value_or("");
-  describe_inputs(inputs, run, {"validation_corpus"});
-  train::Trainer(std::move(inputs), options.training, run.directory).run();
+  train::Trainer(files.inputs(trainable, run, options.continue_from, {"validation_corpus"}), options.training,
+                 run.directory)
+      .run();
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "recipes/architecture.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -8,6 +6,7 @@
 
 #include "base/registry.h"
 #include "model/families/family.h"
+#include "recipes/stages/starting_models.h"
 
 namespace draftsmith::recipes {
 
@@ -89,13 +88,14 @@ void set_positions(const ArchitectureOptions& options, const Family& family, mod
   config.rotary.base = options.rotary_base;
 }
 
-void set_tokens(const SpecialIds& ids, model::TransformerConfig& config) {
-  config.vocabulary = ids.vocabulary;
-  config.eos = {ids.eos};
-  config.pad = ids.pad >= 0 ? ids.pad : ids.eos;
+// Ids of a tokenizer; it may lack pad and bos.
+void set_tokens(const data::Tokenizer& tokenizer, model::TransformerConfig& config) {
+  config.vocabulary = tokenizer.vocabulary();
+  config.eos = {tokenizer.eos()};
+  config.pad = tokenizer.pad() >= 0 ? tokenizer.pad() : tokenizer.eos();
   config.decoder_start = config.pad;
   if (config.encoder_decoder) return;
-  config.bos = ids.bos >= 0 ? ids.bos : ids.eos;
+  config.bos = tokenizer.bos() >= 0 ? tokenizer.bos() : tokenizer.eos();
   config.decoder_start = *config.bos;
 }
 
@@ -146,7 +146,7 @@ Fields<ArchitectureOptions> ArchitectureOptions::fields() {
       .check(check_shape);
 }
 
-model::TransformerConfig make_config(const ArchitectureOptions& options, const SpecialIds& ids) {
+model::TransformerConfig make_config(const ArchitectureOptions& options, const data::Tokenizer& tokenizer) {
   const Family& family = model::families().at(options.family);
   model::TransformerConfig config = family.base;
   config.width = options.width;
@@ -167,7 +167,7 @@ model::TransformerConfig make_config(const ArchitectureOptions& options, const S
   config.initializer_range = 0.02 * options.initializer_factor;
   config.embedding_std = options.embedding_std;
   set_positions(options, family, config);
-  set_tokens(ids, config);
+  set_tokens(tokenizer, config);
   return config;
 }
 

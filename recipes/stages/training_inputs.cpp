@@ -1,0 +1,113 @@
+#include "recipes/stages/training_inputs.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "data/datasets/datasets.h"
+#include "model/files/model_directory.h"
+#include "recipes/stages/data_stages.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+std::string short_hash(const std::string& hash) {
+  return hash.substr(0, 16);
+}
+
+// Returns the input's name in StageContext::inputs, of a text in the recipe.
+std::string input_key(const std::string& text) {
+  if (text.starts_with("@")) return text.substr(0, text.find('/'));
+  return data::real_path(text);
+}
+
+// Replaces the names of inputs by their hashes: two recipes may call an input differently.
+nlohmann::ordered_json hashed(const nlohmann::ordered_json& value, const StageContext& run) {
+  if (value.is_structured()) {
+    nlohmann::ordered_json all = value;
+    for (auto& inner : all) inner = hashed(inner, run);
+    return all;
+  }
+  if (!value.is_string()) return value;
+  const auto text = value.get<std::string>();
+  const auto input = run.inputs.find(input_key(text));
+  if (input == run.inputs.end()) return value;
+  const std::string hash = short_hash(input->second);
+  const size_t slash = text.starts_with("@") ? text.find('/') : std::string::npos;
+  return slash == std::string::npos ? hash : fmt::format("{} of {}", text.substr(slash + 1), hash);
+}
+
+std::string named(const data::TeacherCacheInfo& info, const char* key) {
+  const auto found = info.provenance.find(key);
+  return found == info.provenance.end() ? "one that the cache does not name" : found->second;
+}
+
+}  // namespace
+
+const char* const kContinueFromHelp =
+    "Directory of a finished or failed training run, such as a stage's (\"@stage\"): this stage goes on from its last "
+    "checkpoint, with its optimizer, order of data and log. training.length counts from that run's first step. Length, "
+    "optimizer.lr, schedule, clip_norm, precision, nonfinite, nonfinite_limit, validation and keep may differ. With "
+    "\"@stage\", options that are not given here are that stage's.";
+
+TrainingData::TrainingData(const std::filesystem::path& tokenizer_file, const std::filesystem::path& corpus_file,
+                           const std::optional<std::filesystem::path>& validation_corpus)
+    : tokenizer(data::load_tokenizer(tokenizer_file)), corpus(corpus_file) {
+  require_tokenizer(corpus, *tokenizer);
+  if (!validation_corpus) return;
+  validation.emplace(*validation_corpus);
+  require_tokenizer(*validation, *tokenizer);
+}
+
+train::TrainerInputs TrainingData::inputs(train::TrainableModel& trainable, const StageContext& run,
+                                          const std::optional<std::filesystem::path>& continue_from,
+                                          const std::set<std::string>& of_validation) const {
+  train::TrainerInputs inputs(trainable, corpus);
+  inputs.validation = validation ? &*validation : nullptr;
+  inputs.tokenizer = tokenizer.get();
+  inputs.identity = run.identity;
+  inputs.progress = run.execution.progress();
+  inputs.world = run.execution.world;
+  inputs.continue_from = continue_from.value_or("");
+  for (const auto& [name, value] : run.options.items()) {
+    if (name == "training" || name == "continue_from") continue;
+    const std::string text = value.is_null() ? "none" : hashed(value, run).dump();
+    (of_validation.contains(name) ? inputs.validated : inputs.shared)[name] = text;
+  }
+  return inputs;
+}
+
+data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
+                                      const std::optional<std::filesystem::path>& teacher) {
+  data::TeacherCache cache(file);
+  const data::TeacherCacheInfo& info = cache.info();
+  Problems problems;
+  const auto add = [&](const char* what, std::string expected, std::string found, const char* hint) {
+    problems.add({file.string(), what, std::move(expected), std::move(found), hint});
+  };
+  if (info.tokenizer_hash != corpus.info().tokenizer_hash) {
+    add("the teacher cache was made with another tokenizer than the corpus",
+        fmt::format("tokenizer {} of {}", short_hash(corpus.info().tokenizer_hash), corpus.file().string()),
+        "tokenizer " + short_hash(info.tokenizer_hash),
+        "make the cache from this corpus, with a teacher that has the corpus's tokenizer");
+  }
+  if (const std::string hash = data::corpus_hash(corpus); info.corpus_hash != hash) {
+    add("the teacher cache was made from another corpus",
+        fmt::format("{} ({}, {} target tokens)", corpus.file().string(), short_hash(hash), corpus.info().target_tokens),
+        fmt::format("{} ({}, {} positions)", named(info, "corpus"), short_hash(info.corpus_hash), info.positions),
+        "set `corpus` of the teacher-logits stage to the training corpus");
+  }
+  if (teacher) {
+    if (const std::string hash = model::model_hash(*teacher); info.teacher_hash != hash) {
+      add("the teacher cache was made by another teacher", fmt::format("{} ({})", teacher->string(), short_hash(hash)),
+          fmt::format("{} ({})", named(info, "teacher"), short_hash(info.teacher_hash)),
+          "set `teacher` to the model of the teacher-logits stage, or omit it");
+    }
+  }
+  problems.throw_if_any();
+  return cache;
+}
+
+}  // namespace draftsmith::recipes
