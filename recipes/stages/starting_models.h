@@ -35,14 +35,8 @@ struct ArchitectureOptions {
   std::optional<std::string> activation;
   bool gated = false;
   bool tied_head = true;
-  int64_t relative_buckets = 32;
-  int64_t relative_max_distance = 128;
   int64_t max_positions = 1024;
-  double rotary_base = 10000.0;
-  double rotary_share = 1.0;
-  bool parallel_residual = true;
   double dropout = 0.1;
-  double initializer_factor = 1.0;
   std::optional<double> embedding_std;
   uint64_t seed = 1;
   static Fields<ArchitectureOptions> fields();
