@@ -6,14 +6,12 @@
 
 #include <fmt/format.h>
 
-#include "base/files.h"
 #include "base/signals.h"
 #include "cli/application.h"
 #include "cli/flags.h"
 #include "cli/inputs.h"
 #include "distributed/launch.h"
 #include "evaluate/evaluation.h"
-#include "evaluate/report/report.h"
 #include "evaluate/results/results.h"
 
 namespace draftsmith::cli {
@@ -26,8 +24,6 @@ struct EvalFlags {
   std::vector<std::string> set;  // --set KEY=VALUE, in order
   fs::path suite;
   fs::path out;
-  fs::path markdown;
-  bool latency = false;
 };
 
 void require_one_process() {
@@ -50,8 +46,6 @@ int run_eval(const EvalFlags& flags) {
   evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
   const auto result = evaluate::run_evaluation(options, out, {.quiet = execution.quiet});
-  if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
-  if (flags.latency) fmt::print("{}\n", evaluate::latency_tables(result.results));
   fmt::print("{}\nwritten: {}\n", result.table, out.string());
   std::fflush(stdout);  // before the errors
   evaluate::throw_if_failed(result);
@@ -64,15 +58,12 @@ Action add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
   app.add_option("suite", flags->suite, "Suite: tasks, models and methods (TOML)")->required();
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
-  app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page too (see `draftsmith report`)")
-      ->type_name("FILE");
-  app.add_flag("--latency", flags->latency,
-               "Print throughput and percentiles of time a sentence and a token too (files always have them)");
   add_set_flag(app, flags->set);
   add_execution_flags(app, flags->execution);
   app.footer(
       "`draftsmith help options evaluate` explains the keys of a suite. Run the same command again to\n"
-      "continue an interrupted evaluation.\n"
+      "continue an interrupted evaluation. `draftsmith report DIR` shows the results again, as a page or\n"
+      "with percentiles of times.\n"
       "Examples:\n"
       "  draftsmith eval suite.toml\n"
       "  draftsmith eval suite.toml --set task.test.limit=100 --out results");

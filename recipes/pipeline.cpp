@@ -22,24 +22,6 @@
 
 namespace draftsmith::recipes {
 
-DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
-  const std::filesystem::path file = directory / ".lock";
-  descriptor_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) {
-    throw UserError({.where = file.string(), .what = "cannot be created", .found = std::strerror(errno)});
-  }
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(descriptor_);
-    throw UserError({.where = directory.string(),
-                     .what = "another run is working in this directory",
-                     .hint = "wait for it to end, or choose another directory with --work"});
-  }
-}
-
-DirectoryLock::~DirectoryLock() {
-  ::close(descriptor_);
-}
-
 namespace {
 
 constexpr const char* kDoneName = "DONE";
@@ -110,6 +92,30 @@ std::vector<Problem> verify_done(const std::filesystem::path& directory, const D
 }
 
 namespace {
+
+// Lock on a work directory from construction to destruction, so that one run at a time works there. The system releases
+// it when the process ends.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(const std::filesystem::path& directory) {
+    const std::filesystem::path file = directory / ".lock";
+    descriptor_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) {
+      throw UserError({.where = file.string(), .what = "cannot be created", .found = std::strerror(errno)});
+    }
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    ::close(descriptor_);
+    throw UserError({.where = directory.string(),
+                     .what = "another run is working in this directory",
+                     .hint = "wait for it to end, or choose another directory with --work"});
+  }
+  ~DirectoryLock() { ::close(descriptor_); }
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
 
 constexpr size_t kShortHash = 8;
 constexpr const char* kInputHashes = "input_hashes.json";  // of files outside the work directory

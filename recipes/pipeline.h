@@ -18,22 +18,6 @@
 
 namespace draftsmith::recipes {
 
-// ---- Lock of a work directory
-// It allows one run at a time.
-
-// Lock on `directory`/.lock from construction to destruction. The system releases it when the process ends.
-class DirectoryLock {
- public:
-  // Throws UserError if another process holds the lock.
-  explicit DirectoryLock(const std::filesystem::path& directory);
-  ~DirectoryLock();
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
-
 // ---- DONE: the last file that a stage writes
 // It records the stage's identity and all files of the finished directory.
 

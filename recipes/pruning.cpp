@@ -16,6 +16,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/exits.h"
+#include "model/transformer/parameters.h"
 #include "recipes/stages/data_stages.h"
 #include "recipes/stages/stages.h"
 
@@ -30,12 +31,6 @@ constexpr const char* kNothingWritten = "nothing was written";
 
 // Receives source and target of an example, and returns whether it wants another. Texts have no source.
 using OnExample = std::function<bool(Ids source, Ids target)>;
-
-int64_t numbers_of(const model::TransformerModel& model) {
-  int64_t numbers = 0;
-  for (const auto& [name, tensor] : model.parameters()) numbers += tensor.numel();
-  return numbers;
-}
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& what, const std::string& expected,
                          const std::string& hint) {
@@ -146,23 +141,19 @@ std::vector<int64_t> special_ids(const data::Tokenizer& tokenizer) {
   return ids;
 }
 
-void count_kept(const std::vector<int64_t>& counts, PruneReport& report) {
-  for (const int64_t count : counts) report.tokens += count;
-  if (counts.empty()) return;
-  for (const int64_t id : report.after.draft_vocabulary.ids) report.kept += counts[static_cast<size_t>(id)];
-}
-
 }  // namespace
 
 std::string PruneReport::text() const {
-  const auto millions = [](int64_t numbers) { return static_cast<double>(numbers) / 1e6; };
+  const auto millions = [](const model::TransformerConfig& config) {
+    return static_cast<double>(model::count_numbers(config)) / 1e6;
+  };
   std::string layers = fmt::format("{} of {} layers", after.decoder_layers, before.decoder_layers);
   if (before.encoder_decoder) {
     layers = fmt::format("{}+{} of {}+{} layers", after.encoder_layers, after.decoder_layers, before.encoder_layers,
                          before.decoder_layers);
   }
   std::string text = fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} heads and {} of {} neurons a layer",
-                                 millions(numbers_after), millions(numbers_before), layers, after.heads, before.heads,
+                                 millions(after), millions(before), layers, after.heads, before.heads,
                                  after.ff_width, before.ff_width);
   if (tokens > 0) {
     text += fmt::format("\n  {} of {} ids, which cover {:.2f} % of the counted tokens", after.vocabulary_rows(),
@@ -197,11 +188,12 @@ PruneReport prune_directory(const fs::path& model, const fs::path& out, const mo
   save.generation = model::load_generation_config(model);
   if (whole.tokenizer) save.tokenizer = whole.tokenizer->file();
   model::save_model(out, *pruned, save);
-  PruneReport report{.before = whole.model->config(),
-                     .after = pruned->config(),
-                     .numbers_before = numbers_of(*whole.model),
-                     .numbers_after = numbers_of(*pruned)};
-  count_kept(evidence.token_counts, report);
+  PruneReport report{.before = whole.model->config(), .after = pruned->config()};
+  for (const int64_t count : evidence.token_counts) report.tokens += count;
+  if (report.tokens == 0) return report;
+  for (const int64_t id : report.after.draft_vocabulary.ids) {
+    report.kept += evidence.token_counts[static_cast<size_t>(id)];
+  }
   return report;
 }
 

@@ -14,8 +14,6 @@ namespace draftsmith::recipes {
 struct PruneReport {
   model::TransformerConfig before;
   model::TransformerConfig after;
-  int64_t numbers_before = 0;  // numbers in all parameters, tied ones once
-  int64_t numbers_after = 0;
   int64_t tokens = 0;  // tokens counted for the vocabulary
   int64_t kept = 0;    // counted tokens whose ids stay
 

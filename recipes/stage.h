@@ -77,7 +77,8 @@ struct StageKind {
 // Returns a kind with the options struct Options, whose stages run `run_stage(options, run)`.
 template <class Options>
 StageKind make_stage_kind(std::string name, int64_t version, const std::string& summary,
-                          void (*run_stage)(const Options&, const StageContext&)) {
+                          void (*run_stage)(const Options&, const StageContext&),
+                          Processes processes = Processes::kLeader) {
   const auto parse = [](const toml::table& table, const std::string& stage, Problems& problems) {
     return parse_options<Options>(table, stage, problems);
   };
@@ -90,6 +91,7 @@ StageKind make_stage_kind(std::string name, int64_t version, const std::string& 
                 const Options options = parse(table, stage, problems);
                 return CheckedOptions{options_to_json(options, true), options_identity(options), option_paths(options)};
               },
+          .processes = processes,
           .run =
               [parse, run_stage, name](const toml::table& table, const StageContext& run) {
                 Problems problems;
@@ -97,12 +99,6 @@ StageKind make_stage_kind(std::string name, int64_t version, const std::string& 
                 problems.throw_if_any();
                 run_stage(options, run);
               }};
-}
-
-// Returns the kind, whose stages all processes run together.
-inline StageKind run_by_all(StageKind kind) {
-  kind.processes = Processes::kAll;
-  return kind;
 }
 
 // Returns all kinds of stages.

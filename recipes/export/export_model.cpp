@@ -10,6 +10,7 @@
 #include "base/device.h"
 #include "base/environment.h"
 #include "base/files.h"
+#include "base/logging.h"
 #include "base/signals.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/families/family.h"
@@ -124,9 +125,6 @@ std::string card(const fs::path& name, const ExportOptions& options, const model
       "# {}\n\nA draft model for speculative decoding{}: {} ({}), {:.1f} M parameters, {} token ids, stored as {}.\n",
       name.string(), options.target ? fmt::format(", drafter of `{}`", options.target->string()) : "",
       model.architecture, model.family, static_cast<double>(model.parameters) / 1e6, model.config.vocabulary, dtype);
-  if (model::holds_exits(model::exits_directory(options.model))) {
-    text += "Draftsmith also reads the exits in `draftsmith/exits`; to other engines it is the model without exits.\n";
-  }
   text += fmt::format(
       "\n```python\n"
       "from transformers import {0}\n\n"
@@ -154,13 +152,6 @@ void write_model(const fs::path& directory, const model::TransformerModel& model
   }
 }
 
-// Writes exits into the directory of their model and binds them to it, since the hash of the model depends on its type.
-void write_exits(const fs::path& directory, model::Exits& exits, const std::string& name, at::ScalarType dtype) {
-  exits.to(at::kCPU, dtype);
-  exits.bind(name, model::model_hash(directory));
-  model::save_exits(model::exits_directory(directory), exits);
-}
-
 ExportSummary export_directory(const model::ModelDirectory& opened, const ExportOptions& options) {
   const fs::path out = model::require_free_place(options.out);
   const at::ScalarType dtype = type_for(options, stored_type(opened));
@@ -169,16 +160,9 @@ ExportSummary export_directory(const model::ModelDirectory& opened, const Export
   for (const auto& [name, parameter] : model->parameters()) {
     require_fits(options, name, parameter, model::parameter_dtype(opened.config(), name, dtype));
   }
-  std::unique_ptr<model::Exits> exits;
-  if (const fs::path place = model::exits_directory(options.model); model::holds_exits(place)) {
-    exits = model::load_exits(place, options.model, *model);
-    for (const auto& [name, parameter] : exits->parameters()) require_fits(options, name, parameter, dtype);
-    summary.parameters += exits->parameters().size();
-  }
   throw_if_stop_requested(kStopped);
   model::write_new_directory(out, [&](const fs::path& temporary) {
     write_model(temporary, *model, options, dtype);
-    if (exits) write_exits(temporary, *exits, out.filename().string(), dtype);
     const auto description = model::describe_model(temporary);  // opens and checks what was written
     write_file_atomic(temporary / "README.md", card(out.filename(), options, description, summary.dtype));
     throw_if_stop_requested(kStopped);
@@ -258,6 +242,9 @@ std::string vllm_command(const fs::path& target, const fs::path& drafter) {
 ExportSummary export_model(const ExportOptions& options) {
   const model::ModelDirectory opened(options.model);
   check_model(opened, options);
+  if (fs::exists(model::exits_directory(options.model))) {
+    log_info("{}: its exits, which no other engine reads, are not exported", options.model.string());
+  }
   return options.format == kGgufFormat ? export_file(opened, options) : export_directory(opened, options);
 }
 

@@ -23,7 +23,7 @@ struct ExportOptions {
 
 struct ExportSummary {
   std::string dtype;      // type of the files: "F32", "BF16", "F16", "F64", "Q8_0"
-  size_t parameters = 0;  // tensors of the model and of its exits
+  size_t parameters = 0;  // tensors of the model
 };
 
 // Exports a model, which appears under its name when it is complete. Errors: UserError for unusable options, models and

@@ -27,10 +27,8 @@ void run_evaluate(const evaluate::SuiteOptions& options, const StageContext& run
 }  // namespace
 
 StageKind evaluate_stage() {
-  StageKind kind =
-      make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, "measures methods against baselines", run_evaluate);
-  kind.processes = Processes::kOne;
-  return kind;
+  return make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, "measures methods against baselines", run_evaluate,
+                                                 Processes::kOne);
 }
 
 }  // namespace draftsmith::recipes

@@ -21,40 +21,17 @@ namespace draftsmith::recipes {
 namespace {
 
 struct TeacherOutputsOptions : DecodingOptions {
-  int64_t top_k = 0;
-  double top_p = 1.0;
   int64_t shard_examples = 2048;
   static Fields<TeacherOutputsOptions> fields();
 };
-
-void check_sampling(const TeacherOutputsOptions& options, const std::string& where, Problems& problems) {
-  if (options.temperature > 0 || (options.top_k == 0 && options.top_p == 1)) return;
-  problems.add({.where = where + (options.top_k > 0 ? ".top_k" : ".top_p"),
-                .what = "greedy outputs are not sampled, so there is nothing to sample from fewer tokens",
-                .expected = "a temperature above 0, or neither top_k nor top_p",
-                .found = "temperature 0"});
-}
 
 Fields<TeacherOutputsOptions> TeacherOutputsOptions::fields() {
   using T = TeacherOutputsOptions;
   return Fields<T>("teacher outputs stage (kind = \"teacher-outputs\"): makes corpus.h5")
       .inherit<DecodingOptions>()
-      .add("top_k", &T::top_k, Range{0}, Unit{"tokens"},
-           "Sample among the k most likely tokens; 0 is off, whatever the model's own settings are.")
-      .add("top_p", &T::top_p, Above{0}, Range{0, 1},
-           "Sample from the smallest set of tokens that holds this share of the probability; 1 is off, whatever the "
-           "model's own settings are.")
       .add("shard_examples", &T::shard_examples, Range{1}, Unit{"examples"}, NoResult{},
            "Number of outputs written at once; a killed run loses at most these. Outputs of a shard are decoded "
-           "together, so in bf16 and fp16 another number may change a token where two are almost equally likely.")
-      .check(check_sampling);
-}
-
-infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
-  infer::DecodeOptions decode = options.decoding(infer::baseline_method(options.temperature).name);
-  decode.top_k = options.top_k;
-  decode.top_p = options.top_p;
-  return decode;
+           "together, so in bf16 and fp16 another number may change a token where two are almost equally likely.");
 }
 
 // Returns the hash of the input that input_name() names.
@@ -77,48 +54,35 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
                                          {"teacher_hash", hash_of(run, teacher)},
                                          {"calibration_inputs", sources},
                                          {"calibration_inputs_hash", hash_of(run, sources)},
-                                         {"top_k", fmt::format("{}", options.top_k)},
-                                         {"top_p", fmt::format("{}", options.top_p)},
                                          {"prompts", data::continues_prompts(inputs.info()) ? "true" : "false"},
                                          {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}});
   if (is_plain_text(inputs.info())) info.provenance["prompt_tokens"] = fmt::format("{}", options.prompt_tokens);
   return info;
 }
 
-// Target with its tokenizer and generator.
-struct Teacher {
-  Teacher(const TeacherOutputsOptions& options, const StageContext& run, const data::CorpusInfo& inputs)
-      : tokenizer(load_model_tokenizer(options.model, inputs.tokenizer_hash)),
-        model(model::load_model(options.model,
-                                {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)})),
-        settings(model::load_generation_config(options.model)),
-        generator({.target = model.get(), .generation = settings, .target_tokenizer = tokenizer.get()},
-                  decode_options(options)) {}
-
-  std::unique_ptr<data::Tokenizer> tokenizer;  // null if the directory has none
-  std::unique_ptr<model::TransformerModel> model;
-  model::GenerationConfig settings;
-  infer::Generator generator;
-};
-
-// Decodes the sources of a range and adds them with their outputs.
+// Decodes the sources of a range with the teacher and adds them with their outputs.
 class OutputWriter {
  public:
   OutputWriter(const TeacherOutputsOptions& options, const StageContext& run, const data::Corpus& inputs)
       : limit_(options.max_new_tokens),
         vocabulary_(inputs.info().vocabulary),
-        teacher_(options, run, inputs.info()),
-        sources_(inputs, teacher_.model->info(), teacher_.tokenizer.get(), options.prompt_tokens) {}
+        tokenizer_(load_model_tokenizer(options.model, inputs.info().tokenizer_hash)),
+        teacher_(model::load_model(
+            options.model, {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)})),
+        settings_(model::load_generation_config(options.model)),
+        generator_({.target = teacher_.get(), .generation = settings_, .target_tokenizer = tokenizer_.get()},
+                   options.decoding(infer::baseline_method(options.temperature).name)),
+        sources_(inputs, teacher_->info(), tokenizer_.get(), options.prompt_tokens) {}
 
   // Returns whether an output reached max_new_tokens without an end.
   bool is_cut(std::span<const int32_t> ids) const {
     if (static_cast<int64_t>(ids.size()) < limit_) return false;
-    const auto& ends = teacher_.settings.eos_ids;
+    const auto& ends = settings_.eos_ids;
     return std::find(ends.begin(), ends.end(), ids.back()) == ends.end();
   }
 
   void add(const data::ShardRange& range, data::CorpusWriter& shard) {
-    const auto results = teacher_.generator.generate(
+    const auto results = generator_.generate(
         sources_.of_range(range.first, range.last), static_cast<uint64_t>(range.first),
         [](size_t, const auto&) { throw_if_stop_requested("whole shards are saved; run it again to continue"); });
     infer::throw_if_failed(results);
@@ -136,7 +100,10 @@ class OutputWriter {
  private:
   int64_t limit_;
   int64_t vocabulary_;
-  Teacher teacher_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;  // null if the directory has none
+  std::unique_ptr<model::TransformerModel> teacher_;
+  model::GenerationConfig settings_;
+  infer::Generator generator_;
   DecodedSources sources_;
   int64_t foreign_ = 0;
 };
@@ -171,8 +138,8 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
 }  // namespace
 
 StageKind teacher_outputs_stage() {
-  return run_by_all(make_stage_kind<TeacherOutputsOptions>(
-      "teacher-outputs", 1, "decodes calibration inputs with the target", run_teacher_outputs));
+  return make_stage_kind<TeacherOutputsOptions>(
+      "teacher-outputs", 1, "decodes calibration inputs with the target", run_teacher_outputs, Processes::kAll);
 }
 
 }  // namespace draftsmith::recipes

@@ -109,8 +109,11 @@ TEST_F(Pipeline, FreshKeepsTheOldUnderAnotherName) {
 }
 
 TEST_F(Pipeline, ASecondRunInTheSameWorkDirectoryIsRefused) {
-  const DirectoryLock lock(work_.path());
-  EXPECT_THROW(run(recipe(1, 1)), UserError);
+  StageKind nested = kind_;
+  nested.run = [&](const toml::table&, const StageContext&) { run(recipe(1, 1)); };
+  Recipe outer = recipe(1, 1);
+  outer.stages[0].kind = &nested;
+  EXPECT_THROW(run(outer), UserError);
 }
 
 TEST_F(Pipeline, AFailedStageLeavesNoDoneAndKeepsEarlierStages) {

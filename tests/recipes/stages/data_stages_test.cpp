@@ -355,17 +355,6 @@ TEST_F(TeacherOutputs, AreSampledFromWholeDistributionsWhateverTheModelsSettings
   sampling.insert("temperature", 1.0);
   const data::Corpus sampled = outputs(sampling, "sampled");
   EXPECT_NE(targets_of(sampled), targets_of(greedy));
-  EXPECT_EQ(sampled.info().provenance.at("top_k"), "0");
-  EXPECT_EQ(sampled.info().provenance.at("top_p"), "1");
-  sampling.insert("top_k", 1);
-  const data::Corpus first = outputs(sampling, "first");
-  EXPECT_EQ(targets_of(first), targets_of(greedy));
-  EXPECT_EQ(first.info().provenance.at("top_k"), "1");
-}
-
-TEST_F(TeacherOutputs, GreedyOnesAreNotTruncated) {
-  const toml::table options{{"model", text("gpt")}, {"corpus", text("texts.h5")}, {"temperature", 0.0}, {"top_p", 0.9}};
-  EXPECT_THAT(problems_of(options, "teacher-outputs"), AllOf(HasSubstr("top_p"), HasSubstr("greedy")));
 }
 
 // A tokenizer whose texts begin with BOS.
