@@ -60,13 +60,9 @@ std::string finished_table(const std::filesystem::path& directory) {
 
 int run_train(const TrainFlags& flags) {
   const auto launch = find_launch();
-  const Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
+  Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
   const c10::Device device = begin_execution(execution);
   const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.set);
-  recipes::PipelineOptions options;
-  options.work = flags.work.empty() ? std::filesystem::path("work") / recipe.name : flags.work;
-  options.until = flags.until;
-  options.fresh = flags.fresh;
   const SignalWatch signals;
   std::optional<ProcessGroup> several;
   if (launch) {
@@ -74,9 +70,9 @@ int run_train(const TrainFlags& flags) {
     log_info("{} processes", launch->size);
   }
   ProcessGroup& world = several ? *several : ProcessGroup::single();
-  options.execution = execution;
-  options.execution.world = &world;
-  const auto results = recipes::run_recipe(recipe, options);
+  execution.world = &world;
+  const auto results = recipes::run_recipe(
+      recipe, {.work = flags.work, .until = flags.until, .fresh = flags.fresh, .execution = execution});
   if (!world.leads()) return 0;
   for (const auto& result : results) {
     if (result.skipped) std::cout << finished_table(result.directory);

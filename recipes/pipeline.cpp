@@ -254,7 +254,8 @@ std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std
   return sha256(identity.dump());
 }
 
-std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions& options) {
+std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions options) {
+  if (options.work.empty()) options.work = std::filesystem::path("work") / recipe.name;
   const size_t count = stages_to_run(recipe, options.until);
   ProcessGroup& world = *options.execution.world;
   std::optional<DirectoryLock> lock;

@@ -43,7 +43,7 @@ std::vector<Problem> verify_done(const std::filesystem::path& directory, const D
 // ---- Runs
 
 struct PipelineOptions {
-  std::filesystem::path work;  // directory of the stages' directories
+  std::filesystem::path work;  // directory of the stages' directories; empty: work/<name of the recipe>
   std::string until;           // last stage to run; empty: all
   bool fresh = false;          // redo every stage and keep old directories under other names
   Execution execution;
@@ -60,7 +60,7 @@ struct StageResult {
 // alone writes but for shards. Errors: UserError for an unknown --until stage, a missing input file, another run in the
 // same work directory, or processes with other recipes, inputs or work directories; RunError if a stage fails (finished
 // stages stay); Interrupted after SIGINT or SIGTERM, if the caller holds a SignalWatch (base/signals.h).
-std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions& options);
+std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions options);
 
 // Returns the hash that identifies a stage, given the hashes of its inputs.
 std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std::string>& input_hashes);

@@ -42,12 +42,7 @@ py::list train(const Path& file, const Path& work, const std::string& until, boo
     const py::gil_scoped_release others;
     cli::begin_execution(execution);
     const recipes::Recipe recipe = recipes::load_recipe(file, set);
-    recipes::PipelineOptions options;
-    options.work = work.empty() ? Path("work") / recipe.name : work;
-    options.until = until;
-    options.fresh = fresh;
-    options.execution = execution;
-    results = recipes::run_recipe(recipe, options);
+    results = recipes::run_recipe(recipe, {.work = work, .until = until, .fresh = fresh, .execution = execution});
   }
   py::list list;
   for (const recipes::StageResult& result : results) {
