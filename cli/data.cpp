@@ -1,6 +1,8 @@
 // `draftsmith data`: makes and shows corpora, tokenizes text and lists data sets.
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,10 +13,11 @@
 #include "base/utf8.h"
 #include "cli/application.h"
 #include "cli/flags.h"
-#include "data/corpus/prepare.h"
+#include "data/corpus/corpus.h"
 #include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
+#include "recipes/stages/data_stages.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -23,14 +26,13 @@ namespace fs = std::filesystem;
 
 Action add_prepare(CLI::App& app) {
   struct Flags {
-    std::string tokenizer;
-    std::string out;
+    fs::path tokenizer;
+    fs::path out;
     bool quiet = false;
   };
   auto flags = std::make_shared<Flags>();
-  auto input = std::make_shared<OptionFlags<data::TextInput>>(app);
-  auto policies = std::make_shared<OptionFlags<data::TextPolicies>>(app);
-  auto options = std::make_shared<OptionFlags<data::PrepareOptions>>(app);
+  auto options = std::make_shared<OptionFlags<recipes::CorpusOptions>>(app, recipes::CorpusOptions{},
+                                                                       std::set<std::string>{"tokenizer"});
   app.add_option("--tokenizer", flags->tokenizer,
                  "Tokenizer file (spiece.model, tokenizer.json), or a directory with one")
       ->required();
@@ -54,27 +56,13 @@ Action add_prepare(CLI::App& app) {
       "  draftsmith data prepare --jsonl dialogsum.train.jsonl \\\n"
       "    --source-field dialogue --target-fields summary \\\n"
       "    --tokenizer spiece.model --out dialogsum.h5 --max-source 512 --too-long truncate");
-  return [flags, input, policies, options] {
+  return [flags, options] {
     Problems problems;
-    data::TextInput text = input->value(problems);
-    const data::TextPolicies text_policies = policies->value(problems);
-    data::PrepareOptions prepare = options->value(problems);
+    recipes::CorpusOptions corpus = options->value(problems);
     problems.throw_if_any();
-    text = data::with_template_of(flags->tokenizer, data::with_dataset(text));
-    const auto stream = data::open_text(text, text_policies);
-    prepare.prompts = prepare.prompts || !text.messages.empty();
-    const auto tokenizer = data::load_tokenizer(flags->tokenizer);
-    Progress progress({.style = progress_style(flags->quiet),
-                       .title = "tokenizing",
-                       .unit = "examples",
-                       .total = text.separator.empty() ? data::count_lines(stream->files().front()) : 0});
-    const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, flags->out,
-                                             [&](int64_t examples) { progress.advance(examples); });
-    progress.finish();
-    if (flags->quiet) return 0;
-    fmt::print("{}: {} examples, {} source and {} target tokens\n", flags->out, report.written, report.source_tokens,
-               report.target_tokens);
-    for (const auto& [name, count] : report.counts) fmt::print("  {}: {}\n", name, count);
+    corpus.tokenizer = flags->tokenizer;
+    const std::string made = recipes::make_corpus(corpus, flags->out, progress_style(flags->quiet));
+    if (!flags->quiet) fmt::print("{}: {}\n", flags->out.string(), made);
     return 0;
   };
 }

@@ -20,8 +20,7 @@ struct PruneFlags {
 int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
   const c10::Device device = begin_execution(flags.execution);
   const SignalWatch watch;
-  const recipes::PruneReport report = recipes::prune_directory(flags.model, flags.out, options, device);
-  fmt::print("{}: {}\n", flags.out, report.text());
+  fmt::print("{}: {}\n", flags.out, recipes::prune_directory(flags.model, flags.out, options, device));
   return 0;
 }
 

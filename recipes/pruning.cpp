@@ -1,6 +1,7 @@
 #include "recipes/pruning.h"
 
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 
@@ -141,9 +142,9 @@ std::vector<int64_t> special_ids(const data::Tokenizer& tokenizer) {
   return ids;
 }
 
-}  // namespace
-
-std::string PruneReport::text() const {
+// Returns a description of one line, two with a pruned vocabulary. `counts`: of the tokens in the counted text.
+std::string describe_pruning(const model::TransformerConfig& before, const model::TransformerConfig& after,
+                             const std::vector<int64_t>& counts) {
   const auto millions = [](const model::TransformerConfig& config) {
     return static_cast<double>(model::count_numbers(config)) / 1e6;
   };
@@ -153,16 +154,19 @@ std::string PruneReport::text() const {
                          before.decoder_layers);
   }
   std::string text = fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} heads and {} of {} neurons a layer",
-                                 millions(after), millions(before), layers, after.heads, before.heads,
-                                 after.ff_width, before.ff_width);
-  if (tokens > 0) {
-    text += fmt::format("\n  {} of {} ids, which cover {:.2f} % of the counted tokens", after.vocabulary_rows(),
-                        before.vocabulary, 100.0 * static_cast<double>(kept) / static_cast<double>(tokens));
-  }
-  return text;
+                                 millions(after), millions(before), layers, after.heads, before.heads, after.ff_width,
+                                 before.ff_width);
+  if (counts.empty()) return text;
+  int64_t kept = 0;
+  for (const int64_t id : after.draft_vocabulary.ids) kept += counts[static_cast<size_t>(id)];
+  const auto all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  return text + fmt::format("\n  {} of {} ids, which cover {:.2f} % of the counted tokens", after.vocabulary_rows(),
+                            before.vocabulary, 100.0 * static_cast<double>(kept) / static_cast<double>(all));
 }
 
-PruneReport prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options,
+}  // namespace
+
+std::string prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options,
                             at::Device device) {
   model::require_free_place(out);
   if (fs::exists(model::exits_directory(model))) {
@@ -188,13 +192,7 @@ PruneReport prune_directory(const fs::path& model, const fs::path& out, const mo
   save.generation = model::load_generation_config(model);
   if (whole.tokenizer) save.tokenizer = whole.tokenizer->file();
   model::save_model(out, *pruned, save);
-  PruneReport report{.before = whole.model->config(), .after = pruned->config()};
-  for (const int64_t count : evidence.token_counts) report.tokens += count;
-  if (report.tokens == 0) return report;
-  for (const int64_t id : report.after.draft_vocabulary.ids) {
-    report.kept += evidence.token_counts[static_cast<size_t>(id)];
-  }
-  return report;
+  return describe_pruning(whole.model->config(), pruned->config(), evidence.token_counts);
 }
 
 // ---- kind = "prune": cuts a smaller model out of a trained one
@@ -218,9 +216,8 @@ void run_prune(const PruneStageOptions& options, const StageContext& run) {
     const std::string name = entry.path().filename();
     if (name == "model" || name.starts_with(".model")) std::filesystem::remove_all(entry.path());
   }
-  const PruneReport report =
-      prune_directory(options.model, run.directory / "model", options, choose_device(run.execution.device));
-  log_info("  {}", report.text());
+  log_info("  {}",
+           prune_directory(options.model, run.directory / "model", options, choose_device(run.execution.device)));
 }
 
 }  // namespace

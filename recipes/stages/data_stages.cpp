@@ -36,11 +36,6 @@ void require_same_tokenizer(const std::string& expected, const std::string& foun
                    .hint = hint});
 }
 
-void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer) {
-  require_same_tokenizer(tokenizer.hash(), corpus.info().tokenizer_hash, corpus.file(),
-                         "prepare it with the tokenizer of this stage");
-}
-
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected) {
   if (!data::has_tokenizer(model)) {
     log_warning("  {} has no tokenizer, so its token ids cannot be compared with the corpus's", model.string());
@@ -174,38 +169,43 @@ std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::
 
 // ---- kind = "corpus": tokenises text into corpus.h5
 
-namespace {
+Fields<CorpusOptions> CorpusOptions::fields() {
+  return Fields<CorpusOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
+      .add("tokenizer", &CorpusOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
+      .inherit<data::TextInput>()
+      .inherit<data::TextPolicies>()
+      .inherit<data::PrepareOptions>();
+}
 
-struct CorpusStageOptions : data::TextInput, data::TextPolicies, data::PrepareOptions {
-  std::filesystem::path tokenizer;
-
-  static Fields<CorpusStageOptions> fields() {
-    return Fields<CorpusStageOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
-        .add("tokenizer", &CorpusStageOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
-        .inherit<data::TextInput>()
-        .inherit<data::TextPolicies>()
-        .inherit<data::PrepareOptions>();
-  }
-};
-
-void run_corpus(const CorpusStageOptions& options, const StageContext& run) {
+std::string make_corpus(const CorpusOptions& options, const std::filesystem::path& out, ProgressStyle style) {
   const auto tokenizer = data::load_tokenizer(options.tokenizer);
-  const data::TextInput input = data::with_template_of(options.tokenizer, options);
+  const data::TextInput input = data::with_template_of(options.tokenizer, data::with_dataset(options));
   const auto stream = data::open_text(input, options);
   data::PrepareOptions prepare = options;
   prepare.prompts = prepare.prompts || !input.messages.empty();
-  Progress progress({.style = run.execution.progress(), .title = "tokenizing", .unit = "examples"});
-  const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, run.directory / "corpus.h5",
+  Progress progress({.style = style,
+                     .title = "tokenizing",
+                     .unit = "examples",
+                     .total = input.separator.empty() ? data::count_lines(stream->files().front()) : 0});
+  const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, out,
                                            [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
-  log_info("  {} examples, {} source and {} target tokens", report.written, report.source_tokens, report.target_tokens);
-  for (const auto& [name, count] : report.counts) log_info("  {}: {}", name, count);
+  std::string text = fmt::format("{} examples, {} source and {} target tokens", report.written, report.source_tokens,
+                                 report.target_tokens);
+  for (const auto& [name, count] : report.counts) text += fmt::format("\n  {}: {}", name, count);
+  return text;
+}
+
+namespace {
+
+void run_corpus(const CorpusOptions& options, const StageContext& run) {
+  log_info("  {}", make_corpus(options, run.directory / "corpus.h5", run.execution.progress()));
 }
 
 }  // namespace
 
 StageKind corpus_stage() {
-  return make_stage_kind<CorpusStageOptions>("corpus", 1, "tokenises parallel text, jsonl or plain text", run_corpus);
+  return make_stage_kind<CorpusOptions>("corpus", 1, "tokenises parallel text, jsonl or plain text", run_corpus);
 }
 
 // ---- kind = "language": writes text of the synthetic language pair

@@ -10,8 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "base/logging.h"
+#include "base/options.h"
 #include "data/corpus/corpus.h"
+#include "data/corpus/prepare.h"
 #include "data/hdf5/shards.h"
+#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "model/transformer/language_model.h"
@@ -29,12 +33,20 @@ std::string input_name(const StageContext& run, const std::string& option, const
 void require_same_tokenizer(const std::string& expected, const std::string& found, const std::filesystem::path& where,
                             const std::string& hint);
 
-// Throws UserError unless the corpus was made with the stage's tokenizer.
-void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer);
-
 // Loads the tokenizer in a model's directory. Warns and returns null if the directory has none. Errors: UserError if
 // the tokenizer's hash is not `expected`.
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected);
+
+// ---- Corpora
+
+// Options of a stage of kind = "corpus" and of `draftsmith data prepare`.
+struct CorpusOptions : data::TextInput, data::TextPolicies, data::PrepareOptions {
+  std::filesystem::path tokenizer;
+  static Fields<CorpusOptions> fields();
+};
+
+// Tokenises text into a new corpus. Returns its size and how often each policy was applied, a line each.
+std::string make_corpus(const CorpusOptions& options, const std::filesystem::path& out, ProgressStyle style);
 
 // ---- Inputs of stages that decode a corpus
 // Its sources or, of plain text, prompts.
