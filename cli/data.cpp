@@ -61,6 +61,7 @@ Action add_prepare(CLI::App& app) {
     recipes::CorpusOptions corpus = options->value(problems);
     problems.throw_if_any();
     corpus.tokenizer = flags->tokenizer;
+    static_cast<data::TextInput&>(corpus) = data::with_dataset(corpus);
     const std::string made = recipes::make_corpus(corpus, flags->out, progress_style(flags->quiet));
     if (!flags->quiet) fmt::print("{}: {}\n", flags->out.string(), made);
     return 0;

@@ -1,8 +1,7 @@
 // `draftsmith plan`: says whether a drafter will pay and with which window, by the formulas of Leviathan et al. 2023
-// (evaluate/theory/formulas.h): from step times that it measures on this machine, or from given cost ratios.
+// (evaluate/theory/formulas.h) from step times that it measures on this machine.
 #include <algorithm>
 #include <iostream>
-#include <limits>
 #include <memory>
 #include <optional>
 
@@ -27,7 +26,7 @@ using infer::StepCosts;
 using nlohmann::ordered_json;
 
 struct PlanFlags {
-  std::string model;  // empty: nothing is measured
+  std::string model;
   std::string drafter;
   std::string dtype = "fp32";
   std::string drafter_dtype;  // empty: dtype
@@ -35,24 +34,17 @@ struct PlanFlags {
   int64_t length = 64;
   int64_t source_length = 32;
   Execution execution;
-  std::vector<double> cost_ratios;  // in place of measured times
-  std::vector<double> curve = {1};  // times of a target step of 1, 2, 3, ... tokens, in any unit
   std::vector<double> alphas = {0.5, 0.6, 0.7, 0.8, 0.9, 0.95};
-  std::optional<int64_t> max_window;  // absent: 8 if it is measured, else 64
+  int64_t max_window = 8;
   bool json = false;
 };
 
-// Returns a validator of numbers in min..max. CLI::Range would accept NaN.
-CLI::Validator number_in(double min, double max, const std::string& description) {
-  return {[=](std::string& text) {
-            double value = 0;
-            if (CLI::detail::lexical_cast(text, value) && value >= min && value <= max) return std::string();
-            return fmt::format("'{}' is not a number {}", text, description);
-          },
-          description};
+// Returns what is wrong with an acceptance rate; empty: nothing. CLI::Range would accept NaN.
+std::string is_rate(const std::string& text) {
+  double value = 0;
+  if (CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1) return "";
+  return fmt::format("'{}' is not a number from 0 to 1", text);
 }
-
-// ---- Windows: Leviathan et al. 2023
 
 // Returns what every window up to `most` gives, for one acceptance rate and one pair of models.
 ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most) {
@@ -82,61 +74,14 @@ std::string best_sentence(const ordered_json& plan) {
                      plan["best_speedup"].get<double>(), where);
 }
 
-void print_windows(const ordered_json& plan) {
-  // A few windows after the best one show that the curve has turned.
-  const int64_t shown = std::max<int64_t>(plan["best_window"].get<int64_t>() + 3, 8);
-  Table table({{"window"}, {"tokens per target run"}, {"speedup"}, {"", Align::kLeft}});
-  for (const auto& row : plan["windows"]) {
-    const int64_t window = row["window"];
-    if (window > shown) break;
-    table.add_row({std::to_string(window), fmt::format("{:.3f}", row["tokens_per_target_run"].get<double>()),
-                   fmt::format("{:.3f}", row["speedup"].get<double>()),
-                   window == plan["best_window"] ? "best" : ""});
-  }
-  std::cout << table.text() << best_sentence(plan);
-}
-
-// One alpha and one cost ratio give a table of windows. Several give the best window for each alpha (rows) and cost
-// ratio (columns): the paper's Figure 3.
-int plan_given(const PlanFlags& flags) {
-  ordered_json plans = ordered_json::array();
-  std::vector<Column> columns{{"alpha"}};
-  for (const double cost_ratio : flags.cost_ratios) columns.push_back({fmt::format("c = {:g}", cost_ratio)});
-  Table table(columns);
-  for (const double alpha : flags.alphas) {
-    std::vector<std::string> cells{fmt::format("{:g}", alpha)};
-    for (const double cost_ratio : flags.cost_ratios) {
-      const StepCosts costs{.target = flags.curve, .draft = cost_ratio * flags.curve.front()};
-      plans.push_back(windows_json(alpha, costs, flags.max_window.value_or(64)));
-      cells.push_back(best_text(plans.back()));
-    }
-    table.add_row(cells);
-  }
-  if (flags.json) {
-    std::cout << plans.dump(2) << "\n";
-  } else if (plans.size() == 1) {
-    print_windows(plans.front());
-  } else {
-    std::cout << "Best window and its speedup; 0 is the target alone.\n" << table.text();
-  }
-  return 0;
-}
-
-// ---- Measured step times
-
-// Longest window that is measured.
-int64_t measured_window(const PlanFlags& flags) {
-  return flags.max_window.value_or(8);
-}
-
 // Throws a UserError if a model has fewer positions than the longest step needs.
 void require_room(const model::ModelInfo& model, const PlanFlags& flags) {
-  const int64_t longest = flags.length + measured_window(flags) + 1;
+  const int64_t longest = flags.length + flags.max_window + 1;
   if (model.max_positions == 0 || longest <= model.max_positions) return;
   throw UserError({.where = model.name,
                    .what = "the model has too few positions for these steps",
                    .expected = fmt::format("--length and --max-window of less than {} together", model.max_positions),
-                   .found = fmt::format("{} + {}", flags.length, measured_window(flags)),
+                   .found = fmt::format("{} + {}", flags.length, flags.max_window),
                    .hint = "give a smaller --length"});
 }
 
@@ -159,7 +104,7 @@ StepCosts measured_costs(const PlanFlags& flags, c10::Device device) {
   require_room(target.model->info(), flags);
   if (drafter->model() != nullptr) require_room(drafter->model()->info(), flags);
   const infer::ContextSize size{.rows = flags.batch, .source = flags.source_length, .length = flags.length};
-  return drafter->step_costs(pair, infer::random_context(target.model->info(), size), measured_window(flags) + 1);
+  return drafter->step_costs(pair, infer::random_context(target.model->info(), size), flags.max_window + 1);
 }
 
 // Returns the least acceptance rate with which some window is faster than the target alone; nothing if none is.
@@ -175,11 +120,11 @@ std::optional<double> break_even(const StepCosts& costs, int64_t most) {
   return above;
 }
 
-int plan_measured(const PlanFlags& flags) {
+int run_plan(const PlanFlags& flags) {
   const c10::Device device = begin_execution(flags.execution);
   const int64_t threads = set_threads(0);  // the number in use
   const StepCosts costs = measured_costs(flags, device);
-  const std::optional<double> even = break_even(costs, measured_window(flags));
+  const std::optional<double> even = break_even(costs, flags.max_window);
   ordered_json plans = ordered_json::array();
   Table times({{"window"}, {"drafting ms"}, {"verifying ms"}, {"x one"}});
   for (size_t window = 0; window < costs.target.size(); ++window) {
@@ -189,7 +134,7 @@ int plan_measured(const PlanFlags& flags) {
   }
   Table best({{"alpha"}, {"best window: speedup", Align::kLeft}});
   for (const double alpha : flags.alphas) {
-    plans.push_back(windows_json(alpha, costs, measured_window(flags)));
+    plans.push_back(windows_json(alpha, costs, flags.max_window));
     best.add_row({fmt::format("{:g}", alpha), best_text(plans.back())});
   }
   if (flags.json) {
@@ -225,56 +170,34 @@ int plan_measured(const PlanFlags& flags) {
 
 Action add_plan(CLI::App& app) {
   auto flags = std::make_shared<PlanFlags>();
-  const auto add_numbers = [&](const char* name, std::vector<double>& numbers, const char* help) {
-    return app.add_option(name, numbers, help)->delimiter(',');
-  };
   const auto add_size = [&](const char* name, int64_t& size, const char* help) {
     app.add_option(name, size, help)->check(CLI::Range(1, 10'000'000))->capture_default_str();
   };
-  CLI::Option* model = app.add_option("--model", flags->model, "Directory of the target, whose steps are measured here");
-  CLI::Option* drafter = app.add_option("--drafter", flags->drafter, infer::drafter_help());
-  model->needs(drafter);
-  drafter->needs(model);
+  app.add_option("--model", flags->model, "Directory of the target, whose steps are measured here")->required();
+  app.add_option("--drafter", flags->drafter, infer::drafter_help())->required();
   app.add_option("--dtype", flags->dtype, "Type of weights: fp32, bf16, fp16, fp64 or int8")->capture_default_str();
   app.add_option("--drafter-dtype", flags->drafter_dtype, "Type of a drafter that is a model (default: --dtype)");
   add_size("--batch", flags->batch, "Rows that are decoded together");
   add_size("--length", flags->length, "Tokens of each row before a step");
   add_size("--source-length", flags->source_length, "Tokens of an encoder's source");
-  add_numbers("--cost-ratio", flags->cost_ratios,
-              "Without models: time of a drafter step over a target step of one token (c), comma-separated")
-      ->check(number_in(0, 1000, "from 0 to 1000"))
-      ->excludes(model);
-  add_numbers("--target-curve", flags->curve,
-              "With --cost-ratio: times of a target step of 1, 2, 3, ... tokens, comma-separated, in any unit; longer "
-              "steps are extrapolated. Default: a verification takes as long as one token, as in the paper")
-      ->check(number_in(std::numeric_limits<double>::min(), std::numeric_limits<double>::max(), "above 0"));
-  add_numbers("--alpha", flags->alphas, "Acceptance rates of a drafted token, comma-separated")
-      ->check(number_in(0, 1, "from 0 to 1"));
-  app.add_option("--max-window", flags->max_window, "Longest window (default: 8 to measure, 64 with --cost-ratio)")
-      ->check(CLI::Range(1, 64));
+  app.add_option("--alpha", flags->alphas, "Acceptance rates of a drafted token, comma-separated")
+      ->delimiter(',')
+      ->check(is_rate, "");
+  app.add_option("--max-window", flags->max_window, "Longest window to measure")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   app.add_flag("--json", flags->json, "Print JSON with every time and window, full precision");
   add_execution_flags(app, flags->execution);
   app.footer(
-      "With --model and --drafter, step times are measured here: random tokens, rounds as decoding runs\n"
-      "them, medians. A step is timed until its most likely tokens are on the host. With --cost-ratio, no\n"
-      "model is loaded: one alpha and one ratio give a table of windows, several a table of best windows.\n"
+      "Step times are measured on random tokens, in rounds as decoding runs them; the weights do not\n"
+      "matter. A step is timed until its most likely tokens are on the host. Medians are printed.\n"
       "tokens per target run = (1 - alpha^(G+1)) / (1 - alpha), equation (1) of Leviathan et al. 2023;\n"
       "speedup = tokens / (G c + t(G+1)), Theorem 3.8. Both assume that acceptances are independent;\n"
       "`draftsmith eval` measures alpha.\n"
       "Examples:\n"
       "  draftsmith plan --model TARGET --drafter DRAFTER\n"
-      "  draftsmith plan --model TARGET --drafter lookup --dtype int8 --alpha 0.6\n"
-      "  draftsmith plan --cost-ratio 0.05 --alpha 0.8\n"
-      "  draftsmith plan --cost-ratio 0.1 --alpha 0.6,0.7,0.8 --target-curve 8.1,8.9,9.8,10.6");
-  return [flags] {
-    if (!flags->model.empty()) return plan_measured(*flags);
-    if (!flags->cost_ratios.empty()) return plan_given(*flags);
-    throw UserError({.where = "draftsmith plan",
-                     .what = "there is nothing to plan",
-                     .expected = "--model and --drafter, or --cost-ratio",
-                     .found = "neither",
-                     .hint = "draftsmith plan --help shows examples"});
-  };
+      "  draftsmith plan --model TARGET --drafter lookup --dtype int8 --alpha 0.6");
+  return [flags] { return run_plan(*flags); };
 }
 
 }  // namespace draftsmith::cli

@@ -179,7 +179,7 @@ Fields<CorpusOptions> CorpusOptions::fields() {
 
 std::string make_corpus(const CorpusOptions& options, const std::filesystem::path& out, ProgressStyle style) {
   const auto tokenizer = data::load_tokenizer(options.tokenizer);
-  const data::TextInput input = data::with_template_of(options.tokenizer, data::with_dataset(options));
+  const data::TextInput input = data::with_template_of(options.tokenizer, options);
   const auto stream = data::open_text(input, options);
   data::PrepareOptions prepare = options;
   prepare.prompts = prepare.prompts || !input.messages.empty();

@@ -55,11 +55,12 @@ const char* const kContinueFromHelp =
 TrainingData::TrainingData(const std::filesystem::path& tokenizer_file, const std::filesystem::path& corpus_file,
                            const std::optional<std::filesystem::path>& validation_corpus)
     : tokenizer(data::load_tokenizer(tokenizer_file)), corpus(corpus_file) {
-  if (validation_corpus) validation.emplace(*validation_corpus);
-  for (const data::Corpus* one : {&corpus, validation ? &*validation : &corpus}) {
-    require_same_tokenizer(tokenizer->hash(), one->info().tokenizer_hash, one->file(),
+  const auto require_tokenizer = [&](const data::Corpus& one) {
+    require_same_tokenizer(tokenizer->hash(), one.info().tokenizer_hash, one.file(),
                            "prepare it with the tokenizer of this stage");
-  }
+  };
+  require_tokenizer(corpus);
+  if (validation_corpus) require_tokenizer(validation.emplace(*validation_corpus));
 }
 
 train::TrainerInputs TrainingData::inputs(train::TrainableModel& trainable, const StageContext& run,
