@@ -295,7 +295,7 @@ Action add_generate(CLI::App& app) {
   add_execution_flags(app, flags->execution);
   app.footer(
       "Examples:\n"
-      "Without a drafter, and with a small model as drafter, by three methods:\n"
+      "Without a drafter, and with a small model as drafter:\n"
       "  draftsmith generate --model target --input test.de\n"
       "  draftsmith generate --model target --input test.de --drafter small --method assisted\n"
       "  draftsmith generate --model target --input test.de --drafter small \\\n"
@@ -305,19 +305,15 @@ Action add_generate(CLI::App& app) {
       "The four best outputs of beam search, with their scores:\n"
       "  draftsmith generate --model target --input test.de \\\n"
       "    --method beam --num-beams 4 --length-penalty 0.6 --n-best 4 --json\n"
-      "With a drafter that copies from the text, and with Tandem secondaries:\n"
+      "With a drafter that copies from the text, and with a Tandem secondary:\n"
       "  draftsmith generate --model target --input documents.txt --drafter lookup --method assisted\n"
       "  draftsmith generate --model target --input test.de --drafter secondary \\\n"
       "    --method tandem-speed --window 5\n"
-      "  draftsmith generate --model target --input test.de --drafter secondary \\\n"
-      "    --method tandem --free-token=false --window 3\n"
       "With the target's own first layers:\n"
       "  draftsmith generate --model target --input test.de --drafter exit:2 --method assisted\n"
-      "  draftsmith generate --model target --input test.de \\\n"
-      "    --method early-exit --exit-layer 2 --fallback 0.6 --rollback 1\n"
       "  draftsmith generate --model target --input test.de --method calm --exit-threshold 0.9\n"
       "  draftsmith generate --model target --input test.de --method ppd --candidates 3\n"
-      "Prompts of a decoder-only model, printed as they grow:\n"
+      "A prompt of a decoder-only model, printed as it grows:\n"
       "  echo 'Once upon a time' | draftsmith generate --model gpt2 --method sample --stream");
   return [flags] { return run_generate(*flags); };
 }

@@ -221,15 +221,6 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
   return true;
 }
 
-std::map<std::string, std::string> hash_inputs(const RecipeStage& stage,
-                                               const std::map<std::string, std::string>& stage_hashes,
-                                               RememberedHashes& known) {
-  std::map<std::string, std::string> inputs;
-  for (const std::string& input : stage.inputs) inputs["@" + input] = stage_hashes.at(input);
-  for (const std::string& file : stage.files) inputs[file] = path_hash(file, known);
-  return inputs;
-}
-
 size_t stages_to_run(const Recipe& recipe, const std::string& until) {
   if (until.empty()) return recipe.stages.size();
   std::vector<std::string> names;
@@ -275,7 +266,8 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions option
               .kind = stage.kind->name,
               .version = stage.kind->version,
               .options = stage.checked.options};
-    done.inputs = hash_inputs(stage, hashes, known);
+    for (const std::string& input : stage.inputs) done.inputs["@" + input] = hashes.at(input);
+    for (const std::string& file : stage.files) done.inputs[file] = path_hash(file, known);
     if (world.leads()) known.save(options.work / kInputHashes);
     done.hash = stage_hash(stage, done.inputs);
     world.require_same("the input files of stage " + stage.name, done.hash);

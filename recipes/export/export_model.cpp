@@ -1,5 +1,7 @@
 #include "recipes/export/export_model.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <set>
 
@@ -176,15 +178,6 @@ GgufType gguf_type(const ExportOptions& options, at::ScalarType stored) {
   return type == at::kHalf ? GgufType::kF16 : type == at::kBFloat16 ? GgufType::kBF16 : GgufType::kF32;
 }
 
-// Returns what a file says of itself: the model, its tokenizer, its chat template and its origin.
-GgufValues values_of(const model::ModelDirectory& opened, const ExportOptions& options, GgufType type) {
-  GgufValues values = gguf_settings(opened.config(), options.out.stem().string(), type);
-  values.emplace_back("general.description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit()));
-  const GgufValues tokens = gguf_tokenizer(options.model, opened.config().vocabulary);
-  values.insert(values.end(), tokens.begin(), tokens.end());
-  return values;
-}
-
 ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptions& options) {
   if (fs::exists(options.out)) {
     throw UserError({.where = options.out.string(),
@@ -201,7 +194,10 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
     if (tensor.type == GgufType::kQ8_0) require_fits(options, tensor.name, values.div(127), at::kHalf);
     if (tensor.type != GgufType::kQ8_0) require_fits(options, tensor.name, values, scalar_type_of(tensor.type));
   }
-  write_gguf(options.out, values_of(opened, options, type), tensors, [&](const GgufTensor& tensor) {
+  GgufValues description = gguf_settings(opened.config(), options.out.stem().string(), type);
+  description.emplace_back("general.description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit()));
+  std::ranges::move(gguf_tokenizer(options.model, opened.config().vocabulary), std::back_inserter(description));
+  write_gguf(options.out, description, tensors, [&](const GgufTensor& tensor) {
     throw_if_stop_requested(kStopped);
     return to_gguf(tensor, *model);
   });

@@ -167,8 +167,6 @@ std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::
   return others;
 }
 
-// ---- kind = "corpus": tokenises text into corpus.h5
-
 Fields<CorpusOptions> CorpusOptions::fields() {
   return Fields<CorpusOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
       .add("tokenizer", &CorpusOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
@@ -202,32 +200,9 @@ void run_corpus(const CorpusOptions& options, const StageContext& run) {
   log_info("  {}", make_corpus(options, run.directory / "corpus.h5", run.execution.progress()));
 }
 
-}  // namespace
-
-StageKind corpus_stage() {
-  return make_stage_kind<CorpusOptions>("corpus", 1, "tokenises parallel text, jsonl or plain text", run_corpus);
-}
-
-// ---- kind = "language": writes text of the synthetic language pair
-// Makes {train,valid,test}.{src,tgt}.
-
-namespace {
-
 void run_language(const data::SyntheticOptions& options, const StageContext& run) {
   data::write_synthetic(options, run.directory);
 }
-
-}  // namespace
-
-StageKind language_stage() {
-  return make_stage_kind<data::SyntheticOptions>("language", 1, "writes text of a synthetic pair of languages",
-                                                 run_language);
-}
-
-// ---- kind = "ngram": counts the n-grams of a corpus's targets
-// Makes ngram.h5, the table of an n-gram drafter.
-
-namespace {
 
 struct NgramStageOptions : data::NgramOptions {
   std::filesystem::path corpus;
@@ -256,17 +231,6 @@ void run_ngram(const NgramStageOptions& options, const StageContext& run) {
   progress.finish();
   log_info("  {}", report.text());
 }
-
-}  // namespace
-
-StageKind ngram_stage() {
-  return make_stage_kind<NgramStageOptions>("ngram", 1, "counts n-grams, for a drafter without weights", run_ngram);
-}
-
-// ---- kind = "tokenizer": trains a SentencePiece model on text or jsonl files
-// Makes spiece.model.
-
-namespace {
 
 struct TokenizerStageOptions : data::TokenizerOptions {
   std::vector<std::filesystem::path> input;
@@ -316,6 +280,19 @@ void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run
 }
 
 }  // namespace
+
+StageKind corpus_stage() {
+  return make_stage_kind<CorpusOptions>("corpus", 1, "tokenises parallel text, jsonl or plain text", run_corpus);
+}
+
+StageKind language_stage() {
+  return make_stage_kind<data::SyntheticOptions>("language", 1, "writes text of a synthetic pair of languages",
+                                                 run_language);
+}
+
+StageKind ngram_stage() {
+  return make_stage_kind<NgramStageOptions>("ngram", 1, "counts n-grams, for a drafter without weights", run_ngram);
+}
 
 StageKind tokenizer_stage() {
   return make_stage_kind<TokenizerStageOptions>("tokenizer", 1, "trains a SentencePiece tokenizer on text files",

@@ -74,23 +74,23 @@ bool is_same_model(const fs::path& one, const fs::path& other) {
   return fs::equivalent(one, other, error) || model::model_hash(one) == model::model_hash(other);
 }
 
-// Refuses a model of no directory that an option names or `from` records.
-[[noreturn]] void refuse_missing(const std::string& option, const std::string& what) {
-  throw UserError({.where = option, .what = what, .expected = "a model directory", .found = "none given"});
+Problem missing_model(const std::string& option, const std::string& what) {
+  return {.where = option, .what = what, .expected = "a model directory", .found = "none given"};
 }
 
 // Returns the primary's directory: the option, or the one that the Tandem directory `from` names.
 fs::path primary_of(const StartOptions& options) {
   if (options.tandem->primary) return *options.tandem->primary;
   if (from_tandem(options)) return model::tandem_primary(*options.from);
-  refuse_missing("tandem.primary", "a secondary that is not yet part of a Tandem needs a primary");
+  throw UserError(missing_model("tandem.primary", "a secondary that is not yet part of a Tandem needs a primary"));
 }
 
 // Returns the target's directory: the option, or the one that the drafter's directory `from` names.
 fs::path target_of(const StartOptions& options) {
   if (options.shared_encoder->target) return *options.shared_encoder->target;
   if (from_drafter(options)) return model::shared_encoder_target(*options.from);
-  refuse_missing("shared_encoder.target", "a drafter that does not share an encoder yet needs a target");
+  throw UserError(
+      missing_model("shared_encoder.target", "a drafter that does not share an encoder yet needs a target"));
 }
 
 bool trains_primary(const TandemTrainingOptions& options) {
@@ -243,12 +243,8 @@ void check_blocks(const StartOptions& options, const std::string& where, Problem
 
 // Checks a drafter of random weights that is to share an encoder.
 void check_shared_encoder(const StartOptions& options, const std::string& where, Problems& problems) {
-  if (!options.architecture) return;
   if (!options.shared_encoder->target) {
-    problems.add({.where = where + ".shared_encoder.target",
-                  .what = "a drafter of random weights needs a target whose encoder it shares",
-                  .expected = "a model directory",
-                  .found = "none given"});
+    problems.add(missing_model(where + ".shared_encoder.target", "a drafter of random weights needs a target"));
   }
   const model::Family* family = model::families().find(options.architecture->family);
   if (family != nullptr && !family->base.encoder_decoder) {
@@ -270,13 +266,10 @@ void check_start(const StartOptions& options, const std::string& where, Problems
   if (options.exits && options.architecture) {
     train::check_fits(*options.exits, options.architecture->decoder_layers, where + ".exits", problems);
   }
-  if (options.shared_encoder) check_shared_encoder(options, where, problems);
+  if (options.shared_encoder && options.architecture) check_shared_encoder(options, where, problems);
   if (!options.tandem || !options.architecture) return;
   if (!options.tandem->primary) {
-    problems.add({.where = where + ".tandem.primary",
-                  .what = "a secondary of random weights needs a primary",
-                  .expected = "a model directory",
-                  .found = "none given"});
+    problems.add(missing_model(where + ".tandem.primary", "a secondary of random weights needs a primary"));
   }
   const auto mapped = static_cast<int64_t>(options.tandem->layer_map.size());
   if (mapped > 0 && mapped != options.architecture->decoder_layers) {

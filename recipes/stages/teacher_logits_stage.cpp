@@ -96,27 +96,20 @@ void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, co
   }
 }
 
-// Returns the end of a shard that begins with the first example of a range and is no longer than it.
-int64_t shard_end(const data::Corpus& corpus, const data::ShardRange& range, const data::TeacherCacheInfo& info) {
-  const int64_t each = info.bytes_per_position();
-  int64_t end = range.first;
-  int64_t bytes = 0;
-  while (end < range.last) {
-    bytes += each * static_cast<int64_t>(corpus.target(end).size());
-    if (end > range.first && bytes > kMostShardBytes) break;
-    ++end;
-  }
-  return end;
-}
-
-// Returns the shards that are missing.
+// Cuts the missing ranges into shards that are no longer than the limit, of one example at least.
 std::vector<data::ShardRange> shards_to_write(const data::Corpus& corpus, const data::TeacherCacheInfo& info,
                                               const std::vector<data::ShardRange>& missing) {
   std::vector<data::ShardRange> shards;
-  for (data::ShardRange left : missing) {
-    while (left.size() > 0) {
-      shards.push_back({left.first, shard_end(corpus, left, info)});
-      left.first = shards.back().last;
+  for (const data::ShardRange& range : missing) {
+    int64_t bytes = 0;
+    for (int64_t i = range.first; i < range.last; ++i) {
+      const int64_t more = info.bytes_per_position() * static_cast<int64_t>(corpus.target(i).size());
+      if (i == range.first || bytes + more > kMostShardBytes) {
+        shards.push_back({i, i});
+        bytes = 0;
+      }
+      shards.back().last = i + 1;
+      bytes += more;
     }
   }
   return shards;
