@@ -1,8 +1,6 @@
 // Runs a recipe: skips finished stages, redoes changed ones beside the old, and continues where a killed run stopped.
-//
 // A stage's directory is WORK/<stage>-<hash8>/; the link WORK/<stage> leads to the one in use. The hash covers the
-// options that change the result, the version of the stage kind and the hashes of the inputs. So a changed option gives
-// a new directory, and no trained model is ever overwritten.
+// options that change the result, the version of the stage kind and the hashes of the inputs.
 #pragma once
 
 #include <filesystem>
@@ -18,9 +16,7 @@
 
 namespace draftsmith::recipes {
 
-// ---- DONE: the last file that a stage writes
-// It records the stage's identity and all files of the finished directory.
-
+// DONE, the last file that a stage writes: its identity and all files of the finished directory.
 struct Done {
   std::string stage{};
   std::string kind{};
@@ -39,8 +35,6 @@ void write_done(const std::filesystem::path& directory, Done done);
 std::optional<Done> read_done(const std::filesystem::path& directory);
 // Compares a directory with its DONE. Returns one problem for each missing, changed or added file.
 std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done);
-
-// ---- Runs
 
 struct PipelineOptions {
   std::filesystem::path work;  // directory of the stages' directories; empty: work/<name of the recipe>

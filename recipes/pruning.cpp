@@ -12,7 +12,6 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
-#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
@@ -30,7 +29,7 @@ using Ids = std::vector<int64_t>;
 constexpr int64_t kCalibrationExamples = 512;
 constexpr const char* kNothingWritten = "nothing was written";
 
-// Receives source and target of an example, and returns whether it wants another. Texts have no source.
+// Receives source and target of an example, and returns whether it wants another.
 using OnExample = std::function<bool(Ids source, Ids target)>;
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& what, const std::string& expected,
@@ -44,11 +43,10 @@ Ids ids_of(std::span<const int32_t> tokens) {
 
 // Model directory with its tokenizer, which corpora must share.
 struct Whole {
-  fs::path directory;
   std::unique_ptr<model::TransformerModel> model;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null if the directory has none
 
-  void read_corpus(const fs::path& file, const OnExample& on_example) const {
+  void read(const fs::path& file, const OnExample& on_example) const {
     const data::Corpus corpus(file);
     if (tokenizer) {
       require_same_tokenizer(tokenizer->hash(), corpus.info().tokenizer_hash, file,
@@ -61,19 +59,6 @@ struct Whole {
     for (int64_t i = 0; i < corpus.size(); ++i) {
       if (!on_example(ids_of(corpus.source(i)), ids_of(corpus.target(i)))) return;
     }
-  }
-
-  void read_text(const fs::path& file, const OnExample& on_example) const {
-    if (!tokenizer)
-      refuse(directory, "the model has no tokenizer, so it cannot read text", "a tokenizer", "give a corpus (.h5)");
-    for (const std::string& line : data::read_lines(file)) {
-      if (!line.empty() && !on_example({}, ids_of(tokenizer->encode(line)))) return;
-    }
-  }
-
-  void read(const fs::path& file, const OnExample& on_example) const {
-    if (file.extension() == ".h5") return read_corpus(file, on_example);
-    read_text(file, on_example);
   }
 };
 
@@ -100,10 +85,6 @@ model::ActivationMoments measure_activations(const Whole& whole, const model::Pr
   const at::NoGradGuard no_grad;
   const fs::path& file = *options.calibration;
   const model::TransformerConfig& config = whole.model->config();
-  if (config.encoder_decoder && file.extension() != ".h5") {
-    refuse(file, "an encoder-decoder model is calibrated on pairs of source and target", "a corpus (.h5)",
-           "make one with `draftsmith data prepare`");
-  }
   model::ActivationMoments moments(config);
   int64_t left = options.calibration_examples.value_or(kCalibrationExamples);
   whole.read(file, [&](const Ids& source, const Ids& target) {
@@ -153,9 +134,9 @@ std::string describe_pruning(const model::TransformerConfig& before, const model
     layers = fmt::format("{}+{} of {}+{} layers", after.encoder_layers, after.decoder_layers, before.encoder_layers,
                          before.decoder_layers);
   }
-  std::string text = fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} heads and {} of {} neurons a layer",
-                                 millions(after), millions(before), layers, after.heads, before.heads, after.ff_width,
-                                 before.ff_width);
+  std::string text =
+      fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} heads and {} of {} neurons a layer", millions(after),
+                  millions(before), layers, after.heads, before.heads, after.ff_width, before.ff_width);
   if (counts.empty()) return text;
   int64_t kept = 0;
   for (const int64_t id : after.draft_vocabulary.ids) kept += counts[static_cast<size_t>(id)];
@@ -172,7 +153,7 @@ std::string prune_directory(const fs::path& model, const fs::path& out, const mo
   if (fs::exists(model::exits_directory(model))) {
     log_info("{}: its exits are not copied, because they belong to the whole model", model.string());
   }
-  Whole whole{model, model::load_model(model, {.device = device, .pack = false}), nullptr};
+  Whole whole{model::load_model(model, {.device = device, .pack = false}), nullptr};
   if (data::has_tokenizer(model)) {
     whole.tokenizer = data::load_tokenizer(model);
     model::require_vocabulary_fits(whole.model->config(), whole.tokenizer->vocabulary(), model.string());

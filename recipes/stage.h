@@ -22,8 +22,7 @@ struct SuiteOptions;  // evaluate/suite/suite_options.h
 
 namespace draftsmith::recipes {
 
-// How a command runs: what changes no result, so that none of it enters a stage's hash. The fields are flags of every
-// command that runs a model.
+// How a command runs: what changes no result. The fields are flags of every command that runs a model.
 struct Execution {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
@@ -37,7 +36,6 @@ struct Execution {
   static Fields<Execution> fields();
 };
 
-// The context of a running stage.
 struct StageContext {
   std::filesystem::path directory;  // the stage's directory; it exists and keeps the files of an interrupted run
   std::string identity;             // the stage's hash
@@ -53,15 +51,14 @@ struct CheckedOptions {
   std::vector<std::filesystem::path> paths;  // inputs of the stage, with unresolved references
 };
 
-// Which processes run a stage: rank 0 while the others wait, all of them together, or a process by itself, so that a
-// recipe with several refuses it.
+// Which processes run a stage: rank 0 while the others wait, all together, or a process that must be alone.
 enum class Processes { kLeader, kAll, kOne };
 
 // Kind of stages (kind = "train"): its options, and the function that runs a stage. Immutable.
 struct StageKind {
   std::string name;
   // Increment it if the same options give another result, for example after a changed default: finished stages are then
-  // redone. It stays if the old result is as good and only its last digits differ; the changelog says so.
+  // redone.
   int64_t version = 1;
   std::string summary;
   // Returns the text of the options for `draftsmith help options`.

@@ -163,7 +163,8 @@ std::string drafter_help() {
   return fmt::format(
       "Directory of a drafter (an ordinary model, one that shares the model's encoder, a Tandem secondary of the "
       "model), or of the model itself; ngram:FILE for a table that a "
-      "recipe's stage of kind ngram made; lookup[:N] to copy the continuation of the last N-gram (default {}) that equals the "
+      "recipe's stage of kind ngram made; lookup[:N] to copy the continuation of the last N-gram (default {}) that "
+      "equals the "
       "end of the text; or exit:N for the model's own first N layers",
       kLongestLookup);
 }

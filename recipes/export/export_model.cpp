@@ -195,7 +195,8 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
     if (tensor.type != GgufType::kQ8_0) require_fits(options, tensor.name, values, scalar_type_of(tensor.type));
   }
   GgufValues description = gguf_settings(opened.config(), options.out.stem().string(), type);
-  description.emplace_back("general.description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit()));
+  description.emplace_back("general.description",
+                           fmt::format("Exported by Draftsmith {} ({})", version(), git_commit()));
   std::ranges::move(gguf_tokenizer(options.model, opened.config().vocabulary), std::back_inserter(description));
   write_gguf(options.out, description, tensors, [&](const GgufTensor& tensor) {
     throw_if_stop_requested(kStopped);

@@ -1,8 +1,5 @@
-// GGUF files, version 3: llama.cpp's format for models. A file holds typed values by name, then tensors whose
-// dimensions are listed from the fastest to the slowest, each at a multiple of 32 bytes. Written for Llama and GPT-2.
-//
-// llama.cpp rotates neighbouring numbers of a head in place of its two halves, so rows of a Llama's queries and keys
-// are stored in another order. GPT-2's queries, keys and values are one tensor.
+// GGUF files, version 3: llama.cpp's format for models, written for Llama and GPT-2. A file holds typed values by name,
+// then tensors whose dimensions are listed from the fastest to the slowest, each at a multiple of 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +55,8 @@ at::ScalarType scalar_type_of(GgufType type);
 std::string gguf_type_name(GgufType type);
 
 // ---- The model
-// Which parameters make which tensors, and the values that llama.cpp needs to run them.
+// llama.cpp rotates neighbouring numbers of a head in place of its two halves, so rows of a Llama's queries and keys
+// are stored in another order. GPT-2's queries, keys and values are one tensor.
 
 // Reports a problem at `where` for each property that llama.cpp's model of the family lacks, and for other families.
 void check_gguf(const std::string& where, const model::TransformerConfig& config, Problems& problems);
@@ -76,12 +74,9 @@ at::Tensor rope_factors(const model::TransformerConfig& config);
 // Returns the values of a tensor, fp32 on the CPU; of one without parameters rope_factors().
 at::Tensor to_gguf(const GgufTensor& tensor, const model::TransformerModel& model);
 
-// ---- The tokenizer
-// SentencePiece models (llama.cpp's "llama" and "t5") and byte-level BPE ("gpt2").
-
 // Returns the values that describe the tokenizer and the chat template in a model directory; without a tokenizer, those
 // of a model that reads ids alone. Ids above its pieces, up to the model's `vocabulary`, become unused tokens. Errors:
-// UserError for a tokenizer that llama.cpp cannot hold.
+// UserError for a tokenizer other than SentencePiece (llama.cpp's "llama" and "t5") and byte-level BPE ("gpt2").
 GgufValues gguf_tokenizer(const std::filesystem::path& directory, int64_t vocabulary);
 
 }  // namespace draftsmith::recipes

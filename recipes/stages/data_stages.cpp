@@ -185,8 +185,8 @@ std::string make_corpus(const CorpusOptions& options, const std::filesystem::pat
                      .title = "tokenizing",
                      .unit = "examples",
                      .total = input.separator.empty() ? data::count_lines(stream->files().front()) : 0});
-  const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, out,
-                                           [&](int64_t examples) { progress.advance(examples); });
+  const auto report =
+      data::prepare_corpus(*stream, *tokenizer, prepare, out, [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
   std::string text = fmt::format("{} examples, {} source and {} target tokens", report.written, report.source_tokens,
                                  report.target_tokens);

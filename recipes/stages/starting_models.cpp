@@ -110,8 +110,8 @@ StartingModels trained_alone(ModelPointer model) {
 }
 
 // Continues a Tandem: the secondary keeps its layer map and projections, but its block may change.
-ModelPointer continued_secondary(const TandemTrainingOptions& options, const fs::path& from,
-                                                    const fs::path& primary, at::Device device) {
+ModelPointer continued_secondary(const TandemTrainingOptions& options, const fs::path& from, const fs::path& primary,
+                                 at::Device device) {
   auto secondary = model::load_tandem_secondary(from, primary, {.device = device, .pack = false});
   model::TransformerConfig config = secondary->config();
   Problems problems;
@@ -363,9 +363,8 @@ StartingModels starting_models(const StartOptions& options, const data::Tokenize
   if (options.shared_encoder) return shared_encoder_start(options, tokenizer, place, teaches);
   if (options.block_prediction) {
     const auto config = make_config(*options.architecture, tokenizer);
-    return trained_alone<train::BlockPredictionTrainable>(
-        fresh_model(model::block_prediction_config(config, *options.block_prediction), options.architecture->seed,
-                    place.device));
+    return trained_alone<train::BlockPredictionTrainable>(fresh_model(
+        model::block_prediction_config(config, *options.block_prediction), options.architecture->seed, place.device));
   }
   auto model = options.from ? model::load_model(*options.from, {.device = place.device, .pack = false})
                             : fresh_model(make_config(*options.architecture, tokenizer), options.architecture->seed,

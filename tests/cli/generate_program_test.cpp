@@ -70,7 +70,8 @@ TEST_F(GenerateProgram, StreamingGivesTheSameTextAsLinesDo) {
     EXPECT_EQ(generate(live, lines_in).out, whole.out);
     EXPECT_GT(whole.out.size(), 20u);
   }
-  EXPECT_THAT(generate({"--stream", "--batch-size", "2"}, input).err, HasSubstr("2 lines together, 1 outputs for each"));
+  EXPECT_THAT(generate({"--stream", "--batch-size", "2"}, input).err,
+              HasSubstr("2 lines together, 1 outputs for each"));
 }
 
 std::vector<nlohmann::json> objects(const std::string& lines) {
