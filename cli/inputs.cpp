@@ -58,18 +58,6 @@ void check_lines(const evaluate::SuiteOptions& options, Problems& problems) {
 
 constexpr const char* kResultsFile = "results.json";
 
-// Returns the results of the stages in use of a work directory.
-std::vector<std::string> results_of_stages(const fs::path& work) {
-  std::vector<std::string> files;
-  if (!fs::is_directory(work)) return files;
-  for (const auto& entry : fs::directory_iterator(work)) {
-    if (entry.is_symlink() && fs::exists(entry.path() / kResultsFile))
-      files.push_back((entry.path() / kResultsFile).string());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 }  // namespace
 
 evaluate::SuiteOptions load_suite(const fs::path& file, const std::vector<std::string>& overrides) {
@@ -109,7 +97,12 @@ std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, cons
 fs::path find_results(const fs::path& path) {
   if (fs::is_regular_file(path)) return path;
   if (fs::exists(path / kResultsFile)) return path / kResultsFile;
-  const auto files = results_of_stages(path);
+  std::vector<std::string> files;  // of the stages in use of a work directory
+  for (const auto& entry : fs::is_directory(path) ? fs::directory_iterator(path) : fs::directory_iterator()) {
+    const fs::path file = entry.path() / kResultsFile;
+    if (entry.is_symlink() && fs::exists(file)) files.push_back(file.string());
+  }
+  std::sort(files.begin(), files.end());
   if (files.size() == 1) return files.front();
   throw UserError({.where = path.string(),
                    .what = files.empty() ? "there are no results" : "there are several results",

@@ -204,7 +204,7 @@ void run_prune(const PruneStageOptions& options, const StageContext& run) {
 }  // namespace
 
 StageKind prune_stage() {
-  return make_stage_kind<PruneStageOptions>("prune", 1, "cuts a smaller model out of a trained one", run_prune);
+  return make_stage_kind<PruneStageOptions>("prune", 1, run_prune);
 }
 
 }  // namespace draftsmith::recipes

@@ -314,7 +314,6 @@ bool is_recipe(const toml::table& table) {
 Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   Problems problems;
   Recipe recipe;
-  recipe.file = file;
   std::vector<RecipeFile> files;
   find_files(file, {}, {}, files, problems);
   for (size_t i = 0; i < files.size(); ++i) files[i].overrides = overrides_for(files, i, overrides);

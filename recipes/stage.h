@@ -60,7 +60,6 @@ struct StageKind {
   // Increment it if the same options give another result, for example after a changed default: finished stages are then
   // redone.
   int64_t version = 1;
-  std::string summary;
   // Returns the text of the options for `draftsmith help options`.
   std::function<std::string()> describe_options;
   // Parses a stage's table and adds every error.
@@ -73,15 +72,13 @@ struct StageKind {
 
 // Returns a kind with the options struct Options, whose stages run `run_stage(options, run)`.
 template <class Options>
-StageKind make_stage_kind(std::string name, int64_t version, const std::string& summary,
-                          void (*run_stage)(const Options&, const StageContext&),
+StageKind make_stage_kind(std::string name, int64_t version, void (*run_stage)(const Options&, const StageContext&),
                           Processes processes = Processes::kLeader) {
   const auto parse = [](const toml::table& table, const std::string& stage, Problems& problems) {
     return parse_options<Options>(table, stage, problems);
   };
   return {.name = name,
           .version = version,
-          .summary = summary,
           .describe_options = [] { return draftsmith::describe_options<Options>(); },
           .check =
               [parse](const toml::table& table, const std::string& stage, Problems& problems) {

@@ -39,8 +39,7 @@ void run_evaluate(const evaluate::SuiteOptions& options, const StageContext& run
 }  // namespace
 
 StageKind evaluate_stage() {
-  return make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, "measures methods against baselines", run_evaluate,
-                                                 Processes::kOne);
+  return make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, run_evaluate, Processes::kOne);
 }
 
 const Registry<StageKind>& stage_kinds() {

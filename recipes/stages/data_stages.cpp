@@ -282,21 +282,19 @@ void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run
 }  // namespace
 
 StageKind corpus_stage() {
-  return make_stage_kind<CorpusOptions>("corpus", 1, "tokenises parallel text, jsonl or plain text", run_corpus);
+  return make_stage_kind<CorpusOptions>("corpus", 1, run_corpus);
 }
 
 StageKind language_stage() {
-  return make_stage_kind<data::SyntheticOptions>("language", 1, "writes text of a synthetic pair of languages",
-                                                 run_language);
+  return make_stage_kind<data::SyntheticOptions>("language", 1, run_language);
 }
 
 StageKind ngram_stage() {
-  return make_stage_kind<NgramStageOptions>("ngram", 1, "counts n-grams, for a drafter without weights", run_ngram);
+  return make_stage_kind<NgramStageOptions>("ngram", 1, run_ngram);
 }
 
 StageKind tokenizer_stage() {
-  return make_stage_kind<TokenizerStageOptions>("tokenizer", 1, "trains a SentencePiece tokenizer on text files",
-                                                run_tokenizer);
+  return make_stage_kind<TokenizerStageOptions>("tokenizer", 1, run_tokenizer);
 }
 
 }  // namespace draftsmith::recipes

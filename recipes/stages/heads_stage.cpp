@@ -115,8 +115,7 @@ void run_heads(const HeadsStageOptions& options, const StageContext& run) {
 }  // namespace
 
 StageKind heads_stage() {
-  return make_stage_kind<HeadsStageOptions>("heads", 1, "trains early-prediction heads of a frozen model", run_heads,
-                                            Processes::kAll);
+  return make_stage_kind<HeadsStageOptions>("heads", 1, run_heads, Processes::kAll);
 }
 
 }  // namespace draftsmith::recipes

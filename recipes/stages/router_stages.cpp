@@ -153,13 +153,11 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
 }  // namespace
 
 StageKind router_data_stage() {
-  return make_stage_kind<RouterDataOptions>("router-data", 1, "decodes a corpus and collects training data of a router",
-                                            run_router_data);
+  return make_stage_kind<RouterDataOptions>("router-data", 1, run_router_data);
 }
 
 StageKind router_stage() {
-  return make_stage_kind<RouterStageOptions>("router", 1, "trains a router, which decides when a draft ends",
-                                             run_router);
+  return make_stage_kind<RouterStageOptions>("router", 1, run_router);
 }
 
 }  // namespace draftsmith::recipes

@@ -158,8 +158,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
 }  // namespace
 
 StageKind teacher_logits_stage() {
-  return make_stage_kind<TeacherLogitsOptions>("teacher-logits", 1, "stores a teacher's distributions for distillation",
-                                               run_teacher_logits, Processes::kAll);
+  return make_stage_kind<TeacherLogitsOptions>("teacher-logits", 1, run_teacher_logits, Processes::kAll);
 }
 
 }  // namespace draftsmith::recipes

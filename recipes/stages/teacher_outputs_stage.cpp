@@ -138,8 +138,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
 }  // namespace
 
 StageKind teacher_outputs_stage() {
-  return make_stage_kind<TeacherOutputsOptions>("teacher-outputs", 1, "decodes calibration inputs with the target",
-                                                run_teacher_outputs, Processes::kAll);
+  return make_stage_kind<TeacherOutputsOptions>("teacher-outputs", 1, run_teacher_outputs, Processes::kAll);
 }
 
 }  // namespace draftsmith::recipes

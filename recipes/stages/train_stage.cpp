@@ -160,7 +160,7 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
 }  // namespace
 
 StageKind train_stage() {
-  return make_stage_kind<TrainStageOptions>("train", 1, "trains a model on a corpus", run_train, Processes::kAll);
+  return make_stage_kind<TrainStageOptions>("train", 1, run_train, Processes::kAll);
 }
 
 }  // namespace draftsmith::recipes

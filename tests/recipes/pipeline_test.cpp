@@ -22,7 +22,6 @@ using testing::IsEmpty;
 StageKind counting_kind(std::vector<std::string>& log) {
   return {.name = "count",
           .version = 1,
-          .summary = "counts",
           .describe_options = [] { return std::string(); },
           .check = [](const toml::table&, const std::string&, Problems&) { return CheckedOptions(); },
           .run =
@@ -43,7 +42,7 @@ class Pipeline : public testing::Test {
     b.checked.options = b.checked.identity = {{"value", value_of_b}};
     b.checked.paths = {"@a/result.txt"};
     b.inputs = {"a"};
-    return {.file = "recipe.toml", .name = "test", .stages = {a, b}};
+    return {.name = "test", .stages = {a, b}};
   }
 
   std::vector<StageResult> run(const Recipe& recipe, const std::string& until = "", bool fresh = false) {
