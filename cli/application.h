@@ -1,6 +1,5 @@
-// The command line of `draftsmith`: finds the command, parses its flags, runs it and reports its errors. Each command
-// is a file cli/<name>.cpp, which declares the flags and returns the function that runs the command (a short one:
-// cli/validate.cpp). application.cpp lists them.
+// The command line of `draftsmith`: finds the command, parses its flags, runs it and reports its errors. A command is a
+// function add_<name>(), which declares the flags and returns what runs the command. application.cpp lists them.
 #pragma once
 
 #include <functional>

@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "data/corpus/corpus.h"
 #include "data/corpus/prepare.h"
+#include "data/datasets/datasets.h"
 #include "data/hdf5/shards.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"

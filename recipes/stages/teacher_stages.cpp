@@ -1,6 +1,10 @@
-// kind = "teacher-logits": stores the teacher's next-token distributions for a corpus's targets, so that students are
-// distilled without running the teacher. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); goes on with the
-// missing shards.
+// kind = "teacher-outputs" writes the target's outputs for calibration inputs, the corpus of prediction alignment (BiLD
+// §3.4: the small model learns the large one's predictions), corpus.h5. kind = "teacher-logits" stores the teacher's
+// next-token distributions for a corpus's targets, so that students are distilled without running the teacher,
+// teacher_logits.h5 (data/teacher/teacher_cache.h). Both go on with the missing shards.
+#include <algorithm>
+#include <functional>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,8 +14,10 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
+#include "data/corpus/sharded_corpus.h"
 #include "data/teacher/teacher_cache.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/generator.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "recipes/stages/data_stages.h"
@@ -21,6 +27,121 @@
 namespace draftsmith::recipes {
 
 namespace {
+
+struct TeacherOutputsOptions : DecodingOptions {
+  int64_t shard_examples = 2048;
+  static Fields<TeacherOutputsOptions> fields();
+};
+
+Fields<TeacherOutputsOptions> TeacherOutputsOptions::fields() {
+  using T = TeacherOutputsOptions;
+  return Fields<T>("teacher outputs stage (kind = \"teacher-outputs\"): makes corpus.h5")
+      .inherit<DecodingOptions>()
+      .add("shard_examples", &T::shard_examples, Range{1}, Unit{"examples"}, NoResult{},
+           "Number of outputs written at once; a killed run loses at most these. Outputs of a shard are decoded "
+           "together, so in bf16 and fp16 another number may change a token where two are almost equally likely.");
+}
+
+// Returns the hash of the input that input_name() names.
+std::string hash_of(const StageContext& run, const std::string& name) {
+  const auto input = run.inputs.find(name.substr(0, name.starts_with('@') ? name.find('/') : std::string::npos));
+  return input == run.inputs.end() ? "unknown" : input->second;
+}
+
+data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOptions& options,
+                             const StageContext& run) {
+  const std::string teacher = input_name(run, "model", options.model);
+  const std::string sources = input_name(run, "corpus", options.corpus);
+  data::CorpusInfo info;
+  info.tokenizer_hash = inputs.info().tokenizer_hash;
+  info.vocabulary = inputs.info().vocabulary;
+  info.provenance = options.provenance();
+  info.provenance.merge(
+      std::map<std::string, std::string>{{data::kJob, run.identity},
+                                         {"teacher", teacher},
+                                         {"teacher_hash", hash_of(run, teacher)},
+                                         {"calibration_inputs", sources},
+                                         {"calibration_inputs_hash", hash_of(run, sources)},
+                                         {"prompts", data::continues_prompts(inputs.info()) ? "true" : "false"},
+                                         {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}});
+  if (is_plain_text(inputs.info())) info.provenance["prompt_tokens"] = fmt::format("{}", options.prompt_tokens);
+  return info;
+}
+
+// Decodes the sources of a range with the teacher and adds them with their outputs.
+class OutputWriter {
+ public:
+  OutputWriter(const TeacherOutputsOptions& options, const StageContext& run, const data::Corpus& inputs)
+      : limit_(options.max_new_tokens),
+        vocabulary_(inputs.info().vocabulary),
+        tokenizer_(load_model_tokenizer(options.model, inputs.info().tokenizer_hash)),
+        teacher_(model::load_model(
+            options.model, {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)})),
+        settings_(model::load_generation_config(options.model)),
+        generator_({.target = teacher_.get(), .generation = settings_, .target_tokenizer = tokenizer_.get()},
+                   options.decoding(infer::baseline_method(options.temperature).name)),
+        sources_(inputs, teacher_->info(), tokenizer_.get(), options.prompt_tokens) {}
+
+  // Returns whether an output reached max_new_tokens without an end.
+  bool is_cut(std::span<const int32_t> ids) const {
+    if (static_cast<int64_t>(ids.size()) < limit_) return false;
+    const auto& ends = settings_.eos_ids;
+    return std::find(ends.begin(), ends.end(), ids.back()) == ends.end();
+  }
+
+  void add(const data::ShardRange& range, data::CorpusWriter& shard) {
+    const auto results = generator_.generate(
+        sources_.of_range(range.first, range.last), static_cast<uint64_t>(range.first),
+        [](size_t, const auto&) { throw_if_stop_requested("whole shards are saved; run it again to continue"); });
+    infer::throw_if_failed(results);
+    for (int64_t i = range.first; i < range.last; ++i) {
+      const auto& output = results[static_cast<size_t>(i - range.first)].ids;
+      std::vector<int32_t> ids(output.begin(), output.end());
+      foreign_ += static_cast<int64_t>(std::erase_if(ids, [&](int32_t id) { return id >= vocabulary_; }));
+      shard.add(sources_(i), ids);
+    }
+  }
+
+  // Returns the ids of this process's outputs that the corpus's tokenizer does not have, which are omitted.
+  int64_t foreign() const { return foreign_; }
+
+ private:
+  int64_t limit_;
+  int64_t vocabulary_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;  // null if the directory has none
+  std::unique_ptr<model::TransformerModel> teacher_;
+  model::GenerationConfig settings_;
+  infer::Generator generator_;
+  DecodedSources sources_;
+  int64_t foreign_ = 0;
+};
+
+void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContext& run) {
+  const data::Corpus inputs(options.corpus);
+  options.require_prompts(inputs);
+  OutputWriter outputs(options, run, inputs);
+  const int64_t count = options.count(inputs);
+  data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run), count);
+  Progress progress({.style = run.execution.progress(),
+                     .title = "teacher outputs",
+                     .unit = "outputs",
+                     .total = count,
+                     .done_before = writer.done()});
+  const auto write = [&](const data::ShardRange& range) {
+    writer.write(range, [&](data::CorpusWriter& shard) { outputs.add(range, shard); });
+  };
+  const auto written = [&](const data::ShardRange& range) { progress.advance(range.size()); };
+  for (const auto& range : divide_shards(run, writer.missing(options.shard_examples), write, written)) {
+    writer.adopt(range);
+  }
+  progress.finish();
+  if (outputs.foreign() > 0) log_warning("  {} ids that the tokenizer does not have were omitted", outputs.foreign());
+  if (!run.execution.world->leads()) return;
+  int64_t cut = 0;
+  writer.read_targets([&](std::span<const int32_t> ids) { cut += outputs.is_cut(ids) ? 1 : 0; });
+  writer.finish({{"count: outputs cut at max_new_tokens", fmt::format("{}", cut)}});
+  if (cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", cut, options.max_new_tokens);
+}
 
 // Limit of a shard, which stays in memory until it is written. Whole distributions of large vocabularies reach it.
 constexpr int64_t kMostShardBytes = int64_t{256} << 20;
@@ -156,6 +277,10 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
 }
 
 }  // namespace
+
+StageKind teacher_outputs_stage() {
+  return make_stage_kind<TeacherOutputsOptions>("teacher-outputs", 1, run_teacher_outputs, Processes::kAll);
+}
 
 StageKind teacher_logits_stage() {
   return make_stage_kind<TeacherLogitsOptions>("teacher-logits", 1, run_teacher_logits, Processes::kAll);
