@@ -19,6 +19,7 @@
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/results.h"
+#include "evaluate/suite/suite_options.h"
 
 namespace draftsmith::cli {
 

@@ -13,6 +13,7 @@
 #include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
+#include "evaluate/suite/suite_options.h"
 #include "evaluate/suite/tasks.h"
 #include "infer/load_models.h"
 

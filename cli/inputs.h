@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/suite/suite_options.h"
-
+namespace draftsmith::evaluate {
+struct SuiteOptions;  // evaluate/suite/suite_options.h
+}
 namespace draftsmith::infer {
 struct LoadedModel;  // infer/load_models.h
 }

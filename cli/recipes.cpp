@@ -18,6 +18,7 @@
 #include "cli/inputs.h"
 #include "distributed/process_group.h"
 #include "evaluate/report/report.h"
+#include "evaluate/suite/suite_options.h"
 #include "recipes/pipeline.h"
 #include "recipes/recipe.h"
 

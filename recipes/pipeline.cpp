@@ -19,6 +19,7 @@
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "distributed/process_group.h"
 
 namespace draftsmith::recipes {
 

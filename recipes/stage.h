@@ -14,13 +14,18 @@
 #include "base/logging.h"
 #include "base/options.h"
 #include "base/registry.h"
-#include "distributed/process_group.h"
 
+namespace draftsmith {
+class ProcessGroup;  // distributed/process_group.h
+}
 namespace draftsmith::evaluate {
 struct SuiteOptions;  // evaluate/suite/suite_options.h
 }
 
 namespace draftsmith::recipes {
+
+// Returns ProcessGroup::single().
+ProcessGroup* only_process();
 
 // How a command runs: what changes no result. The fields are flags of every command that runs a model.
 struct Execution {
@@ -28,7 +33,7 @@ struct Execution {
   int64_t threads = 0;  // 0: LibTorch's choice
   std::string matmul_precision = "highest";
   bool quiet = false;
-  ProcessGroup* world = &ProcessGroup::single();  // processes that run the recipe together
+  ProcessGroup* world = only_process();  // processes that run the recipe together
 
   ProgressStyle progress() const { return progress_style(quiet); }
   // Replaces a suite's device and threads by those that flags name.

@@ -2,11 +2,16 @@
 #include <iostream>
 
 #include "base/device.h"
+#include "distributed/process_group.h"
 #include "evaluate/evaluation.h"
 #include "recipes/stage.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
+
+ProcessGroup* only_process() {
+  return &ProcessGroup::single();
+}
 
 Fields<Execution> Execution::fields() {
   return Fields<Execution>("run: flags of every command that runs a model")

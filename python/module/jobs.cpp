@@ -16,6 +16,7 @@
 #include "cli/inputs.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
+#include "evaluate/suite/suite_options.h"
 #include "metrics/scoring.h"
 #include "python/module/module.h"
 #include "recipes/pipeline.h"

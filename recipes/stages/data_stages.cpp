@@ -18,6 +18,7 @@
 #include "data/text/readers.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
+#include "distributed/process_group.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {

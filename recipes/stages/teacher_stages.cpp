@@ -17,6 +17,7 @@
 #include "data/corpus/sharded_corpus.h"
 #include "data/teacher/teacher_cache.h"
 #include "data/tokenizers/tokenizer.h"
+#include "distributed/process_group.h"
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
