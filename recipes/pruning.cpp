@@ -17,8 +17,8 @@
 #include "model/files/model_directory.h"
 #include "model/models/exits.h"
 #include "model/transformer/parameters.h"
+#include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
-#include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
 namespace {

@@ -5,7 +5,6 @@
 #include "distributed/process_group.h"
 #include "evaluate/evaluation.h"
 #include "recipes/stage.h"
-#include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
 

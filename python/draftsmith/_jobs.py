@@ -51,7 +51,7 @@ def train(
         Interrupted: Ctrl-C, a KeyboardInterrupt; the work is saved, and the same call goes on.
     """
     flags = lines({"device": device, "threads": threads, "quiet": quiet})
-    return _run(lambda: native.train(os.fspath(recipe), _path(work), until, fresh, _assignments(set), flags))
+    return _run(lambda: native.train(os.fspath(recipe), os.fspath(work or ""), until, fresh, _assignments(set), flags))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def evaluate(
     Arguments are its flags; `set` overrides keys of the suite: {"task.test.limit": 100}. Raises as `train`.
     """
     flags = lines({"device": device, "threads": threads, "quiet": quiet})
-    return Evaluation(**_run(lambda: native.evaluate(os.fspath(suite), _path(out), _assignments(set), flags)))
+    return Evaluation(**_run(lambda: native.evaluate(os.fspath(suite), os.fspath(out or ""), _assignments(set), flags)))
 
 
 def score(
@@ -152,10 +152,6 @@ def _restore(settings: dict[str, Any]) -> None:
     torch.set_num_threads(settings.pop("threads"))
     for name, value in settings.items():
         setattr(torch.backends.cuda.matmul, name, value)
-
-
-def _path(path: str | os.PathLike[str] | None) -> str:
-    return "" if path is None else os.fspath(path)
 
 
 def _assignments(values: Mapping[str, Any] | None) -> list[str]:

@@ -19,7 +19,7 @@
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
 #include "distributed/process_group.h"
-#include "recipes/stages/stages.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::recipes {
 

@@ -20,8 +20,8 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/router.h"
+#include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
-#include "recipes/stages/stages.h"
 #include "train/router/router_training.h"
 
 namespace draftsmith::recipes {

@@ -21,8 +21,8 @@
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
-#include "recipes/stages/stages.h"
 #include "train/teacher/cached_teacher.h"
 
 namespace draftsmith::recipes {
