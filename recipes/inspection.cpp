@@ -86,14 +86,8 @@ std::string describe_deep_tandem(const fs::path& directory) {
   return text + "small part (predicts)\n" + describe_shape(parts.small);
 }
 
-bool is_deep_tandem(const fs::path& directory) {
-  return model::kind_of_directory(directory) == model::deep_tandem_kind();
-}
-
-// Describes ordinary models, Tandem secondaries with their primary, drafters that share their target's encoder, models
-// of block prediction, deep Tandems, and exits inside models (model/models/exits.h).
 std::string describe_model_directory(const fs::path& directory) {
-  if (is_deep_tandem(directory)) return describe_deep_tandem(directory);
+  if (model::kind_of_directory(directory) == model::deep_tandem_kind()) return describe_deep_tandem(directory);
   const auto model = model::describe_model(directory);
   std::string text = fmt::format("model of family {} ({})\n", model.family, model.architecture) + describe_shape(model);
   if (model.config.tandem_secondary()) text += describe_tandem(directory, model.config.tandem);
@@ -263,8 +257,9 @@ std::pair<std::string, std::string> validation_of(const fs::path& stage) {
   const fs::path file = stage / "validation.json";
   if (!fs::exists(file)) return {};
   const nlohmann::json summary = load_json(file);
+  const nlohmann::json model = summary.is_object() ? summary.value("model", nlohmann::json()) : summary;
   Problems problems;
-  JsonReader reader(summary.is_object() ? summary.value("model", nlohmann::json()) : summary, file.string(), problems);
+  JsonReader reader(model, file.string(), problems);
   const std::pair measures(fmt::format("{:.4f}", reader.get_double("loss")),
                            fmt::format("{:.4f}", reader.get_double("accuracy")));
   problems.throw_if_any();
@@ -291,17 +286,13 @@ std::string inspect_work(const fs::path& work) {
   return table.text();
 }
 
-// Checkpoints of training also have a DONE, which is not a stage's.
-bool is_checkpoint(const fs::path& directory) {
-  return directory.parent_path().filename() == "checkpoints";
-}
-
 // Returns the stage directory that contains a path or equals it. Parts of a stage lie at most five levels deep (exits
-// in the model of a checkpoint).
+// in the model of a checkpoint). A checkpoint has a DONE, too, which is not a stage's.
 std::optional<fs::path> enclosing_stage(const fs::path& path) {
   fs::path candidate = fs::canonical(path);
   for (int level = 0; level < 6; ++level, candidate = candidate.parent_path()) {
-    if (fs::exists(candidate / "DONE") && !is_checkpoint(candidate)) return candidate;
+    const bool checkpoint = candidate.parent_path().filename() == "checkpoints";
+    if (fs::exists(candidate / "DONE") && !checkpoint) return candidate;
   }
   return std::nullopt;
 }
