@@ -176,13 +176,6 @@ void warn_of_fits(const std::vector<infer::PromptFit>& fits) {
        [](const PromptFit& fit) { return fmt::format(", {} of {}", fit.room, fit.wanted); });
 }
 
-// Warns if the model's settings ask for beams and the method has none.
-void warn_of_beams(const DecodeOptions& options, const model::GenerationConfig& generation) {
-  if (generation.num_beams == 1 || options.method != "greedy") return;
-  log_warning("the model's generation settings ask for {} beams; method greedy has none, --method beam has",
-              generation.num_beams);
-}
-
 // Batches whose lines are sorted by length together: enough for even batches, few enough for early output.
 constexpr size_t kBatchesAtOnce = 16;
 
@@ -261,7 +254,10 @@ int run_generate(const GenerateFlags& flags) {
   const infer::LoadedModel& target = session.target();
   const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
   warn_of_fits(generator.fit(sources));
-  warn_of_beams(options, target.generation);
+  if (target.generation.num_beams != 1 && options.method == "greedy") {
+    log_warning("the model's generation settings ask for {} beams; method greedy has none, --method beam has",
+                target.generation.num_beams);
+  }
   const SignalWatch signals;
   if (live) return generate_live(generator, sources, flags.ids ? nullptr : target.tokenizer.get()) > 0 ? 1 : 0;
   const Printer printer(flags, target.tokenizer.get(), options);
