@@ -62,7 +62,6 @@ std::string describe_shared_encoder(const fs::path& directory, int64_t width) {
          describe_companion("target", model::recorded_target(directory));
 }
 
-// Returns the lines about one transformer.
 std::string describe_shape(const model::ModelDescription& model) {
   const auto& c = model.config;
   std::string text = fmt::format("  parameters     {} ({})\n", model.parameters, stored_types(model));

@@ -43,7 +43,6 @@ struct PipelineOptions {
   Execution execution;
 };
 
-// Stage of a finished run.
 struct StageResult {
   std::string stage;
   std::filesystem::path directory;
