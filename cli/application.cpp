@@ -75,46 +75,35 @@ std::string version_text() {
   return fmt::format("draftsmith {} ({}, {}, LibTorch {})", version(), git_commit(), compiler(), libtorch_version());
 }
 
-// Returns the innermost chosen command.
-const CLI::App& chosen(const CLI::App& app) {
-  const auto inner = app.get_subcommands();
-  return inner.empty() ? app : chosen(*inner.front());
-}
+// A command with its full name, for example "draftsmith data prepare".
+struct NamedCommand {
+  const CLI::App* command;
+  std::string name;
+};
 
-std::vector<std::string> flag_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
-}
-
-// Returns the command with its parents, for example "draftsmith data prepare".
-std::string full_name(const CLI::App& app) {
-  return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
-}
-
-// Throws UserError for a misspelt command at any level, before CLI11 reports another error.
-void check_command_names(const CLI::App& root, const std::vector<std::string>& arguments) {
-  const CLI::App* command = &root;
+// Returns the command that the arguments name. Throws UserError for a misspelt one at any level, before CLI11 reports
+// another error.
+NamedCommand find_command(const CLI::App& root, const std::vector<std::string>& arguments) {
+  NamedCommand found{&root, root.get_name()};
   for (const std::string& argument : arguments) {
     std::vector<std::string> names;
-    const CLI::App* found = nullptr;
-    for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
+    const CLI::App* next = nullptr;
+    for (const CLI::App* sub : found.command->get_subcommands([](const CLI::App*) { return true; })) {
       names.push_back(sub->get_name());
-      if (sub->get_name() == argument) found = sub;
+      if (sub->get_name() == argument) next = sub;
     }
-    if (names.empty() || argument.starts_with("-")) return;
-    if (!found) {
+    if (names.empty() || argument.starts_with("-")) break;
+    if (next == nullptr) {
       const std::string near = nearest(argument, names);
       throw UserError(
-          {.where = command == &root ? "" : full_name(*command),
+          {.where = found.command == &root ? "" : found.name,
            .what = "unknown command '" + argument + "'",
            .expected = fmt::format("one of {}", fmt::join(names, ", ")),
-           .hint = near.empty() ? full_name(*command) + " --help lists the commands" : "did you mean '" + near + "'?"});
+           .hint = near.empty() ? found.name + " --help lists the commands" : "did you mean '" + near + "'?"});
     }
-    command = found;
+    found = {next, found.name + " " + argument};
   }
+  return found;
 }
 
 // Formatter whose help lines fit a hundred columns.
@@ -138,23 +127,23 @@ class WrappingFormatter : public CLI::Formatter {
   static constexpr size_t kColumns = 100;
 };
 
-UserError command_line_error(const CLI::App& app, const CLI::ParseError& error,
+UserError command_line_error(const NamedCommand& called, const CLI::ParseError& error,
                              const std::vector<std::string>& arguments) {
-  const CLI::App& command = chosen(app);
-  const std::vector<std::string> known = flag_names(command);
+  std::vector<std::string> known;
+  for (const CLI::Option* option : called.command->get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
   Problems problems;
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
     for (const std::string& argument : arguments) {
       const std::string flag = argument.substr(0, argument.find('='));
       if (!flag.starts_with("--") || std::find(known.begin(), known.end(), flag) != known.end()) continue;
       const std::string near = nearest(flag, known);
-      problems.add({full_name(command), "unknown flag '" + flag + "'", "", "",
-                    near.empty() ? full_name(command) + " --help lists the flags" : "did you mean '" + near + "'?"});
+      problems.add({called.name, "unknown flag '" + flag + "'", "", "",
+                    near.empty() ? called.name + " --help lists the flags" : "did you mean '" + near + "'?"});
     }
   }
-  if (problems.empty()) {
-    problems.add({full_name(command), error.what(), "", "", full_name(command) + " --help explains the flags"});
-  }
+  if (problems.empty()) problems.add({called.name, error.what(), "", "", called.name + " --help explains the flags"});
   return UserError(problems.list());
 }
 
@@ -244,7 +233,7 @@ int run(const std::vector<std::string>& arguments) {
   app.formatter(std::make_shared<WrappingFormatter>());
   app.get_formatter()->column_width(WrappingFormatter::kNameColumns);
   const Subcommands commands = add_commands(app);
-  check_command_names(app, arguments);
+  const NamedCommand called = find_command(app, arguments);
 
   if (arguments.empty()) {
     std::cout << app.help();
@@ -256,7 +245,7 @@ int run(const std::vector<std::string>& arguments) {
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    throw command_line_error(app, error, arguments);
+    throw command_line_error(called, error, arguments);
   }
   return commands.run().value();  // the parser requires one
 }

@@ -1,14 +1,5 @@
-// The command line of `draftsmith`: finds the command, parses its flags, runs it and reports its errors. Each command
-// is a file cli/<name>.cpp, which declares the flags and returns the function that runs the command. application.cpp
-// lists them.
-//
-//   // cli/prune.cpp
-//   Action add_prune(CLI::App& app) {
-//     auto flags = std::make_shared<PruneFlags>();
-//     app.add_option("--out", flags->out, "New model directory")->required();
-//     app.footer("Example:\n  draftsmith prune --model TARGET --out DRAFTER --ff-width 512");
-//     return [flags] { return run_prune(*flags); };
-//   }
+// The command line of `draftsmith`: finds the command, parses its flags, runs it and reports its errors. A command is a
+// function add_<name>(), which declares the flags and returns what runs the command. application.cpp lists them.
 #pragma once
 
 #include <functional>

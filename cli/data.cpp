@@ -1,6 +1,8 @@
-// `draftsmith data`: makes and shows tokenizers, corpora, n-gram tables and the synthetic language.
+// `draftsmith data`: makes and shows corpora, tokenizes text and lists data sets.
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,33 +13,26 @@
 #include "base/utf8.h"
 #include "cli/application.h"
 #include "cli/flags.h"
-#include "data/corpus/prepare.h"
+#include "data/corpus/corpus.h"
 #include "data/datasets/datasets.h"
-#include "data/ngrams/ngram_table.h"
-#include "data/synthetic/synthetic.h"
 #include "data/text/readers.h"
-#include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
+#include "recipes/stages/data_stages.h"
 
 namespace draftsmith::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-void print_counts(const data::TextCounts& counts) {
-  for (const auto& [name, count] : counts) fmt::print("  {}: {}\n", name, count);
-}
-
 Action add_prepare(CLI::App& app) {
   struct Flags {
-    std::string tokenizer;
-    std::string out;
+    fs::path tokenizer;
+    fs::path out;
     bool quiet = false;
   };
   auto flags = std::make_shared<Flags>();
-  auto input = std::make_shared<OptionFlags<data::TextInput>>(app);
-  auto policies = std::make_shared<OptionFlags<data::TextPolicies>>(app);
-  auto options = std::make_shared<OptionFlags<data::PrepareOptions>>(app);
+  auto options = std::make_shared<OptionFlags<recipes::CorpusOptions>>(app, recipes::CorpusOptions{},
+                                                                       std::set<std::string>{"tokenizer"});
   app.add_option("--tokenizer", flags->tokenizer,
                  "Tokenizer file (spiece.model, tokenizer.json), or a directory with one")
       ->required();
@@ -61,27 +56,14 @@ Action add_prepare(CLI::App& app) {
       "  draftsmith data prepare --jsonl dialogsum.train.jsonl \\\n"
       "    --source-field dialogue --target-fields summary \\\n"
       "    --tokenizer spiece.model --out dialogsum.h5 --max-source 512 --too-long truncate");
-  return [flags, input, policies, options] {
+  return [flags, options] {
     Problems problems;
-    data::TextInput text = input->value(problems);
-    const data::TextPolicies text_policies = policies->value(problems);
-    data::PrepareOptions prepare = options->value(problems);
+    recipes::CorpusOptions corpus = options->value(problems);
     problems.throw_if_any();
-    text = data::with_template_of(flags->tokenizer, data::with_dataset(text));
-    const auto stream = data::open_text(text, text_policies);
-    prepare.prompts = prepare.prompts || !text.messages.empty();
-    const auto tokenizer = data::load_tokenizer(flags->tokenizer);
-    Progress progress({.style = progress_style(flags->quiet),
-                       .title = "tokenizing",
-                       .unit = "examples",
-                       .total = text.separator.empty() ? data::count_lines(stream->files().front()) : 0});
-    const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, flags->out,
-                                             [&](int64_t examples) { progress.advance(examples); });
-    progress.finish();
-    if (flags->quiet) return 0;
-    fmt::print("{}: {} examples, {} source and {} target tokens\n", flags->out, report.written, report.source_tokens,
-               report.target_tokens);
-    print_counts(report.counts);
+    corpus.tokenizer = flags->tokenizer;
+    static_cast<data::TextInput&>(corpus) = data::with_dataset(corpus);
+    const std::string made = recipes::make_corpus(corpus, flags->out, progress_style(flags->quiet));
+    if (!flags->quiet) fmt::print("{}: {}\n", flags->out.string(), made);
     return 0;
   };
 }
@@ -101,22 +83,6 @@ Action add_show(CLI::App& app) {
     const data::Corpus corpus(flags->file);
     const auto tokenizer = flags->tokenizer.empty() ? nullptr : data::load_tokenizer(flags->tokenizer);
     std::cout << data::describe_corpus(corpus, tokenizer.get(), flags->examples);
-    return 0;
-  };
-}
-
-Action add_synth(CLI::App& app) {
-  auto out = std::make_shared<std::string>();
-  auto options = std::make_shared<OptionFlags<data::SyntheticOptions>>(app);
-  app.add_option("--out", *out, "Directory for train.src, train.tgt, valid.src, ...")->required();
-  app.footer("Example:\n  draftsmith data synth --out synthetic --train 40000 --vocabulary 800 --seed 1");
-  return [out, options] {
-    Problems problems;
-    const data::SyntheticOptions synthetic = options->value(problems);
-    problems.throw_if_any();
-    data::write_synthetic(synthetic, *out);
-    fmt::print("{}: {} training, {} validation and {} test pairs\n", *out, synthetic.train, synthetic.valid,
-               synthetic.test);
     return 0;
   };
 }
@@ -164,60 +130,6 @@ Action add_tokenize(CLI::App& app) {
     data::LineReader lines = data::open_lines(flags->input);
     tokenize_lines(*tokenizer, lines, flags->decode, flags->eos);
     std::cout.flush();
-    return 0;
-  };
-}
-
-Action add_train_tokenizer(CLI::App& app) {
-  struct Flags {
-    std::vector<fs::path> input;
-    std::string out;
-  };
-  auto flags = std::make_shared<Flags>();
-  auto options = std::make_shared<OptionFlags<data::TokenizerOptions>>(app);
-  app.add_option("--input", flags->input, "Text files, one sentence a line")->required();
-  app.add_option("--out", flags->out, "SentencePiece model to write, usually spiece.model")->required();
-  app.footer(
-      "The special ids are T5's: pad 0, eos 1, unk 2, no bos.\nExample:\n"
-      "  draftsmith data train-tokenizer --input train.de train.en --vocabulary 8000 --out spiece.model");
-  return [flags, options] {
-    Problems problems;
-    const data::TokenizerOptions tokenizer = options->value(problems);
-    problems.throw_if_any();
-    const auto report = data::train_tokenizer(data::read_lines(flags->input), tokenizer, flags->out);
-    fmt::print("{}: {} pieces from {} lines, SHA-256 {}\n", flags->out, report.vocabulary, report.lines, report.hash);
-    print_counts(report.unused);
-    return 0;
-  };
-}
-
-Action add_ngrams(CLI::App& app) {
-  struct Flags {
-    std::string corpus;
-    std::string out;
-    bool quiet = false;
-  };
-  auto flags = std::make_shared<Flags>();
-  auto options = std::make_shared<OptionFlags<data::NgramOptions>>(app);
-  app.add_option("--corpus", flags->corpus, "Corpus whose targets are counted (HDF5)")->required();
-  app.add_option("--out", flags->out, "N-gram table to write (HDF5)")->required();
-  app.add_flag("--quiet", flags->quiet, "Print no progress and no summary");
-  app.footer(
-      "The table is a drafter without weights.\n"
-      "Examples:\n  draftsmith data ngrams --corpus train.h5 --order 3 --out ngram.h5\n"
-      "  draftsmith generate --model TARGET --drafter ngram:ngram.h5 --method assisted");
-  return [flags, options] {
-    Problems problems;
-    const data::NgramOptions ngrams = options->value(problems);
-    problems.throw_if_any();
-    Progress progress({.style = progress_style(flags->quiet),
-                       .title = "counting",
-                       .unit = "examples",
-                       .total = data::read_corpus_info(flags->corpus).examples});
-    const auto report = data::build_ngram_table(flags->corpus, ngrams, flags->out,
-                                                [&](int64_t examples) { progress.advance(examples); });
-    progress.finish();
-    if (!flags->quiet) fmt::print("{}: {}\n", flags->out, report);
     return 0;
   };
 }
@@ -273,17 +185,14 @@ Action add_data(CLI::App& app) {
   commands.add("prepare", "Tokenize text into a corpus", add_prepare);
   commands.add("list", "Print the data sets that can be used by name", add_list);
   commands.add("show", "Print a corpus's counts and some examples", add_show);
-  commands.add("synth", "Write text of a synthetic pair of languages", add_synth);
   commands.add("tokenize", "Print the token ids of each line of text, or the reverse", add_tokenize);
-  commands.add("ngrams", "Count the n-grams of a corpus, for a drafter without weights", add_ngrams);
-  commands.add("train-tokenizer", "Train a SentencePiece tokenizer", add_train_tokenizer);
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"
-      "  draftsmith data train-tokenizer --input train.de train.en --out spiece.model\n"
       "  draftsmith data prepare --source train.de --target train.en \\\n"
       "    --tokenizer spiece.model --out train.h5\n"
       "  draftsmith data show train.h5 --tokenizer spiece.model\n"
+      "Stages of recipes train tokenizers, count n-grams and write text of a synthetic language.\n"
       "`draftsmith data COMMAND --help` explains the options of each command.");
   return [commands] { return commands.run().value(); };
 }

@@ -18,24 +18,12 @@ std::string flag_name(const std::string& field_name) {
 
 namespace {
 
-constexpr size_t kLongestValueName = 64;  // columns; more choices stand in the help text, which is wrapped
-
-std::string choices_of(const Field& field, const std::string& between) {
-  std::vector<std::string> choices = field.choices;
-  std::erase(choices, "");
-  return CLI::detail::join(choices, between);
-}
-
-// Returns the text that help shows for a flag's value: its choices without the empty one.
-std::string value_name(const Field& field) {
-  const std::string choices = choices_of(field, "|");
-  return choices.empty() ? "VALUE" : choices.size() > kLongestValueName ? "NAME" : choices;
-}
-
 std::string help_of(const Field& field) {
   std::string help = field.help;
   if (!field.unit.empty()) help += " Unit: " + field.unit + ".";
-  if (choices_of(field, "|").size() > kLongestValueName) help += " One of " + choices_of(field, ", ") + ".";
+  std::vector<std::string> choices = field.choices;
+  std::erase(choices, "");
+  if (!choices.empty()) help += " One of " + CLI::detail::join(choices, ", ") + ".";
   return help;
 }
 
@@ -54,7 +42,7 @@ FieldFlags::FieldFlags(CLI::App& app, FieldList fields, void* defaults, const st
       continue;
     }
     CLI::Option* option = app.add_option(flag_name(field.name), keep_results, help);
-    option->type_name(value_name(field));
+    option->type_name(field.choices.empty() ? "VALUE" : "NAME");
     option->default_str(field_text(field, defaults));
     if (kind == FlagKind::kValues) option->expected(1, 1 << 20)->allow_extra_args(false);
     flags_.push_back({field, option});

@@ -1,7 +1,5 @@
-// Flags of commands: those made from the fields of an options struct, and those that many commands share.
-//
-// A field `max_draft` becomes --max-draft, with the help, range and choices of configuration files. The flag of a list
-// is repeated for each element. The flag of a true/false field takes no value, or =false.
+// Flags of commands: those made from the fields of an options struct, and those that many commands share. A field
+// `max_draft` becomes --max-draft; the flag of a list is repeated for each element.
 #pragma once
 
 #include <set>
@@ -61,8 +59,6 @@ class OptionFlags {
 
 // Returns the flag of a field: "--max-draft" for "max_draft".
 std::string flag_name(const std::string& field_name);
-
-// ---- Flags that many commands share
 
 using recipes::Execution;
 

@@ -4,8 +4,10 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -15,8 +17,10 @@
 #include "base/signals.h"
 #include "cli/application.h"
 #include "cli/flags.h"
-#include "cli/lines.h"
+#include "cli/inputs.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/drafters/registry.h"
+#include "infer/generator.h"
 #include "infer/load_models.h"
 #include "infer/loop/decode_stats.h"
 #include "infer/loop/processors.h"
@@ -49,16 +53,41 @@ void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions
   }
 }
 
-// Returns the drafter's own type; nothing without the flag. Errors: UserError.
-std::optional<at::ScalarType> parse_drafter_type(const GenerateFlags& flags) {
-  if (flags.drafter_dtype.empty()) return std::nullopt;
-  return parse_weight_type(flags.drafter_dtype, "--drafter-dtype");
+// Returns the ids separated by blanks.
+std::string words_of(std::span<const int64_t> ids) {
+  return fmt::format("{}", fmt::join(ids, " "));
+}
+
+// Returns the text with blanks for line breaks.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// Flushes standard output. Throws RunError if it could not take all text.
+void flush_output() {
+  std::cout.flush();
+  if (std::cout) return;
+  throw RunError({.where = "standard output",
+                  .what = "writing failed",
+                  .hint = "is the disk full, or did the reader of the pipe end?"});
+}
+
+// Writes each failed result's error to standard error. Returns the number of failed results.
+int64_t report_failures(std::span<const infer::GenerationResult> results) {
+  int64_t failed = 0;
+  for (const infer::GenerationResult& result : results) {
+    if (!result.error) continue;
+    std::cerr << "error: " << to_string(*result.error) << std::endl;
+    ++failed;
+  }
+  return failed;
 }
 
 class Printer {
  public:
   Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, const DecodeOptions& options)
-      : flags_(flags), tokenizer_(tokenizer), with_alpha_(options.measure_alpha), log_probs_(options.log_probs) {}
+      : flags_(flags), tokenizer_(tokenizer), options_(options) {}
 
   // Prints a line for each result. The line of a failed one is empty; its object has "error" instead of ids and text.
   // Returns the number of failed results, which it reports on standard error.
@@ -70,8 +99,7 @@ class Printer {
         std::cout << (flags_.ids ? words_of(result.ids) : one_line(text(result))) << '\n';
       }
     }
-    std::cout.flush();
-    require_written(std::cout);
+    flush_output();
     return report_failures(results);
   }
 
@@ -88,20 +116,20 @@ class Printer {
       line["ids"] = result.ids;
       line["text"] = text(result);
       if (result.score) line["score"] = *result.score;
-      if (log_probs_) line["log_probs"] = result.log_probabilities;
+      if (options_.log_probs) line["log_probs"] = result.log_probabilities;
     }
-    line["stats"] = infer::stats_json(result.stats, with_alpha_);
+    line["stats"] = infer::stats_json(result.stats, options_.measure_alpha);
     return line;
   }
 
   const GenerateFlags& flags_;
   const data::Tokenizer* tokenizer_;
-  bool with_alpha_;
-  bool log_probs_;
+  const DecodeOptions& options_;
 };
 
 // Returns whether text is printed as it is committed. Errors: UserError.
-bool prints_live(const GenerateFlags& flags) {
+bool prints_live(const GenerateFlags& flags, const DecodeOptions& options) {
+  const bool alone = options.lines_together() == 1 && options.outputs_of_line() == 1;
   if (flags.json && flags.stream.value_or(false)) {
     throw UserError({.where = "draftsmith generate",
                      .what = "--stream prints text, --json one object for each complete line",
@@ -109,7 +137,15 @@ bool prints_live(const GenerateFlags& flags) {
                      .found = "both",
                      .hint = "leave one out"});
   }
-  return flags.stream.value_or(!flags.json && isatty(STDOUT_FILENO) != 0);
+  if (!alone && flags.stream.value_or(false)) {
+    throw UserError({.where = "draftsmith generate",
+                     .what = "--stream prints one output while it grows",
+                     .expected = "a batch of one, and one output for each line",
+                     .found = fmt::format("{} lines together, {} outputs for each", options.lines_together(),
+                                          options.outputs_of_line()),
+                     .hint = "leave out --stream, or --batch-size and --num-samples (--n-best)"});
+  }
+  return flags.stream.value_or(alone && !flags.json && isatty(STDOUT_FILENO) != 0);
 }
 
 // Errors: UserError if log-probabilities are asked for and have no place in the output.
@@ -140,13 +176,6 @@ void warn_of_fits(const std::vector<infer::PromptFit>& fits) {
        [](const PromptFit& fit) { return fmt::format(", {} of {}", fit.room, fit.wanted); });
 }
 
-// Warns if the model's settings ask for beams and the method has none.
-void warn_of_beams(const DecodeOptions& options, const model::GenerationConfig& generation) {
-  if (generation.num_beams == 1 || options.method != "greedy") return;
-  log_warning("the model's generation settings ask for {} beams; method greedy has none, --method beam has",
-              generation.num_beams);
-}
-
 // Batches whose lines are sorted by length together: enough for even batches, few enough for early output.
 constexpr size_t kBatchesAtOnce = 16;
 
@@ -166,17 +195,52 @@ int64_t generate_lines(infer::Generator& generator, std::span<const std::vector<
   return failed;
 }
 
+// Prints each output while it grows, without half characters; ids if the tokenizer is null. On an error, the growing
+// line is ended first. Returns the number of failed outputs.
+int64_t generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
+                      const data::Tokenizer* tokenizer) {
+  int64_t failed = 0;
+  for (size_t line = 0; line < sources.size(); ++line) {
+    std::optional<data::StreamDecoder> decoder;
+    if (tokenizer != nullptr) decoder.emplace(*tokenizer);
+    bool begun = false;
+    const auto print = [&](size_t, std::span<const int64_t> tokens, bool finished) {
+      std::string text;
+      if (!decoder) text = (begun && !tokens.empty() ? " " : "") + words_of(tokens);
+      for (const int64_t id : tokens) {
+        if (decoder && id < tokenizer->vocabulary()) text += decoder->push(static_cast<int32_t>(id));
+      }
+      if (decoder && finished) text += decoder->flush();
+      begun = begun || !tokens.empty();
+      std::cout << one_line(std::move(text));
+      flush_output();
+      throw_if_stop_requested("The last line printed may be incomplete.");
+    };
+    try {
+      const auto results = generator.generate(sources.subspan(line, 1), line, {}, print);
+      std::cout << '\n';
+      flush_output();
+      failed += report_failures(results);
+    } catch (...) {
+      if (begun) std::cout << std::endl;
+      throw;
+    }
+  }
+  return failed;
+}
+
 int run_generate(const GenerateFlags& flags) {
   const c10::Device device = begin_execution(flags.execution);
   Problems problems;
   const DecodeOptions options = flags.decoding->value(problems);
   problems.throw_if_any();
-  const bool live = prints_live(flags);
+  const bool live = prints_live(flags, options);
   require_place_for_log_probs(flags, options);
   if (!flags.drafter.empty() && !infer::takes_drafter(options)) {
     log_warning("--drafter has no effect on method {}", options.method);
   }
-  const std::optional<at::ScalarType> drafter_type = parse_drafter_type(flags);
+  std::optional<at::ScalarType> drafter_type;
+  if (!flags.drafter_dtype.empty()) drafter_type = parse_weight_type(flags.drafter_dtype, "--drafter-dtype");
   if (drafter_type && (flags.drafter.empty() || !infer::takes_drafter(options))) {
     log_warning("--drafter-dtype has no effect without a drafter");
   }
@@ -190,12 +254,12 @@ int run_generate(const GenerateFlags& flags) {
   const infer::LoadedModel& target = session.target();
   const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
   warn_of_fits(generator.fit(sources));
-  warn_of_beams(options, target.generation);
-  const SignalWatch signals;
-  if (live) {
-    LivePrinter printer(std::cout, flags.ids ? nullptr : target.tokenizer.get());
-    return generate_live(generator, sources, printer) > 0 ? 1 : 0;
+  if (target.generation.num_beams != 1 && options.method == "greedy") {
+    log_warning("the model's generation settings ask for {} beams; method greedy has none, --method beam has",
+                target.generation.num_beams);
   }
+  const SignalWatch signals;
+  if (live) return generate_live(generator, sources, flags.ids ? nullptr : target.tokenizer.get()) > 0 ? 1 : 0;
   const Printer printer(flags, target.tokenizer.get(), options);
   return generate_lines(generator, sources, printer) > 0 ? 1 : 0;
 }
@@ -214,7 +278,7 @@ Action add_generate(CLI::App& app) {
       "Print one JSON object a line: ids, text, counts and seconds; error instead of ids and text if it failed");
   app.add_flag("--stream,!--no-stream", flags->stream,
                "Print text as it is committed, or only complete lines. By default, text is streamed on a terminal "
-               "without --json. With several samples or a batch, the first unfinished line grows and the others wait");
+               "without --json, samples and batches");
   app.add_option(
          "--dtype", flags->dtype,
          "fp32, bf16, fp16, fp64 or int8. On CPUs, bf16 and int8 are the types of weights, which are read faster: "
@@ -227,7 +291,7 @@ Action add_generate(CLI::App& app) {
   add_execution_flags(app, flags->execution);
   app.footer(
       "Examples:\n"
-      "Without a drafter, and with a small model as drafter, by three methods:\n"
+      "Without a drafter, and with a small model as drafter:\n"
       "  draftsmith generate --model target --input test.de\n"
       "  draftsmith generate --model target --input test.de --drafter small --method assisted\n"
       "  draftsmith generate --model target --input test.de --drafter small \\\n"
@@ -237,21 +301,16 @@ Action add_generate(CLI::App& app) {
       "The four best outputs of beam search, with their scores:\n"
       "  draftsmith generate --model target --input test.de \\\n"
       "    --method beam --num-beams 4 --length-penalty 0.6 --n-best 4 --json\n"
-      "With a drafter that copies from the text, and with Tandem secondaries:\n"
+      "With a drafter that copies from the text, and with a Tandem secondary:\n"
       "  draftsmith generate --model target --input documents.txt --drafter lookup --method assisted\n"
       "  draftsmith generate --model target --input test.de --drafter secondary \\\n"
       "    --method tandem-speed --window 5\n"
-      "  draftsmith generate --model target --input test.de --drafter secondary \\\n"
-      "    --method tandem --free-token=false --window 3\n"
       "With the target's own first layers:\n"
       "  draftsmith generate --model target --input test.de --drafter exit:2 --method assisted\n"
-      "  draftsmith generate --model target --input test.de \\\n"
-      "    --method early-exit --exit-layer 2 --fallback 0.6 --rollback 1\n"
       "  draftsmith generate --model target --input test.de --method calm --exit-threshold 0.9\n"
       "  draftsmith generate --model target --input test.de --method ppd --candidates 3\n"
-      "Prompts of a decoder-only model, printed as they grow:\n"
-      "  echo 'Once upon a time' | draftsmith generate --model gpt2 \\\n"
-      "    --method sample --num-samples 3 --stream");
+      "A prompt of a decoder-only model, printed as it grows:\n"
+      "  echo 'Once upon a time' | draftsmith generate --model gpt2 --method sample --stream");
   return [flags] { return run_generate(*flags); };
 }
 

@@ -1,6 +1,7 @@
 #include "cli/inputs.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -8,33 +9,40 @@
 
 #include "base/error.h"
 #include "base/toml.h"
+#include "base/utf8.h"
 #include "data/datasets/datasets.h"
+#include "data/text/readers.h"
+#include "data/tokenizers/tokenizer.h"
+#include "evaluate/suite/suite_options.h"
 #include "evaluate/suite/tasks.h"
+#include "infer/load_models.h"
 
 namespace draftsmith::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-toml::table read_table(const fs::path& file, const std::vector<std::string>& overrides, Problems& problems) {
-  toml::table table = load_toml(file);
-  data::list_tasks(table);
-  apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
-  return table;
+// Puts the data folder in place of "$DATA" at the beginning of texts. Returns what was written, by the paths.
+std::map<std::string, std::string> find_data(toml::table& table) {
+  std::map<std::string, std::string> written;
+  for_each_string(table, [&](toml::value<std::string>& value) {
+    const std::string text = value.get();
+    value = data::real_path(text);
+    written[value.get()] = text;
+  });
+  return written;
 }
 
-// Puts the data folder in place of "$DATA" in the suite's paths. Reports paths that do not exist.
-void find_files(const fs::path& file, toml::table& table, const evaluate::SuiteOptions& options, Problems& problems) {
+// Reports the suite's paths that do not exist.
+void check_files(const fs::path& file, const toml::table& table, const evaluate::SuiteOptions& options,
+                 const std::map<std::string, std::string>& written, Problems& problems) {
   const auto listed = option_paths(options);
   const std::set<fs::path> paths(listed.begin(), listed.end());
   std::set<std::string> reported;
-  for_each_string(table, [&](toml::value<std::string>& value) {
-    const std::string text = value.get();
-    if (!paths.contains(text)) return;
-    value = data::real_path(text);
-    if (fs::exists(value.get()) || !reported.insert(text).second) return;
+  for_each_string(table, [&](const toml::value<std::string>& value) {
+    if (!paths.contains(value.get()) || fs::exists(value.get()) || !reported.insert(value.get()).second) return;
     const std::string where = location_of(value);
-    problems.add(data::missing_path(text, where.empty() ? file.string() : where));
+    problems.add(data::missing_path(written.at(value.get()), where.empty() ? file.string() : where));
   });
 }
 
@@ -51,37 +59,51 @@ void check_lines(const evaluate::SuiteOptions& options, Problems& problems) {
 
 constexpr const char* kResultsFile = "results.json";
 
-// Returns the results of the stages in use of a work directory.
-std::vector<std::string> results_of_stages(const fs::path& work) {
-  std::vector<std::string> files;
-  if (!fs::is_directory(work)) return files;
-  for (const auto& entry : fs::directory_iterator(work)) {
-    if (entry.is_symlink() && fs::exists(entry.path() / kResultsFile))
-      files.push_back((entry.path() / kResultsFile).string());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 }  // namespace
 
 evaluate::SuiteOptions load_suite(const fs::path& file, const std::vector<std::string>& overrides) {
   Problems problems;
-  toml::table table = read_table(file, overrides, problems);
+  toml::table table = load_toml(file);
+  data::list_tasks(table);
+  apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
   data::fill_in_dataset_tasks(table, problems);
-  find_files(file, table, parse_options<evaluate::SuiteOptions>(table, "", problems), problems);
-  problems.throw_if_any();
+  const auto written = find_data(table);
   auto options = parse_options<evaluate::SuiteOptions>(table, "", problems);
+  check_files(file, table, options, written, problems);
+  problems.throw_if_any();
   if (!table.contains("name")) options.name = file.stem().string();
   check_lines(options, problems);
   problems.throw_if_any();
   return options;
 }
 
+std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const infer::LoadedModel& loaded,
+                                                   LineKind kind, bool ids) {
+  const model::ModelInfo& info = loaded.model->info();
+  data::LineReader lines = data::open_lines(file);
+  std::vector<std::vector<int64_t>> result;
+  for (std::string line; lines.next(line);) {
+    if (ids) {
+      result.push_back(data::parse_token_ids(line, info.vocabulary, lines.where(), "omit --ids to read text"));
+      continue;
+    }
+    if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
+    const data::Tokenizer& tokenizer = infer::tokenizer_of(loaded, "give token ids with --ids");
+    const bool source = kind == LineKind::kSource;
+    result.push_back(source ? infer::source_ids(line, tokenizer, info) : infer::target_ids(line, tokenizer, info));
+  }
+  return result;
+}
+
 fs::path find_results(const fs::path& path) {
   if (fs::is_regular_file(path)) return path;
   if (fs::exists(path / kResultsFile)) return path / kResultsFile;
-  const auto files = results_of_stages(path);
+  std::vector<std::string> files;  // of the stages in use of a work directory
+  for (const auto& entry : fs::is_directory(path) ? fs::directory_iterator(path) : fs::directory_iterator()) {
+    const fs::path file = entry.path() / kResultsFile;
+    if (entry.is_symlink() && fs::exists(file)) files.push_back(file.string());
+  }
+  std::sort(files.begin(), files.end());
   if (files.size() == 1) return files.front();
   throw UserError({.where = path.string(),
                    .what = files.empty() ? "there are no results" : "there are several results",

@@ -28,7 +28,6 @@
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 #include "recipes/pipeline.h"
-#include "recipes/stages/train_stage.h"
 #include "train/router/router_report.h"
 
 namespace draftsmith::recipes {
@@ -63,7 +62,6 @@ std::string describe_shared_encoder(const fs::path& directory, int64_t width) {
          describe_companion("target", model::recorded_target(directory));
 }
 
-// Returns the lines about one transformer.
 std::string describe_shape(const model::ModelDescription& model) {
   const auto& c = model.config;
   std::string text = fmt::format("  parameters     {} ({})\n", model.parameters, stored_types(model));
@@ -87,14 +85,8 @@ std::string describe_deep_tandem(const fs::path& directory) {
   return text + "small part (predicts)\n" + describe_shape(parts.small);
 }
 
-bool is_deep_tandem(const fs::path& directory) {
-  return model::kind_of_directory(directory) == model::deep_tandem_kind();
-}
-
-// Describes ordinary models, Tandem secondaries with their primary, drafters that share their target's encoder, models
-// of block prediction, deep Tandems, and exits inside models (model/models/exits.h).
 std::string describe_model_directory(const fs::path& directory) {
-  if (is_deep_tandem(directory)) return describe_deep_tandem(directory);
+  if (model::kind_of_directory(directory) == model::deep_tandem_kind()) return describe_deep_tandem(directory);
   const auto model = model::describe_model(directory);
   std::string text = fmt::format("model of family {} ({})\n", model.family, model.architecture) + describe_shape(model);
   if (model.config.tandem_secondary()) text += describe_tandem(directory, model.config.tandem);
@@ -125,47 +117,6 @@ void check_exits(const fs::path& directory) {
   model::check_exit_directory(directory, inside ? model : fs::path());
 }
 
-enum class Kind { kStage, kModel, kCorpus, kNgrams, kTeacherCache, kRouter, kRouterData, kExits, kResults, kWork };
-
-// Returns whether the pipeline made a directory for a stage, finished or not: NAME-hash8 beside a link NAME.
-bool is_stage(const fs::path& directory) {
-  if (!fs::is_directory(directory) || fs::is_symlink(directory)) return false;
-  if (fs::exists(directory / "DONE")) return true;
-  const std::string name = directory.filename().string();
-  const size_t dash = name.find_last_of('-');
-  return dash != std::string::npos && name.size() == dash + 9 &&
-         fs::is_symlink(directory.parent_path() / name.substr(0, dash));
-}
-
-Kind kind_of_path(const fs::path& path) {
-  if (fs::is_regular_file(path)) {
-    if (path.extension() == ".json") return Kind::kResults;
-    if (data::is_teacher_cache(path)) return Kind::kTeacherCache;
-    if (data::is_router_data(path)) return Kind::kRouterData;
-    return data::is_ngram_table(path) ? Kind::kNgrams : Kind::kCorpus;
-  }
-  if (fs::exists(path / "DONE")) return Kind::kStage;
-  if (fs::exists(path / "config.json")) return model::is_router(path) ? Kind::kRouter : Kind::kModel;
-  if (model::holds_exits(path)) return Kind::kExits;
-  if (fs::is_directory(path)) {
-    if (is_stage(fs::canonical(path))) {
-      throw UserError({.where = path.string(),
-                       .what = "is the directory of a stage that has not finished",
-                       .expected = "a file DONE, which a stage writes last",
-                       .hint = "run the recipe again; the stage continues where it stopped"});
-    }
-    for (const auto& entry : fs::directory_iterator(path)) {
-      if (is_stage(entry.path())) return Kind::kWork;
-    }
-  }
-  throw UserError(
-      {.where = path.string(),
-       .what = fs::exists(path) ? "is not a file or directory that Draftsmith writes" : "does not exist",
-       .expected =
-           "a stage directory (DONE), a model or router directory (config.json), a directory of exits (exits.json), a "
-           "corpus, n-gram table, teacher cache or router data (.h5), a results.json or a work directory"});
-}
-
 // Includes the report of the router's training if it lies beside the router.
 std::string inspect_router(const fs::path& directory) {
   std::string text = model::describe_router(model::load_router(directory));
@@ -183,25 +134,86 @@ std::string inspect_results(const fs::path& file) {
   return text;
 }
 
-struct Part {
-  fs::path path;
-  Kind kind;
+// A kind of file or directory that stages and commands write.
+struct Kind {
+  const char* part;  // its name in a stage's directory; of a damaged part it alone gives the kind
+  bool is_file;
+  bool (*is)(const fs::path&);               // asked in the order of the list
+  std::string (*describe)(const fs::path&);  // fails if the path is damaged
+  void (*check)(const fs::path&) = nullptr;  // of kinds whose description does not read everything
 };
 
-// Returns the parts of a stage directory that can be described. Their names give their kinds, even if they are damaged.
-std::vector<Part> parts_of(const fs::path& stage) {
-  static const std::vector<Part> kParts = {{"model", Kind::kModel},         {"corpus.h5", Kind::kCorpus},
-                                           {"ngram.h5", Kind::kNgrams},     {"teacher_logits.h5", Kind::kTeacherCache},
-                                           {"router", Kind::kRouter},       {"router_data.h5", Kind::kRouterData},
-                                           {"results.json", Kind::kResults}};
-  std::vector<Part> parts;
-  for (const auto& [name, kind] : kParts) {
-    if (fs::exists(stage / name)) parts.push_back({stage / name, kind});
+const std::vector<Kind>& kinds() {
+  const auto any = [](const fs::path&) { return true; };
+  const auto has_config = [](const fs::path& path) { return fs::exists(path / "config.json"); };
+  static const std::vector<Kind> kKinds = {
+      {"router", false, model::is_router, inspect_router},
+      {"model", false, has_config, describe_model_directory, check_model_directory},
+      {"exits", false, model::holds_exits, model::describe_exits, check_exits},
+      {"results.json", true, [](const fs::path& path) { return path.extension() == ".json"; }, inspect_results},
+      {"teacher_logits.h5", true, data::is_teacher_cache,
+       [](const fs::path& path) { return data::describe_teacher_cache(data::TeacherCache(path).info()); }},
+      {"router_data.h5", true, data::is_router_data,
+       [](const fs::path& path) { return data::describe_router_data(data::RouterData(path)); }},
+      {"ngram.h5", true, data::is_ngram_table,
+       [](const fs::path& path) { return data::describe_ngram_table(data::NgramTable(path)); }},
+      {"corpus.h5", true, any,
+       [](const fs::path& path) { return data::describe_corpus(data::Corpus(path), nullptr, 0); }}};
+  return kKinds;
+}
+
+// Returns the kind of a path; nullptr for stages, work directories and what Draftsmith does not write.
+const Kind* find_kind(const fs::path& path) {
+  if (fs::exists(path / "DONE")) return nullptr;
+  const bool is_file = fs::is_regular_file(path);
+  for (const Kind& kind : kinds()) {
+    if (kind.is_file == is_file && kind.is(path)) return &kind;
+  }
+  return nullptr;
+}
+
+// Returns the parts of a stage directory that can be described.
+std::vector<std::pair<fs::path, const Kind*>> parts_of(const fs::path& stage) {
+  std::vector<std::pair<fs::path, const Kind*>> parts;
+  for (const Kind& kind : kinds()) {
+    if (fs::exists(stage / kind.part)) parts.emplace_back(stage / kind.part, &kind);
   }
   return parts;
 }
 
-std::string describe(const fs::path& path, Kind kind);
+// Returns whether the pipeline made a directory for a stage, finished or not: NAME-hash8 beside a link NAME.
+bool is_stage(const fs::path& directory) {
+  if (!fs::is_directory(directory) || fs::is_symlink(directory)) return false;
+  if (fs::exists(directory / "DONE")) return true;
+  const std::string name = directory.filename().string();
+  const size_t dash = name.find_last_of('-');
+  return dash != std::string::npos && name.size() == dash + 9 &&
+         fs::is_symlink(directory.parent_path() / name.substr(0, dash));
+}
+
+bool is_work(const fs::path& path) {
+  if (!fs::is_directory(path) || fs::exists(path / "DONE") || find_kind(path) != nullptr) return false;
+  return std::any_of(fs::directory_iterator(path), {}, [](const auto& entry) { return is_stage(entry.path()); });
+}
+
+Problem unfinished(const fs::path& stage) {
+  return {.where = stage.string(),
+          .what = "this stage has not finished",
+          .expected = "a file DONE, which a stage writes last",
+          .hint = "run the recipe again; the stage continues where it stopped"};
+}
+
+// Refuses a path that is none of what Draftsmith writes, or an unfinished stage. Errors: UserError.
+void require_known(const fs::path& path) {
+  if (fs::exists(path / "DONE") || find_kind(path) != nullptr || is_work(path)) return;
+  if (fs::is_directory(path) && is_stage(fs::canonical(path))) throw UserError(unfinished(path));
+  throw UserError(
+      {.where = path.string(),
+       .what = fs::exists(path) ? "is not a file or directory that Draftsmith writes" : "does not exist",
+       .expected =
+           "a stage directory (DONE), a model or router directory (config.json), a directory of exits (exits.json), a "
+           "corpus, n-gram table, teacher cache or router data (.h5), a results.json or a work directory"});
+}
 
 std::string inspect_stage(const fs::path& directory) {
   const Done done = read_done(directory).value();
@@ -214,7 +226,7 @@ std::string inspect_stage(const fs::path& directory) {
       text += fmt::format("  {}: {}\n", file, human_bytes(fs::file_size(directory / file)));
   }
   for (const auto& [part, kind] : parts_of(directory))
-    text += fmt::format("\n{}: {}", part.filename().string(), describe(part, kind));
+    text += fmt::format("\n{}: {}", part.filename().string(), kind->describe(part));
   return text;
 }
 
@@ -239,6 +251,20 @@ std::vector<WorkStage> stages_of(const fs::path& work) {
   return stages;
 }
 
+// Returns loss and accuracy of the model that a stage trained; empty texts if it did not validate. Errors: UserError.
+std::pair<std::string, std::string> validation_of(const fs::path& stage) {
+  const fs::path file = stage / "validation.json";
+  if (!fs::exists(file)) return {};
+  const nlohmann::json summary = load_json(file);
+  const nlohmann::json model = summary.is_object() ? summary.value("model", nlohmann::json()) : summary;
+  Problems problems;
+  JsonReader reader(model, file.string(), problems);
+  const std::pair measures(fmt::format("{:.4f}", reader.get_double("loss")),
+                           fmt::format("{:.4f}", reader.get_double("accuracy")));
+  problems.throw_if_any();
+  return measures;
+}
+
 std::string inspect_work(const fs::path& work) {
   Table table({{"stage", Align::kLeft},
                {"in use", Align::kLeft},
@@ -253,38 +279,19 @@ std::string inspect_work(const fs::path& work) {
     if (!stage.finished) table.add_row({name, in_use, "", "no", "", "", ""});
     if (!stage.finished) continue;
     const Done done = read_done(stage.directory).value();
-    const auto measures = load_validation(stage.directory);
-    table.add_row({name, in_use, done.kind, done.finished, fmt::format("{:.1f}", done.seconds),
-                   measures ? fmt::format("{:.4f}", measures->loss) : "",
-                   measures ? fmt::format("{:.4f}", measures->accuracy) : ""});
+    const auto [loss, accuracy] = validation_of(stage.directory);
+    table.add_row({name, in_use, done.kind, done.finished, fmt::format("{:.1f}", done.seconds), loss, accuracy});
   }
   return table.text();
 }
 
-std::string describe(const fs::path& path, Kind kind) {
-  if (kind == Kind::kStage) return inspect_stage(path);
-  if (kind == Kind::kModel) return describe_model_directory(path);
-  if (kind == Kind::kCorpus) return data::describe_corpus(data::Corpus(path), nullptr, 0);
-  if (kind == Kind::kNgrams) return data::describe_ngram_table(data::NgramTable(path));
-  if (kind == Kind::kRouter) return inspect_router(path);
-  if (kind == Kind::kExits) return model::describe_exits(path);
-  if (kind == Kind::kRouterData) return data::describe_router_data(data::RouterData(path));
-  if (kind == Kind::kTeacherCache) return data::describe_teacher_cache(data::TeacherCache(path).info());
-  if (kind == Kind::kResults) return inspect_results(path);
-  return inspect_work(path);
-}
-
-// Checkpoints of training also have a DONE, which is not a stage's.
-bool is_checkpoint(const fs::path& directory) {
-  return directory.parent_path().filename() == "checkpoints";
-}
-
 // Returns the stage directory that contains a path or equals it. Parts of a stage lie at most five levels deep (exits
-// in the model of a checkpoint).
+// in the model of a checkpoint). A checkpoint has a DONE, too, which is not a stage's.
 std::optional<fs::path> enclosing_stage(const fs::path& path) {
   fs::path candidate = fs::canonical(path);
   for (int level = 0; level < 6; ++level, candidate = candidate.parent_path()) {
-    if (fs::exists(candidate / "DONE") && !is_checkpoint(candidate)) return candidate;
+    const bool checkpoint = candidate.parent_path().filename() == "checkpoints";
+    if (fs::exists(candidate / "DONE") && !checkpoint) return candidate;
   }
   return std::nullopt;
 }
@@ -312,28 +319,23 @@ void add_errors(std::vector<Problem>& problems, const std::function<void()>& che
 }
 
 // Adds the problems of a part that is not well formed. To describe a file is to read and to check it.
-void check_form(const fs::path& path, Kind kind, std::vector<Problem>& problems) {
-  add_errors(problems, [&] {
-    if (kind == Kind::kModel) return check_model_directory(path);
-    if (kind == Kind::kExits) return check_exits(path);
-    describe(path, kind);
-  });
+void check_form(const fs::path& path, const Kind& kind, std::vector<Problem>& problems) {
+  add_errors(problems, [&] { kind.check != nullptr ? kind.check(path) : void(kind.describe(path)); });
 }
 
-void verify_stage(const fs::path& directory, std::vector<Problem>& problems) {
-  add_errors(problems, [&] { std::ranges::move(changed_files(directory), std::back_inserter(problems)); });
-  for (const auto& [part, kind] : parts_of(directory)) check_form(part, kind, problems);
+// Adds the problems of a stage or one of its parts: changed files first.
+void verify_path(const fs::path& path, std::vector<Problem>& problems) {
+  add_errors(problems, [&] { std::ranges::move(changed_files(path), std::back_inserter(problems)); });
+  if (const Kind* kind = find_kind(path)) return check_form(path, *kind, problems);
+  for (const auto& [part, kind] : parts_of(path)) check_form(part, *kind, problems);
 }
 
 void verify_work(const fs::path& work, std::vector<Problem>& problems) {
   for (const WorkStage& stage : stages_of(work)) {
     if (stage.finished) {
-      verify_stage(stage.directory, problems);
+      verify_path(stage.directory, problems);
     } else if (stage.in_use) {
-      problems.push_back({.where = stage.directory.string(),
-                          .what = "this stage has not finished",
-                          .expected = "a file DONE, which a stage writes last",
-                          .hint = "run the recipe again; the stage continues where it stopped"});
+      problems.push_back(unfinished(stage.directory));
     }
   }
 }
@@ -341,29 +343,22 @@ void verify_work(const fs::path& work, std::vector<Problem>& problems) {
 }  // namespace
 
 std::string inspect(const fs::path& path) {
-  const Kind kind = kind_of_path(path);
-  if (kind != Kind::kWork) {
-    if (const auto changed = changed_files(path); !changed.empty()) throw UserError(changed);
-  }
-  return describe(path, kind);
+  require_known(path);
+  if (is_work(path)) return inspect_work(path);
+  if (const auto changed = changed_files(path); !changed.empty()) throw UserError(changed);
+  const Kind* kind = find_kind(path);
+  return kind != nullptr ? kind->describe(path) : inspect_stage(path);
 }
 
 std::vector<Problem> verify(const fs::path& path) {
+  require_known(path);
   std::vector<Problem> problems;
-  const Kind kind = kind_of_path(path);
-  if (kind == Kind::kWork) {
-    verify_work(path, problems);
-  } else if (kind == Kind::kStage) {
-    verify_stage(path, problems);
-  } else {
-    add_errors(problems, [&] { std::ranges::move(changed_files(path), std::back_inserter(problems)); });
-    check_form(path, kind, problems);
-  }
+  is_work(path) ? verify_work(path, problems) : verify_path(path, problems);
   return problems;
 }
 
 bool is_recorded(const fs::path& path) {
-  return kind_of_path(path) == Kind::kWork || enclosing_stage(path).has_value();
+  return is_work(path) || enclosing_stage(path).has_value();
 }
 
 }  // namespace draftsmith::recipes

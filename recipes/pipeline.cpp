@@ -19,26 +19,9 @@
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "distributed/process_group.h"
 
 namespace draftsmith::recipes {
-
-DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
-  const std::filesystem::path file = directory / ".lock";
-  descriptor_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) {
-    throw UserError({.where = file.string(), .what = "cannot be created", .found = std::strerror(errno)});
-  }
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(descriptor_);
-    throw UserError({.where = directory.string(),
-                     .what = "another run is working in this directory",
-                     .hint = "wait for it to end, or choose another directory with --work"});
-  }
-}
-
-DirectoryLock::~DirectoryLock() {
-  ::close(descriptor_);
-}
 
 namespace {
 
@@ -110,6 +93,30 @@ std::vector<Problem> verify_done(const std::filesystem::path& directory, const D
 }
 
 namespace {
+
+// Lock on a work directory from construction to destruction, so that one run at a time works there. The system releases
+// it when the process ends.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(const std::filesystem::path& directory) {
+    const std::filesystem::path file = directory / ".lock";
+    descriptor_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) {
+      throw UserError({.where = file.string(), .what = "cannot be created", .found = std::strerror(errno)});
+    }
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    ::close(descriptor_);
+    throw UserError({.where = directory.string(),
+                     .what = "another run is working in this directory",
+                     .hint = "wait for it to end, or choose another directory with --work"});
+  }
+  ~DirectoryLock() { ::close(descriptor_); }
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
 
 constexpr size_t kShortHash = 8;
 constexpr const char* kInputHashes = "input_hashes.json";  // of files outside the work directory
@@ -215,15 +222,6 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
   return true;
 }
 
-std::map<std::string, std::string> hash_inputs(const RecipeStage& stage,
-                                               const std::map<std::string, std::string>& stage_hashes,
-                                               RememberedHashes& known) {
-  std::map<std::string, std::string> inputs;
-  for (const std::string& input : stage.inputs) inputs["@" + input] = stage_hashes.at(input);
-  for (const std::string& file : stage.files) inputs[file] = path_hash(file, known);
-  return inputs;
-}
-
 size_t stages_to_run(const Recipe& recipe, const std::string& until) {
   if (until.empty()) return recipe.stages.size();
   std::vector<std::string> names;
@@ -248,7 +246,8 @@ std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std
   return sha256(identity.dump());
 }
 
-std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions& options) {
+std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions options) {
+  if (options.work.empty()) options.work = std::filesystem::path("work") / recipe.name;
   const size_t count = stages_to_run(recipe, options.until);
   ProcessGroup& world = *options.execution.world;
   std::optional<DirectoryLock> lock;
@@ -268,7 +267,8 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions&
               .kind = stage.kind->name,
               .version = stage.kind->version,
               .options = stage.checked.options};
-    done.inputs = hash_inputs(stage, hashes, known);
+    for (const std::string& input : stage.inputs) done.inputs["@" + input] = hashes.at(input);
+    for (const std::string& file : stage.files) done.inputs[file] = path_hash(file, known);
     if (world.leads()) known.save(options.work / kInputHashes);
     done.hash = stage_hash(stage, done.inputs);
     world.require_same("the input files of stage " + stage.name, done.hash);

@@ -1,8 +1,6 @@
 // Runs a recipe: skips finished stages, redoes changed ones beside the old, and continues where a killed run stopped.
-//
 // A stage's directory is WORK/<stage>-<hash8>/; the link WORK/<stage> leads to the one in use. The hash covers the
-// options that change the result, the version of the stage kind and the hashes of the inputs. So a changed option gives
-// a new directory, and no trained model is ever overwritten.
+// options that change the result, the version of the stage kind and the hashes of the inputs.
 #pragma once
 
 #include <filesystem>
@@ -18,25 +16,7 @@
 
 namespace draftsmith::recipes {
 
-// ---- Lock of a work directory
-// It allows one run at a time.
-
-// Lock on `directory`/.lock from construction to destruction. The system releases it when the process ends.
-class DirectoryLock {
- public:
-  // Throws UserError if another process holds the lock.
-  explicit DirectoryLock(const std::filesystem::path& directory);
-  ~DirectoryLock();
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
-
-// ---- DONE: the last file that a stage writes
-// It records the stage's identity and all files of the finished directory.
-
+// DONE, the last file that a stage writes: its identity and all files of the finished directory.
 struct Done {
   std::string stage{};
   std::string kind{};
@@ -56,16 +36,13 @@ std::optional<Done> read_done(const std::filesystem::path& directory);
 // Compares a directory with its DONE. Returns one problem for each missing, changed or added file.
 std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done);
 
-// ---- Runs
-
 struct PipelineOptions {
-  std::filesystem::path work;  // directory of the stages' directories
+  std::filesystem::path work;  // directory of the stages' directories; empty: work/<name of the recipe>
   std::string until;           // last stage to run; empty: all
   bool fresh = false;          // redo every stage and keep old directories under other names
   Execution execution;
 };
 
-// Stage of a finished run.
 struct StageResult {
   std::string stage;
   std::filesystem::path directory;
@@ -76,7 +53,7 @@ struct StageResult {
 // alone writes but for shards. Errors: UserError for an unknown --until stage, a missing input file, another run in the
 // same work directory, or processes with other recipes, inputs or work directories; RunError if a stage fails (finished
 // stages stay); Interrupted after SIGINT or SIGTERM, if the caller holds a SignalWatch (base/signals.h).
-std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions& options);
+std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions options);
 
 // Returns the hash that identifies a stage, given the hashes of its inputs.
 std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std::string>& input_hashes);

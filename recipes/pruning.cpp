@@ -1,6 +1,7 @@
 #include "recipes/pruning.h"
 
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 
@@ -11,13 +12,13 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
-#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/exits.h"
+#include "model/transformer/parameters.h"
+#include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
-#include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -28,14 +29,8 @@ using Ids = std::vector<int64_t>;
 constexpr int64_t kCalibrationExamples = 512;
 constexpr const char* kNothingWritten = "nothing was written";
 
-// Receives source and target of an example, and returns whether it wants another. Texts have no source.
+// Receives source and target of an example, and returns whether it wants another.
 using OnExample = std::function<bool(Ids source, Ids target)>;
-
-int64_t numbers_of(const model::TransformerModel& model) {
-  int64_t numbers = 0;
-  for (const auto& [name, tensor] : model.parameters()) numbers += tensor.numel();
-  return numbers;
-}
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& what, const std::string& expected,
                          const std::string& hint) {
@@ -48,11 +43,10 @@ Ids ids_of(std::span<const int32_t> tokens) {
 
 // Model directory with its tokenizer, which corpora must share.
 struct Whole {
-  fs::path directory;
   std::unique_ptr<model::TransformerModel> model;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null if the directory has none
 
-  void read_corpus(const fs::path& file, const OnExample& on_example) const {
+  void read(const fs::path& file, const OnExample& on_example) const {
     const data::Corpus corpus(file);
     if (tokenizer) {
       require_same_tokenizer(tokenizer->hash(), corpus.info().tokenizer_hash, file,
@@ -65,19 +59,6 @@ struct Whole {
     for (int64_t i = 0; i < corpus.size(); ++i) {
       if (!on_example(ids_of(corpus.source(i)), ids_of(corpus.target(i)))) return;
     }
-  }
-
-  void read_text(const fs::path& file, const OnExample& on_example) const {
-    if (!tokenizer)
-      refuse(directory, "the model has no tokenizer, so it cannot read text", "a tokenizer", "give a corpus (.h5)");
-    for (const std::string& line : data::read_lines(file)) {
-      if (!line.empty() && !on_example({}, ids_of(tokenizer->encode(line)))) return;
-    }
-  }
-
-  void read(const fs::path& file, const OnExample& on_example) const {
-    if (file.extension() == ".h5") return read_corpus(file, on_example);
-    read_text(file, on_example);
   }
 };
 
@@ -104,10 +85,6 @@ model::ActivationMoments measure_activations(const Whole& whole, const model::Pr
   const at::NoGradGuard no_grad;
   const fs::path& file = *options.calibration;
   const model::TransformerConfig& config = whole.model->config();
-  if (config.encoder_decoder && file.extension() != ".h5") {
-    refuse(file, "an encoder-decoder model is calibrated on pairs of source and target", "a corpus (.h5)",
-           "make one with `draftsmith data prepare`");
-  }
   model::ActivationMoments moments(config);
   int64_t left = options.calibration_examples.value_or(kCalibrationExamples);
   whole.read(file, [&](const Ids& source, const Ids& target) {
@@ -146,38 +123,37 @@ std::vector<int64_t> special_ids(const data::Tokenizer& tokenizer) {
   return ids;
 }
 
-void count_kept(const std::vector<int64_t>& counts, PruneReport& report) {
-  for (const int64_t count : counts) report.tokens += count;
-  if (counts.empty()) return;
-  for (const int64_t id : report.after.draft_vocabulary.ids) report.kept += counts[static_cast<size_t>(id)];
-}
-
-}  // namespace
-
-std::string PruneReport::text() const {
-  const auto millions = [](int64_t numbers) { return static_cast<double>(numbers) / 1e6; };
+// Returns a description of one line, two with a pruned vocabulary. `counts`: of the tokens in the counted text.
+std::string describe_pruning(const model::TransformerConfig& before, const model::TransformerConfig& after,
+                             const std::vector<int64_t>& counts) {
+  const auto millions = [](const model::TransformerConfig& config) {
+    return static_cast<double>(model::count_numbers(config)) / 1e6;
+  };
   std::string layers = fmt::format("{} of {} layers", after.decoder_layers, before.decoder_layers);
   if (before.encoder_decoder) {
     layers = fmt::format("{}+{} of {}+{} layers", after.encoder_layers, after.decoder_layers, before.encoder_layers,
                          before.decoder_layers);
   }
-  std::string text = fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} heads and {} of {} neurons a layer",
-                                 millions(numbers_after), millions(numbers_before), layers, after.heads, before.heads,
-                                 after.ff_width, before.ff_width);
-  if (tokens > 0) {
-    text += fmt::format("\n  {} of {} ids, which cover {:.2f} % of the counted tokens", after.vocabulary_rows(),
-                        before.vocabulary, 100.0 * static_cast<double>(kept) / static_cast<double>(tokens));
-  }
-  return text;
+  std::string text =
+      fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} heads and {} of {} neurons a layer", millions(after),
+                  millions(before), layers, after.heads, before.heads, after.ff_width, before.ff_width);
+  if (counts.empty()) return text;
+  int64_t kept = 0;
+  for (const int64_t id : after.draft_vocabulary.ids) kept += counts[static_cast<size_t>(id)];
+  const auto all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  return text + fmt::format("\n  {} of {} ids, which cover {:.2f} % of the counted tokens", after.vocabulary_rows(),
+                            before.vocabulary, 100.0 * static_cast<double>(kept) / static_cast<double>(all));
 }
 
-PruneReport prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options,
+}  // namespace
+
+std::string prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options,
                             at::Device device) {
   model::require_free_place(out);
   if (fs::exists(model::exits_directory(model))) {
     log_info("{}: its exits are not copied, because they belong to the whole model", model.string());
   }
-  Whole whole{model, model::load_model(model, {.device = device, .pack = false}), nullptr};
+  Whole whole{model::load_model(model, {.device = device, .pack = false}), nullptr};
   if (data::has_tokenizer(model)) {
     whole.tokenizer = data::load_tokenizer(model);
     model::require_vocabulary_fits(whole.model->config(), whole.tokenizer->vocabulary(), model.string());
@@ -197,12 +173,7 @@ PruneReport prune_directory(const fs::path& model, const fs::path& out, const mo
   save.generation = model::load_generation_config(model);
   if (whole.tokenizer) save.tokenizer = whole.tokenizer->file();
   model::save_model(out, *pruned, save);
-  PruneReport report{.before = whole.model->config(),
-                     .after = pruned->config(),
-                     .numbers_before = numbers_of(*whole.model),
-                     .numbers_after = numbers_of(*pruned)};
-  count_kept(evidence.token_counts, report);
-  return report;
+  return describe_pruning(whole.model->config(), pruned->config(), evidence.token_counts);
 }
 
 // ---- kind = "prune": cuts a smaller model out of a trained one
@@ -226,15 +197,14 @@ void run_prune(const PruneStageOptions& options, const StageContext& run) {
     const std::string name = entry.path().filename();
     if (name == "model" || name.starts_with(".model")) std::filesystem::remove_all(entry.path());
   }
-  const PruneReport report =
-      prune_directory(options.model, run.directory / "model", options, choose_device(run.execution.device));
-  log_info("  {}", report.text());
+  log_info("  {}",
+           prune_directory(options.model, run.directory / "model", options, choose_device(run.execution.device)));
 }
 
 }  // namespace
 
 StageKind prune_stage() {
-  return make_stage_kind<PruneStageOptions>("prune", 1, "cuts a smaller model out of a trained one", run_prune);
+  return make_stage_kind<PruneStageOptions>("prune", 1, run_prune);
 }
 
 }  // namespace draftsmith::recipes

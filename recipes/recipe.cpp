@@ -103,7 +103,8 @@ std::vector<const toml::table*> include_tables(const toml::table& root, Problems
   return tables;
 }
 
-// Adds a part of the file and the files that it includes, innermost first.
+// Adds a part of the file and the files that it includes, innermost first. Included files keep their own defaults, so
+// that their stages are the same as when they run alone. Errors: UserError for a file that cannot be read.
 void find_files(const std::filesystem::path& file, const IncludeOptions& part, std::vector<std::filesystem::path> outer,
                 std::vector<RecipeFile>& files, Problems& problems) {
   const toml::table root = load_toml(file);
@@ -131,34 +132,20 @@ void find_files(const std::filesystem::path& file, const IncludeOptions& part, s
   add_once(std::move(found), files);
 }
 
-bool has_stage(const RecipeFile& file, const std::string& name) {
-  return std::find(file.stages.begin(), file.stages.end(), name) != file.stages.end();
-}
-
-// Returns the overrides that apply to files[index].
+// Returns the overrides that apply to files[index]: to the file with the stage that an override names, those of
+// `defaults` to all files, any other to the recipe itself, which is the last.
 std::vector<std::string> overrides_for(const std::vector<RecipeFile>& files, size_t index,
                                        const std::vector<std::string>& overrides) {
   std::vector<std::string> mine;
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find_first_of(".="));
-    const auto owner = std::find_if(files.begin(), files.end(), [&](const auto& file) { return has_stage(file, key); });
+    const auto owner = std::find_if(files.begin(), files.end(), [&](const RecipeFile& file) {
+      return std::find(file.stages.begin(), file.stages.end(), key) != file.stages.end();
+    });
     const auto place = owner == files.end() ? files.size() - 1 : static_cast<size_t>(owner - files.begin());
     if (place == index || key == kDefaults) mine.push_back(text);
   }
   return mine;
-}
-
-// Returns a recipe's files, first the included ones. An override applies to the file with the stage that it names, an
-// override of `defaults` to all files, any other to the recipe itself. Included files keep their own defaults, so their
-// stages are the same as when they run alone. A file that is included twice comes once, with the longer list of stages,
-// and only its needed ones if both say so. Adds a problem for an unknown stage of an included recipe, and for recipes
-// that include one another. Errors: UserError for a file that cannot be read.
-std::vector<RecipeFile> recipe_files(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                                     Problems& problems) {
-  std::vector<RecipeFile> files;
-  find_files(file, {}, {}, files, problems);
-  for (size_t i = 0; i < files.size(); ++i) files[i].overrides = overrides_for(files, i, overrides);
-  return files;
 }
 
 bool is_reference(const std::string& text) {
@@ -306,8 +293,10 @@ bool is_recipe(const toml::table& table) {
 Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   Problems problems;
   Recipe recipe;
-  recipe.file = file;
-  for (RecipeFile& source : recipe_files(file, overrides, problems)) {
+  std::vector<RecipeFile> files;
+  find_files(file, {}, {}, files, problems);
+  for (size_t i = 0; i < files.size(); ++i) files[i].overrides = overrides_for(files, i, overrides);
+  for (RecipeFile& source : files) {
     const toml::table root = source.parse(problems);
     source.stages = stage_names(root);
     if (!source.until.empty()) drop_behind(source.until, source.stages);

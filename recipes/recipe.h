@@ -32,7 +32,6 @@ struct RecipeStage {
 };
 
 struct Recipe {
-  std::filesystem::path file{};
   std::string name{};
   std::vector<RecipeStage> stages{};  // in the order of the file, after included stages
 };

@@ -14,22 +14,26 @@
 #include "base/logging.h"
 #include "base/options.h"
 #include "base/registry.h"
-#include "distributed/process_group.h"
 
+namespace draftsmith {
+class ProcessGroup;  // distributed/process_group.h
+}
 namespace draftsmith::evaluate {
 struct SuiteOptions;  // evaluate/suite/suite_options.h
 }
 
 namespace draftsmith::recipes {
 
-// How a command runs: what changes no result, so that none of it enters a stage's hash. The fields are flags of every
-// command that runs a model.
+// Returns ProcessGroup::single().
+ProcessGroup* only_process();
+
+// How a command runs: what changes no result. The fields are flags of every command that runs a model.
 struct Execution {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
   std::string matmul_precision = "highest";
   bool quiet = false;
-  ProcessGroup* world = &ProcessGroup::single();  // processes that run the recipe together
+  ProcessGroup* world = only_process();  // processes that run the recipe together
 
   ProgressStyle progress() const { return progress_style(quiet); }
   // Replaces a suite's device and threads by those that flags name.
@@ -37,7 +41,6 @@ struct Execution {
   static Fields<Execution> fields();
 };
 
-// The context of a running stage.
 struct StageContext {
   std::filesystem::path directory;  // the stage's directory; it exists and keeps the files of an interrupted run
   std::string identity;             // the stage's hash
@@ -53,17 +56,15 @@ struct CheckedOptions {
   std::vector<std::filesystem::path> paths;  // inputs of the stage, with unresolved references
 };
 
-// Which processes run a stage: rank 0 while the others wait, all of them together, or a process by itself, so that a
-// recipe with several refuses it.
+// Which processes run a stage: rank 0 while the others wait, all together, or a process that must be alone.
 enum class Processes { kLeader, kAll, kOne };
 
 // Kind of stages (kind = "train"): its options, and the function that runs a stage. Immutable.
 struct StageKind {
   std::string name;
   // Increment it if the same options give another result, for example after a changed default: finished stages are then
-  // redone. It stays if the old result is as good and only its last digits differ; the changelog says so.
+  // redone.
   int64_t version = 1;
-  std::string summary;
   // Returns the text of the options for `draftsmith help options`.
   std::function<std::string()> describe_options;
   // Parses a stage's table and adds every error.
@@ -76,20 +77,20 @@ struct StageKind {
 
 // Returns a kind with the options struct Options, whose stages run `run_stage(options, run)`.
 template <class Options>
-StageKind make_stage_kind(std::string name, int64_t version, const std::string& summary,
-                          void (*run_stage)(const Options&, const StageContext&)) {
+StageKind make_stage_kind(std::string name, int64_t version, void (*run_stage)(const Options&, const StageContext&),
+                          Processes processes = Processes::kLeader) {
   const auto parse = [](const toml::table& table, const std::string& stage, Problems& problems) {
     return parse_options<Options>(table, stage, problems);
   };
   return {.name = name,
           .version = version,
-          .summary = summary,
           .describe_options = [] { return draftsmith::describe_options<Options>(); },
           .check =
               [parse](const toml::table& table, const std::string& stage, Problems& problems) {
                 const Options options = parse(table, stage, problems);
                 return CheckedOptions{options_to_json(options, true), options_identity(options), option_paths(options)};
               },
+          .processes = processes,
           .run =
               [parse, run_stage, name](const toml::table& table, const StageContext& run) {
                 Problems problems;
@@ -99,11 +100,19 @@ StageKind make_stage_kind(std::string name, int64_t version, const std::string& 
               }};
 }
 
-// Returns the kind, whose stages all processes run together.
-inline StageKind run_by_all(StageKind kind) {
-  kind.processes = Processes::kAll;
-  return kind;
-}
+// The kinds, and what their stages make.
+StageKind language_stage();         // kind = "language": text of the synthetic language
+StageKind tokenizer_stage();        // kind = "tokenizer": spiece.model
+StageKind corpus_stage();           // kind = "corpus": corpus.h5
+StageKind ngram_stage();            // kind = "ngram": ngram.h5
+StageKind train_stage();            // kind = "train": model/
+StageKind heads_stage();            // kind = "heads": model/
+StageKind prune_stage();            // kind = "prune": model/
+StageKind teacher_outputs_stage();  // kind = "teacher-outputs": corpus.h5
+StageKind teacher_logits_stage();   // kind = "teacher-logits": teacher_logits.h5
+StageKind router_data_stage();      // kind = "router-data": router_data.h5
+StageKind router_stage();           // kind = "router": router/, router_report.json
+StageKind evaluate_stage();         // kind = "evaluate": results.json, report.html, hyp/
 
 // Returns all kinds of stages.
 const Registry<StageKind>& stage_kinds();

@@ -1,7 +1,16 @@
+// The list of stage kinds, and kind = "evaluate": an evaluation suite inside a recipe.
+#include <iostream>
+
+#include "base/device.h"
+#include "distributed/process_group.h"
+#include "evaluate/evaluation.h"
 #include "recipes/stage.h"
-#include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
+
+ProcessGroup* only_process() {
+  return &ProcessGroup::single();
+}
 
 Fields<Execution> Execution::fields() {
   return Fields<Execution>("run: flags of every command that runs a model")
@@ -12,6 +21,29 @@ Fields<Execution> Execution::fields() {
            "Matrix products on GPUs: highest, or high (TF32 for fp32, and shorter sums for bf16 and fp16: faster; "
            "near ties may go another way).")
       .add("quiet", &Execution::quiet, NoResult{}, "Show no progress, and no messages except warnings.");
+}
+
+void Execution::apply_to(evaluate::SuiteOptions& suite) const {
+  if (device != Execution().device) suite.device = device;
+  if (threads > 0) suite.threads = threads;
+}
+
+namespace {
+
+void run_evaluate(const evaluate::SuiteOptions& options, const StageContext& run) {
+  evaluate::SuiteOptions suite = options;
+  run.execution.apply_to(suite);
+  const ThreadCount threads(0);  // later stages have those of now
+  const evaluate::SuiteContext context{.quiet = run.execution.quiet};
+  const auto result = evaluate::run_evaluation(suite, run.directory, context);
+  std::cout << result.table << std::flush;
+  evaluate::throw_if_failed(result);  // an evaluation with a failed check is not finished
+}
+
+}  // namespace
+
+StageKind evaluate_stage() {
+  return make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, run_evaluate, Processes::kOne);
 }
 
 const Registry<StageKind>& stage_kinds() {

@@ -26,7 +26,7 @@
 
 namespace draftsmith::data {
 
-inline constexpr Hdf5Format kNgramFormat{"draftsmith ngrams", 1, "an n-gram table", "`draftsmith data ngrams`"};
+inline constexpr Hdf5Format kNgramFormat{"draftsmith ngrams", 1, "an n-gram table", "a stage of kind ngram"};
 
 // The counts of one order: C contexts and N pairs of context and next token.
 struct NgramLevel {

@@ -1,6 +1,6 @@
 // Formulas that predict a method's speed (methods.md §1): speculative decoding (Leviathan et al. 2023), SpecGame's
-// latency (Liu, Zhang, Song 2024) and predictive pipelined decoding (Yang et al. 2024). `draftsmith plan` prints them,
-// and evaluations compare them with measurements.
+// latency (Liu, Zhang, Song 2024) and predictive pipelined decoding (Yang et al. 2024). `draftsmith plan` uses the
+// first, and evaluations compare all with measurements.
 //
 // alpha is the acceptance rate of one drafted token; acceptances are assumed independent. G is the draft window (gamma,
 // SpecGame's K). c is the time of a drafter step over that of a one-token target step. All functions throw

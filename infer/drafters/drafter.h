@@ -37,7 +37,7 @@ struct Warping;             // infer/sampling/row_kernels.h
 enum class DrafterKind {
   kModel,   // a small language model; one without an encoder reads the target's
   kTandem,  // a Tandem secondary of the target
-  kNgram,   // a table of n-gram counts, made by `draftsmith data ngrams`
+  kNgram,   // a table of n-gram counts, made by a stage of kind `ngram`
   kExit,    // the first layers of the target itself
   kLookup,  // prompt look-up
 };

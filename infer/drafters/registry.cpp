@@ -48,7 +48,7 @@ std::span<const KindRow> kind_rows() {
        .prefix = "ngram",
        .what = "an n-gram drafter needs its table",
        .expected = "ngram:FILE",
-       .hint = "make one with `draftsmith data ngrams`"},
+       .hint = "make one by a stage of kind = \"ngram\""},
       {.kind = kExit,
        .traits = {.name = "early-exit"},
        .prefix = "exit",
@@ -131,8 +131,9 @@ DrafterSpec parse_drafter(const std::string& text) {
 std::string drafter_help() {
   return fmt::format(
       "Directory of a drafter (an ordinary model, one that shares the model's encoder, a Tandem secondary of the "
-      "model), or of the model itself; ngram:FILE for a table of "
-      "`draftsmith data ngrams`; lookup[:N] to copy the continuation of the last N-gram (default {}) that equals the "
+      "model), or of the model itself; ngram:FILE for a table that a "
+      "recipe's stage of kind ngram made; lookup[:N] to copy the continuation of the last N-gram (default {}) that "
+      "equals the "
       "end of the text; or exit:N for the model's own first N layers",
       kLongestLookup);
 }
@@ -172,7 +173,7 @@ Fields<DrafterOptions> DrafterOptions::fields() {
       .add("model", &DrafterOptions::model,
            "Directory of a small model, or of one that shares the encoder of the suite's.")
       .add("tandem", &DrafterOptions::tandem, "Directory of a Tandem secondary of the suite's model.")
-      .add("ngram", &DrafterOptions::ngram, "N-gram table, made by `draftsmith data ngrams`.")
+      .add("ngram", &DrafterOptions::ngram, "N-gram table, made by a stage of kind = \"ngram\".")
       .add("exit", &DrafterOptions::exit, Range{0}, Unit{"layers"},
            "First so many layers of the model that decodes, read by its exits if it has any; 0: none.")
       .add("lookup", &DrafterOptions::lookup,

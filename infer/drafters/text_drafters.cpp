@@ -81,7 +81,7 @@ class LoadedNgramDrafter final : public LoadedDrafter {
   // A table has no pieces to compare, only its tokenizer's hash.
   void check(const DraftTarget& target, Problems& problems) const override {
     const data::NgramInfo& table = table_->info();
-    const std::string hint = "make the table from a corpus of the target's tokenizer, with `draftsmith data ngrams`";
+    const std::string hint = "make the table from a corpus of the target's tokenizer, by a stage of kind = \"ngram\"";
     if (target.tokenizer != nullptr && target.tokenizer->hash() != table.tokenizer_hash) {
       problems.add({"drafter " + name(), "the n-gram table was made with another tokenizer than the target's",
                     "tokenizer " + target.tokenizer->hash().substr(0, 16),

@@ -20,7 +20,6 @@ struct FamilyShapes {
   int64_t ff_factor = 0;          // ff_width is so many times the width; 0: any
   bool grouped_keys = false;      // keys and values may have fewer heads than queries
   bool optional_gate = false;     // the feed-forward layers may have a gate or none
-  bool partial_rotary = false;    // positions may rotate a part of each head; false: all of it
 };
 
 struct Family {

@@ -106,7 +106,7 @@ Family gpt_neox_family() {
   return {.name = "gpt_neox",
           .architecture = "GPTNeoXForCausalLM",
           .base = base(),
-          .shapes = {.heads_make_width = true, .partial_rotary = true},
+          .shapes = {.heads_make_width = true},
           .read_config = read_config,
           .write_config = write_config,
           .stored = stored,

@@ -65,9 +65,9 @@ struct PruneOptions {
   int64_t ff_width = 0;                                       // neurons that stay in each layer; 0: all
   int64_t heads = 0;                                          // heads that stay in each layer; 0: all
   std::string by = "magnitude";                               // what neurons and heads are chosen by
-  std::optional<std::filesystem::path> calibration = {};      // text or corpus that activations are measured on
+  std::optional<std::filesystem::path> calibration = {};      // corpus that activations are measured on
   std::optional<int64_t> calibration_examples = {};           // examples of it that are used; absent: 512
-  std::optional<std::filesystem::path> vocabulary_from = {};  // text or corpus whose tokens are counted
+  std::optional<std::filesystem::path> vocabulary_from = {};  // corpus whose tokens are counted
   std::optional<int64_t> vocabulary_size = {};                // ids that stay; absent: those that occur
   static Fields<PruneOptions> fields();
 };

@@ -52,7 +52,7 @@ void check_files(const PruneOptions& options, const std::string& where, Problems
   };
   const bool measured = options.by == "activation";
   if (measured && !options.calibration) {
-    wrong("calibration", "activations are measured on text", "a corpus or text file");
+    wrong("calibration", "activations are measured on text", "a corpus (.h5)");
   }
   if (measured && options.ff_width == 0 && options.heads == 0) {
     wrong("by", "activations choose neurons and heads, and all of them stay", "ff_width or heads");
@@ -61,7 +61,7 @@ void check_files(const PruneOptions& options, const std::string& where, Problems
     wrong("calibration", "weights are compared without text", "by = \"activation\", or no calibration");
   }
   if (options.vocabulary_size && !options.vocabulary_from) {
-    wrong("vocabulary_from", "tokens are counted to choose a vocabulary", "a corpus or text file");
+    wrong("vocabulary_from", "tokens are counted to choose a vocabulary", "a corpus (.h5)");
   }
 }
 
@@ -157,12 +157,11 @@ Fields<PruneOptions> PruneOptions::fields() {
            "Choice of neurons and heads to keep: the largest weights, or the largest contribution to the hidden states "
            "on "
            "calibration text.")
-      .add("calibration", &T::calibration,
-           "Text for by = activation: a corpus (.h5) or, for decoder-only models, a file of texts, one a line.")
+      .add("calibration", &T::calibration, "Corpus (.h5) for by = activation.")
       .add("calibration_examples", &T::calibration_examples, Range{1}, Unit{"examples"},
            "Examples of it that are read, from the first. Absent: 512.")
       .add("vocabulary_from", &T::vocabulary_from,
-           "Corpus (.h5) or file of texts whose most frequent tokens the drafter keeps embeddings and logits for.")
+           "Corpus (.h5) whose most frequent tokens the drafter keeps embeddings and logits for.")
       .add("vocabulary_size", &T::vocabulary_size, Range{1}, Unit{"ids"},
            "How many ids it keeps, special tokens included. Absent: all that occur there.")
       .check(check_files);

@@ -21,15 +21,10 @@ _one_job = threading.Lock()  # requests to stop and torch's settings belong to t
 
 
 def recipe(name: str = "tiny") -> pathlib.Path:
-    """Returns the path of a recipe that the package carries: "tiny", which takes seconds.
-
-    Raises:
-        FileNotFoundError: there is no such recipe; the message names those there are.
-    """
+    """Returns the path of a recipe that the package carries: "tiny", which takes seconds."""
     path = _RECIPES / f"{name}.toml"
     if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in _RECIPES.glob("*.toml")))
-        raise FileNotFoundError(f"draftsmith carries no recipe '{name}'; it carries {known}")
+        raise FileNotFoundError(f"draftsmith carries no recipe '{name}'; it carries tiny")
     return path
 
 
@@ -46,14 +41,7 @@ def train(
 ) -> list[dict[str, Any]]:
     """Runs a recipe as `draftsmith train` does: stages that are missing, from where an interrupted run stopped.
 
-    Args:
-        recipe: the TOML file.
-        work: directory of the stages' directories; None: work/NAME.
-        until: last stage to run; "": all.
-        fresh: redo every stage and keep old results under other names.
-        set: keys of the recipe to override: {"target.training.length": "500 steps"}.
-        device, threads: as in `load`.
-        quiet: shows no progress on standard error.
+    Arguments are its flags; `set` overrides keys of the recipe: {"target.training.length": "500 steps"}.
 
     Returns:
         For each stage a dict of `stage`, `directory`, and `skipped` (whether it was finished before).
@@ -63,26 +51,18 @@ def train(
         Interrupted: Ctrl-C, a KeyboardInterrupt; the work is saved, and the same call goes on.
     """
     flags = lines({"device": device, "threads": threads, "quiet": quiet})
-    return _run(lambda: native.train(os.fspath(recipe), _path(work), until, fresh, _assignments(set), flags))
+    return _run(lambda: native.train(os.fspath(recipe), os.fspath(work or ""), until, fresh, _assignments(set), flags))
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results of a suite.
+    """The results of a suite."""
 
-    Attributes:
-        directory: where results.json, results.csv, report.html and the hypotheses are.
-        results: the content of results.json.
-        rows: the lines of results.csv, one dict for each setting of each task: `pandas.DataFrame(evaluation.rows)`.
-        table: the tables that the program prints.
-        failures: failed checks of the measurement; empty if all is well.
-    """
-
-    directory: pathlib.Path
-    results: dict[str, Any]
-    rows: list[dict[str, Any]]
-    table: str
-    failures: list[str]
+    directory: pathlib.Path  # of results.json, results.csv, report.html and the hypotheses
+    results: dict[str, Any]  # the content of results.json
+    rows: list[dict[str, Any]]  # the lines of results.csv, one for each setting of each task
+    table: str  # what the program prints
+    failures: list[str]  # failed checks of the measurement; empty if all is well
 
 
 def evaluate(
@@ -96,18 +76,10 @@ def evaluate(
 ) -> Evaluation:
     """Runs a suite as `draftsmith eval` does; an interrupted one goes on with the same call.
 
-    Args:
-        suite: the TOML file.
-        out: directory of the results; None: results/NAME.
-        set: keys of the suite to override: {"task.test.limit": 100}.
-        device, threads, quiet: as in `train`.
-
-    Raises:
-        UserError: errors of the suite, all at once.
-        Interrupted: Ctrl-C, a KeyboardInterrupt; finished measurements are kept.
+    Arguments are its flags; `set` overrides keys of the suite: {"task.test.limit": 100}. Raises as `train`.
     """
     flags = lines({"device": device, "threads": threads, "quiet": quiet})
-    return Evaluation(**_run(lambda: native.evaluate(os.fspath(suite), _path(out), _assignments(set), flags)))
+    return Evaluation(**_run(lambda: native.evaluate(os.fspath(suite), os.fspath(out or ""), _assignments(set), flags)))
 
 
 def score(
@@ -126,19 +98,13 @@ def score(
 
     Args:
         metric: "bleu", "chrf", "rouge", or "command" with the option `command`.
-        hypotheses: the texts.
         references: one for each text, or several such lists.
         other: a second system's texts, for paired tests of the difference.
         sources: what was translated or summarized, which a command may read.
-        word_order: word n-grams of chrf; 2 is chrF++.
-        resamples, seed: of the bootstrap.
         **options: the metric's own, by the program's names: `tokenize`, `stemmer`, ...
 
     Returns:
         What `draftsmith score --json` prints.
-
-    Raises:
-        UserError: an unknown metric or option, lists that differ in length, nothing to score.
     """
     references = list(references)
     streams = [references] if references and isinstance(references[0], str) else [list(texts) for texts in references]
@@ -186,10 +152,6 @@ def _restore(settings: dict[str, Any]) -> None:
     torch.set_num_threads(settings.pop("threads"))
     for name, value in settings.items():
         setattr(torch.backends.cuda.matmul, name, value)
-
-
-def _path(path: str | os.PathLike[str] | None) -> str:
-    return "" if path is None else os.fspath(path)
 
 
 def _assignments(values: Mapping[str, Any] | None) -> list[str]:

@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -19,30 +19,16 @@ from . import _draftsmith as native
 from ._toml import lines
 from .errors import BusyError, DraftsmithWarning
 
-# A text, or the token ids of one source or prompt: a list, a NumPy array or a tensor on the CPU.
-Source = Union[str, Sequence[int], np.ndarray, "torch.Tensor"]  # noqa: F821
-Sources = Union[Source, Sequence[Source]]
-
-
 @dataclass(frozen=True)
 class Result:
-    """One output.
+    """One output."""
 
-    Attributes:
-        ids: new token ids, EOS included, as an int64 array. `torch.from_numpy(result.ids)` copies nothing.
-        text: the text of the ids; None if the model has no tokenizer.
-        stats: counts and seconds of decoding, as `draftsmith generate --json` prints them.
-        log_probabilities: of each id, with `log_probs=True`; else None.
-        score: of beam search; else None.
-        error: why this output failed, while others did not; it has no ids then. None: it did not fail.
-    """
-
-    ids: np.ndarray
-    text: str | None
-    stats: dict[str, Any]
-    log_probabilities: np.ndarray | None = None
-    score: float | None = None
-    error: str | None = None
+    ids: np.ndarray  # new token ids, EOS included; `torch.from_numpy(result.ids)` copies nothing
+    text: str | None  # None if the model has no tokenizer
+    stats: dict[str, Any]  # counts and seconds of decoding, as `draftsmith generate --json` prints them
+    log_probabilities: np.ndarray | None = None  # of each id, with `log_probs=True`
+    score: float | None = None  # of beam search
+    error: str | None = None  # why this output failed, while others did not; it has no ids then
 
     def row(self) -> dict[str, Any]:
         """Returns text, number of tokens, score and all counts as one flat dict, for `pandas.DataFrame`."""
@@ -57,18 +43,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Piece:
-    """Tokens of one output that were committed together.
+    """Tokens of one output that were committed together."""
 
-    Attributes:
-        output: index of the output among all results.
-        ids: the tokens, as an int64 array.
-        text: whole characters that these tokens complete; "" if the model has no tokenizer.
-        finished: whether the output is complete.
-    """
-
-    output: int
+    output: int  # index among all results
     ids: np.ndarray
-    text: str
+    text: str  # whole characters that these tokens complete; "" if the model has no tokenizer
     finished: bool
 
 
@@ -153,30 +132,15 @@ class Model:
         self._freed = threading.Condition()
         self._in_use = self._streams = False
 
-    @property
-    def device(self) -> str:
-        """The device of the models: "cpu", "cuda:0"."""
-        return self._decoder.device
-
-    @property
-    def vocabulary(self) -> int:
-        """The number of token ids."""
-        return self._decoder.vocabulary
-
-    @property
-    def reads_text(self) -> bool:
-        """Whether the model has a tokenizer. Without one it takes ids alone."""
-        return self._decoder.reads_text
-
-    def generate(self, inputs: Sources, method: str = "greedy", **options: Any) -> list[Result]:
+    def generate(self, inputs: Any, method: str = "greedy", **options: Any) -> list[Result]:
         """Decodes texts or token ids.
 
         Args:
-            inputs: one text or a list of texts; or token ids: of one input, or a list or two-dimensional array of
-                inputs. EOS and BOS are added to texts where the model wants them, and never to ids.
-            method: "greedy", "sample", "beam", "speculative", "assisted", "bild", ...
-            **options: decoding options by the program's names: `temperature`, `window`, `max_new_tokens`,
-                `batch_size`, `log_probs`, ... `draftsmith.options()` lists and explains them. None is the default.
+            inputs: one text or a list of texts; or token ids (lists, NumPy arrays, tensors on the CPU): of one input, or
+                a list or two-dimensional array of inputs. EOS and BOS are added to texts alone, where the model wants
+                them.
+            **options: decoding options by the program's names, which `draftsmith.options()` explains; None is the
+                default.
 
         Returns:
             The results in the order of the inputs, `num_samples` (of beam: `n_best`) for each.
@@ -184,13 +148,12 @@ class Model:
         Raises:
             UserError: an option, input, drafter or router that is wrong or does not fit.
             BusyError: a stream of this model is open.
-            KeyboardInterrupt: Ctrl-C; the model can be used again.
         """
         call = self._call(inputs, method, options)
         self._take(streams=False)
         return self._decode(call)
 
-    def stream(self, inputs: Sources, method: str = "greedy", **options: Any) -> Stream:
+    def stream(self, inputs: Any, method: str = "greedy", **options: Any) -> Stream:
         """Decodes as `generate` and yields tokens as they are committed.
 
             with model.stream("ein Satz", method="assisted") as pieces:
@@ -204,7 +167,7 @@ class Model:
         self._take(streams=True)
         return Stream(functools.partial(self._decode, call))
 
-    def _call(self, inputs: Sources, method: str, options: dict[str, Any]) -> Any:
+    def _call(self, inputs: Any, method: str, options: dict[str, Any]) -> Any:
         call = native.DecodeCall(self._decoder, _inputs(inputs), lines({"method": method, **options}))
         for name in call.unread:
             warnings.warn(f"{name} has no effect on method {method}", DraftsmithWarning, stacklevel=3)
@@ -241,19 +204,11 @@ def load(
 ) -> Model:
     """Loads the directory of a target, and the drafter when a method first needs it.
 
-    Args:
-        target: directory of the model that decodes.
-        drafter: directory of a model, or another drafter by the program's words: "lookup", "ngrams:FILE", "exit:2".
-        dtype: "fp32", "bf16", "fp16", "fp64" or "int8"; on CPUs, bf16 and int8 are types of the weights.
-        drafter_dtype: type of a drafter that is a model; None: `dtype`.
-        device: "auto" (the first GPU, else the CPU), "cpu", "cuda" or "cuda:N".
-        threads: CPU threads of decoding; 0: as torch is set.
-
-    Raises:
-        UserError: a directory that is no model, an unknown drafter, type or device.
+    Arguments are the flags of `draftsmith generate`; 0 threads are those that torch has. Raises a UserError for a
+    directory that is no model, and an unknown drafter, type or device.
     """
     return Model(native.load(os.fspath(target), "" if drafter is None else os.fspath(drafter), dtype,
-                             drafter_dtype or "", device, threads))
+                             drafter_dtype or "", lines({"device": device, "threads": threads})))
 
 
 def options() -> list[dict[str, Any]]:

@@ -16,11 +16,7 @@ def lines(options: Mapping[str, Any]) -> str:
 
 
 def toml(value: Any, name: str) -> str:
-    """The value of the option `name`.
-
-    Raises:
-        UserError: it has a type that no option has.
-    """
+    """The value of the option `name`. Raises a UserError for a type that no option has."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, os.PathLike):

@@ -37,11 +37,7 @@ class _WithProblems(BaseException):
 
 
 class Error(_WithProblems, Exception):
-    """An error of Draftsmith, with all problems that were found.
-
-    Attributes:
-        problems: for each problem a dict of `where`, `what`, `expected`, `found` and `hint`, of which some are empty.
-    """
+    """An error. `problems` has for each problem a dict of `where`, `what`, `expected`, `found` and `hint`."""
 
 
 class UserError(Error, ValueError):
@@ -61,10 +57,7 @@ class InternalError(Error, RuntimeError):
 
 
 class Interrupted(_WithProblems, KeyboardInterrupt):
-    """Ctrl-C during a training or evaluation. The message says which work was saved and how to go on.
-
-    It is no `Error`, so that `except Exception` lets it pass as any KeyboardInterrupt.
-    """
+    """Ctrl-C during a training or evaluation. The message says which work was saved and how to go on."""
 
 
 class DraftsmithWarning(UserWarning):

@@ -8,22 +8,78 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include "base/device.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
+#include "infer/load_models.h"
 #include "infer/loop/decode_stats.h"
 #include "infer/loop/processors.h"
 #include "infer/session.h"
 #include "python/module/module.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::python {
 namespace {
 
 namespace py = pybind11;
+
+// Returns an array that owns the values, which are not copied.
+template <class T>
+pybind11::array_t<T> array_of(std::vector<T> values) {
+  auto* owned = new std::vector<T>(std::move(values));
+  const pybind11::capsule owner(owned, [](void* pointer) { delete static_cast<std::vector<T>*>(pointer); });
+  return pybind11::array_t<T>(static_cast<pybind11::ssize_t>(owned->size()), owned->data(), owner);
+}
+
+std::string type_name(const py::handle& value) {
+  return py::str(py::type::handle_of(value).attr("__name__"));
+}
+
+UserError wrong_input(size_t index, const std::string& what, const std::string& found) {
+  return UserError({.where = fmt::format("input {}", index + 1),
+                    .what = what,
+                    .expected = "a text (str), or one list, NumPy array or CPU tensor of integers",
+                    .found = found,
+                    .hint = "tensors on a GPU: .cpu(); rows of a two-dimensional array are inputs of their own"});
+}
+
+std::vector<int64_t> ids_of(const py::handle& input, size_t index) {
+  const auto array = py::array::ensure(input);
+  if (!array) {
+    PyErr_Clear();
+    throw wrong_input(index, "the input is neither text nor token ids", type_name(input));
+  }
+  const char kind = array.dtype().kind();
+  if (array.ndim() != 1 || (array.size() > 0 && kind != 'i' && kind != 'u')) {
+    throw wrong_input(index, "the input is no list of token ids",
+                      fmt::format("{} with {} dimension(s) of {}", type_name(input), array.ndim(),
+                                  py::str(array.dtype()).cast<std::string>()));
+  }
+  const auto ids = py::array_t<int64_t, py::array::c_style | py::array::forcecast>::ensure(array);
+  if (!ids) throw py::error_already_set();
+  return {ids.data(), ids.data() + ids.size()};
+}
+
+// Returns the sources of a list of texts (str) and lists of ids, as the program reads lines. Ids may be lists, NumPy
+// arrays or tensors on the CPU, which are read in place. Errors: UserError.
+std::vector<std::vector<int64_t>> sources_of(const py::list& inputs, const infer::LoadedModel& model) {
+  std::vector<std::vector<int64_t>> sources;
+  for (const py::handle input : inputs) {
+    if (py::isinstance<py::str>(input)) {
+      const data::Tokenizer& tokenizer = infer::tokenizer_of(model, "give token ids in place of texts");
+      sources.push_back(infer::source_ids(input.cast<std::string>(), tokenizer, model.model->info()));
+    } else {
+      sources.push_back(ids_of(input, sources.size()));
+    }
+  }
+  return sources;
+}
 
 // Batches whose sources are sorted by length together, as in cli/generate.cpp: counts are those of the program.
 constexpr size_t kBatchesAtOnce = 16;
@@ -110,25 +166,20 @@ std::vector<infer::GenerationResult> Decoder::decode(const DecodeCall& call, siz
 }
 
 std::unique_ptr<Decoder> load(const std::string& target, const std::string& drafter, const std::string& dtype,
-                              const std::string& drafter_dtype, const std::string& device, int64_t threads) {
+                              const std::string& drafter_dtype, const std::string& flags) {
+  const auto execution = options_of<recipes::Execution>(flags);
   infer::SessionOptions options;
   options.target = target;
   options.drafter = drafter;
-  options.load = {.device = choose_device(device, "device"), .dtype = parse_weight_type(dtype, "dtype")};
+  options.load = {.device = choose_device(execution.device, "device"), .dtype = parse_weight_type(dtype, "dtype")};
   if (!drafter_dtype.empty()) options.drafter_dtype = parse_weight_type(drafter_dtype, "drafter_dtype");
-  if (threads < 0 || threads > 1024) {
-    throw UserError({.where = "threads",
-                     .what = "the value is not allowed",
-                     .expected = "an integer from 0 to 1024",
-                     .found = std::to_string(threads)});
-  }
   if (!drafter.empty()) infer::parse_drafter(drafter);  // reports a wrong name now, not in the first call
   const py::gil_scoped_release others;
-  return std::make_unique<Decoder>(std::move(options), threads);
+  return std::make_unique<Decoder>(std::move(options), execution.threads);
 }
 
-// Runs Python's handlers of signals that have come, a few times a second at most. Only Python's main thread has
-// handlers; in others nothing happens. Throws PythonError if one raised an exception, as that of Ctrl-C does.
+// Runs Python's handlers of signals that have come, a few times a second at most; only its main thread has any. Throws
+// PythonError if one raised an exception, as that of Ctrl-C does.
 class SignalPoll {
  public:
   void operator()() {
@@ -144,8 +195,7 @@ class SignalPoll {
 };
 
 // Returns a function that calls Python's on_piece(output, ids, text, finished) with tokens that were committed
-// together. The text is that of these and earlier tokens, as far as whole characters; empty without a tokenizer. It
-// throws PythonError if on_piece raised an exception.
+// together and the whole characters that they complete. It throws PythonError if on_piece raised an exception.
 infer::OnTokens pieces_for(const py::object& on_piece, const data::Tokenizer* tokenizer) {
   auto texts = std::make_shared<std::map<size_t, data::StreamDecoder>>();  // of unfinished outputs
   return [=, &on_piece](size_t output, std::span<const int64_t> tokens, bool finished) {
@@ -217,12 +267,7 @@ py::list option_list() {
 }  // namespace
 
 void define_decoding(py::module_& module) {
-  py::class_<Decoder>(module, "Decoder")
-      .def_property_readonly("reads_text", [](const Decoder& decoder) { return decoder.target().tokenizer != nullptr; })
-      .def_property_readonly("device",
-                             [](const Decoder& decoder) { return decoder.target().model->info().device.str(); })
-      .def_property_readonly("vocabulary",
-                             [](const Decoder& decoder) { return decoder.target().model->info().vocabulary; });
+  py::class_<Decoder>(module, "Decoder");
   py::class_<DecodeCall>(module, "DecodeCall")
       .def(py::init([](const Decoder& decoder, const py::list& inputs, const std::string& lines) {
         return call_of(decoder.target(), inputs, lines);

@@ -16,6 +16,7 @@
 #include "cli/inputs.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
+#include "evaluate/suite/suite_options.h"
 #include "metrics/scoring.h"
 #include "python/module/module.h"
 #include "recipes/pipeline.h"
@@ -25,6 +26,7 @@ namespace {
 
 namespace py = pybind11;
 using Path = std::filesystem::path;
+using Texts = std::vector<std::string>;
 
 // While it exists, request_stop() reaches the training or evaluation that runs. It restores the silence.
 struct Job {
@@ -41,12 +43,7 @@ py::list train(const Path& file, const Path& work, const std::string& until, boo
     const py::gil_scoped_release others;
     cli::begin_execution(execution);
     const recipes::Recipe recipe = recipes::load_recipe(file, set);
-    recipes::PipelineOptions options;
-    options.work = work.empty() ? Path("work") / recipe.name : work;
-    options.until = until;
-    options.fresh = fresh;
-    options.execution = execution;
-    results = recipes::run_recipe(recipe, options);
+    results = recipes::run_recipe(recipe, {.work = work, .until = until, .fresh = fresh, .execution = execution});
   }
   py::list list;
   for (const recipes::StageResult& result : results) {
@@ -87,25 +84,31 @@ void require_as_many(const std::string& where, size_t lines, size_t expected) {
 }
 
 // Scores texts. Returns the dict of `draftsmith score --json`.
-py::object score(const metrics::MetricOptions& options, const metrics::ScoredTexts& texts,
-                 const metrics::ResamplingOptions& resampling) {
-  const size_t lines = texts.hypotheses.size();
-  if (resampling.resamples < 10 || resampling.resamples > 1000000) {
+py::object score(const std::string& name, Texts hypotheses, std::vector<Texts> references, std::optional<Texts> other,
+                 Texts sources, int64_t resamples, uint64_t seed, const std::string& options) {
+  metrics::require_scoring_metric(name);
+  const auto metric = metrics::make_metric(options_of<metrics::MetricOptions>(options));
+  if (resamples < 10 || resamples > 1000000) {
     throw UserError({.where = "resamples",
                      .what = "the value is not allowed",
                      .expected = "an integer from 10 to 1000000",
-                     .found = std::to_string(resampling.resamples)});
+                     .found = std::to_string(resamples)});
   }
-  const auto metric = metrics::make_metric(options);
+  const size_t lines = hypotheses.size();
   require_as_many("hypotheses", lines, lines);
-  require_as_many("references", texts.references.size(), std::max<size_t>(1, texts.references.size()));
-  for (const auto& stream : texts.references) require_as_many("references", stream.size(), lines);
-  if (!texts.sources.empty()) require_as_many("sources", texts.sources.size(), lines);
-  if (texts.other_system) require_as_many("other", texts.other_system->size(), lines);
+  require_as_many("references", references.size(), std::max<size_t>(1, references.size()));
+  for (const Texts& stream : references) require_as_many("references", stream.size(), lines);
+  if (!sources.empty()) require_as_many("sources", sources.size(), lines);
+  if (other) require_as_many("other", other->size(), lines);
   nlohmann::ordered_json json;
   {
     const py::gil_scoped_release others;
-    json = metrics::to_json(*metric, metrics::score_texts(*metric, texts, resampling));
+    json = metrics::to_json(*metric, metrics::score_texts(*metric,
+                                                          {.hypotheses = std::move(hypotheses),
+                                                           .references = std::move(references),
+                                                           .sources = std::move(sources),
+                                                           .other_system = std::move(other)},
+                                                          {.resamples = resamples, .seed = seed}));
   }
   return object_of(json);
 }
@@ -113,22 +116,11 @@ py::object score(const metrics::MetricOptions& options, const metrics::ScoredTex
 }  // namespace
 
 void define_jobs(py::module_& module) {
-  using Texts = std::vector<std::string>;
   py::class_<Job>(module, "Job").def(py::init<>());
   module.def("request_stop", [] { request_stop(SIGINT); });
   module.def("train", &train);
   module.def("evaluate", &evaluate_suite);
-  module.def("score",
-             [](const std::string& metric, Texts hypotheses, std::vector<Texts> references, std::optional<Texts> other,
-                Texts sources, int64_t resamples, uint64_t seed, const std::string& options) {
-               metrics::require_scoring_metric(metric);
-               return score(options_of<metrics::MetricOptions>(options),
-                            {.hypotheses = std::move(hypotheses),
-                             .references = std::move(references),
-                             .sources = std::move(sources),
-                             .other_system = std::move(other)},
-                            {.resamples = resamples, .seed = seed});
-             });
+  module.def("score", &score);
 }
 
 }  // namespace draftsmith::python

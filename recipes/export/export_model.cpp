@@ -1,21 +1,24 @@
 #include "recipes/export/export_model.h"
 
-#include <map>
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
+#include "base/child_process.h"
 #include "base/device.h"
 #include "base/environment.h"
 #include "base/files.h"
+#include "base/logging.h"
 #include "base/signals.h"
 #include "data/tokenizers/tokenizer.h"
+#include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/exits.h"
-#include "recipes/export/export_formats.h"
 #include "recipes/export/gguf.h"
 #include "recipes/inspection.h"
 
@@ -26,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStopped = "nothing was exported";
+constexpr const char* kGgufFormat = "gguf";
 constexpr const char* kBlockType = "q8_0";  // --dtype of GGUF's blocks
 
 // Returns the type of a directory's weights: the widest one, ignoring fp32 parameters that an fp16 model must keep.
@@ -47,12 +51,49 @@ at::ScalarType type_for(const ExportOptions& options, at::ScalarType stored) {
   return options.dtype == "stored" ? stored : parse_dtype(options.dtype, "--dtype");
 }
 
+std::string decoder_only_families() {
+  std::string names;
+  for (const model::Family& family : model::families()) {
+    if (!family.base.encoder_decoder) names += (names.empty() ? "" : ", ") + family.name;
+  }
+  return names;
+}
+
+// Adds a problem for each reason why vLLM's draft models cannot be this one: they are decoder-only and have as many ids
+// as the target (SpeculativeConfig.verify_equal_vocab_size_if_draft_model).
+void check_vllm(const ExportOptions& options, const model::TransformerConfig& config, Problems& problems) {
+  const std::string where = options.model.string();
+  if (config.encoder_decoder) {
+    problems.add({.where = where,
+                  .what = "vLLM runs no encoder-decoder models, neither as drafters nor as targets",
+                  .expected = fmt::format("a decoder-only model ({})", decoder_only_families()),
+                  .found = config.family,
+                  .hint = "--format hf exports it for Transformers"});
+  }
+  if (!options.target) return;
+  const int64_t wanted = model::load_config(*options.target).vocabulary;
+  if (wanted == config.vocabulary) return;
+  problems.add({.where = where,
+                .what = "vLLM needs a draft model with as many ids as its target, padding included",
+                .expected = fmt::format("vocab_size {}, as the target", wanted),
+                .found = fmt::format("{}", config.vocabulary),
+                .hint = "use a drafter whose embedding is padded to the target's size, or --format hf"});
+}
+
 // Refuses what the format cannot hold, and a model that changed since it was made. Errors: UserError with all problems.
 void check_model(const model::ModelDirectory& opened, const ExportOptions& options) {
-  std::optional<model::TransformerConfig> target;
-  if (options.target) target = model::load_config(*options.target);
+  const model::TransformerConfig& config = opened.config();
   Problems problems;
-  export_format_named(options.format).check(options.model.string(), opened.config(), target, problems);
+  if (!config.draft_vocabulary.ids.empty()) {
+    problems.add({.where = options.model.string(),
+                  .what = "other engines know no draft model with a pruned vocabulary",
+                  .expected = fmt::format("an embedding and a head of {} rows, one an id", config.vocabulary),
+                  .found = fmt::format("{} rows (draft_vocab_size)", config.draft_vocabulary.ids.size()),
+                  .hint = "export the drafter from before its vocabulary was pruned. Draftsmith can run this one; the "
+                          "format cannot say that the removed rows have logits of minus infinity"});
+  }
+  if (options.format == "vllm") check_vllm(options, config, problems);
+  if (options.format == kGgufFormat) check_gguf(options.model.string(), config, problems);
   problems.add_all(verify(options.model));
   problems.throw_if_any();
 }
@@ -77,23 +118,25 @@ std::unique_ptr<model::TransformerModel> load_whole(const model::ModelDirectory&
   return model::load_model(opened, {.dtype = stored == at::kDouble ? at::kDouble : at::kFloat, .pack = false});
 }
 
+// Returns the model card, in Markdown.
 std::string card(const fs::path& name, const ExportOptions& options, const model::ModelDescription& model,
                  const std::string& dtype) {
-  const auto& c = model.config;
   std::string text =
       "---\nlibrary_name: transformers\ntags:\n- draftsmith\n- speculative-decoding\n- draft-model\n---\n\n";
-  text += fmt::format("# {}\n\nA draft model for speculative decoding{}: {} ({}), {:.1f} M parameters, ", name.string(),
-                      options.target ? fmt::format(", drafter of `{}`", options.target->string()) : "",
-                      model.architecture, model.family, static_cast<double>(model.parameters) / 1e6);
-  if (c.encoder_decoder) text += fmt::format("{} encoder and ", c.encoder_layers);
-  text += fmt::format("{} decoder layers, width {}, {} token ids, stored as {}.\n", c.decoder_layers, c.width,
-                      c.vocabulary, dtype);
-  if (model::holds_exits(model::exits_directory(options.model))) {
-    text += "Draftsmith also reads the exits in `draftsmith/exits`; to other engines it is the model without exits.\n";
-  }
-  return text + "\n" + export_format_named(options.format).usage(name, c) +
-         fmt::format("\nWritten by `draftsmith export --format {} --dtype {}`, Draftsmith {} (commit {}).\n",
-                     options.format, options.dtype, version(), git_commit());
+  text += fmt::format(
+      "# {}\n\nA draft model for speculative decoding{}: {} ({}), {:.1f} M parameters, {} token ids, stored as {}.\n",
+      name.string(), options.target ? fmt::format(", drafter of `{}`", options.target->string()) : "",
+      model.architecture, model.family, static_cast<double>(model.parameters) / 1e6, model.config.vocabulary, dtype);
+  text += fmt::format(
+      "\n```python\n"
+      "from transformers import {0}\n\n"
+      "drafter = {0}.from_pretrained(\"{1}\")\n"
+      "target = {0}.from_pretrained(\"TARGET\")\n"
+      "target.generate(**inputs, assistant_model=drafter)\n```\n\n",
+      model.config.encoder_decoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM", name.string());
+  if (options.format == "vllm") text += fmt::format("```\n{}\n```\n\n", vllm_command("TARGET", name));
+  return text + fmt::format("Written by `draftsmith export --format {} --dtype {}`, Draftsmith {} (commit {}).\n",
+                            options.format, options.dtype, version(), git_commit());
 }
 
 // Writes the model, its tokenizer and its settings of generation.
@@ -111,13 +154,6 @@ void write_model(const fs::path& directory, const model::TransformerModel& model
   }
 }
 
-// Writes exits into the directory of their model and binds them to it, since the hash of the model depends on its type.
-void write_exits(const fs::path& directory, model::Exits& exits, const std::string& name, at::ScalarType dtype) {
-  exits.to(at::kCPU, dtype);
-  exits.bind(name, model::model_hash(directory));
-  model::save_exits(model::exits_directory(directory), exits);
-}
-
 ExportSummary export_directory(const model::ModelDirectory& opened, const ExportOptions& options) {
   const fs::path out = model::require_free_place(options.out);
   const at::ScalarType dtype = type_for(options, stored_type(opened));
@@ -126,36 +162,14 @@ ExportSummary export_directory(const model::ModelDirectory& opened, const Export
   for (const auto& [name, parameter] : model->parameters()) {
     require_fits(options, name, parameter, model::parameter_dtype(opened.config(), name, dtype));
   }
-  std::unique_ptr<model::Exits> exits;
-  if (const fs::path place = model::exits_directory(options.model); model::holds_exits(place)) {
-    exits = model::load_exits(place, options.model, *model);
-    for (const auto& [name, parameter] : exits->parameters()) require_fits(options, name, parameter, dtype);
-    summary.parameters += exits->parameters().size();
-  }
   throw_if_stop_requested(kStopped);
   model::write_new_directory(out, [&](const fs::path& temporary) {
     write_model(temporary, *model, options, dtype);
-    if (exits) write_exits(temporary, *exits, out.filename().string(), dtype);
     const auto description = model::describe_model(temporary);  // opens and checks what was written
     write_file_atomic(temporary / "README.md", card(out.filename(), options, description, summary.dtype));
     throw_if_stop_requested(kStopped);
   });
   return summary;
-}
-
-// Refuses what is wrong with the name of a GGUF file. Errors: UserError.
-void check_name(const fs::path& out) {
-  if (out.extension() != ".gguf") {
-    throw UserError({.where = "--out",
-                     .what = "--format gguf writes one file, not a directory",
-                     .expected = "a name that ends in .gguf",
-                     .found = out.string()});
-  }
-  if (!fs::exists(out)) return;
-  throw UserError({.where = out.string(),
-                   .what = "exists already, and an export overwrites nothing",
-                   .expected = "the name of a new file",
-                   .hint = "choose another name, or remove the file"});
 }
 
 GgufType gguf_type(const ExportOptions& options, at::ScalarType stored) {
@@ -164,34 +178,29 @@ GgufType gguf_type(const ExportOptions& options, at::ScalarType stored) {
   return type == at::kHalf ? GgufType::kF16 : type == at::kBFloat16 ? GgufType::kBF16 : GgufType::kF32;
 }
 
-// Returns what a file says of itself: the model, its tokenizer, its chat template and its origin.
-GgufValues values_of(const model::ModelDirectory& opened, const ExportOptions& options, GgufType type) {
-  GgufValues values = gguf_settings(opened.config(), options.out.stem().string(), type);
-  values.emplace_back("general.description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit()));
-  const GgufValues tokens = gguf_tokenizer(options.model, opened.config().vocabulary);
-  values.insert(values.end(), tokens.begin(), tokens.end());
-  return values;
-}
-
 ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptions& options) {
-  check_name(options.out);
+  if (fs::exists(options.out)) {
+    throw UserError({.where = options.out.string(),
+                     .what = "exists already, and an export overwrites nothing",
+                     .expected = "the name of a new file",
+                     .hint = "choose another name, or remove it"});
+  }
   const GgufType type = gguf_type(options, stored_type(opened));
   const auto model = load_whole(opened, at::kFloat);
-  std::vector<GgufPlace> places;
-  std::map<std::string, GgufTensor> tensors;
-  for (const GgufTensor& tensor : gguf_tensors(opened.config())) {
+  const std::vector<GgufTensor> tensors = gguf_tensors(opened.config(), type);
+  for (const GgufTensor& tensor : tensors) {
     const at::Tensor values = to_gguf(tensor, *model);
-    const GgufPlace& place = places.emplace_back(gguf_place(tensor, values, type));
     // A block's factor is fp16, and each of its numbers at most 127 times it.
-    if (place.type == GgufType::kQ8_0) require_fits(options, tensor.name, values.div(127), at::kHalf);
-    if (place.type != GgufType::kQ8_0) require_fits(options, tensor.name, values, scalar_type_of(place.type));
-    tensors.emplace(tensor.name, tensor);
+    if (tensor.type == GgufType::kQ8_0) require_fits(options, tensor.name, values.div(127), at::kHalf);
+    if (tensor.type != GgufType::kQ8_0) require_fits(options, tensor.name, values, scalar_type_of(tensor.type));
   }
-  const at::Tensor factors = rope_factors(opened.config());
-  if (factors.defined()) places.push_back({kRopeFactors, factors.sizes().vec(), GgufType::kF32});
-  write_gguf(options.out, values_of(opened, options, type), places, [&](const GgufPlace& place) {
+  GgufValues description = gguf_settings(opened.config(), options.out.stem().string(), type);
+  description.emplace_back("general.description",
+                           fmt::format("Exported by Draftsmith {} ({})", version(), git_commit()));
+  std::ranges::move(gguf_tokenizer(options.model, opened.config().vocabulary), std::back_inserter(description));
+  write_gguf(options.out, description, tensors, [&](const GgufTensor& tensor) {
     throw_if_stop_requested(kStopped);
-    return place.name == kRopeFactors ? factors : to_gguf(tensors.at(place.name), *model);
+    return to_gguf(tensor, *model);
   });
   return {.dtype = gguf_type_name(type), .parameters = model->parameters().size()};
 }
@@ -209,10 +218,9 @@ void check_options(const ExportOptions& options, const std::string& where, Probl
 Fields<ExportOptions> ExportOptions::fields() {
   using T = ExportOptions;
   return Fields<T>("export: flags of draftsmith export")
-      .add("format", &T::format,
-           fmt::format("What loads it: {}. hf: Transformers; vllm: the same, checked for vLLM's draft models; "
-                       "gguf: one file for llama.cpp.",
-                       fmt::join(export_formats().names(), ", ")))
+      .add("format", &T::format, Choices{"hf", "vllm", kGgufFormat},
+           "What loads it. hf: Transformers; vllm: the same, checked for vLLM's draft models; gguf: one file for "
+           "llama.cpp.")
       .add("dtype", &T::dtype, Choices{"stored", "fp32", "bf16", "fp16", kBlockType},
            "Type of the weights in the files; stored: unchanged; q8_0: gguf's blocks of 8-bit integers.")
       .add("target", &T::target, "Model directory of the target, for vllm's check, the card and the printed command.")
@@ -220,11 +228,20 @@ Fields<ExportOptions> ExportOptions::fields() {
       .check(check_options);
 }
 
+std::string vllm_command(const fs::path& target, const fs::path& drafter) {
+  const std::string name =
+      nlohmann::json(drafter.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string settings =
+      fmt::format(R"({{"method": "draft_model", "model": {}, "num_speculative_tokens": 5}})", name);
+  return fmt::format("vllm serve {} --speculative-config {}", shell_word(target.string()), shell_word(settings));
+}
+
 ExportSummary export_model(const ExportOptions& options) {
-  export_format_named(options.format);
-  require_standalone(options.model, options.format);
   const model::ModelDirectory opened(options.model);
   check_model(opened, options);
+  if (fs::exists(model::exits_directory(options.model))) {
+    log_info("{}: its exits, which no other engine reads, are not exported", options.model.string());
+  }
   return options.format == kGgufFormat ? export_file(opened, options) : export_directory(opened, options);
 }
 

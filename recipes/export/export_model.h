@@ -23,12 +23,15 @@ struct ExportOptions {
 
 struct ExportSummary {
   std::string dtype;      // type of the files: "F32", "BF16", "F16", "F64", "Q8_0"
-  size_t parameters = 0;  // tensors of the model and of its exits
+  size_t parameters = 0;  // tensors of the model
 };
 
 // Exports a model, which appears under its name when it is complete. Errors: UserError for unusable options, models and
 // files, and a type that cannot hold the model's values; RunError if a write fails or a weight is not finite. After an
 // error, there is no `out`.
 ExportSummary export_model(const ExportOptions& options);
+
+// Returns the shell command by which vLLM serves a target with an exported drafter.
+std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter);
 
 }  // namespace draftsmith::recipes

@@ -1,8 +1,5 @@
-// GGUF files, version 3: llama.cpp's format for models. A file holds typed values by name, then tensors whose
-// dimensions are listed from the fastest to the slowest, each at a multiple of 32 bytes. Written for Llama and GPT-2.
-//
-// llama.cpp rotates neighbouring numbers of a head in place of its two halves, so rows of a Llama's queries and keys
-// are stored in another order. GPT-2's queries, keys and values are one tensor.
+// GGUF files, version 3: llama.cpp's format for models, written for Llama and GPT-2. A file holds typed values by name,
+// then tensors whose dimensions are listed from the fastest to the slowest, each at a multiple of 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -32,18 +29,20 @@ using GgufValue = std::variant<uint32_t, float, bool, std::string, std::vector<s
                                std::vector<int32_t>, std::vector<uint8_t>>;
 using GgufValues = std::vector<std::pair<std::string, GgufValue>>;  // in the order of the file
 
-// A tensor of a file that is yet to be written. The last size of a Q8_0 tensor is a multiple of 32.
-struct GgufPlace {
+// A tensor of a file, made of parameters of a model. The last size of a Q8_0 tensor is a multiple of 32.
+struct GgufTensor {
   std::string name;
   std::vector<int64_t> shape;  // as in LibTorch: the last dimension is contiguous
   GgufType type = GgufType::kF32;
+  std::vector<std::string> parameters = {};  // canonical names, joined along the first dimension
+  int64_t rotated_heads = 0;                 // heads whose rows are stored in llama.cpp's order; 0: none
 };
 
-// Writes a file, and asks for each tensor when its turn comes: fp32 on the CPU, of the place's shape. The file appears
-// when it is complete. Errors: UserError if it cannot be created, RunError if a write fails or a value is not finite in
-// the tensor's type, and what `tensor` throws.
-void write_gguf(const std::filesystem::path& file, const GgufValues& values, const std::vector<GgufPlace>& places,
-                const std::function<at::Tensor(const GgufPlace&)>& tensor);
+// Writes a file, and asks for each tensor when its turn comes: fp32 on the CPU, of its shape. The file appears when it
+// is complete. Errors: UserError if it cannot be created, RunError if a write fails or a value is not finite in the
+// tensor's type, and what `values_of` throws.
+void write_gguf(const std::filesystem::path& file, const GgufValues& values, const std::vector<GgufTensor>& tensors,
+                const std::function<at::Tensor(const GgufTensor&)>& values_of);
 
 // Returns the blocks of numbers, whose count is a multiple of 32. The factor is the largest magnitude / 127 rounded to
 // fp16; integers are rounded by the factor before it is, halves away from zero, as llama.cpp does.
@@ -56,23 +55,15 @@ at::ScalarType scalar_type_of(GgufType type);
 std::string gguf_type_name(GgufType type);
 
 // ---- The model
-// Which parameters make which tensors, and the values that llama.cpp needs to run them.
-
-constexpr const char* kRopeFactors = "rope_freqs.weight";  // the tensor of rope_factors()
-
-// A tensor of the file, made of parameters of the model.
-struct GgufTensor {
-  std::string name;
-  std::vector<std::string> parameters;  // canonical names, joined along the first dimension
-  int64_t rotated_heads = 0;            // heads whose rows are stored in llama.cpp's order; 0: none
-  bool precise = false;                 // fp32 in every file
-};
+// llama.cpp rotates neighbouring numbers of a head in place of its two halves, so rows of a Llama's queries and keys
+// are stored in another order. GPT-2's queries, keys and values are one tensor.
 
 // Reports a problem at `where` for each property that llama.cpp's model of the family lacks, and for other families.
 void check_gguf(const std::string& where, const model::TransformerConfig& config, Problems& problems);
 
-// Returns the tensors of a model that check_gguf() has no problem with, but rope_freqs.weight.
-std::vector<GgufTensor> gguf_tensors(const model::TransformerConfig& config);
+// Returns the tensors of a model that check_gguf() has no problem with, in a file of that type: vectors and positions
+// are fp32, and rows that are no whole blocks are fp16 in a file of blocks.
+std::vector<GgufTensor> gguf_tensors(const model::TransformerConfig& config, GgufType type);
 
 // Returns the values that describe the model, without its tokenizer.
 GgufValues gguf_settings(const model::TransformerConfig& config, const std::string& name, GgufType type);
@@ -80,19 +71,12 @@ GgufValues gguf_settings(const model::TransformerConfig& config, const std::stri
 // Returns how much slower each pair of a head turns than without scaling, [K/2]; undefined where llama.cpp needs none.
 at::Tensor rope_factors(const model::TransformerConfig& config);
 
-// Returns a file's tensor, fp32 on the CPU.
+// Returns the values of a tensor, fp32 on the CPU; of one without parameters rope_factors().
 at::Tensor to_gguf(const GgufTensor& tensor, const model::TransformerModel& model);
-
-// Returns the place of a tensor in a file of that type: vectors and positions are fp32, and rows that are no whole
-// blocks are fp16 in a file of blocks.
-GgufPlace gguf_place(const GgufTensor& tensor, const at::Tensor& values, GgufType type);
-
-// ---- The tokenizer
-// SentencePiece models (llama.cpp's "llama" and "t5") and byte-level BPE ("gpt2").
 
 // Returns the values that describe the tokenizer and the chat template in a model directory; without a tokenizer, those
 // of a model that reads ids alone. Ids above its pieces, up to the model's `vocabulary`, become unused tokens. Errors:
-// UserError for a tokenizer that llama.cpp cannot hold.
+// UserError for a tokenizer other than SentencePiece (llama.cpp's "llama" and "t5") and byte-level BPE ("gpt2").
 GgufValues gguf_tokenizer(const std::filesystem::path& directory, int64_t vocabulary);
 
 }  // namespace draftsmith::recipes

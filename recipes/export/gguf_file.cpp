@@ -45,9 +45,9 @@ constexpr uint64_t aligned(uint64_t bytes) {
   return (bytes + kGgufAlignment - 1) / kGgufAlignment * kGgufAlignment;
 }
 
-uint64_t gguf_bytes(const GgufPlace& place) {
-  const auto count = static_cast<uint64_t>(c10::multiply_integers(place.shape));
-  switch (place.type) {
+uint64_t gguf_bytes(const GgufTensor& tensor) {
+  const auto count = static_cast<uint64_t>(c10::multiply_integers(tensor.shape));
+  switch (tensor.type) {
     case GgufType::kF32:
       return count * 4;
     case GgufType::kQ8_0:
@@ -74,10 +74,10 @@ void append(std::string& out, const std::vector<T>& list) {
   for (const T& item : list) append(out, item);
 }
 
-std::string header_of(const GgufValues& values, const std::vector<GgufPlace>& places) {
+std::string header_of(const GgufValues& values, const std::vector<GgufTensor>& tensors) {
   std::string header(kGgufMagic);
   append(header, kGgufVersion);
-  append(header, static_cast<uint64_t>(places.size()));
+  append(header, static_cast<uint64_t>(tensors.size()));
   append(header, static_cast<uint64_t>(values.size()));
   for (const auto& [key, value] : values) {
     append(header, key);
@@ -89,48 +89,48 @@ std::string header_of(const GgufValues& values, const std::vector<GgufPlace>& pl
         value);
   }
   uint64_t offset = 0;
-  for (const GgufPlace& place : places) {
-    append(header, place.name);
-    append(header, static_cast<uint32_t>(place.shape.size()));
-    for (auto size = place.shape.rbegin(); size != place.shape.rend(); ++size) {
+  for (const GgufTensor& tensor : tensors) {
+    append(header, tensor.name);
+    append(header, static_cast<uint32_t>(tensor.shape.size()));
+    for (auto size = tensor.shape.rbegin(); size != tensor.shape.rend(); ++size) {
       append(header, static_cast<uint64_t>(*size));
     }
-    append(header, place.type);
+    append(header, tensor.type);
     append(header, offset);
-    offset += aligned(gguf_bytes(place));
+    offset += aligned(gguf_bytes(tensor));
   }
   header.resize(aligned(header.size()), '\0');
   return header;
 }
 
-void require_finite_values(const at::Tensor& stored, const GgufPlace& place, const std::filesystem::path& file) {
+void require_finite_values(const at::Tensor& stored, const GgufTensor& tensor, const std::filesystem::path& file) {
   if (at::isfinite(stored).all().item<bool>()) return;
-  throw RunError({.where = fmt::format("{}: tensor '{}'", file.string(), place.name),
+  throw RunError({.where = fmt::format("{}: tensor '{}'", file.string(), tensor.name),
                   .what = "refusing to write weights that are not finite",
-                  .expected = fmt::format("finite {} values", gguf_type_name(place.type)),
+                  .expected = fmt::format("finite {} values", gguf_type_name(tensor.type)),
                   .found = "NaN, or a value beyond the type's largest",
                   .hint = "training diverged, or the values do not fit the type (fp16 ends at 65504)"});
 }
 
-std::string bytes_of(const at::Tensor& values, const GgufPlace& place, const std::filesystem::path& file) {
-  if (place.type == GgufType::kQ8_0) {
+std::string bytes_of(const at::Tensor& values, const GgufTensor& tensor, const std::filesystem::path& file) {
+  if (tensor.type == GgufType::kQ8_0) {
     // A block's factor is fp16, and each of its numbers at most 127 times it.
-    require_finite_values(values.abs().amax(-1).div(127).to(at::kHalf), place, file);
+    require_finite_values(values.abs().amax(-1).div(127).to(at::kHalf), tensor, file);
     return to_blocks({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())});
   }
-  const at::Tensor stored = values.to(scalar_type_of(place.type));
-  require_finite_values(stored, place, file);
+  const at::Tensor stored = values.to(scalar_type_of(tensor.type));
+  require_finite_values(stored, tensor, file);
   return {static_cast<const char*>(stored.const_data_ptr()), static_cast<size_t>(stored.nbytes())};
 }
 
 }  // namespace
 
-void write_gguf(const std::filesystem::path& file, const GgufValues& values, const std::vector<GgufPlace>& places,
-                const std::function<at::Tensor(const GgufPlace&)>& tensor) {
+void write_gguf(const std::filesystem::path& file, const GgufValues& values, const std::vector<GgufTensor>& tensors,
+                const std::function<at::Tensor(const GgufTensor&)>& values_of) {
   AtomicFile out(file);
-  out.write(header_of(values, places));
-  for (const GgufPlace& place : places) {
-    std::string bytes = bytes_of(tensor(place).contiguous(), place, file);
+  out.write(header_of(values, tensors));
+  for (const GgufTensor& tensor : tensors) {
+    std::string bytes = bytes_of(values_of(tensor).contiguous(), tensor, file);
     bytes.resize(aligned(bytes.size()), '\0');
     out.write(bytes);
   }

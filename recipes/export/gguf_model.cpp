@@ -41,23 +41,34 @@ bool is_llama(const TransformerConfig& config) {
   return config.family == "llama";
 }
 
+// Returns the type of a tensor's numbers in a file of a type.
+GgufType type_in_file(const std::string& module, const std::vector<int64_t>& shape, GgufType file) {
+  if (module == "positions" || shape.size() < 2) return GgufType::kF32;
+  if (file == GgufType::kQ8_0 && shape.back() % kBlockValues != 0) return GgufType::kF16;
+  return file;
+}
+
 // Adds the tensor of a parameter; queries, keys and values of a GPT-2 when the query's turn comes.
-void add_tensor(const std::string& parameter, const TransformerConfig& config, std::vector<GgufTensor>& tensors) {
-  const size_t dot = parameter.rfind('.');
-  const std::string module = parameter.substr(0, dot);
-  const std::string kind = parameter.substr(dot);  // ".weight" or ".bias"
+void add_tensor(const model::ParameterSpec& parameter, const TransformerConfig& config, GgufType type,
+                std::vector<GgufTensor>& tensors) {
+  const size_t dot = parameter.name.rfind('.');
+  const std::string module = parameter.name.substr(0, dot);
+  const std::string kind = parameter.name.substr(dot);  // ".weight" or ".bias"
   const bool query = module.ends_with(".query");
   const bool key = module.ends_with(".key");
   if (!is_llama(config) && (key || module.ends_with(".value"))) return;
-  GgufTensor tensor{.name = module_name(module) + kind, .parameters = {parameter}};
+  GgufTensor tensor{.name = module_name(module) + kind,
+                    .shape = parameter.shape,
+                    .type = type_in_file(module, parameter.shape, type),
+                    .parameters = {parameter.name}};
   if (!is_llama(config) && query) {
     const std::string before = module.substr(0, module.rfind('.') + 1);
     tensor.name = fmt::format("{}qkv{}", module_name(module).substr(0, module_name(module).size() - 1), kind);
-    tensor.parameters = {parameter, before + "key" + kind, before + "value" + kind};
+    tensor.shape.front() *= 3;
+    tensor.parameters = {parameter.name, before + "key" + kind, before + "value" + kind};
   }
   if (is_llama(config) && query) tensor.rotated_heads = config.heads;
   if (is_llama(config) && key) tensor.rotated_heads = config.key_value_heads();
-  tensor.precise = module == "positions";
   tensors.push_back(std::move(tensor));
 }
 
@@ -95,9 +106,11 @@ void check_gguf(const std::string& where, const TransformerConfig& config, Probl
   }
 }
 
-std::vector<GgufTensor> gguf_tensors(const TransformerConfig& config) {
+std::vector<GgufTensor> gguf_tensors(const TransformerConfig& config, GgufType type) {
   std::vector<GgufTensor> tensors;
-  for (const auto& parameter : model::expected_parameters(config)) add_tensor(parameter.name, config, tensors);
+  for (const auto& parameter : model::expected_parameters(config)) add_tensor(parameter, config, type, tensors);
+  const at::Tensor factors = rope_factors(config);
+  if (factors.defined()) tensors.push_back({.name = "rope_freqs.weight", .shape = factors.sizes().vec()});
   return tensors;
 }
 
@@ -144,18 +157,13 @@ at::Tensor rope_factors(const TransformerConfig& config) {
 }
 
 at::Tensor to_gguf(const GgufTensor& tensor, const model::TransformerModel& model) {
+  if (tensor.parameters.empty()) return rope_factors(model.config());
   std::vector<at::Tensor> parts;
   for (const std::string& name : tensor.parameters) {
     parts.push_back(model.parameters().at(name).detach().to(at::kCPU, at::kFloat));
   }
   const at::Tensor joined = parts.size() == 1 ? parts[0] : at::cat(parts, 0);
   return (tensor.rotated_heads == 0 ? joined : paired(joined, tensor.rotated_heads)).contiguous();
-}
-
-GgufPlace gguf_place(const GgufTensor& tensor, const at::Tensor& values, GgufType type) {
-  if (tensor.precise || values.dim() < 2) type = GgufType::kF32;
-  if (type == GgufType::kQ8_0 && values.size(-1) % kBlockValues != 0) type = GgufType::kF16;
-  return {tensor.name, values.sizes().vec(), type};
 }
 
 }  // namespace draftsmith::recipes

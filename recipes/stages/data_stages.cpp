@@ -18,7 +18,8 @@
 #include "data/text/readers.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
-#include "recipes/stages/stages.h"
+#include "distributed/process_group.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::recipes {
 
@@ -34,11 +35,6 @@ void require_same_tokenizer(const std::string& expected, const std::string& foun
                    .expected = "tokenizer " + expected.substr(0, 16),
                    .found = "tokenizer " + found.substr(0, 16),
                    .hint = hint});
-}
-
-void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer) {
-  require_same_tokenizer(tokenizer.hash(), corpus.info().tokenizer_hash, corpus.file(),
-                         "prepare it with the tokenizer of this stage");
 }
 
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected) {
@@ -172,62 +168,42 @@ std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::
   return others;
 }
 
-// ---- kind = "corpus": tokenises text into corpus.h5
+Fields<CorpusOptions> CorpusOptions::fields() {
+  return Fields<CorpusOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
+      .add("tokenizer", &CorpusOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
+      .inherit<data::TextInput>()
+      .inherit<data::TextPolicies>()
+      .inherit<data::PrepareOptions>();
+}
 
-namespace {
-
-struct CorpusStageOptions : data::TextInput, data::TextPolicies, data::PrepareOptions {
-  std::filesystem::path tokenizer;
-
-  static Fields<CorpusStageOptions> fields() {
-    return Fields<CorpusStageOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
-        .add("tokenizer", &CorpusStageOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
-        .inherit<data::TextInput>()
-        .inherit<data::TextPolicies>()
-        .inherit<data::PrepareOptions>();
-  }
-};
-
-void run_corpus(const CorpusStageOptions& options, const StageContext& run) {
+std::string make_corpus(const CorpusOptions& options, const std::filesystem::path& out, ProgressStyle style) {
   const auto tokenizer = data::load_tokenizer(options.tokenizer);
   const data::TextInput input = data::with_template_of(options.tokenizer, options);
   const auto stream = data::open_text(input, options);
   data::PrepareOptions prepare = options;
   prepare.prompts = prepare.prompts || !input.messages.empty();
-  Progress progress({.style = run.execution.progress(), .title = "tokenizing", .unit = "examples"});
-  const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, run.directory / "corpus.h5",
-                                           [&](int64_t examples) { progress.advance(examples); });
+  Progress progress({.style = style,
+                     .title = "tokenizing",
+                     .unit = "examples",
+                     .total = input.separator.empty() ? data::count_lines(stream->files().front()) : 0});
+  const auto report =
+      data::prepare_corpus(*stream, *tokenizer, prepare, out, [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
-  log_info("  {} examples, {} source and {} target tokens", report.written, report.source_tokens, report.target_tokens);
-  for (const auto& [name, count] : report.counts) log_info("  {}: {}", name, count);
+  std::string text = fmt::format("{} examples, {} source and {} target tokens", report.written, report.source_tokens,
+                                 report.target_tokens);
+  for (const auto& [name, count] : report.counts) text += fmt::format("\n  {}: {}", name, count);
+  return text;
 }
-
-}  // namespace
-
-StageKind corpus_stage() {
-  return make_stage_kind<CorpusStageOptions>("corpus", 1, "tokenises parallel text, jsonl or plain text", run_corpus);
-}
-
-// ---- kind = "language": writes text of the synthetic language pair
-// Makes {train,valid,test}.{src,tgt}.
 
 namespace {
+
+void run_corpus(const CorpusOptions& options, const StageContext& run) {
+  log_info("  {}", make_corpus(options, run.directory / "corpus.h5", run.execution.progress()));
+}
 
 void run_language(const data::SyntheticOptions& options, const StageContext& run) {
   data::write_synthetic(options, run.directory);
 }
-
-}  // namespace
-
-StageKind language_stage() {
-  return make_stage_kind<data::SyntheticOptions>("language", 1, "writes text of a synthetic pair of languages",
-                                                 run_language);
-}
-
-// ---- kind = "ngram": counts the n-grams of a corpus's targets
-// Makes ngram.h5, the table of an n-gram drafter.
-
-namespace {
 
 struct NgramStageOptions : data::NgramOptions {
   std::filesystem::path corpus;
@@ -256,17 +232,6 @@ void run_ngram(const NgramStageOptions& options, const StageContext& run) {
   progress.finish();
   log_info("  {}", report);
 }
-
-}  // namespace
-
-StageKind ngram_stage() {
-  return make_stage_kind<NgramStageOptions>("ngram", 1, "counts n-grams, for a drafter without weights", run_ngram);
-}
-
-// ---- kind = "tokenizer": trains a SentencePiece model on text or jsonl files
-// Makes spiece.model.
-
-namespace {
 
 struct TokenizerStageOptions : data::TokenizerOptions {
   std::vector<std::filesystem::path> input;
@@ -317,9 +282,20 @@ void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run
 
 }  // namespace
 
+StageKind corpus_stage() {
+  return make_stage_kind<CorpusOptions>("corpus", 1, run_corpus);
+}
+
+StageKind language_stage() {
+  return make_stage_kind<data::SyntheticOptions>("language", 1, run_language);
+}
+
+StageKind ngram_stage() {
+  return make_stage_kind<NgramStageOptions>("ngram", 1, run_ngram);
+}
+
 StageKind tokenizer_stage() {
-  return make_stage_kind<TokenizerStageOptions>("tokenizer", 1, "trains a SentencePiece tokenizer on text files",
-                                                run_tokenizer);
+  return make_stage_kind<TokenizerStageOptions>("tokenizer", 1, run_tokenizer);
 }
 
 }  // namespace draftsmith::recipes

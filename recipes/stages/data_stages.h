@@ -1,5 +1,4 @@
-// What stages share that read or make corpora and other data: names of inputs, tokenizers, decoding, shards. Stages of
-// kind `corpus`, `language`, `ngram` and `tokenizer` are in data_stages.cpp.
+// What stages share that read or make corpora and other data: names of inputs, tokenizers, decoding, shards.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "base/logging.h"
+#include "base/options.h"
 #include "data/corpus/corpus.h"
+#include "data/corpus/prepare.h"
+#include "data/datasets/datasets.h"
 #include "data/hdf5/shards.h"
+#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "model/transformer/language_model.h"
@@ -22,26 +26,25 @@ namespace draftsmith::recipes {
 // Returns the name of an input in the recipe, which does not depend on --work. Outside of recipes, returns the path.
 std::string input_name(const StageContext& run, const std::string& option, const std::filesystem::path& path);
 
-// ---- Tokenizers
-// The models and corpora of a stage must have the same one.
-
 // Throws UserError unless both hashes are equal. `where` names the model or corpus of `found`; `hint` says what to do.
 void require_same_tokenizer(const std::string& expected, const std::string& found, const std::filesystem::path& where,
                             const std::string& hint);
-
-// Throws UserError unless the corpus was made with the stage's tokenizer.
-void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer);
 
 // Loads the tokenizer in a model's directory. Warns and returns null if the directory has none. Errors: UserError if
 // the tokenizer's hash is not `expected`.
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected);
 
-// ---- Inputs of stages that decode a corpus
-// Its sources or, of plain text, prompts.
+// Options of a stage of kind = "corpus" and of `draftsmith data prepare`.
+struct CorpusOptions : data::TextInput, data::TextPolicies, data::PrepareOptions {
+  std::filesystem::path tokenizer;
+  static Fields<CorpusOptions> fields();
+};
 
-// Gives the tokens that a model continues for each example: its source or, for a decoder-only model and plain text, the
-// first tokens of the text. These begin with BOS if the tokenizer's frame has one, as prompts in a corpus do. From an
-// empty prompt a model would write the same greedy output for every text.
+// Tokenises text into a new corpus. Returns its size and how often each policy was applied, a line each.
+std::string make_corpus(const CorpusOptions& options, const std::filesystem::path& out, ProgressStyle style);
+
+// The tokens that a model continues for each example of a corpus: its source or, for a decoder-only model and plain
+// text, the first tokens of the text. These begin with BOS if the tokenizer's frame has one, as prompts in a corpus do.
 class DecodedSources {
  public:
   // At most `prompt_tokens` tokens of a text become its prompt, and never its EOS; 0: none. `tokenizer` may be null.
@@ -75,7 +78,6 @@ struct DecodingOptions {
   int64_t batch_size = 64;
   static Fields<DecodingOptions> fields();
 
-  // Returns how many examples of a corpus are decoded.
   int64_t count(const data::Corpus& inputs) const;
   // Returns the generator's options: all tokens count, whatever the model's own settings are.
   infer::DecodeOptions decoding(const std::string& method) const;
@@ -85,16 +87,12 @@ struct DecodingOptions {
   void require_prompts(const data::Corpus& inputs) const;
 };
 
-// ---- Shards
-// The shards of a file (data/hdf5/shards.h) are divided among the processes that run a stage. So the file is the same
-// whatever their number, and what a lost process had begun is merely missing.
-
 using ShardWork = std::function<void(const data::ShardRange&)>;
 
-// Calls `write` with each of the missing ranges, the i-th on the process of rank i modulo the world size, and returns
-// when all are written. All processes call it; the leader's ranges count. After each range a process calls `written`
-// with it and with those that the others wrote meanwhile, for a progress. Returns the ranges of other processes.
-// Errors: those of `write`, Interrupted, and as ProcessGroup::gather().
+// Divides the missing shards of a file (data/hdf5/shards.h) among the processes, all of which call it, and returns when
+// all are written; the leader's ranges count. After each range a process calls `written` with it and with those that
+// the others wrote meanwhile, for a progress. Returns the ranges of other processes. Errors: those of `write`,
+// Interrupted, and as ProcessGroup::gather().
 std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::vector<data::ShardRange>& missing,
                                             const ShardWork& write, const ShardWork& written);
 

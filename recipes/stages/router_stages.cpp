@@ -20,8 +20,8 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/router.h"
+#include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
-#include "recipes/stages/stages.h"
 #include "train/router/router_report.h"
 #include "train/router/router_training.h"
 
@@ -154,13 +154,11 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
 }  // namespace
 
 StageKind router_data_stage() {
-  return make_stage_kind<RouterDataOptions>("router-data", 1, "decodes a corpus and collects training data of a router",
-                                            run_router_data);
+  return make_stage_kind<RouterDataOptions>("router-data", 1, run_router_data);
 }
 
 StageKind router_stage() {
-  return make_stage_kind<RouterStageOptions>("router", 1, "trains a router, which decides when a draft ends",
-                                             run_router);
+  return make_stage_kind<RouterStageOptions>("router", 1, run_router);
 }
 
 }  // namespace draftsmith::recipes

@@ -163,7 +163,7 @@ TEST_F(MethodsProgram, DraftersShareTheirTargetsEncoder) {
               AllOf(HasSubstr("DraftsmithSharedEncoderT5ForConditionalGeneration"),
                     HasSubstr("reads its target's states, width 64"), HasSubstr("../target, sha256")));
   EXPECT_THAT(run_program({"export", "--model", path("small"), "--out", path("exported")}).err,
-              HasSubstr("shares its target's encoder cannot be exported"));
+              HasSubstr("is a model of another kind"));
 }
 
 class RouterProgram : public MethodsProgram {
@@ -301,13 +301,7 @@ TEST_F(WeightTypes, SpeculativeOutputsAreTheTargetsGreedyOnes) {
   }
 }
 
-TEST_F(WeightTypes, RoundTheTargetsProbabilitiesAlikeOnEveryInstructionSet) {
-  const auto number = [&](const std::string& type) {
-    return objects("t5", {"--dtype", type, "--log-probs"}).front().at("log_probs").front().get<double>();
-  };
-  EXPECT_NE(number("int8"), number("fp32"));
-  EXPECT_NEAR(number("int8"), number("fp32"), 0.5);
-  EXPECT_NEAR(number("bf16"), number("fp32"), 0.2);
+TEST_F(WeightTypes, GiveTheSameOnEveryInstructionSet) {
   const std::string usual = generate("t5", {"--dtype", "int8"}).out;
   {
     const ScopedVariable lowered("DRAFTSMITH_CPU", "portable");

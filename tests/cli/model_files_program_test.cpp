@@ -157,40 +157,6 @@ TEST_F(ExportProgram, AWriteThatFailsLeavesNoDirectory) {
   EXPECT_EQ(entries(), 2) << "only model and err";
 }
 
-// A server of llama.cpp reads files of its format alone.
-TEST_F(ModelFiles, TheServersCommandNamesAFileThatAnEarlierCommandMakes) {
-  make_directories(folder_ / "work/target");
-  model::save_model(folder_ / "work/target/model", *model::varied_model(model::tiny_llama(2), 5, at::kFloat));
-  model::save_model(folder_ / "drafter", *model::varied_model(model::tiny_llama(1), 6, at::kFloat));
-  make_directories(folder_ / "two words");
-  // Returns the commands that an export of the drafter prints.
-  const auto commands = [&](const std::string& file, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"export", "--model", path("drafter"),          "--format",
-                                          "gguf",   "--out",   path("two words/" + file)};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    std::vector<std::string> found = lines_of(run_here(arguments).out);
-    std::erase_if(found, [](const std::string& line) { return !line.starts_with("  "); });
-    return found;
-  };
-  const auto server = [&](const std::string& target, const std::string& drafter) {
-    return "  llama-server --model '" + path("two words/" + target) + "' --model-draft '" +
-           path("two words/" + drafter) + "' --draft-max 5";
-  };
-  // The target's file is not the drafter's.
-  const auto same_name = commands("target.gguf", {"--target", path("work/target/model")});
-  ASSERT_EQ(same_name.size(), 2);
-  EXPECT_EQ(same_name[1], server("target-target.gguf", "target.gguf"));
-  fs::remove(folder_ / "two words/target.gguf");
-  const auto first = commands("drafter.gguf", {"--target", path("work/target/model")});
-  ASSERT_EQ(first.size(), 2);
-  EXPECT_EQ(first[1], server("target.gguf", "drafter.gguf"));
-  const std::string program = "  draftsmith ";
-  ASSERT_TRUE(first[0].starts_with(program)) << first[0];
-  EXPECT_EQ(std::system((draftsmith_binary() + first[0].substr(program.size() - 1) + " >/dev/null 2>&1").c_str()), 0);
-  EXPECT_TRUE(fs::is_regular_file(folder_ / "two words/target.gguf"));
-  EXPECT_THAT(commands("other.gguf", {}), testing::ElementsAre(HasSubstr("--model TARGET.gguf --model-draft")));
-}
-
 TEST_F(ModelFiles, IdsOfEachLineAndBack) {
   auto file = data::byte_level_json({"h e", "l l", "he ll", "hell o"});
   write_text(folder_ / "tokenizer.json", file.dump());

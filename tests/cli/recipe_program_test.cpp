@@ -193,38 +193,7 @@ TEST_F(RecipeProgram, ASecondRunDoesNothing) {
   EXPECT_THAT(train({"--set", "target.trainig.length='1 steps'"}).err, HasSubstr("training"));
 }
 
-TEST_F(RecipeProgram, AssistedEqualsGreedyInFp64) {
-  const std::string source = read_file(work("language/test.src"));
-  std::vector<std::string> greedy = {
-      "generate", "--model", work("target/model"), "--dtype", "fp64", "--max-new-tokens", "16", "--ids", "--json"};
-  const ProgramResult ids = run_program({"data", "tokenize", "--model", work("target/model")}, source);
-  ASSERT_EQ(ids.exit_code, 0) << ids.err;
-  auto assisted = greedy;
-  for (const char* more : {"--method", "assisted", "--batch-size", "4", "--drafter"}) assisted.emplace_back(more);
-  const auto ids_of = [&](const std::vector<std::string>& arguments) {
-    const ProgramResult result = run_program(arguments, ids.out);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    std::vector<nlohmann::json> lines;
-    for (const std::string& line : lines_of(result.out)) lines.push_back(nlohmann::json::parse(line).at("ids"));
-    return lines;
-  };
-  const auto expected = ids_of(greedy);
-  EXPECT_EQ(expected.size(), 6u);
-  for (const std::string& drafter :
-       {work("aligned/model"), "ngram:" + work("ngrams/ngram.h5"), std::string("lookup"), std::string("lookup:2")}) {
-    assisted.push_back(drafter);
-    EXPECT_EQ(ids_of(assisted), expected) << drafter;
-    assisted.pop_back();
-  }
-}
-
-TEST_F(RecipeProgram, NgramsAreCountedByACommandToo) {
-  const fs::path out = *folder_ / "ngram.h5";
-  const ProgramResult counted =
-      run_program({"data", "ngrams", "--corpus", work("corpus/corpus.h5"), "--order", "2", "--out", out.string()});
-  EXPECT_EQ(counted.exit_code, 0) << counted.err;
-  EXPECT_THAT(counted.out, HasSubstr("different bigrams and 0 trigrams"));
-  EXPECT_THAT(run_here({"inspect", out.string()}).out, HasSubstr("n-gram table of order 2"));
+TEST_F(RecipeProgram, DraftersThatAreNoModelsAreChecked) {
   const ProgramResult unsure =
       run_program({"generate", "--model", work("target/model"), "--drafter", "lookup", "--method", "bild"}, "a text\n");
   EXPECT_EQ(unsure.exit_code, 2);

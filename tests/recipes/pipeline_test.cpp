@@ -22,7 +22,6 @@ using testing::IsEmpty;
 StageKind counting_kind(std::vector<std::string>& log) {
   return {.name = "count",
           .version = 1,
-          .summary = "counts",
           .describe_options = [] { return std::string(); },
           .check = [](const toml::table&, const std::string&, Problems&) { return CheckedOptions(); },
           .run =
@@ -43,7 +42,7 @@ class Pipeline : public testing::Test {
     b.checked.options = b.checked.identity = {{"value", value_of_b}};
     b.checked.paths = {"@a/result.txt"};
     b.inputs = {"a"};
-    return {.file = "recipe.toml", .name = "test", .stages = {a, b}};
+    return {.name = "test", .stages = {a, b}};
   }
 
   std::vector<StageResult> run(const Recipe& recipe, const std::string& until = "", bool fresh = false) {
@@ -109,8 +108,11 @@ TEST_F(Pipeline, FreshKeepsTheOldUnderAnotherName) {
 }
 
 TEST_F(Pipeline, ASecondRunInTheSameWorkDirectoryIsRefused) {
-  const DirectoryLock lock(work_.path());
-  EXPECT_THROW(run(recipe(1, 1)), UserError);
+  StageKind nested = kind_;
+  nested.run = [&](const toml::table&, const StageContext&) { run(recipe(1, 1)); };
+  Recipe outer = recipe(1, 1);
+  outer.stages[0].kind = &nested;
+  EXPECT_THROW(run(outer), UserError);
 }
 
 TEST_F(Pipeline, AFailedStageLeavesNoDoneAndKeepsEarlierStages) {

@@ -25,7 +25,7 @@
 #include "model/files/model_directory.h"
 #include "recipes/inspection.h"
 #include "recipes/stage.h"
-#include "recipes/stages/train_stage.h"
+#include "recipes/stages/training_inputs.h"
 #include "tests/recipes/stages/stage_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
@@ -158,22 +158,13 @@ TEST_F(Stages, APrunedVocabularyIsTrainedOn) {
 }
 
 TEST_F(Stages, PruningRefusesFilesThatDoNotFit) {
-  write_file_atomic(folder_ / "lines.txt", "the cat sees the dog\n");
   const auto refused = [&](const std::string& model, toml::table more) {
     more.insert("model", text(model));
     return stage_error(more, "prune");
   };
   EXPECT_THAT(refused("foreign", toml::table{{"vocabulary_from", text("corpus.h5")}}), HasSubstr("another tokenizer"));
-  EXPECT_THAT(refused("model", toml::table{{"ff_width", 5}, {"by", "activation"}, {"calibration", text("lines.txt")}}),
-              HasSubstr("pairs of source and target"));
   EXPECT_THAT(refused("model", toml::table{{"heads", 2}}), HasSubstr("at most 1"));
   EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
-  run("prune", toml::table{{"model", text("model")}, {"vocabulary_from", text("lines.txt")}}, "by text");
-  const auto ids = model::load_model(folder_ / "by text" / "model")->config().draft_vocabulary.ids;
-  for (const int32_t id : tokenizer_->encode("the cat sees the dog")) {
-    EXPECT_TRUE(std::binary_search(ids.begin(), ids.end(), id)) << id;
-  }
-  EXPECT_LT(ids.size(), 20u);
 }
 
 const std::string kFirstShard = ".shard-000000000-000000003.h5";
@@ -349,17 +340,6 @@ TEST_F(TeacherOutputs, AreSampledFromWholeDistributionsWhateverTheModelsSettings
   sampling.insert("temperature", 1.0);
   const data::Corpus sampled = outputs(sampling, "sampled");
   EXPECT_NE(targets_of(sampled), targets_of(greedy));
-  EXPECT_EQ(sampled.info().provenance.at("top_k"), "0");
-  EXPECT_EQ(sampled.info().provenance.at("top_p"), "1");
-  sampling.insert("top_k", 1);
-  const data::Corpus first = outputs(sampling, "first");
-  EXPECT_EQ(targets_of(first), targets_of(greedy));
-  EXPECT_EQ(first.info().provenance.at("top_k"), "1");
-}
-
-TEST_F(TeacherOutputs, GreedyOnesAreNotTruncated) {
-  const toml::table options{{"model", text("gpt")}, {"corpus", text("texts.h5")}, {"temperature", 0.0}, {"top_p", 0.9}};
-  EXPECT_THAT(problems_of(options, "teacher-outputs"), AllOf(HasSubstr("top_p"), HasSubstr("greedy")));
 }
 
 // A tokenizer whose texts begin with BOS.

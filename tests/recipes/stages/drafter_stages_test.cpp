@@ -15,7 +15,7 @@
 #include "model/models/exits.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
-#include "recipes/stages/trained_models.h"
+#include "recipes/stages/starting_models.h"
 #include "tests/recipes/stages/stage_fixtures.h"
 #include "tests/support/tandem.h"
 #include "tests/support/tensors.h"

@@ -1,4 +1,4 @@
-// `draftsmith train`: runs a recipe.
+// `draftsmith train` and `draftsmith validate`: run a recipe; report every error of recipes and suites at once.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -12,11 +12,15 @@
 #include "base/environment.h"
 #include "base/logging.h"
 #include "base/signals.h"
+#include "base/toml.h"
 #include "cli/application.h"
 #include "cli/flags.h"
+#include "cli/inputs.h"
 #include "distributed/process_group.h"
 #include "evaluate/report/report.h"
+#include "evaluate/suite/suite_options.h"
 #include "recipes/pipeline.h"
+#include "recipes/recipe.h"
 
 namespace draftsmith::cli {
 
@@ -60,13 +64,9 @@ std::string finished_table(const std::filesystem::path& directory) {
 
 int run_train(const TrainFlags& flags) {
   const auto launch = find_launch();
-  const Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
+  Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
   const c10::Device device = begin_execution(execution);
   const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.set);
-  recipes::PipelineOptions options;
-  options.work = flags.work.empty() ? std::filesystem::path("work") / recipe.name : flags.work;
-  options.until = flags.until;
-  options.fresh = flags.fresh;
   const SignalWatch signals;
   std::optional<ProcessGroup> several;
   if (launch) {
@@ -74,9 +74,9 @@ int run_train(const TrainFlags& flags) {
     log_info("{} processes", launch->size);
   }
   ProcessGroup& world = several ? *several : ProcessGroup::single();
-  options.execution = execution;
-  options.execution.world = &world;
-  const auto results = recipes::run_recipe(recipe, options);
+  execution.world = &world;
+  const auto results = recipes::run_recipe(
+      recipe, {.work = flags.work, .until = flags.until, .fresh = flags.fresh, .execution = execution});
   if (!world.leads()) return 0;
   for (const auto& result : results) {
     if (result.skipped) std::cout << finished_table(result.directory);
@@ -86,6 +86,36 @@ int run_train(const TrainFlags& flags) {
     std::cout << fmt::format("  {}{}\n{}", result.stage, result.skipped ? " (was finished)" : "",
                              products(result.directory));
   }
+  return 0;
+}
+
+// Returns a line about the file. Throws a UserError with all its problems.
+std::string validate_file(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  if (recipes::is_recipe(load_toml(file))) {
+    const recipes::Recipe recipe = recipes::load_recipe(file, overrides);
+    return fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
+  }
+  const evaluate::SuiteOptions suite = load_suite(file, overrides);
+  std::string text = fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name,
+                                 suite.task.size(), suite.run.size());
+  for (const evaluate::TaskOptions& task : suite.task) {
+    if (!task.metric.command.empty()) {
+      text += fmt::format("\n  task {} runs the command: {}", task.name, task.metric.command);
+    }
+  }
+  return text;
+}
+
+int run_validate(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& overrides) {
+  Problems problems;
+  for (const auto& file : files) {
+    try {
+      std::cout << validate_file(file, overrides) << "\n";
+    } catch (const UserError& error) {
+      problems.add_all(error.problems());
+    }
+  }
+  problems.throw_if_any();
   return 0;
 }
 
@@ -113,6 +143,17 @@ Action add_train(CLI::App& app) {
       "  draftsmith train recipes/multi30k_bild.toml --work /data/multi30k --device cuda\n"
       "  torchrun --nproc-per-node=4 --no-python draftsmith train recipes/multi30k_bild.toml");
   return [flags] { return run_train(*flags); };
+}
+
+Action add_validate(CLI::App& app) {
+  auto files = std::make_shared<std::vector<std::filesystem::path>>();
+  auto overrides = std::make_shared<std::vector<std::string>>();
+  app.add_option("file", *files, "Recipes and suites (TOML)")->required()->type_name("FILE.toml");
+  add_set_flag(app, *overrides);
+  app.footer(
+      "Examples:\n  draftsmith validate recipes/*.toml\n"
+      "  draftsmith validate suite.toml --set task.test.limit=100");
+  return [files, overrides] { return run_validate(*files, *overrides); };
 }
 
 }  // namespace draftsmith::cli

@@ -1,5 +1,4 @@
-// What stages that train share: validation measures of their results, corpora with their tokenizer, and a teacher's
-// stored distributions. Stages of kind `train` are in train_stage.cpp.
+// What stages that train share: corpora with their tokenizer, and a teacher's stored distributions.
 #pragma once
 
 #include <filesystem>
@@ -10,22 +9,9 @@
 #include "data/teacher/teacher_cache.h"
 #include "data/tokenizers/tokenizer.h"
 #include "recipes/stage.h"
-#include "recipes/stages/stages.h"
 #include "train/trainer.h"
 
 namespace draftsmith::recipes {
-
-// Validation measures that a train stage writes (validation.json, train/training_log.h).
-struct ValidationMeasures {
-  double loss = 0;      // cross entropy per label, nats: the log perplexity
-  double accuracy = 0;  // share of labels
-};
-
-// Returns the measures of a stage's model; nothing if the stage did not validate. Errors: a UserError with the
-// malformed part.
-std::optional<ValidationMeasures> load_validation(const std::filesystem::path& stage);
-
-// ---- Inputs
 
 // Input of stages that train: a corpus, a validation corpus, and the tokenizer of both.
 struct TrainingData {

@@ -1,0 +1,170 @@
+// `draftsmith eval`, `report` and `compare`: run a suite, show its results again, and show what changed between two.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/signals.h"
+#include "cli/application.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
+#include "distributed/process_group.h"
+#include "evaluate/comparison/comparison.h"
+#include "evaluate/evaluation.h"
+#include "evaluate/report/report.h"
+#include "evaluate/results/results.h"
+#include "evaluate/suite/suite_options.h"
+
+namespace draftsmith::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct EvalFlags {
+  Execution execution;
+  std::vector<std::string> set;  // --set KEY=VALUE, in order
+  fs::path suite;
+  fs::path out;
+};
+
+void require_one_process() {
+  const auto launch = find_launch();
+  if (!launch) return;
+  throw UserError({.where = "draftsmith eval",
+                   .what = "an evaluation runs in one process, whose times no other may disturb",
+                   .expected = "one process",
+                   .found = fmt::format("{} processes (WORLD_SIZE)", launch->size),
+                   .hint = "start it without torchrun"});
+}
+
+int run_eval(const EvalFlags& flags) {
+  require_one_process();
+  const Execution& execution = flags.execution;
+  begin_execution(execution);
+  evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
+  execution.apply_to(options);
+  const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
+  evaluate::require_replaceable_results(out / "results.json");
+  const SignalWatch signals;
+  const auto result = evaluate::run_evaluation(options, out, {.quiet = execution.quiet});
+  fmt::print("{}\nwritten: {}\n", result.table, out.string());
+  std::fflush(stdout);  // before the errors
+  evaluate::throw_if_failed(result);
+  return 0;
+}
+
+struct ReportFlags {
+  fs::path results;
+  fs::path markdown;
+  fs::path html;
+  bool latency = false;
+};
+
+int run_report(const ReportFlags& flags) {
+  const evaluate::Results results = evaluate::load_results(find_results(flags.results));
+  if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(results));
+  if (!flags.html.empty()) write_file_atomic(flags.html, evaluate::report_html(results));
+  if (flags.latency) fmt::print("{}", evaluate::latency_tables(results));
+  if (flags.markdown.empty() && flags.html.empty() && !flags.latency) {
+    fmt::print("{}", evaluate::results_table(results));
+  }
+  return 0;
+}
+
+struct CompareFlags {
+  std::filesystem::path first;
+  std::filesystem::path second;
+  std::optional<double> slower;  // percent
+  std::optional<double> worse;
+  std::string by = "speedup";
+};
+
+// Returns the number of a percentage such as "5%".
+std::string without_percent_sign(const std::string& text) {
+  if (!text.ends_with('%')) throw CLI::ValidationError("is no percentage such as 5%: " + text);
+  return text.substr(0, text.size() - 1);
+}
+
+int run_compare(const CompareFlags& flags) {
+  const evaluate::Limits limits{.slower = flags.slower ? std::optional(*flags.slower / 100) : std::nullopt,
+                                .worse = flags.worse,
+                                .by_tokens_per_second = flags.by == "tokens"};
+  const evaluate::Evaluation first = evaluate::load_evaluation(find_results(flags.first));
+  const evaluate::Evaluation second = evaluate::load_evaluation(find_results(flags.second));
+  const auto [text, failures] = evaluate::compare(first, second, limits, {});
+  fmt::print("{}", text);
+  std::fflush(stdout);  // before the errors
+  if (failures.empty()) return 0;
+  throw RunError({.where = second.file.string(),
+                  .what = fmt::format("{} changes from {} exceed the limits", failures.size(), first.file.string()),
+                  .found = fmt::format("{}", fmt::join(failures, "\n"))});
+}
+
+}  // namespace
+
+Action add_eval(CLI::App& app) {
+  auto flags = std::make_shared<EvalFlags>();
+  app.add_option("suite", flags->suite, "Suite: tasks, models and methods (TOML)")->required();
+  app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
+  add_set_flag(app, flags->set);
+  add_execution_flags(app, flags->execution);
+  app.footer(
+      "`draftsmith help options evaluate` explains the keys of a suite. Run the same command again to\n"
+      "continue an interrupted evaluation. `draftsmith report DIR` shows the results again, as a page or\n"
+      "with percentiles of times.\n"
+      "Examples:\n"
+      "  draftsmith eval suite.toml\n"
+      "  draftsmith eval suite.toml --set task.test.limit=100 --out results");
+  return [flags] { return run_eval(*flags); };
+}
+
+Action add_report(CLI::App& app) {
+  auto flags = std::make_shared<ReportFlags>();
+  app.add_option("results", flags->results, "A results.json, or the directory of an evaluation, stage or recipe's work")
+      ->required();
+  app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page")->type_name("FILE");
+  app.add_option("--html", flags->html, "Write tables and plots as an HTML page")->type_name("FILE");
+  app.add_flag("--latency", flags->latency, "Print throughput and percentiles of time a sentence and a token instead");
+  app.footer(
+      "Without --markdown and --html the tables are printed. A page says what was measured, with which\n"
+      "command, commit and machine, and when; nothing is measured again.\n"
+      "Examples:\n  draftsmith report work/quickstart\n"
+      "  draftsmith report work/quickstart --markdown docs/results/quickstart.md");
+  return [flags] { return run_report(*flags); };
+}
+
+Action add_compare(CLI::App& app) {
+  auto flags = std::make_shared<CompareFlags>();
+  app.add_option("first", flags->first, "A results.json, or the directory of an evaluation, stage or recipe's work")
+      ->required();
+  app.add_option("second", flags->second, "The other one, whose changes are shown")->required();
+  app.add_option("--fail-on-slower", flags->slower,
+                 "Exit with 1 if a setting became slower by more than this, such as 5%, and by more than noise")
+      ->transform(without_percent_sign, "")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--fail-on-worse", flags->worse,
+                 "Exit with 1 if a setting lost more than so many points, and more than noise")
+      ->type_name("POINTS")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--by", flags->by,
+                 "Speed for --fail-on-slower: 'speedup' over the baseline of the same evaluation, which the machine's "
+                 "load hardly changes, or 'tokens' a second, which an otherwise idle machine can compare")
+      ->check(CLI::IsMember({"speedup", "tokens"}))
+      ->capture_default_str();
+  app.footer(
+      "Settings are the same if task and name are. Where lines.jsonl lies beside both results, quality is\n"
+      "compared by the paired bootstrap over lines. With a limit, a setting that is missing fails too.\n"
+      "Example:\n"
+      "  draftsmith compare main/results.json results --fail-on-slower 5% --fail-on-worse 0.5");
+  return [flags] { return run_compare(*flags); };
+}
+
+}  // namespace draftsmith::cli

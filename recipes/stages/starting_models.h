@@ -1,0 +1,113 @@
+// What a train stage starts from: models of random weights (`architecture`) or loaded ones (`from`), those that stay
+// frozen beside them, and the trainable model over them all. Tables `exits`, `tandem`, `deep_tandem`, `shared_encoder`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include "base/options.h"
+#include "data/tokenizers/tokenizer.h"
+#include "model/models/deep_tandem.h"
+#include "model/models/exits.h"
+#include "model/transformer/transformer_model.h"
+#include "train/trainable/exit_trainables.h"
+#include "train/trainable/trainable_model.h"
+
+namespace draftsmith::recipes {
+
+// Shape of a model of random weights.
+struct ArchitectureOptions {
+  std::string family = "t5";
+  int64_t width = 256;
+  int64_t heads = 4;
+  int64_t kv_heads = 0;  // 0: heads
+  int64_t head_width = 64;
+  int64_t ff_width = 1024;
+  int64_t encoder_layers = 4;
+  int64_t decoder_layers = 4;
+  std::optional<std::string> activation;
+  bool gated = false;
+  bool tied_head = true;
+  int64_t max_positions = 1024;
+  double dropout = 0.1;
+  std::optional<double> embedding_std;
+  uint64_t seed = 1;
+  static Fields<ArchitectureOptions> fields();
+};
+
+// Returns the configuration of a new model for texts of a tokenizer; `options` must be valid.
+model::TransformerConfig make_config(const ArchitectureOptions& options, const data::Tokenizer& tokenizer);
+
+struct TandemTrainingOptions {
+  std::optional<std::filesystem::path> primary;
+  std::vector<int64_t> layer_map;
+  std::optional<int64_t> block;
+  std::optional<std::string> projections;
+  uint64_t seed = 1;
+  std::string configuration = "primary_frozen";
+  bool copy_primary = false;
+  static Fields<TandemTrainingOptions> fields();
+};
+
+struct DeepTandemTrainingOptions {
+  std::optional<ArchitectureOptions> large;  // present in valid options
+  int64_t block = 2;
+  static Fields<DeepTandemTrainingOptions> fields();
+};
+
+// A drafter without an encoder learns to read its target's.
+struct SharedEncoderTrainingOptions {
+  std::optional<std::filesystem::path> target;
+  std::optional<std::string> projection;
+  uint64_t seed = 1;
+  static Fields<SharedEncoderTrainingOptions> fields();
+};
+
+struct StartOptions {
+  std::optional<std::filesystem::path> from;
+  std::optional<ArchitectureOptions> architecture;
+  std::optional<train::ExitTrainingOptions> exits;
+  std::optional<TandemTrainingOptions> tandem;
+  std::optional<SharedEncoderTrainingOptions> shared_encoder;
+  std::optional<DeepTandemTrainingOptions> deep_tandem;
+  std::optional<int64_t> block_prediction;
+  static Fields<StartOptions> fields();
+};
+
+// A trainable model, and the models that it works on: of a Tandem the secondary and the primary, of a drafter with a
+// shared encoder the drafter and the target.
+struct StartingModels {
+  std::vector<std::unique_ptr<model::TransformerModel>> models = {};
+  std::unique_ptr<model::DeepTandemModel> deep = nullptr;
+  std::unique_ptr<model::Exits> exits = nullptr;
+  std::unique_ptr<train::TrainableModel> trainable = nullptr;
+};
+
+// Where models run. A frozen model runs in a type of its own, since it is not updated.
+struct ModelPlace {
+  at::Device device = at::kCPU;
+  at::ScalarType frozen = at::kFloat;
+};
+// Returns bf16 if `precision` is "bf16" and the device is not a CPU; else fp32.
+at::ScalarType frozen_type(const std::string& precision, at::Device device);
+
+// Makes or loads the models. A drafter with a shared encoder learns from its target if that `teaches`. Norms of exits
+// start from those of the same layers in `from`. Errors: UserError for directories that are incomplete, models that do
+// not fit each other (naming both), layers outside a model, and options of what `from` has already.
+StartingModels starting_models(const StartOptions& options, const data::Tokenizer& tokenizer, const ModelPlace& place,
+                               bool teaches);
+
+// Returns whether `model` is the frozen primary or a copy of it, so that it need not be loaded again as a teacher.
+bool is_frozen_primary(const StartOptions& options, const std::filesystem::path& model);
+
+// Returns whether `model` is the one whose encoder the drafter shares, or a copy of it.
+bool is_shared_target(const StartOptions& options, const std::filesystem::path& model);
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,262 @@
+// kind = "train" trains a model on a corpus, from random weights or from another model. kind = "heads" trains
+// early-prediction heads for layers of a frozen model (train/trainable/exit_trainables.h): model/ is a copy of the
+// model's directory with draftsmith/exits inside.
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/device.h"
+#include "base/logging.h"
+#include "base/options.h"
+#include "data/text/readers.h"
+#include "data/tokenizers/tokenizer.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
+#include "recipes/stage.h"
+#include "recipes/stages/data_stages.h"
+#include "recipes/stages/starting_models.h"
+#include "recipes/stages/training_inputs.h"
+#include "train/options.h"
+#include "train/teacher/cached_teacher.h"
+#include "train/trainable/exit_trainables.h"
+#include "train/trainer.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrainStageOptions : StartOptions {
+  std::filesystem::path corpus;
+  std::filesystem::path tokenizer;
+  std::optional<std::filesystem::path> validation_corpus;
+  std::optional<std::filesystem::path> validation_references;
+  std::optional<std::filesystem::path> teacher;
+  std::optional<std::filesystem::path> teacher_logits;
+  train::TrainOptions training;
+  static Fields<TrainStageOptions> fields();
+};
+
+// Returns whether the stage's objective learns from a teacher's distributions.
+bool distils(const TrainStageOptions& options) {
+  return train::needs_teacher(options.training.objective);
+}
+
+void check_distillation(const TrainStageOptions& options, const std::string& where, Problems& problems) {
+  if (options.block_prediction && (options.teacher || distils(options))) {
+    problems.add({.where = where + ".block_prediction",
+                  .what = "block prediction predicts other tokens than a teacher, so they cannot be compared",
+                  .expected = "no teacher, and objective cross_entropy"});
+  }
+  if (options.teacher_logits && !distils(options)) {
+    problems.add({.where = where + ".teacher_logits",
+                  .what = "nothing is distilled, so stored distributions of a teacher are of no use",
+                  .expected = "training.objective.name = \"distill\", or no teacher_logits",
+                  .found = options.training.objective.name});
+  }
+  if (!distils(options)) return;
+  if (!options.teacher && !options.teacher_logits && !options.tandem && !options.shared_encoder) {
+    problems.add({.where = where + ".training.objective",
+                  .what = "distillation needs a teacher",
+                  .expected = "`teacher` (a model directory), `teacher_logits` (a cache), `tandem` or `shared_encoder`",
+                  .found = "none of them"});
+  }
+  if (options.training.objective.distill.on_policy.share == 0) return;
+  const std::string on_policy = where + ".training.objective.distill.on_policy.share";
+  if (options.tandem || options.deep_tandem) {
+    problems.add({.where = on_policy,
+                  .what = "a Tandem does not decode without its large model, so it has no samples of its own",
+                  .expected = "0",
+                  .hint = "train on the large model's outputs: a corpus of kind = \"teacher-outputs\""});
+  }
+  if (options.teacher_logits) {
+    problems.add({.where = on_policy,
+                  .what = "samples of the student need a teacher that runs, and this one is stored",
+                  .expected = "0, or `teacher` without teacher_logits",
+                  .found = options.teacher_logits->string()});
+  }
+}
+
+Fields<TrainStageOptions> TrainStageOptions::fields() {
+  using T = TrainStageOptions;
+  return Fields<T>("train stage (kind = \"train\"): makes model/")
+      .add("corpus", &T::corpus, Required{}, "Corpus to train on (corpus.h5).")
+      .add("tokenizer", &T::tokenizer, Required{}, "Tokenizer of the corpus; copied into the model directory.")
+      .inherit<StartOptions>()
+      .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
+      .add("validation_references", &T::validation_references,
+           "Reference texts for validation BLEU, one a line; absent: the decoded targets of the corpus.")
+      .add("teacher", &T::teacher,
+           "Model directory that validation measures overlap with, and that objective distill learns from unless there "
+           "is teacher_logits. Without a teacher, a Tandem learns from its primary, and a drafter that shares an "
+           "encoder "
+           "from its target.")
+      .add("teacher_logits", &T::teacher_logits,
+           "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
+           "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's.")
+      .add("training", &T::training, "How it is trained.")
+      .check(check_distillation);
+}
+
+// Returns whether the stage's teacher is the model whose encoder its drafter shares.
+bool shares_with_teacher(const TrainStageOptions& options) {
+  return options.teacher && is_shared_target(options, *options.teacher);
+}
+
+// Returns whether a drafter learns from the model whose encoder it shares: then one pass of that model gives both.
+bool learns_from_shared(const TrainStageOptions& options) {
+  return options.shared_encoder && distils(options) && !options.teacher_logits &&
+         (!options.teacher || shares_with_teacher(options));
+}
+
+// Loads the teacher that the options name, or returns nullptr for none. A Tandem's frozen primary, or the owner of a
+// shared encoder, is not loaded again.
+std::unique_ptr<model::TransformerModel> loaded_teacher(const TrainStageOptions& options, at::Device device) {
+  if (!options.teacher || shares_with_teacher(options) || is_frozen_primary(options, *options.teacher)) return nullptr;
+  return model::load_model(*options.teacher, {.device = device});
+}
+
+// Returns the source of the teacher's distributions; nullptr if none is needed or the trained models teach themselves.
+std::unique_ptr<train::TeacherSource> distilled_from(const TrainStageOptions& options, const data::Corpus& corpus,
+                                                     model::TransformerModel* teacher) {
+  if (!distils(options)) return nullptr;
+  if (options.teacher_logits) {
+    return std::make_unique<train::CachedTeacher>(open_teacher_cache(*options.teacher_logits, corpus, options.teacher));
+  }
+  if (teacher == nullptr) return nullptr;
+  return std::make_unique<train::LiveTeacher>(*teacher);
+}
+
+void run_train(const TrainStageOptions& options, const StageContext& run) {
+  const at::Device device = choose_device(run.execution.device);
+  const TrainingData files(options.tokenizer, options.corpus, options.validation_corpus);
+  const auto primary = options.tandem ? options.tandem->primary : std::nullopt;
+  const auto target = options.shared_encoder ? options.shared_encoder->target : std::nullopt;
+  for (const auto& model : {options.from, options.teacher, primary, target}) {
+    if (model) load_model_tokenizer(*model, files.tokenizer->hash());
+  }
+  std::vector<std::string> references;
+  if (options.validation_references) references = data::read_lines(*options.validation_references);
+  const auto teacher = loaded_teacher(options, device);
+
+  const StartingModels start =
+      starting_models(options, *files.tokenizer, {device, frozen_type(options.training.precision, device)},
+                      learns_from_shared(options));
+  if (options.from) {
+    model::require_vocabulary_fits(start.models.front()->config(), files.tokenizer->vocabulary(),
+                                   options.from->string());
+  }
+  train::TrainerInputs inputs = files.inputs(*start.trainable, run);
+  inputs.references = std::move(references);
+  inputs.teacher = teacher.get();
+  if (shares_with_teacher(options) && !start.trainable->teaches()) inputs.teacher = start.models.back().get();
+  const auto distilled = distilled_from(options, files.corpus, teacher.get());
+  inputs.distilled = distilled.get();
+  if (options.from) inputs.generation = model::load_generation_config(*options.from);
+  train::run_training(std::move(inputs), options.training, run.directory);
+}
+
+// Table 4 of Yang et al. 2024, which does not say how the rate falls after its warm-up.
+train::TrainOptions default_training() {
+  train::TrainOptions training;
+  training.length = "3 epochs";
+  training.optimizer.lr = 2e-5;
+  training.schedule.name = "linear";
+  training.schedule.warmup = "4 %";
+  // Batches of 128 texts of up to 2048 tokens.
+  training.batches.max_rows = 16;
+  training.batches.token_budget = 32768;
+  training.accumulate = 8;
+  return training;
+}
+
+struct HeadsStageOptions : train::HeadOptions {
+  fs::path model;
+  fs::path corpus;
+  fs::path tokenizer;
+  std::optional<fs::path> validation_corpus;
+  train::TrainOptions training = default_training();
+  static Fields<HeadsStageOptions> fields();
+};
+
+void check_training(const HeadsStageOptions& options, const std::string& where, Problems& problems) {
+  if (options.training.dropout.value_or(0) > 0) {
+    problems.add({.where = where + ".training.dropout",
+                  .what = "the model is frozen and runs as it decodes, so nothing of it drops out",
+                  .expected = "0, or none given",
+                  .found = fmt::format("{}", *options.training.dropout)});
+  }
+  if (options.training.objective.distill.on_policy.share > 0) {
+    problems.add({.where = where + ".training.objective.distill.on_policy.share",
+                  .what = "heads do not decode on their own, so they have no samples to learn from",
+                  .expected = "0",
+                  .hint = "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
+  }
+}
+
+Fields<HeadsStageOptions> HeadsStageOptions::fields() {
+  using T = HeadsStageOptions;
+  return Fields<T>("heads stage (kind = \"heads\"): makes model/")
+      .add("model", &T::model, Required{}, "Model directory whose layers get heads; none of its weights changes.")
+      .add("corpus", &T::corpus, Required{},
+           "Corpus to train on (corpus.h5). Heads that are to predict what the model will say learn it best from its "
+           "own outputs (kind = \"teacher-outputs\").")
+      .add("tokenizer", &T::tokenizer, Required{}, "Tokenizer of the corpus and the model.")
+      .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
+      .inherit<train::HeadOptions>()
+      .add("training", &T::training,
+           "How they are trained. objective = { name = \"distill\" } learns from the model's last layer, which runs in "
+           "any case. Steps of accumulate times max_rows examples, of fewer where token_budget is reached. Validation "
+           "measures are "
+           "means over the heads; each head's own are beside them.")
+      .check(check_training);
+}
+
+// Refuses layers and ranks that the model does not have, before anything is loaded.
+model::ExitConfig checked_config(const HeadsStageOptions& options) {
+  const model::TransformerConfig config = model::load_config(options.model);
+  model::ExitConfig heads = train::exit_config(options);
+  Problems problems;
+  train::check_early_layers(options.layers, config.decoder_layers, "layers", problems);
+  if (problems.empty()) model::check_exits(heads, config, "heads", problems);
+  if (train::needs_teacher(options.training.objective) && config.vocabulary_rows() < config.vocabulary) {
+    problems.add(
+        {.where = "training.objective",
+         .what = "a model of a pruned vocabulary has no probabilities for all ids, so nothing is distilled from it",
+         .expected = "objective cross_entropy",
+         .found = options.training.objective.name,
+         .hint = "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
+  }
+  problems.throw_if_any();
+  return heads;
+}
+
+void run_heads(const HeadsStageOptions& options, const StageContext& run) {
+  model::ExitConfig config = checked_config(options);
+  const TrainingData files(options.tokenizer, options.corpus, options.validation_corpus);
+  load_model_tokenizer(options.model, files.tokenizer->hash());
+  if (model::holds_exits(model::exits_directory(options.model))) {
+    log_info("  {} has exits, which the heads replace in the result", options.model.string());
+  }
+  const at::Device device = choose_device(run.execution.device);
+  const auto model = model::load_model(options.model, {.device = device, .pack = false});
+  model::require_vocabulary_fits(model->config(), files.tokenizer->vocabulary(), options.model.string());
+  model::Exits heads(std::move(config), *model, options.seed);
+  train::HeadTrainable trainable(*model, heads, {options.model, input_name(run, "model", options.model)});
+  train::run_training(files.inputs(trainable, run), options.training, run.directory);
+}
+
+}  // namespace
+
+StageKind train_stage() {
+  return make_stage_kind<TrainStageOptions>("train", 1, run_train, Processes::kAll);
+}
+
+StageKind heads_stage() {
+  return make_stage_kind<HeadsStageOptions>("heads", 1, run_heads, Processes::kAll);
+}
+
+}  // namespace draftsmith::recipes
