@@ -102,9 +102,6 @@ Fields<TrainOptions> TrainOptions::fields() {
           "is rounded to 8 bits. One process adds nothing, so it trains as with fp32.")
       .add("keep", &TrainOptions::keep, Choices{"best", "last"},
            "Which model is the result: the best by validation.measure, or the last. Without validation: the last.")
-      .add("activation_checkpointing", &TrainOptions::activation_checkpointing, NoResult{},
-           "Keep only each layer's input for the backward pass, which computes the layer again: far less memory for "
-           "about a third more time, and the same gradients. Teachers and frozen models need none.")
       .add("shard_optimizer", &TrainOptions::shard_optimizer, NoResult{},
            "Each of several processes keeps optimizer state for its share of the parameters alone (ZeRO stage 1): less "
            "memory, more communication, the same results. One process keeps all. May differ from session to session.")

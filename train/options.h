@@ -43,9 +43,7 @@ struct TrainOptions {
   std::string precision = "fp32";
   std::string reduce_dtype = "fp32";
   std::string keep = "best";
-  // The following fields change no result. (Activation checkpointing with exits or a trained primary adds gradients in
-  // another order, which rounds otherwise.)
-  bool activation_checkpointing = false;
+  // The following fields change no result.
   bool shard_optimizer = false;
   std::string checkpoint_every = "1000 steps";  // a period, or empty: only at validations' ends and interruptions
   int64_t log_every = 50;

@@ -151,8 +151,7 @@ Loss add_gradients(TrainableModel& trainable, Objective& objective, const data::
                           : make_batch(corpus, examples, trainable.info(), settings.pack_tokens);
   const model::DropoutContext dropout{.probability = settings.dropout,
                                       .seed = settings.seed,
-                                      .step = settings.first_micro_step + number,
-                                      .recompute = settings.recompute};
+                                      .step = settings.first_micro_step + number};
   Loss loss;
   {
     const AutocastScope autocast(trainable.info().device.type(), settings.autocast);

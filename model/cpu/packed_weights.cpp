@@ -41,15 +41,11 @@ at::Tensor WeightArena::take(at::IntArrayRef shape, at::ScalarType type) {
       begin, shape, [block = block_](void*) {}, type);
 }
 
-at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
-  std::vector<int64_t> sizes = x.sizes().vec();
-  sizes.back() = outputs;
-  return at::empty(sizes, x.options());
-}
-
 at::Tensor PackedWeights::multiply(const at::Tensor& x, Finish finish) const {
   const at::Tensor input = x.contiguous();
-  at::Tensor y = output_like(input, outputs_);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = outputs_;
+  at::Tensor y = at::empty(sizes, input.options());
   run_all({input.const_data_ptr<float>(), nullptr, y.numel() / outputs_, y.mutable_data_ptr<float>()}, finish);
   return y;
 }

@@ -15,9 +15,6 @@
 
 namespace draftsmith::model {
 
-// Returns uninitialised outputs [...,outputs] of a linear layer for inputs x [...,in].
-at::Tensor output_like(const at::Tensor& x, int64_t outputs);
-
 // Outputs whose weights lie side by side: four vectors of 16 floats.
 inline constexpr int64_t kPanel = 64;
 

@@ -173,7 +173,7 @@ at::Tensor Attention::context_by_products(const Projected& projected, const Scor
   return at::bmm(weights, split(projected.value)).view({rows, heads_.count, query.size(1), heads_.width});
 }
 
-at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias,
+at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias,
                                  Dropout& dropout, const InputObserver& observer) const {
   const at::Tensor normed = norm(x);
   Projected projected;
@@ -184,16 +184,13 @@ at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& mem
     };
     projected.query = rotated(projected.query);
     projected.key = rotated(projected.key);
-    if (memory.keys.defined()) {
-      const KeyValue other = project_key_value(norm(memory.keys));
+    if (memory.defined()) {
+      const KeyValue other = project_key_value(norm(memory));
       projected.key = at::cat({rotated(other.key), projected.key}, 1);  // [B,2T,kv*K]
       projected.value = at::cat({other.value, projected.value}, 1);
     }
   } else {
-    // Two inputs keep the order of their gradients' sum, which one operator makes itself.
-    const bool apart = memory.values.defined() && !is_joint(memory.keys, {&weights_.key, &weights_.value});
-    KeyValue from_memory =
-        apart ? KeyValue{weights_.key(memory.keys), weights_.value(memory.values)} : project_key_value(memory.keys);
+    KeyValue from_memory = project_key_value(memory);
     projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value), {}};
   }
   const at::Tensor context = attend(projected, bias, dropout);
@@ -218,17 +215,7 @@ std::optional<AttentionWeightsView> Attention::packed_view() const {
   return view;
 }
 
-std::vector<at::Tensor> Attention::parameters() const {
-  std::vector<at::Tensor> all{weights_.norm.weight(), weights_.norm.bias()};
-  for (const Linear* part : {&weights_.query, &weights_.key, &weights_.value, &weights_.output}) {
-    all.push_back(part->weight());
-    all.push_back(part->bias());
-  }
-  return all;
-}
-
 void Attention::pack(WeightArena& arena) {
-  unpack();
   std::vector<at::Tensor> weights;
   std::vector<at::Tensor> biases;
   const auto join = [&](const Linear& part) {
@@ -257,11 +244,6 @@ void Attention::pack(WeightArena& arena) {
     weights_.query.pack(arena);
   }
   weights_.output.pack(arena);
-}
-
-void Attention::unpack() {
-  fused_ = Linear();
-  for (Linear* part : {&weights_.query, &weights_.key, &weights_.value, &weights_.output}) part->unpack();
 }
 
 }  // namespace draftsmith::model

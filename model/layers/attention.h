@@ -42,15 +42,6 @@ struct ScoreBias {
   RotaryTable rotary = {};  // of positions 0..T-1; undefined: queries and keys are not rotated
 };
 
-// Other states that an attention reads keys and values from.
-struct AttentionMemory {
-  // Cross-attention: encoder states [B,S,D]. Self-attention: undefined, or other hidden states of the same tokens
-  // [B,T,D] (Tandem).
-  at::Tensor keys = {};
-  // The same numbers for the values of a cross-attention, as a tensor with a gradient of its own; undefined: `keys`.
-  at::Tensor values = {};
-};
-
 // Returns an additive mask of the keys beyond each row's length: 0, or a number that softmax turns into exactly 0.
 // [B,1,1,S]
 at::Tensor padding_mask(const std::vector<int64_t>& lengths, int64_t keys, const at::TensorOptions& options);
@@ -101,18 +92,16 @@ class Attention {
   }
 
   // Applies the whole sublayer to whole sequences x [B,T,D], with gradients: x + dropout(attention(norm(x), memory)).
-  // Queries and keys of a self-attention are rotated by the bias's table. With a memory its keys are the memory's,
+  // `memory` of a cross-attention: encoder states [B,S,D]; of a self-attention undefined or, in a Tandem, other hidden
+  // states of the same tokens [B,T,D]. Queries and keys of a self-attention are rotated by the bias's table. With a memory its keys are the memory's,
   // normed, followed by x's own, S = 2T.
-  at::Tensor operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias, Dropout& dropout,
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
                         const InputObserver& observer = {}) const;
 
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<AttentionWeightsView> packed_view() const;
-  // Returns weights and biases; some may be undefined.
-  std::vector<at::Tensor> parameters() const;
 
   void pack(WeightArena& arena);
-  void unpack();
 
  private:
   at::Tensor split(const at::Tensor& x) const;

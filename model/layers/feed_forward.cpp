@@ -41,11 +41,6 @@ std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {
   return view;
 }
 
-std::vector<at::Tensor> FeedForward::parameters() const {
-  return {norm_.weight(), norm_.bias(), gate_.weight(), gate_.bias(),
-          up_.weight(),   up_.bias(),   down_.weight(), down_.bias()};
-}
-
 void FeedForward::pack(WeightArena& arena) {
   const bool gated = gate_.weight().defined();
   if (gated) {
@@ -53,12 +48,6 @@ void FeedForward::pack(WeightArena& arena) {
   }
   up_.pack(arena, gated ? PostOp::kNone : post_op(activation_));
   down_.pack(arena);
-}
-
-void FeedForward::unpack() {
-  gate_.unpack();
-  up_.unpack();
-  down_.unpack();
 }
 
 }  // namespace draftsmith::model

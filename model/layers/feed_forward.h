@@ -35,10 +35,7 @@ class FeedForward {
                     const InputObserver& observer = {}) const;
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<FeedForwardWeightsView> packed_view() const;
-  // Returns weights and biases; some may be undefined.
-  std::vector<at::Tensor> parameters() const;
   void pack(WeightArena& arena);
-  void unpack();
 
  private:
   // Returns f(linear(x)), with the activation fused if the layer supports it.

@@ -100,9 +100,8 @@ class Exits {
   // Moves and converts all parameters, and unpacks.
   void to(at::Device device, at::ScalarType dtype);
   // Packs the heads for decoding beside the parameters, which must not change afterwards; logits() that record
-  // gradients go on reading the parameters. Undone by unpack().
+  // gradients go on reading the parameters. Undone by to().
   void pack();
-  void unpack() { packed_.clear(); }
 
  private:
   Linear linear(int64_t layer, const char* part) const;

@@ -1,7 +1,6 @@
 #include "model/transformer/stack.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <stdexcept>
 
@@ -10,7 +9,6 @@
 
 #include "base/device_tensors.h"
 #include "model/layers/attention.h"
-#include "model/layers/recomputation.h"
 
 namespace draftsmith::model {
 
@@ -72,42 +70,6 @@ void cross_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys
   for (size_t b = 0; b < keys.cache_row.size(); ++b) {
     keys.first.push_back(state.source_length(static_cast<int64_t>(b)));
   }
-}
-
-namespace {
-
-// Tensors of a block's run that may have gradients, in the order in which a kept block's backward pass adds them.
-enum BlockInput : size_t { kHidden, kMemoryOfValues, kMemoryOfKeys, kSelfBias, kPrimary, kBlockInputs };
-
-}  // namespace
-
-at::Tensor apply_block(const Block& block, const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) {
-  if (!pass.dropout->recompute() || !at::GradMode::is_enabled() || pass.observer) return block(x, pass, primary);
-  std::vector<at::Tensor> inputs(kBlockInputs);
-  inputs[kHidden] = x;
-  inputs[kMemoryOfValues] = inputs[kMemoryOfKeys] = pass.memory.keys;
-  inputs[kSelfBias] = pass.self_bias.additive;
-  inputs[kPrimary] = primary;
-  const std::vector<at::Tensor> parameters = block.parameters();
-  const auto learns = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
-  const bool records =
-      std::any_of(inputs.begin(), inputs.end(), learns) || std::any_of(parameters.begin(), parameters.end(), learns);
-  if (!records) return block(x, pass, primary);
-
-  const auto after = std::make_shared<Dropout>(*pass.dropout);
-  const auto part = [&block, pass, before = *pass.dropout, after](const std::vector<at::Tensor>& given) {
-    Dropout dropout = before;
-    SequencePass own = pass;
-    own.dropout = &dropout;
-    own.memory = {.keys = given[kMemoryOfKeys], .values = given[kMemoryOfValues]};
-    own.self_bias.additive = given[kSelfBias];
-    const at::Tensor output = block(given[kHidden], own, given[kPrimary]);
-    *after = dropout;
-    return output;
-  };
-  const at::Tensor output = recomputed(part, inputs, parameters);
-  *pass.dropout = *after;
-  return output;
 }
 
 namespace {
@@ -178,7 +140,7 @@ InputObserver Block::observer(const SequencePass& pass, const char* sublayer) co
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
   at::Tensor hidden =
-      within_half(self_(x, {earlier}, pass.self_bias, *pass.dropout, observer(pass, ".self_attention")), clamps_half_);
+      within_half(self_(x, earlier, pass.self_bias, *pass.dropout, observer(pass, ".self_attention")), clamps_half_);
   if (cross_) {
     hidden =
         within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, observer(pass, ".cross_attention")),
@@ -242,15 +204,6 @@ std::optional<LayerWeightsView> Block::packed_view() const {
   return LayerWeightsView{*self, cross, *feed_forward, parallel_residual_};
 }
 
-std::vector<at::Tensor> Block::parameters() const {
-  std::vector<at::Tensor> all = self_.parameters();
-  const auto add = [&](const std::vector<at::Tensor>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  if (cross_) add(cross_->parameters());
-  add(feed_forward_.parameters());
-  add({primary_projection_.weight(), primary_projection_.bias()});
-  return all;
-}
-
 void Block::pack(WeightArena& arena) {
   self_.pack(arena);
   if (cross_) {
@@ -260,15 +213,6 @@ void Block::pack(WeightArena& arena) {
   if (primary_projection_.weight().defined()) {
     primary_projection_.pack(arena);
   }
-}
-
-void Block::unpack() {
-  self_.unpack();
-  if (cross_) {
-    cross_->unpack();
-  }
-  feed_forward_.unpack();
-  primary_projection_.unpack();
 }
 
 Stack::Stack(const TransformerConfig& config, bool decoder, const Building& building)
@@ -427,13 +371,6 @@ void Stack::view_packed() {
     if (const auto view = block.packed_view()) packed_.push_back(*view);
   }
   if (packed_.size() != blocks_.size()) packed_.clear();
-}
-
-void Stack::unpack() {
-  packed_.clear();
-  for (Block& block : blocks_) {
-    block.unpack();
-  }
 }
 
 }  // namespace draftsmith::model

@@ -41,7 +41,7 @@ struct Building {
 // State shared by the blocks of one pass over whole sequences.
 struct SequencePass {
   ScoreBias self_bias = {};
-  AttentionMemory memory = {};  // encoder states [B,S,D]; undefined without cross-attention
+  at::Tensor memory = {};  // encoder states [B,S,D]; undefined without cross-attention
   ScoreBias cross_bias = {};
   Dropout* dropout = nullptr;
   ActivationObserver observer = {};
@@ -83,11 +83,8 @@ class Block {
 
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<LayerWeightsView> packed_view() const;
-  // Returns weights and biases of all sublayers.
-  std::vector<at::Tensor> parameters() const;
 
   void pack(WeightArena& arena);
-  void unpack();
 
  private:
   // Applies the feed-forward sublayer, which reads `x` if the residual is parallel and else what attention returned.
@@ -139,7 +136,6 @@ class Stack {
   at::Tensor final_norm(const at::Tensor& x) const { return final_norm_(x); }
 
   void pack(WeightArena& arena);
-  void unpack();
 
  private:
   // Sets the views of packed layers.
@@ -161,12 +157,5 @@ class Stack {
   NormLayer final_norm_;
   std::vector<LayerWeightsView> packed_;
 };
-
-// ---- Blocks of whole sequences, kept or recomputed in the backward pass
-
-// Returns block(x, pass, primary). If the pass recomputes and records gradients, it keeps only what the block reads:
-// the backward pass applies the block again, with the same dropout masks. The block must live until then.
-at::Tensor apply_block(const Block& block, const at::Tensor& x, const SequencePass& pass,
-                       const at::Tensor& primary = {});
 
 }  // namespace draftsmith::model

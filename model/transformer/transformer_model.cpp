@@ -241,12 +241,6 @@ void TransformerModel::pack() {
   impl_->parts->pack();
 }
 
-void TransformerModel::unpack() {
-  impl_->require_parameters();
-  impl_->states.clear();
-  impl_->parts->unpack();
-}
-
 ForwardOutput TransformerModel::forward(const ForwardInput& input, const DropoutContext& dropout) {
   Dropout sites(dropout);
   return impl_->parts->forward(input, sites);

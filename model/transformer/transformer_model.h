@@ -28,7 +28,7 @@ class TransformerModel : public LanguageModel {
   // missing, unknown or misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
   // Builds a model for decoding only, in the least memory: blocks are packed as the source's parameters come, and no
-  // plain weight is kept that has a packed form. parameters(), to(), requires_grad(), pack() and unpack() throw
+  // plain weight is kept that has a packed form. parameters(), to(), requires_grad() and pack() throw
   // std::logic_error, and so does a pass that would record gradients through packed weights. load_model() makes such
   // models by default.
   TransformerModel(TransformerConfig config, ParameterSource& source);
@@ -52,9 +52,8 @@ class TransformerModel : public LanguageModel {
   void to(at::Device device, at::ScalarType dtype);
   void requires_grad(bool on);
   // Packs weights for decoding (fused QKV, prepacked linears) beside the parameters, which must not change afterwards.
-  // Undone by unpack(). Both invalidate states: recorded steps read the weights as they were.
+  // Undone by to(). Invalidates states: recorded steps read the weights as they were.
   void pack();
-  void unpack();
 
   ForwardOutput forward(const ForwardInput& input, const DropoutContext& dropout = {});
   // Returns the logits of hidden states that forward() returned: [..., D] -> [..., V].

@@ -138,7 +138,7 @@ at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
                           .dropout = &dropout,
                           .observer = observer};
   for (int64_t i = 0; i < encoder_->layers(); ++i) {
-    hidden = apply_block(encoder_->block(i), hidden, pass);
+    hidden = encoder_->block(i)(hidden, pass);
   }
   return dropout(encoder_->final_norm(hidden));
 }
@@ -158,13 +158,13 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
   SequencePass pass;
   pass.dropout = &dropout;
   pass.observer = input.observer;
-  pass.memory.keys = memory(input, dropout);
+  pass.memory = memory(input, dropout);
   at::Tensor hidden = embed(input.target);
   hidden = dropout(input.added.defined() ? hidden + input.added : hidden);
   const int64_t block = input.primary == nullptr ? 0 : input.block > 0 ? input.block : config_.tandem.block;
   pass.self_bias = decoder_.self_bias(hidden, input.target, {.tandem = block, .drops = dropout.active()});
-  if (pass.memory.keys.defined()) {
-    pass.cross_bias = decoder_.cross_bias(hidden, pass.memory.keys, input.source.lengths, dropout.active());
+  if (pass.memory.defined()) {
+    pass.cross_bias = decoder_.cross_bias(hidden, pass.memory, input.source.lengths, dropout.active());
   }
   std::map<int64_t, at::Tensor> wanted;  // no others: without gradients the rest is freed as the pass goes on
   for (const int64_t layer : input.hidden_layers) wanted[layer];
@@ -174,11 +174,11 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
   keep(0);
   for (int64_t i = 0; i < decoder_.layers(); ++i) {
     const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
-    hidden = apply_block(decoder_.block(i), hidden, pass, primary);
+    hidden = decoder_.block(i)(hidden, pass, primary);
     keep(i + 1);
   }
   ForwardOutput output;
-  output.encoder = pass.memory.keys;
+  output.encoder = pass.memory;
   for (const int64_t layer : input.hidden_layers) {
     output.layers.push_back(wanted.at(layer));
   }
@@ -307,16 +307,6 @@ void TransformerParts::pack() {
   decoder_.pack(arena);
   head_.pack(arena);
   keep_first_positions();
-}
-
-void TransformerParts::unpack() {
-  if (encoder_) {
-    encoder_->unpack();
-  }
-  encoder_projection_.unpack();
-  decoder_.unpack();
-  head_.unpack();
-  first_positions_ = {};
 }
 
 }  // namespace draftsmith::model

@@ -68,7 +68,6 @@ class TransformerParts {
                      DecoderState& state) const;
 
   void pack();
-  void unpack();
 
  private:
   // Returns whether an encoder's layers over these embedded sources are one program on the CPU.

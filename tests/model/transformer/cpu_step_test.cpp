@@ -213,7 +213,7 @@ TEST(CpuEncoder, EqualsThePlainModels) {
     for (const std::vector<int64_t>& lengths :
          {std::vector<int64_t>{7}, {1}, {2}, {40, 3, 0, 17}, {257, 4, 256, 255}, {300}, {1000, 300, 1}}) {
       const TokenBatch source = random_batch(lengths, 23, 1);
-      model->unpack();
+      model->to(at::kCPU, at::kFloat);  // unpacks
       const at::Tensor plain = model->encode(source).hidden;
       model->pack();
       const at::Tensor packed = model->encode(source).hidden;
