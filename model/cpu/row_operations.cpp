@@ -89,16 +89,20 @@ DRAFTSMITH_VECTOR_CODE void multiply_by(float* x, const float* y, int64_t count)
   for (int64_t i = 0; i < count; ++i) x[i] *= y[i];
 }
 
-void rotate_heads(float* x, int64_t heads, int64_t width, const float* cosine, const float* sine, int64_t half) {
+template <class T>
+void rotate_heads(T* x, int64_t heads, int64_t width, const T* cosine, const T* sine, int64_t half) {
   for (int64_t head = 0; head < heads; ++head, x += width) {
     for (int64_t i = 0; i < half; ++i) {
-      const float first = x[i];
-      const float second = x[i + half];
+      const T first = x[i];
+      const T second = x[i + half];
       x[i] = first * cosine[i] - second * sine[i];
       x[i + half] = second * cosine[i] + first * sine[i];
     }
   }
 }
+
+template void rotate_heads(float*, int64_t, int64_t, const float*, const float*, int64_t);
+template void rotate_heads(double*, int64_t, int64_t, const double*, const double*, int64_t);
 
 namespace {
 
@@ -107,22 +111,17 @@ int64_t rows_per_task(int64_t width) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width));
 }
 
-template <class T>
-T sum_of_squares(const T* x, int64_t width) {
+// Returns the sum of term(0) to term(width - 1): partial sums, which are added in order.
+template <class T, class Term>
+DRAFTSMITH_INLINE T sum_in_order(int64_t width, const Term& term) {
   T partial[16] = {};
   int64_t i = 0;
   for (; i + 16 <= width; i += 16) {
-    for (int64_t j = 0; j < 16; ++j) {
-      partial[j] += x[i + j] * x[i + j];
-    }
+    for (int64_t j = 0; j < 16; ++j) partial[j] += term(i + j);
   }
   T sum = 0;
-  for (const T value : partial) {
-    sum += value;
-  }
-  for (; i < width; ++i) {
-    sum += x[i] * x[i];
-  }
+  for (const T value : partial) sum += value;
+  for (; i < width; ++i) sum += term(i);
   return sum;
 }
 
@@ -139,7 +138,8 @@ void rms_forward(const at::Tensor& x, const at::Tensor& weight, double epsilon, 
     for (int64_t row = begin; row < end; ++row) {
       const T* from = in + row * width;
       T* to = out + row * width;
-      const T mean = sum_of_squares(from, width) / static_cast<T>(width);
+      const T squares = sum_in_order<T>(width, [from](int64_t i) { return from[i] * from[i]; });
+      const T mean = squares / static_cast<T>(width);
       const T factor = T(1) / std::sqrt(mean + static_cast<T>(epsilon));
       for (int64_t i = 0; i < width; ++i) {
         to[i] = from[i] * factor * scale[i];
@@ -173,22 +173,9 @@ void rms_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
         const T* gs = gradient.const_data_ptr<T>() + row * width;
         T* ds = dx.mutable_data_ptr<T>() + row * width;
         const T r = inverse.const_data_ptr<T>()[row];
-        T partial[16] = {};
-        int64_t i = 0;
-        for (; i + 16 <= width; i += 16) {
-          for (int64_t j = 0; j < 16; ++j) {
-            partial[j] += w[i + j] * gs[i + j] * xs[i + j];
-          }
-        }
-        T dot = 0;
-        for (const T value : partial) {
-          dot += value;
-        }
-        for (; i < width; ++i) {
-          dot += w[i] * gs[i] * xs[i];
-        }
+        const T dot = sum_in_order<T>(width, [&](int64_t i) { return w[i] * gs[i] * xs[i]; });
         const T shared = dot * r * r * r / static_cast<T>(width);
-        for (i = 0; i < width; ++i) {
+        for (int64_t i = 0; i < width; ++i) {
           ds[i] = w[i] * gs[i] * r - xs[i] * shared;
           dw[i] += gs[i] * xs[i] * r;
         }

@@ -28,8 +28,9 @@ void activate(PostOp then, float* x, int64_t count);
 // Multiplies x by y, number by number.
 void multiply_by(float* x, const float* y, int64_t count);
 
-// Rotates heads x [heads,width] of one token by a row of a RotaryTable: cosines and sines [half].
-void rotate_heads(float* x, int64_t heads, int64_t width, const float* cosine, const float* sine, int64_t half);
+// Rotates heads x [heads,width] of one token by a row of a RotaryTable: cosines and sines [half]. T: float or double.
+template <class T>
+void rotate_heads(T* x, int64_t heads, int64_t width, const T* cosine, const T* sine, int64_t half);
 
 // ---- RMS norm in fp32 and fp64
 // One pass over memory each way, where single operations take six.
