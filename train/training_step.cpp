@@ -149,9 +149,8 @@ Loss add_gradients(TrainableModel& trainable, Objective& objective, const data::
   const Batch batch = settings.batches != nullptr
                           ? settings.batches->take(examples)
                           : make_batch(corpus, examples, trainable.info(), settings.pack_tokens);
-  const model::DropoutContext dropout{.probability = settings.dropout,
-                                      .seed = settings.seed,
-                                      .step = settings.first_micro_step + number};
+  const model::DropoutContext dropout{
+      .probability = settings.dropout, .seed = settings.seed, .step = settings.first_micro_step + number};
   Loss loss;
   {
     const AutocastScope autocast(trainable.info().device.type(), settings.autocast);

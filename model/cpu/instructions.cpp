@@ -1,10 +1,15 @@
 #include "model/cpu/instructions.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/registry.h"
-#include "model/cpu/int8_amx.h"
 
 namespace draftsmith::model {
 namespace {
@@ -17,6 +22,21 @@ const NamedValues<Instructions>& instruction_names() {
       "instruction set", {{"portable", kPortable}, {"avx2", kAvx2}, {"avx512", kAvx512}, {"amx", kAmx}});
   return kNames;
 }
+
+#ifdef __x86_64__
+// Returns whether the processor has AMX for int8 and the system lets the process use it. The first call asks for it.
+bool has_tiles() {
+  constexpr unsigned kTile = 1U << 24, kInt8 = 1U << 25;
+  constexpr long kRequest = 0x1023;  // ARCH_REQ_XCOMP_PERM of Linux' arch_prctl
+  constexpr long kTileData = 18;     // the state's number
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+    return __builtin_cpu_supports("avx512f") != 0 && syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  }();
+  return has;
+}
+#endif
 
 Instructions largest_instructions() {
 #ifdef __x86_64__

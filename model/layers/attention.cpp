@@ -173,8 +173,8 @@ at::Tensor Attention::context_by_products(const Projected& projected, const Scor
   return at::bmm(weights, split(projected.value)).view({rows, heads_.count, query.size(1), heads_.width});
 }
 
-at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias,
-                                 Dropout& dropout, const InputObserver& observer) const {
+at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
+                                 const InputObserver& observer) const {
   const at::Tensor normed = norm(x);
   Projected projected;
   if (self_) {

@@ -93,8 +93,8 @@ class Attention {
 
   // Applies the whole sublayer to whole sequences x [B,T,D], with gradients: x + dropout(attention(norm(x), memory)).
   // `memory` of a cross-attention: encoder states [B,S,D]; of a self-attention undefined or, in a Tandem, other hidden
-  // states of the same tokens [B,T,D]. Queries and keys of a self-attention are rotated by the bias's table. With a memory its keys are the memory's,
-  // normed, followed by x's own, S = 2T.
+  // states of the same tokens [B,T,D]. Queries and keys of a self-attention are rotated by the bias's table. With a
+  // memory its keys are the memory's, normed, followed by x's own, S = 2T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
                         const InputObserver& observer = {}) const;
 

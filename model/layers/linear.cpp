@@ -5,8 +5,6 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "model/cpu/float_matrix.h"
-#include "model/cpu/int8_matrix.h"
 #include "model/layers/mixed_products.h"
 
 namespace draftsmith::model {
@@ -97,13 +95,8 @@ void Linear::pack(WeightArena& arena, PostOp then) {
   const at::NoGradGuard no_grad;
   const bool only_packed = arena.only_packed().has_value();
   const at::ScalarType type = arena.only_packed().value_or(weight_.scalar_type());
-  if (type == at::kChar) {
-    own_ = Int8Matrix::pack(weight_, bias_, arena);
-  } else if (type == at::kBFloat16 && only_packed) {
-    own_ = Bf16Matrix::pack(weight_, bias_, arena);
-  } else if (type == at::kFloat) {
-    own_ = Fp32Matrix::pack(weight_, bias_, arena);
-  }
+  // Products of bf16 are not those of LibTorch: only who loads a model for decoding wants them.
+  own_ = only_packed || type == at::kFloat ? packed_weights(weight_, bias_, type, arena) : nullptr;
   if (!weight_.device().is_cpu()) {
     then_ = then;  // of few rows
   } else if (own_) {

@@ -37,7 +37,8 @@ class Linear {
   bool few_rows(const at::Tensor& x) const;
 
   // Packs the weight on CPUs: fp32, and what the arena says. Others compute as before. operator() applies `then` only
-  // if fuses() says so afterwards. Without its plain weight (WeightArena) the layer has no gradients (std::logic_error).
+  // if fuses() says so afterwards. Without its plain weight (WeightArena) the layer has no gradients
+  // (std::logic_error).
   void pack(WeightArena& arena, PostOp then = PostOp::kNone);
   // Drops the plain weight and keeps its shape.
   void drop_plain();

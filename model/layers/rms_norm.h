@@ -1,5 +1,5 @@
-// RMS norm with its gradients: the operators draftsmith::rms_norm and draftsmith::rms_norm_backward. On CUDA devices own
-// kernels compute them (model/layers/kernels/rms_norm.cu): one launch forward and two backward.
+// RMS norm with its gradients: the operators draftsmith::rms_norm and draftsmith::rms_norm_backward. On CUDA devices
+// own kernels compute them (model/layers/kernels/rms_norm.cu): one launch forward and two backward.
 #pragma once
 
 #include "base/aten.h"

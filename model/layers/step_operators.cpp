@@ -122,8 +122,10 @@ StepKernel find_step_kernel(const char* name, const at::Tensor& of) {
   static DeviceKernels bf16(step_source(at::kBFloat16));
   static DeviceKernels fp16(step_source(at::kHalf));
   const at::ScalarType type = of.scalar_type();
-  DeviceKernels* kernels =
-      type == at::kFloat ? &fp32 : type == at::kBFloat16 ? &bf16 : type == at::kHalf ? &fp16 : nullptr;
+  DeviceKernels* kernels = type == at::kFloat      ? &fp32
+                           : type == at::kBFloat16 ? &bf16
+                           : type == at::kHalf     ? &fp16
+                                                   : nullptr;
   return {kernels, kernels == nullptr ? nullptr : kernels->find(of.device(), name, type)};
 }
 
