@@ -49,26 +49,24 @@ Instructions largest_instructions() {
   return Instructions::kPortable;
 }
 
-std::optional<std::string> wanted_instructions() {
-  const char* value = std::getenv(kVariable);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
 }  // namespace
 
-Instructions choose_instructions(const std::optional<std::string>& wanted, Instructions largest) {
-  if (!wanted || wanted->empty()) return largest;
+Instructions choose_instructions(const std::string& wanted, Instructions largest) {
+  if (wanted.empty()) return largest;
   for (const auto& [name, known] : instruction_names()) {
-    if (*wanted != name) continue;
+    if (wanted != name) continue;
     if (known <= largest) return known;
     throw UserError(
         {kVariable, "this processor lacks such instructions", "at most " + to_string(largest), "'" + name + "'", ""});
   }
-  throw UserError({kVariable, "unknown instructions", "amx, avx512, avx2 or portable", "'" + *wanted + "'", ""});
+  throw UserError({kVariable, "unknown instructions", "amx, avx512, avx2 or portable", "'" + wanted + "'", ""});
 }
 
 Instructions cpu_instructions() {
-  static const Instructions chosen = choose_instructions(wanted_instructions(), largest_instructions());
+  static const Instructions chosen = [] {
+    const char* wanted = std::getenv(kVariable);
+    return choose_instructions(wanted == nullptr ? "" : wanted, largest_instructions());
+  }();
   return chosen;
 }
 

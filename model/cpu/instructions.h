@@ -1,7 +1,6 @@
 // The instructions that this folder's kernels use, chosen in one place.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +18,8 @@ enum class Instructions {
 // amx, avx512, avx2 or portable. The first call decides. Errors: UserError for other names, and for a set that the
 // processor lacks.
 Instructions cpu_instructions();
-// Returns the choice between these sets. `wanted`: the variable's value; absent or empty: the largest set.
-Instructions choose_instructions(const std::optional<std::string>& wanted, Instructions largest);
+// Returns the choice between these sets. `wanted`: the variable's value; empty: the largest set.
+Instructions choose_instructions(const std::string& wanted, Instructions largest);
 
 // Returns the sets that this processor has, the smallest first.
 std::vector<Instructions> available_instructions();

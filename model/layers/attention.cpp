@@ -56,31 +56,16 @@ double excluded_score(at::ScalarType type) {
 at::Tensor padding_mask(const std::vector<int64_t>& lengths, int64_t keys, const at::TensorOptions& options) {
   const auto rows = static_cast<int64_t>(lengths.size());
   const double excluded = excluded_score(c10::typeMetaToScalarType(options.dtype()));
-  if (!options.device().is_cpu()) {
-    const at::Tensor length = upload(at::tensor(lengths, at::kLong), options.device()).view({rows, 1, 1, 1});
-    return at::zeros({rows, 1, 1, keys}, options).masked_fill_(at::arange(keys, length.options()).ge(length), excluded);
-  }
-  const at::Tensor mask = at::zeros({rows, 1, 1, keys}, at::kDouble);
-  double* data = mask.mutable_data_ptr<double>();
-  for (int64_t b = 0; b < rows; ++b) {
-    const int64_t length = std::min(lengths[static_cast<size_t>(b)], keys);
-    std::fill(data + b * keys + length, data + (b + 1) * keys, excluded);
-  }
-  return mask.to(options);
+  const at::Tensor length = upload(at::tensor(lengths, at::kLong), options.device()).view({rows, 1, 1, 1});
+  return at::zeros({rows, 1, 1, keys}, options).masked_fill_(at::arange(keys, length.options()).ge(length), excluded);
 }
 
 at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorOptions& options) {
   if (std::find(lengths.begin(), lengths.end(), 0) == lengths.end()) {
     return {};
   }
-  const auto rows = static_cast<int64_t>(lengths.size());
-  const at::Tensor present = at::ones({rows, 1, 1}, at::kDouble);
-  for (int64_t b = 0; b < rows; ++b) {
-    if (lengths[static_cast<size_t>(b)] == 0) {
-      present.mutable_data_ptr<double>()[b] = 0.0;
-    }
-  }
-  return upload(present.to(options.dtype()), options.device());
+  const at::Tensor present = at::tensor(lengths, at::kLong).ne(0).to(options.dtype()).view({-1, 1, 1});
+  return upload(present, options.device());
 }
 
 Projected Attention::project(const at::Tensor& normed) const {

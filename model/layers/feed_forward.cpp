@@ -6,7 +6,7 @@ namespace draftsmith::model {
 
 at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) const {
   if (linear.fuses(x)) return linear(x);
-  return activation_ == Activation::kRelu ? linear_relu(x, linear) : applied(post_op(activation_), linear(x));
+  return activation_ == Activation::kRelu ? linear_relu(x, linear) : applied(activation_, linear(x));
 }
 
 at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
@@ -16,7 +16,7 @@ at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
   if (!gated) return activated(up_, normed);
   if (gate_.fuses(normed)) return gate_(normed) * up_(normed);
   const std::vector<at::Tensor> parts = joint_linear(normed, {&gate_, &up_});
-  return applied(post_op(activation_), parts[0]) * parts[1];
+  return applied(activation_, parts[0]) * parts[1];
 }
 
 at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
@@ -35,7 +35,7 @@ std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {
                               .gate = gate_.own_weights(),
                               .up = up_.own_weights(),
                               .down = down_.own_weights(),
-                              .activation = post_op(activation_)};
+                              .activation = activation_};
   const bool whole = view.norm.weight != nullptr && view.up != nullptr && view.down != nullptr;
   if (!whole || gated != (view.gate != nullptr)) return std::nullopt;
   return view;
@@ -44,9 +44,9 @@ std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {
 void FeedForward::pack(WeightArena& arena) {
   const bool gated = gate_.weight().defined();
   if (gated) {
-    gate_.pack(arena, post_op(activation_));
+    gate_.pack(arena, activation_);
   }
-  up_.pack(arena, gated ? PostOp::kNone : post_op(activation_));
+  up_.pack(arena, gated ? PostOp::kNone : activation_);
   down_.pack(arena);
 }
 

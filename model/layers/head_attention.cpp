@@ -23,11 +23,6 @@ namespace draftsmith::model {
 
 // ---- Matrices of single heads and their products
 
-// Returns whether LibTorch's library has the product above. HeadProduct may be called there alone.
-inline bool has_sgemm() {
-  return sgemm_ != nullptr;
-}
-
 // A matrix [rows,columns] whose rows are `stride` numbers apart.
 struct HeadMatrix {
   float* data = nullptr;
@@ -258,44 +253,33 @@ HeadPlan plan_of(const HeadAttentionInput& input) {
           .mask = input.key_of_mask};
 }
 
+// The plan of a pass, for its gradients.
+struct KeptPlan : torch::CustomClassHolder {
+  HeadPlan plan;
+};
+
 class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
-                            const at::Tensor& value, const at::Tensor& additive, const HeadPlan* plan) {
+                            const at::Tensor& value, const at::Tensor& additive,
+                            const c10::intrusive_ptr<KeptPlan>& kept) {
     const variable_list in{with_dense_heads(query), with_dense_heads(key), with_dense_heads(value),
                            additive.numel() > 0 ? additive.contiguous() : at::Tensor()};
     const at::Tensor out = at::empty(query.sizes(), query.options().memory_format(at::MemoryFormat::Contiguous));
-    forward_heads(*plan, in, out);
+    forward_heads(kept->plan, in, out);
     context->save_for_backward(in);
-    context->saved_data["plan"] = std::vector<int64_t>{plan->heads,
-                                                       plan->shared,
-                                                       plan->threshold,
-                                                       static_cast<int64_t>(plan->mask.seed),
-                                                       static_cast<int64_t>(plan->mask.step),
-                                                       plan->mask.site,
-                                                       additive.requires_grad() ? 1 : 0};
-    context->saved_data["scale"] = plan->scale;
+    context->saved_data["plan"] = c10::IValue::make_capsule(kept);
     return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list in = context->get_saved_variables();
-    const std::vector<int64_t> kept = context->saved_data["plan"].toIntVector();
-    const HeadPlan plan{
-        .rows = in[0].size(0),
-        .queries = in[0].size(1),
-        .keys = in[1].size(1),
-        .heads = kept[0],
-        .shared = kept[1],
-        .width = in[0].size(2) / kept[0],
-        .scale = context->saved_data["scale"].toDouble(),
-        .threshold = static_cast<uint32_t>(kept[2]),
-        .mask = {static_cast<uint64_t>(kept[3]), static_cast<uint64_t>(kept[4]), static_cast<uint32_t>(kept[5])}};
+    const auto kept = c10::static_intrusive_pointer_cast<KeptPlan>(context->saved_data["plan"].toCapsule());
     const auto like = [](const at::Tensor& x) {
       return at::empty(x.sizes(), x.options().requires_grad(false).memory_format(at::MemoryFormat::Contiguous));
     };
-    variable_list out{like(in[0]), like(in[1]), like(in[2]), kept[6] != 0 ? like(in[3]) : at::Tensor()};
-    backward_heads(plan, in, gradients[0].to(in[0].scalar_type()).contiguous(), out);
+    variable_list out{like(in[0]), like(in[1]), like(in[2]), context->needs_input_grad(3) ? like(in[3]) : at::Tensor()};
+    backward_heads(kept->plan, in, gradients[0].to(in[0].scalar_type()).contiguous(), out);
     out.emplace_back();  // the plan's
     return out;
   }
@@ -310,16 +294,17 @@ bool attends_by_heads(const HeadAttentionInput& input) {
   const bool records = at::GradMode::is_enabled() &&
                        (input.query.requires_grad() || input.key.requires_grad() || input.value.requires_grad() ||
                         (input.additive.defined() && input.additive.requires_grad()));
-  return has_sgemm() && records && known && takes(input.query) && takes(input.key) && takes(input.value) &&
+  return sgemm_ != nullptr && records && known && takes(input.query) && takes(input.key) && takes(input.value) &&
          input.query.numel() > 0 && input.key.numel() > 0 &&
          (!input.additive.defined() || input.additive.scalar_type() == at::kFloat);
 }
 
 at::Tensor attention_by_heads(const HeadAttentionInput& input) {
-  const HeadPlan plan = plan_of(input);
+  const auto kept = c10::make_intrusive<KeptPlan>();
+  kept->plan = plan_of(input);
   // Arguments of a function must be defined: without numbers the bias is nothing.
   const at::Tensor additive = input.additive.defined() ? input.additive : at::empty({0}, at::kFloat);
-  return AttentionByHeads::apply(input.query, input.key, input.value, additive, &plan);
+  return AttentionByHeads::apply(input.query, input.key, input.value, additive, kept);
 }
 
 }  // namespace draftsmith::model

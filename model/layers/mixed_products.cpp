@@ -84,11 +84,15 @@ struct Layers {
   }
 };
 
-// Outputs of the layers, in bf16. Rounds `wide`, if it is defined, to the layers' input.
-variable_list multiply(const Layers& layers, const at::Tensor& wide, bool relu) {
+// Outputs of the layers, in bf16; of the one layer with a residual, in fp32 with the residual added. Rounds `wide`, if
+// it is defined, to the layers' input.
+variable_list multiply(const Layers& layers, const at::Tensor& wide, bool relu, const at::Tensor& residual) {
   const int64_t inputs = layers.inputs();
+  const bool adds = residual.defined();
   variable_list out;
-  for (const int64_t size : layers.sizes) out.push_back(empty_like_rows(layers.x, size, at::kBFloat16));
+  for (const int64_t size : layers.sizes) {
+    out.push_back(empty_like_rows(layers.x, size, adds ? at::kFloat : at::kBFloat16));
+  }
   each_piece(layers.rows(), layers.weights.size(0), [&](int64_t begin, int64_t rows) {
     const int64_t first = begin * inputs;
     if (wide.defined()) {
@@ -97,30 +101,17 @@ variable_list multiply(const Layers& layers, const at::Tensor& wide, bool relu) 
     int64_t above = 0;
     for (size_t i = 0; i < out.size(); ++i) {
       const int64_t size = layers.sizes[i];
-      const auto kept = uninitialized(rows * size);
-      multiply_bf16({.m = rows, .n = size, .k = inputs, .transpose_b = true}, layers.input_rows(begin),
-                    layers.weight_rows(above), {kept.get(), size});
-      round_to_bf16(kept.get(), to_words(out[i]) + begin * size, rows * size, relu);
+      const auto kept = uninitialized(adds ? 0 : rows * size);
+      float* const sums = adds ? out[i].mutable_data_ptr<float>() + begin * size : kept.get();
+      if (adds) {
+        std::memcpy(sums, residual.const_data_ptr<float>() + begin * size,
+                    static_cast<size_t>(rows * size) * sizeof(float));
+      }
+      multiply_bf16({.m = rows, .n = size, .k = inputs, .transpose_b = true, .add = adds}, layers.input_rows(begin),
+                    layers.weight_rows(above), {sums, size});
+      if (!adds) round_to_bf16(sums, to_words(out[i]) + begin * size, rows * size, relu);
       above += size;
     }
-  });
-  return out;
-}
-
-// residual + the output of the one layer, in fp32; `wide` as above.
-at::Tensor multiply_added(const Layers& layers, const at::Tensor& wide, const at::Tensor& residual) {
-  const int64_t inputs = layers.inputs(), size = layers.sizes[0];
-  const at::Tensor out = empty_like_rows(layers.x, size, at::kFloat);
-  each_piece(layers.rows(), size, [&](int64_t begin, int64_t rows) {
-    const int64_t first = begin * inputs;
-    if (wide.defined()) {
-      round_to_bf16(wide.const_data_ptr<float>() + first, to_words(layers.x) + first, rows * inputs);
-    }
-    float* sums = out.mutable_data_ptr<float>() + begin * size;
-    std::memcpy(sums, residual.const_data_ptr<float>() + begin * size,
-                static_cast<size_t>(rows * size) * sizeof(float));
-    multiply_bf16({.m = rows, .n = size, .k = inputs, .transpose_b = true, .add = true}, layers.input_rows(begin),
-                  layers.weight_rows(0), {sums, size});
   });
   return out;
 }
@@ -246,7 +237,7 @@ class MixedProducts : public torch::autograd::Function<MixedProducts> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList weights, bool relu) {
     const auto [narrow, wide] = narrow_input(x);
     const Layers layers{narrow, joined_bf16(weights), sizes_of(weights)};
-    variable_list out = multiply(layers, wide, relu);
+    variable_list out = multiply(layers, wide, relu, /*residual=*/{});
     keep(*context, layers, x, relu ? out : variable_list{});
     return out;
   }
@@ -264,7 +255,7 @@ class MixedProductAdded : public torch::autograd::Function<MixedProductAdded> {
                             const at::Tensor& weight) {
     const auto [narrow, wide] = narrow_input(x);
     const Layers layers{narrow, joined_bf16({weight}), {weight.size(0)}};
-    const at::Tensor out = multiply_added(layers, wide, residual.contiguous());
+    at::Tensor out = multiply(layers, wide, /*relu=*/false, residual.contiguous()).front();
     keep(*context, layers, x, {});
     return out;
   }

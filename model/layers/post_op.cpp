@@ -6,20 +6,6 @@
 
 namespace draftsmith::model {
 
-PostOp post_op(Activation activation) {
-  switch (activation) {
-    case Activation::kRelu:
-      return PostOp::kRelu;
-    case Activation::kGelu:
-      return PostOp::kGelu;
-    case Activation::kGeluTanh:
-      return PostOp::kGeluTanh;
-    case Activation::kSilu:
-      return PostOp::kSilu;
-  }
-  throw std::logic_error("unknown activation");
-}
-
 at::Tensor applied(PostOp then, at::Tensor x) {
   switch (then) {
     case PostOp::kNone:

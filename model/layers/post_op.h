@@ -6,11 +6,6 @@
 
 namespace draftsmith::model {
 
-// The kernels of model/layers/kernels/linear_rows.cu know these by number.
-enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };
-
-PostOp post_op(Activation activation);
-
 // Returns f(x), by LibTorch's operators. With gradients off it may overwrite x.
 at::Tensor applied(PostOp then, at::Tensor x);
 

@@ -101,7 +101,6 @@ TEST(Team, IsOneOfEachThread) {
 }
 
 TEST(CpuInstructions, AreTheLargestUnlessTheUserLowersThem) {
-  EXPECT_EQ(choose_instructions({}, Instructions::kAvx512), Instructions::kAvx512);
   EXPECT_EQ(choose_instructions("", Instructions::kAvx2), Instructions::kAvx2);
   EXPECT_EQ(choose_instructions("avx2", Instructions::kAvx512), Instructions::kAvx2);
   using enum Instructions;
