@@ -9,7 +9,7 @@
 
 #include "base/util.h"
 #include "model/cpu/panel_kernels.h"
-#include "model/layers/visible_keys.h"
+#include "model/layers/dense_attention.h"
 
 namespace draftsmith::model {
 namespace {

@@ -70,14 +70,6 @@ Instructions cpu_instructions() {
   return chosen;
 }
 
-std::vector<Instructions> available_instructions() {
-  std::vector<Instructions> sets{Instructions::kPortable};
-  for (const Instructions more : {Instructions::kAvx2, Instructions::kAvx512, Instructions::kAmx}) {
-    if (more <= largest_instructions()) sets.push_back(more);
-  }
-  return sets;
-}
-
 bool has_byte_products() {
 #ifdef __x86_64__
   return __builtin_cpu_supports("avx512vnni") != 0;

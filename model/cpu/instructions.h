@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 namespace draftsmith::model {
 
@@ -21,8 +20,6 @@ Instructions cpu_instructions();
 // Returns the choice between these sets. `wanted`: the variable's value; empty: the largest set.
 Instructions choose_instructions(const std::string& wanted, Instructions largest);
 
-// Returns the sets that this processor has, the smallest first.
-std::vector<Instructions> available_instructions();
 // Returns whether the processor adds products of bytes in one instruction: AVX-512 VNNI.
 bool has_byte_products();
 

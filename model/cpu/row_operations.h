@@ -1,5 +1,5 @@
-// What models on CPUs do to rows of hidden states between products: norms, activations and rotations of a decoding
-// step, and RMS norm with its gradients. A row's results do not depend on other rows.
+// What models on CPUs do to rows of numbers between products: norms, activations and rotations of a decoding step, RMS
+// norm with its gradients, softmax with its gradient. A row's results do not depend on other rows.
 #pragma once
 
 #include <cstdint>
@@ -52,5 +52,19 @@ struct RmsNormGradients {
 // contiguous.
 RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                           const at::Tensor& inverse);
+
+// ---- Rows of scores in training
+
+// Replaces each row of scores [rows,columns] by its softmax. A row with NaN, or without a finite number, becomes NaN.
+void softmax_rows(float* scores, int64_t rows, int64_t columns);
+
+// Replaces gradients of softmax rows by those of their scores: g = p (g - sum(p g)). Both [rows,columns].
+void softmax_rows_backward(const float* probabilities, float* gradients, int64_t rows, int64_t columns);
+
+// Writes bf16 words [rows,columns], whose rows are `stride` apart, as fp32 without gaps.
+void widen_rows(const uint16_t* from, int64_t stride, float* to, int64_t rows, int64_t columns);
+
+// Writes fp32 numbers without gaps as bf16 words [rows,columns], whose rows are `stride` apart; rounds to nearest even.
+void narrow_rows(const float* from, uint16_t* to, int64_t stride, int64_t rows, int64_t columns);
 
 }  // namespace draftsmith::model

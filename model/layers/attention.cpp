@@ -110,37 +110,33 @@ at::Tensor Attention::heads_of(const at::Tensor& x) const {
 }
 
 at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
-  const at::Tensor joined = joined_context(projected, bias, dropout);  // [B,T,H*K]
-  return bias.has_keys.defined() ? joined * bias.has_keys : joined;
-}
-
-at::Tensor Attention::joined_context(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
   HeadAttentionInput by_heads{.query = projected.query,
                               .key = projected.key,
                               .value = projected.value,
                               .additive = bias.additive,
                               .width = heads_.width,
                               .scale = heads_.scale};
+  at::Tensor joined;  // [B,T,H*K]
   if (!bias.fused && attends_by_heads(by_heads)) {
     if (dropout.active()) {
       by_heads.dropout = dropout.probability();
       by_heads.key_of_mask = dropout.next_key();
     }
-    return attention_by_heads(by_heads);
+    joined = attention_by_heads(by_heads);
+  } else {
+    const at::Tensor context =
+        bias.fused ? fused_context(projected, bias) : context_by_products(projected, bias, dropout);  // [B,H,T,K]
+    joined = context.transpose(1, 2).reshape({context.size(0), context.size(2), heads_.inner()});
   }
-  const at::Tensor context =
-      bias.fused ? fused_context(projected, bias) : context_by_products(projected, bias, dropout);  // [B,H,T,K]
-  return context.transpose(1, 2).reshape({context.size(0), context.size(2), heads_.inner()});
+  return bias.has_keys.defined() ? joined * bias.has_keys : joined;
 }
 
 // One operator, which keeps no scores.
 at::Tensor Attention::fused_context(const Projected& projected, const ScoreBias& bias) const {
-  const at::Tensor query = heads_of(projected.query);
-  const at::Tensor key = heads_of(projected.key);
-  const at::Tensor value = heads_of(projected.value);
   const at::Tensor additive = additive_of(bias);
   const std::optional<at::Tensor> mask = additive.defined() ? std::optional(additive) : std::nullopt;
-  return at::scaled_dot_product_attention(query, key, value, mask, 0.0, bias.causal, heads_.scale);
+  return at::scaled_dot_product_attention(heads_of(projected.query), heads_of(projected.key), heads_of(projected.value),
+                                          mask, 0.0, bias.causal, heads_.scale);
 }
 
 at::Tensor Attention::context_by_products(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {

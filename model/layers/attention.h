@@ -109,7 +109,6 @@ class Attention {
   Projected parted(const at::Tensor& all) const;
   at::Tensor heads_of(const at::Tensor& x) const;
   at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
-  at::Tensor joined_context(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
   at::Tensor fused_context(const Projected& projected, const ScoreBias& bias) const;
   at::Tensor context_by_products(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
 

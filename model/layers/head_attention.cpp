@@ -11,7 +11,7 @@
 
 #include "base/aten.h"
 #include "base/random_tensors.h"
-#include "model/cpu/softmax_rows.h"
+#include "model/cpu/row_operations.h"
 
 // BLAS' product, which LibTorch's CPU library holds if it has one. LibTorch's operators would cost more than a product
 // of one head.

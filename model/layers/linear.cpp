@@ -17,6 +17,11 @@ at::Tensor converted(const at::Tensor& x, const at::Tensor& weight) {
   return x.to(weight.scalar_type());
 }
 
+bool decodes_on_device(const at::Tensor& x) {
+  return !x.is_cpu() && x.numel() > 0 && !at::GradMode::is_enabled() &&
+         !at::autocast::is_autocast_enabled(x.device().type());
+}
+
 }  // namespace
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
@@ -32,16 +37,19 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
 
 at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const {
   const at::Tensor input = converted(x, weight_);
-  if (few_rows(input) && then_ == PostOp::kNone && residual.scalar_type() == weight_.scalar_type()) {
-    return linear_rows(input, {}, {weight_, bias_}, then_, residual);
+  const bool alike = residual.scalar_type() == weight_.scalar_type();
+  if (alike && then_ == PostOp::kNone) {
+    if (few_rows(input)) return linear_rows(input, {}, {weight_, bias_}, then_, residual);
+    if (use_packed(input) && input.numel() > 0) return own_->add_to(residual, input);
   }
-  if (!use_packed(input) || then_ != PostOp::kNone || residual.scalar_type() != weight_.scalar_type() ||
-      input.numel() == 0) {
-    const bool mixed = !bias_.defined() && residual.scalar_type() == at::kFloat && multiplies_mixed(input, weight_);
-    if (mixed) return mixed_product_added(residual, input, plain_weight());
-    return adds_in_product(residual, input) ? added_product(residual, input) : residual + (*this)(input);
+  if (!bias_.defined() && residual.scalar_type() == at::kFloat && multiplies_mixed(input, weight_)) {
+    return mixed_product_added(residual, input, plain_weight());
   }
-  return own_->add_to(residual, input);
+  // A product on a device adds the residual itself. (Under autocast it would round the residual.)
+  if (alike && !bias_.defined() && decodes_on_device(input) && residual.is_contiguous() && input.is_contiguous()) {
+    return residual.flatten(0, -2).addmm(input.flatten(0, -2), plain_weight().t()).view(residual.sizes());
+  }
+  return residual + (*this)(input);
 }
 
 at::Tensor Linear::after(const NormLayer& norm, const at::Tensor& x) const {
@@ -57,31 +65,14 @@ at::Tensor Linear::gated(const NormLayer& norm, const Linear& up, const at::Tens
 
 // Returns x and the norm where one kernel computes both; elsewhere the normed input.
 std::pair<at::Tensor, InputNorm> Linear::joined_norm(const NormLayer& norm, const at::Tensor& x) const {
-  if (joins(norm, x)) return {x, norm.rms()};
+  const InputNorm rms = norm.rms();
+  const at::ScalarType type = weight_.scalar_type();
+  if (rms.weight.defined() && rms.weight.scalar_type() == type && x.scalar_type() == type) return {x, rms};
   return {converted(norm(x), weight_), InputNorm()};
 }
 
-// Whether one kernel computes a norm and the layer.
-bool Linear::joins(const NormLayer& norm, const at::Tensor& x) const {
-  const at::Tensor rms = norm.rms().weight;
-  const at::ScalarType type = weight_.scalar_type();
-  return rms.defined() && rms.scalar_type() == type && x.scalar_type() == type;
-}
-
 bool Linear::few_rows(const at::Tensor& x) const {
-  return weight_.defined() && !x.is_cpu() && x.numel() > 0 && x.numel() <= kMostLinearRows * x.size(-1) &&
-         !at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(x.device().type());
-}
-
-// Elsewhere than on CPUs a product adds the residual itself. (Under autocast it would round the residual.)
-bool Linear::adds_in_product(const at::Tensor& residual, const at::Tensor& input) const {
-  return !input.is_cpu() && !bias_.defined() && !at::GradMode::is_enabled() && input.numel() > 0 &&
-         residual.scalar_type() == weight_.scalar_type() && residual.is_contiguous() && input.is_contiguous() &&
-         !at::autocast::is_autocast_enabled(input.device().type());
-}
-
-at::Tensor Linear::added_product(const at::Tensor& residual, const at::Tensor& input) const {
-  return residual.flatten(0, -2).addmm(input.flatten(0, -2), plain_weight().t()).view(residual.sizes());
+  return weight_.defined() && decodes_on_device(x) && x.numel() <= kMostLinearRows * x.size(-1);
 }
 
 const at::Tensor& Linear::plain_weight() const {

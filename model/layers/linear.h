@@ -58,10 +58,7 @@ class Linear {
 
  private:
   const at::Tensor& plain_weight() const;
-  bool joins(const NormLayer& norm, const at::Tensor& x) const;
   std::pair<at::Tensor, InputNorm> joined_norm(const NormLayer& norm, const at::Tensor& x) const;
-  bool adds_in_product(const at::Tensor& residual, const at::Tensor& input) const;
-  at::Tensor added_product(const at::Tensor& residual, const at::Tensor& input) const;
 
   at::Tensor weight_;
   at::Tensor bias_;

@@ -12,7 +12,6 @@
 #include "base/kernel_texts.h"
 #include "model/layers/dense_attention.h"
 #include "model/layers/rotary.h"
-#include "model/layers/visible_keys.h"
 
 namespace draftsmith::model {
 

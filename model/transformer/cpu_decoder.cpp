@@ -10,7 +10,7 @@
 
 #include "base/device_tensors.h"
 #include "model/cpu/block_attention.h"
-#include "model/layers/visible_keys.h"
+#include "model/layers/dense_attention.h"
 #include "model/transformer/cpu_pass.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/stack.h"

@@ -12,7 +12,6 @@
 #include "model/layers/feed_forward.h"
 #include "model/layers/parameter_source.h"
 #include "model/layers/step_operators.h"
-#include "model/layers/visible_keys.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/position_bias.h"
 #include "model/transformer/transformer_config.h"

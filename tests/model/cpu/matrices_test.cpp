@@ -14,6 +14,13 @@ namespace {
 
 using Finish = PackedWeights::Finish;
 
+std::vector<Instructions> available_instructions() {
+  using enum Instructions;
+  std::vector<Instructions> sets{kPortable, kAvx2, kAvx512, kAmx};
+  std::erase_if(sets, [](Instructions set) { return set > cpu_instructions(); });
+  return sets;
+}
+
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
