@@ -53,13 +53,13 @@ Instructions largest_instructions() {
 
 Instructions choose_instructions(const std::string& wanted, Instructions largest) {
   if (wanted.empty()) return largest;
-  for (const auto& [name, known] : instruction_names()) {
-    if (wanted != name) continue;
-    if (known <= largest) return known;
-    throw UserError(
-        {kVariable, "this processor lacks such instructions", "at most " + to_string(largest), "'" + name + "'", ""});
+  const auto* found = instruction_names().find(wanted);
+  if (found == nullptr) {
+    throw UserError({kVariable, "unknown instructions", "amx, avx512, avx2 or portable", "'" + wanted + "'", ""});
   }
-  throw UserError({kVariable, "unknown instructions", "amx, avx512, avx2 or portable", "'" + wanted + "'", ""});
+  if (found->value <= largest) return found->value;
+  throw UserError(
+      {kVariable, "this processor lacks such instructions", "at most " + to_string(largest), "'" + wanted + "'", ""});
 }
 
 Instructions cpu_instructions() {

@@ -49,32 +49,20 @@ at::Tensor WeightArena::take(at::IntArrayRef shape, at::ScalarType type) {
       begin, shape, [block = block_](void*) {}, type);
 }
 
-at::Tensor PackedWeights::multiply(const at::Tensor& x, Finish finish) const {
+at::Tensor PackedWeights::multiply(const at::Tensor& x, Finish finish, const at::Tensor& residual) const {
   const at::Tensor input = x.contiguous();
+  const at::Tensor added = residual.defined() ? residual.contiguous() : residual;
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = outputs_;
-  at::Tensor y = at::empty(sizes, input.options());
-  run_all({input.const_data_ptr<float>(), nullptr, y.numel() / outputs_, y.mutable_data_ptr<float>()}, finish);
-  return y;
-}
-
-at::Tensor PackedWeights::add_to(const at::Tensor& residual, const at::Tensor& x) const {
-  const at::Tensor input = x.contiguous();
-  const at::Tensor added = residual.contiguous();
-  at::Tensor y = at::empty_like(added);
-  run_all(
-      {input.const_data_ptr<float>(), added.const_data_ptr<float>(), y.numel() / outputs_, y.mutable_data_ptr<float>()},
-      Finish::kNone);
-  return y;
-}
-
-void PackedWeights::run_all(const Rows& rows, Finish finish) const {
-  const int64_t panel = inputs_ * kPanel * rows.count;  // multiplications
-  if (panels() * panel <= products_) {
+  const at::Tensor y = at::empty(sizes, input.options());
+  const Rows rows{input.const_data_ptr<float>(), added.defined() ? added.const_data_ptr<float>() : nullptr,
+                  y.numel() / outputs_, y.mutable_data_ptr<float>()};
+  if (panels() * inputs_ * kPanel * rows.count <= products_) {
     run({0, panels()}, rows, finish);
-    return;
+  } else {
+    in_pieces(panels(), [&](int64_t begin, int64_t end) { run({begin, end}, rows, finish); });
   }
-  in_pieces(panels(), [&](int64_t begin, int64_t end) { run({begin, end}, rows, finish); });
+  return y;
 }
 
 at::ScalarType number_type(at::ScalarType type, at::Device device) {

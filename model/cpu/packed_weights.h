@@ -47,10 +47,9 @@ class PackedWeights {
   int64_t outputs() const { return outputs_; }
   int64_t panels() const { return (outputs_ + kPanel - 1) / kPanel; }
 
-  // Returns x W^T + b with the finish applied: x [...,in], fp32 -> [...,out]. On all threads.
-  at::Tensor multiply(const at::Tensor& x, Finish finish) const;
-  // Returns residual [...,out] + x W^T + b. On all threads.
-  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
+  // Returns x W^T + b with the finish applied, and the residual [...,out] added before if there is one: x [...,in],
+  // fp32 -> [...,out]. On all threads.
+  at::Tensor multiply(const at::Tensor& x, Finish finish, const at::Tensor& residual = {}) const;
   // Computes the outputs of some panels, on the calling thread alone. Allocates nothing once a thread has processed as
   // many rows of as many inputs.
   virtual void run(PanelRange panels, const Rows& rows, Finish finish) const = 0;
@@ -64,8 +63,6 @@ class PackedWeights {
   int64_t outputs_;
 
  private:
-  void run_all(const Rows& rows, Finish finish) const;
-
   int64_t products_;
 };
 

@@ -127,8 +127,8 @@ void rms_forward(const at::Tensor& x, const at::Tensor& weight, double epsilon, 
   const T* in = x.const_data_ptr<T>();
   const T* scale = weight.const_data_ptr<T>();
   T* out = y.mutable_data_ptr<T>();
-  T* kept = inverse.defined() ? inverse.mutable_data_ptr<T>() : nullptr;
-  const int64_t rows = width == 0 ? 0 : x.numel() / width;
+  T* kept = inverse.mutable_data_ptr<T>();
+  const int64_t rows = x.numel() / width;
   const auto task = [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* from = in + row * width;
@@ -139,9 +139,7 @@ void rms_forward(const at::Tensor& x, const at::Tensor& weight, double epsilon, 
       for (int64_t i = 0; i < width; ++i) {
         to[i] = from[i] * factor * scale[i];
       }
-      if (kept != nullptr) {
-        kept[row] = factor;
-      }
+      kept[row] = factor;
     }
   };
   if (rows <= rows_per_task(width)) {
@@ -186,14 +184,17 @@ bool rms_norm_on_cpu_takes(const at::Tensor& x, const at::Tensor& weight) {
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
 }
 
-void rms_norm_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon, const at::Tensor& y,
-                     const at::Tensor& inverse) {
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rms_norm",
-                             [&] { rms_forward<scalar_t>(x, weight, epsilon, y, inverse); });
+RmsNormed rms_norm_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const at::Tensor in = x.contiguous();
+  const RmsNormed normed{at::empty_like(in), at::empty({in.numel() / in.size(-1)}, in.options())};
+  AT_DISPATCH_FLOATING_TYPES(in.scalar_type(), "rms_norm",
+                             [&] { rms_forward<scalar_t>(in, weight, epsilon, normed.y, normed.inverse); });
+  return normed;
 }
 
-RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
+RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& given, const at::Tensor& input, const at::Tensor& weight,
                                           const at::Tensor& inverse) {
+  const at::Tensor gradient = given.contiguous(), x = input.contiguous();
   const at::Tensor dx = at::empty_like(x);
   // A fixed number of partial sums, so that the result doesn't depend on the thread count.
   const at::Tensor partial_dw = at::zeros({16, x.size(-1)}, x.options());

@@ -38,18 +38,21 @@ void rotate_heads(T* x, int64_t heads, int64_t width, const T* cosine, const T* 
 // Returns whether these functions take the tensors: non-empty ones of fp32 or fp64 on the CPU, of one dtype.
 bool rms_norm_on_cpu_takes(const at::Tensor& x, const at::Tensor& weight);
 
-// Writes y = w x r with r = 1/sqrt(mean(x^2) + eps); keeps r [rows] for the backward pass where `inverse` is defined.
-// x and y [...,D] are contiguous.
-void rms_norm_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon, const at::Tensor& y,
-                     const at::Tensor& inverse);
+// RMS norm of rows, and what its gradient needs.
+struct RmsNormed {
+  at::Tensor y;        // [...,D], in the weight's dtype
+  at::Tensor inverse;  // 1/sqrt(mean(x^2) + eps) of each row [rows]; fp32 for half types
+};
+
+// Returns y = w x r with r = 1/sqrt(mean(x^2) + eps), and r. x [...,D]
+RmsNormed rms_norm_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
 struct RmsNormGradients {
   at::Tensor x;       // [...,D]
   at::Tensor weight;  // [D]
 };
 
-// Returns dx = r (w g) - x r^3 mean(w g x) and dw, the sum of g x r over all rows. gradient and x [...,D] are
-// contiguous.
+// Returns dx = r (w g) - x r^3 mean(w g x) and dw, the sum of g x r over all rows. gradient and x [...,D]
 RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                           const at::Tensor& inverse);
 

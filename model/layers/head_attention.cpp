@@ -57,28 +57,30 @@ struct HeadPlan {
 };
 
 // Heads of a tensor [B,L,h*K] as fp32 matrices [L,K]. Those of fp32 tensors are read and written in place, those of
-// bf16 through a buffer.
+// bf16 through a buffer: for one thread.
 class Heads {
  public:
   Heads(const at::Tensor& tensor, int64_t width)
-      : tensor_(tensor), length_(tensor.size(1)), width_(width), half_(tensor.scalar_type() == at::kBFloat16) {}
-
-  int64_t buffer_size() const { return half_ ? length_ * width_ : 0; }
+      : tensor_(tensor),
+        length_(tensor.size(1)),
+        width_(width),
+        half_(tensor.scalar_type() == at::kBFloat16),
+        buffer_(static_cast<size_t>(half_ ? length_ * width_ : 0)) {}
 
   // Returns a head to read.
-  HeadMatrix read(int64_t row, int64_t head, float* buffer) const {
+  HeadMatrix read(int64_t row, int64_t head) {
     if (!half_) return in_place(row, head);
-    widen_rows(words(row, head), tensor_.stride(1), buffer, length_, width_);
-    return {buffer, width_};
+    widen_rows(words(row, head), tensor_.stride(1), buffer_.data(), length_, width_);
+    return {buffer_.data(), width_};
   }
 
   // Returns a head to write; done() must follow.
-  HeadMatrix to_write(int64_t row, int64_t head, float* buffer) const {
-    return half_ ? HeadMatrix{buffer, width_} : in_place(row, head);
+  HeadMatrix to_write(int64_t row, int64_t head) {
+    return half_ ? HeadMatrix{buffer_.data(), width_} : in_place(row, head);
   }
 
-  void done(int64_t row, int64_t head, const float* buffer) const {
-    if (half_) narrow_rows(buffer, words(row, head), tensor_.stride(1), length_, width_);
+  void done(int64_t row, int64_t head) const {
+    if (half_) narrow_rows(buffer_.data(), words(row, head), tensor_.stride(1), length_, width_);
   }
 
  private:
@@ -93,6 +95,7 @@ class Heads {
   at::Tensor tensor_;
   int64_t length_, width_;
   bool half_;
+  std::vector<float> buffer_;  // of one head of bf16
 };
 
 // Numbers of a thread, [T,S] of one head, that stand in memory as a mask's groups of elements do.
@@ -149,89 +152,66 @@ const float* numbers_of(const at::Tensor& additive) {
 }
 
 void forward_heads(const HeadPlan& plan, const variable_list& in, const at::Tensor& out) {
-  const Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width), context(out, plan.width);
   const float* additive = numbers_of(in[3]);
   at::parallel_for(0, plan.rows * plan.heads, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> buffer(static_cast<size_t>(query.buffer_size() + key.buffer_size()));
-    float* const of_keys = buffer.data() + query.buffer_size();
+    Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width), context(out, plan.width);
     ScoreBuffer weights(plan);
     for (int64_t number = begin; number < end; ++number) {
       const int64_t row = number / plan.heads, head = number % plan.heads, shared = head / plan.heads_of_shared();
-      weigh(plan, query.read(row, head, buffer.data()), key.read(row, shared, of_keys), additive, number, weights);
+      weigh(plan, query.read(row, head), key.read(row, shared), additive, number, weights);
       weights.drop();
-      HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys}(
-          weights.matrix(), value.read(row, shared, of_keys), context.to_write(row, head, buffer.data()));
-      context.done(row, head, buffer.data());
+      HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys}(weights.matrix(), value.read(row, shared),
+                                                                      context.to_write(row, head));
+      context.done(row, head);
     }
   });
 }
 
-// Buffers of a thread in the backward pass.
-struct BackwardBuffers {
-  BackwardBuffers(const HeadPlan& plan, int64_t of_queries, int64_t of_keys)
-      : weights(plan), dropped(plan), slope(plan), numbers(static_cast<size_t>(3 * of_queries + 4 * of_keys)) {
-    float* next = numbers.data();
-    for (float** buffer : {&query, &gradient, &query_slope}) {
-      *buffer = next;
-      next += of_queries;
-    }
-    for (float** buffer : {&key, &value, &key_slope, &value_slope}) {
-      *buffer = next;
-      next += of_keys;
-    }
-  }
-
-  ScoreBuffer weights, dropped, slope;
-  std::vector<float> numbers;
-  float *query, *gradient, *query_slope, *key, *value, *key_slope, *value_slope;
-};
-
 // Gradients of query, key, value and, if defined, of `additive`, from the context's.
 void backward_heads(const HeadPlan& plan, const variable_list& in, const at::Tensor& upstream,
                     const variable_list& out) {
-  const Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width);
-  const Heads gradient(upstream, plan.width);
-  const Heads query_slope(out[0], plan.width), key_slope(out[1], plan.width), value_slope(out[2], plan.width);
   const float* additive = numbers_of(in[3]);
   float* additive_slope = out[3].defined() ? out[3].mutable_data_ptr<float>() : nullptr;
   const auto scores = static_cast<size_t>(plan.scores());
   const int64_t each = plan.heads_of_shared();
   at::parallel_for(0, plan.rows * plan.shared, 1, [&](int64_t begin, int64_t end) {
-    BackwardBuffers own(plan, query.buffer_size(), key.buffer_size());
+    Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width), gradient(upstream, plan.width);
+    Heads query_slope(out[0], plan.width), key_slope(out[1], plan.width), value_slope(out[2], plan.width);
+    ScoreBuffer weights(plan), dropped(plan), slope(plan);
     for (int64_t pair = begin; pair < end; ++pair) {
       const int64_t row = pair / plan.shared, shared = pair % plan.shared;
-      const HeadMatrix k = key.read(row, shared, own.key), v = value.read(row, shared, own.value);
-      const HeadMatrix dk = key_slope.to_write(row, shared, own.key_slope);
-      const HeadMatrix dv = value_slope.to_write(row, shared, own.value_slope);
+      const HeadMatrix k = key.read(row, shared), v = value.read(row, shared);
+      const HeadMatrix dk = key_slope.to_write(row, shared);
+      const HeadMatrix dv = value_slope.to_write(row, shared);
       for (int64_t i = 0; i < each; ++i) {
         const int64_t head = shared * each + i, number = row * plan.heads + head;
         const double keep = i > 0 ? 1 : 0;
-        const HeadMatrix q = query.read(row, head, own.query), g = gradient.read(row, head, own.gradient);
-        weigh(plan, q, k, additive, number, own.weights);
-        own.dropped.begin(number);
-        std::memcpy(own.dropped.data(), own.weights.data(), scores * sizeof(float));
-        own.dropped.drop();
+        const HeadMatrix q = query.read(row, head), g = gradient.read(row, head);
+        weigh(plan, q, k, additive, number, weights);
+        dropped.begin(number);
+        std::memcpy(dropped.data(), weights.data(), scores * sizeof(float));
+        dropped.drop();
         HeadProduct{.m = plan.keys, .n = plan.width, .k = plan.queries, .transpose_a = true, .keep = keep}(
-            own.dropped.matrix(), g, dv);
-        own.slope.begin(number);
-        HeadProduct{.m = plan.queries, .n = plan.keys, .k = plan.width, .transpose_b = true}(g, v, own.slope.matrix());
-        own.slope.drop();
-        softmax_rows_backward(own.weights.data(), own.slope.data(), plan.queries, plan.keys);
+            dropped.matrix(), g, dv);
+        slope.begin(number);
+        HeadProduct{.m = plan.queries, .n = plan.keys, .k = plan.width, .transpose_b = true}(g, v, slope.matrix());
+        slope.drop();
+        softmax_rows_backward(weights.data(), slope.data(), plan.queries, plan.keys);
         if (additive_slope != nullptr) {
-          std::memcpy(additive_slope + number * plan.scores(), own.slope.data(), scores * sizeof(float));
+          std::memcpy(additive_slope + number * plan.scores(), slope.data(), scores * sizeof(float));
         }
         HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys, .factor = plan.scale}(
-            own.slope.matrix(), k, query_slope.to_write(row, head, own.query_slope));
-        query_slope.done(row, head, own.query_slope);
+            slope.matrix(), k, query_slope.to_write(row, head));
+        query_slope.done(row, head);
         HeadProduct{.m = plan.keys,
                     .n = plan.width,
                     .k = plan.queries,
                     .transpose_a = true,
                     .factor = plan.scale,
-                    .keep = keep}(own.slope.matrix(), q, dk);
+                    .keep = keep}(slope.matrix(), q, dk);
       }
-      key_slope.done(row, shared, own.key_slope);
-      value_slope.done(row, shared, own.value_slope);
+      key_slope.done(row, shared);
+      value_slope.done(row, shared);
     }
   });
 }

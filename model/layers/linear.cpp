@@ -40,7 +40,7 @@ at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const
   const bool alike = residual.scalar_type() == weight_.scalar_type();
   if (alike && then_ == PostOp::kNone) {
     if (few_rows(input)) return linear_rows(input, {}, {weight_, bias_}, then_, residual);
-    if (use_packed(input) && input.numel() > 0) return own_->add_to(residual, input);
+    if (use_packed(input) && input.numel() > 0) return own_->multiply(input, PackedWeights::Finish::kNone, residual);
   }
   if (!bias_.defined() && residual.scalar_type() == at::kFloat && multiplies_mixed(input, weight_)) {
     return mixed_product_added(residual, input, plain_weight());

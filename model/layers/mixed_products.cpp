@@ -202,67 +202,37 @@ std::pair<at::Tensor, at::Tensor> narrow_input(const at::Tensor& x) {
   return {empty_like_rows(dense, dense.size(-1), at::kBFloat16), dense};
 }
 
-std::vector<int64_t> sizes_of(at::TensorList weights) {
-  std::vector<int64_t> sizes;
-  for (const at::Tensor& weight : weights) sizes.push_back(weight.size(0));
-  return sizes;
-}
-
-// Keeps what gradients are made of.
-void keep(AutogradContext& context, const Layers& layers, const at::Tensor& x, const variable_list& outputs) {
-  variable_list kept{layers.x, layers.weights};
-  kept.insert(kept.end(), outputs.begin(), outputs.end());
-  context.save_for_backward(kept);
-  context.saved_data["sizes"] = layers.sizes;
-  context.saved_data["type"] = static_cast<int64_t>(x.scalar_type());
-}
-
-// Returns the gradients of x and of each weight, of those that autograd asks for.
-variable_list gradients_of(AutogradContext& context, const variable_list& given) {
-  const variable_list kept = context.get_saved_variables();
-  const Layers layers{kept[0], kept[1], context.saved_data["sizes"].toIntVector()};
-  const auto type = static_cast<at::ScalarType>(context.saved_data["type"].toInt());
-  std::vector<Slope> slopes(layers.sizes.size());
-  for (size_t i = 0; i < slopes.size(); ++i) {
-    if (kept.size() > 2) slopes[i].output = kept[2 + i];
-    slopes[i].prepare(given[i]);
-  }
-  variable_list gradients{input_gradient(layers, slopes, type)};
-  for (at::Tensor& weight : weight_gradients(layers, slopes)) gradients.push_back(std::move(weight));
-  return gradients;
-}
-
+// The layers of one input and, of a single layer, a residual: a list of none or one.
 class MixedProducts : public torch::autograd::Function<MixedProducts> {
  public:
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList weights, bool relu) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList weights,
+                               at::TensorList residual, bool relu) {
     const auto [narrow, wide] = narrow_input(x);
-    const Layers layers{narrow, joined_bf16(weights), sizes_of(weights)};
-    variable_list out = multiply(layers, wide, relu, /*residual=*/{});
-    keep(*context, layers, x, relu ? out : variable_list{});
+    Layers layers{narrow, joined_bf16(weights), {}};
+    for (const at::Tensor& weight : weights) layers.sizes.push_back(weight.size(0));
+    variable_list out = multiply(layers, wide, relu, residual.empty() ? at::Tensor() : residual[0].contiguous());
+    variable_list kept{layers.x, layers.weights};
+    if (relu) kept.insert(kept.end(), out.begin(), out.end());
+    context->save_for_backward(kept);
+    context->saved_data["sizes"] = layers.sizes;
+    context->saved_data["type"] = static_cast<int64_t>(x.scalar_type());
+    context->saved_data["adds"] = !residual.empty();
     return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& given) {
-    variable_list gradients = gradients_of(*context, given);
-    gradients.emplace_back();  // relu's
-    return gradients;
-  }
-};
-
-class MixedProductAdded : public torch::autograd::Function<MixedProductAdded> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& x,
-                            const at::Tensor& weight) {
-    const auto [narrow, wide] = narrow_input(x);
-    const Layers layers{narrow, joined_bf16({weight}), {weight.size(0)}};
-    at::Tensor out = multiply(layers, wide, /*relu=*/false, residual.contiguous()).front();
-    keep(*context, layers, x, {});
-    return out;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& given) {
-    variable_list gradients = gradients_of(*context, given);
-    gradients.insert(gradients.begin(), given[0]);  // the residual's
+    const variable_list kept = context->get_saved_variables();
+    const Layers layers{kept[0], kept[1], context->saved_data["sizes"].toIntVector()};
+    std::vector<Slope> slopes(layers.sizes.size());
+    for (size_t i = 0; i < slopes.size(); ++i) {
+      if (kept.size() > 2) slopes[i].output = kept[2 + i];
+      slopes[i].prepare(given[i]);
+    }
+    const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
+    variable_list gradients{input_gradient(layers, slopes, type)};
+    for (at::Tensor& weight : weight_gradients(layers, slopes)) gradients.push_back(std::move(weight));
+    if (context->saved_data["adds"].toBool()) gradients.push_back(given[0]);  // the residual's
+    gradients.emplace_back();                                                 // relu's
     return gradients;
   }
 };
@@ -278,11 +248,11 @@ bool multiplies_mixed(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 std::vector<at::Tensor> mixed_products(const at::Tensor& x, const std::vector<at::Tensor>& weights, bool relu) {
-  return MixedProducts::apply(x, at::TensorList(weights), relu);
+  return MixedProducts::apply(x, at::TensorList(weights), at::TensorList(), relu);
 }
 
 at::Tensor mixed_product_added(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight) {
-  return MixedProductAdded::apply(residual, x, weight);
+  return MixedProducts::apply(x, at::TensorList(weight), at::TensorList(residual), /*relu=*/false).front();
 }
 
 }  // namespace draftsmith::model

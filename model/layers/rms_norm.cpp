@@ -56,17 +56,14 @@ Pair backward_by_operators(const at::Tensor& gradient, const at::Tensor& x, cons
 
 Pair forward_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   if (!rms_norm_on_cpu_takes(x, weight)) return forward_by_operators(x, weight, epsilon);
-  const at::Tensor in = x.contiguous();
-  const at::Tensor y = at::empty_like(in);
-  const at::Tensor inverse = at::empty({in.numel() / in.size(-1)}, in.options());
-  rms_norm_on_cpu(in, weight, epsilon, y, inverse);
-  return {y, inverse};
+  RmsNormed normed = rms_norm_on_cpu(x, weight, epsilon);
+  return {std::move(normed.y), std::move(normed.inverse)};
 }
 
 Pair backward_on_cpu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& inverse) {
   if (!rms_norm_on_cpu_takes(x, weight)) return backward_by_operators(gradient, x, weight, inverse);
-  const RmsNormGradients gradients = rms_norm_backward_on_cpu(gradient.contiguous(), x.contiguous(), weight, inverse);
+  const RmsNormGradients gradients = rms_norm_backward_on_cpu(gradient, x, weight, inverse);
   return {gradients.x, gradients.weight};
 }
 

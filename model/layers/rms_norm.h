@@ -14,12 +14,6 @@ KernelSource rms_norm_source();
 // Returns the number of threads of a block that works on rows of `width` numbers.
 unsigned rms_norm_threads(int64_t width);
 
-// RMS norm of rows, and what its gradient needs.
-struct RmsNormed {
-  at::Tensor y;        // [...,D], in the weight's dtype
-  at::Tensor inverse;  // 1/sqrt(mean(x^2) + eps) of each row [rows]; fp32 for half types
-};
-
 // Returns round(x r) * weight, where round() takes numbers to the weight's dtype. x [...,D], weight [D] are on any
 // device and of any floating dtypes. Half types are computed in fp32. Records no gradient.
 RmsNormed rms_normed(const at::Tensor& x, const at::Tensor& weight, double epsilon);
