@@ -36,8 +36,7 @@ struct ScoreBias {
   // The same in autocast's type, made once for all layers of a device; `additive` is then [B or 1,H or 1,T or 1,S].
   // Undefined: `additive` has the right type.
   at::Tensor rounded = {};
-  // [B,1,1], 0 where a row has no key at all, as with an empty source: its attention gives zeros, alone or in a batch.
-  // (Transformers averages over the padding there, and fails on an empty source alone.) Undefined: all rows have keys.
+  // [B,1,1], 0 where a row has no key at all, as with an empty source: its attention gives zeros. Undefined: all have.
   at::Tensor has_keys = {};
   RotaryTable rotary = {};  // of positions 0..T-1; undefined: queries and keys are not rotated
 };

@@ -62,8 +62,8 @@ class MatrixOf : public testing::Test {
 };
 
 template <at::ScalarType type>
-using Stored = std::integral_constant<at::ScalarType, type>;
-using Matrices = testing::Types<Stored<at::kFloat>, Stored<at::kBFloat16>, Stored<at::kChar>>;
+using StoredAs = std::integral_constant<at::ScalarType, type>;
+using Matrices = testing::Types<StoredAs<at::kFloat>, StoredAs<at::kBFloat16>, StoredAs<at::kChar>>;
 TYPED_TEST_SUITE(MatrixOf, Matrices);
 
 // All tails: of four inputs, of groups, of panels, of vectors, of rows at a time.
