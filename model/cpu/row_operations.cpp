@@ -101,11 +101,6 @@ template void rotate_heads(double*, int64_t, int64_t, const double*, const doubl
 
 namespace {
 
-// Rows of D numbers one thread takes at least: below that a second thread costs more than it saves.
-int64_t rows_per_task(int64_t width) {
-  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width));
-}
-
 // Returns the sum of term(0) to term(width - 1): partial sums, which are added in order.
 template <class T, class Term>
 DRAFTSMITH_INLINE T sum_in_order(int64_t width, const Term& term) {
@@ -142,11 +137,8 @@ void rms_forward(const at::Tensor& x, const at::Tensor& weight, double epsilon, 
       kept[row] = factor;
     }
   };
-  if (rows <= rows_per_task(width)) {
-    task(0, rows);
-  } else {
-    at::parallel_for(0, rows, rows_per_task(width), task);
-  }
+  // Rows that one thread takes at least: below that a second thread costs more than it saves.
+  at::parallel_for(0, rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width)), task);
 }
 
 // Writes dx, and each part's share of dw.

@@ -197,33 +197,24 @@ std::optional<AttentionWeightsView> Attention::packed_view() const {
 }
 
 void Attention::pack(WeightArena& arena) {
+  std::vector<Linear*> parts{&weights_.key, &weights_.value};
+  if (self_) parts.insert(parts.begin(), &weights_.query);
   std::vector<at::Tensor> weights;
   std::vector<at::Tensor> biases;
-  const auto join = [&](const Linear& part) {
-    weights.push_back(part.weight().detach());
-    if (part.bias().defined()) {
-      biases.push_back(part.bias().detach());
-    }
-  };
-  if (self_) {
-    join(weights_.query);
+  for (const Linear* part : parts) {
+    weights.push_back(part->weight().detach());
+    if (part->bias().defined()) biases.push_back(part->bias().detach());
   }
-  join(weights_.key);
-  join(weights_.value);
   fused_ = Linear(at::cat(weights), biases.empty() ? at::Tensor() : at::cat(biases));
   fused_.pack(arena);
-  std::vector<Linear*> parts{&weights_.key, &weights_.value};
-  if (self_) parts.push_back(&weights_.query);
   const bool joined = fused_.packed() || !weights_.key.weight().is_cpu();
   if (fused_.packed()) fused_.drop_plain();
   if (!joined) fused_ = Linear();
   for (Linear* part : parts) {
-    if (!joined) part->pack(arena);  // converts at least what is stored in another type
+    if (!joined) part->pack(arena);
     if (joined && arena.only_packed()) part->drop_plain();
   }
-  if (!self_) {
-    weights_.query.pack(arena);
-  }
+  if (!self_) weights_.query.pack(arena);
   weights_.output.pack(arena);
 }
 

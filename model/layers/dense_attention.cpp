@@ -22,22 +22,13 @@ bool VisibleKeys::all_see() const {
 }
 
 VisibleSlots slots_of(const VisibleKeys& visible, int64_t tokens) {
-  const auto rows = std::ssize(visible.first);
-  std::vector<int64_t> prefix;
-  std::vector<int64_t> own;
-  std::vector<int64_t> position;
-  for (size_t b = 0; b < visible.first.size(); ++b) {
-    for (int64_t j = 0; j < tokens; ++j) {
-      prefix.push_back(visible.prefix(b, j));
-      own.push_back(visible.first[b] + j);
-      position.push_back(visible.position(b, j));
-    }
-  }
-  const auto tensor = [&](const std::vector<int64_t>& values) {
-    return at::tensor(values, at::kLong).view({rows, tokens});
-  };
-  return {at::tensor(visible.cache_row, at::kLong), tensor(prefix), visible.own_slot ? tensor(own) : at::Tensor(),
-          tensor(position), visible.block};
+  const at::Tensor first = at::tensor(visible.first, at::kLong).unsqueeze(1);  // [B,1]
+  const at::Tensor token = at::arange(tokens, at::kLong);                      // [L]
+  const at::Tensor none = at::zeros_like(token);
+  const at::Tensor block = token.floor_divide(visible.block) * visible.block;
+  return {at::tensor(visible.cache_row, at::kLong), first + (visible.growing ? block : none),
+          visible.own_slot ? first + token : at::Tensor(), first + (visible.growing ? token - visible.block : none),
+          visible.block};
 }
 
 ScoreMask score_mask(const CachedAttentionInput& input, const VisibleSlots& slots, int64_t used, bool all_see) {
