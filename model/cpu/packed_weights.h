@@ -1,7 +1,5 @@
-// Weights laid out for decoding on CPUs: packed linear layers y = x W^T + b for the few rows x of a step. Views of a
-// decoder's packed layers, and memory for packed weights.
-// Each row's sums are taken in one order whatever the number of rows. So a token's logits do not depend, to the last
-// bit, on the tokens and rows that are processed with it.
+// Weights laid out for decoding on CPUs: packed linear layers y = x W^T + b for the few rows x of a step. Each row's
+// sums are taken in one order, so a token's logits do not depend, to the last bit, on the tokens beside it.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +14,12 @@
 
 namespace draftsmith::model {
 
-// A weight matrix of fp32, bf16 or int8; inputs, sums and outputs are fp32.
+// A weight matrix of fp32, bf16 or int8; inputs, sums and outputs are fp32. With AVX-512 fp32 is 1 to 3 times as fast
+// as MKL up to 64 rows. Bf16 weights are widened in registers, which is exact: AVX512_BF16 would round the inputs too.
 //
-// Fp32 and bf16 are bound by the speed at which W is read, and with AVX-512 in fp32 no slower than MKL for many rows (1
-// to 3 times as fast up to 64, 0.8 to 1.3 times from 256 to 4096). Bf16 weights are widened in registers, which is
-// exact: AVX512_BF16 would round the inputs too.
-//
-// Int8 takes a quarter of fp32's memory: W[o,i] = scale[o] w[o,i], w from -127 to 127. Inputs are rounded to int8 too,
-// with one scale for each group of 128 inputs of a row. Products of a group are added as integers, exactly; groups are
-// added in order, in fp32. So results depend neither on the number of threads nor on the processor's instructions. NaN
-// and infinity among the inputs of a group make the row's outputs NaN.
+// Int8: W[o,i] = scale[o] w[o,i], w from -127 to 127. Inputs are rounded to int8 too, with one scale for each group of
+// 128 inputs of a row. Products of a group are added as integers, exactly; groups are added in order, in fp32. NaN and
+// infinity among the inputs of a group make the row's outputs NaN.
 class PackedWeights {
  public:
   // Operation on the sums before they are stored.
@@ -107,8 +101,7 @@ struct LayerWeightsView {
 // In 4 KB pages, weights that are read once a token wait for address translation: 13 against 20 GB/s on one core of the
 // machines measured.
 
-// Allocates pieces of large blocks. A block lives as long as a tensor in it, so the arena itself is needed only while
-// weights are packed.
+// Allocates pieces of large blocks, each of which lives as long as a tensor in it.
 class WeightArena {
  public:
   // Layers keep their plain weights beside the packed ones, for gradients, in twice the memory.

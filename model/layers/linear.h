@@ -1,4 +1,4 @@
-// The linear layer y = f(x W^T + b), behind one small interface: plain at::linear for training and rare dtypes,
+// The linear layer y = f(x W^T + b): plain at::linear for training and rare dtypes,
 // packed weights of fp32, bf16 and int8 for decoding on CPUs (model/cpu; at::linear's generic GEMV reads weights at 0.4
 // times the speed). Few rows on other devices are one launch (model/layers/linear_rows.h).
 #pragma once

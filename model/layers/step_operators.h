@@ -1,7 +1,5 @@
-// A cached step's attention, writes to K/V caches and rotations on devices other than the CPU, and where the step's
-// tokens lie in the caches.
-// Each operator is one launch there; LibTorch's dispatcher knows them as draftsmith::attend, ::write_slots and
-// ::rotate.
+// A cached step's attention, writes to K/V caches and rotations on devices other than the CPU, one launch each, and
+// where the step's tokens lie in the caches.
 #pragma once
 
 #include <cstdint>
@@ -71,10 +69,8 @@ void copy_rows(const at::Tensor& cache, const std::vector<int64_t>& from, const 
                int64_t slots);
 
 // ---- Places as one tensor
-// Places of a step's tokens in the K/V caches (StepPlaces), packed in one int64 tensor of 4 B L + 3 B numbers: slot,
-// position, prefix and source length of each token, then cache row, source row and last new token of each row.
-//
-// Steps whose lengths the host knows pack them there. Steps whose lengths lie on the device compute them there, so that
+// StepPlaces packed in one int64 tensor of 4 B L + 3 B numbers: slot, position, prefix and source length of each token,
+// then cache row, source row and last new token of each row. Where lengths lie on the device it computes them, so that
 // recorded work runs step after step without the host.
 
 // A row's part in a step.

@@ -149,13 +149,6 @@ TYPED_TEST(MatrixOf, TakesEveryTypeOfStoredWeightsAndNothingElse) {
   EXPECT_EQ(TestFixture::packed(at::ones({3, 3}, at::kLong)), nullptr);
 }
 
-TEST(Bf16Matrix, RoundsWeightsToNearest) {
-  WeightArena arena;
-  const at::Tensor weight = random_tensor({200, 90}, 15);
-  const at::Tensor read = packed_weights(weight, {}, at::kBFloat16, arena)->multiply(at::eye(90), Finish::kNone).t();
-  EXPECT_TRUE(at::equal(read, weight.to(at::kBFloat16).to(at::kFloat)));
-}
-
 std::shared_ptr<const PackedWeights> packed_int8(const at::Tensor& weight, Instructions set = cpu_instructions()) {
   WeightArena arena;
   return packed_weights(weight, {}, at::kChar, arena, set);
