@@ -45,15 +45,26 @@ struct HeadProduct {
   }
 };
 
-// Sizes and settings of an attention.
-struct HeadPlan {
+// Sizes and settings of an attention, kept for its gradients.
+struct HeadPlan : torch::CustomClassHolder {
+  explicit HeadPlan(const HeadAttentionInput& in)
+      : rows(in.query.size(0)),
+        queries(in.query.size(1)),
+        keys(in.key.size(1)),
+        heads(in.query.size(2) / in.width),
+        shared(in.key.size(2) / in.width),
+        width(in.width),
+        scale(in.scale),
+        threshold(in.dropout > 0 ? dropout_detail::threshold_of(in.dropout) : 0),
+        mask(in.key_of_mask) {}
+
+  int64_t scores() const { return queries * keys; }
+  int64_t heads_of_shared() const { return heads / shared; }
+
   int64_t rows, queries, keys, heads, shared, width;
   double scale;
   uint32_t threshold;  // of dropout; 0: none
   DropoutKey mask;
-
-  int64_t scores() const { return queries * keys; }
-  int64_t heads_of_shared() const { return heads / shared; }
 };
 
 // Heads of a tensor [B,L,h*K] as fp32 matrices [L,K]. Those of fp32 tensors are read and written in place, those of
@@ -221,45 +232,28 @@ at::Tensor with_dense_heads(const at::Tensor& x) {
   return x.stride(2) == 1 ? x : x.contiguous();
 }
 
-HeadPlan plan_of(const HeadAttentionInput& input) {
-  return {.rows = input.query.size(0),
-          .queries = input.query.size(1),
-          .keys = input.key.size(1),
-          .heads = input.query.size(2) / input.width,
-          .shared = input.key.size(2) / input.width,
-          .width = input.width,
-          .scale = input.scale,
-          .threshold = input.dropout > 0 ? dropout_detail::threshold_of(input.dropout) : 0,
-          .mask = input.key_of_mask};
-}
-
-// The plan of a pass, for its gradients.
-struct KeptPlan : torch::CustomClassHolder {
-  HeadPlan plan;
-};
-
 class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
                             const at::Tensor& value, const at::Tensor& additive,
-                            const c10::intrusive_ptr<KeptPlan>& kept) {
+                            const c10::intrusive_ptr<HeadPlan>& plan) {
     const variable_list in{with_dense_heads(query), with_dense_heads(key), with_dense_heads(value),
                            additive.numel() > 0 ? additive.contiguous() : at::Tensor()};
     const at::Tensor out = at::empty(query.sizes(), query.options().memory_format(at::MemoryFormat::Contiguous));
-    forward_heads(kept->plan, in, out);
+    forward_heads(*plan, in, out);
     context->save_for_backward(in);
-    context->saved_data["plan"] = c10::IValue::make_capsule(kept);
+    context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list in = context->get_saved_variables();
-    const auto kept = c10::static_intrusive_pointer_cast<KeptPlan>(context->saved_data["plan"].toCapsule());
+    const auto plan = c10::static_intrusive_pointer_cast<HeadPlan>(context->saved_data["plan"].toCapsule());
     const auto like = [](const at::Tensor& x) {
       return at::empty(x.sizes(), x.options().requires_grad(false).memory_format(at::MemoryFormat::Contiguous));
     };
     variable_list out{like(in[0]), like(in[1]), like(in[2]), context->needs_input_grad(3) ? like(in[3]) : at::Tensor()};
-    backward_heads(kept->plan, in, gradients[0].to(in[0].scalar_type()).contiguous(), out);
+    backward_heads(*plan, in, gradients[0].to(in[0].scalar_type()).contiguous(), out);
     out.emplace_back();  // the plan's
     return out;
   }
@@ -280,11 +274,10 @@ bool attends_by_heads(const HeadAttentionInput& input) {
 }
 
 at::Tensor attention_by_heads(const HeadAttentionInput& input) {
-  const auto kept = c10::make_intrusive<KeptPlan>();
-  kept->plan = plan_of(input);
+  const auto plan = c10::make_intrusive<HeadPlan>(input);
   // Arguments of a function must be defined: without numbers the bias is nothing.
   const at::Tensor additive = input.additive.defined() ? input.additive : at::empty({0}, at::kFloat);
-  return AttentionByHeads::apply(input.query, input.key, input.value, additive, kept);
+  return AttentionByHeads::apply(input.query, input.key, input.value, additive, plan);
 }
 
 }  // namespace draftsmith::model
