@@ -84,11 +84,6 @@ bool switched_off(const char* variable) {
   return value != nullptr && std::string_view(value) == "off";
 }
 
-bool switched_on(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && std::string_view(value) == "on";
-}
-
 std::string command_line() {
   std::ifstream arguments("/proc/self/cmdline");
   std::string text;

@@ -20,9 +20,8 @@ std::string cpu_name();          // "Intel(R) Xeon(R) Processor"
 int64_t cpu_cores();             // logical cores that this process may run on
 std::string now_utc();           // "2026-11-21T11:40:03Z"
 
-// Returns whether an environment variable turns something off, or on: its value is "off", or "on".
+// Returns whether an environment variable turns something off: its value is "off".
 bool switched_off(const char* variable);
-bool switched_on(const char* variable);
 
 // Returns the command line of this process as a shell would read it, the program without its folder.
 std::string command_line();

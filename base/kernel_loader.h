@@ -85,7 +85,7 @@ struct KernelTools {
       : runtime(functions),
         compiler(nvrtc),
         cache(std::move(cache_folder)),
-        early_launches(switched_on("DRAFTSMITH_PROGRAMMATIC_LAUNCH")) {}
+        early_launches(!switched_off("DRAFTSMITH_PROGRAMMATIC_LAUNCH")) {}
 
   CudaRuntime runtime;
   Nvrtc compiler;

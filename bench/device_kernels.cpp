@@ -112,7 +112,7 @@ class KernelMeasures {
     const double add = us_each(count, [&](int64_t) { x.add_(1); });
     const double own = us_each(count, [&](int64_t) { model::rotate_at(x, cosine, sine, position, 64); });
     records_.add("nodes", {{"nodes", count},
-                           {"programmatic", switched_on("DRAFTSMITH_PROGRAMMATIC_LAUNCH")},
+                           {"programmatic", !switched_off("DRAFTSMITH_PROGRAMMATIC_LAUNCH")},
                            {"us_add", add},
                            {"us_rotate", own}});
   }
@@ -181,7 +181,7 @@ class KernelMeasures {
       one.weight = weight(i, part);
       return one;
     };
-    for (const int64_t rows : {1, 5, 16}) {
+    for (const int64_t rows : {1, 5, 16, 32}) {
       const at::Tensor x = normal("x", {rows, layer.inputs});
       const double own = us_each(count, [&](int64_t i) {
         if (layer.gated) {

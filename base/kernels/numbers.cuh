@@ -14,7 +14,7 @@ namespace kernel {
 
 // Waits until the kernels ahead in the stream have written what this one reads, and lets the next one begin.
 //
-// A kernel that is launched early (DRAFTSMITH_PROGRAMMATIC_LAUNCH=on) may begin while the one ahead of it still runs.
+// A kernel that is launched early may begin while the one ahead of it still runs.
 // Until this call, which every thread makes, it may read only what no kernel writes: weights.
 __device__ inline void wait_for_inputs() {
 #ifdef EARLY_LAUNCH

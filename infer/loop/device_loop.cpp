@@ -1,6 +1,7 @@
 #include "infer/loop/device_loop.h"
 
 #include <algorithm>
+#include <bit>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -18,6 +19,13 @@ constexpr size_t kRoundsAhead = 1;
 // Returns memory for a copy that the host does not wait for.
 at::Tensor landing_place(const at::Tensor& values) {
   return at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
+}
+
+// Returns the rows that a batch goes on with, finished ones among them: a power of two, since rounds are recorded for
+// each number of rows.
+int64_t rows_left(const RowBatch& batch) {
+  const auto unfinished = static_cast<uint64_t>(std::ranges::count(batch.rows, false, &Row::finished));
+  return unfinished == 0 ? 0 : static_cast<int64_t>(std::bit_ceil(unfinished));
 }
 
 // Brings a table to the device, into the tensor that recorded work reads if there is one.
@@ -92,7 +100,7 @@ void DeviceLoop::run(RowBatch& batch, PhaseTimer& timer) {
     launch(batch, timer);
     if (flights_.size() > kRoundsAhead) land(batch);
     batch.share_time(timer);
-    if (batch.shrinks()) remove_finished(batch);
+    remove_finished(batch);
   }
 }
 
@@ -224,9 +232,11 @@ void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
 }
 
 void DeviceLoop::remove_finished(RowBatch& batch) {
+  const int64_t left = rows_left(batch);
+  if (2 * left > std::ssize(batch.rows)) return;
   while (!flights_.empty()) land(batch);
   const DeviceRows& rows = rounds_of(batch).rows;
-  const std::vector<int64_t> kept = batch.remove_finished();
+  const std::vector<int64_t> kept = batch.remove_finished(left);
   if (kept.empty()) return;
   std::vector<int64_t> drafted = to_host(rows.drafted);
   keep_rows(drafted, kept);

@@ -67,6 +67,7 @@ class DeviceLoop {
   // Reads the verdict of the oldest round in flight and commits it.
   void land(RowBatch& batch);
   void commit_drafts(RowBatch& batch, const at::Tensor& host);
+  // Halves the batch when that many rows are finished.
   void remove_finished(RowBatch& batch);
   Rounds& rounds_of(const RowBatch& batch) { return rounds_[std::ssize(batch.rows)]; }
 

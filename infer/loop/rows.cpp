@@ -83,14 +83,16 @@ bool RowBatch::shrinks() const {
   return std::ranges::count(rows, true, &Row::finished) * 4 >= std::ssize(rows);
 }
 
-std::vector<int64_t> RowBatch::remove_finished() {
+std::vector<int64_t> RowBatch::remove_finished(int64_t least) {
   if (!shrinks()) return {};
+  int64_t spare = least - std::ranges::count(rows, false, &Row::finished);
   std::vector<int64_t> kept;
   std::vector<Row> left;
   for (size_t b = 0; b < rows.size(); ++b) {
-    if (!rows[b].finished) kept.push_back(static_cast<int64_t>(b));
-    if (rows[b].failure && on_tokens) on_tokens(rows[b].output, {}, true);
-    (rows[b].finished ? finished : left).push_back(std::move(rows[b]));
+    const bool leaves = rows[b].finished && spare-- <= 0;
+    if (!leaves) kept.push_back(static_cast<int64_t>(b));
+    if (leaves && rows[b].failure && on_tokens) on_tokens(rows[b].output, {}, true);
+    (leaves ? finished : left).push_back(std::move(rows[b]));
   }
   rows = std::move(left);
   if (!kept.empty()) state->select_rows(kept);

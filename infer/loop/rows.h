@@ -127,8 +127,9 @@ struct RowBatch {
   // Returns whether enough rows are finished for remove_finished() to move them.
   bool shrinks() const;
   // Moves finished rows to `finished` once a quarter of the batch is finished: states copy their caches to shrink.
-  // Returns the indices of the rows that stay, or none if nothing changed.
-  std::vector<int64_t> remove_finished();
+  // `least`: so many rows stay, finished ones among them. Returns the indices of the rows that stay, or none if nothing
+  // changed.
+  std::vector<int64_t> remove_finished(int64_t least = 0);
   // Divides a batch's time equally among the rows that worked: those that were not finished at the last call.
   void add_time(const PhaseSeconds& seconds);
   // Does so with the timer's time if a row has finished since then. (Rows that go on together share later times

@@ -72,7 +72,7 @@ std::pair<at::Tensor, InputNorm> Linear::joined_norm(const NormLayer& norm, cons
 }
 
 bool Linear::few_rows(const at::Tensor& x) const {
-  return weight_.defined() && decodes_on_device(x) && x.numel() <= kMostLinearRows * x.size(-1);
+  return weight_.defined() && decodes_on_device(x) && prefers_linear_rows(x.numel() / x.size(-1), weight_);
 }
 
 const at::Tensor& Linear::plain_weight() const {

@@ -49,7 +49,8 @@ bool takes_layer(const at::Tensor& x, const LinearWeights& layer) {
 }
 
 bool takes_input(const at::Tensor& x, const InputNorm& norm) {
-  return x.numel() > 0 && x.numel() <= kMostLinearRows * x.size(-1) && x.numel() <= kMostNumbers && is_aligned(x) &&
+  return x.numel() > 0 && x.numel() <= most_linear_rows(x.scalar_type()) * x.size(-1) && x.numel() <= kMostNumbers &&
+         is_aligned(x) &&
          (!norm.weight.defined() || (is_vector(norm.weight, x.scalar_type(), x.size(-1)) && is_aligned(norm.weight)));
 }
 
@@ -69,10 +70,19 @@ int64_t divided_up(int64_t number, int64_t by) {
 // Returns the kernel on tensor cores. With few outputs, blocks of 8 occupy more of a device than blocks of 16.
 LinearRowsKernel tensor_rows_kernel(const std::string& name, int64_t rows, int64_t outputs, bool gated) {
   const int64_t block = gated || outputs > 2048 ? 16 : 8;
-  return {fmt::format("{}_{}_{}", name, rows <= 8 ? 8 : 16, block), divided_up(outputs, block / (gated ? 2 : 1)), 256};
+  const int64_t most = rows <= 8 ? 8 : rows <= 16 ? 16 : 32;
+  return {fmt::format("{}_{}_{}", name, most, block), divided_up(outputs, block / (gated ? 2 : 1)), 256};
 }
 
 }  // namespace
+
+// Every block reads all inputs: for more than 16 rows of long inputs, or many blocks, that takes too long.
+bool prefers_linear_rows(int64_t rows, const at::Tensor& weight) {
+  constexpr int64_t kMostInputs = 2048;
+  constexpr int64_t kMostWeights = int64_t{1} << 22;
+  return rows <= 16 || (rows <= most_linear_rows(weight.scalar_type()) && weight.size(1) <= kMostInputs &&
+                        weight.numel() <= kMostWeights);
+}
 
 KernelSource linear_rows_source(at::ScalarType type) {
   if (type != at::kBFloat16) {

@@ -19,8 +19,13 @@ namespace draftsmith::model {
 
 // ---- What the operators read
 
-// Most rows of a kernel. For more, LibTorch's matrix products are taken to be faster (an estimate).
-constexpr int64_t kMostLinearRows = 16;
+// Most rows of a kernel of a type.
+constexpr int64_t most_linear_rows(at::ScalarType type) {
+  return type == at::kBFloat16 ? 32 : 16;
+}
+
+// Returns whether a kernel is faster than LibTorch's product of `rows` and a weight [out,in] (docs/results/gpu.md).
+bool prefers_linear_rows(int64_t rows, const at::Tensor& weight);
 
 // RMS norm that inputs pass first.
 struct InputNorm {
@@ -50,12 +55,12 @@ struct LinearRowsKernel {
   int64_t threads = 0;  // of a block
 };
 
-// Returns the kernel for `rows` of 1 to kMostLinearRows. `gated` outputs are those of two layers.
+// Returns the kernel for `rows` of 1 to most_linear_rows(). `gated` outputs are those of two layers.
 LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t outputs, bool normed, bool gated);
 
 // Returns what linear_rows() does, or gated_rows() if `up` has weights; nothing where no kernel takes the tensors. That
-// is so for more rows than kMostLinearRows, other or mixed dtypes, and rows that are no multiples of 16 bytes, and on a
-// machine that cannot run kernels.
+// is so for more rows than most_linear_rows(), other or mixed dtypes, and rows that are no multiples of 16 bytes, and
+// on a machine that cannot run kernels.
 std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
                                                 const LinearWeights& up, PostOp then, const at::Tensor& residual);
 

@@ -85,7 +85,7 @@ TEST_F(DeviceLinearRows, ARowIsTheSameAmongOthersOnGpus) {
   if (!test_device().is_cuda()) GTEST_SKIP() << "kernels run on GPUs";
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor weight = random_tensor({1000, 4096}, 1, type).to(test_device());
-    const at::Tensor x = random_tensor({model::kMostLinearRows, 4096}, 2, type).to(test_device());
+    const at::Tensor x = random_tensor({model::most_linear_rows(type), 4096}, 2, type).to(test_device());
     const model::InputNorm norm{random_tensor({4096}, 3, type).to(test_device()), 1e-6};
     const auto y = [&](const at::Tensor& rows) { return model::linear_rows(rows, norm, {weight, {}}, PostOp::kNone); };
     const at::Tensor all = y(x);

@@ -163,9 +163,9 @@ class Strictness(InFolder):
         calls = self.calls(places.DECODING_BENCH)
         self.assertEqual([call[call.index("strict="):] for call in calls],
                          ["strict=1 kernels= graphs= launch=", "strict= kernels=off graphs= launch=",
-                          "strict=1 kernels= graphs= launch=on"])
+                          "strict=1 kernels= graphs= launch=off"])
         self.assertEqual([results.way_of(record) for record in record["data"]["records"]],
-                         ["default", "kernels off", "programmatic"])
+                         ["default", "kernels off", "in turn"])
         self.run_step(steps.decoding, at_once=1)
         eager = [call for call in self.calls(places.DECODING_BENCH)[3:] if "strict= " in call]
         self.assertEqual(len(eager), 1)

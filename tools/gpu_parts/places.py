@@ -36,7 +36,7 @@ PROGRAMS = (DEVICE_TESTS, *GPU_TESTS, CHECKS_BENCH, KERNELS_BENCH, DECODING_BENC
 # Variables that turn fast ways off on purpose.
 KERNELS_OFF = {"DRAFTSMITH_KERNELS": "off"}
 EAGER = {"DRAFTSMITH_GRAPHS": "off"}
-PROGRAMMATIC = {"DRAFTSMITH_PROGRAMMATIC_LAUNCH": "on"}  # kernels begin before the ones ahead of them have ended
+LAUNCHES_IN_TURN = {"DRAFTSMITH_PROGRAMMATIC_LAUNCH": "off"}  # kernels begin when the ones ahead have ended
 
 
 class Problem(Exception):

@@ -115,8 +115,6 @@ def shapes(context: Context) -> None:
     """Compares logits and ids at real shapes; speculation is lossless."""
     names = "tiny-t5,tiny-llama" if context.dry else "t5-large,llama-1b"
     run_checks(context, ["--checks", "shapes", "--dtypes", "fp32,bf16", "--shapes", names], 35)
-    # The numbers of programmatic launches, which the speeds time, too.
-    run_checks(context, ["--checks", "smoke", "--dtypes", "fp32,bf16"], 15, places.PROGRAMMATIC)
 
 
 # ---- device suites ----
@@ -210,8 +208,8 @@ def speeds(context: Context) -> None:
     run_benches(context, [
         decoding_bench(context, f"{words} {shapes}", 25, run="default"),
         decoding_bench(context, f"{words} {shapes} --rounds 3", 25, KERNELS_OFF, kernels="off"),
-        decoding_bench(context, f"{words} --shapes t5-large,llama-1b", 20, more=places.PROGRAMMATIC,
-                       launch="programmatic")])
+        decoding_bench(context, f"{words} --shapes t5-large,llama-1b", 20, more=places.LAUNCHES_IN_TURN,
+                       launch="in turn")])
 
 
 def kernels(context: Context) -> None:
@@ -223,8 +221,8 @@ def kernels(context: Context) -> None:
         return
     run_benches(context, [
         Bench([program, *measures, "--dtype", "bf16"], environment, 15),
-        Bench([program, *measures, "--dtype", "bf16", "--rounds", "3"], environment | places.PROGRAMMATIC, 15,
-              {"launch": "programmatic"})])
+        Bench([program, *measures, "--dtype", "bf16", "--rounds", "3"], environment | places.LAUNCHES_IN_TURN, 15,
+              {"launch": "in turn"})])
 
 
 def decoding(context: Context) -> None:

@@ -1,10 +1,10 @@
-// Linear layers of 1 to 16 rows of bf16 on tensor cores, for model/layers/linear_rows.h: f(x W^T + b) at the speed at
-// which weights are read, whatever the number of rows. x may be RMS-normed on the way, (r w x) W^T with
-// r = 1/sqrt(mean(x^2) + eps): x is multiplied by w and rounded, sums by r.
+// Linear layers of 1 to 32 rows of bf16 on tensor cores, for model/layers/linear_rows.h: f(x W^T + b), up to 16 rows at
+// the speed at which weights are read. x may be RMS-normed on the way, (r w x) W^T with r = 1/sqrt(mean(x^2) + eps): x
+// is multiplied by w and rounded, sums by r.
 //
-// A block computes some outputs of all rows. Its warps share out the inputs in pieces of 32, in turns. Sums are of
-// fp32: a warp adds its pieces in ascending order, then warps are added in theirs. The order depends on the number of
-// inputs alone, so that a row's result does not depend on the other rows. Compiled with --fmad=false.
+// A block computes some outputs of all rows. Its warps share out the inputs in pieces of 32, in turns. Sums are
+// of fp32: a warp adds its pieces in ascending order, then warps are added in theirs. The order depends on the number
+// of inputs alone, so that a row's result does not depend on the other rows. Compiled with --fmad=false.
 #include "base/kernels/numbers.cuh"
 #include "base/kernels/vectors.cuh"
 #include "model/layers/kernels/post_op.cuh"
@@ -13,7 +13,11 @@ namespace kernel {
 
 constexpr int kTensorWarps = 8;                 // of a block
 constexpr int kTensorSpan = 32 * kTensorWarps;  // inputs that a block multiplies at once
-constexpr int kTensorDepth = 4;                 // pieces of each row that a warp has in flight
+
+// Returns how many pieces of each row a warp has in flight: as many as registers hold.
+__device__ constexpr int tensor_depth(int halves) {
+  return halves > 2 ? 2 : 4;
+}
 
 // Inputs and weights of a layer. `up` has the weights of a second layer, whose outputs are factors, or null.
 struct TensorLayer {
@@ -84,28 +88,29 @@ __device__ inline float scale_inputs(Words& x, const Words& norm) {
   return squares;
 }
 
-// Sums of a warp: of products, kTiles of 8 outputs, and of the squares of rows g and g + 8.
+// Sums of a warp: of products, kTiles of 8 outputs by pairs of 8 rows, and of the squares of rows g, g + 8 and so on.
 template <int kTiles, int kHalves>
 struct TensorSums {
-  float products[kTiles][4] = {};
+  float products[kTiles][(kHalves + 1) / 2][4] = {};
   float squares[kHalves] = {};
 };
 
-// Rows 8 and more are there if kHalves is 2. Lanes read 8 inputs of a row at once. Which of a piece's inputs they are
-// does not matter, as long as those of x and of the weights are the same ones.
+// There are 8 kHalves rows, of which those beyond in.rows are zeros. Lanes read 8 inputs of a row at once. Which of a
+// piece's inputs they are does not matter, as long as those of x and of the weights are the same ones.
 template <bool kNormed, int kTiles, int kHalves>
 __device__ void add_tensor_rows(const TensorLayer& in, const BFloat16* const (&weights)[kTiles],
                                 TensorSums<kTiles, kHalves>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int ahead = lane % 4 * 8;  // of this lane, in a piece
+  constexpr int kDepth = tensor_depth(kHalves);
   bool waits = true;
   KERNEL_UNROLL(1)
-  for (int first = static_cast<int>(threadIdx.x) / 32 * 32; first < in.inputs; first += kTensorDepth * kTensorSpan) {
-    Words read[kTensorDepth][kTiles];
-    Words x[kTensorDepth][kHalves];
-    Words norm[kTensorDepth];
+  for (int first = static_cast<int>(threadIdx.x) / 32 * 32; first < in.inputs; first += kDepth * kTensorSpan) {
+    Words read[kDepth][kTiles];
+    Words x[kDepth][kHalves];
+    Words norm[kDepth];
     KERNEL_UNROLL(4)
-    for (int i = 0; i < kTensorDepth; ++i) {
+    for (int i = 0; i < kDepth; ++i) {
       const int column = first + i * kTensorSpan + ahead;
       KERNEL_UNROLL(2)
       for (int j = 0; j < kTiles; ++j) read[i][j] = column < in.inputs ? load_weights(weights[j] + column) : Words{};
@@ -113,9 +118,9 @@ __device__ void add_tensor_rows(const TensorLayer& in, const BFloat16* const (&w
     if (waits) wait_for_inputs();
     waits = false;
     KERNEL_UNROLL(4)
-    for (int i = 0; i < kTensorDepth; ++i) {
+    for (int i = 0; i < kDepth; ++i) {
       const int column = first + i * kTensorSpan + ahead;
-      KERNEL_UNROLL(2)
+      KERNEL_UNROLL(4)
       for (int j = 0; j < kHalves; ++j) {
         const int row = lane / 4 + 8 * j;
         const bool there = column < in.inputs && row < in.rows;
@@ -124,21 +129,24 @@ __device__ void add_tensor_rows(const TensorLayer& in, const BFloat16* const (&w
       if constexpr (kNormed) norm[i] = column < in.inputs ? load_words(in.norm + column) : Words{};
     }
     KERNEL_UNROLL(4)
-    for (int i = 0; i < kTensorDepth; ++i) {
+    for (int i = 0; i < kDepth; ++i) {
       if (first + i * kTensorSpan >= in.inputs) break;
       if constexpr (kNormed) {
-        KERNEL_UNROLL(2)
+        KERNEL_UNROLL(4)
         for (int j = 0; j < kHalves; ++j) sums.squares[j] += scale_inputs(x[i][j], norm[i]);
       }
       KERNEL_UNROLL(2)
       for (int j = 0; j < kTiles; ++j) {
         KERNEL_UNROLL(2)
         for (int k = 0; k < 4; k += 2) {
-          const Words& upper = x[i][kHalves - 1];
-          const Word a[4] = {x[i][0].words[k], kHalves == 2 ? upper.words[k] : 0, x[i][0].words[k + 1],
-                             kHalves == 2 ? upper.words[k + 1] : 0};
           const Word b[2] = {read[i][j].words[k], read[i][j].words[k + 1]};
-          add_tensor_products(sums.products[j], a, b);
+          KERNEL_UNROLL(2)
+          for (int l = 0; l < kHalves; l += 2) {
+            const Words& upper = x[i][l + 1 < kHalves ? l + 1 : l];
+            const Word a[4] = {x[i][l].words[k], kHalves > 1 ? upper.words[k] : 0, x[i][l].words[k + 1],
+                               kHalves > 1 ? upper.words[k + 1] : 0};
+            add_tensor_products(sums.products[j][l / 2], a, b);
+          }
         }
       }
     }
@@ -166,13 +174,13 @@ __device__ void tensor_rows(const TensorLayer& in, const BFloat16* residual, BFl
   }
   TensorSums<kTiles, kHalves> sums;
   add_tensor_rows<kNormed>(in, weights, sums);
-  KERNEL_UNROLL(2)
+  KERNEL_UNROLL(4)
   for (int j = 0; j < kHalves; ++j) {
     const int row = lane / 4 + 8 * j;
     KERNEL_UNROLL(2)
     for (int i = 0; i < kTiles; ++i) {
-      products[warp][row][8 * i + lane % 4 * 2] = sums.products[i][2 * j];
-      products[warp][row][8 * i + lane % 4 * 2 + 1] = sums.products[i][2 * j + 1];
+      products[warp][row][8 * i + lane % 4 * 2] = sums.products[i][j / 2][2 * (j % 2)];
+      products[warp][row][8 * i + lane % 4 * 2 + 1] = sums.products[i][j / 2][2 * (j % 2) + 1];
     }
     if constexpr (kNormed) {
       sums.squares[j] += __shfl_xor_sync(0xffffffffu, sums.squares[j], 1);
@@ -211,7 +219,7 @@ __device__ void tensor_rows(const TensorLayer& in, const BFloat16* residual, BFl
 
 }  // namespace kernel
 
-// Kernels for at most `most` rows, 8 or 16, and `outputs` of a block, 8 or 16. x has no __restrict__, as in
+// Kernels for at most `most` rows, 8, 16 or 32, and `outputs` of a block, 8 or 16. x has no __restrict__, as in
 // linear_rows.cu.
 #define TENSOR_ROWS_KERNEL(name, normed, most, outputs)                                                               \
   extern "C" __global__ void __launch_bounds__(kernel::kTensorSpan, 2) name##_##most##_##outputs(                     \
@@ -231,3 +239,5 @@ TENSOR_ROWS_KERNELS(8, 8)
 TENSOR_ROWS_KERNELS(8, 16)
 TENSOR_ROWS_KERNELS(16, 8)
 TENSOR_ROWS_KERNELS(16, 16)
+TENSOR_ROWS_KERNELS(32, 8)
+TENSOR_ROWS_KERNELS(32, 16)
