@@ -174,7 +174,7 @@ at::Tensor Attention::context_by_products(const Projected& projected, const Scor
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias,
-                                 Dropout& dropout, const InputObserver& observer) const {
+                                 Dropout& dropout) const {
   const at::Tensor normed = norm(x);
   Projected projected;
   if (self_) {
@@ -197,7 +197,6 @@ at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& mem
     projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value), {}};
   }
   const at::Tensor context = attend(projected, bias, dropout);
-  if (observer) observer(context);
   if (!dropout.active()) {
     return weights_.output.add_to(x, context);
   }

@@ -82,7 +82,7 @@ enum BlockInput : size_t { kHidden, kMemoryOfValues, kMemoryOfKeys, kSelfBias, k
 }  // namespace
 
 at::Tensor apply_block(const Block& block, const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) {
-  if (!pass.dropout->recompute() || !at::GradMode::is_enabled() || pass.observer) return block(x, pass, primary);
+  if (!pass.dropout->recompute() || !at::GradMode::is_enabled()) return block(x, pass, primary);
   std::vector<at::Tensor> inputs(kBlockInputs);
   inputs[kHidden] = x;
   inputs[kMemoryOfValues] = inputs[kMemoryOfKeys] = pass.memory.keys;
@@ -151,8 +151,7 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
 }  // namespace
 
 Block::Block(const TransformerConfig& config, const std::string& prefix, const Building& building)
-    : prefix_(prefix),
-      parallel_residual_(config.parallel_residual),
+    : parallel_residual_(config.parallel_residual),
       clamps_half_(config.encoder_decoder),
       self_(make_attention(config, prefix + ".self_attention", building, true)),
       feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {
@@ -164,27 +163,17 @@ Block::Block(const TransformerConfig& config, const std::string& prefix, const B
   }
 }
 
-at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
-                               const InputObserver& observer) const {
-  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout, observer),
-                     clamps_half_);
-}
-
-InputObserver Block::observer(const SequencePass& pass, const char* sublayer) const {
-  if (!pass.observer) return {};
-  return [&pass, name = prefix_ + sublayer](const at::Tensor& input) { pass.observer(name, input); };
+at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const {
+  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout), clamps_half_);
 }
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
-  at::Tensor hidden =
-      within_half(self_(x, {earlier}, pass.self_bias, *pass.dropout, observer(pass, ".self_attention")), clamps_half_);
+  at::Tensor hidden = within_half(self_(x, {earlier}, pass.self_bias, *pass.dropout), clamps_half_);
   if (cross_) {
-    hidden =
-        within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, observer(pass, ".cross_attention")),
-                    clamps_half_);
+    hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout), clamps_half_);
   }
-  return feed_forward(x, hidden, *pass.dropout, observer(pass, ".feed_forward"));
+  return feed_forward(x, hidden, *pass.dropout);
 }
 
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
@@ -215,7 +204,7 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
     hidden = within_half(cross_->add_output(hidden, from_source), clamps_half_);
   }
   Dropout none({});
-  return feed_forward(x, hidden, none, {});
+  return feed_forward(x, hidden, none);
 }
 
 KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const {

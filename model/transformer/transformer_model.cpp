@@ -272,7 +272,7 @@ at::Tensor TransformerModel::token_embeddings(const at::Tensor& tokens) const {
 EncoderStates TransformerModel::encode(const TokenBatch& source) {
   const DecodingGuard guard;
   Dropout none({});
-  return {impl_->parts->encode(source, none, {}), source.lengths};
+  return {impl_->parts->encode(source, none), source.lengths};
 }
 
 std::unique_ptr<DecodeState> TransformerModel::begin(const EncoderStates& source, int64_t capacity, int64_t samples) {

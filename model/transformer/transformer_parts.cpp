@@ -121,13 +121,12 @@ bool TransformerParts::encodes_by_program(const at::Tensor& hidden) const {
          !encoder_->packed_views().empty() && encoder_->final_row_norm().weight != nullptr && !encoder_->rotates();
 }
 
-at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
-                                    const ActivationObserver& observer) const {
+at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout) const {
   if (!encoder_) {
     throw std::logic_error("a decoder-only model, a Tandem secondary or a drafter that shares an encoder has none");
   }
   at::Tensor hidden = dropout(embed(source));
-  if (!observer && !dropout.active() && encodes_by_program(hidden)) {
+  if (!dropout.active() && encodes_by_program(hidden)) {
     hidden = hidden.contiguous();
     CpuEncoder::of_thread().encode(
         {encoder_->packed_views(), encoder_->final_row_norm(), encoder_->sequence_bias(hidden.size(1))}, source.lengths,
@@ -135,8 +134,7 @@ at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
     return hidden;
   }
   const SequencePass pass{.self_bias = encoder_->self_bias(hidden, source, {.drops = dropout.active()}),
-                          .dropout = &dropout,
-                          .observer = observer};
+                          .dropout = &dropout};
   for (int64_t i = 0; i < encoder_->layers(); ++i) {
     hidden = apply_block(encoder_->block(i), hidden, pass);
   }
@@ -144,7 +142,7 @@ at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
 }
 
 at::Tensor TransformerParts::memory(const ForwardInput& input, Dropout& dropout) const {
-  if (encoder_) return encode(input.source, dropout, input.observer);
+  if (encoder_) return encode(input.source, dropout);
   if (!config_.encoder_decoder) return {};
   const at::Tensor& states = input.primary == nullptr ? input.shared_encoder : input.primary->encoder;
   if (!states.defined()) {
@@ -157,7 +155,6 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
   if (input.primary != nullptr) check_primary(config_, *input.primary, input.target.tokens);
   SequencePass pass;
   pass.dropout = &dropout;
-  pass.observer = input.observer;
   pass.memory.keys = memory(input, dropout);
   at::Tensor hidden = embed(input.target);
   hidden = dropout(input.added.defined() ? hidden + input.added : hidden);

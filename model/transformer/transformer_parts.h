@@ -37,7 +37,7 @@ class TransformerParts {
   at::Tensor embed(const TokenBatch& batch) const;
   at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout) const;
   // Returns the encoder states of embedded whole sequences. [B,S,D]
-  at::Tensor encode(const TokenBatch& source, Dropout& dropout, const ActivationObserver& observer) const;
+  at::Tensor encode(const TokenBatch& source, Dropout& dropout) const;
   ForwardOutput forward(const ForwardInput& input, Dropout& dropout) const;
   // Applies the final norm and output scale. [...,D]
   at::Tensor finish(const at::Tensor& hidden) const;

@@ -137,9 +137,7 @@ TEST_F(Stages, APrunedVocabularyIsTrainedOn) {
       toml::table{{"model", text("model")},
                   {"vocabulary_from", text("corpus.h5")},
                   {"vocabulary_size", 20},
-                  {"ff_width", 5},
-                  {"by", "activation"},
-                  {"calibration", text("corpus.h5")}},
+                  {"ff_width", 5}},
       "small");
   const auto config = model::load_model(folder_ / "small" / "model")->config();
   EXPECT_EQ(config.vocabulary_rows(), 20);
@@ -165,8 +163,6 @@ TEST_F(Stages, PruningRefusesFilesThatDoNotFit) {
     return stage_error(more, "prune");
   };
   EXPECT_THAT(refused("foreign", toml::table{{"vocabulary_from", text("corpus.h5")}}), HasSubstr("another tokenizer"));
-  EXPECT_THAT(refused("model", toml::table{{"ff_width", 5}, {"by", "activation"}, {"calibration", text("lines.txt")}}),
-              HasSubstr("pairs of source and target"));
   EXPECT_THAT(refused("model", toml::table{{"heads", 2}}), HasSubstr("at most 1"));
   EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
   run("prune", toml::table{{"model", text("model")}, {"vocabulary_from", text("lines.txt")}}, "by text");
