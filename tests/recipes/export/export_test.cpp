@@ -291,7 +291,7 @@ TEST_F(ExitsOfDirectories, AreBoundToTheModelAsItWasExported) {
 TEST_F(ExitsOfDirectories, StayBehindWhenTheirModelIsPruned) {
   model::PruneOptions options;
   options.decoder_layers = "first:2";
-  prune_directory(folder_ / "llama", folder_ / "cut", options, at::kCPU);
+  prune_directory(folder_ / "llama", folder_ / "cut", options);
   EXPECT_FALSE(fs::exists(model::exits_directory(folder_ / "cut")));
   EXPECT_THAT(inspect(folder_ / "cut"), Not(HasSubstr("exits")));
 }
