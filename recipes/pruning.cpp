@@ -137,7 +137,7 @@ PruneReport prune_directory(const fs::path& model, const fs::path& out, const mo
   const auto pruned = model::prune(*whole.model, options, evidence);
   throw_if_stop_requested(kNothingWritten);
   model::SaveOptions save;
-  save.generation = model::load_generation_config(model);
+  save.generation = model::read_settings(model).generation;
   if (whole.tokenizer) save.tokenizer = whole.tokenizer->file();
   model::save_model(out, *pruned, save);
   PruneReport report{.before = whole.model->config(),

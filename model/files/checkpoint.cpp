@@ -89,10 +89,17 @@ ordered_json config_json(const Family& family, const TransformerConfig& config, 
   ordered_json out;
   out["architectures"] = {kind.prefix + family.architecture};
   out["model_type"] = kind.model_type.empty() ? family.name : kind.model_type;
-  out.update(family.write_config(config));
+  out.update(write_config(family, config));
   out["dtype"] = torch_name(options.dtype);
-  if (kind.write != nullptr) kind.write(config, out);
-  if (options.add_to_config) options.add_to_config(out);
+  if (kind.keys != nullptr) {
+    ConfigKeys keys(out, true);
+    TransformerConfig written = config;
+    kind.keys(keys, written);
+  }
+  if (options.companion) {
+    out[kind.companion->key][kind.companion->role] = {{"path", options.companion->path},
+                                                      {"sha256", options.companion->hash}};
+  }
   return out;
 }
 
@@ -162,15 +169,6 @@ std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const
   }
   model->set_name(opened.path().string());
   return model;
-}
-
-GenerationConfig load_generation_config(const fs::path& directory) {
-  const TransformerConfig config = load_config(directory, kind_of_directory(directory));
-  Problems problems;
-  GenerationConfig generation =
-      read_generation_config(directory, load_json(directory / "config.json"), config, problems);
-  problems.throw_if_any();
-  return generation;
 }
 
 void write_model_files(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {

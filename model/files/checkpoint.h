@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -73,17 +72,12 @@ std::unique_ptr<TransformerModel> load_model(const std::filesystem::path& direct
 // Loads the model of an opened directory of any kind.
 std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options = {});
 
-// Reads the generation settings of a directory. Errors: as load_config.
-GenerationConfig load_generation_config(const std::filesystem::path& directory);
-
 struct SaveOptions {
   at::ScalarType dtype = at::kFloat;           // in the files; in fp16 the weights that overflow stay fp32
   uint64_t shard_bytes = 5'000'000'000;        // largest weight file, in bytes
   std::filesystem::path tokenizer;             // spiece.model to copy; empty: none
   std::optional<GenerationConfig> generation;  // absent: the config's token ids alone
-  // Adds to config.json what the model's configuration does not hold: the other model that a Tandem secondary, or a
-  // drafter without an encoder, reads.
-  std::function<void(nlohmann::ordered_json& config_json)> add_to_config = {};
+  std::optional<CompanionRecord> companion;    // for kinds that read another model
 };
 
 // Writes a complete model directory of the configuration's kind under a temporary name, then renames it. Missing

@@ -1,13 +1,14 @@
 #include "model/models/block_models.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/device_tensors.h"
-#include "base/json.h"
+#include "base/error.h"
 #include "model/families/common.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_parts.h"
@@ -240,21 +241,13 @@ namespace {
 
 constexpr const char* kBlockKey = "draftsmith_block_prediction";
 
-void read_block(ConfigReader& reader, const std::string& /*where*/, TransformerConfig& config, Problems& /*problems*/) {
-  const nlohmann::json* object = kind_object(reader, kBlockKey);
-  if (object == nullptr) return;
-  config.block_attention = reader.within(*object).get_int("block", {1, kMaxPositions});
-  if (config.encoder_decoder) {
-    reader.wrong(kBlockKey, "is not for encoder-decoder models", "a decoder-only architecture");
+void block_keys(ConfigKeys& keys, TransformerConfig& config) {
+  std::optional<ConfigKeys> object = keys.within(kBlockKey);
+  if (!object) return;
+  object->integer("block", config.block_attention, {1, kMaxPositions});
+  if (keys.reads() && config.encoder_decoder) {
+    keys.reader().wrong(kBlockKey, "is not for encoder-decoder models", "a decoder-only architecture");
   }
-}
-
-void write_block(const TransformerConfig& config, nlohmann::ordered_json& config_json) {
-  config_json[kBlockKey] = {{"block", config.block_attention}};
-}
-
-void check_block_directory(const std::filesystem::path& directory) {
-  ModelDirectory(directory, block_prediction_kind());
 }
 
 }  // namespace
@@ -266,9 +259,7 @@ const ModelKind& block_prediction_kind() {
       .model_type = "draftsmith_block_prediction",
       .hint = "it predicts blocks of tokens at once: it decodes or drafts, and is trained from random weights",
       .describes = [](const TransformerConfig& config) { return config.block_attention > 0; },
-      .read = read_block,
-      .write = write_block,
-      .check_directory = check_block_directory};
+      .keys = block_keys};
   return kBlockPrediction;
 }
 
@@ -290,11 +281,6 @@ TransformerConfig block_prediction_config(TransformerConfig config, int64_t bloc
   problems.throw_if_any();
   config.block_attention = block;
   return config;
-}
-
-std::unique_ptr<TransformerModel> load_block_prediction(const std::filesystem::path& directory,
-                                                        const LoadOptions& options) {
-  return load_model(ModelDirectory(directory, block_prediction_kind()), options);
 }
 
 at::Tensor shifted(const at::Tensor& values, const TokenBatch& batch, int64_t distance, double missing) {

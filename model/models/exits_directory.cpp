@@ -290,7 +290,7 @@ void check_exit_directory(const fs::path& directory, const fs::path& model_direc
   const StoredExits stored = read_stored(directory);
   if (!model_directory.empty()) {
     require_bound(stored, directory, model_directory);
-    require_same_shape(stored, load_config(model_directory, kind_of_directory(model_directory)), directory);
+    require_same_shape(stored, read_settings(model_directory, kind_of_directory(model_directory)).config, directory);
   }
   if (const auto file = open_weights(directory, stored)) read_weights(*file, at::kCPU, true);
 }
