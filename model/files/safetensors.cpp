@@ -249,12 +249,38 @@ std::optional<at::ScalarType> float_type(const std::string& dtype) {
   return std::nullopt;
 }
 
-std::string printable(std::string_view name) {
-  return draftsmith::printable(name);
-}
-
 std::string shape_text(at::IntArrayRef shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Shapes shapes_of(const std::map<std::string, at::Tensor>& tensors) {
+  Shapes shapes;
+  for (const auto& [name, tensor] : tensors) shapes[name] = tensor.sizes().vec();
+  return shapes;
+}
+
+Shapes shapes_of(const TensorFile& file) {
+  Shapes shapes;
+  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
+  return shapes;
+}
+
+void check_shapes(const Shapes& expected, const Shapes& found, const std::string& where, const std::string& hint,
+                  Problems& problems) {
+  for (const auto& [name, shape] : expected) {
+    const auto present = found.find(name);
+    if (present == found.end()) {
+      problems.add({where, "the tensor " + name + " is missing", shape_text(shape), "none", hint});
+    } else if (present->second != shape) {
+      problems.add(
+          {where, "the tensor " + name + " has another shape", shape_text(shape), shape_text(present->second), hint});
+    }
+  }
+  for (const auto& [name, shape] : found) {
+    if (expected.contains(name)) continue;
+    problems.add({where, "the tensor " + printable(name) + " is none of these", "no tensor of this name",
+                  shape_text(shape), hint});
+  }
 }
 
 namespace {

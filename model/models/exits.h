@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/files/safetensors.h"
 #include "model/layers/linear.h"
 #include "model/transformer/transformer_model.h"
 
@@ -48,10 +49,8 @@ struct ExitConfig {
 void check_exits(const ExitConfig& exits, const TransformerConfig& config, const std::string& where,
                  Problems& problems);
 
-// Adds a problem for each tensor that exits of this config lack, do not have, or have in another shape.
-void check_exit_shapes(const ExitConfig& exits, const TransformerConfig& config,
-                       const std::map<std::string, std::vector<int64_t>>& shapes, const std::string& where,
-                       Problems& problems);
+// Returns the tensors of exits.
+Shapes exit_shapes(const ExitConfig& exits, const TransformerConfig& config);
 
 // The weights of a head over its input h: h weight^T, plus (h down^T) up^T if there is a low-rank addition.
 struct HeadWeights {

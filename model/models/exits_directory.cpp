@@ -116,7 +116,7 @@ StoredExits read_stored(const fs::path& directory) {
     stored.config.exits.push_back(read_exit(exits[i], fmt::format("{}: exits[{}]", where, i), problems));
   }
   const std::string& hash = stored.config.model_hash;
-  if (!hash.empty() && (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)) {
+  if (!hash.empty() && !is_hash(hash)) {
     problems.add({where, "the model's 'sha256' is not a hash", "64 hex digits", printable(hash), kTrainAgain});
   }
   problems.throw_if_any();
@@ -154,14 +154,12 @@ std::optional<SafetensorsFile> open_weights(const fs::path& directory, const Sto
   if (numbers == 0 && !fs::exists(path)) return std::nullopt;
   SafetensorsFile file(path);
   Problems problems;
-  std::map<std::string, std::vector<int64_t>> shapes;
   for (const auto& [name, entry] : file.tensors()) {
-    shapes[name] = entry.shape;
     if (float_type(entry.dtype)) continue;
     problems.add({path.string(), "the tensor " + printable(name) + " holds no floating-point numbers",
                   "F16, BF16, F32 or F64", entry.dtype, kTrainAgain});
   }
-  check_exit_shapes(stored.config, stored.model, shapes, path.string(), problems);
+  check_shapes(exit_shapes(stored.config, stored.model), shapes_of(file), path.string(), kTrainAgain, problems);
   problems.throw_if_any();
   return file;
 }
@@ -290,7 +288,7 @@ void check_exit_directory(const fs::path& directory, const fs::path& model_direc
   const StoredExits stored = read_stored(directory);
   if (!model_directory.empty()) {
     require_bound(stored, directory, model_directory);
-    require_same_shape(stored, read_settings(model_directory, kind_of_directory(model_directory)).config, directory);
+    require_same_shape(stored, read_settings(model_directory).config, directory);
   }
   if (const auto file = open_weights(directory, stored)) read_weights(*file, at::kCPU, true);
 }

@@ -14,46 +14,12 @@
 namespace draftsmith::model {
 namespace {
 
-std::map<std::string, std::vector<int64_t>> expected_shapes(const RouterConfig& config) {
+Shapes expected_shapes(const RouterConfig& config) {
   return {{"scalars.weight", {config.hidden, 1 + config.top_k}},
           {"embeddings.weight", {config.hidden, config.top_k * config.width}},
           {"hidden.bias", {config.hidden}},
           {"output.weight", {config.hidden}},
           {"output.bias", {1}}};
-}
-
-// Adds a problem for each tensor that a router of this config lacks, does not have, or has in another shape.
-void check_router_shapes(const RouterConfig& config, const std::map<std::string, std::vector<int64_t>>& shapes,
-                         const std::string& where, Problems& problems) {
-  const auto expected = expected_shapes(config);
-  for (const auto& [name, shape] : expected) {
-    const auto found = shapes.find(name);
-    if (found == shapes.end()) {
-      problems.add({where, "a tensor of the router is missing", name, "none of this name", "train the router again"});
-    } else if (found->second != shape) {
-      problems.add({where, "the tensor " + name + " has another shape than config.json says", shape_text(shape),
-                    shape_text(found->second), "top_k, hidden or drafter_width was changed, or the file"});
-    }
-  }
-  for (const auto& entry : shapes) {
-    if (expected.contains(entry.first)) continue;
-    problems.add({where, "a tensor that no router has", "only scalars, embeddings, hidden and output",
-                  printable(entry.first), ""});
-  }
-}
-
-void check_parameters(const RouterConfig& config, const std::map<std::string, at::Tensor>& parameters,
-                      const std::string& where) {
-  Problems problems;
-  std::map<std::string, std::vector<int64_t>> shapes;
-  for (const auto& [name, value] : parameters) shapes[name] = value.sizes().vec();
-  check_router_shapes(config, shapes, where, problems);
-  for (const auto& [name, value] : parameters) {
-    if (at::isfinite(value).all().item<bool>()) continue;
-    problems.add({where, "the tensor " + printable(name) + " holds NaN or infinity", "numbers", "NaN or infinity",
-                  "train the router again"});
-  }
-  problems.throw_if_any();
 }
 
 // Returns the factor of entropies in nats: 1 / ln V.
@@ -98,7 +64,14 @@ Router::Router(RouterConfig config, uint64_t seed) : config_(std::move(config)) 
 
 Router::Router(RouterConfig config, std::map<std::string, at::Tensor> parameters, const std::string& where)
     : config_(std::move(config)), parameters_(std::move(parameters)) {
-  check_parameters(config_, parameters_, where);
+  Problems problems;
+  check_shapes(expected_shapes(config_), shapes_of(parameters_), where, "train the router again", problems);
+  for (const auto& [name, value] : parameters_) {
+    if (at::isfinite(value).all().item<bool>()) continue;
+    problems.add({where, "the tensor " + printable(name) + " holds NaN or infinity", "numbers", "NaN or infinity",
+                  "train the router again"});
+  }
+  problems.throw_if_any();
 }
 
 at::Tensor Router::logits(const RouterFeatures& features, const at::Tensor& embeddings) const {
@@ -204,10 +177,6 @@ namespace fs = std::filesystem;
 constexpr const char* kRouterKind = "draftsmith_router";
 constexpr int64_t kRouterVersion = 1;
 
-bool is_hash(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
 RouterConfig read_config(const fs::path& directory) {
   const fs::path file = directory / "config.json";
   const nlohmann::json root = load_json(file);
@@ -285,11 +254,6 @@ Router load_router(const fs::path& directory) {
   }
   RouterConfig config = read_config(directory);
   const SafetensorsFile file(directory / "model.safetensors");
-  Problems problems;
-  std::map<std::string, std::vector<int64_t>> shapes;
-  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
-  check_router_shapes(config, shapes, file.file().string(), problems);
-  problems.throw_if_any();
   std::map<std::string, at::Tensor> parameters;
   for (const auto& entry : file.tensors()) parameters[entry.first] = file.read(entry.first, at::kFloat);
   return {std::move(config), std::move(parameters), file.file().string()};

@@ -2,8 +2,9 @@
 // with gradients) and decoding (step, over caches).
 #pragma once
 
-#include <filesystem>
 #include <map>
+#include <memory>
+#include <string>
 
 #include "model/layers/dropout.h"
 #include "model/layers/parameter_source.h"
@@ -16,7 +17,7 @@
 
 namespace draftsmith::model {
 
-class DecoderState;  // model/transformer/decoder_state.h
+class TransformerParts;  // model/transformer/transformer_parts.h
 
 class TransformerModel : public LanguageModel {
  public:
@@ -34,13 +35,13 @@ class TransformerModel : public LanguageModel {
   TransformerModel(TransformerConfig config, ParameterSource& source);
   ~TransformerModel() override;
 
-  const TransformerConfig& config() const;
-  const ModelInfo& info() const override;
+  const TransformerConfig& config() const { return config_; }
+  const ModelInfo& info() const override { return info_; }
   // Sets info().name, which messages use: the family until load_model() sets the directory.
-  void set_name(std::string name);
+  void set_name(std::string name) { info_.name = std::move(name); }
 
   // Returns whether the model was made for decoding only, so that it has no parameters().
-  bool decoding_only() const;
+  bool decoding_only() const { return decoding_only_; }
 
   // Returns the rows of tokens in the embedding and the head.
   const VocabularyRows& vocabulary_rows() const;
@@ -73,7 +74,7 @@ class TransformerModel : public LanguageModel {
   std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
   StepOutput step(const StepInput& input, DecodeState& state) override;
   void give_back(std::unique_ptr<DecodeState> state) override;
-  void free_states() override;
+  void free_states() override { states_.clear(); }
   std::optional<DevicePlaces> device_places(DecodeState& state) override;
   StepOutput step_on_device(const DeviceStepInput& input, DecodeState& state) override;
 
@@ -103,8 +104,20 @@ class TransformerModel : public LanguageModel {
   void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout, DecoderState& state);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // Makes the parts anew, which hold handles of the parameters, when those are replaced.
+  void rebuild();
+  void require_parameters() const;
+  // Returns an empty state, in the memory of an earlier one if one fits.
+  std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity);
+  // Replays a step's work, which the first call records.
+  StepOutput run_recorded(StepGraph& graph, const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+
+  TransformerConfig config_;
+  std::map<std::string, at::Tensor> parameters_;
+  bool decoding_only_ = false;
+  ModelInfo info_;
+  std::unique_ptr<TransformerParts> parts_;
+  ResidentStates states_;
 };
 
 }  // namespace draftsmith::model

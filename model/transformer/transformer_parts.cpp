@@ -45,6 +45,24 @@ std::vector<int64_t> positions_of(const StepLayout& layout) {
   return positions;
 }
 
+// Returns each row's last new token, [B,L,D] -> [B,1,D]; its first for a row without new tokens.
+at::Tensor last_new(const at::Tensor& hidden, const StepLayout& layout) {
+  if (layout.tokens == 1) return hidden;
+  if (layout.places.last.defined()) {
+    const at::Tensor index = layout.places.last.view({-1, 1, 1}).expand({-1, 1, hidden.size(2)});
+    return hidden.gather(1, index);
+  }
+  std::vector<int64_t> last;
+  for (const int64_t count : layout.new_tokens) {
+    last.push_back(std::max<int64_t>(0, count - 1));
+  }
+  if (std::all_of(last.begin(), last.end(), [&](int64_t value) { return value == last.front(); })) {
+    return last.empty() ? hidden.narrow(1, 0, 1) : hidden.narrow(1, last.front(), 1);
+  }
+  const at::Tensor index = at::tensor(last, at::kLong);
+  return hidden.index({at::arange(hidden.size(0), at::kLong), index}).unsqueeze(1);
+}
+
 void check_primary(const TransformerConfig& config, const PrimaryStates& primary, const at::Tensor& tokens) {
   if (!config.tandem_secondary() || static_cast<int64_t>(primary.layers.size()) != config.decoder_layers) {
     throw std::logic_error("a Tandem secondary reads one representation of its primary for each of its layers");
@@ -235,29 +253,25 @@ void TransformerParts::prepare(LayerRange layers, const StepLayout& layout, Deco
   fit_positions(layout, state);
 }
 
-at::Tensor TransformerParts::apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
-                                          DecoderState& state, const EachLayer& each) const {
-  if (!each && hidden.is_cpu() && hidden.scalar_type() == at::kFloat && on_cpu().takes_steps()) {
-    const std::array<int64_t, 1> last{layers.end};
-    return on_cpu().run({.layers = layers, .hidden = hidden, .hidden_layers = last}, layout, state).hidden.front();
-  }
+StepOutput TransformerParts::run(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
+  if (takes_cpu_steps()) return run_on_cpu(part, layout, state);
+  StepOutput output;
+  output.hidden.resize(part.hidden_layers.size());
+  const auto keep = [&](int64_t layer, const at::Tensor& hidden) {
+    for (size_t i = 0; i < output.hidden.size(); ++i) {
+      if (part.hidden_layers[i] == layer) output.hidden[i] = hidden;
+    }
+  };
+  at::Tensor hidden = part.hidden.defined() ? part.hidden : embed(part.tokens, layout);
+  keep(part.layers.begin, hidden);
   CachedPass pass{layout, state, self_visibility(layout, state), {}, rotary_positions(layout)};
   if (config_.encoder_decoder) pass.cross = cross_visibility(layout, state);
-  at::Tensor x = hidden;
-  for (int64_t i = layers.begin; i < layers.end; ++i) {
-    x = decoder_.block(i).step(x, pass, i);
-    if (each) {
-      each(i + 1, x);
-    }
+  for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
+    hidden = decoder_.block(i).step(hidden, pass, i);
+    keep(i + 1, hidden);
   }
-  return x;
-}
-
-at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
-                                        DecoderState& state) const {
-  prepare(layers, layout, state);
-  const at::Tensor output = apply_layers(layers, hidden, layout, state, {});
-  state.count_runs(layers, layout);
+  if (part.logits == Logits::kNone) return output;
+  output.logits = head(finish(part.logits == Logits::kLast ? last_new(hidden, layout) : hidden));
   return output;
 }
 

@@ -8,7 +8,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "model/layers/parameter_source.h"
-#include "model/transformer/cpu_decoder.h"
+#include "model/transformer/decoder_state.h"
 #include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/forward.h"
 #include "model/transformer/stack.h"
@@ -47,19 +47,11 @@ class TransformerParts {
 
   // Returns K/V of encoder states for all decoder layers.
   std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
-  using EachLayer = std::function<void(int64_t, const at::Tensor&)>;
-  // Runs decoder layers over the caches and advances them unless the layout is of siblings.
-  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
-                        DecoderState& state) const;
-  // Its parts: checks and position tables; the work on the device, which may be recorded. (DecoderState::count_runs is
-  // the last.) Calls `each` with the number of every layer, counted from 1, and its output.
+  // Checks a step, and fits the tables of positions to it.
   void prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const;
-  at::Tensor apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
-                          const EachLayer& each) const;
-  // Returns the steps of a packed model on a CPU, which it serves if they take them.
-  CpuDecoder on_cpu() const {
-    return CpuDecoder({config_, embedding_, positions_, embedding_norm_, vocabulary_rows_, decoder_, head_});
-  }
+  // Does the work of a step, or of a part of one, that has been prepared; it may be recorded on the device.
+  // DecoderState::count_runs() is to follow.
+  StepOutput run(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
   // For a model without an encoder of its own: returns another model's encoder states [B,S,D_L] as its own [B,S,D].
   at::Tensor project_encoder(const at::Tensor& states) const;
@@ -71,6 +63,12 @@ class TransformerParts {
   void unpack();
 
  private:
+  // Returns whether steps are computed by run_on_cpu(): all layers are packed for it
+  // (model/transformer/cpu_decoder.cpp).
+  bool takes_cpu_steps() const;
+  StepOutput run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+  // Writes hidden state 0 of a step's tokens: [B*L,D].
+  void embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const;
   // Returns whether an encoder's layers over these embedded sources are one program on the CPU.
   bool encodes_by_program(const at::Tensor& hidden) const;
   // Makes the tables that the states of a packed model begin with on a CPU.

@@ -12,7 +12,6 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "model/files/copy_model.h"
 #include "model/files/model_directory.h"
 #include "tests/model/files/checkpoint_files.h"

@@ -126,7 +126,10 @@ TEST_F(TandemStages, ModelsInBlocksAreTrainedFromTheirShapes) {
   const std::string shape =
       "family = \"llama\"\nwidth = 8\nheads = 2\nhead_width = 4\nff_width = 8\ndecoder_layers = 1\n";
   run(stage("block_prediction = 2\n[architecture]\n" + shape, "prompts.h5"), "blocks");
-  EXPECT_EQ(model::load_block_prediction(path("blocks/model"))->config().block_attention, 2);
+  EXPECT_EQ(model::load_model(model::ModelDirectory(path("blocks/model"), model::block_prediction_kind()))
+                ->config()
+                .block_attention,
+            2);
   run(stage("[architecture]\n" + shape + "[deep_tandem]\nblock = 3\n[deep_tandem.large]\n" + shape, "prompts.h5"),
       "deep");
   EXPECT_EQ(model::load_deep_tandem(path("deep/model"))->block(), 3);
