@@ -78,9 +78,6 @@ class SafetensorsFile final : public TensorFile {
 
   const std::filesystem::path& file() const override { return file_; }
   const std::map<std::string, TensorEntry>& tensors() const override { return tensors_; }
-  // Returns the header's "__metadata__".
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-
   // Returns a tensor over the mapping. Errors: std::logic_error for an unknown name; UserError when the stored type is
   // not a float type.
   at::Tensor stored(const std::string& name) const override;
@@ -90,14 +87,12 @@ class SafetensorsFile final : public TensorFile {
   void forget_pages() const override { mapping_.forget_pages(); }
 
  private:
-  void parse_header();
   const TensorEntry& entry(const std::string& name) const;
 
   std::filesystem::path file_;
   MappedFile mapping_;
   int64_t data_begin_ = 0;  // bytes from the start of the file
   std::map<std::string, TensorEntry> tensors_;
-  std::map<std::string, std::string> metadata_;
 };
 
 // A tensor to be stored, and its type in the file.

@@ -59,6 +59,16 @@ at::Tensor initial_value(const ExitParameter& parameter, const std::string& name
   throw std::logic_error("initial_value: unknown start");
 }
 
+Shapes exit_shapes(const ExitConfig& exits, const TransformerConfig& config) {
+  Shapes expected;
+  for (const ExitShape& exit : exits.exits) {
+    for (const ExitParameter& parameter : parts_of(exit, config)) {
+      expected[parameter_name(exit.layer, parameter.part)] = parameter.shape;
+    }
+  }
+  return expected;
+}
+
 void require_fitting(const ExitConfig& exits, const TransformerConfig& config) {
   Problems problems;
   check_exits(exits, config, "exits", problems);
@@ -94,22 +104,6 @@ void check_exits(const ExitConfig& exits, const TransformerConfig& config, const
   }
 }
 
-Shapes exit_shapes(const ExitConfig& exits, const TransformerConfig& config) {
-  Shapes expected;
-  for (const ExitShape& exit : exits.exits) {
-    for (const ExitParameter& parameter : parts_of(exit, config)) {
-      expected[parameter_name(exit.layer, parameter.part)] = parameter.shape;
-    }
-  }
-  return expected;
-}
-
-int64_t count_numbers(const ExitShape& exit, const TransformerConfig& config) {
-  int64_t numbers = 0;
-  for (const ExitParameter& parameter : parts_of(exit, config)) numbers += c10::multiply_integers(parameter.shape);
-  return numbers;
-}
-
 Exits::Exits(ExitConfig config, const TransformerModel& model, uint64_t seed)
     : config_(std::move(config)), model_(model.config()) {
   require_fitting(config_, model_);
@@ -122,11 +116,12 @@ Exits::Exits(ExitConfig config, const TransformerModel& model, uint64_t seed)
   }
 }
 
-Exits::Exits(ExitConfig config, const TransformerConfig& model, std::map<std::string, at::Tensor> parameters)
+Exits::Exits(ExitConfig config, const TransformerConfig& model, std::map<std::string, at::Tensor> parameters,
+             const std::string& where)
     : config_(std::move(config)), model_(model), parameters_(std::move(parameters)) {
   require_fitting(config_, model_);
   Problems problems;
-  check_shapes(exit_shapes(config_, model_), shapes_of(parameters_), "exits", {}, problems);
+  check_shapes(exit_shapes(config_, model_), shapes_of(parameters_), where, "train the exits again", problems);
   problems.throw_if_any();
 }
 

@@ -14,13 +14,6 @@
 
 namespace draftsmith::model {
 
-// ---- Additive biases of attention scores
-// In the form that attention reads.
-
-// Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts; undefined: none. Where autocast is
-// on, its rounded form is made here, once for all layers of a device.
-ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused);
-
 namespace {
 
 // Returns the numbers with rows [S] whose starts are multiples of 16 numbers apart, as fused attention reads them: it
@@ -32,8 +25,8 @@ at::Tensor with_aligned_rows(const at::Tensor& additive) {
   return missing == 0 ? additive.contiguous() : at::constant_pad_nd(additive, {0, missing}).narrow(3, 0, keys);
 }
 
-}  // namespace
-
+// Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts, in the form that attention reads;
+// undefined: none. Where autocast is on, its rounded form is made here, once for all layers of a device.
 ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused) {
   ScoreBias bias;
   bias.fused = fused;
@@ -51,6 +44,8 @@ ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fus
   }
   return bias;
 }
+
+}  // namespace
 
 void self_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys) {
   keys.first = layout.base;
