@@ -56,6 +56,10 @@ void ConfigKeys::flag(const std::string& key, bool& value, bool fallback) {
   if (read_or_write(key, value, fallback)) value = from_->get_bool(key, fallback);
 }
 
+void ConfigKeys::text(const std::string& key, std::string& value, const std::string& fallback) {
+  if (read_or_write(key, value, fallback)) value = from_->get_string(key, fallback);
+}
+
 void ConfigKeys::integers(const std::string& key, std::vector<int64_t>& value, IntRange range) {
   const nlohmann::ordered_json written =
       value.size() == 1 ? nlohmann::ordered_json(value.front()) : nlohmann::ordered_json(value);

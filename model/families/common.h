@@ -63,6 +63,7 @@ class ConfigKeys {
   void number(const std::string& key, double& value, double fallback, double least, double most);
   void number(const std::string& key, std::optional<double>& value, double least, double most);
   void flag(const std::string& key, bool& value, bool fallback);
+  void text(const std::string& key, std::string& value, const std::string& fallback);
   // One integer or a list of them. Absent: the field stays.
   void integers(const std::string& key, std::vector<int64_t>& value, IntRange range = {});
   // The name of an activation.

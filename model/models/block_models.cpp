@@ -15,6 +15,20 @@
 
 namespace draftsmith::model {
 
+namespace {
+
+constexpr int64_t kNone = -1;
+
+// Returns the vectors of kept [B,T,W] at these places of each row, [B,L,W]; zeros where a place is kNone.
+at::Tensor vectors_at(const at::Tensor& kept, const std::vector<int64_t>& places) {
+  const at::Device device = kept.device();
+  const at::Tensor place = upload(at::tensor(places, at::kLong).view({kept.size(0), -1}), device);
+  const at::Tensor row = at::arange(kept.size(0), at::TensorOptions(at::kLong).device(device)).unsqueeze(1);
+  return kept.index({row, place.clamp_min(0)}).masked_fill_(place.lt(0).unsqueeze(2), 0);
+}
+
+}  // namespace
+
 BlockText::BlockText(TransformerModel& model, at::Tensor projection, int64_t rows, int64_t capacity)
     : model_(model),
       projection_(std::move(projection)),
@@ -85,7 +99,6 @@ at::Tensor BlockText::states(int64_t row, int64_t first, int64_t count) const {
 
 at::Tensor BlockText::states(std::span<const int64_t> first, std::span<const int64_t> counts, int64_t tokens) const {
   std::vector<int64_t> places;  // [B*L]
-  std::vector<int64_t> absent;  // [B*L] flags
   bool any = false;
   for (int64_t b = 0; b < rows(); ++b) {
     const auto row = static_cast<size_t>(b);
@@ -93,28 +106,14 @@ at::Tensor BlockText::states(std::span<const int64_t> first, std::span<const int
       const int64_t place = first[row] + j;
       const bool present = j < counts[row] && place >= 0;
       if (present && place >= state_->length(b)) throw std::logic_error("states of tokens in no whole block");
-      places.push_back(present ? place : 0);
-      absent.push_back(present ? 0 : 1);
+      places.push_back(present ? place : kNone);
       any = any || present;
     }
   }
-  const at::Device device = model_.info().device;
-  if (!any) {
-    const int64_t width = projection_.defined() ? projection_.size(0) : model_.config().width;
-    return at::zeros({rows(), tokens, width}, at::TensorOptions(model_.info().dtype).device(device));
-  }
-  const auto on_device = [&](const std::vector<int64_t>& numbers) {
-    return upload(at::tensor(numbers, at::kLong).view({rows(), tokens}), device);
-  };
-  const at::Tensor row = at::arange(rows(), at::TensorOptions(at::kLong).device(device)).unsqueeze(1);
-  return kept_.index({row, on_device(places)}).masked_fill_(on_device(absent).to(at::kBool).unsqueeze(2), 0);
+  if (any) return vectors_at(kept_, places);
+  const int64_t width = projection_.defined() ? projection_.size(0) : model_.config().width;
+  return at::zeros({rows(), tokens, width}, at::TensorOptions(model_.info().dtype).device(model_.info().device));
 }
-
-namespace {
-
-constexpr int64_t kNone = -1;
-
-}  // namespace
 
 // The text, and of each row the logits of one block, which are computed together: the head's weights are read once.
 class BlockPredictionModel::State final : public DecodeState {
@@ -159,16 +158,10 @@ class BlockPredictionModel::State final : public DecodeState {
       return at::zeros({rows(), 1, model_.info().vocabulary}, at::TensorOptions(model_.info().device));
     }
     std::vector<int64_t> places;
-    std::vector<int64_t> absent;
     for (int64_t b = 0; b < rows(); ++b) {
-      places.push_back(std::max<int64_t>(0, predicting(b)) % text.block());
-      absent.push_back(predicting(b) < 0 ? 1 : 0);
+      places.push_back(predicting(b) < 0 ? kNone : predicting(b) % text.block());
     }
-    const auto on_device = [&](const std::vector<int64_t>& numbers) {
-      return upload(at::tensor(numbers, at::kLong).view({rows(), 1}), logits_.device());
-    };
-    const at::Tensor row = at::arange(rows(), at::TensorOptions(at::kLong).device(logits_.device())).unsqueeze(1);
-    return logits_.index({row, on_device(places)}).masked_fill_(on_device(absent).to(at::kBool).unsqueeze(2), 0);
+    return vectors_at(logits_, places);
   }
 
   // Returns the logits [B,L,V] at counts[b] tokens of each row from `first` on.

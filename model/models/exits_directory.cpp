@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "model/families/common.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/files/safetensors.h"
@@ -36,22 +37,19 @@ const HeadName& name_of(ExitHead head) {
   return *std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& known) { return known.head == head; });
 }
 
-ExitShape read_exit(const nlohmann::json& object, const std::string& where, Problems& problems) {
-  JsonReader values(object, where, problems);
-  ExitShape exit;
-  exit.layer = values.get_int("layer", {INT32_MIN, INT32_MAX}, 0);  // check_exits names those outside the model
-  const std::string head = values.get_string("head", "");
+void exit_keys(ConfigKeys& keys, ExitShape& exit) {
+  keys.integer("layer", exit.layer, {INT32_MIN, INT32_MAX}, 0);  // check_exits names those outside the model
+  std::string head = name_of(exit.head).name;
+  keys.text("head", head, "");
   const auto* known =
       std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& each) { return each.name == head; });
   if (known == std::end(kHeads)) {
-    problems.add(
-        {where, "'head' is not a form of an exit's head", "shared, full or low_rank", printable(head), kTrainAgain});
+    keys.reader().wrong("head", "is not a form of an exit's head", "shared, full or low_rank");
   } else {
     exit.head = known->head;
   }
-  exit.rank = values.get_int("rank", {INT32_MIN, INT32_MAX}, 0);
-  exit.own_norm = values.get_bool("own_norm", false);
-  return exit;
+  keys.integer("rank", exit.rank, {INT32_MIN, INT32_MAX}, 0);
+  keys.flag("own_norm", exit.own_norm, false);
 }
 
 void check_format(const JsonReader& values, const std::string& format, int64_t version, const fs::path& file) {
@@ -66,11 +64,9 @@ void check_format(const JsonReader& values, const std::string& format, int64_t v
 
 nlohmann::ordered_json to_json(const ExitConfig& config) {
   auto exits = nlohmann::ordered_json::array();
-  for (const ExitShape& exit : config.exits) {
-    nlohmann::ordered_json entry = {{"layer", exit.layer}, {"head", name_of(exit.head).name}};
-    if (exit.head == ExitHead::kLowRank) entry["rank"] = exit.rank;
-    entry["own_norm"] = exit.own_norm;
-    exits.push_back(std::move(entry));
+  for (ExitShape exit : config.exits) {
+    ConfigKeys keys(exits.emplace_back(), false);
+    exit_keys(keys, exit);
   }
   return {{"format", kFormat},
           {"format_version", kExitsVersion},
@@ -164,7 +160,8 @@ ExitConfig load_exit_config(const fs::path& directory) {
   const nlohmann::json exits = root.value("exits", nlohmann::json());
   if (!exits.is_array()) problems.add({where, "'exits' is not a list", "a list of exits", brief(exits), kTrainAgain});
   for (size_t i = 0; exits.is_array() && i < exits.size(); ++i) {
-    config.exits.push_back(read_exit(exits[i], fmt::format("{}: exits[{}]", where, i), problems));
+    ConfigKeys keys(ConfigReader(exits[i], fmt::format("{}: exits[{}]", where, i), problems));
+    exit_keys(keys, config.exits.emplace_back());
   }
   if (!config.model_hash.empty() && !is_hash(config.model_hash)) {
     problems.add(

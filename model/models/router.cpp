@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "model/families/common.h"
 #include "model/files/model_directory.h"
 #include "model/files/safetensors.h"
 #include "model/transformer/transformer_parts.h"
@@ -177,11 +178,26 @@ namespace fs = std::filesystem;
 constexpr const char* kRouterKind = "draftsmith_router";
 constexpr int64_t kRouterVersion = 1;
 
-RouterConfig read_config(const fs::path& directory) {
+void router_keys(ConfigKeys& keys, RouterConfig& config) {
+  keys.also("architectures", {"DraftsmithRouter"});
+  keys.also("model_type", kRouterKind);
+  keys.also("format_version", kRouterVersion);
+  keys.integer("top_k", config.top_k, {1, kMostRouterTokens});
+  keys.integer("hidden", config.hidden, {1, kMostRouterHidden});
+  keys.integer("drafter_width", config.width, {1, 1 << 20});
+  keys.integer("vocabulary", config.vocabulary, {1, 1 << 24});
+  keys.number("embedding_scale", config.embedding_scale, 0.0, 1e-12, 1e12);
+  keys.text("drafter", config.drafter, "");
+  keys.text("drafter_sha256", config.drafter_hash, "");
+  keys.number("threshold", config.threshold, -1.0, 0.0, 2.0);
+  keys.integer("max_draft", config.max_draft, {1, kMostRouterDraft});
+}
+
+RouterConfig read_router_config(const fs::path& directory) {
   const fs::path file = directory / "config.json";
   const nlohmann::json root = load_json(file);
   Problems problems;
-  JsonReader values(root, file.string(), problems);
+  ConfigReader values(root, file.string(), problems);
   const std::string kind = values.get_string("model_type", "");
   if (kind != kRouterKind) {
     throw UserError({file.string(), "is not the config.json of a router", std::string("model_type ") + kRouterKind,
@@ -193,45 +209,15 @@ RouterConfig read_config(const fs::path& directory) {
                      std::to_string(version), "train the router again"});
   }
   RouterConfig config;
-  config.top_k = values.get_int("top_k", {1, kMostRouterTokens});
-  config.hidden = values.get_int("hidden", {1, kMostRouterHidden});
-  config.width = values.get_int("drafter_width", {1, 1 << 20});
-  config.vocabulary = values.get_int("vocabulary", {1, 1 << 24});
-  config.embedding_scale = values.get_double("embedding_scale");
-  config.drafter = values.get_string("drafter", "");
-  config.drafter_hash = values.get_string("drafter_sha256");
-  config.threshold = values.get_double("threshold");
-  config.max_draft = values.get_int("max_draft", {1, kMostRouterDraft});
-  problems.throw_if_any();
-  const auto check = [&](const char* key, double value, double least, double most) {
-    if (value >= least && value <= most) return;
-    problems.add({file.string(), std::string("'") + key + "' is out of range", fmt::format("{:g} to {:g}", least, most),
-                  fmt::format("{:g}", value), ""});
-  };
-  check("top_k", static_cast<double>(config.top_k), 1, static_cast<double>(config.vocabulary));
-  check("embedding_scale", config.embedding_scale, 1e-12, 1e12);
-  check("threshold", config.threshold, 0, 2);
+  ConfigKeys keys(values);
+  router_keys(keys, config);
+  if (config.top_k > config.vocabulary) values.wrong("top_k", "is more than the drafter's ids", "at most vocabulary");
   if (!is_hash(config.drafter_hash)) {
     problems.add(
         {file.string(), "'drafter_sha256' is not a hash", "64 hex digits", printable(config.drafter_hash), ""});
   }
   problems.throw_if_any();
   return config;
-}
-
-nlohmann::ordered_json to_json(const RouterConfig& config) {
-  return {{"architectures", {"DraftsmithRouter"}},
-          {"model_type", kRouterKind},
-          {"format_version", kRouterVersion},
-          {"top_k", config.top_k},
-          {"hidden", config.hidden},
-          {"drafter_width", config.width},
-          {"vocabulary", config.vocabulary},
-          {"embedding_scale", config.embedding_scale},
-          {"drafter", config.drafter},
-          {"drafter_sha256", config.drafter_hash},
-          {"threshold", config.threshold},
-          {"max_draft", config.max_draft}};
 }
 
 }  // namespace
@@ -241,7 +227,11 @@ void save_router(const fs::path& directory, const Router& router) {
     std::vector<TensorToStore> tensors;
     for (const auto& [name, value] : router.parameters()) tensors.push_back({name, value.detach().cpu(), at::kFloat});
     write_safetensors(temporary / "model.safetensors", std::move(tensors));
-    write_json(temporary / "config.json", to_json(router.config()));
+    nlohmann::ordered_json json;
+    ConfigKeys keys(json, true);
+    RouterConfig config = router.config();
+    router_keys(keys, config);
+    write_json(temporary / "config.json", json);
   });
 }
 
@@ -252,7 +242,7 @@ Router load_router(const fs::path& directory) {
                      fs::is_directory(directory) ? "no config.json" : "no such directory",
                      "a router is made by a stage of kind router"});
   }
-  RouterConfig config = read_config(directory);
+  RouterConfig config = read_router_config(directory);
   const SafetensorsFile file(directory / "model.safetensors");
   std::map<std::string, at::Tensor> parameters;
   for (const auto& entry : file.tensors()) parameters[entry.first] = file.read(entry.first, at::kFloat);
