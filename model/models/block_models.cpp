@@ -19,10 +19,10 @@ namespace {
 
 constexpr int64_t kNone = -1;
 
-// Returns the vectors of kept [B,T,W] at these places of each row, [B,L,W]; zeros where a place is kNone.
-at::Tensor vectors_at(const at::Tensor& kept, const std::vector<int64_t>& places) {
+// Returns the vectors of kept [B,T,W] at these L places of each row, [B,L,W]; zeros where a place is kNone.
+at::Tensor vectors_at(const at::Tensor& kept, const std::vector<int64_t>& places, int64_t count) {
   const at::Device device = kept.device();
-  const at::Tensor place = upload(at::tensor(places, at::kLong).view({kept.size(0), -1}), device);
+  const at::Tensor place = upload(at::tensor(places, at::kLong).view({kept.size(0), count}), device);
   const at::Tensor row = at::arange(kept.size(0), at::TensorOptions(at::kLong).device(device)).unsqueeze(1);
   return kept.index({row, place.clamp_min(0)}).masked_fill_(place.lt(0).unsqueeze(2), 0);
 }
@@ -110,7 +110,7 @@ at::Tensor BlockText::states(std::span<const int64_t> first, std::span<const int
       any = any || present;
     }
   }
-  if (any) return vectors_at(kept_, places);
+  if (any) return vectors_at(kept_, places, tokens);
   const int64_t width = projection_.defined() ? projection_.size(0) : model_.config().width;
   return at::zeros({rows(), tokens, width}, at::TensorOptions(model_.info().dtype).device(model_.info().device));
 }
@@ -161,7 +161,7 @@ class BlockPredictionModel::State final : public DecodeState {
     for (int64_t b = 0; b < rows(); ++b) {
       places.push_back(predicting(b) < 0 ? kNone : predicting(b) % text.block());
     }
-    return vectors_at(logits_, places);
+    return vectors_at(logits_, places, 1);
   }
 
   // Returns the logits [B,L,V] at counts[b] tokens of each row from `first` on.

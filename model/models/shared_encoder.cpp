@@ -1,5 +1,9 @@
 #include "model/models/shared_encoder.h"
 
+#include <optional>
+#include <string>
+
+#include "base/error.h"
 #include "model/families/common.h"
 #include "model/files/model_directory.h"
 

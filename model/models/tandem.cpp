@@ -1,16 +1,19 @@
 #include "model/models/tandem.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
-#include "base/json.h"
+#include "base/error.h"
 #include "model/families/common.h"
 #include "model/files/copy_model.h"
 #include "model/files/model_directory.h"
+#include "model/models/companion.h"
 
 namespace draftsmith::model {
 namespace {

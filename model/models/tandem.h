@@ -1,28 +1,20 @@
 // Tandem secondaries (Nair et al. 2024, section 3): a small autoregressive model whose layers read a large primary's
-// representations. Their part in config.json, their start from a trained model, and their directories.
+// representations. Their start from a trained model, and their directories.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "model/families/common.h"
 #include "model/files/checkpoint.h"
-#include "model/models/companion.h"
+#include "model/files/model_directory.h"
+#include "model/transformer/parameters.h"
 #include "model/transformer/transformer_config.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
 
-// ---- A secondary's part in config.json
-//   "draftsmith_tandem": {"primary_width", "primary_layers", "layer_map", "block", "primary": {"path", "sha256"}}
-
-// ---- Tandem transformers
 // The secondary reads the primary's representations of all tokens but those of the current block, equation (2):
 //   ŷ_u^(j) = FF_Tandem^(j)(x_u^(ℓ(j)))                                    for u < b, b = ⌊i/γ⌋γ
 //   y_i^(j+1) = layer j+1 of the secondary at i, over ŷ_u^(j) for u < b and its own y_u^(j) for b ≤ u ≤ i
@@ -31,7 +23,8 @@ namespace draftsmith::model {
 //
 // A Tandem directory is the secondary's model directory, named DraftsmithTandem<architecture> so that nobody loads it
 // as an ordinary model. Its primary lies in primary/ inside it, or is another directory named by its path (relative to
-// this one) and its model_hash().
+// this one) and its model_hash(). Its part in config.json:
+//   "draftsmith_tandem": {"primary_width", "primary_layers", "layer_map", "block", "primary": {"path", "sha256"}}
 
 // Returns the kind of Tandem secondaries.
 const ModelKind& tandem_kind();
@@ -52,8 +45,8 @@ struct TandemStart {
 };
 
 // Makes a Tandem secondary from an ordinary model (loaded unpacked), which gives its decoder's parameters; an encoder
-// is left behind. `primary` may be packed. Errors: UserError (a layer map that fits
-// neither model, require_tandem_pair).
+// is left behind. `primary` may be packed. Errors: UserError (require_tandem_pair,
+// a layer map that does not fit).
 std::unique_ptr<TransformerModel> make_tandem_secondary(const TransformerModel& secondary,
                                                         const TransformerModel& primary, const TandemStart& start = {});
 
