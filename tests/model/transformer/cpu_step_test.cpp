@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "model/cpu/float_matrix.h"
-#include "model/transformer/cpu_decoder.h"
 #include "model/transformer/cpu_encoder.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
