@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "base/utf8.h"
 #include "model/files/safetensors.h"
 
 namespace draftsmith::model {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "model/files/safetensors.h"
 
 namespace draftsmith::model {

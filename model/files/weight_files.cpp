@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "model/files/pickled_weights.h"
 #include "model/files/safetensors.h"
 

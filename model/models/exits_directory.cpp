@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "model/families/common.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/utf8.h"
 #include "model/families/common.h"
 #include "model/files/model_directory.h"
 #include "model/files/safetensors.h"

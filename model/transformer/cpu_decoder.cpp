@@ -14,6 +14,7 @@
 #include "model/transformer/cpu_pass.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/stack.h"
+#include "model/transformer/transformer_model.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
@@ -220,41 +221,42 @@ void pick_rows(const StepLayout& layout, Logits logits, std::vector<int64_t>& ro
 
 }  // namespace
 
-bool TransformerParts::takes_cpu_steps() const {
+bool TransformerModel::takes_cpu_steps() const {
   const auto stored = [](const at::Tensor& table) { return table.is_cpu() && table.is_contiguous(); };
   const auto fits = [](const RowNorm& norm) { return norm.weight != nullptr; };
-  return !decoder_.packed_views().empty() && head_.own_weights() != nullptr && fits(decoder_.final_row_norm()) &&
-         stored(embedding_) && (!embedding_norm_ || fits(embedding_norm_->row_norm())) &&
-         (!positions_.defined() || stored(positions_));
+  return !parts_->decoder.packed_views().empty() && parts_->head.own_weights() != nullptr &&
+         fits(parts_->decoder.final_row_norm()) && stored(parts_->embedding) &&
+         (!parts_->embedding_norm || fits(parts_->embedding_norm->row_norm())) &&
+         (!parts_->positions.defined() || stored(parts_->positions));
 }
 
-void TransformerParts::embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const {
+void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const {
   static thread_local std::vector<int64_t> rows;
   const at::Tensor ids = tokens.contiguous();
   const auto* id = ids.const_data_ptr<int64_t>();
   rows.clear();
   for (int64_t i = 0; i < ids.numel(); ++i) {
     if (id[i] < 0 || id[i] >= config_.vocabulary) throw std::logic_error("a token is outside the vocabulary");
-    rows.push_back(vocabulary_rows_.row_of(id[i]));
+    rows.push_back(parts_->vocabulary_rows.row_of(id[i]));
   }
-  gather(embedding_, rows, true, to);
-  if (positions_.defined()) {
+  gather(parts_->embedding, rows, true, to);
+  if (parts_->positions.defined()) {
     rows.clear();
     for (const int64_t base : layout.base) {
       for (int64_t j = 0; j < layout.tokens; ++j) {
-        rows.push_back(std::min(base + (layout.siblings ? 0 : j), positions_.size(0) - 1));
+        rows.push_back(std::min(base + (layout.siblings ? 0 : j), parts_->positions.size(0) - 1));
       }
     }
-    gather(positions_, rows, false, to);
+    gather(parts_->positions, rows, false, to);
   }
-  if (embedding_norm_) {
+  if (parts_->embedding_norm) {
     const int64_t width = config_.width;
-    normalize_rows(embedding_norm_->row_norm(), to, ids.numel(), width, to);
+    normalize_rows(parts_->embedding_norm->row_norm(), to, ids.numel(), width, to);
   }
 }
 
-StepOutput TransformerParts::run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
-  const auto views = decoder_.packed_views();
+StepOutput TransformerModel::run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
+  const auto views = parts_->decoder.packed_views();
   const std::array<int64_t, 3> shape{state.rows(), layout.tokens, config_.width};
   for (int64_t i = part.layers.begin; i < part.layers.end; ++i) state.make_room(i, layout);
   CpuStep& step = CpuStep::of_thread();
@@ -285,16 +287,16 @@ StepOutput TransformerParts::run_on_cpu(const StepPart& part, const StepLayout& 
   if (part.logits != Logits::kNone) {
     pick_rows(layout, part.logits, rows);
     const int64_t picked = part.logits == Logits::kLast ? 1 : layout.tokens;
-    output.logits = state.logits_of({state.rows(), picked, head_.own_weights()->outputs()});
-    step.add_head({.norm = decoder_.final_row_norm(),
+    output.logits = state.logits_of({state.rows(), picked, parts_->head.own_weights()->outputs()});
+    step.add_head({.norm = parts_->decoder.final_row_norm(),
                    .scale = static_cast<float>(config_.output_scale),
-                   .head = head_.own_weights(),
+                   .head = parts_->head.own_weights(),
                    .rows = rows,
                    .logits = output.logits.mutable_data_ptr<float>()});
   }
   step.run();
-  if (output.logits.defined() && vocabulary_rows_.pruned()) {
-    output.logits = vocabulary_rows_.spread(output.logits, -std::numeric_limits<double>::infinity());
+  if (output.logits.defined() && parts_->vocabulary_rows.pruned()) {
+    output.logits = parts_->vocabulary_rows.spread(output.logits, -std::numeric_limits<double>::infinity());
   }
   return output;
 }

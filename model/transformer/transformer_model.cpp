@@ -26,8 +26,8 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
   info.layers = config.decoder_layers;
   info.max_positions = config.max_positions;
   info.encoder_decoder = config.encoder_decoder;
-  info.device = parts.device();
-  info.dtype = parts.dtype();
+  info.device = parts.embedding.device();
+  info.dtype = parts.dtype;
   return info;
 }
 
@@ -78,7 +78,7 @@ void TransformerModel::require_parameters() const {
 }
 
 const VocabularyRows& TransformerModel::vocabulary_rows() const {
-  return parts_->vocabulary_rows();
+  return parts_->vocabulary_rows;
 }
 
 const std::map<std::string, at::Tensor>& TransformerModel::parameters() const {
@@ -104,41 +104,28 @@ void TransformerModel::requires_grad(bool on) {
 void TransformerModel::pack() {
   require_parameters();
   states_.clear();  // recorded work reads the weights as they were
-  parts_->pack();
+  WeightArena arena;
+  if (parts_->encoder) parts_->encoder->pack(arena);
+  if (parts_->encoder_projection.weight().defined()) parts_->encoder_projection.pack(arena);
+  parts_->decoder.pack(arena);
+  parts_->head.pack(arena);
+  parts_->keep_first_positions();
 }
 
 void TransformerModel::unpack() {
   require_parameters();
   states_.clear();
-  parts_->unpack();
-}
-
-ForwardOutput TransformerModel::forward(const ForwardInput& input, const DropoutContext& dropout) {
-  Dropout sites(dropout);
-  return parts_->forward(input, sites);
-}
-
-at::Tensor TransformerModel::head(const at::Tensor& hidden) const {
-  return parts_->head(hidden);
-}
-
-at::Tensor TransformerModel::finish(const at::Tensor& layer_hidden) const {
-  return parts_->finish(layer_hidden);
-}
-
-at::Tensor TransformerModel::exit_head(const at::Tensor& layer_hidden) const {
-  return head(finish(layer_hidden));
-}
-
-at::Tensor TransformerModel::token_embeddings(const at::Tensor& tokens) const {
-  const DecodingGuard guard;
-  return parts_->token_embeddings(tokens);
+  if (parts_->encoder) parts_->encoder->unpack();
+  parts_->encoder_projection.unpack();
+  parts_->decoder.unpack();
+  parts_->head.unpack();
+  parts_->first_positions = {};
 }
 
 EncoderStates TransformerModel::encode(const TokenBatch& source) {
   const DecodingGuard guard;
   Dropout none({});
-  return {parts_->encode(source, none), source.lengths};
+  return {encode_states(source, none), source.lengths};
 }
 
 std::unique_ptr<DecodeState> TransformerModel::begin(const EncoderStates& source, int64_t capacity, int64_t samples) {
@@ -152,7 +139,7 @@ std::unique_ptr<DecodeState> TransformerModel::begin(const EncoderStates& source
   for (int64_t row = 0; row < sources * samples; ++row) {
     source_of_row.push_back(row / samples);
   }
-  state->set_cross(parts_->cross_caches(source.hidden), source.lengths, std::move(source_of_row));
+  state->set_cross(cross_caches(source.hidden), source.lengths, std::move(source_of_row));
   return state;
 }
 
@@ -193,9 +180,9 @@ StepOutput TransformerModel::run_recorded(StepGraph& graph, const StepPart& part
     recorded.tokens = graph.tokens;
     StepLayout placed = state.placed(layout, graph.places);
     placed.recorded = true;
-    graph.work = record_graph(info_.device, state.graphs().memory(),
-                              [&] { graph.output = parts_->run(recorded, placed, state); });
-    if (!graph.work) return parts_->run(recorded, state.placed(layout, graph.places), state);
+    graph.work =
+        record_graph(info_.device, state.graphs().memory(), [&] { graph.output = run(recorded, placed, state); });
+    if (!graph.work) return run(recorded, state.placed(layout, graph.places), state);
   }
   graph.work->replay();
   return graph.output;
@@ -211,12 +198,12 @@ StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
   const int64_t tokens = input.tokens.size(1);
   static thread_local StepLayout layout;  // keeps its memory
   own.layout_of(input.new_tokens, tokens, 0, layout);
-  parts_->prepare(part.layers, layout, own);
+  prepare(part.layers, layout, own);
   const bool records = tokens <= kLongestKernelStep && own.block() == 1 && records_graphs(info_.device);
   StepGraph* graph = records ? own.graphs().find({own.rows(), tokens, input.logits, input.hidden_layers}) : nullptr;
   StepOutput output = graph != nullptr        ? run_recorded(*graph, part, layout, own)
-                      : info_.device.is_cpu() ? parts_->run(part, layout, own)
-                                              : parts_->run(part, own.placed(layout), own);
+                      : info_.device.is_cpu() ? run(part, layout, own)
+                                              : run(part, own.placed(layout), own);
   own.count_runs(part.layers, layout);
   return output;
 }
@@ -232,23 +219,15 @@ std::optional<DevicePlaces> TransformerModel::device_places(DecodeState& state) 
   const DecodingGuard guard;
   DecoderState& own = own_state(state);
   const std::vector<int64_t> none(static_cast<size_t>(own.rows()), 0);
-  parts_->prepare({0, config_.decoder_layers}, own.layout_of(none, 1), own);
+  prepare({0, config_.decoder_layers}, own.layout_of(none, 1), own);
   return own.device_places();
 }
 
 StepOutput TransformerModel::step_on_device(const DeviceStepInput& input, DecodeState& state) {
   const DecodingGuard guard;
   DecoderState& own = own_state(state);
-  return parts_->run({.layers = {0, config_.decoder_layers}, .tokens = input.tokens, .logits = input.logits},
-                     own.device_layout(input), own);
-}
-
-at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& layout) {
-  const DecodingGuard guard;
-  if (tokens.size(1) != layout.tokens) {
-    throw std::logic_error("a step's tokens disagree with its layout");
-  }
-  return parts_->embed(tokens, layout);
+  return run({.layers = {0, config_.decoder_layers}, .tokens = input.tokens, .logits = input.logits},
+             own.device_layout(input), own);
 }
 
 at::Tensor TransformerModel::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
@@ -259,29 +238,10 @@ at::Tensor TransformerModel::run_layers(LayerRange layers, const at::Tensor& hid
 
 StepOutput TransformerModel::run_part(const StepPart& part, const StepLayout& layout, DecoderState& state) {
   const DecodingGuard guard;
-  parts_->prepare(part.layers, layout, state);
-  StepOutput output = parts_->run(part, layout, state);
+  prepare(part.layers, layout, state);
+  StepOutput output = run(part, layout, state);
   state.count_runs(part.layers, layout);
   return output;
-}
-
-void TransformerModel::write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
-                                DecoderState& state) {
-  const DecodingGuard guard;
-  parts_->write_kv(layers, hidden, layout, own_state(state));
-}
-
-EncoderStates TransformerModel::project_encoder(const EncoderStates& other) {
-  const DecodingGuard guard;
-  return {parts_->project_encoder(other.hidden.to(parts_->dtype())), other.lengths};
-}
-
-void TransformerModel::write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
-                                     DecoderState& state) {
-  const DecodingGuard guard;
-  std::vector<at::Tensor> own_type;
-  for (const at::Tensor& layer : representations) own_type.push_back(layer.to(parts_->dtype()));
-  parts_->write_primary(own_type, layout, own_state(state));
 }
 
 }  // namespace draftsmith::model
