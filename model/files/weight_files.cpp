@@ -24,7 +24,7 @@ constexpr const char* kPickled = "pytorch_model.bin";
 // Opens a file by the end of its name: ".safetensors", otherwise a pickled state dict. Errors: those of the readers.
 std::unique_ptr<TensorFile> open_tensor_file(const fs::path& file) {
   if (file.extension() == ".safetensors") return std::make_unique<SafetensorsFile>(file);
-  return std::make_unique<PickledWeights>(file);
+  return open_pickled_weights(file);
 }
 
 // The index's weight_map, every file a plain name inside the directory.
