@@ -18,9 +18,9 @@ struct PruneFlags {
 };
 
 int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
-  const c10::Device device = begin_execution(flags.execution);
+  begin_execution(flags.execution);
   const SignalWatch watch;
-  const recipes::PruneReport report = recipes::prune_directory(flags.model, flags.out, options, device);
+  const recipes::PruneReport report = recipes::prune_directory(flags.model, flags.out, options);
   fmt::print("{}: {}\n", flags.out, report.text());
   return 0;
 }
@@ -33,11 +33,8 @@ constexpr const char* kFooter =
     "Keep some layers of the encoder and of the decoder:\n"
     "  draftsmith prune --model TARGET --out DRAFTER --decoder-layers every:3\n"
     "  draftsmith prune --model TARGET --out DRAFTER --encoder-layers first:2 --decoder-layers 0,5\n"
-    "Keep the neurons and heads with the largest weights in each layer, or those that contribute most on\n"
-    "512 examples, which should resemble the text to be decoded:\n"
+    "Keep the neurons and heads with the largest weights in each layer, of T5 the same heads in all:\n"
     "  draftsmith prune --model TARGET --out DRAFTER --ff-width 512 --heads 4\n"
-    "  draftsmith prune --model TARGET --out DRAFTER --ff-width 512 \\\n"
-    "    --by activation --calibration corpus.h5\n"
     "Keep embeddings and logits of the 16,000 tokens that a corpus uses most, and of all special tokens.\n"
     "The drafter never proposes other tokens and reads them as the unknown token; decoding stays\n"
     "lossless. With a large vocabulary, a step reads the head more than anything else:\n"

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <string>
 
-#include "base/device.h"
 #include "base/options.h"
 #include "model/pruning/pruning.h"
 
@@ -24,10 +23,10 @@ struct PruneReport {
 };
 
 // Prunes the model in the directory `model` and writes the new directory `out`, with the tokenizer and the generation
-// settings of the whole model. `device` runs the model on the calibration text. Errors: UserError as load_model,
+// settings of the whole model. Errors: UserError as load_model,
 // prune() and save_model, for files of the options, a corpus of another tokenizer and files without tokens; Interrupted
 // if a stop is requested. Checks options before it reads text. After an error, there is no `out`.
 PruneReport prune_directory(const std::filesystem::path& model, const std::filesystem::path& out,
-                            const model::PruneOptions& options, at::Device device = at::kCPU);
+                            const model::PruneOptions& options);
 
 }  // namespace draftsmith::recipes

@@ -10,6 +10,7 @@
 #include "infer/loop/prefill.h"
 #include "infer/loop/processors.h"
 #include "model/files/checkpoint.h"
+#include "model/models/companion.h"
 #include "model/models/shared_encoder.h"
 
 namespace draftsmith::infer {
@@ -214,7 +215,8 @@ class LoadedSharedEncoder final : public ReadingDrafter {
 
 SharedDrafter load_shared_encoder_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
                                           const model::LoadOptions& options) {
-  return std::make_shared<LoadedSharedEncoder>(model::load_shared_encoder(directory, target, options), directory);
+  return std::make_shared<LoadedSharedEncoder>(
+      model::load_with_companion(model::shared_encoder_kind(), directory, target, options), directory);
 }
 
 SharedDrafter shared_encoder_drafter(std::shared_ptr<model::TransformerModel> drafter,

@@ -12,6 +12,7 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/drafters/text_drafters.h"
+#include "model/files/model_directory.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 
@@ -42,7 +43,8 @@ struct KindRow {
 
 // Loads an ordinary model, or one that shares the target's encoder.
 SharedDrafter load_small_model(const Spec& spec, const fs::path& target, const Load& options) {
-  if (!model::is_shared_encoder_directory(spec.path)) return load_model_drafter(spec.path, options);
+  if (model::kind_of_directory(spec.path) != model::shared_encoder_kind())
+    return load_model_drafter(spec.path, options);
   return load_shared_encoder_drafter(spec.path, target, options);
 }
 
@@ -156,7 +158,7 @@ DrafterSpec parse_drafter(const std::string& text) {
     if (prefix.empty()) continue;
     if (text.starts_with(prefix + ":") || (row.usual > 0 && text == prefix)) return parse_prefixed(row, text);
   }
-  return {model::is_tandem_directory(text) ? kTandem : kModel, text};
+  return {model::kind_of_directory(text) == model::tandem_kind() ? kTandem : kModel, text};
 }
 
 std::string drafter_help() {

@@ -14,6 +14,7 @@
 #include "infer/loop/processors.h"
 #include "infer/sampling/sampling.h"
 #include "model/files/checkpoint.h"
+#include "model/models/companion.h"
 #include "model/models/tandem.h"
 #include "model/transformer/transformer_parts.h"
 
@@ -266,7 +267,8 @@ class LoadedTandem final : public ReadingDrafter {
 
 SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
                                   const model::LoadOptions& options) {
-  return std::make_shared<LoadedTandem>(model::load_tandem_secondary(directory, target, options), directory);
+  return std::make_shared<LoadedTandem>(model::load_with_companion(model::tandem_kind(), directory, target, options),
+                                        directory);
 }
 
 SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer) {

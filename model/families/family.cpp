@@ -2,6 +2,9 @@
 
 #include "model/families/family.h"
 
+#include <map>
+#include <stdexcept>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -59,9 +62,54 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
                    .hint = "is this the config.json of a Hugging Face model?"});
 }
 
+TransformerConfig read_config(const Family& family, const ConfigReader& reader) {
+  ConfigKeys keys(reader);
+  TransformerConfig config = family.base;
+  family.keys(keys, config);
+  if (keys.has("quantization_config")) {
+    keys.reader().wrong("quantization_config", "asks for quantised weights, which are not supported",
+                        "weights in F32, F16 or BF16");
+  }
+  return config;
+}
+
+nlohmann::ordered_json write_config(const Family& family, TransformerConfig config) {
+  nlohmann::ordered_json out;
+  ConfigKeys keys(out, true);
+  family.keys(keys, config);
+  return out;
+}
+
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config) {
-  const bool added = parameter.ends_with(".primary_projection.weight") || parameter == "encoder_projection.weight";
-  return added ? StoredTensor{.name = parameter} : family.stored(parameter, config);
+  static const std::map<std::string, int64_t> kJoined = {
+      {"self_attention.query", 0}, {"self_attention.key", 1}, {"self_attention.value", 2}};
+  const NameTable& table = family.names(config);
+  if (parameter.ends_with(".primary_projection.weight") || parameter == "encoder_projection.weight") {
+    return {.name = parameter};
+  }
+  if (const auto outside = table.outside.find(parameter); outside != table.outside.end()) {
+    return {.name = outside->second};
+  }
+  // "decoder.3.self_attention.query.weight": stack, layer, module and kind.
+  const size_t stack_end = parameter.find('.');
+  const size_t layer_end = parameter.find('.', stack_end + 1);
+  const size_t module_end = parameter.rfind('.');
+  const std::string stack = parameter.substr(0, stack_end);
+  const bool in_block = table.blocks.contains(stack) && layer_end < module_end;
+  const std::string module = in_block ? parameter.substr(layer_end + 1, module_end - layer_end - 1) : "";
+  auto stored = table.modules.find(stack + "." + module);
+  if (stored == table.modules.end()) stored = table.modules.find(module);
+  if (stored == table.modules.end()) throw std::logic_error("no stored name for parameter " + parameter);
+  const std::string kind = parameter.substr(module_end);  // ".weight" or ".bias"
+  StoredTensor where{.name = table.blocks.at(stack) + parameter.substr(stack_end + 1, layer_end - stack_end - 1) + "." +
+                             stored->second + kind};
+  where.transposed = table.transposed && kind == ".weight" && !module.ends_with(".norm");
+  if (const auto part = kJoined.find(module); part != kJoined.end() && table.join != Join::kNone) {
+    where.join = table.join;
+    where.part = part->second;
+    where.parts = static_cast<int64_t>(kJoined.size());
+  }
+  return where;
 }
 
 }  // namespace draftsmith::model

@@ -78,7 +78,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
 GenerationConfig default_generation_config(const TransformerConfig& config);
 
 // Returns generation_config.json as Transformers reads it; settings at their neutral values are left out.
-nlohmann::ordered_json to_json(const GenerationConfig& generation);
+nlohmann::ordered_json to_json(GenerationConfig generation);
 
 // Throws a UserError that names every unsupported setting; `where` is the model's directory.
 void require_supported(const GenerationConfig& generation, const std::string& where);

@@ -25,17 +25,7 @@ at::Tensor TensorFile::read(const std::string& name, at::ScalarType dtype) const
 }
 
 // ---- Header
-// The JSON header of a safetensors file, checked against the bytes that follow it before any offset or shape is used.
-
-struct SafetensorsHeader {
-  std::map<std::string, TensorEntry> tensors;
-  std::map<std::string, std::string> metadata;
-};
-
-// Parses and checks a header. `data_bytes` is the size of the data section, `file` names it in errors.
-// Errors (UserError): those of SafetensorsFile's constructor that concern the header.
-SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_bytes,
-                                          const std::filesystem::path& file);
+// It is checked against the bytes that follow it before any offset or shape is used.
 
 namespace {
 
@@ -150,24 +140,6 @@ class EntryReader {
   Problems& problems_;
 };
 
-void read_metadata(const std::filesystem::path& file, const json& value, std::map<std::string, std::string>& metadata,
-                   Problems& problems) {
-  bool good = value.is_object();
-  for (auto it = value.begin(); good && it != value.end(); ++it) {
-    good = it.value().is_string();
-    if (good) {
-      metadata[it.key()] = it.value().get<std::string>();
-    }
-  }
-  if (!good) {
-    problems.add({.where = file.string() + ": header",
-                  .what = "__metadata__ is malformed",
-                  .expected = "an object whose values are strings",
-                  .found = brief(value),
-                  .hint = {}});
-  }
-}
-
 // The format wants the tensors to cover the data section exactly, without overlap or hole.
 void check_cover(const std::filesystem::path& file, const std::map<std::string, TensorEntry>& tensors,
                  uint64_t data_bytes, Problems& problems) {
@@ -202,10 +174,9 @@ void check_cover(const std::filesystem::path& file, const std::map<std::string, 
   }
 }
 
-}  // namespace
-
-SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_bytes,
-                                          const std::filesystem::path& file) {
+// Parses and checks a header. `data_bytes` is the size of the data section.
+std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t data_bytes,
+                                               const std::filesystem::path& file) {
   const json root = parse_json(text, file.string() + ": header");
   if (!root.is_object()) {
     throw UserError({.where = file.string(),
@@ -214,47 +185,81 @@ SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_b
                      .found = root.type_name(),
                      .hint = {}});
   }
-  SafetensorsHeader header;
+  std::map<std::string, TensorEntry> tensors;
   Problems problems;
   const EntryReader reader(file, data_bytes, problems);
   for (const auto& [name, value] : root.items()) {
-    if (problems.list().size() >= kMostHeaderProblems) {
-      break;
-    }
+    if (problems.list().size() >= kMostHeaderProblems) break;
     if (name == "__metadata__") {
-      read_metadata(file, value, header.metadata, problems);
+      const auto is_text = [](const json& item) { return item.is_string(); };
+      if (value.is_object() && std::all_of(value.begin(), value.end(), is_text)) continue;
+      problems.add({.where = file.string() + ": header",
+                    .what = "__metadata__ is malformed",
+                    .expected = "an object whose values are strings",
+                    .found = brief(value),
+                    .hint = {}});
     } else if (auto entry = reader.read(name, value)) {
-      header.tensors.emplace(name, std::move(*entry));
+      tensors.emplace(name, std::move(*entry));
     }
   }
   problems.throw_if_any();
-  check_cover(file, header.tensors, data_bytes, problems);
+  check_cover(file, tensors, data_bytes, problems);
   problems.throw_if_any();
-  return header;
+  return tensors;
 }
 
+constexpr std::pair<const char*, at::ScalarType> kStoredTypes[] = {{"F32", at::kFloat},     {"F16", at::kHalf},
+                                                                   {"BF16", at::kBFloat16}, {"F64", at::kDouble},
+                                                                   {"I64", at::kLong},      {"BOOL", at::kBool}};
+
+}  // namespace
+
 std::optional<at::ScalarType> float_type(const std::string& dtype) {
-  if (dtype == "F32") {
-    return at::kFloat;
-  }
-  if (dtype == "F16") {
-    return at::kHalf;
-  }
-  if (dtype == "BF16") {
-    return at::kBFloat16;
-  }
-  if (dtype == "F64") {
-    return at::kDouble;
+  for (const auto& [name, type] : kStoredTypes) {
+    if (name == dtype && at::isFloatingType(type)) return type;
   }
   return std::nullopt;
 }
 
-std::string printable(std::string_view name) {
-  return draftsmith::printable(name);
+std::string stored_dtype_name(at::ScalarType type) {
+  for (const auto& [name, known] : kStoredTypes) {
+    if (known == type) return name;
+  }
+  throw std::logic_error(std::string("stored_dtype_name: not one we write: ") + c10::toString(type));
 }
 
 std::string shape_text(at::IntArrayRef shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Shapes shapes_of(const std::map<std::string, at::Tensor>& tensors) {
+  Shapes shapes;
+  for (const auto& [name, tensor] : tensors) shapes[name] = tensor.sizes().vec();
+  return shapes;
+}
+
+Shapes shapes_of(const TensorFile& file) {
+  Shapes shapes;
+  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
+  return shapes;
+}
+
+void check_shapes(const Shapes& expected, const Shapes& found, const std::string& where, const std::string& hint,
+                  Problems& problems) {
+  for (const auto& [name, shape] : expected) {
+    const auto present = found.find(name);
+    if (present == found.end()) {
+      problems.add({where, "the tensor " + name + " is missing", shape_text(shape), "none", hint});
+    } else if (present->second != shape) {
+      problems.add(
+          {where, "the tensor " + name + " has another shape", shape_text(shape), shape_text(present->second), hint});
+    }
+  }
+  for (const auto& [name, shape] : found) {
+    if (expected.contains(name)) continue;
+    problems.add({where, "the tensor " + printable(name) + " is none of these", "no tensor of this name",
+                  shape_text(shape), hint});
+  }
 }
 
 namespace {
@@ -272,10 +277,6 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path file) : file_(std::move(f
                      .found = fmt::format("{} bytes", mapping_.bytes()),
                      .hint = {}});
   }
-  parse_header();
-}
-
-void SafetensorsFile::parse_header() {
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, mapping_.data().get(), sizeof(header_bytes));
   const auto most = std::min(kMaxHeaderBytes, static_cast<uint64_t>(mapping_.bytes() - kLengthBytes));
@@ -287,10 +288,8 @@ void SafetensorsFile::parse_header() {
                      .hint = "fetch or write the file again"});
   }
   data_begin_ = kLengthBytes + static_cast<int64_t>(header_bytes);
-  SafetensorsHeader header = read_safetensors_header({mapping_.data().get() + kLengthBytes, header_bytes},
-                                                     static_cast<uint64_t>(mapping_.bytes() - data_begin_), file_);
-  tensors_ = std::move(header.tensors);
-  metadata_ = std::move(header.metadata);
+  tensors_ = read_header({mapping_.data().get() + kLengthBytes, header_bytes},
+                         static_cast<uint64_t>(mapping_.bytes() - data_begin_), file_);
 }
 
 const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
@@ -399,25 +398,6 @@ void write_safetensors(const std::filesystem::path& file, std::vector<TensorToSt
   }
   write_safetensors(file, in_file_order(std::move(places)),
                     [&](const TensorPlace& place) { return by_name.at(place.name); });
-}
-
-std::string stored_dtype_name(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "F32";
-    case at::kHalf:
-      return "F16";
-    case at::kBFloat16:
-      return "BF16";
-    case at::kDouble:
-      return "F64";
-    case at::kLong:
-      return "I64";
-    case at::kBool:
-      return "BOOL";
-    default:
-      throw std::logic_error(std::string("stored_dtype_name: not one we write: ") + c10::toString(type));
-  }
 }
 
 }  // namespace draftsmith::model

@@ -154,8 +154,8 @@ at::Tensor Attention::context_by_products(const Projected& projected, const Scor
   return at::bmm(weights, split(projected.value)).view({rows, heads_.count, query.size(1), heads_.width});
 }
 
-at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
-                                 const InputObserver& observer) const {
+at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias,
+                                 Dropout& dropout) const {
   const at::Tensor normed = norm(x);
   Projected projected;
   if (self_) {
@@ -175,7 +175,6 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
     projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value), {}};
   }
   const at::Tensor context = attend(projected, bias, dropout);
-  if (observer) observer(context);
   if (!dropout.active()) {
     return weights_.output.add_to(x, context);
   }

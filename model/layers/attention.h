@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "model/cpu/packed_weights.h"
-#include "model/layers/activation_observer.h"
 #include "model/layers/dropout.h"
 #include "model/layers/linear.h"
 #include "model/layers/norm.h"
@@ -94,8 +93,7 @@ class Attention {
   // `memory` of a cross-attention: encoder states [B,S,D]; of a self-attention undefined or, in a Tandem, other hidden
   // states of the same tokens [B,T,D]. Queries and keys of a self-attention are rotated by the bias's table. With a
   // memory its keys are the memory's, normed, followed by x's own, S = 2T.
-  at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
-                        const InputObserver& observer = {}) const;
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout) const;
 
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<AttentionWeightsView> packed_view() const;

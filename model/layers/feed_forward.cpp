@@ -19,10 +19,8 @@ at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
   return applied(activation_, parts[0]) * parts[1];
 }
 
-at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
-                               const InputObserver& observer) const {
+at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const {
   const at::Tensor inner = inner_of(x);
-  if (observer) observer(inner);
   if (!dropout.active()) {
     return down_.add_to(residual, inner);
   }

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/aten.h"
-#include "model/layers/activation_observer.h"
 #include "model/transformer/language_model.h"
 
 namespace draftsmith::model {
@@ -23,7 +22,6 @@ struct ForwardInput {
   TokenBatch source;                   // [B,S]; unused by decoder-only models
   TokenBatch target;                   // decoder inputs [B,T] (start token first), right padded
   std::vector<int64_t> hidden_layers;  // wanted decoder hidden states (early exits, heads)
-  ActivationObserver observer = {};    // empty: none
   // For a Tandem secondary: layer j + 1 reads the primary's projected representations of tokens before the block of γ
   // tokens that a position lies in (counted within its segment), and its own from there on. An encoder-decoder
   // secondary reads the primary's encoder states and only the lengths of `source`. Without a primary a decoder-only

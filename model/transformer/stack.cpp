@@ -12,13 +12,6 @@
 
 namespace draftsmith::model {
 
-// ---- Additive biases of attention scores
-// In the form that attention reads.
-
-// Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts; undefined: none. Where autocast is
-// on, its rounded form is made here, once for all layers of a device.
-ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused);
-
 namespace {
 
 // Returns the numbers with rows [S] whose starts are multiples of 16 numbers apart, as fused attention reads them: it
@@ -30,8 +23,8 @@ at::Tensor with_aligned_rows(const at::Tensor& additive) {
   return missing == 0 ? additive.contiguous() : at::constant_pad_nd(additive, {0, missing}).narrow(3, 0, keys);
 }
 
-}  // namespace
-
+// Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts, in the form that attention reads;
+// undefined: none. Where autocast is on, its rounded form is made here, once for all layers of a device.
 ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused) {
   ScoreBias bias;
   bias.fused = fused;
@@ -49,6 +42,8 @@ ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fus
   }
   return bias;
 }
+
+}  // namespace
 
 void self_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys) {
   keys.first = layout.base;
@@ -113,8 +108,7 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
 }  // namespace
 
 Block::Block(const TransformerConfig& config, const std::string& prefix, const Building& building)
-    : prefix_(prefix),
-      parallel_residual_(config.parallel_residual),
+    : parallel_residual_(config.parallel_residual),
       clamps_half_(config.encoder_decoder),
       self_(make_attention(config, prefix + ".self_attention", building, true)),
       feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {
@@ -126,27 +120,17 @@ Block::Block(const TransformerConfig& config, const std::string& prefix, const B
   }
 }
 
-at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
-                               const InputObserver& observer) const {
-  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout, observer),
-                     clamps_half_);
-}
-
-InputObserver Block::observer(const SequencePass& pass, const char* sublayer) const {
-  if (!pass.observer) return {};
-  return [&pass, name = prefix_ + sublayer](const at::Tensor& input) { pass.observer(name, input); };
+at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const {
+  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout), clamps_half_);
 }
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
-  at::Tensor hidden =
-      within_half(self_(x, earlier, pass.self_bias, *pass.dropout, observer(pass, ".self_attention")), clamps_half_);
+  at::Tensor hidden = within_half(self_(x, earlier, pass.self_bias, *pass.dropout), clamps_half_);
   if (cross_) {
-    hidden =
-        within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, observer(pass, ".cross_attention")),
-                    clamps_half_);
+    hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout), clamps_half_);
   }
-  return feed_forward(x, hidden, *pass.dropout, observer(pass, ".feed_forward"));
+  return feed_forward(x, hidden, *pass.dropout);
 }
 
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
@@ -177,7 +161,7 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
     hidden = within_half(cross_->add_output(hidden, from_source), clamps_half_);
   }
   Dropout none({});
-  return feed_forward(x, hidden, none, {});
+  return feed_forward(x, hidden, none);
 }
 
 KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const {

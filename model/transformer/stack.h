@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 
-#include "model/layers/activation_observer.h"
 #include "model/layers/attention.h"
 #include "model/layers/cached_attention.h"
 #include "model/layers/feed_forward.h"
@@ -43,7 +42,6 @@ struct SequencePass {
   at::Tensor memory = {};  // encoder states [B,S,D]; undefined without cross-attention
   ScoreBias cross_bias = {};
   Dropout* dropout = nullptr;
-  ActivationObserver observer = {};
 };
 
 // State shared by the blocks of one cached step.
@@ -87,12 +85,8 @@ class Block {
 
  private:
   // Applies the feed-forward sublayer, which reads `x` if the residual is parallel and else what attention returned.
-  at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
-                          const InputObserver& observer) const;
-  // Returns the pass's observer for one sublayer; empty if the pass has none.
-  InputObserver observer(const SequencePass& pass, const char* sublayer) const;
+  at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
 
-  std::string prefix_;  // of its parameters
   bool parallel_residual_;
   bool clamps_half_;
   Attention self_;

@@ -2,8 +2,11 @@
 // with gradients) and decoding (step, over caches).
 #pragma once
 
-#include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "model/layers/dropout.h"
 #include "model/layers/parameter_source.h"
@@ -16,7 +19,7 @@
 
 namespace draftsmith::model {
 
-class DecoderState;  // model/transformer/decoder_state.h
+struct TransformerParts;  // model/transformer/transformer_parts.h
 
 class TransformerModel : public LanguageModel {
  public:
@@ -34,13 +37,13 @@ class TransformerModel : public LanguageModel {
   TransformerModel(TransformerConfig config, ParameterSource& source);
   ~TransformerModel() override;
 
-  const TransformerConfig& config() const;
-  const ModelInfo& info() const override;
+  const TransformerConfig& config() const { return config_; }
+  const ModelInfo& info() const override { return info_; }
   // Sets info().name, which messages use: the family until load_model() sets the directory.
-  void set_name(std::string name);
+  void set_name(std::string name) { info_.name = std::move(name); }
 
   // Returns whether the model was made for decoding only, so that it has no parameters().
-  bool decoding_only() const;
+  bool decoding_only() const { return decoding_only_; }
 
   // Returns the rows of tokens in the embedding and the head.
   const VocabularyRows& vocabulary_rows() const;
@@ -61,7 +64,7 @@ class TransformerModel : public LanguageModel {
   // Applies the final norm and output scale to a layer's raw hidden state: the input of the head. [..., D] -> [..., D].
   at::Tensor finish(const at::Tensor& layer_hidden) const;
   // Applies finish() and head() (early exit, CALM). [..., D] -> [..., V].
-  at::Tensor exit_head(const at::Tensor& layer_hidden) const;
+  at::Tensor exit_head(const at::Tensor& layer_hidden) const { return head(finish(layer_hidden)); }
 
   // Returns rows of the embedding table alone, without positions or norm, of models loaded in any way: tokens int64
   // [...] -> fp32 [...,D]. Routers read them (model/models/router.h).
@@ -72,13 +75,13 @@ class TransformerModel : public LanguageModel {
   std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
   StepOutput step(const StepInput& input, DecodeState& state) override;
   void give_back(std::unique_ptr<DecodeState> state) override;
-  void free_states() override;
+  void free_states() override { states_.clear(); }
   std::optional<DevicePlaces> device_places(DecodeState& state) override;
   StepOutput step_on_device(const DeviceStepInput& input, DecodeState& state) override;
 
   // --- the two smaller verbs beneath step() ---
   // Embeds tokens [B,L] for the layout's positions: hidden state 0. [B,L,D]
-  at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout);
+  at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout) const;
   // Runs decoder layers [begin,end) on hidden [B,L,D] at the layout's slots, writes their K/V and advances those
   // layers' lengths (not for sibling layouts). Returns the hidden state after layer end; early exit and PPD continue
   // from it.
@@ -102,8 +105,50 @@ class TransformerModel : public LanguageModel {
   void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout, DecoderState& state);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // Makes the parts anew, which hold handles of the parameters, when those are replaced.
+  void rebuild();
+  void require_parameters() const;
+  // Returns an empty state, in the memory of an earlier one if one fits.
+  std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity);
+  // Replays a step's work, which the first call records.
+  StepOutput run_recorded(StepGraph& graph, const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+
+  // --- passes over the parts ---
+  at::Tensor embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const;
+  at::Tensor embed_sequences(const TokenBatch& batch) const;
+  // Returns the encoder states of whole sequences. [B,S,D]
+  at::Tensor encode_states(const TokenBatch& source, Dropout& dropout) const;
+  // Returns whether an encoder's layers over these embedded sources are one program on the CPU.
+  bool encodes_by_program(const at::Tensor& hidden) const;
+  // Returns another model's encoder states [B,S,D_L] as this one's own [B,S,D].
+  at::Tensor project(const at::Tensor& states) const;
+  // Returns the states that a forward pass cross-attends to; undefined for decoder-only models.
+  at::Tensor memory(const ForwardInput& input, Dropout& dropout) const;
+  // Returns K/V of encoder states for all decoder layers.
+  std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
+  // Checks a step, and fits the tables of positions to it.
+  void prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const;
+  // Makes the state's tables of positions long enough for a step. Like the caches they double, so that a high limit
+  // costs no memory.
+  void fit_positions(const StepLayout& layout, DecoderState& state) const;
+  // Returns the positions of a step's tokens [B*L] if queries and keys are rotated by them, otherwise nothing.
+  std::vector<int64_t> rotary_positions(const StepLayout& layout) const;
+  // Does the work of a step, or of a part of one, that has been prepared; it may be recorded on the device.
+  // DecoderState::count_runs() is to follow.
+  StepOutput run(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+  // Returns whether steps are computed by run_on_cpu(): all layers are packed for it
+  // (model/transformer/cpu_decoder.cpp).
+  bool takes_cpu_steps() const;
+  StepOutput run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+  // Writes hidden state 0 of a step's tokens: [B*L,D].
+  void embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const;
+
+  TransformerConfig config_;
+  std::map<std::string, at::Tensor> parameters_;
+  bool decoding_only_ = false;
+  ModelInfo info_;
+  std::unique_ptr<TransformerParts> parts_;
+  ResidentStates states_;
 };
 
 }  // namespace draftsmith::model

@@ -50,7 +50,7 @@ at::ScalarType type_for(const ExportOptions& options, at::ScalarType stored) {
 // Refuses what the format cannot hold, and a model that changed since it was made. Errors: UserError with all problems.
 void check_model(const model::ModelDirectory& opened, const ExportOptions& options) {
   std::optional<model::TransformerConfig> target;
-  if (options.target) target = model::load_config(*options.target);
+  if (options.target) target = model::read_settings(*options.target, &model::ordinary_kind()).config;
   Problems problems;
   export_format_named(options.format).check(options.model.string(), opened.config(), target, problems);
   problems.add_all(verify(options.model));
@@ -77,14 +77,15 @@ std::unique_ptr<model::TransformerModel> load_whole(const model::ModelDirectory&
   return model::load_model(opened, {.dtype = stored == at::kDouble ? at::kDouble : at::kFloat, .pack = false});
 }
 
-std::string card(const fs::path& name, const ExportOptions& options, const model::ModelDescription& model,
+std::string card(const fs::path& name, const ExportOptions& options, const model::ModelDirectory& model,
                  const std::string& dtype) {
-  const auto& c = model.config;
+  const auto& c = model.config();
   std::string text =
       "---\nlibrary_name: transformers\ntags:\n- draftsmith\n- speculative-decoding\n- draft-model\n---\n\n";
-  text += fmt::format("# {}\n\nA draft model for speculative decoding{}: {} ({}), {:.1f} M parameters, ", name.string(),
-                      options.target ? fmt::format(", drafter of `{}`", options.target->string()) : "",
-                      model.architecture, model.family, static_cast<double>(model.parameters) / 1e6);
+  text +=
+      fmt::format("# {}\n\nA draft model for speculative decoding{}: {} ({}), {:.1f} M parameters, ", name.string(),
+                  options.target ? fmt::format(", drafter of `{}`", options.target->string()) : "",
+                  model.family().architecture, model.family().name, static_cast<double>(model::count_numbers(c)) / 1e6);
   if (c.encoder_decoder) text += fmt::format("{} encoder and ", c.encoder_layers);
   text += fmt::format("{} decoder layers, width {}, {} token ids, stored as {}.\n", c.decoder_layers, c.width,
                       c.vocabulary, dtype);
@@ -97,12 +98,12 @@ std::string card(const fs::path& name, const ExportOptions& options, const model
 }
 
 // Writes the model, its tokenizer and its settings of generation.
-void write_model(const fs::path& directory, const model::TransformerModel& model, const ExportOptions& options,
-                 at::ScalarType dtype) {
+void write_model(const fs::path& directory, const model::TransformerModel& model, const model::ModelDirectory& opened,
+                 const ExportOptions& options, at::ScalarType dtype) {
   model::SaveOptions save;
   save.dtype = dtype;
   save.shard_bytes = static_cast<uint64_t>(options.shard_megabytes) * 1'000'000;
-  save.generation = model::load_generation_config(options.model);
+  save.generation = opened.generation();
   if (data::has_tokenizer(options.model)) save.tokenizer = data::load_tokenizer(options.model)->file();
   model::write_model_files(directory, model, save);
   // Copied as they are, with keys that only other programs read.
@@ -134,10 +135,10 @@ ExportSummary export_directory(const model::ModelDirectory& opened, const Export
   }
   throw_if_stop_requested(kStopped);
   model::write_new_directory(out, [&](const fs::path& temporary) {
-    write_model(temporary, *model, options, dtype);
+    write_model(temporary, *model, opened, options, dtype);
     if (exits) write_exits(temporary, *exits, out.filename().string(), dtype);
-    const auto description = model::describe_model(temporary);  // opens and checks what was written
-    write_file_atomic(temporary / "README.md", card(out.filename(), options, description, summary.dtype));
+    const model::ModelDirectory written(temporary);  // checks it
+    write_file_atomic(temporary / "README.md", card(out.filename(), options, written, summary.dtype));
     throw_if_stop_requested(kStopped);
   });
   return summary;

@@ -76,7 +76,7 @@ Fields<HeadsStageOptions> HeadsStageOptions::fields() {
 
 // Refuses layers and ranks that the model does not have, before anything is loaded.
 model::ExitConfig checked_config(const HeadsStageOptions& options) {
-  const model::TransformerConfig config = model::load_config(options.model);
+  const model::TransformerConfig config = model::read_settings(options.model).config;
   model::ExitConfig heads = train::exit_config(options);
   Problems problems;
   train::check_early_layers(options.layers, config.decoder_layers, "layers", problems);

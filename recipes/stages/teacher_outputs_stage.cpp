@@ -13,6 +13,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "recipes/stages/data_stages.h"
 #include "recipes/stages/stages.h"
 
@@ -91,7 +92,7 @@ struct Teacher {
       : tokenizer(load_model_tokenizer(options.model, inputs.tokenizer_hash)),
         model(model::load_model(options.model,
                                 {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)})),
-        settings(model::load_generation_config(options.model)),
+        settings(model::read_settings(options.model).generation),
         generator({.target = model.get(), .generation = settings, .target_tokenizer = tokenizer.get()},
                   decode_options(options)) {}
 

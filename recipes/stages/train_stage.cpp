@@ -14,6 +14,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "model/models/block_models.h"
 #include "recipes/architecture.h"
 #include "recipes/recipe.h"
@@ -431,7 +432,7 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   inputs.distilled = distilled.get();
   inputs.continue_from = options.continue_from.value_or("");
   describe_inputs(inputs, run, {"validation_corpus", "validation_references", distils(options) ? "" : "teacher"});
-  if (options.from) inputs.generation = model::load_generation_config(*options.from);
+  if (options.from) inputs.generation = model::read_settings(*options.from).generation;
   train::Trainer trainer(std::move(inputs), options.training, run.directory);
   trainer.run();
 }

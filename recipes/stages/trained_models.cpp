@@ -6,6 +6,7 @@
 #include "base/logging.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "model/models/companion.h"
 #include "model/models/shared_encoder.h"
 
 namespace draftsmith::recipes {
@@ -46,13 +47,13 @@ void take_up(const model::Exits& earlier, const model::Exits& into, const std::f
 }
 
 bool from_tandem(const fs::path& from) {
-  return !from.empty() && model::is_tandem_directory(from);
+  return !from.empty() && model::kind_of_directory(from) == model::tandem_kind();
 }
 
 // Continues a Tandem: the secondary keeps its layer map and projections, but its block may change.
 std::unique_ptr<model::TransformerModel> next_stage(const TandemTrainingOptions& options, const fs::path& from,
                                                     const fs::path& primary, at::Device device) {
-  auto secondary = model::load_tandem_secondary(from, primary, {.device = device, .pack = false});
+  auto secondary = model::load_with_companion(model::tandem_kind(), from, primary, {.device = device, .pack = false});
   model::TransformerConfig config = secondary->config();
   Problems problems;
   if (!options.layer_map.empty() && options.layer_map != config.tandem.layer_map) {
@@ -92,7 +93,7 @@ std::unique_ptr<model::TransformerModel> first_stage(const TandemTrainingOptions
 // there is neither.
 fs::path primary_of(const TandemTrainingOptions& options, const fs::path& from) {
   if (options.primary) return *options.primary;
-  if (from_tandem(from)) return model::tandem_primary(from);
+  if (from_tandem(from)) return model::companion_directory(model::tandem_kind(), from);
   throw UserError({.where = "tandem.primary",
                    .what = "a secondary that is not yet part of a Tandem needs a primary",
                    .expected = "a model directory",
@@ -100,7 +101,7 @@ fs::path primary_of(const TandemTrainingOptions& options, const fs::path& from) 
 }
 
 bool from_drafter(const fs::path& from) {
-  return !from.empty() && model::is_shared_encoder_directory(from);
+  return !from.empty() && model::kind_of_directory(from) == model::shared_encoder_kind();
 }
 
 // Continues such a drafter, which keeps its projection.
@@ -112,7 +113,7 @@ std::unique_ptr<model::TransformerModel> next_stage(const SharedEncoderTrainingO
                      .expected = "none given",
                      .found = *options.projection});
   }
-  return model::load_shared_encoder(from, target, {.device = device, .pack = false});
+  return model::load_with_companion(model::shared_encoder_kind(), from, target, {.device = device, .pack = false});
 }
 
 }  // namespace
@@ -218,7 +219,7 @@ Fields<SharedEncoderTrainingOptions> SharedEncoderTrainingOptions::fields() {
 
 fs::path target_of(const SharedEncoderTrainingOptions& options, const fs::path& from) {
   if (options.target) return *options.target;
-  if (from_drafter(from)) return model::shared_encoder_target(from);
+  if (from_drafter(from)) return model::companion_directory(model::shared_encoder_kind(), from);
   throw UserError({.where = "shared_encoder.target",
                    .what = "a drafter that does not share an encoder yet needs a target",
                    .expected = "a model directory",

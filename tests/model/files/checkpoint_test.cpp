@@ -12,7 +12,6 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "model/files/copy_model.h"
 #include "model/files/model_directory.h"
 #include "tests/model/files/checkpoint_files.h"
@@ -65,7 +64,7 @@ TEST_F(Checkpoint, TheStoredTensorsDecideWhetherTheHeadIsTied) {
 
 TEST_F(Checkpoint, TheOutputIsScaledAsTheFlagsSayAndNeverInMt5) {
   const double scaled = 1.0 / std::sqrt(6.0);
-  const auto scale = [&](const json& changes) { return load_config(write(changes)).output_scale; };
+  const auto scale = [&](const json& changes) { return read_settings(write(changes)).config.output_scale; };
   EXPECT_DOUBLE_EQ(scale({}), scaled);
   EXPECT_DOUBLE_EQ(scale({{"tie_word_embeddings", false}}), 1.0);
   EXPECT_DOUBLE_EQ(scale({{"tie_word_embeddings", true}, {"scale_decoder_outputs", false}}), 1.0);
@@ -78,7 +77,7 @@ TEST_F(Checkpoint, TheOutputIsScaledAsTheFlagsSayAndNeverInMt5) {
 }
 
 TEST_F(Checkpoint, FeedForwardKeysAreReadAsTransformersReadsThem) {
-  const auto read = [&](const json& changes) { return load_config(write(changes)); };
+  const auto read = [&](const json& changes) { return read_settings(write(changes)).config; };
   EXPECT_EQ(read({{"feed_forward_proj", "gated-gelu"}}).activation, Activation::kGeluTanh);
   EXPECT_TRUE(read({{"feed_forward_proj", "gated-gelu"}}).gated);
   EXPECT_EQ(read({{"feed_forward_proj", "gelu"}}).activation, Activation::kGelu);
@@ -139,22 +138,6 @@ TEST_F(Checkpoint, SavingNeverOverwritesAndLeavesNothingBehindWhenItFails) {
   model->parameters().at("encoder.final_norm.weight").fill_(std::numeric_limits<float>::infinity());
   EXPECT_THROW(save_model(root_ / "bad" / "model", *model), RunError);
   EXPECT_TRUE(fs::is_empty(root_ / "bad"));
-}
-
-TEST_F(Checkpoint, DescribesADirectoryWithoutLoadingIt) {
-  const fs::path directory = write({});
-  write_file_atomic(directory / "spiece.model", "pieces");
-  const ModelDescription description = describe_model(directory);
-  EXPECT_EQ(description.family, "t5");
-  EXPECT_EQ(description.config.decoder_layers, 3);
-  EXPECT_EQ(description.tokenizer_file, "spiece.model");
-  EXPECT_EQ(description.tokenizer_hash, sha256("pieces"));
-  EXPECT_THAT(description.dtypes, ElementsAre(std::pair<const std::string, int64_t>("F32", 2 * 8 + 3 * 13 + 5)));
-  int64_t numbers = 0;
-  for (const TensorToStore& item : tensors_of(tiny_t5_config())) {
-    numbers += item.tensor.numel();
-  }
-  EXPECT_EQ(description.parameters, numbers);
 }
 
 class CopyModel : public testing::Test {

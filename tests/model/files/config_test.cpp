@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "model/files/checkpoint.h"
 #include "model/files/generation_config.h"
+#include "model/files/model_directory.h"
 #include "model/layers/rotary.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"
@@ -46,7 +47,7 @@ class Families : public testing::Test {
   TransformerConfig read(json config, const json& changes = json::object()) const {
     config.update(changes);
     write_json(folder_ / "config.json", nlohmann::ordered_json(config));
-    return load_config(folder_.path());
+    return read_settings(folder_.path()).config;
   }
 
   TemporaryDirectory folder_;

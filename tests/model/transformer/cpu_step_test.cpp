@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "model/transformer/cpu_decoder.h"
 #include "model/transformer/cpu_encoder.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"

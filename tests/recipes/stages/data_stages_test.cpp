@@ -128,18 +128,14 @@ TEST_F(Stages, PruningBeginsAnewAfterAnInterruption) {
   fs::create_directories(folder_ / "pruned" / ".model.tmp-1-2-3");
   run("prune", toml::table{{"model", text("model")}, {"ff_width", 5}, {"encoder_layers", "first:1"}}, "pruned");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "pruned"), {}), 1);
-  EXPECT_EQ(model::load_config(folder_ / "pruned" / "model").ff_width, 5);
+  EXPECT_EQ(model::read_settings(folder_ / "pruned" / "model").config.ff_width, 5);
   EXPECT_EQ(data::load_tokenizer(folder_ / "pruned" / "model")->hash(), tokenizer_->hash());
 }
 
 TEST_F(Stages, APrunedVocabularyIsTrainedOn) {
   run("prune",
-      toml::table{{"model", text("model")},
-                  {"vocabulary_from", text("corpus.h5")},
-                  {"vocabulary_size", 20},
-                  {"ff_width", 5},
-                  {"by", "activation"},
-                  {"calibration", text("corpus.h5")}},
+      toml::table{
+          {"model", text("model")}, {"vocabulary_from", text("corpus.h5")}, {"vocabulary_size", 20}, {"ff_width", 5}},
       "small");
   const auto config = model::load_model(folder_ / "small" / "model")->config();
   EXPECT_EQ(config.vocabulary_rows(), 20);
@@ -165,8 +161,6 @@ TEST_F(Stages, PruningRefusesFilesThatDoNotFit) {
     return stage_error(more, "prune");
   };
   EXPECT_THAT(refused("foreign", toml::table{{"vocabulary_from", text("corpus.h5")}}), HasSubstr("another tokenizer"));
-  EXPECT_THAT(refused("model", toml::table{{"ff_width", 5}, {"by", "activation"}, {"calibration", text("lines.txt")}}),
-              HasSubstr("pairs of source and target"));
   EXPECT_THAT(refused("model", toml::table{{"heads", 2}}), HasSubstr("at most 1"));
   EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
   run("prune", toml::table{{"model", text("model")}, {"vocabulary_from", text("lines.txt")}}, "by text");
