@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/random.h"
+#include "base/random_tensors.h"
 #include "base/utf8.h"
 #include "model/families/common.h"
 #include "model/files/model_directory.h"
@@ -29,17 +29,6 @@ double entropy_unit(const RouterConfig& config) {
   return 1 / std::log(std::max<double>(2, static_cast<double>(config.vocabulary)));
 }
 
-// Normal numbers of standard deviation `deviation`, by name and seed alone.
-at::Tensor random_tensor(const std::string& name, at::IntArrayRef shape, double deviation, uint64_t seed) {
-  const CounterRandom random(seed, "router/" + name);
-  at::Tensor tensor = at::empty(shape, at::kFloat);
-  auto* values = tensor.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < tensor.numel(); ++i) {
-    values[i] = static_cast<float>(deviation * random.normal(static_cast<uint64_t>(i)));
-  }
-  return tensor;
-}
-
 // Keeps its parameters on the device, so that decisions there copy none.
 Router copy_on(at::Device device, const Router& router) {
   auto parameters = router.parameters();
@@ -60,7 +49,8 @@ Router::Router(RouterConfig config, uint64_t seed) : config_(std::move(config)) 
     const bool bias = name.ends_with(".bias");
     // He's initialisation of each group of inputs by itself; the outputs begin near one half.
     const double fan = name == "embeddings.weight" ? inputs : static_cast<double>(shape.back());
-    parameters_[name] = bias ? at::zeros(shape, at::kFloat) : random_tensor(name, shape, std::sqrt(1 / fan), seed);
+    parameters_[name] = bias ? at::zeros(shape, at::kFloat)
+                             : normal_tensor(shape, std::sqrt(1 / fan), seed, "router/" + name, at::kFloat);
   }
 }
 

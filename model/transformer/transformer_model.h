@@ -119,19 +119,15 @@ class TransformerModel : public LanguageModel {
   at::Tensor embed_sequences(const TokenBatch& batch) const;
   // Returns the encoder states of whole sequences. [B,S,D]
   at::Tensor encode_states(const TokenBatch& source, Dropout& dropout) const;
-  // Returns whether an encoder's layers over these embedded sources are one program on the CPU.
-  bool encodes_by_program(const at::Tensor& hidden) const;
   // Returns another model's encoder states [B,S,D_L] as this one's own [B,S,D].
   at::Tensor project(const at::Tensor& states) const;
   // Returns the states that a forward pass cross-attends to; undefined for decoder-only models.
   at::Tensor memory(const ForwardInput& input, Dropout& dropout) const;
   // Returns K/V of encoder states for all decoder layers.
   std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
-  // Checks a step, and fits the tables of positions to it.
+  // Checks a step, and makes the state's tables of positions long enough for it. Like the caches they double, so that a
+  // high limit costs no memory.
   void prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const;
-  // Makes the state's tables of positions long enough for a step. Like the caches they double, so that a high limit
-  // costs no memory.
-  void fit_positions(const StepLayout& layout, DecoderState& state) const;
   // Returns the positions of a step's tokens [B*L] if queries and keys are rotated by them, otherwise nothing.
   std::vector<int64_t> rotary_positions(const StepLayout& layout) const;
   // Does the work of a step, or of a part of one, that has been prepared; it may be recorded on the device.
