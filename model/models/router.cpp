@@ -93,6 +93,11 @@ RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& d
     : router_(copy_on(drafter.info().device, router)), drafter_(drafter) {
   const DecodingGuard guard;
   const RouterConfig& config = router_.config();
+  if (config.width != drafter.config().width || config.vocabulary > drafter.config().vocabulary) {
+    throw UserError({"router", "was trained for a drafter of another width or vocabulary",
+                     fmt::format("width {}, {} ids", config.width, config.vocabulary),
+                     fmt::format("width {}, {} ids", drafter.config().width, drafter.config().vocabulary), ""});
+  }
   const at::Device device = drafter.info().device;
   for (int64_t slot = 0; slot < config.top_k; ++slot) slots_.push_back(router_.slot_weight(slot));
   const auto& parameters = router_.parameters();
@@ -261,26 +266,14 @@ std::string describe_router(const Router& router) {
   return text + fmt::format("  defaults       threshold {:g}, max_draft {}\n", config.threshold, config.max_draft);
 }
 
-void require_router_fits(const Router& router, const fs::path& directory, const RouterDrafter& drafter) {
+void require_router_fits(const Router& router, const fs::path& directory, const fs::path& drafter) {
   const RouterConfig& config = router.config();
-  const TransformerConfig& found = drafter.model.config();
-  Problems problems;
-  const std::string where = "router " + directory.string() + ", drafter " + drafter.directory.string();
-  const std::string hint = "train a router for this drafter: stages router-data and router";
-  const auto compare = [&](const char* what, int64_t wanted, int64_t has) {
-    if (wanted == has) return;
-    problems.add({where, std::string("the router was trained for a drafter of another ") + what, std::to_string(wanted),
-                  std::to_string(has), hint});
-  };
-  compare("width", config.width, found.width);
-  compare("vocabulary", config.vocabulary, found.vocabulary);
-  problems.throw_if_any();
-  const std::string hash = model_hash(drafter.directory);
+  const std::string hash = model_hash(drafter);
   if (hash == config.drafter_hash) return;
-  problems.add({where, "the router was trained for another drafter",
-                fmt::format("{} (sha256 {})", printable(config.drafter), config.drafter_hash.substr(0, 16)),
-                fmt::format("{} (sha256 {})", drafter.directory.string(), hash.substr(0, 16)), hint});
-  problems.throw_if_any();
+  throw UserError({"router " + directory.string(), "the router was trained for another drafter",
+                   fmt::format("{} (sha256 {})", printable(config.drafter), config.drafter_hash.substr(0, 16)),
+                   fmt::format("{} (sha256 {})", drafter.string(), hash.substr(0, 16)),
+                   "train a router for this drafter: stages router-data and router"});
 }
 
 }  // namespace draftsmith::model

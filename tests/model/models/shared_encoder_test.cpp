@@ -168,21 +168,6 @@ TEST_F(SharedEncoderDirectory, IsTakenForNoOtherModel) {
               HasSubstr("an ordinary model"));
 }
 
-TEST_F(SharedEncoderDirectory, AnotherTargetIsRefusedNamingBoth) {
-  const fs::path directory = saved();
-  save_model(root_ / "other", *varied_model(tiny_mt5(), 9, at::kFloat));
-  EXPECT_THAT(error_of([&] { load_with_companion(shared_encoder_kind(), directory, root_ / "other"); }),
-              AllOf(HasSubstr("belongs to another target"), HasSubstr((root_ / "other").string()),
-                    HasSubstr((root_ / "large").string())));
-  TransformerConfig wide = tiny_mt5();
-  wide.width = 24;
-  save_model(root_ / "wide", *varied_model(wide, 9, at::kFloat));
-  EXPECT_THAT(error_of([&] { load_with_companion(shared_encoder_kind(), directory, root_ / "wide"); }),
-              AllOf(HasSubstr("the width of its encoder states"), HasSubstr("24"), HasSubstr("20")));
-  EXPECT_THAT(error_of([&] { load_with_companion(shared_encoder_kind(), directory, root_ / "nowhere"); }),
-              HasSubstr("is not there"));
-}
-
 TEST_F(SharedEncoderDirectory, MalformedOnesAreRefusedByName) {
   const auto error_with_own = [&](const json& patch) { return error_with({{"draftsmith_shared_encoder", patch}}); };
   EXPECT_THAT(error_with_own(nullptr), HasSubstr("draftsmith_shared_encoder"));
