@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -177,16 +178,16 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
 }
 
 // Returns the settings that are not implemented. In config.json keys that no generation has are the model's own.
-std::vector<UnsupportedSetting> find_unsupported(const json& settings, const std::set<std::string>& supported,
-                                                 bool from_model_config) {
-  std::vector<UnsupportedSetting> list;
+std::map<std::string, std::string> find_unsupported(const json& settings, const std::set<std::string>& supported,
+                                                    bool from_model_config) {
+  std::map<std::string, std::string> list;
   for (const auto& [key, value] : settings.items()) {
     const bool foreign = from_model_config && neutral_values(key) == nullptr;
     const bool harmless = std::ranges::find(kHarmless, key) != std::end(kHarmless);
     if (supported.contains(key) || harmless || foreign || value.is_null() || is_neutral(key, value)) {
       continue;
     }
-    list.push_back({key, value.dump(-1, ' ', true, json::error_handler_t::replace)});
+    list[key] = value.dump(-1, ' ', true, json::error_handler_t::replace);
   }
   return list;
 }
@@ -226,19 +227,17 @@ nlohmann::ordered_json to_json(GenerationConfig generation) {
   out["pad_token_id"] = generation.pad;
   out["decoder_start_token_id"] = generation.decoder_start;
   list_settings(keys, generation, 0);
-  for (const UnsupportedSetting& setting : generation.unsupported) {
-    out[setting.name] = json::parse(setting.value, nullptr, false);
-  }
+  for (const auto& [name, value] : generation.unsupported) out[name] = json::parse(value, nullptr, false);
   return out;
 }
 
 void require_supported(const GenerationConfig& generation, const std::string& where) {
   Problems problems;
-  for (const UnsupportedSetting& setting : generation.unsupported) {
-    problems.add({.where = where + ": generation setting " + setting.name,
+  for (const auto& [name, value] : generation.unsupported) {
+    problems.add({.where = where + ": generation setting " + name,
                   .what = "this setting is not supported and would change the output",
                   .expected = "the setting absent or neutral",
-                  .found = setting.value.substr(0, 200),
+                  .found = value.substr(0, 200),
                   .hint = "remove it from generation_config.json to decode without it"});
   }
   problems.throw_if_any();

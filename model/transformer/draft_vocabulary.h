@@ -34,9 +34,4 @@ class VocabularyRows {
   at::Tensor row_of_;  // [V]
 };
 
-// Returns the `size` most frequent ids by counts [V] (the lower id if counts are equal), always with those in `kept`;
-// rising. Errors: std::logic_error for a size below the number of kept ids or above V.
-std::vector<int64_t> most_frequent_ids(const std::vector<int64_t>& counts, const std::vector<int64_t>& kept,
-                                       int64_t size);
-
 }  // namespace draftsmith::model

@@ -233,7 +233,7 @@ TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
     "no_repeat_ngram_size": 3, "task_specific_params": {"num_beams": 4}})"));
   EXPECT_EQ(generation.no_repeat_ngram_size, 3);
   ASSERT_EQ(generation.unsupported.size(), 1);
-  EXPECT_EQ(generation.unsupported.front().name, "num_beam_groups");
+  EXPECT_EQ(generation.unsupported.begin()->first, "num_beam_groups");
   EXPECT_EQ(generation.num_beams, 3);
 }
 
