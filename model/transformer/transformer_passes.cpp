@@ -1,5 +1,5 @@
-#include "model/transformer/transformer_parts.h"
-
+// The parts of a transformer, and TransformerModel's passes over them: whole sequences, and steps on any device. Those
+// of a packed model on a CPU are in cpu_decoder.cpp.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -11,6 +11,7 @@
 #include "model/transformer/parameters.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_model.h"
+#include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
 namespace {
