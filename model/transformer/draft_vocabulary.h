@@ -4,8 +4,6 @@
 // the ids.
 #pragma once
 
-#include <vector>
-
 #include "base/aten.h"
 #include "model/transformer/transformer_config.h"
 

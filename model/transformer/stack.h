@@ -2,7 +2,6 @@
 // Encoder and decoder stacks share this code: causal or not, with cross-attention or without.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 

@@ -1,7 +1,6 @@
 // The parts of a transformer, and TransformerModel's passes over them: whole sequences, and steps on any device. Those
 // of a packed model on a CPU are in cpu_decoder.cpp.
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <stdexcept>
 
