@@ -63,11 +63,6 @@ at::Tensor stepwise_logits(LanguageModel& model, const EncoderStates& states, co
   return logits;
 }
 
-TEST_P(SharedEncoder, PassEqualsDecodingTokenByToken) {
-  const at::Tensor stepwise = stepwise_logits(*drafter_, drafter_->project_encoder(encoded()), batch_);
-  EXPECT_LT(row_difference(pass_logits(*drafter_), stepwise, kTargetLengths), 1e-11);
-}
-
 // The reference composition: a projection by hand, and the ordinary model whose decoder the drafter has.
 TEST_P(SharedEncoder, IsAnOrdinaryDecoderOverProjectedStates) {
   const EncoderStates states = encoded();
