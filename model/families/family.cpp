@@ -18,27 +18,6 @@ std::vector<std::string> known_architectures() {
   return names;
 }
 
-[[noreturn]] void refuse(Problem unknown, const std::string& where, const std::string& what, const std::string& found) {
-  unknown.where = where;
-  unknown.what = what;
-  unknown.found = brief(found);
-  throw UserError(std::move(unknown));
-}
-
-const Family& with_architecture(const std::string& architecture, const std::string& where) {
-  for (const Family& family : families()) {
-    if (family.architecture == architecture) return family;
-  }
-  refuse(unknown_name("architecture", architecture, known_architectures()), where + ": architectures",
-         "this model architecture is not supported", architecture);
-}
-
-const Family& with_model_type(const std::string& type, const std::string& where) {
-  if (const Family* family = families().find(type)) return *family;
-  refuse(unknown_name("model type", type, families().names()), where + ": model_type",
-         "this model type is not supported", type);
-}
-
 }  // namespace
 
 const Registry<Family>& families() {
@@ -48,13 +27,27 @@ const Registry<Family>& families() {
 }
 
 const Family& family_of(const nlohmann::json& config_json, const std::string& where, const std::string& prefix) {
+  const auto unsupported = [&](const char* key, const char* subject, const std::string& name,
+                               const std::vector<std::string>& known) {
+    Problem unknown = unknown_name(subject, name, known);
+    unknown.where = where + ": " + key;
+    unknown.what = fmt::format("this {} is not supported", subject);
+    unknown.found = brief(name);
+    return UserError(std::move(unknown));
+  };
   const auto architectures = config_json.find("architectures");
   if (architectures != config_json.end() && architectures->is_array() && !architectures->empty() &&
       architectures->front().is_string()) {
-    return with_architecture(architectures->front().get<std::string>().substr(prefix.size()), where);
+    const std::string architecture = architectures->front().get<std::string>().substr(prefix.size());
+    for (const Family& family : families()) {
+      if (family.architecture == architecture) return family;
+    }
+    throw unsupported("architectures", "model architecture", architecture, known_architectures());
   }
-  const auto type = config_json.find("model_type");
-  if (type != config_json.end() && type->is_string()) return with_model_type(type->get<std::string>(), where);
+  if (const auto type = config_json.find("model_type"); type != config_json.end() && type->is_string()) {
+    if (const Family* family = families().find(type->get<std::string>())) return *family;
+    throw unsupported("model_type", "model type", type->get<std::string>(), families().names());
+  }
   throw UserError({.where = where,
                    .what = "does not name the model's architecture",
                    .expected = fmt::format("\"architectures\": [one of {}]", fmt::join(known_architectures(), ", ")),

@@ -157,15 +157,6 @@ void require_finite(const ModelDirectory& opened) {
   }
 }
 
-std::unique_ptr<TransformerModel> packed_model(const ModelDirectory& opened, DirectoryParameters& source) {
-  try {
-    return std::make_unique<TransformerModel>(opened.config(), source);
-  } catch (const RunError&) {
-    if (source.type() == at::kChar) require_finite(opened);
-    throw;
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
@@ -177,7 +168,12 @@ std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const
   DirectoryParameters source(opened, options);
   std::unique_ptr<TransformerModel> model;
   if (options.pack) {
-    model = packed_model(opened, source);
+    try {
+      model = std::make_unique<TransformerModel>(opened.config(), source);
+    } catch (const RunError&) {
+      if (source.type() == at::kChar) require_finite(opened);
+      throw;
+    }
   } else {
     std::map<std::string, at::Tensor> parameters;
     for (const auto& [parameter, stored] : opened.parameters()) {

@@ -38,11 +38,11 @@ std::unique_ptr<TransformerModel> load_model(const std::filesystem::path& direct
 std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options = {});
 
 struct SaveOptions {
-  at::ScalarType dtype = at::kFloat;           // in the files; in fp16 the weights that overflow stay fp32
-  uint64_t shard_bytes = 5'000'000'000;        // largest weight file, in bytes
-  std::filesystem::path tokenizer;             // spiece.model to copy; empty: none
-  std::optional<GenerationConfig> generation;  // absent: the config's token ids alone
-  std::optional<CompanionRecord> companion;    // for kinds that read another model
+  at::ScalarType dtype = at::kFloat;              // in the files; in fp16 the weights that overflow stay fp32
+  uint64_t shard_bytes = 5'000'000'000;           // largest weight file, in bytes
+  std::filesystem::path tokenizer;                // spiece.model to copy; empty: none
+  std::optional<GenerationConfig> generation;     // absent: the config's token ids alone
+  std::optional<CompanionRecord> companion = {};  // for kinds that read another model
 };
 
 // Writes a complete model directory of the configuration's kind under a temporary name, then renames it. Missing

@@ -1,8 +1,10 @@
 #include "model/files/generation_config.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
+#include <map>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -19,73 +21,74 @@ constexpr int64_t kMaxLength = int64_t{1} << 20;  // of lengths that decode stat
 constexpr int64_t kMaxCount = int64_t{1} << 40;   // of numbers that only bound something
 
 // Keys that change no output here: bookkeeping, caches, and other programs' drafting.
-const std::set<std::string>& harmless_keys() {
-  static const std::set<std::string> kKeys = {"transformers_version",
-                                              "_from_model_config",
-                                              "_commit_hash",
-                                              "use_cache",
-                                              "cache_implementation",
-                                              "cache_config",
-                                              "max_cache_len",
-                                              "return_legacy_cache",
-                                              "output_attentions",
-                                              "output_hidden_states",
-                                              "output_scores",
-                                              "output_logits",
-                                              "return_dict_in_generate",
-                                              "is_assistant",
-                                              "num_assistant_tokens",
-                                              "num_assistant_tokens_schedule",
-                                              "assistant_confidence_threshold",
-                                              "prompt_lookup_num_tokens",
-                                              "max_matching_ngram_size",
-                                              "assistant_early_exit",
-                                              "assistant_lookbehind",
-                                              "target_lookbehind",
-                                              "assistant_ensemble_weight",
-                                              "speculation_type",
-                                              "use_mtp",
-                                              "compile_config",
-                                              "disable_compile",
-                                              "continuous_batching_config",
-                                              "low_memory",
-                                              "prefill_chunk_size",
-                                              "use_model_defaults",
-                                              "generation_kwargs"};
-  return kKeys;
-}
+constexpr std::string_view kHarmless[] = {"transformers_version",
+                                          "_from_model_config",
+                                          "_commit_hash",
+                                          "use_cache",
+                                          "cache_implementation",
+                                          "cache_config",
+                                          "max_cache_len",
+                                          "return_legacy_cache",
+                                          "output_attentions",
+                                          "output_hidden_states",
+                                          "output_scores",
+                                          "output_logits",
+                                          "return_dict_in_generate",
+                                          "is_assistant",
+                                          "num_assistant_tokens",
+                                          "num_assistant_tokens_schedule",
+                                          "assistant_confidence_threshold",
+                                          "prompt_lookup_num_tokens",
+                                          "max_matching_ngram_size",
+                                          "assistant_early_exit",
+                                          "assistant_lookbehind",
+                                          "target_lookbehind",
+                                          "assistant_ensemble_weight",
+                                          "speculation_type",
+                                          "use_mtp",
+                                          "compile_config",
+                                          "disable_compile",
+                                          "continuous_batching_config",
+                                          "low_memory",
+                                          "prefill_chunk_size",
+                                          "use_model_defaults",
+                                          "generation_kwargs"};
 
-// Settings that are not implemented, with the values that switch them off.
-const std::map<std::string, std::vector<json>>& neutral_values() {
-  static const std::map<std::string, std::vector<json>> kValues = {{"num_beam_groups", {1}},
-                                                                   {"num_return_sequences", {1}},
-                                                                   {"diversity_penalty", {0}},
-                                                                   {"penalty_alpha", {0}},
-                                                                   {"top_h", {1}},
-                                                                   {"typical_p", {1}},
-                                                                   {"epsilon_cutoff", {0}},
-                                                                   {"eta_cutoff", {0}},
-                                                                   {"guidance_scale", {1}},
-                                                                   {"renormalize_logits", {false}},
-                                                                   {"remove_invalid_values", {false}},
-                                                                   {"token_healing", {false}},
-                                                                   {"sequence_bias", {json::array(), json::object()}},
-                                                                   {"exponential_decay_length_penalty", {}},
-                                                                   {"max_time", {}},
-                                                                   {"watermarking_config", {}},
-                                                                   {"dola_layers", {}},
-                                                                   {"constraints", {json::array()}},
-                                                                   {"force_words_ids", {json::array()}}};
-  return kValues;
+// A setting that is not implemented, with a list of the values that switch it off, as JSON.
+struct NeutralValues {
+  std::string_view key;
+  std::string_view values;
+};
+constexpr NeutralValues kNeutral[] = {{"num_beam_groups", "[1]"},
+                                      {"num_return_sequences", "[1]"},
+                                      {"diversity_penalty", "[0]"},
+                                      {"penalty_alpha", "[0]"},
+                                      {"top_h", "[1]"},
+                                      {"typical_p", "[1]"},
+                                      {"epsilon_cutoff", "[0]"},
+                                      {"eta_cutoff", "[0]"},
+                                      {"guidance_scale", "[1]"},
+                                      {"renormalize_logits", "[false]"},
+                                      {"remove_invalid_values", "[false]"},
+                                      {"token_healing", "[false]"},
+                                      {"sequence_bias", "[[], {}]"},
+                                      {"exponential_decay_length_penalty", "[]"},
+                                      {"max_time", "[]"},
+                                      {"watermarking_config", "[]"},
+                                      {"dola_layers", "[]"},
+                                      {"constraints", "[[]]"},
+                                      {"force_words_ids", "[[]]"}};
+
+const NeutralValues* neutral_values(const std::string& key) {
+  const auto* found = std::ranges::find(kNeutral, key, &NeutralValues::key);
+  return found == std::end(kNeutral) ? nullptr : found;
 }
 
 bool is_neutral(const std::string& key, const json& value) {
-  const auto known = neutral_values().find(key);
-  if (known == neutral_values().end()) {
-    return false;
-  }
-  return std::any_of(known->second.begin(), known->second.end(), [&](const json& off) {
-    return off.is_number() && value.is_number() ? off.get<double>() == value.get<double>() : off == value;
+  const NeutralValues* known = neutral_values(key);
+  const json off = known == nullptr ? json::array() : json::parse(known->values);
+  return std::any_of(off.begin(), off.end(), [&](const json& one) {
+    return one.is_number() && value.is_number() ? one.get<double>() == value.get<double>() : one == value;
   });
 }
 
@@ -175,16 +178,16 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
 }
 
 // Returns the settings that are not implemented. In config.json keys that no generation has are the model's own.
-std::vector<UnsupportedSetting> find_unsupported(const json& settings, const std::set<std::string>& supported,
-                                                 bool from_model_config) {
-  std::vector<UnsupportedSetting> list;
+std::map<std::string, std::string> find_unsupported(const json& settings, const std::set<std::string>& supported,
+                                                    bool from_model_config) {
+  std::map<std::string, std::string> list;
   for (const auto& [key, value] : settings.items()) {
-    const bool foreign = from_model_config && !neutral_values().contains(key);
-    if (supported.contains(key) || harmless_keys().contains(key) || foreign || value.is_null() ||
-        is_neutral(key, value)) {
+    const bool foreign = from_model_config && neutral_values(key) == nullptr;
+    const bool harmless = std::ranges::find(kHarmless, key) != std::end(kHarmless);
+    if (supported.contains(key) || harmless || foreign || value.is_null() || is_neutral(key, value)) {
       continue;
     }
-    list.push_back({key, value.dump(-1, ' ', true, json::error_handler_t::replace)});
+    list[key] = value.dump(-1, ' ', true, json::error_handler_t::replace);
   }
   return list;
 }
@@ -224,19 +227,17 @@ nlohmann::ordered_json to_json(GenerationConfig generation) {
   out["pad_token_id"] = generation.pad;
   out["decoder_start_token_id"] = generation.decoder_start;
   list_settings(keys, generation, 0);
-  for (const UnsupportedSetting& setting : generation.unsupported) {
-    out[setting.name] = json::parse(setting.value, nullptr, false);
-  }
+  for (const auto& [name, value] : generation.unsupported) out[name] = json::parse(value, nullptr, false);
   return out;
 }
 
 void require_supported(const GenerationConfig& generation, const std::string& where) {
   Problems problems;
-  for (const UnsupportedSetting& setting : generation.unsupported) {
-    problems.add({.where = where + ": generation setting " + setting.name,
+  for (const auto& [name, value] : generation.unsupported) {
+    problems.add({.where = where + ": generation setting " + name,
                   .what = "this setting is not supported and would change the output",
                   .expected = "the setting absent or neutral",
-                  .found = setting.value.substr(0, 200),
+                  .found = value.substr(0, 200),
                   .hint = "remove it from generation_config.json to decode without it"});
   }
   problems.throw_if_any();

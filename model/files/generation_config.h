@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,12 +16,6 @@
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
-
-// A setting that this program does not implement, with a value that would change outputs.
-struct UnsupportedSetting {
-  std::string name;
-  std::string value;  // as JSON
-};
 
 struct GenerationConfig {
   std::vector<int64_t> eos_ids;  // any of them ends a row
@@ -61,7 +56,8 @@ struct GenerationConfig {
 
   std::vector<std::string> stop_strings;  // a text that comes to hold one of them ends
 
-  std::vector<UnsupportedSetting> unsupported;
+  // Settings that this program does not implement, with values that would change outputs, as JSON.
+  std::map<std::string, std::string> unsupported;
 
   // Returns whether any logits processor is on (then greedy decoding is not the plain arg max).
   bool has_processors() const;

@@ -63,12 +63,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Evaluations open the same model many times.
-std::string remembered_sha256(const fs::path& file) {
-  static RememberedHashes known;
-  return known.of(file);
-}
-
 json load_config_json(const fs::path& directory) {
   std::error_code status;
   if (!fs::is_directory(directory, status)) {
@@ -109,8 +103,9 @@ std::string model_hash(const fs::path& directory) {
   // Refuses what is no model directory, but takes any kind of model: a router is bound to a Tandem secondary as well.
   const CompanionRole* role = read_settings(directory).kind->companion;
   std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory, role)}};
+  static RememberedHashes known;  // evaluations open the same model many times
   const WeightFiles weights(directory);
-  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = remembered_sha256(file->file());
+  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = known.of(file->file());
   Sha256 all;
   for (const auto& [name, hash] : hashes) all.update(name + " " + hash + "\n");
   return all.hex_digest();

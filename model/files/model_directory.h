@@ -3,7 +3,6 @@
 // parameter; loading and inspecting both start there.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>

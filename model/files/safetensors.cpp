@@ -77,68 +77,49 @@ std::optional<uint64_t> needed_bytes(const std::vector<int64_t>& shape, uint64_t
                                                                             : std::optional(empty ? 0 : bytes);
 }
 
-// A reader of one header entry, which it checks by itself. It returns nothing, with a problem, if the entry is wrong.
-class EntryReader {
- public:
-  EntryReader(const std::filesystem::path& file, uint64_t data_bytes, Problems& problems)
-      : file_(file), data_bytes_(data_bytes), problems_(problems) {}
-
-  std::optional<TensorEntry> read(const std::string& name, const json& value) const {
-    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
-      return fail(name, "header entry is incomplete", "an object with dtype, shape and data_offsets", value);
-    }
-    TensorEntry entry;
-    const json& dtype = value["dtype"];
-    if (!dtype.is_string() || element_bytes(dtype.get<std::string>()) == 0) {
-      return fail(name, "unknown dtype", "F32, F16, BF16, F64 or another type of the safetensors format", dtype);
-    }
-    entry.dtype = dtype.get<std::string>();
-    const auto shape = sizes(value["shape"]);
-    if (!shape || shape->size() > 64) {
-      return fail(name, "bad shape", "a list of at most 64 integers, none negative", value["shape"]);
-    }
-    entry.shape = *shape;
-    const auto offsets = sizes(value["data_offsets"]);
-    if (!offsets || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1]) {
-      return fail(name, "bad data_offsets", "[begin, end] with 0 <= begin <= end", value["data_offsets"]);
-    }
-    entry.begin = static_cast<uint64_t>((*offsets)[0]);
-    entry.end = static_cast<uint64_t>((*offsets)[1]);
-    return check_size(name, entry, value);
-  }
-
- private:
-  std::optional<TensorEntry> check_size(const std::string& name, const TensorEntry& entry, const json& value) const {
-    const auto bytes = needed_bytes(entry.shape, element_bytes(entry.dtype));
-    if (!bytes) {
-      return fail(name, "the shape's size overflows", "a tensor that fits in memory", value["shape"]);
-    }
-    if (entry.end > data_bytes_) {
-      return fail(name, "bytes lie outside the file: it is truncated or its header is wrong",
-                  fmt::format("at most {} bytes of data", data_bytes_), value["data_offsets"]);
-    }
-    if (entry.end - entry.begin != *bytes) {
-      return fail(name, "byte range does not match shape and dtype",
-                  fmt::format("{} bytes for {} {}", *bytes, entry.dtype, shape_text(entry.shape)),
-                  fmt::format("{} bytes, data_offsets {}", entry.end - entry.begin, value["data_offsets"].dump()));
-    }
-    return entry;
-  }
-
-  std::nullopt_t fail(const std::string& name, const std::string& what, const std::string& expected,
-                      const json& found) const {
-    problems_.add({.where = tensor_where(file_, name),
-                   .what = what,
-                   .expected = expected,
-                   .found = found.is_string() ? found.get<std::string>() : brief(found),
-                   .hint = {}});
+// Reads and checks one header entry by itself. Returns nothing, with a problem, if it is wrong.
+std::optional<TensorEntry> read_entry(const std::string& name, const json& value, uint64_t data_bytes,
+                                      const std::filesystem::path& file, Problems& problems) {
+  const auto fail = [&](const std::string& what, const std::string& expected, const json& found) {
+    problems.add({.where = tensor_where(file, name),
+                  .what = what,
+                  .expected = expected,
+                  .found = found.is_string() ? found.get<std::string>() : brief(found),
+                  .hint = {}});
     return std::nullopt;
+  };
+  if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
+    return fail("header entry is incomplete", "an object with dtype, shape and data_offsets", value);
   }
-
-  const std::filesystem::path& file_;
-  uint64_t data_bytes_;
-  Problems& problems_;
-};
+  const json& dtype = value["dtype"];
+  if (!dtype.is_string() || element_bytes(dtype.get<std::string>()) == 0) {
+    return fail("unknown dtype", "F32, F16, BF16, F64 or another type of the safetensors format", dtype);
+  }
+  const auto shape = sizes(value["shape"]);
+  if (!shape || shape->size() > 64) {
+    return fail("bad shape", "a list of at most 64 integers, none negative", value["shape"]);
+  }
+  const auto offsets = sizes(value["data_offsets"]);
+  if (!offsets || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1]) {
+    return fail("bad data_offsets", "[begin, end] with 0 <= begin <= end", value["data_offsets"]);
+  }
+  const TensorEntry entry{.dtype = dtype.get<std::string>(),
+                          .shape = *shape,
+                          .begin = static_cast<uint64_t>((*offsets)[0]),
+                          .end = static_cast<uint64_t>((*offsets)[1])};
+  const auto bytes = needed_bytes(entry.shape, element_bytes(entry.dtype));
+  if (!bytes) return fail("the shape's size overflows", "a tensor that fits in memory", value["shape"]);
+  if (entry.end > data_bytes) {
+    return fail("bytes lie outside the file: it is truncated or its header is wrong",
+                fmt::format("at most {} bytes of data", data_bytes), value["data_offsets"]);
+  }
+  if (entry.end - entry.begin != *bytes) {
+    return fail("byte range does not match shape and dtype",
+                fmt::format("{} bytes for {} {}", *bytes, entry.dtype, shape_text(entry.shape)),
+                fmt::format("{} bytes, data_offsets {}", entry.end - entry.begin, value["data_offsets"].dump()));
+  }
+  return entry;
+}
 
 // The format wants the tensors to cover the data section exactly, without overlap or hole.
 void check_cover(const std::filesystem::path& file, const std::map<std::string, TensorEntry>& tensors,
@@ -187,7 +168,6 @@ std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t d
   }
   std::map<std::string, TensorEntry> tensors;
   Problems problems;
-  const EntryReader reader(file, data_bytes, problems);
   for (const auto& [name, value] : root.items()) {
     if (problems.list().size() >= kMostHeaderProblems) break;
     if (name == "__metadata__") {
@@ -198,7 +178,7 @@ std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t d
                     .expected = "an object whose values are strings",
                     .found = brief(value),
                     .hint = {}});
-    } else if (auto entry = reader.read(name, value)) {
+    } else if (auto entry = read_entry(name, value, data_bytes, file, problems)) {
       tensors.emplace(name, std::move(*entry));
     }
   }

@@ -12,10 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string kind_of_model(const TransformerConfig& config) {
-  return config.encoder_decoder ? "encoder-decoder" : "decoder-only";
-}
-
 // Resolves a path as the system does: after a link, `..` leads out of the directory that the link points to.
 fs::path resolved(const fs::path& path) {
   std::error_code error;
@@ -81,7 +77,8 @@ void check_pair(const CompanionRole& role, const TransformerConfig& own, const T
   const auto same = [&](const char* what, const std::string& ours, const std::string& theirs) {
     require_same(role, names, what, {ours, theirs}, problems);
   };
-  same("the kind of model", kind_of_model(own), kind_of_model(companion));
+  const auto kind = [](const TransformerConfig& c) { return c.encoder_decoder ? "encoder-decoder" : "decoder-only"; };
+  same("the kind of model", kind(own), kind(companion));
   // Vocabularies may differ by ids that pad them; where there are tokenizers, those are compared. Both models read the
   // own model's padding.
   if (own.pad >= companion.vocabulary) {

@@ -48,11 +48,6 @@ TransformerConfig large_config(const DeepTandemParts& parts) {
   return config;
 }
 
-// Returns zeros: at first the small part works alone, and the large part learns to help it.
-at::Tensor first_projection(const DeepTandemParts& parts) {
-  return at::zeros({parts.small.width, parts.large.width}, at::kFloat);
-}
-
 at::Tensor read_projection(const fs::path& directory, const DeepTandemDirectories& parts) {
   const WeightFiles weights(directory);
   const std::vector<int64_t> shape{parts.small.config().width, parts.large.config().width};
@@ -81,7 +76,8 @@ const ModelKind& deep_tandem_kind() {
 
 DeepTandemModel::DeepTandemModel(const DeepTandemParts& parts, uint64_t seed)
     : DeepTandemModel(std::make_unique<TransformerModel>(large_config(parts), seed),
-                      std::make_unique<TransformerModel>(parts.small, seed + 1), first_projection(parts)) {}
+                      std::make_unique<TransformerModel>(parts.small, seed + 1),
+                      at::zeros({parts.small.width, parts.large.width}, at::kFloat)) {}
 
 DeepTandemModel::DeepTandemModel(std::unique_ptr<TransformerModel> large, std::unique_ptr<TransformerModel> small,
                                  at::Tensor projection)

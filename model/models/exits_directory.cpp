@@ -53,16 +53,6 @@ void exit_keys(ConfigKeys& keys, ExitShape& exit) {
   keys.flag("own_norm", exit.own_norm, false);
 }
 
-void check_format(const JsonReader& values, const std::string& format, int64_t version, const fs::path& file) {
-  if (!values.has("format") || format != kFormat) {
-    throw UserError({file.string(), "does not describe exits", std::string("format ") + kFormat,
-                     format.empty() ? "no format" : printable(format), kTrainAgain});
-  }
-  if (version == kExitsVersion) return;
-  throw UserError({file.string(), "the exits have another format version", std::to_string(kExitsVersion),
-                   std::to_string(version), kTrainAgain});
-}
-
 nlohmann::ordered_json to_json(const ExitConfig& config) {
   auto exits = nlohmann::ordered_json::array();
   for (ExitShape exit : config.exits) {
@@ -151,7 +141,14 @@ ExitConfig load_exit_config(const fs::path& directory) {
   const std::string format = values.get_string("format", "");
   const int64_t version = values.get_int("format_version", {0, INT32_MAX}, 0);
   problems.throw_if_any();
-  check_format(values, format, version, file);
+  if (format != kFormat) {
+    throw UserError({where, "does not describe exits", std::string("format ") + kFormat,
+                     format.empty() ? "no format" : printable(format), kTrainAgain});
+  }
+  if (version != kExitsVersion) {
+    throw UserError({where, "the exits have another format version", std::to_string(kExitsVersion),
+                     std::to_string(version), kTrainAgain});
+  }
   ExitConfig config;
   config.trained_as = values.get_string("trained_as", "");
   const nlohmann::json model = root.value("model", nlohmann::json::object());

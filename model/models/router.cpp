@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/random.h"
+#include "base/random_tensors.h"
 #include "base/utf8.h"
 #include "model/families/common.h"
 #include "model/files/model_directory.h"
@@ -29,17 +29,6 @@ double entropy_unit(const RouterConfig& config) {
   return 1 / std::log(std::max<double>(2, static_cast<double>(config.vocabulary)));
 }
 
-// Normal numbers of standard deviation `deviation`, by name and seed alone.
-at::Tensor random_tensor(const std::string& name, at::IntArrayRef shape, double deviation, uint64_t seed) {
-  const CounterRandom random(seed, "router/" + name);
-  at::Tensor tensor = at::empty(shape, at::kFloat);
-  auto* values = tensor.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < tensor.numel(); ++i) {
-    values[i] = static_cast<float>(deviation * random.normal(static_cast<uint64_t>(i)));
-  }
-  return tensor;
-}
-
 // Keeps its parameters on the device, so that decisions there copy none.
 Router copy_on(at::Device device, const Router& router) {
   auto parameters = router.parameters();
@@ -60,7 +49,8 @@ Router::Router(RouterConfig config, uint64_t seed) : config_(std::move(config)) 
     const bool bias = name.ends_with(".bias");
     // He's initialisation of each group of inputs by itself; the outputs begin near one half.
     const double fan = name == "embeddings.weight" ? inputs : static_cast<double>(shape.back());
-    parameters_[name] = bias ? at::zeros(shape, at::kFloat) : random_tensor(name, shape, std::sqrt(1 / fan), seed);
+    parameters_[name] = bias ? at::zeros(shape, at::kFloat)
+                             : normal_tensor(shape, std::sqrt(1 / fan), seed, "router/" + name, at::kFloat);
   }
 }
 
@@ -103,6 +93,11 @@ RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& d
     : router_(copy_on(drafter.info().device, router)), drafter_(drafter) {
   const DecodingGuard guard;
   const RouterConfig& config = router_.config();
+  if (config.width != drafter.config().width || config.vocabulary > drafter.config().vocabulary) {
+    throw UserError({"router", "was trained for a drafter of another width or vocabulary",
+                     fmt::format("width {}, {} ids", config.width, config.vocabulary),
+                     fmt::format("width {}, {} ids", drafter.config().width, drafter.config().vocabulary), ""});
+  }
   const at::Device device = drafter.info().device;
   for (int64_t slot = 0; slot < config.top_k; ++slot) slots_.push_back(router_.slot_weight(slot));
   const auto& parameters = router_.parameters();
@@ -271,26 +266,14 @@ std::string describe_router(const Router& router) {
   return text + fmt::format("  defaults       threshold {:g}, max_draft {}\n", config.threshold, config.max_draft);
 }
 
-void require_router_fits(const Router& router, const fs::path& directory, const RouterDrafter& drafter) {
+void require_router_fits(const Router& router, const fs::path& directory, const fs::path& drafter) {
   const RouterConfig& config = router.config();
-  const TransformerConfig& found = drafter.model.config();
-  Problems problems;
-  const std::string where = "router " + directory.string() + ", drafter " + drafter.directory.string();
-  const std::string hint = "train a router for this drafter: stages router-data and router";
-  const auto compare = [&](const char* what, int64_t wanted, int64_t has) {
-    if (wanted == has) return;
-    problems.add({where, std::string("the router was trained for a drafter of another ") + what, std::to_string(wanted),
-                  std::to_string(has), hint});
-  };
-  compare("width", config.width, found.width);
-  compare("vocabulary", config.vocabulary, found.vocabulary);
-  problems.throw_if_any();
-  const std::string hash = model_hash(drafter.directory);
+  const std::string hash = model_hash(drafter);
   if (hash == config.drafter_hash) return;
-  problems.add({where, "the router was trained for another drafter",
-                fmt::format("{} (sha256 {})", printable(config.drafter), config.drafter_hash.substr(0, 16)),
-                fmt::format("{} (sha256 {})", drafter.directory.string(), hash.substr(0, 16)), hint});
-  problems.throw_if_any();
+  throw UserError({"router " + directory.string(), "the router was trained for another drafter",
+                   fmt::format("{} (sha256 {})", printable(config.drafter), config.drafter_hash.substr(0, 16)),
+                   fmt::format("{} (sha256 {})", drafter.string(), hash.substr(0, 16)),
+                   "train a router for this drafter: stages router-data and router"});
 }
 
 }  // namespace draftsmith::model

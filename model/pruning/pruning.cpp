@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "model/families/family.h"
-#include "model/transformer/draft_vocabulary.h"
 
 namespace draftsmith::model {
 
@@ -143,6 +142,23 @@ void require_prunable(const TransformerConfig& config, const PruneOptions& optio
 }
 
 namespace {
+
+// Returns the `size` most frequent ids by counts [V] (the lower id if counts are equal), always with those in `kept`;
+// rising.
+std::vector<int64_t> most_frequent_ids(const std::vector<int64_t>& counts, const std::vector<int64_t>& kept,
+                                       int64_t size) {
+  std::vector<int64_t> order(counts.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::vector<bool> always(counts.size(), false);
+  for (const int64_t id : kept) always.at(static_cast<size_t>(id)) = true;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
+    return always[i] != always[j] ? always[i] : counts[i] > counts[j];
+  });
+  order.resize(static_cast<size_t>(size));
+  std::sort(order.begin(), order.end());
+  return order;
+}
 
 // Indices of the `kept` highest scores, rising.
 at::Tensor highest(const at::Tensor& scores, int64_t kept) {

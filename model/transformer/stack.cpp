@@ -291,11 +291,6 @@ at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, co
   return hidden;
 }
 
-bool Stack::hides_by_order_alone(const at::Tensor& additive, const SegmentIndex& packed,
-                                 const SelfAttentionForm& form) const {
-  return causal_ && block_ == 0 && form.tandem == 0 && !packed.segment.defined() && !additive.defined();
-}
-
 ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const SelfAttentionForm& form) const {
   const int64_t tokens = x.size(1);
   at::Tensor additive = bias_.full(tokens, tokens);  // [1,H,T,T]
@@ -306,7 +301,9 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
     packed = {upload(packed.segment, x.device()), upload(packed.position, x.device())};
   }
   const bool fused = !x.is_cpu() && !form.drops;
-  const bool causal = fused && hides_by_order_alone(additive, packed, form);
+  // Where order alone hides keys, devices need no mask.
+  const bool causal =
+      fused && causal_ && block_ == 0 && form.tandem == 0 && !packed.segment.defined() && !additive.defined();
   const at::Tensor hidden = causal ? at::Tensor() : hidden_tokens(x, batch, packed);
   const auto with = [&](const at::Tensor& mask) {
     const at::Tensor scores = excluding(mask, options);

@@ -2,7 +2,6 @@
 // Encoder and decoder stacks share this code: causal or not, with cross-attention or without.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 
@@ -136,9 +135,6 @@ class Stack {
   // Returns which tokens are hidden from each token by order, segments and lengths. bool [B or 1,1,T,T]; undefined when
   // all are visible.
   at::Tensor hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const;
-  // Returns whether order alone hides keys, which needs no mask on devices.
-  bool hides_by_order_alone(const at::Tensor& additive, const SegmentIndex& packed,
-                            const SelfAttentionForm& form) const;
 
   bool causal_;
   int64_t block_;  // γ of block attention; 0: none

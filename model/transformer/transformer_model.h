@@ -2,24 +2,58 @@
 // with gradients) and decoding (step, over caches).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/aten.h"
 #include "model/layers/dropout.h"
 #include "model/layers/parameter_source.h"
 #include "model/layers/step_operators.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/draft_vocabulary.h"
-#include "model/transformer/forward.h"
 #include "model/transformer/language_model.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 
 struct TransformerParts;  // model/transformer/transformer_parts.h
+
+// ---- Passes over whole sequences (training and scoring)
+
+// The states of a primary that a Tandem secondary reads, from the primary's pass over the same tokens. Gradients flow
+// into tensors that require them. After the primary's forward() with hidden_layers = the secondary's layer_map, they
+// are {output.layers, output.encoder}.
+struct PrimaryStates {
+  std::vector<at::Tensor> layers = {};  // [B,T,D_L], x^(ℓ(j)) for each layer j of the secondary
+  at::Tensor encoder = {};              // [B,S,D_L], the primary's encoder states; undefined for decoder-only models
+};
+
+// Whole sequences for training or scoring with teacher forcing.
+struct ForwardInput {
+  TokenBatch source;                   // [B,S]; unused by decoder-only models
+  TokenBatch target;                   // decoder inputs [B,T] (start token first), right padded
+  std::vector<int64_t> hidden_layers;  // wanted decoder hidden states (early exits, heads)
+  // For a Tandem secondary: layer j + 1 reads the primary's projected representations of tokens before the block of γ
+  // tokens that a position lies in (counted within its segment), and its own from there on. An encoder-decoder
+  // secondary reads the primary's encoder states and only the lengths of `source`. Without a primary a decoder-only
+  // secondary reads only itself, as with a γ beyond every token.
+  const PrimaryStates* primary = nullptr;
+  // For a model that shares another one's encoder (model/models/shared_encoder.h): the other model's encoder states
+  // [B,S,D_L], of which `source` gives the lengths alone.
+  at::Tensor shared_encoder = {};
+  int64_t block = 0;      // γ of this pass; 0: config.tandem.block
+  at::Tensor added = {};  // [B,T,D] added to the embedded targets (Deep Tandem's sketch); undefined: nothing
+};
+
+struct ForwardOutput {
+  at::Tensor hidden;               // [B,T,D] after the final norm and output scale: what the head reads
+  std::vector<at::Tensor> layers;  // one [B,T,D] a wanted layer, before the final norm
+  at::Tensor encoder;              // [B,S,D] encoder states that were cross-attended to; undefined: decoder-only
+};
 
 class TransformerModel : public LanguageModel {
  public:
@@ -118,19 +152,15 @@ class TransformerModel : public LanguageModel {
   at::Tensor embed_sequences(const TokenBatch& batch) const;
   // Returns the encoder states of whole sequences. [B,S,D]
   at::Tensor encode_states(const TokenBatch& source, Dropout& dropout) const;
-  // Returns whether an encoder's layers over these embedded sources are one program on the CPU.
-  bool encodes_by_program(const at::Tensor& hidden) const;
   // Returns another model's encoder states [B,S,D_L] as this one's own [B,S,D].
   at::Tensor project(const at::Tensor& states) const;
   // Returns the states that a forward pass cross-attends to; undefined for decoder-only models.
   at::Tensor memory(const ForwardInput& input, Dropout& dropout) const;
   // Returns K/V of encoder states for all decoder layers.
   std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
-  // Checks a step, and fits the tables of positions to it.
+  // Checks a step, and makes the state's tables of positions long enough for it. Like the caches they double, so that a
+  // high limit costs no memory.
   void prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const;
-  // Makes the state's tables of positions long enough for a step. Like the caches they double, so that a high limit
-  // costs no memory.
-  void fit_positions(const StepLayout& layout, DecoderState& state) const;
   // Returns the positions of a step's tokens [B*L] if queries and keys are rotated by them, otherwise nothing.
   std::vector<int64_t> rotary_positions(const StepLayout& layout) const;
   // Does the work of a step, or of a part of one, that has been prepared; it may be recorded on the device.

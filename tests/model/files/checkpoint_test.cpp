@@ -2,7 +2,6 @@
 // what is written, and whose hash changes.
 #include "model/files/checkpoint.h"
 
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -23,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 // A directory with the tiny T5 of checkpoint_files.h, its config changed and some tensors more.
@@ -202,30 +200,6 @@ TEST(ModelHash, IsOfConfigurationAndWeightsWhereverTheyLie) {
   EXPECT_EQ(model_hash(folder / "moved"), hash);
   write_file_atomic(folder / "moved" / "config.json", read_file(folder / "moved" / "config.json") + " ");
   EXPECT_NE(model_hash(folder / "moved"), hash);
-}
-
-// Seen by a change that leaves size and time as they were.
-TEST(ModelHash, FilesThatStayAreReadOnce) {
-  const TemporaryDirectory folder;
-  save(folder / "a", 1);
-  const fs::path weights = folder / "a" / "model.safetensors";
-  const auto change = [&] {
-    std::string bytes = read_file(weights);
-    bytes.back() = static_cast<char>(bytes.back() ^ 1);
-    write_file_atomic(weights, bytes);
-  };
-  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
-  fs::last_write_time(weights, long_ago);
-  const std::string hash = model_hash(folder / "a");
-  change();
-  EXPECT_NE(model_hash(folder / "a"), hash);  // by its time
-  change();
-  EXPECT_EQ(model_hash(folder / "a"), hash);  // within one tick, perhaps: what is new is not remembered
-  fs::last_write_time(weights, long_ago);
-  model_hash(folder / "a");
-  change();
-  fs::last_write_time(weights, long_ago);
-  EXPECT_EQ(model_hash(folder / "a"), hash);
 }
 
 }  // namespace

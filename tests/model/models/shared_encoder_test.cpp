@@ -63,11 +63,6 @@ at::Tensor stepwise_logits(LanguageModel& model, const EncoderStates& states, co
   return logits;
 }
 
-TEST_P(SharedEncoder, PassEqualsDecodingTokenByToken) {
-  const at::Tensor stepwise = stepwise_logits(*drafter_, drafter_->project_encoder(encoded()), batch_);
-  EXPECT_LT(row_difference(pass_logits(*drafter_), stepwise, kTargetLengths), 1e-11);
-}
-
 // The reference composition: a projection by hand, and the ordinary model whose decoder the drafter has.
 TEST_P(SharedEncoder, IsAnOrdinaryDecoderOverProjectedStates) {
   const EncoderStates states = encoded();
@@ -166,21 +161,6 @@ TEST_F(SharedEncoderDirectory, IsTakenForNoOtherModel) {
               HasSubstr("shares its target's encoder"));
   EXPECT_THAT(error_of([&] { load_with_companion(shared_encoder_kind(), root_ / "large", {}); }),
               HasSubstr("an ordinary model"));
-}
-
-TEST_F(SharedEncoderDirectory, AnotherTargetIsRefusedNamingBoth) {
-  const fs::path directory = saved();
-  save_model(root_ / "other", *varied_model(tiny_mt5(), 9, at::kFloat));
-  EXPECT_THAT(error_of([&] { load_with_companion(shared_encoder_kind(), directory, root_ / "other"); }),
-              AllOf(HasSubstr("belongs to another target"), HasSubstr((root_ / "other").string()),
-                    HasSubstr((root_ / "large").string())));
-  TransformerConfig wide = tiny_mt5();
-  wide.width = 24;
-  save_model(root_ / "wide", *varied_model(wide, 9, at::kFloat));
-  EXPECT_THAT(error_of([&] { load_with_companion(shared_encoder_kind(), directory, root_ / "wide"); }),
-              AllOf(HasSubstr("the width of its encoder states"), HasSubstr("24"), HasSubstr("20")));
-  EXPECT_THAT(error_of([&] { load_with_companion(shared_encoder_kind(), directory, root_ / "nowhere"); }),
-              HasSubstr("is not there"));
 }
 
 TEST_F(SharedEncoderDirectory, MalformedOnesAreRefusedByName) {

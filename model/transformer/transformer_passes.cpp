@@ -1,7 +1,6 @@
-#include "model/transformer/transformer_parts.h"
-
+// The parts of a transformer, and TransformerModel's passes over them: whole sequences, and steps on any device. Those
+// of a packed model on a CPU are in cpu_decoder.cpp.
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <stdexcept>
 
@@ -11,6 +10,7 @@
 #include "model/transformer/parameters.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_model.h"
+#include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
 namespace {
@@ -149,30 +149,27 @@ at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& l
   });
 }
 
-bool TransformerModel::encodes_by_program(const at::Tensor& hidden) const {
-  return !at::GradMode::is_enabled() && hidden.is_cpu() && hidden.scalar_type() == at::kFloat &&
-         !parts_->encoder->packed_views().empty() && parts_->encoder->final_row_norm().weight != nullptr &&
-         !parts_->encoder->rotates();
-}
-
 at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dropout) const {
   if (!parts_->encoder) {
     throw std::logic_error("a decoder-only model, a Tandem secondary or a drafter that shares an encoder has none");
   }
   at::Tensor hidden = dropout(embed_sequences(source));
-  if (!dropout.active() && encodes_by_program(hidden)) {
+  const Stack& stack = *parts_->encoder;
+  const bool by_program = !dropout.active() && !at::GradMode::is_enabled() && hidden.is_cpu() &&
+                          hidden.scalar_type() == at::kFloat && !stack.packed_views().empty() &&
+                          stack.final_row_norm().weight != nullptr && !stack.rotates();
+  if (by_program) {
     hidden = hidden.contiguous();
-    CpuEncoder::of_thread().encode({parts_->encoder->packed_views(), parts_->encoder->final_row_norm(),
-                                    parts_->encoder->sequence_bias(hidden.size(1))},
+    CpuEncoder::of_thread().encode({stack.packed_views(), stack.final_row_norm(), stack.sequence_bias(hidden.size(1))},
                                    source.lengths, hidden);
     return hidden;
   }
-  const SequencePass pass{.self_bias = parts_->encoder->self_bias(hidden, source, {.drops = dropout.active()}),
+  const SequencePass pass{.self_bias = stack.self_bias(hidden, source, {.drops = dropout.active()}),
                           .dropout = &dropout};
-  for (int64_t i = 0; i < parts_->encoder->layers(); ++i) {
-    hidden = parts_->encoder->block(i)(hidden, pass);
+  for (int64_t i = 0; i < stack.layers(); ++i) {
+    hidden = stack.block(i)(hidden, pass);
   }
-  return dropout(parts_->encoder->final_norm(hidden));
+  return dropout(stack.final_norm(hidden));
 }
 
 at::Tensor TransformerModel::memory(const ForwardInput& input, Dropout& dropout) const {
@@ -240,7 +237,8 @@ std::vector<CrossCache> TransformerModel::cross_caches(const at::Tensor& memory)
   return caches;
 }
 
-void TransformerModel::fit_positions(const StepLayout& layout, DecoderState& state) const {
+void TransformerModel::prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const {
+  state.check(layers, layout);
   int64_t needed = 1;
   for (size_t b = 0; b < layout.base.size(); ++b) {
     needed = std::max(needed, layout.base[b] + layout.new_tokens[b] + 1);
@@ -258,11 +256,6 @@ void TransformerModel::fit_positions(const StepLayout& layout, DecoderState& sta
 std::vector<int64_t> TransformerModel::rotary_positions(const StepLayout& layout) const {
   const bool read = config_.positions == Positions::kRotary && !layout.places.position.defined();
   return read ? positions_of(layout) : std::vector<int64_t>{};
-}
-
-void TransformerModel::prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const {
-  state.check(layers, layout);
-  fit_positions(layout, state);
 }
 
 StepOutput TransformerModel::run(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
