@@ -30,9 +30,9 @@ struct PruneFlags {
 };
 
 int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
-  const c10::Device device = begin_execution(flags.execution);
+  begin_execution(flags.execution);
   const SignalWatch watch;
-  fmt::print("{}: {}\n", flags.out, recipes::prune_directory(flags.model, flags.out, options, device));
+  fmt::print("{}: {}\n", flags.out, recipes::prune_directory(flags.model, flags.out, options));
   return 0;
 }
 
@@ -44,11 +44,8 @@ constexpr const char* kFooter =
     "Keep some layers of the encoder and of the decoder:\n"
     "  draftsmith prune --model TARGET --out DRAFTER --decoder-layers every:3\n"
     "  draftsmith prune --model TARGET --out DRAFTER --encoder-layers first:2 --decoder-layers 0,5\n"
-    "Keep the neurons and heads with the largest weights in each layer, or those that contribute most on\n"
-    "512 examples, which should resemble the text to be decoded:\n"
+    "Keep the neurons and heads with the largest weights in each layer, of T5 the same heads in all:\n"
     "  draftsmith prune --model TARGET --out DRAFTER --ff-width 512 --heads 4\n"
-    "  draftsmith prune --model TARGET --out DRAFTER --ff-width 512 \\\n"
-    "    --by activation --calibration corpus.h5\n"
     "Keep embeddings and logits of the 16,000 tokens that a corpus uses most, and of all special tokens.\n"
     "The drafter never proposes other tokens and reads them as the unknown token; decoding stays\n"
     "lossless. With a large vocabulary, a step reads the head more than anything else:\n"
@@ -98,7 +95,7 @@ void write_line(model::LanguageModel& model, const infer::ForcedBatch& line, siz
 }
 
 int run_logits(const LogitsFlags& flags) {
-  const c10::Device device = begin_execution(flags.execution);
+  begin_execution(flags.execution);
   const at::NoGradGuard no_grad;
   const auto loaded =
       infer::load_model_directory(flags.model, {.device = device, .dtype = parse_weight_type(flags.dtype)});

@@ -1,6 +1,7 @@
 #include "infer/load_models.h"
 
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,8 +16,9 @@ namespace fs = std::filesystem;
 LoadedModel load_model_directory(const fs::path& directory, const model::LoadOptions& options) {
   LoadedModel loaded;
   loaded.directory = directory;
-  loaded.model = model::load_language_model(directory, options);
-  loaded.generation = model::load_language_settings(directory);
+  model::LoadedLanguageModel read = model::load_language_model(directory, options);
+  loaded.model = std::move(read.model);
+  loaded.generation = std::move(read.generation);
   if (data::has_tokenizer(directory)) {
     loaded.tokenizer = data::load_tokenizer(directory);
     const model::TransformerModel& predicts = *model::transformers_of(*loaded.model).front();

@@ -75,7 +75,7 @@ std::unique_ptr<model::RouterPredictor> load_router(const std::filesystem::path&
                                                     const std::string& name) {
   const model::Router router = model::load_router(directory);
   const model::TransformerModel& embeddings = router_embeddings(drafter, where, name);
-  model::require_router_fits(router, directory, {drafter->path(), embeddings});
+  model::require_router_fits(router, directory, drafter->path());
   return std::make_unique<model::RouterPredictor>(router, embeddings);
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/sha256.h"
 #include "base/table.h"
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
@@ -24,9 +26,9 @@
 #include "model/files/weight_files.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/exits.h"
+#include "model/models/language_models.h"
 #include "model/models/router.h"
-#include "model/models/shared_encoder.h"
-#include "model/models/tandem.h"
+#include "model/transformer/parameters.h"
 #include "recipes/pipeline.h"
 #include "train/router/router_report.h"
 
@@ -36,9 +38,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string stored_types(const model::ModelDescription& model) {
+// Returns how many tensors have which stored type.
+std::string stored_types(const model::ModelDirectory& model) {
+  std::map<std::string, int64_t> counts;
+  for (const auto& [parameter, tensor] : model.parameters()) {
+    if (tensor.part == 0) ++counts[model.weights().entry(tensor.name).dtype];
+  }
   std::string types;
-  for (const auto& [type, tensors] : model.dtypes) {
+  for (const auto& [type, tensors] : counts) {
     types += fmt::format("{}{} x {}", types.empty() ? "" : ", ", tensors, type);
   }
   return types;
@@ -50,21 +57,16 @@ std::string describe_companion(const char* role, const std::optional<model::Comp
   return fmt::format("  {:<15}{}, sha256 {}\n", role, companion->path, companion->hash.substr(0, 16));
 }
 
-std::string describe_tandem(const fs::path& directory, const model::TandemShape& tandem) {
+std::string describe_tandem(const model::ModelDirectory& model) {
+  const model::TandemShape& tandem = model.config().tandem;
   std::string text = fmt::format("  Tandem         reads layers {} of a primary of {} layers, width {}\n",
                                  fmt::join(tandem.layer_map, ", "), tandem.primary_layers, tandem.primary_width);
-  text += fmt::format("  block          trained with {} tokens (any number decodes)\n", tandem.block);
-  return text + describe_companion("primary", model::recorded_primary(directory));
+  return text + fmt::format("  block          trained with {} tokens (any number decodes)\n", tandem.block);
 }
 
-std::string describe_shared_encoder(const fs::path& directory, int64_t width) {
-  return fmt::format("  shared encoder reads its target's states, width {}\n", width) +
-         describe_companion("target", model::recorded_target(directory));
-}
-
-std::string describe_shape(const model::ModelDescription& model) {
-  const auto& c = model.config;
-  std::string text = fmt::format("  parameters     {} ({})\n", model.parameters, stored_types(model));
+std::string describe_shape(const model::ModelDirectory& model) {
+  const auto& c = model.config();
+  std::string text = fmt::format("  parameters     {} ({})\n", model::count_numbers(c), stored_types(model));
   text += fmt::format("  layers         {} encoder, {} decoder\n", c.encoder_layers, c.decoder_layers);
   text += fmt::format("  width          {}, {} heads of {}, feed-forward {}{}\n", c.width, c.heads, c.head_width,
                       c.ff_width, c.gated ? ", gated" : "");
@@ -73,29 +75,49 @@ std::string describe_shape(const model::ModelDescription& model) {
     text += fmt::format("  pruned to      {} of these ids (d2t, t2d); id {} stands in for the others\n",
                         c.vocabulary_rows(), c.draft_vocabulary.stand_in);
   }
-  for (const auto& [file, bytes] : model.weight_files) text += fmt::format("  {}: {}\n", file, human_bytes(bytes));
+  for (const auto& file : model.weights().files()) {
+    text += fmt::format("  {}: {}\n", file->file().filename().string(), human_bytes(fs::file_size(file->file())));
+  }
   return text;
 }
 
 std::string describe_deep_tandem(const fs::path& directory) {
-  const auto parts = model::describe_deep_tandem(directory);
-  std::string text = fmt::format("deep Tandem of family {}, {} parameters, blocks of {} tokens\n", parts.small.family,
-                                 parts.large.parameters + parts.small.parameters, parts.large.config.block_attention);
+  const auto parts = model::open_deep_tandem(directory);
+  const auto& large = parts.large.config();
+  const auto& small = parts.small.config();
+  std::string text = fmt::format("deep Tandem of family {}, {} parameters, blocks of {} tokens\n", small.family,
+                                 model::count_numbers(large) + model::count_numbers(small), large.block_attention);
   text += "large part (sketches of the next block)\n" + describe_shape(parts.large);
   return text + "small part (predicts)\n" + describe_shape(parts.small);
 }
 
-std::string describe_model_directory(const fs::path& directory) {
-  if (model::kind_of_directory(directory) == model::deep_tandem_kind()) return describe_deep_tandem(directory);
-  const auto model = model::describe_model(directory);
-  std::string text = fmt::format("model of family {} ({})\n", model.family, model.architecture) + describe_shape(model);
-  if (model.config.tandem_secondary()) text += describe_tandem(directory, model.config.tandem);
-  if (model.config.shares_encoder()) text += describe_shared_encoder(directory, model.config.shared_encoder_width);
-  if (model.config.block_attention > 0) {
-    text += fmt::format("  predicts       blocks of {} tokens at once\n", model.config.block_attention);
+// Returns the name of a directory's tokenizer file; empty: none.
+std::string tokenizer_file(const fs::path& directory) {
+  for (const char* name : {"spiece.model", "tokenizer.model", "tokenizer.json", "vocab.json"}) {
+    if (fs::is_regular_file(directory / name)) return name;
   }
-  if (!model.tokenizer_file.empty()) {
-    text += fmt::format("  tokenizer      {}, sha256 {}\n", model.tokenizer_file, model.tokenizer_hash.substr(0, 16));
+  return {};
+}
+
+std::string describe_model_directory(const fs::path& directory) {
+  const model::ModelKind& kind = model::kind_of_directory(directory);
+  if (kind == model::deep_tandem_kind()) return describe_deep_tandem(directory);
+  const model::ModelDirectory model(directory, kind);
+  const auto& config = model.config();
+  std::string text =
+      fmt::format("model of family {} ({}{})\n", config.family, kind.prefix, model.family().architecture);
+  text += describe_shape(model);
+  if (config.tandem_secondary()) text += describe_tandem(model);
+  if (config.shares_encoder()) {
+    text += fmt::format("  shared encoder reads its target's states, width {}\n", config.shared_encoder_width);
+  }
+  if (kind.companion != nullptr) text += describe_companion(kind.companion->role, model.companion());
+  if (config.block_attention > 0) {
+    text += fmt::format("  predicts       blocks of {} tokens at once\n", config.block_attention);
+  }
+  if (const std::string tokenizer = tokenizer_file(directory); !tokenizer.empty()) {
+    text +=
+        fmt::format("  tokenizer      {}, sha256 {}\n", tokenizer, sha256_file(directory / tokenizer).substr(0, 16));
   }
   const fs::path exits = model::exits_directory(directory);
   return fs::exists(exits) ? text + model::describe_exits(exits) : text;
@@ -104,7 +126,7 @@ std::string describe_model_directory(const fs::path& directory) {
 // Opens and checks all parts of a model. The model that a Tandem secondary, or a drafter with a shared encoder, reads
 // must have the recorded hash; exits must belong to this model. Errors: UserError.
 void check_model_directory(const fs::path& directory) {
-  model::kind_of_directory(directory).check_directory(directory);
+  model::check_model_directory(directory);
   const fs::path exits = model::exits_directory(directory);
   if (fs::exists(exits)) model::check_exit_directory(exits, directory);
 }

@@ -2,13 +2,10 @@
 
 #include <functional>
 #include <numeric>
-#include <optional>
 #include <span>
 
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "base/device.h"
 #include "base/logging.h"
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
@@ -24,21 +21,15 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using Ids = std::vector<int64_t>;
 
-constexpr int64_t kCalibrationExamples = 512;
 constexpr const char* kNothingWritten = "nothing was written";
 
-// Receives source and target of an example, and returns whether it wants another.
-using OnExample = std::function<bool(Ids source, Ids target)>;
+// Receives the source or the target of an example.
+using OnTokens = std::function<void(std::span<const int32_t> tokens)>;
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& what, const std::string& expected,
                          const std::string& hint) {
   throw UserError({.where = file.string(), .what = what, .expected = expected, .found = {}, .hint = hint});
-}
-
-Ids ids_of(std::span<const int32_t> tokens) {
-  return {tokens.begin(), tokens.end()};
 }
 
 // Model directory with its tokenizer, which corpora must share.
@@ -46,7 +37,7 @@ struct Whole {
   std::unique_ptr<model::TransformerModel> model;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null if the directory has none
 
-  void read(const fs::path& file, const OnExample& on_example) const {
+  void read(const fs::path& file, const OnTokens& on_tokens) const {
     const data::Corpus corpus(file);
     if (tokenizer) {
       require_same_tokenizer(tokenizer->hash(), corpus.info().tokenizer_hash, file,
@@ -57,59 +48,20 @@ struct Whole {
              fmt::format("at most {}", model->config().vocabulary), "prepare it with the model's own tokenizer");
     }
     for (int64_t i = 0; i < corpus.size(); ++i) {
-      if (!on_example(ids_of(corpus.source(i)), ids_of(corpus.target(i)))) return;
+      on_tokens(corpus.source(i));
+      on_tokens(corpus.target(i));
     }
   }
 };
-
-model::TokenBatch one_row(const Ids& tokens) {
-  const auto length = static_cast<int64_t>(tokens.size());
-  return {at::tensor(tokens, at::kLong).view({1, length}), {length}};  // [1,L]
-}
-
-// Returns the model's input for an example with teacher forcing, as in training.
-model::ForwardInput forward_input(const model::TransformerConfig& config, const Ids& source, const Ids& target) {
-  model::ForwardInput input;
-  Ids decoder = config.encoder_decoder ? Ids{} : source;
-  if (decoder.empty()) decoder.push_back(config.decoder_start);
-  if (!target.empty()) decoder.insert(decoder.end(), target.begin(), target.end() - 1);
-  if (config.max_positions > 0 && static_cast<int64_t>(decoder.size()) > config.max_positions) {
-    decoder.resize(static_cast<size_t>(config.max_positions));
-  }
-  if (config.encoder_decoder) input.source = one_row(source);
-  input.target = one_row(decoder);
-  return input;
-}
-
-model::ActivationMoments measure_activations(const Whole& whole, const model::PruneOptions& options) {
-  const at::NoGradGuard no_grad;
-  const fs::path& file = *options.calibration;
-  const model::TransformerConfig& config = whole.model->config();
-  model::ActivationMoments moments(config);
-  int64_t left = options.calibration_examples.value_or(kCalibrationExamples);
-  whole.read(file, [&](const Ids& source, const Ids& target) {
-    throw_if_stop_requested(kNothingWritten);
-    if (source.empty() && (target.empty() || config.encoder_decoder)) return true;
-    model::ForwardInput input = forward_input(config, source, target);
-    input.observer = moments.observer();
-    whole.model->forward(input);
-    return --left > 0;
-  });
-  if (moments.empty()) refuse(file, "there is no text to calibrate on", "at least one example", {});
-  return moments;
-}
 
 // Returns how often each id occurs, in sources and targets.
 std::vector<int64_t> count_tokens(const Whole& whole, const fs::path& file) {
   std::vector<int64_t> counts(static_cast<size_t>(whole.model->config().vocabulary), 0);
   int64_t tokens = 0;
-  whole.read(file, [&](const Ids& source, const Ids& target) {
+  whole.read(file, [&](std::span<const int32_t> ids) {
     throw_if_stop_requested(kNothingWritten);
-    for (const Ids* side : {&source, &target}) {
-      for (const int64_t id : *side) ++counts[static_cast<size_t>(id)];
-      tokens += static_cast<int64_t>(side->size());
-    }
-    return true;
+    for (const int32_t id : ids) ++counts[static_cast<size_t>(id)];
+    tokens += std::ssize(ids);
   });
   if (tokens == 0) refuse(file, "there are no tokens to count", "at least one", {});
   return counts;
@@ -147,13 +99,12 @@ std::string describe_pruning(const model::TransformerConfig& before, const model
 
 }  // namespace
 
-std::string prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options,
-                            at::Device device) {
+std::string prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options) {
   model::require_free_place(out);
   if (fs::exists(model::exits_directory(model))) {
     log_info("{}: its exits are not copied, because they belong to the whole model", model.string());
   }
-  Whole whole{model::load_model(model, {.device = device, .pack = false}), nullptr};
+  Whole whole{model::load_model(model, {.pack = false}), nullptr};
   if (data::has_tokenizer(model)) {
     whole.tokenizer = data::load_tokenizer(model);
     model::require_vocabulary_fits(whole.model->config(), whole.tokenizer->vocabulary(), model.string());
@@ -164,13 +115,11 @@ std::string prune_directory(const fs::path& model, const fs::path& out, const mo
     if (whole.tokenizer->unk() >= 0) evidence.unknown = whole.tokenizer->unk();
   }
   model::require_prunable(whole.model->config(), options, evidence);
-  std::optional<model::ActivationMoments> activations;
-  if (options.by == "activation") evidence.activations = &activations.emplace(measure_activations(whole, options));
   if (options.vocabulary_from) evidence.token_counts = count_tokens(whole, *options.vocabulary_from);
   const auto pruned = model::prune(*whole.model, options, evidence);
   throw_if_stop_requested(kNothingWritten);
   model::SaveOptions save;
-  save.generation = model::load_generation_config(model);
+  save.generation = model::read_settings(model).generation;
   if (whole.tokenizer) save.tokenizer = whole.tokenizer->file();
   model::save_model(out, *pruned, save);
   return describe_pruning(whole.model->config(), pruned->config(), evidence.token_counts);
@@ -197,8 +146,7 @@ void run_prune(const PruneStageOptions& options, const StageContext& run) {
     const std::string name = entry.path().filename();
     if (name == "model" || name.starts_with(".model")) std::filesystem::remove_all(entry.path());
   }
-  log_info("  {}",
-           prune_directory(options.model, run.directory / "model", options, choose_device(run.execution.device)));
+  log_info("  {}", prune_directory(options.model, run.directory / "model", options));
 }
 
 }  // namespace

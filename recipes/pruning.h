@@ -4,17 +4,15 @@
 #include <filesystem>
 #include <string>
 
-#include "base/device.h"
 #include "model/pruning/pruning.h"
 
 namespace draftsmith::recipes {
 
 // Prunes the model in the directory `model` and writes the new directory `out`, with the tokenizer and the generation
-// settings of the whole model. `device` runs the model on the calibration text. Returns what stayed, in one line, two
-// with a pruned vocabulary. Errors: UserError as load_model, prune() and save_model, for files of the options, a corpus
-// of another tokenizer and files without tokens; Interrupted. Checks options before it reads text. After an error,
-// there is no `out`.
+// settings of the whole model. Returns what stayed, in one line, two with a pruned vocabulary. Errors: UserError as
+// load_model, prune() and save_model, for files of the options, a corpus of another tokenizer and files without tokens;
+// Interrupted. Checks options before it reads text. After an error, there is no `out`.
 std::string prune_directory(const std::filesystem::path& model, const std::filesystem::path& out,
-                            const model::PruneOptions& options, at::Device device = at::kCPU);
+                            const model::PruneOptions& options);
 
 }  // namespace draftsmith::recipes

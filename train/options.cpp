@@ -93,9 +93,6 @@ Fields<TrainOptions> TrainOptions::fields() {
            "CPUs that have instructions for it (AMX, AVX-512 BF16), where it is faster, else fp32.")
       .add("keep", &TrainOptions::keep, Choices{"best", "last"},
            "Which model is the result: the best by validation.measure, or the last. Without validation: the last.")
-      .add("activation_checkpointing", &TrainOptions::activation_checkpointing, NoResult{},
-           "Keep only each layer's input for the backward pass, which computes the layer again: far less memory for "
-           "about a third more time, and the same gradients. Teachers and frozen models need none.")
       .add("checkpoint_every", &TrainOptions::checkpoint_every, NoResult{},
            "How often a training checkpoint is written, beside interruptions and the end; empty: only then.")
       .add("log_every", &TrainOptions::log_every, Range{1}, Unit{"steps"}, NoResult{},

@@ -40,9 +40,7 @@ struct TrainOptions {
   uint64_t seed = 1;              // of dropout
   std::string precision = "fp32";
   std::string keep = "best";
-  // The following fields change no result. (Activation checkpointing with exits or a trained primary adds gradients in
-  // another order, which rounds otherwise.)
-  bool activation_checkpointing = false;
+  // The following fields change no result.
   std::string checkpoint_every = "1000 steps";  // a period, or empty: only at validations' ends and interruptions
   int64_t log_every = 50;
   static Fields<TrainOptions> fields();

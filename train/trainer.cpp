@@ -251,7 +251,6 @@ struct TrainingRun {
             .first_micro_step = static_cast<uint64_t>(state.micro_step),
             .pack_tokens = options.batches.pack_tokens,
             .autocast = trains_in_bf16(options.precision, inputs.trainable.info().device),
-            .recompute = options.activation_checkpointing,
             .step = state.step + 1,
             .world = &world};
   }

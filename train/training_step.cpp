@@ -103,10 +103,8 @@ void require_finite_step(const std::vector<double>& values, int64_t step, const 
 Loss add_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
                    const std::vector<int64_t>& examples, const StepSettings& settings, size_t number) {
   const Batch batch = make_batch(corpus, examples, trainable.info(), settings.pack_tokens);
-  const model::DropoutContext dropout{.probability = settings.dropout,
-                                      .seed = settings.seed,
-                                      .step = settings.first_micro_step + number,
-                                      .recompute = settings.recompute};
+  const model::DropoutContext dropout{
+      .probability = settings.dropout, .seed = settings.seed, .step = settings.first_micro_step + number};
   Loss loss;
   {
     const AutocastScope autocast(trainable.info().device.type(), settings.autocast);

@@ -40,7 +40,6 @@ struct StepSettings {
   uint64_t first_micro_step = 0;  // micro-batches of the run before this step: the counter of dropout's random stream
   int64_t pack_tokens = 0;        // of the batches
   bool autocast = false;          // matrix products in bf16 over fp32 weights
-  bool recompute = false;         // activation checkpointing: layers are computed again in the backward pass
   int64_t step = 0;               // the step's number, for messages
   ProcessGroup* world = &ProcessGroup::single();  // micro-batch i is of the process that ProcessGroup::has(i) names
 };

@@ -12,6 +12,8 @@
 #include "data/ngrams/ngram_table.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
+#include "model/files/model_directory.h"
+#include "model/models/companion.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 
@@ -125,7 +127,7 @@ DrafterSpec parse_drafter(const std::string& text) {
     if (prefix.empty()) continue;
     if (text.starts_with(prefix + ":") || (row.usual > 0 && text == prefix)) return parse_prefixed(row, text);
   }
-  return {model::is_tandem_directory(text) ? kTandem : kModel, text};
+  return {model::kind_of_directory(text) == model::tandem_kind() ? kTandem : kModel, text};
 }
 
 std::string drafter_help() {
@@ -148,10 +150,13 @@ std::string to_text(const DrafterSpec& spec) {
 SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, const model::LoadOptions& options) {
   switch (spec.kind) {
     case kModel:
-      if (!model::is_shared_encoder_directory(spec.path)) return load_model_drafter(spec.path, options);
-      return shared_encoder_drafter(model::load_shared_encoder(spec.path, target, options), nullptr, spec.path);
+      if (model::kind_of_directory(spec.path) != model::shared_encoder_kind())
+        return load_model_drafter(spec.path, options);
+      return shared_encoder_drafter(
+          model::load_with_companion(model::shared_encoder_kind(), spec.path, target, options), nullptr, spec.path);
     case kTandem:
-      return tandem_drafter(model::load_tandem_secondary(spec.path, target, options), nullptr, spec.path);
+      return tandem_drafter(model::load_with_companion(model::tandem_kind(), spec.path, target, options), nullptr,
+                            spec.path);
     case kNgram:
       return as_drafter(std::make_shared<data::NgramTable>(spec.path));
     case kExit:

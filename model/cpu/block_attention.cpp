@@ -9,7 +9,7 @@
 
 #include "base/util.h"
 #include "model/cpu/panel_kernels.h"
-#include "model/layers/visible_keys.h"
+#include "model/layers/dense_attention.h"
 
 namespace draftsmith::model {
 namespace {
@@ -175,11 +175,7 @@ void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, cons
   };
   const int64_t tasks = static_cast<int64_t>(visible.first.size()) * shape.heads;
   const int64_t work = std::max<int64_t>(1, visible.used(shape.tokens) * shape.tokens * shape.head_width * 2);
-  if (tasks * work <= kAttentionPerTask) {
-    task(0, tasks);
-  } else {
-    at::parallel_for(0, tasks, std::max<int64_t>(1, kAttentionPerTask / work), task);
-  }
+  at::parallel_for(0, tasks, std::max<int64_t>(1, kAttentionPerTask / work), task);
 }
 
 template void attend_head<float>(const KernelShape&, const VisibleKeys&, const KernelPointers<float>&, int64_t,

@@ -1,8 +1,6 @@
 // Attention on CPUs beneath cached_attention(): softmax(scale q k^T + bias) v over caches in place. A step of few
-// tokens takes one query and head at a time; sources and prompts take products of blocks.
-// Scores exist for one block of queries and keys at a time, so that memory does not grow with their product. A query's
-// highest score and sums go on from block to block (Milakov and Gimelshein 2018; Dao et al. 2022). They depend on its
-// own keys alone, neither on the queries beside it nor on the threads.
+// tokens takes one query and head at a time; sources and prompts take products of blocks, from which a query's highest
+// score and sums go on to the next (Milakov and Gimelshein 2018; Dao et al. 2022). They depend on its own keys alone.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,15 @@
 #include "model/cpu/instructions.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/registry.h"
-#include "model/cpu/int8_amx.h"
 
 namespace draftsmith::model {
 namespace {
@@ -18,6 +23,21 @@ const NamedValues<Instructions>& instruction_names() {
   return kNames;
 }
 
+#ifdef __x86_64__
+// Returns whether the processor has AMX for int8 and the system lets the process use it. The first call asks for it.
+bool has_tiles() {
+  constexpr unsigned kTile = 1U << 24, kInt8 = 1U << 25;
+  constexpr long kRequest = 0x1023;  // ARCH_REQ_XCOMP_PERM of Linux' arch_prctl
+  constexpr long kTileData = 18;     // the state's number
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+    return __builtin_cpu_supports("avx512f") != 0 && syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  }();
+  return has;
+}
+#endif
+
 Instructions largest_instructions() {
 #ifdef __x86_64__
   const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
@@ -29,35 +49,25 @@ Instructions largest_instructions() {
   return Instructions::kPortable;
 }
 
-std::optional<std::string> wanted_instructions() {
-  const char* value = std::getenv(kVariable);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
 }  // namespace
 
-Instructions choose_instructions(const std::optional<std::string>& wanted, Instructions largest) {
-  if (!wanted || wanted->empty()) return largest;
-  for (const auto& [name, known] : instruction_names()) {
-    if (*wanted != name) continue;
-    if (known <= largest) return known;
-    throw UserError(
-        {kVariable, "this processor lacks such instructions", "at most " + to_string(largest), "'" + name + "'", ""});
+Instructions choose_instructions(const std::string& wanted, Instructions largest) {
+  if (wanted.empty()) return largest;
+  const auto* found = instruction_names().find(wanted);
+  if (found == nullptr) {
+    throw UserError({kVariable, "unknown instructions", "amx, avx512, avx2 or portable", "'" + wanted + "'", ""});
   }
-  throw UserError({kVariable, "unknown instructions", "amx, avx512, avx2 or portable", "'" + *wanted + "'", ""});
+  if (found->value <= largest) return found->value;
+  throw UserError(
+      {kVariable, "this processor lacks such instructions", "at most " + to_string(largest), "'" + wanted + "'", ""});
 }
 
 Instructions cpu_instructions() {
-  static const Instructions chosen = choose_instructions(wanted_instructions(), largest_instructions());
+  static const Instructions chosen = [] {
+    const char* wanted = std::getenv(kVariable);
+    return choose_instructions(wanted == nullptr ? "" : wanted, largest_instructions());
+  }();
   return chosen;
-}
-
-std::vector<Instructions> available_instructions() {
-  std::vector<Instructions> sets{Instructions::kPortable};
-  for (const Instructions more : {Instructions::kAvx2, Instructions::kAvx512, Instructions::kAmx}) {
-    if (more <= largest_instructions()) sets.push_back(more);
-  }
-  return sets;
 }
 
 bool has_byte_products() {

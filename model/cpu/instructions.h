@@ -1,9 +1,7 @@
 // The instructions that this folder's kernels use, chosen in one place.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <vector>
 
 namespace draftsmith::model {
 
@@ -19,11 +17,9 @@ enum class Instructions {
 // amx, avx512, avx2 or portable. The first call decides. Errors: UserError for other names, and for a set that the
 // processor lacks.
 Instructions cpu_instructions();
-// Returns the choice between these sets. `wanted`: the variable's value; absent or empty: the largest set.
-Instructions choose_instructions(const std::optional<std::string>& wanted, Instructions largest);
+// Returns the choice between these sets. `wanted`: the variable's value; empty: the largest set.
+Instructions choose_instructions(const std::string& wanted, Instructions largest);
 
-// Returns the sets that this processor has, the smallest first.
-std::vector<Instructions> available_instructions();
 // Returns whether the processor adds products of bytes in one instruction: AVX-512 VNNI.
 bool has_byte_products();
 

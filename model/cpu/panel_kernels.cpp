@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include "base/util.h"
@@ -97,6 +98,79 @@ DRAFTSMITH_TARGET inline Floats add_product(Floats sum, Floats factor, float sca
 }  // namespace vnni
 #undef DRAFTSMITH_TARGET
 
+constexpr int64_t kTileInputs = 64;
+constexpr int64_t kTileOutputs = 16;
+constexpr int64_t kStepBytes = kPanel * 4;     // weights of four inputs
+constexpr int kParts = kPanel / kTileOutputs;  // tiles of a panel's outputs
+
+// Sizes of the tiles, as the processor reads them.
+struct alignas(64) TileSizes {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t bytes[16] = {};  // of a row
+  uint8_t rows[16] = {};
+};
+
+using Sums = int32_t[kParts][Int8Tiles::kRows][kTileOutputs];
+
+// Compilers know nothing about tiles, so each instruction says that it reads and writes memory.
+#define DRAFTSMITH_TILE_LOAD(tile, from, stride) \
+  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"(static_cast<int64_t>(stride)) : "memory")
+#define DRAFTSMITH_TILE_STORE(to, tile) \
+  asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(kLine) : "memory")
+#define DRAFTSMITH_TILE_ZERO(tile) asm volatile("tilezero %%tmm" #tile ::: "memory")
+// Tile 4 has inputs, of bytes with signs, and tiles 5 and 6 have weights, without.
+#define DRAFTSMITH_TILE_PRODUCT(sum, weights) asm volatile("tdpbsud %%tmm" #weights ", %%tmm4, %%tmm" #sum ::: "memory")
+
+inline void ask_for(const uint8_t* weights) {
+  for (int64_t byte = 0; byte < kTileInputs * kPanel; byte += kLine) __builtin_prefetch(weights + byte);
+}
+
+// Adds the products of 64 inputs to tiles 0 to 3.
+inline void add_inputs(const int8_t* x, int64_t width, const uint8_t* weights) {
+  DRAFTSMITH_TILE_LOAD(4, x, width);
+  DRAFTSMITH_TILE_LOAD(5, weights, kStepBytes);
+  DRAFTSMITH_TILE_PRODUCT(0, 5);
+  DRAFTSMITH_TILE_LOAD(6, weights + kLine, kStepBytes);
+  DRAFTSMITH_TILE_PRODUCT(1, 6);
+  DRAFTSMITH_TILE_LOAD(5, weights + 2 * kLine, kStepBytes);
+  DRAFTSMITH_TILE_PRODUCT(2, 5);
+  DRAFTSMITH_TILE_LOAD(6, weights + 3 * kLine, kStepBytes);
+  DRAFTSMITH_TILE_PRODUCT(3, 6);
+}
+
+inline void sum_group(const int8_t* x, int64_t width, const uint8_t* weights, Sums& sums) {
+  DRAFTSMITH_TILE_ZERO(0);
+  DRAFTSMITH_TILE_ZERO(1);
+  DRAFTSMITH_TILE_ZERO(2);
+  DRAFTSMITH_TILE_ZERO(3);
+  for (int64_t i = 0; i < kInt8Group; i += kTileInputs) {
+    ask_for(weights + (kInt8Group + i) * kPanel);
+    add_inputs(x + i, width, weights + i * kPanel);
+  }
+  DRAFTSMITH_TILE_STORE(sums[0], 0);
+  DRAFTSMITH_TILE_STORE(sums[1], 1);
+  DRAFTSMITH_TILE_STORE(sums[2], 2);
+  DRAFTSMITH_TILE_STORE(sums[3], 3);
+}
+
+[[gnu::target("avx512f")]] void add_group(int64_t rows, const Int8Task& task, int64_t group, const Sums& sums) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const int32_t offset = task.offsets[row * task.groups + group];
+    const __m512 scale = _mm512_set1_ps(task.scales[row * task.groups + group]);
+    for (int part = 0; part < kParts; ++part) {
+      vnni::Ints sum;
+      vnni::Floats total;
+      float* to = task.sums[row] + part * kTileOutputs;
+      std::memcpy(&sum, sums[part][row], sizeof(sum));
+      std::memcpy(&total, to, sizeof(total));
+      total = _mm512_fmadd_ps(__builtin_convertvector(sum + offset, vnni::Floats), scale, total);
+      std::memcpy(to, &total, sizeof(total));
+    }
+  }
+}
+
 #endif
 
 using AllRows = std::make_integer_sequence<int, kPanelRows>;
@@ -122,6 +196,45 @@ PanelKernels<Int8Task> int8_kernels([[maybe_unused]] Instructions instructions) 
 #endif
   return portable::int8_table(AllRows{});
 }
+
+#ifdef __x86_64__
+
+Int8Tiles::~Int8Tiles() {
+  if (rows_ > 0) asm volatile("tilerelease" ::: "memory");
+}
+
+void Int8Tiles::fit(int64_t rows) {
+  if (rows == rows_) return;
+  TileSizes sizes;
+  for (int tile = 0; tile < 7; ++tile) {
+    sizes.bytes[tile] = kLine;
+    sizes.rows[tile] = static_cast<uint8_t>(tile < 5 ? rows : Int8Tiles::kRows);
+  }
+  asm volatile("ldtilecfg %0" ::"m"(sizes) : "memory");
+  rows_ = rows;
+}
+
+void Int8Tiles::multiply(int64_t rows, const Int8Task& task) {
+  fit(rows);
+  alignas(64) Sums sums;
+  for (int64_t group = 0; group < task.steps * kInt8Step / kInt8Group; ++group) {
+    const int64_t input = group * kInt8Group;
+    sum_group(task.x + input, task.width, task.weights + input * kPanel, sums);
+    add_group(rows, task, group, sums);
+  }
+}
+
+#else
+
+Int8Tiles::~Int8Tiles() = default;
+
+void Int8Tiles::fit(int64_t /*rows*/) {}
+
+void Int8Tiles::multiply(int64_t /*rows*/, const Int8Task& /*task*/) {
+  throw std::logic_error("this processor has no tiles");
+}
+
+#endif
 
 // Each operation is a loop of its own over a copy of the row: the outputs may be the residual, and a loop that might
 // overwrite what it reads does not become vector code.

@@ -8,12 +8,22 @@
 #include <cstdint>
 
 #include "model/cpu/instructions.h"
-#include "model/cpu/packed_weights.h"
 
 namespace draftsmith::model {
 
+// Outputs whose weights lie side by side: four vectors of 16 floats.
+inline constexpr int64_t kPanel = 64;
+
+// Panels of outputs.
+struct PanelRange {
+  int64_t begin = 0;
+  int64_t end = 0;  // exclusive
+};
+
 // Inputs whose int8 weights lie together.
 inline constexpr int64_t kInt8Step = 4;
+// Inputs of int8 that share a scale.
+inline constexpr int64_t kInt8Group = 128;
 
 // Rows at a time: 24 sums, 4 weights and a factor fill the 32 registers of AVX-512.
 inline constexpr int64_t kPanelRows = 6;
@@ -38,7 +48,7 @@ constexpr int64_t bf16_place(int64_t output) {
   return output / 32 * 32 + output % 16 * 2 + output % 32 / 16;
 }
 
-// Computes sums[row][o] += scale[row] sum_i x[row,i] (w[o,i] - 128) for one group of inputs.
+// Computes sums[row][o] += scale[row] sum_i x[row,i] (w[o,i] - 128) for one group of inputs (Int8Tiles: for several).
 struct Int8Task {
   const uint8_t* weights;  // [steps,64,4], w
   const uint8_t* ahead;    // weights that this pass asks for
@@ -88,6 +98,26 @@ struct RowPasses {
 template <class Stored>
 PanelKernels<FloatTask<Stored>> float_kernels(Instructions instructions);
 PanelKernels<Int8Task> int8_kernels(Instructions instructions);
+
+// The calling thread's tiles of AMX, while this object lives: no other code of the thread may use AMX meanwhile. Sums
+// of integers are exact, so they equal those of the other kernels to the bit.
+class Int8Tiles {
+ public:
+  static constexpr int64_t kRows = 16;  // of a tile
+
+  Int8Tiles() = default;
+  ~Int8Tiles();
+  Int8Tiles(const Int8Tiles&) = delete;
+  Int8Tiles& operator=(const Int8Tiles&) = delete;
+  // Adds the products of 1 to kRows rows and the steps of whole groups, of which rows have a scale and an offset each.
+  // The processor must have Instructions::kAmx. A group's bytes behind the weights are asked for, not read.
+  void multiply(int64_t rows, const Int8Task& task);
+
+ private:
+  void fit(int64_t rows);
+
+  int64_t rows_ = 0;  // that the tiles have; 0: none yet
+};
 
 // Operations on sums, and the place of the outputs.
 struct PanelOutputs {

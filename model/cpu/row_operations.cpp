@@ -1,13 +1,20 @@
 #include "model/cpu/row_operations.h"
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <numbers>
-#include <stdexcept>
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
 #include "base/util.h"
+#include "model/cpu/instructions.h"
 
 namespace draftsmith::model {
 namespace {
@@ -46,83 +53,65 @@ DRAFTSMITH_INLINE float gelu_tanh(float x) {
   return 0.5F * x * (1.0F + tanh_of(kFactor * (x + 0.044715F * x * x * x)));
 }
 
-DRAFTSMITH_VECTOR_CODE void relu_all(float* x, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) x[i] = x[i] < 0 ? 0.0F : x[i];
-}
-
-DRAFTSMITH_VECTOR_CODE void silu_all(float* x, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) x[i] = silu(x[i]);
-}
-
-DRAFTSMITH_VECTOR_CODE void gelu_tanh_all(float* x, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) x[i] = gelu_tanh(x[i]);
-}
-
-void gelu_all(float* x, int64_t count) {
-  constexpr auto kFactor = static_cast<float>(1 / std::numbers::sqrt2);
-  for (int64_t i = 0; i < count; ++i) x[i] = 0.5F * x[i] * (1.0F + std::erf(x[i] * kFactor));
-}
-
 }  // namespace
 
 void normalize_rows(const RowNorm& norm, const float* x, int64_t rows, int64_t width, float* y) {
   for (int64_t row = 0; row < rows; ++row) normalize_row(norm, x + row * width, width, y + row * width);
 }
 
-void activate(PostOp then, float* x, int64_t count) {
+DRAFTSMITH_VECTOR_CODE void activate(PostOp then, float* x, int64_t count) {
   switch (then) {
     case PostOp::kNone:
-      return;
+      break;
     case PostOp::kRelu:
-      return relu_all(x, count);
+      for (int64_t i = 0; i < count; ++i) x[i] = x[i] < 0 ? 0.0F : x[i];
+      break;
     case PostOp::kGelu:
-      return gelu_all(x, count);
+      for (int64_t i = 0; i < count; ++i) {
+        x[i] = 0.5F * x[i] * (1.0F + std::erf(x[i] * static_cast<float>(1 / std::numbers::sqrt2)));
+      }
+      break;
     case PostOp::kGeluTanh:
-      return gelu_tanh_all(x, count);
+      for (int64_t i = 0; i < count; ++i) x[i] = gelu_tanh(x[i]);
+      break;
     case PostOp::kSilu:
-      return silu_all(x, count);
+      for (int64_t i = 0; i < count; ++i) x[i] = silu(x[i]);
+      break;
   }
-  throw std::logic_error("unknown post-operation");
 }
 
 DRAFTSMITH_VECTOR_CODE void multiply_by(float* x, const float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) x[i] *= y[i];
 }
 
-void rotate_heads(float* x, int64_t heads, int64_t width, const float* cosine, const float* sine, int64_t half) {
+template <class T>
+void rotate_heads(T* x, int64_t heads, int64_t width, const T* cosine, const T* sine, int64_t half) {
   for (int64_t head = 0; head < heads; ++head, x += width) {
     for (int64_t i = 0; i < half; ++i) {
-      const float first = x[i];
-      const float second = x[i + half];
+      const T first = x[i];
+      const T second = x[i + half];
       x[i] = first * cosine[i] - second * sine[i];
       x[i + half] = second * cosine[i] + first * sine[i];
     }
   }
 }
 
+template void rotate_heads(float*, int64_t, int64_t, const float*, const float*, int64_t);
+template void rotate_heads(double*, int64_t, int64_t, const double*, const double*, int64_t);
+
 namespace {
 
-// Rows of D numbers one thread takes at least: below that a second thread costs more than it saves.
-int64_t rows_per_task(int64_t width) {
-  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width));
-}
-
-template <class T>
-T sum_of_squares(const T* x, int64_t width) {
+// Returns the sum of term(0) to term(width - 1): partial sums, which are added in order.
+template <class T, class Term>
+DRAFTSMITH_INLINE T sum_in_order(int64_t width, const Term& term) {
   T partial[16] = {};
   int64_t i = 0;
   for (; i + 16 <= width; i += 16) {
-    for (int64_t j = 0; j < 16; ++j) {
-      partial[j] += x[i + j] * x[i + j];
-    }
+    for (int64_t j = 0; j < 16; ++j) partial[j] += term(i + j);
   }
   T sum = 0;
-  for (const T value : partial) {
-    sum += value;
-  }
-  for (; i < width; ++i) {
-    sum += x[i] * x[i];
-  }
+  for (const T value : partial) sum += value;
+  for (; i < width; ++i) sum += term(i);
   return sum;
 }
 
@@ -133,27 +122,23 @@ void rms_forward(const at::Tensor& x, const at::Tensor& weight, double epsilon, 
   const T* in = x.const_data_ptr<T>();
   const T* scale = weight.const_data_ptr<T>();
   T* out = y.mutable_data_ptr<T>();
-  T* kept = inverse.defined() ? inverse.mutable_data_ptr<T>() : nullptr;
-  const int64_t rows = width == 0 ? 0 : x.numel() / width;
+  T* kept = inverse.mutable_data_ptr<T>();
+  const int64_t rows = x.numel() / width;
   const auto task = [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* from = in + row * width;
       T* to = out + row * width;
-      const T mean = sum_of_squares(from, width) / static_cast<T>(width);
+      const T squares = sum_in_order<T>(width, [from](int64_t i) { return from[i] * from[i]; });
+      const T mean = squares / static_cast<T>(width);
       const T factor = T(1) / std::sqrt(mean + static_cast<T>(epsilon));
       for (int64_t i = 0; i < width; ++i) {
         to[i] = from[i] * factor * scale[i];
       }
-      if (kept != nullptr) {
-        kept[row] = factor;
-      }
+      kept[row] = factor;
     }
   };
-  if (rows <= rows_per_task(width)) {
-    task(0, rows);
-  } else {
-    at::parallel_for(0, rows, rows_per_task(width), task);
-  }
+  // Rows that one thread takes at least: below that a second thread costs more than it saves.
+  at::parallel_for(0, rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width)), task);
 }
 
 // Writes dx, and each part's share of dw.
@@ -173,22 +158,9 @@ void rms_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
         const T* gs = gradient.const_data_ptr<T>() + row * width;
         T* ds = dx.mutable_data_ptr<T>() + row * width;
         const T r = inverse.const_data_ptr<T>()[row];
-        T partial[16] = {};
-        int64_t i = 0;
-        for (; i + 16 <= width; i += 16) {
-          for (int64_t j = 0; j < 16; ++j) {
-            partial[j] += w[i + j] * gs[i + j] * xs[i + j];
-          }
-        }
-        T dot = 0;
-        for (const T value : partial) {
-          dot += value;
-        }
-        for (; i < width; ++i) {
-          dot += w[i] * gs[i] * xs[i];
-        }
+        const T dot = sum_in_order<T>(width, [&](int64_t i) { return w[i] * gs[i] * xs[i]; });
         const T shared = dot * r * r * r / static_cast<T>(width);
-        for (i = 0; i < width; ++i) {
+        for (int64_t i = 0; i < width; ++i) {
           ds[i] = w[i] * gs[i] * r - xs[i] * shared;
           dw[i] += gs[i] * xs[i] * r;
         }
@@ -204,20 +176,165 @@ bool rms_norm_on_cpu_takes(const at::Tensor& x, const at::Tensor& weight) {
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
 }
 
-void rms_norm_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon, const at::Tensor& y,
-                     const at::Tensor& inverse) {
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rms_norm",
-                             [&] { rms_forward<scalar_t>(x, weight, epsilon, y, inverse); });
+RmsNormed rms_norm_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const at::Tensor in = x.contiguous();
+  const RmsNormed normed{at::empty_like(in), at::empty({in.numel() / in.size(-1)}, in.options())};
+  AT_DISPATCH_FLOATING_TYPES(in.scalar_type(), "rms_norm",
+                             [&] { rms_forward<scalar_t>(in, weight, epsilon, normed.y, normed.inverse); });
+  return normed;
 }
 
-RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
+RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& given, const at::Tensor& input, const at::Tensor& weight,
                                           const at::Tensor& inverse) {
+  const at::Tensor gradient = given.contiguous(), x = input.contiguous();
   const at::Tensor dx = at::empty_like(x);
   // A fixed number of partial sums, so that the result doesn't depend on the thread count.
   const at::Tensor partial_dw = at::zeros({16, x.size(-1)}, x.options());
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rms_norm_backward",
                              [&] { rms_backward<scalar_t>(x, weight, inverse, gradient, dx, partial_dw); });
   return {dx, partial_dw.sum(0)};
+}
+
+namespace {
+
+constexpr int64_t kLanes = 16;
+
+DRAFTSMITH_INLINE float largest_of(const float* x, int64_t count) {
+  float partial[kLanes];
+  for (float& value : partial) value = -std::numeric_limits<float>::infinity();
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) partial[j] = x[i + j] > partial[j] ? x[i + j] : partial[j];
+  }
+  float largest = -std::numeric_limits<float>::infinity();
+  for (; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+  for (const float value : partial) largest = value > largest ? value : largest;
+  return largest;
+}
+
+DRAFTSMITH_VECTOR_CODE
+void softmax_rows_portable(float* scores, int64_t rows, int64_t columns) {
+  for (int64_t row = 0; row < rows; ++row) {
+    float* x = scores + row * columns;
+    const float largest = largest_of(x, columns);
+    for (int64_t i = 0; i < columns; ++i) x[i] = exponential(x[i] - largest);
+    const float inverse = 1 / sum_in_lanes<float>(columns, [&](int64_t i) { return x[i]; });
+    for (int64_t i = 0; i < columns; ++i) x[i] *= inverse;
+  }
+}
+
+#ifdef __x86_64__
+#define DRAFTSMITH_AVX512 [[gnu::target("avx512f,prefer-vector-width=512")]]
+
+using Floats = float __attribute__((vector_size(64)));
+using Integers = int32_t __attribute__((vector_size(64)));
+
+// exponential() of each lane.
+DRAFTSMITH_AVX512 inline Floats exponentials(Floats x) {
+  const Floats clamped = x < -87.0F ? Floats{} - 87.0F : x;  // NaN stays
+  constexpr float kWhole = 12582912.0F;
+  const Floats n = ((x > -87.0F ? x : Floats{} - 87.0F) * 1.44269504088896341F + kWhole) - kWhole;
+  const Floats r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;
+  Floats p = r * 1.9875691500e-4F + 1.3981999507e-3F;
+  for (const float coefficient : {8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
+    p = p * r + coefficient;
+  }
+  p = p * r * r + r + 1.0F;
+  const auto power = reinterpret_cast<Floats>((__builtin_convertvector(n, Integers) + 127) << 23);
+  return x < -87.0F ? Floats{} : p * power;
+}
+
+// Folds a vector in halves: join(a, b) of lanes until one is left. (The compiler's own reductions give false warnings.)
+template <class Join>
+DRAFTSMITH_AVX512 inline float folded(Floats x, const Join& join) {
+  x = join(x, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  x = join(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  x = join(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  return join(x, __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14))[0];
+}
+
+struct Larger {
+  DRAFTSMITH_AVX512 Floats operator()(Floats a, Floats b) const { return b > a ? b : a; }
+};
+struct Sum {
+  DRAFTSMITH_AVX512 Floats operator()(Floats a, Floats b) const { return a + b; }
+};
+
+DRAFTSMITH_AVX512 inline Floats vector_at(const float* x, int64_t i) {
+  return _mm512_loadu_ps(x + i * kLanes);
+}
+
+DRAFTSMITH_AVX512 inline void softmax_row_avx512(float* x, int64_t columns) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const int64_t whole = columns / kLanes * kLanes;
+  const auto mask = static_cast<__mmask16>((1 << (columns - whole)) - 1);
+  Floats last = _mm512_mask_loadu_ps(Floats{} + kNone, mask, x + whole);
+  Floats most = last;
+  for (int64_t i = 0; i < whole; i += kLanes) most = Larger()(most, _mm512_loadu_ps(x + i));
+  const float largest = folded(most, Larger());
+  last = exponentials(last - largest);
+  Floats sums = last;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Floats powers = exponentials(_mm512_loadu_ps(x + i) - largest);
+    sums += powers;
+    _mm512_storeu_ps(x + i, powers);
+  }
+  const float inverse = 1 / folded(sums, Sum());
+  for (int64_t i = 0; i < whole; i += kLanes) _mm512_storeu_ps(x + i, _mm512_loadu_ps(x + i) * inverse);
+  _mm512_mask_storeu_ps(x + whole, mask, last * inverse);
+}
+
+// The same by vectors, the last of a row with a mask: rows of sentences are short, and loops over their last few
+// numbers take longer than the vectors. A vector that begins where one with a mask was just written has to wait, so
+// neighbours are not done one after the other.
+DRAFTSMITH_AVX512 void softmax_rows_avx512(float* scores, int64_t rows, int64_t columns) {
+  const int64_t apart = 1 + (kLanes + columns - 1) / std::max<int64_t>(1, columns);
+  for (int64_t first = 0; first < apart; ++first) {
+    for (int64_t row = first; row < rows; row += apart) softmax_row_avx512(scores + row * columns, columns);
+  }
+}
+#endif
+
+}  // namespace
+
+void softmax_rows(float* scores, int64_t rows, int64_t columns) {
+#ifdef __x86_64__
+  static const bool has_masks = cpu_instructions() >= Instructions::kAvx512;
+  if (has_masks) return softmax_rows_avx512(scores, rows, columns);
+#endif
+  softmax_rows_portable(scores, rows, columns);
+}
+
+DRAFTSMITH_VECTOR_CODE
+void softmax_rows_backward(const float* probabilities, float* gradients, int64_t rows, int64_t columns) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* p = probabilities + row * columns;
+    float* g = gradients + row * columns;
+    const float sum = sum_in_lanes<float>(columns, [&](int64_t i) { return p[i] * g[i]; });
+    for (int64_t i = 0; i < columns; ++i) g[i] = p[i] * (g[i] - sum);
+  }
+}
+
+DRAFTSMITH_VECTOR_CODE
+void widen_rows(const uint16_t* from, int64_t stride, float* to, int64_t rows, int64_t columns) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const uint16_t* in = from + row * stride;
+    float* out = to + row * columns;
+    for (int64_t i = 0; i < columns; ++i) out[i] = std::bit_cast<float>(uint32_t{in[i]} << 16);
+  }
+}
+
+DRAFTSMITH_VECTOR_CODE
+void narrow_rows(const float* from, uint16_t* to, int64_t stride, int64_t rows, int64_t columns) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* in = from + row * columns;
+    uint16_t* out = to + row * stride;
+    for (int64_t i = 0; i < columns; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(in[i]);
+      const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+      out[i] = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
+    }
+  }
 }
 
 }  // namespace draftsmith::model

@@ -1,5 +1,5 @@
-// What models on CPUs do to rows of hidden states between products: norms, activations and rotations of a decoding
-// step, and RMS norm with its gradients. A row's results do not depend on other rows.
+// What models on CPUs do to rows of numbers between products: norms, activations and rotations of a decoding step, RMS
+// norm with its gradients, softmax with its gradient. A row's results do not depend on other rows.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,9 @@ void activate(PostOp then, float* x, int64_t count);
 // Multiplies x by y, number by number.
 void multiply_by(float* x, const float* y, int64_t count);
 
-// Rotates heads x [heads,width] of one token by a row of a RotaryTable: cosines and sines [half].
-void rotate_heads(float* x, int64_t heads, int64_t width, const float* cosine, const float* sine, int64_t half);
+// Rotates heads x [heads,width] of one token by a row of a RotaryTable: cosines and sines [half]. T: float or double.
+template <class T>
+void rotate_heads(T* x, int64_t heads, int64_t width, const T* cosine, const T* sine, int64_t half);
 
 // ---- RMS norm in fp32 and fp64
 // One pass over memory each way, where single operations take six.
@@ -37,19 +38,36 @@ void rotate_heads(float* x, int64_t heads, int64_t width, const float* cosine, c
 // Returns whether these functions take the tensors: non-empty ones of fp32 or fp64 on the CPU, of one dtype.
 bool rms_norm_on_cpu_takes(const at::Tensor& x, const at::Tensor& weight);
 
-// Writes y = w x r with r = 1/sqrt(mean(x^2) + eps); keeps r [rows] for the backward pass where `inverse` is defined.
-// x and y [...,D] are contiguous.
-void rms_norm_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon, const at::Tensor& y,
-                     const at::Tensor& inverse);
+// RMS norm of rows, and what its gradient needs.
+struct RmsNormed {
+  at::Tensor y;        // [...,D], in the weight's dtype
+  at::Tensor inverse;  // 1/sqrt(mean(x^2) + eps) of each row [rows]; fp32 for half types
+};
+
+// Returns y = w x r with r = 1/sqrt(mean(x^2) + eps), and r. x [...,D]
+RmsNormed rms_norm_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
 struct RmsNormGradients {
   at::Tensor x;       // [...,D]
   at::Tensor weight;  // [D]
 };
 
-// Returns dx = r (w g) - x r^3 mean(w g x) and dw, the sum of g x r over all rows. gradient and x [...,D] are
-// contiguous.
+// Returns dx = r (w g) - x r^3 mean(w g x) and dw, the sum of g x r over all rows. gradient and x [...,D]
 RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                           const at::Tensor& inverse);
+
+// ---- Rows of scores in training
+
+// Replaces each row of scores [rows,columns] by its softmax. A row with NaN, or without a finite number, becomes NaN.
+void softmax_rows(float* scores, int64_t rows, int64_t columns);
+
+// Replaces gradients of softmax rows by those of their scores: g = p (g - sum(p g)). Both [rows,columns].
+void softmax_rows_backward(const float* probabilities, float* gradients, int64_t rows, int64_t columns);
+
+// Writes bf16 words [rows,columns], whose rows are `stride` apart, as fp32 without gaps.
+void widen_rows(const uint16_t* from, int64_t stride, float* to, int64_t rows, int64_t columns);
+
+// Writes fp32 numbers without gaps as bf16 words [rows,columns], whose rows are `stride` apart; rounds to nearest even.
+void narrow_rows(const float* from, uint16_t* to, int64_t stride, int64_t rows, int64_t columns);
 
 }  // namespace draftsmith::model

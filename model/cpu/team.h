@@ -1,12 +1,8 @@
-// Threads that compute a decoding step together. A step is dozens of phases of some microseconds, one after the other:
-// too short for a parallel region each. So the threads go through all phases of a step on their own, and a phase begins
-// when the last piece of the one before is done.
+// Threads that compute a decoding step together. A step is dozens of phases of some microseconds, too short for a
+// parallel region each: the threads go through all phases on their own, and a phase begins when the one before is done.
 //
-// A phase's work is cut into pieces. A thread takes the pieces that are its own, so that its caches hold the same
-// weights in every step, and then those that another has not begun. So a thread that the system runs later, beside busy
-// processes, delays a step by at most the piece that it has begun. Waiting threads spin, then yield, then sleep.
-//
-// Results depend on neither the number of threads nor on which thread computes what: that is for programs to see to.
+// A thread takes the pieces of a phase that are its own, so that its caches hold the same weights in every step, then
+// those that another has not begun. Waiting threads spin, then yield, then sleep.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
 #include "model/families/common.h"
 
 #include <algorithm>
-#include <map>
+#include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,13 +12,6 @@ namespace draftsmith::model {
 
 ConfigReader::ConfigReader(const nlohmann::json& object, std::string where, Problems& problems)
     : JsonReader(object, where, problems), object_(object), where_(std::move(where)), problems_(problems) {}
-
-std::optional<int64_t> ConfigReader::optional_int(const std::string& key, IntRange range) {
-  if (!has(key)) {
-    return std::nullopt;
-  }
-  return get_int(key, range, range.min);
-}
 
 double ConfigReader::number(const std::string& key, double fallback, double least, double most) {
   const double value = get_double(key, fallback);
@@ -32,10 +26,76 @@ void ConfigReader::wrong(const std::string& key, const std::string& what, const 
   problems_.add({where_, fmt::format("'{}' {}", key, what), expected, has(key) ? brief(at(key)) : "nothing", ""});
 }
 
+bool ConfigKeys::read_or_write(const std::string& key, const nlohmann::ordered_json& value,
+                               const nlohmann::ordered_json& fallback) {
+  listed_.insert(key);
+  if (to_ != nullptr && (all_ || value != fallback)) (*to_)[key] = value;
+  return reads();
+}
+
+void ConfigKeys::integer(const std::string& key, int64_t& value, IntRange range, std::optional<int64_t> fallback) {
+  if (!read_or_write(key, value, fallback.value_or(value - 1))) return;
+  value = fallback ? from_->get_int(key, range, *fallback) : from_->get_int(key, range);
+}
+
+void ConfigKeys::integer(const std::string& key, std::optional<int64_t>& value, IntRange range) {
+  if (!read_or_write(key, value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(), nullptr)) return;
+  if (has(key)) value = from_->get_int(key, range, range.min);
+}
+
+void ConfigKeys::number(const std::string& key, double& value, double fallback, double least, double most) {
+  if (read_or_write(key, value, fallback)) value = from_->number(key, fallback, least, most);
+}
+
+void ConfigKeys::number(const std::string& key, std::optional<double>& value, double least, double most) {
+  if (!read_or_write(key, value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(), nullptr)) return;
+  if (has(key)) value = from_->number(key, least, least, most);
+}
+
+void ConfigKeys::flag(const std::string& key, bool& value, bool fallback) {
+  if (read_or_write(key, value, fallback)) value = from_->get_bool(key, fallback);
+}
+
+void ConfigKeys::text(const std::string& key, std::string& value, const std::string& fallback) {
+  if (read_or_write(key, value, fallback)) value = from_->get_string(key, fallback);
+}
+
+void ConfigKeys::integers(const std::string& key, std::vector<int64_t>& value, IntRange range) {
+  const nlohmann::ordered_json written =
+      value.size() == 1 ? nlohmann::ordered_json(value.front()) : nlohmann::ordered_json(value);
+  if (read_or_write(key, written, nlohmann::ordered_json::array()) && has(key)) value = from_->get_ints(key, range);
+}
+
+void ConfigKeys::activation(const std::string& key, Activation& value, const std::string& fallback) {
+  if (!read_or_write(key, activation_name(value), fallback)) return;
+  const auto named = activation_named(from_->get_string(key, fallback));
+  if (!named) from_->wrong(key, "is not a known activation", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
+  value = named.value_or(value);
+}
+
+void ConfigKeys::fixed(const std::string& key, bool value) {
+  if (!read_or_write(key, value, nullptr) || from_->get_bool(key, value) == value) return;
+  from_->wrong(key, "asks for a form of this family that is not supported", value ? "true" : "false");
+}
+
+bool ConfigKeys::custom(const std::string& key, const nlohmann::ordered_json& value) {
+  return read_or_write(key, value, value.empty() ? value : nlohmann::ordered_json()) && has(key);
+}
+
+void ConfigKeys::also(const std::string& key, const nlohmann::ordered_json& value) {
+  if (to_ != nullptr) (*to_)[key] = value;
+}
+
+std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
+  if (to_ != nullptr) return ConfigKeys((*to_)[key], all_);
+  if (has(key) && from_->at(key).is_object()) return ConfigKeys(from_->within(from_->at(key)));
+  from_->wrong(key, "is missing from a model of this architecture", "a JSON object");
+  return std::nullopt;
+}
+
 namespace {
 
 constexpr double kMostBase = 1e12;
-constexpr int64_t kMostPositions = int64_t{1} << 24;
 
 // rope_parameters or rope_scaling, or nothing.
 const nlohmann::json* settings_of(ConfigReader& reader) {
@@ -57,7 +117,7 @@ void read_scaling(ConfigReader& settings, RotaryConfig& config) {
     config.scaling = RotaryScaling::kLlama3;
     config.low_frequency_factor = settings.number("low_freq_factor", 1.0, 1e-6, 1e6);
     config.high_frequency_factor = settings.number("high_freq_factor", 4.0, 1e-6, 1e6);
-    config.original_positions = settings.get_int("original_max_position_embeddings", {1, kMostPositions}, 8192);
+    config.original_positions = settings.get_int("original_max_position_embeddings", {1, kMaxPositions}, 8192);
     if (config.high_frequency_factor <= config.low_frequency_factor) {
       settings.wrong("high_freq_factor", "must be larger than low_freq_factor", "a larger number");
     }
@@ -84,23 +144,15 @@ RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int6
 nlohmann::ordered_json rotary_json(const RotaryConfig& config) {
   nlohmann::ordered_json out;
   out["rope_theta"] = config.base;
-  switch (config.scaling) {
-    case RotaryScaling::kNone:
-      out["rope_type"] = "default";
-      return out;
-    case RotaryScaling::kLinear:
-      out["rope_type"] = "linear";
-      out["factor"] = config.factor;
-      return out;
-    case RotaryScaling::kLlama3:
-      out["rope_type"] = "llama3";
-      out["factor"] = config.factor;
-      out["low_freq_factor"] = config.low_frequency_factor;
-      out["high_freq_factor"] = config.high_frequency_factor;
-      out["original_max_position_embeddings"] = config.original_positions;
-      return out;
-  }
-  throw std::logic_error("unknown rotary scaling");
+  out["rope_type"] = "default";
+  if (config.scaling == RotaryScaling::kNone) return out;
+  out["rope_type"] = config.scaling == RotaryScaling::kLinear ? "linear" : "llama3";
+  out["factor"] = config.factor;
+  if (config.scaling == RotaryScaling::kLinear) return out;
+  out["low_freq_factor"] = config.low_frequency_factor;
+  out["high_freq_factor"] = config.high_frequency_factor;
+  out["original_max_position_embeddings"] = config.original_positions;
+  return out;
 }
 
 std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const StoredTensor& stored) {
@@ -140,46 +192,38 @@ at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const Stor
   return where.transposed && joined.dim() == 2 ? joined.t() : joined;
 }
 
+namespace {
+
+// The first name of an activation is the one that is written.
+constexpr std::pair<const char*, Activation> kActivations[] = {{"relu", Activation::kRelu},
+                                                               {"gelu_new", Activation::kGeluTanh},
+                                                               {"gelu_pytorch_tanh", Activation::kGeluTanh},
+                                                               {"gelu_fast", Activation::kGeluTanh},
+                                                               {"gelu", Activation::kGelu},
+                                                               {"silu", Activation::kSilu},
+                                                               {"swish", Activation::kSilu}};
+
+}  // namespace
+
 std::optional<Activation> activation_named(const std::string& name) {
-  static const std::map<std::string, Activation> kNames = {{"relu", Activation::kRelu},
-                                                           {"gelu_new", Activation::kGeluTanh},
-                                                           {"gelu_pytorch_tanh", Activation::kGeluTanh},
-                                                           {"gelu_fast", Activation::kGeluTanh},
-                                                           {"gelu", Activation::kGelu},
-                                                           {"silu", Activation::kSilu},
-                                                           {"swish", Activation::kSilu}};
-  const auto it = kNames.find(name);
-  return it == kNames.end() ? std::nullopt : std::optional(it->second);
+  for (const auto& [known, activation] : kActivations) {
+    if (known == name) return activation;
+  }
+  return std::nullopt;
 }
 
 std::string activation_name(Activation activation) {
-  switch (activation) {
-    case Activation::kRelu:
-      return "relu";
-    case Activation::kGeluTanh:
-      return "gelu_new";
-    case Activation::kGelu:
-      return "gelu";
-    case Activation::kSilu:
-      return "silu";
+  for (const auto& [name, known] : kActivations) {
+    if (known == activation) return name;
   }
   throw std::logic_error("activation_name: unknown activation");
-}
-
-Activation read_activation(ConfigReader& reader, const std::string& key, const std::string& fallback) {
-  const auto activation = activation_named(reader.get_string(key, fallback));
-  if (!activation) {
-    reader.wrong(key, "is not a known activation", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
-  }
-  return activation.value_or(Activation::kGelu);
 }
 
 TransformerConfig decoder_only(const std::string& family) {
   TransformerConfig config;
   config.family = family;
   config.encoder_decoder = false;
-  config.norm = Norm::kRms;
-  config.norm_epsilon = 1e-6;
+  config.eos = {};
   return config;
 }
 
@@ -191,80 +235,29 @@ TransformerConfig decoder_only_with_biases(const std::string& family) {
   return config;
 }
 
-StoredTensor stored_by(const NameTable& table, const std::string& parameter) {
-  static const std::map<std::string, int64_t> kJoined = {
-      {"self_attention.query", 0}, {"self_attention.key", 1}, {"self_attention.value", 2}};
-  if (const auto outside = table.outside.find(parameter); outside != table.outside.end()) {
-    return {.name = outside->second};
-  }
-  // "decoder.3.self_attention.query.weight": layer, module and kind.
-  const std::string stack = "decoder.";
-  const size_t layer_end = parameter.find('.', stack.size());
-  const size_t module_end = parameter.rfind('.');
-  const bool in_block = parameter.starts_with(stack) && layer_end < module_end;
-  const std::string module = in_block ? parameter.substr(layer_end + 1, module_end - layer_end - 1) : "";
-  const auto stored = table.modules.find(module);
-  if (stored == table.modules.end()) {
-    throw std::logic_error("no stored name for parameter " + parameter);
-  }
-  const std::string kind = parameter.substr(module_end);  // ".weight" or ".bias"
-  StoredTensor where{.name = table.blocks + parameter.substr(stack.size(), layer_end - stack.size()) + "." +
-                             stored->second + kind};
-  where.transposed = table.transposed && kind == ".weight" && !module.ends_with(".norm");
-  if (const auto part = kJoined.find(module); part != kJoined.end() && table.join != Join::kNone) {
-    where.join = table.join;
-    where.part = part->second;
-    where.parts = static_cast<int64_t>(kJoined.size());
-  }
-  return where;
-}
-
-int64_t read_split_width(ConfigReader& reader, const TransformerConfig& config, const std::string& heads_key,
-                         const std::string& width_key) {
+void read_split_width(ConfigKeys& keys, TransformerConfig& config, const std::string& heads_key) {
+  if (!keys.reads()) return;
   if (config.width % config.heads != 0) {
-    reader.wrong(heads_key, "does not divide " + width_key, fmt::format("a divisor of {}", config.width));
+    keys.reader().wrong(heads_key, "does not divide the width", fmt::format("a divisor of {}", config.width));
   }
-  return std::max<int64_t>(1, config.width / config.heads);
+  config.head_width = std::max<int64_t>(1, config.width / config.heads);
 }
 
-void read_decoder_only(ConfigReader& reader, TransformerConfig& config, const UsualIds& usual) {
+void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const DecoderOnlyDefaults& defaults) {
+  keys.integer("vocab_size", config.vocabulary, {2, kMaxVocabulary}, defaults.vocabulary);
+  keys.number("initializer_range", config.initializer_range, 0.02, 0.0, 1e3);
+  keys.flag("tie_word_embeddings", config.tied_head, defaults.tied_head);
+  keys.also("use_cache", true);
   const IntRange ids{0, config.vocabulary - 1};
-  config.eos = reader.get_ints("eos_token_id", ids);
-  if (config.eos.empty() && usual.eos < config.vocabulary) {
-    config.eos = {usual.eos};
-  }
-  config.bos = reader.optional_int("bos_token_id", ids);
-  config.pad = reader.optional_int("pad_token_id", ids).value_or(config.eos.empty() ? 0 : config.eos.front());
+  keys.integer("bos_token_id", config.bos, ids);
+  keys.integers("eos_token_id", config.eos, ids);
+  if (config.eos.empty()) keys.also("eos_token_id", nullptr);
+  if (keys.reads() && config.eos.empty() && defaults.eos < config.vocabulary) config.eos = {defaults.eos};
+  keys.integer("pad_token_id", config.pad, ids, config.eos.empty() ? 0 : config.eos.front());
+  if (!keys.reads()) return;
+  if (!config.bos && defaults.bos < config.vocabulary) config.bos = defaults.bos;
   config.decoder_start = config.bos.value_or(config.pad);
-  if (!config.bos && !reader.has("bos_token_id") && usual.bos < config.vocabulary) {
-    config.bos = usual.bos;
-    config.decoder_start = usual.bos;
-  }
-  config.initializer_range = reader.number("initializer_range", 0.02, 0.0, 1e3);
-  if (reader.has("quantization_config")) {
-    reader.wrong("quantization_config", "asks for quantised weights, which are not supported",
-                 "weights in F32, F16 or BF16");
-  }
-}
-
-void write_decoder_only(const TransformerConfig& config, nlohmann::ordered_json& out) {
-  out["vocab_size"] = config.vocabulary;
-  out["initializer_range"] = config.initializer_range;
-  out["tie_word_embeddings"] = config.tied_head;
-  out["use_cache"] = true;
-  if (config.bos) {
-    out["bos_token_id"] = *config.bos;
-  } else {
-    out["bos_token_id"] = nullptr;
-  }
-  if (config.eos.size() == 1) {
-    out["eos_token_id"] = config.eos.front();
-  } else if (!config.eos.empty()) {
-    out["eos_token_id"] = config.eos;
-  } else {
-    out["eos_token_id"] = nullptr;
-  }
-  out["pad_token_id"] = config.pad;
+  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
 }
 
 }  // namespace draftsmith::model

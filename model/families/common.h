@@ -1,10 +1,11 @@
-// Parts that the families' readers and writers share: checked values of config.json, rotary keys, the layout of stored
+// What the families share: keys of config.json that are read and written by one list, rotary keys, the layout of stored
 // parameters, limits, names of activations, and parameters' names by a table.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,16 +28,65 @@ class ConfigReader : public JsonReader {
   ConfigReader within(const nlohmann::json& object) const { return {object, where_, problems_}; }
   // Returns the value of a key that has() found.
   const nlohmann::json& at(const std::string& key) const { return object_.at(key); }
-  std::optional<int64_t> optional_int(const std::string& key, IntRange range);
   // Returns a number in [least, most]; the fallback if absent or null.
   double number(const std::string& key, double fallback, double least, double most);
   // Records a problem with the value of a key.
   void wrong(const std::string& key, const std::string& what, const std::string& expected);
+  const std::string& where() const { return where_; }
+  Problems& problems() { return problems_; }
 
  private:
   const nlohmann::json& object_;
   std::string where_;
   Problems& problems_;
+};
+
+// The keys of a JSON object, read into fields or written from them: one list of keys serves both ways. Values are
+// checked when they are read; an absent one becomes its fallback, without which it is a problem or leaves the field as
+// it is.
+class ConfigKeys {
+ public:
+  explicit ConfigKeys(const ConfigReader& from) : from_(from) {}
+  // Writes to an object that must outlive this one: all values, or only those that are not their fallbacks.
+  ConfigKeys(nlohmann::ordered_json& to, bool all) : to_(&to), all_(all) {}
+
+  bool reads() const { return from_.has_value(); }
+  // Returns the reader. Throws std::bad_optional_access where keys are written.
+  ConfigReader& reader() { return from_.value(); }
+  // Returns whether a key is there to be read.
+  bool has(const std::string& key) const { return reads() && from_->has(key); }
+  // Returns the keys that were listed so far.
+  const std::set<std::string>& listed() const { return listed_; }
+
+  void integer(const std::string& key, int64_t& value, IntRange range, std::optional<int64_t> fallback = std::nullopt);
+  void integer(const std::string& key, std::optional<int64_t>& value, IntRange range);
+  void number(const std::string& key, double& value, double fallback, double least, double most);
+  void number(const std::string& key, std::optional<double>& value, double least, double most);
+  void flag(const std::string& key, bool& value, bool fallback);
+  void text(const std::string& key, std::string& value, const std::string& fallback);
+  // One integer or a list of them. Absent: the field stays.
+  void integers(const std::string& key, std::vector<int64_t>& value, IntRange range = {});
+  // The name of an activation.
+  void activation(const std::string& key, Activation& value, const std::string& fallback);
+  // A flag that has one supported value.
+  void fixed(const std::string& key, bool value);
+  // A value that the caller reads in its own way. Returns whether it is there to be read. Null and empty lists are
+  // fallbacks.
+  bool custom(const std::string& key, const nlohmann::ordered_json& value);
+  // Writes what is not read.
+  void also(const std::string& key, const nlohmann::ordered_json& value);
+  // Returns the keys of an object inside this one; nothing, with a problem, if there is none to read.
+  std::optional<ConfigKeys> within(const std::string& key);
+
+ private:
+  // Notes a key, and writes its value unless keys are read or it is the fallback. Returns whether keys are read.
+  bool read_or_write(const std::string& key, const nlohmann::ordered_json& value,
+                     const nlohmann::ordered_json& fallback);
+
+  std::optional<ConfigReader> from_;
+  nlohmann::ordered_json* to_ = nullptr;
+  bool all_ = true;
+  std::set<std::string> listed_;
 };
 
 // ---- Keys of rotary positions in config.json
@@ -88,39 +138,35 @@ inline constexpr int64_t kMaxPositions = int64_t{1} << 24;
 // Returns the activation of a name in config.json; "gelu_new" is the tanh approximation.
 std::optional<Activation> activation_named(const std::string& name);
 std::string activation_name(Activation activation);
-// Reads the activation under `key`, with a problem if it is not known here.
-Activation read_activation(ConfigReader& reader, const std::string& key, const std::string& fallback);
 
 // Returns a decoder-only configuration with RMS norms and no biases.
 TransformerConfig decoder_only(const std::string& family);
 // Returns a decoder-only configuration with layer norms and biases in all layers, as GPT-2 and its successors have.
 TransformerConfig decoder_only_with_biases(const std::string& family);
 
-// Names that a decoder-only family's files give to parameters.
+// Names that a family's files give to parameters.
 struct NameTable {
   std::map<std::string, std::string> outside;  // of whole names: "head.weight" -> "lm_head.weight"
-  std::string blocks;                          // what stands before a layer's number: "model.layers."
-  // Modules of a layer: "self_attention.query" -> "self_attn.q_proj". Joined parameters have one name.
+  std::map<std::string, std::string> blocks;   // what stands before a layer's number: "decoder" -> "model.layers."
+  // Modules of a layer: "self_attention.query" -> "self_attn.q_proj", or of one stack's: "decoder.feed_forward.up".
+  // Joined parameters have one name.
   std::map<std::string, std::string> modules;
   Join join = Join::kNone;  // of query, key and value
   bool transposed = false;  // matrices are stored [in,out]
 };
-// Returns the place of a parameter by its family's table. Throws std::logic_error for a name that is not in the table.
-StoredTensor stored_by(const NameTable& table, const std::string& parameter);
 
-// Reads the width of a head that divides the model's width; problems name `heads_key` and `width_key`.
-int64_t read_split_width(ConfigReader& reader, const TransformerConfig& config, const std::string& heads_key,
-                         const std::string& width_key);
+// Reads the width of a head that divides the model's width; problems name `heads_key`.
+void read_split_width(ConfigKeys& keys, TransformerConfig& config, const std::string& heads_key);
 
-// A family's own token ids, for a config.json without any.
-struct UsualIds {
+// A decoder-only family's own values, for a config.json without any.
+struct DecoderOnlyDefaults {
+  int64_t vocabulary = 0;
+  bool tied_head = false;
   int64_t bos = 0;
   int64_t eos = 0;
 };
-// Reads the keys that all decoder-only families share: token ids, and quantised weights, which are refused.
-// `config.vocabulary` must be set.
-void read_decoder_only(ConfigReader& reader, TransformerConfig& config, const UsualIds& usual);
-// Writes token ids, the tied head and the other keys that every decoder-only config.json has.
-void write_decoder_only(const TransformerConfig& config, nlohmann::ordered_json& out);
+// Lists the keys that all decoder-only families share: the vocabulary, token ids, the tied head. The head's width must
+// be set: it gives the scale of attention.
+void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const DecoderOnlyDefaults& defaults);
 
 }  // namespace draftsmith::model

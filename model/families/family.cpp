@@ -2,6 +2,9 @@
 
 #include "model/families/family.h"
 
+#include <map>
+#include <stdexcept>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -15,27 +18,6 @@ std::vector<std::string> known_architectures() {
   return names;
 }
 
-[[noreturn]] void refuse(Problem unknown, const std::string& where, const std::string& what, const std::string& found) {
-  unknown.where = where;
-  unknown.what = what;
-  unknown.found = brief(found);
-  throw UserError(std::move(unknown));
-}
-
-const Family& with_architecture(const std::string& architecture, const std::string& where) {
-  for (const Family& family : families()) {
-    if (family.architecture == architecture) return family;
-  }
-  refuse(unknown_name("architecture", architecture, known_architectures()), where + ": architectures",
-         "this model architecture is not supported", architecture);
-}
-
-const Family& with_model_type(const std::string& type, const std::string& where) {
-  if (const Family* family = families().find(type)) return *family;
-  refuse(unknown_name("model type", type, families().names()), where + ": model_type",
-         "this model type is not supported", type);
-}
-
 }  // namespace
 
 const Registry<Family>& families() {
@@ -45,13 +27,27 @@ const Registry<Family>& families() {
 }
 
 const Family& family_of(const nlohmann::json& config_json, const std::string& where, const std::string& prefix) {
+  const auto unsupported = [&](const char* key, const char* subject, const std::string& name,
+                               const std::vector<std::string>& known) {
+    Problem unknown = unknown_name(subject, name, known);
+    unknown.where = where + ": " + key;
+    unknown.what = fmt::format("this {} is not supported", subject);
+    unknown.found = brief(name);
+    return UserError(std::move(unknown));
+  };
   const auto architectures = config_json.find("architectures");
   if (architectures != config_json.end() && architectures->is_array() && !architectures->empty() &&
       architectures->front().is_string()) {
-    return with_architecture(architectures->front().get<std::string>().substr(prefix.size()), where);
+    const std::string architecture = architectures->front().get<std::string>().substr(prefix.size());
+    for (const Family& family : families()) {
+      if (family.architecture == architecture) return family;
+    }
+    throw unsupported("architectures", "model architecture", architecture, known_architectures());
   }
-  const auto type = config_json.find("model_type");
-  if (type != config_json.end() && type->is_string()) return with_model_type(type->get<std::string>(), where);
+  if (const auto type = config_json.find("model_type"); type != config_json.end() && type->is_string()) {
+    if (const Family* family = families().find(type->get<std::string>())) return *family;
+    throw unsupported("model_type", "model type", type->get<std::string>(), families().names());
+  }
   throw UserError({.where = where,
                    .what = "does not name the model's architecture",
                    .expected = fmt::format("\"architectures\": [one of {}]", fmt::join(known_architectures(), ", ")),
@@ -59,9 +55,54 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
                    .hint = "is this the config.json of a Hugging Face model?"});
 }
 
+TransformerConfig read_config(const Family& family, const ConfigReader& reader) {
+  ConfigKeys keys(reader);
+  TransformerConfig config = family.base;
+  family.keys(keys, config);
+  if (keys.has("quantization_config")) {
+    keys.reader().wrong("quantization_config", "asks for quantised weights, which are not supported",
+                        "weights in F32, F16 or BF16");
+  }
+  return config;
+}
+
+nlohmann::ordered_json write_config(const Family& family, TransformerConfig config) {
+  nlohmann::ordered_json out;
+  ConfigKeys keys(out, true);
+  family.keys(keys, config);
+  return out;
+}
+
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config) {
-  const bool added = parameter.ends_with(".primary_projection.weight") || parameter == "encoder_projection.weight";
-  return added ? StoredTensor{.name = parameter} : family.stored(parameter, config);
+  static const std::map<std::string, int64_t> kJoined = {
+      {"self_attention.query", 0}, {"self_attention.key", 1}, {"self_attention.value", 2}};
+  const NameTable& table = family.names(config);
+  if (parameter.ends_with(".primary_projection.weight") || parameter == "encoder_projection.weight") {
+    return {.name = parameter};
+  }
+  if (const auto outside = table.outside.find(parameter); outside != table.outside.end()) {
+    return {.name = outside->second};
+  }
+  // "decoder.3.self_attention.query.weight": stack, layer, module and kind.
+  const size_t stack_end = parameter.find('.');
+  const size_t layer_end = parameter.find('.', stack_end + 1);
+  const size_t module_end = parameter.rfind('.');
+  const std::string stack = parameter.substr(0, stack_end);
+  const bool in_block = table.blocks.contains(stack) && layer_end < module_end;
+  const std::string module = in_block ? parameter.substr(layer_end + 1, module_end - layer_end - 1) : "";
+  auto stored = table.modules.find(stack + "." + module);
+  if (stored == table.modules.end()) stored = table.modules.find(module);
+  if (stored == table.modules.end()) throw std::logic_error("no stored name for parameter " + parameter);
+  const std::string kind = parameter.substr(module_end);  // ".weight" or ".bias"
+  StoredTensor where{.name = table.blocks.at(stack) + parameter.substr(stack_end + 1, layer_end - stack_end - 1) + "." +
+                             stored->second + kind};
+  where.transposed = table.transposed && kind == ".weight" && !module.ends_with(".norm");
+  if (const auto part = kJoined.find(module); part != kJoined.end() && table.join != Join::kNone) {
+    where.join = table.join;
+    where.part = part->second;
+    where.parts = static_cast<int64_t>(kJoined.size());
+  }
+  return where;
 }
 
 }  // namespace draftsmith::model

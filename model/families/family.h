@@ -31,16 +31,12 @@ struct Family {
   TransformerConfig base;
   FamilyShapes shapes = {};
 
-  // Reads a configuration from config.json; problems with keys go to the reader's list. tied_head is what the flags
-  // say, but the stored tensors decide (load_model).
-  TransformerConfig (*read_config)(ConfigReader& reader);
-  // Returns the complete config.json as Transformers reads it.
-  nlohmann::ordered_json (*write_config)(const TransformerConfig& config);
-  // Returns where a parameter (by its canonical name, model/transformer/parameters.h) lies in the files.
-  StoredTensor (*stored)(const std::string& parameter, const TransformerConfig& config);
+  // Lists the keys of config.json. When they are read, the configuration begins as `base`, and problems with keys go to
+  // the reader's list; tied_head becomes what the flags say, but the stored tensors decide (load_model).
+  void (*keys)(ConfigKeys& keys, TransformerConfig& config);
+  // Returns the names of parameters (model/transformer/parameters.h) in the files.
+  const NameTable& (*names)(const TransformerConfig& config);
 
-  std::string stored_embedding;                    // stored name of the shared embedding
-  std::string stored_head;                         // stored name of an untied head
   std::vector<std::string> embedding_copies = {};  // stored names some writers add: they must equal the embedding
   // Patterns (`*` is any text) of stored names that the model never reads; such tensors are ignored with a log line.
   std::vector<std::string> unused = {};
@@ -56,7 +52,13 @@ const Registry<Family>& families();
 // key is there, or with the known names if no family has that name.
 const Family& family_of(const nlohmann::json& config_json, const std::string& where, const std::string& prefix = {});
 
-// Returns where a parameter lies in a family's files. Parameters that a Tandem adds keep their canonical names.
+// Reads a configuration from config.json.
+TransformerConfig read_config(const Family& family, const ConfigReader& reader);
+// Returns the complete config.json as Transformers reads it.
+nlohmann::ordered_json write_config(const Family& family, TransformerConfig config);
+
+// Returns where a parameter lies in a family's files. Parameters that a Tandem adds keep their canonical names. Throws
+// std::logic_error for a name that is not in the family's table.
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config);
 
 // The families, one file each.

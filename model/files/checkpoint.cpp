@@ -12,6 +12,7 @@
 #include "model/files/draft_vocabulary_files.h"
 #include "model/files/model_directory.h"
 #include "model/files/weight_files.h"
+#include "model/layers/parameter_source.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
@@ -20,53 +21,71 @@ at::ScalarType parameter_dtype(const TransformerConfig& config, const std::strin
   return dtype == at::kHalf && keeps_fp32_in_half(config, parameter) ? at::kFloat : dtype;
 }
 
-DirectoryParameters::DirectoryParameters(const ModelDirectory& directory, at::Device device, at::ScalarType dtype,
-                                         bool for_decoding)
-    : directory_(directory),
-      device_(device),
-      dtype_(dtype),
-      numbers_(for_decoding ? number_type(dtype, device) : dtype) {
-  for (const ModelDirectory::Stored& stored : directory.parameters()) {
-    parameters_[stored.parameter.name] = &stored;
-  }
-  directory.weights().will_need();
-}
-
-at::Tensor DirectoryParameters::stored(const std::string& name) {
-  const auto found = parameters_.find(name);
-  if (found == parameters_.end()) return {};
-  const StoredTensor& where = found->second->tensor;
-  if (where.name != last_name_) {
-    last_ = directory_.weights().stored(where.name);
-    last_name_ = where.name;
-  }
-  return take_parameter(last_, where, directory_.config().heads);
-}
-
-at::Tensor DirectoryParameters::find(const std::string& name) {
-  const at::Tensor value = stored(name);
-  if (!value.defined()) return {};
-  return value.to(device_, parameter_dtype(directory_.config(), name, numbers_)).contiguous();
-}
-
-at::Tensor DirectoryParameters::copy(const std::string& name) {
-  return stored(name).to(at::TensorOptions(device_).dtype(parameter_dtype(directory_.config(), name, numbers_)),
-                         /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
-}
-
-at::Tensor DirectoryParameters::unconverted(const std::string& name) {
-  if (!device_.is_cpu() || numbers_ != at::kFloat) return find(name);
-  const at::Tensor value = stored(name);
-  return value.defined() ? value.contiguous() : value;
-}
-
-void DirectoryParameters::built() {
-  last_ = at::Tensor();
-  last_name_.clear();
-  directory_.weights().forget_pages();
-}
-
 namespace {
+
+// The parameters of an opened directory. They are read one at a time, converted to the computing type and moved to the
+// device. Those that need no conversion are not copied: they are views of the mapped files and must not be written to.
+class DirectoryParameters final : public ParameterSource {
+ public:
+  // Parameters of a model in `dtype`; if it is loaded for decoding, in number_type() of it.
+  DirectoryParameters(const ModelDirectory& directory, const LoadOptions& options)
+      : directory_(directory),
+        device_(options.device),
+        dtype_(options.dtype),
+        numbers_(options.pack ? number_type(dtype_, device_) : dtype_) {
+    for (const ModelDirectory::Stored& stored : directory.parameters()) parameters_[stored.parameter.name] = &stored;
+    directory.weights().will_need();
+  }
+
+  at::Tensor find(const std::string& name) override {
+    const at::Tensor value = stored(name);
+    if (!value.defined()) return {};
+    return value.to(device_, parameter_dtype(directory_.config(), name, numbers_)).contiguous();
+  }
+
+  // Does as find(), but always returns memory of its own.
+  at::Tensor copy(const std::string& name) {
+    return stored(name).to(at::TensorOptions(device_).dtype(parameter_dtype(directory_.config(), name, numbers_)),
+                           /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
+  }
+
+  // Returns the parameter as stored if others are fp32 on the CPU, otherwise as find().
+  at::Tensor unconverted(const std::string& name) override {
+    if (!device_.is_cpu() || numbers_ != at::kFloat) return find(name);
+    const at::Tensor value = stored(name);
+    return value.defined() ? value.contiguous() : value;
+  }
+
+  at::ScalarType type() const override { return dtype_; }
+
+  // Releases the pages of the files that were read so far.
+  void built() override {
+    last_ = at::Tensor();
+    last_name_.clear();
+    directory_.weights().forget_pages();
+  }
+
+ private:
+  // Returns the parameter as stored, perhaps strided; undefined if there is none.
+  at::Tensor stored(const std::string& name) {
+    const auto found = parameters_.find(name);
+    if (found == parameters_.end()) return {};
+    const StoredTensor& where = found->second->tensor;
+    if (where.name != last_name_) {
+      last_ = directory_.weights().stored(where.name);
+      last_name_ = where.name;
+    }
+    return take_parameter(last_, where, directory_.config().heads);
+  }
+
+  const ModelDirectory& directory_;
+  at::Device device_;
+  at::ScalarType dtype_;
+  at::ScalarType numbers_;  // the type of parameters that are not packed
+  std::map<std::string, const ModelDirectory::Stored*> parameters_;
+  std::string last_name_;  // the stored tensor that was read last: often several parameters are joined in one
+  at::Tensor last_;
+};
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
@@ -89,10 +108,17 @@ ordered_json config_json(const Family& family, const TransformerConfig& config, 
   ordered_json out;
   out["architectures"] = {kind.prefix + family.architecture};
   out["model_type"] = kind.model_type.empty() ? family.name : kind.model_type;
-  out.update(family.write_config(config));
+  out.update(write_config(family, config));
   out["dtype"] = torch_name(options.dtype);
-  if (kind.write != nullptr) kind.write(config, out);
-  if (options.add_to_config) options.add_to_config(out);
+  if (kind.keys != nullptr) {
+    ConfigKeys keys(out, true);
+    TransformerConfig written = config;
+    kind.keys(keys, written);
+  }
+  if (options.companion) {
+    out[kind.companion->key][kind.companion->role] = {{"path", options.companion->path},
+                                                      {"sha256", options.companion->hash}};
+  }
   return out;
 }
 
@@ -131,15 +157,6 @@ void require_finite(const ModelDirectory& opened) {
   }
 }
 
-std::unique_ptr<TransformerModel> packed_model(const ModelDirectory& opened, DirectoryParameters& source) {
-  try {
-    return std::make_unique<TransformerModel>(opened.config(), source);
-  } catch (const RunError&) {
-    if (source.type() == at::kChar) require_finite(opened);
-    throw;
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
@@ -148,10 +165,15 @@ std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const Lo
 
 std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options) {
   if (options.dtype == at::kChar) require_int8_fits(opened, options);
-  DirectoryParameters source(opened, options.device, options.dtype, options.pack);
+  DirectoryParameters source(opened, options);
   std::unique_ptr<TransformerModel> model;
   if (options.pack) {
-    model = packed_model(opened, source);
+    try {
+      model = std::make_unique<TransformerModel>(opened.config(), source);
+    } catch (const RunError&) {
+      if (source.type() == at::kChar) require_finite(opened);
+      throw;
+    }
   } else {
     std::map<std::string, at::Tensor> parameters;
     for (const auto& [parameter, stored] : opened.parameters()) {
@@ -162,15 +184,6 @@ std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const
   }
   model->set_name(opened.path().string());
   return model;
-}
-
-GenerationConfig load_generation_config(const fs::path& directory) {
-  const TransformerConfig config = load_config(directory, kind_of_directory(directory));
-  Problems problems;
-  GenerationConfig generation =
-      read_generation_config(directory, load_json(directory / "config.json"), config, problems);
-  problems.throw_if_any();
-  return generation;
 }
 
 void write_model_files(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {

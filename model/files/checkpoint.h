@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,46 +11,12 @@
 #include "base/aten.h"
 #include "model/files/generation_config.h"
 #include "model/files/model_directory.h"
-#include "model/layers/parameter_source.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
 
-// ---- Parameters of an opened directory
-// They are read one at a time, converted to the computing type and moved to the device.
-
 // Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype);
-
-// Parameters that need no conversion are not copied: they are views of the mapped files and must not be written to.
-class DirectoryParameters final : public ParameterSource {
- public:
-  // Parameters of a model in `dtype`; if it is loaded for decoding, in number_type() of it.
-  DirectoryParameters(const ModelDirectory& directory, at::Device device, at::ScalarType dtype, bool for_decoding);
-
-  at::Tensor find(const std::string& name) override;
-  // Like find(), but always returns memory of its own.
-  at::Tensor copy(const std::string& name);
-  // Returns the parameter as stored if others are fp32 on the CPU, otherwise as find().
-  at::Tensor unconverted(const std::string& name) override;
-  at::ScalarType type() const override { return dtype_; }
-  // Releases the pages of the files that were read so far.
-  void built() override;
-
- private:
-  // Returns the parameter as stored, perhaps strided; undefined if there is none.
-  at::Tensor stored(const std::string& name);
-
-  const ModelDirectory& directory_;
-  at::Device device_;
-  at::ScalarType dtype_;
-  at::ScalarType numbers_;  // the type of parameters that are not packed
-  std::map<std::string, const ModelDirectory::Stored*> parameters_;
-  std::string last_name_;  // the stored tensor that was read last: often several parameters are joined in one
-  at::Tensor last_;
-};
-
-// ---- Loading and saving
 
 struct LoadOptions {
   at::Device device = at::kCPU;
@@ -73,17 +37,12 @@ std::unique_ptr<TransformerModel> load_model(const std::filesystem::path& direct
 // Loads the model of an opened directory of any kind.
 std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options = {});
 
-// Reads the generation settings of a directory. Errors: as load_config.
-GenerationConfig load_generation_config(const std::filesystem::path& directory);
-
 struct SaveOptions {
-  at::ScalarType dtype = at::kFloat;           // in the files; in fp16 the weights that overflow stay fp32
-  uint64_t shard_bytes = 5'000'000'000;        // largest weight file, in bytes
-  std::filesystem::path tokenizer;             // spiece.model to copy; empty: none
-  std::optional<GenerationConfig> generation;  // absent: the config's token ids alone
-  // Adds to config.json what the model's configuration does not hold: the other model that a Tandem secondary, or a
-  // drafter without an encoder, reads.
-  std::function<void(nlohmann::ordered_json& config_json)> add_to_config = {};
+  at::ScalarType dtype = at::kFloat;              // in the files; in fp16 the weights that overflow stay fp32
+  uint64_t shard_bytes = 5'000'000'000;           // largest weight file, in bytes
+  std::filesystem::path tokenizer;                // spiece.model to copy; empty: none
+  std::optional<GenerationConfig> generation;     // absent: the config's token ids alone
+  std::optional<CompanionRecord> companion = {};  // for kinds that read another model
 };
 
 // Writes a complete model directory of the configuration's kind under a temporary name, then renames it. Missing

@@ -16,27 +16,18 @@ using nlohmann::ordered_json;
 
 constexpr const char* kSettings = "tokenizer_config.json";
 
-// Settings with which Transformers' T5Tokenizer gives SentencePiece's own ids plus </s>, without sentinel tokens.
-ordered_json t5_settings() {
-  ordered_json out;
-  out["tokenizer_class"] = "T5Tokenizer";
-  out["extra_ids"] = 0;
-  out["pad_token"] = "<pad>";
-  out["eos_token"] = "</s>";
-  out["unk_token"] = "<unk>";
-  return out;
-}
-
-// A tokenizer of ours has no BOS: the model's prompts begin with their text.
-ordered_json llama_settings() {
-  ordered_json out;
-  out["tokenizer_class"] = "LlamaTokenizer";
-  out["add_bos_token"] = false;
-  out["add_eos_token"] = false;
-  out["pad_token"] = "<pad>";
-  out["bos_token"] = "</s>";
-  out["eos_token"] = "</s>";
-  out["unk_token"] = "<unk>";
+// Returns settings with which Transformers gives SentencePiece's own ids: T5's without sentinel tokens, Llama's without
+// BOS, since the prompts of models of ours begin with their text.
+ordered_json settings_for(const TransformerConfig& config) {
+  ordered_json out = {{"pad_token", "<pad>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
+  if (config.encoder_decoder) {
+    out.update({{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", 0}});
+  } else {
+    out.update({{"tokenizer_class", "LlamaTokenizer"},
+                {"add_bos_token", false},
+                {"add_eos_token", false},
+                {"bos_token", "</s>"}});
+  }
   return out;
 }
 
@@ -58,13 +49,11 @@ void write_tokenizer(const fs::path& tokenizer, const TransformerConfig& config,
     if (other != name && fs::is_regular_file(beside)) write_file_atomic(directory / other, read_file(beside));
   }
   if (!fs::exists(directory / kSettings) && name.ends_with(".model")) {
-    write_json(directory / kSettings, config.encoder_decoder ? t5_settings() : llama_settings());
+    write_json(directory / kSettings, settings_for(config));
   }
 }
 
 namespace {
-
-namespace fs = std::filesystem;
 
 void copy_one(const fs::path& from, const fs::path& to) {
   std::error_code error;

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "base/utf8.h"
 #include "model/files/safetensors.h"
 
 namespace draftsmith::model {
@@ -23,78 +27,59 @@ fs::path maps_file(const fs::path& directory) {
   return directory / "draftsmith" / "vocabulary.safetensors";
 }
 
-// Reads and checks the maps' file.
-class MapReader {
- public:
-  MapReader(const fs::path& file, Problems& problems) : file_(file), problems_(problems) {}
+// Reads and checks the maps' file. Returns the target's ids of the rows; none, with problems, for maps that do not fit.
+std::vector<int64_t> read_maps(const fs::path& path, int64_t rows, int64_t vocabulary, Problems& problems) {
+  const SafetensorsFile file(path);
+  const size_t before = problems.list().size();
+  const auto wrong = [&](const std::string& tensor, const std::string& what, const std::string& expected,
+                         const std::string& found) {
+    problems.add({.where = fmt::format("{}: tensor '{}'", path.string(), printable(tensor)),
+                  .what = what,
+                  .expected = expected,
+                  .found = found,
+                  .hint = kPruneAgain});
+  };
+  const auto text = [](const std::string& dtype, const std::vector<int64_t>& shape) {
+    return dtype + " " + shape_text(shape);
+  };
+  const std::map<std::string, std::string> expected = {{"d2t", text("I64", {rows})},
+                                                       {"t2d", text("BOOL", {vocabulary})}};
+  for (const auto& [name, type] : expected) {
+    const auto entry = file.tensors().find(name);
+    const std::string found =
+        entry == file.tensors().end() ? "nothing" : text(entry->second.dtype, entry->second.shape);
+    if (found != type) wrong(name, "is missing from the maps, or of another type or shape", type, found);
+  }
+  for (const auto& [name, entry] : file.tensors()) {
+    if (!expected.contains(name)) wrong(name, "is not a map of a vocabulary", "d2t and t2d alone", entry.dtype);
+  }
+  if (problems.list().size() > before) return {};
 
-  std::vector<int64_t> read(int64_t rows, int64_t vocabulary) {
-    const size_t before = problems_.list().size();
-    check("d2t", "I64", rows);
-    check("t2d", "BOOL", vocabulary);
-    for (const auto& [name, entry] : file_.tensors()) {
-      if (name != "d2t" && name != "t2d") wrong(name, "is not a map of a vocabulary", "d2t and t2d alone", entry.dtype);
+  std::vector<int64_t> ids(static_cast<size_t>(rows));
+  std::memcpy(ids.data(), file.bytes("d2t").data(), file.bytes("d2t").size());
+  for (size_t row = 0; row < ids.size(); ++row) {
+    const auto place = static_cast<int64_t>(row);
+    const int64_t offset = ids[row];
+    const int64_t least = row == 0 ? 0 : ids[row - 1] + 1;
+    if (offset < least - place || offset >= vocabulary - place) {
+      wrong("d2t", fmt::format("row {} stands for no id, or for one out of order", row),
+            fmt::format("an offset in {}..{}: ids rise, and are below {}", least - place, vocabulary - 1 - place,
+                        vocabulary),
+            std::to_string(offset));
+      return {};
     }
-    if (problems_.list().size() > before) return {};
-    const std::vector<int64_t> ids = target_ids(vocabulary);
-    if (!ids.empty()) compare(ids);
-    return problems_.list().size() > before ? std::vector<int64_t>{} : ids;
+    ids[row] = place + offset;
   }
-
- private:
-  void wrong(const std::string& tensor, const std::string& what, const std::string& expected,
-             const std::string& found) {
-    problems_.add({.where = fmt::format("{}: tensor '{}'", file_.file().string(), printable(tensor)),
-                   .what = what,
-                   .expected = expected,
-                   .found = found,
-                   .hint = kPruneAgain});
+  const auto has_row = file.bytes("t2d");
+  for (size_t id = 0; id < has_row.size(); ++id) {
+    const bool mapped = std::binary_search(ids.begin(), ids.end(), static_cast<int64_t>(id));
+    if (has_row[id] == std::byte{mapped}) continue;
+    wrong("t2d", fmt::format("disagrees with d2t on id {}", id), mapped ? "true" : "false",
+          std::to_string(std::to_integer<int>(has_row[id])));
+    return {};
   }
-
-  void check(const std::string& name, const std::string& dtype, int64_t size) {
-    const std::string expected = fmt::format("{} {}", dtype, shape_text({size}));
-    const auto entry = file_.tensors().find(name);
-    if (entry == file_.tensors().end()) return wrong(name, "is missing from the maps", expected, "nothing");
-    if (entry->second.dtype == dtype && entry->second.shape == std::vector<int64_t>{size}) return;
-    wrong(name, "has another type or shape than config.json asks for", expected,
-          entry->second.dtype + " " + shape_text(entry->second.shape));
-  }
-
-  std::vector<int64_t> target_ids(int64_t vocabulary) {
-    const auto bytes = file_.bytes("d2t");
-    std::vector<int64_t> ids(bytes.size() / sizeof(int64_t));
-    std::memcpy(ids.data(), bytes.data(), bytes.size());
-    for (size_t row = 0; row < ids.size(); ++row) {
-      const auto place = static_cast<int64_t>(row);
-      const int64_t offset = ids[row];
-      const int64_t least = row == 0 ? 0 : ids[row - 1] + 1;
-      if (offset < least - place || offset >= vocabulary - place) {
-        wrong("d2t", fmt::format("row {} stands for no id, or for one out of order", row),
-              fmt::format("an offset in {}..{}: ids rise, and are below {}", least - place, vocabulary - 1 - place,
-                          vocabulary),
-              std::to_string(offset));
-        return {};
-      }
-      ids[row] = place + offset;
-    }
-    return ids;
-  }
-
-  void compare(const std::vector<int64_t>& ids) {
-    const auto has_row = file_.bytes("t2d");
-    auto next = ids.begin();
-    for (size_t id = 0; id < has_row.size(); ++id) {
-      const bool expected = next != ids.end() && *next == static_cast<int64_t>(id);
-      next += expected ? 1 : 0;
-      if (has_row[id] == std::byte{expected}) continue;
-      return wrong("t2d", fmt::format("disagrees with d2t on id {}", id), expected ? "true" : "false",
-                   std::to_string(std::to_integer<int>(has_row[id])));
-    }
-  }
-
-  SafetensorsFile file_;
-  Problems& problems_;
-};
+  return ids;
+}
 
 }  // namespace
 
@@ -116,7 +101,7 @@ DraftVocabulary read_draft_vocabulary(const fs::path& directory, ConfigReader& r
   const int64_t rows = reader.get_int(kSize, {1, config.vocabulary}, 0);
   pruned.stand_in = reader.get_int(kStandIn, {0, config.vocabulary - 1}, config.pad);
   if (problems.list().size() > before) return {};
-  pruned.ids = MapReader(file, problems).read(rows, config.vocabulary);
+  pruned.ids = read_maps(file, rows, config.vocabulary, problems);
   if (!pruned.ids.empty() && !std::binary_search(pruned.ids.begin(), pruned.ids.end(), pruned.stand_in)) {
     reader.wrong(kStandIn, "is an id without a row, so it cannot stand in for others", "an id that d2t maps to");
     return {};

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,12 +16,6 @@
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
-
-// A setting that this program does not implement, with a value that would change outputs.
-struct UnsupportedSetting {
-  std::string name;
-  std::string value;  // as JSON
-};
 
 struct GenerationConfig {
   std::vector<int64_t> eos_ids;  // any of them ends a row
@@ -61,7 +56,8 @@ struct GenerationConfig {
 
   std::vector<std::string> stop_strings;  // a text that comes to hold one of them ends
 
-  std::vector<UnsupportedSetting> unsupported;
+  // Settings that this program does not implement, with values that would change outputs, as JSON.
+  std::map<std::string, std::string> unsupported;
 
   // Returns whether any logits processor is on (then greedy decoding is not the plain arg max).
   bool has_processors() const;
@@ -78,7 +74,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
 GenerationConfig default_generation_config(const TransformerConfig& config);
 
 // Returns generation_config.json as Transformers reads it; settings at their neutral values are left out.
-nlohmann::ordered_json to_json(const GenerationConfig& generation);
+nlohmann::ordered_json to_json(GenerationConfig generation);
 
 // Throws a UserError that names every unsupported setting; `where` is the model's directory.
 void require_supported(const GenerationConfig& generation, const std::string& where);

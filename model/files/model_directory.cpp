@@ -58,27 +58,40 @@ void require_kind(const ModelKind& found, const ModelKind& wanted, const std::st
                    .hint = found.hint});
 }
 
-const nlohmann::json* kind_object(ConfigReader& reader, const std::string& key) {
-  if (reader.has(key) && reader.at(key).is_object()) return &reader.at(key);
-  reader.wrong(key, "is missing from a model of this architecture", "a JSON object");
-  return nullptr;
-}
-
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
-// Evaluations open the same model many times.
-std::string remembered_sha256(const fs::path& file) {
-  static RememberedHashes known;
-  return known.of(file);
+json load_config_json(const fs::path& directory) {
+  std::error_code status;
+  if (!fs::is_directory(directory, status)) {
+    throw UserError({.where = directory.string(),
+                     .what = "no such model directory",
+                     .expected = "a directory with config.json and model.safetensors",
+                     .found = fs::exists(directory, status) ? "a file" : "nothing",
+                     .hint = {}});
+  }
+  json value = load_json(directory / "config.json", {.max_bytes = 16'000'000});
+  if (!value.is_object()) {
+    throw UserError({.where = (directory / "config.json").string(),
+                     .what = "is not a model's configuration",
+                     .expected = "a JSON object",
+                     .found = brief(value),
+                     .hint = {}});
+  }
+  return value;
 }
 
-// Returns the hash of config.json without the paths of other models.
-std::string config_hash(const fs::path& file, const ModelKind& kind) {
-  if (kind.remove_paths == nullptr) return sha256_file(file);
-  nlohmann::json config = load_json(file, {.max_bytes = 16'000'000});
-  kind.remove_paths(config);
+// Returns the hash of config.json without the path of a companion: the directory may be moved, or the companion copied
+// into it.
+std::string config_hash(const fs::path& directory, const CompanionRole* role) {
+  if (role == nullptr) return sha256_file(directory / "config.json");
+  json config = load_config_json(directory);
+  const auto object = config.find(role->key);
+  if (object != config.end() && object->contains(role->role) && object->at(role->role).is_object()) {
+    object->at(role->role).erase("path");
+  }
   Sha256 hash;
   hash.update(config.dump());
   return hash.hex_digest();
@@ -86,19 +99,21 @@ std::string config_hash(const fs::path& file, const ModelKind& kind) {
 
 }  // namespace
 
-std::string model_hash(const std::filesystem::path& directory) {
+std::string model_hash(const fs::path& directory) {
   // Refuses what is no model directory, but takes any kind of model: a router is bound to a Tandem secondary as well.
-  const ModelKind& kind = kind_of_directory(directory);
-  load_config(directory, kind);
-  std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory / "config.json", kind)}};
+  const CompanionRole* role = read_settings(directory).kind->companion;
+  std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory, role)}};
+  static RememberedHashes known;  // evaluations open the same model many times
   const WeightFiles weights(directory);
-  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = remembered_sha256(file->file());
+  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = known.of(file->file());
   Sha256 all;
   for (const auto& [name, hash] : hashes) all.update(name + " " + hash + "\n");
   return all.hex_digest();
 }
 
-namespace fs = std::filesystem;
+bool is_hash(const std::string& text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
 
 fs::path require_free_place(const fs::path& directory) {
   fs::path place = directory.has_filename() ? directory : directory.parent_path();
@@ -124,30 +139,7 @@ void write_new_directory(const fs::path& directory, const std::function<void(con
 
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
-
 constexpr size_t kMostMissingTensors = 40;
-
-json load_config_json(const fs::path& directory) {
-  std::error_code status;
-  if (!fs::is_directory(directory, status)) {
-    throw UserError({.where = directory.string(),
-                     .what = "no such model directory",
-                     .expected = "a directory with config.json and model.safetensors",
-                     .found = fs::exists(directory, status) ? "a file" : "nothing",
-                     .hint = {}});
-  }
-  json value = load_json(directory / "config.json", {.max_bytes = 16'000'000});
-  if (!value.is_object()) {
-    throw UserError({.where = (directory / "config.json").string(),
-                     .what = "is not a model's configuration",
-                     .expected = "a JSON object",
-                     .found = brief(value),
-                     .hint = {}});
-  }
-  return value;
-}
 
 // Refuses a configuration that is too large as a whole; the families' readers bound each size alone.
 void check_total(const TransformerConfig& config, const std::string& where, Problems& problems) {
@@ -169,58 +161,61 @@ void check_total(const TransformerConfig& config, const std::string& where, Prob
   }
 }
 
-TransformerConfig config_from_json(const json& config_json, const fs::path& directory, const ModelKind& kind,
-                                   Problems& problems) {
-  const std::string where = (directory / "config.json").string();
-  require_kind(kind_of(config_json), kind, directory.string());
-  const Family& family = family_of(config_json, where, kind.prefix);
-  ConfigReader reader(config_json, where, problems);
-  TransformerConfig config = family.read_config(reader);
-  if (kind.read != nullptr) kind.read(reader, where, config, problems);
-  if (problems.empty()) {
-    config.draft_vocabulary = read_draft_vocabulary(directory, reader, config, problems);
-    check_total(config, where, problems);
+// Returns the companion that config.json names, if it names one.
+std::optional<CompanionRecord> read_companion(const CompanionRole& role, const json& config_json,
+                                              const std::string& where, Problems& problems) {
+  const auto object = config_json.find(role.key);
+  if (object == config_json.end() || !object->is_object() || !object->contains(role.role)) return std::nullopt;
+  const std::string at = fmt::format("{}: {}: {}", where, role.key, role.role);
+  JsonReader reader(object->at(role.role), at, problems);
+  CompanionRecord record{reader.get_string("path"), reader.get_string("sha256")};
+  if (problems.empty() && (!is_hash(record.hash) || record.path.empty())) {
+    problems.add({.where = at,
+                  .what = "does not name a model",
+                  .expected = "a path and a SHA-256 of 64 hexadecimal digits",
+                  .found = fmt::format("\"{}\" and \"{}\"", record.path, record.hash.substr(0, 80)),
+                  .hint = {}});
   }
-  return config;
-}
-
-std::string tokenizer_file(const fs::path& directory) {
-  for (const char* name : {"spiece.model", "tokenizer.model", "tokenizer.json", "vocab.json"}) {
-    if (fs::is_regular_file(directory / name)) {
-      return name;
-    }
-  }
-  return {};
+  return record;
 }
 
 }  // namespace
 
-TransformerConfig load_config(const fs::path& directory, const ModelKind& kind) {
+ModelSettings read_settings(const fs::path& directory, const ModelKind* wanted) {
+  const json config_json = load_config_json(directory);
+  const std::string where = (directory / "config.json").string();
+  ModelSettings settings;
+  settings.kind = &kind_of(config_json);
+  if (wanted != nullptr) require_kind(*settings.kind, *wanted, directory.string());
+  settings.family = &family_of(config_json, where, settings.kind->prefix);
   Problems problems;
-  TransformerConfig config = config_from_json(load_config_json(directory), directory, kind, problems);
+  ConfigReader reader(config_json, where, problems);
+  settings.config = read_config(*settings.family, reader);
+  if (settings.kind->keys != nullptr) {
+    ConfigKeys keys(reader);
+    settings.kind->keys(keys, settings.config);
+  }
+  if (problems.empty()) {
+    settings.config.draft_vocabulary = read_draft_vocabulary(directory, reader, settings.config, problems);
+    check_total(settings.config, where, problems);
+  }
+  if (settings.kind->companion != nullptr) {
+    settings.companion = read_companion(*settings.kind->companion, config_json, where, problems);
+  }
   problems.throw_if_any();
-  return config;
+  settings.generation = read_generation_config(directory, config_json, settings.config, problems);
+  problems.throw_if_any();
+  settings.config.eos = settings.generation.eos_ids;
+  settings.config.pad = settings.generation.pad;
+  settings.config.decoder_start = settings.generation.decoder_start;
+  return settings;
 }
 
-ModelDirectory::ModelDirectory(fs::path directory, const ModelKind& kind) : path_(std::move(directory)) {
-  read_config(kind);
-  weights_ = WeightFiles(path_);
+ModelDirectory::ModelDirectory(fs::path directory, const ModelKind& kind)
+    : path_(std::move(directory)), settings_(read_settings(path_, &kind)), weights_(path_) {
   decide_prefix();
   decide_head();
   match_parameters();
-}
-
-void ModelDirectory::read_config(const ModelKind& kind) {
-  const json config_json = load_config_json(path_);
-  Problems problems;
-  config_ = config_from_json(config_json, path_, kind, problems);
-  family_ = &families().at(config_.family);
-  problems.throw_if_any();
-  generation_ = read_generation_config(path_, config_json, config_, problems);
-  problems.throw_if_any();
-  config_.eos = generation_.eos_ids;
-  config_.pad = generation_.pad;
-  config_.decoder_start = generation_.decoder_start;
 }
 
 bool ModelDirectory::same_tensor(const std::string& a, const std::string& b) const {
@@ -233,23 +228,26 @@ bool ModelDirectory::same_tensor(const std::string& a, const std::string& b) con
 }
 
 void ModelDirectory::decide_prefix() {
-  const std::string& prefix = family_->optional_prefix;
-  without_prefix_ = !prefix.empty() && !weights_.contains(family_->stored_embedding) &&
-                    weights_.contains(family_->stored_embedding.substr(prefix.size()));
+  const std::string& prefix = family().optional_prefix;
+  const std::string embedding = stored_name("embedding.weight");
+  without_prefix_ =
+      !prefix.empty() && !weights_.contains(embedding) && weights_.contains(embedding.substr(prefix.size()));
+}
+
+const std::string& ModelDirectory::stored_name(const std::string& parameter) const {
+  return family().names(config()).outside.at(parameter);
 }
 
 std::string ModelDirectory::in_files(const std::string& stored_name) const {
-  const bool shorter = without_prefix_ && stored_name.starts_with(family_->optional_prefix);
-  return shorter ? stored_name.substr(family_->optional_prefix.size()) : stored_name;
+  const bool shorter = without_prefix_ && stored_name.starts_with(family().optional_prefix);
+  return shorter ? stored_name.substr(family().optional_prefix.size()) : stored_name;
 }
 
 // Returns the stored name of the embedding: some writers keep another of the tied names than the family's own.
 std::string ModelDirectory::embedding_name() const {
-  std::vector<std::string> names = family_->embedding_copies;
-  names.insert(names.begin(), in_files(family_->stored_embedding));
-  if (config_.tied_head) {
-    names.push_back(family_->stored_head);
-  }
+  std::vector<std::string> names = family().embedding_copies;
+  names.insert(names.begin(), in_files(stored_name("embedding.weight")));
+  if (config().tied_head) names.push_back(stored_name("head.weight"));
   const auto stored =
       std::find_if(names.begin(), names.end(), [&](const auto& name) { return weights_.contains(name); });
   return stored == names.end() ? names.front() : *stored;
@@ -259,15 +257,17 @@ std::string ModelDirectory::embedding_name() const {
 // well. A stored head that equals the embedding is a copy of it, unless the flags say that it is untied.
 void ModelDirectory::decide_head() {
   const std::string embedding = embedding_name();
-  const bool own_head = weights_.contains(family_->stored_head) && embedding != family_->stored_head;
-  const bool equal = own_head && config_.tied_head && same_tensor(family_->stored_head, embedding);
-  if (own_head && config_.tied_head && !equal && !config_.encoder_decoder) {
+  const std::string& head = stored_name("head.weight");
+  const bool tied = config().tied_head;
+  const bool own_head = weights_.contains(head) && embedding != head;
+  const bool equal = own_head && tied && same_tensor(head, embedding);
+  if (own_head && tied && !equal && !config().encoder_decoder) {
     log_warning(
         "{}: differs from the embedding that config.json ties it to; it is used as a separate head, as Transformers "
         "does (tie_word_embeddings: false would say so)",
-        weights_.where(family_->stored_head));
+        weights_.where(head));
   }
-  config_.tied_head = !own_head || equal;
+  settings_.config.tied_head = !own_head || equal;
 }
 
 void ModelDirectory::check_parameter(const Stored& stored, Problems& problems) const {
@@ -300,9 +300,9 @@ void ModelDirectory::check_parameter(const Stored& stored, Problems& problems) c
 void ModelDirectory::match_parameters() {
   Problems problems;
   const std::string embedding = embedding_name();
-  for (const ParameterSpec& spec : expected_parameters(config_)) {
-    StoredTensor tensor = stored_parameter(*family_, spec.name, config_);
-    tensor.name = tensor.name == family_->stored_embedding ? embedding : in_files(tensor.name);
+  for (const ParameterSpec& spec : expected_parameters(config())) {
+    StoredTensor tensor = stored_parameter(family(), spec.name, config());
+    tensor.name = spec.name == "embedding.weight" ? embedding : in_files(tensor.name);
     parameters_.push_back({spec, std::move(tensor)});
     // The first of joined parameters stands for all.
     if (problems.list().size() < kMostMissingTensors && parameters_.back().tensor.part == 0) {
@@ -314,8 +314,8 @@ void ModelDirectory::match_parameters() {
 }
 
 bool ModelDirectory::is_unused(const std::string& name) const {
-  const std::string full = without_prefix_ ? family_->optional_prefix + name : name;
-  return std::any_of(family_->unused.begin(), family_->unused.end(),
+  const std::string full = without_prefix_ ? family().optional_prefix + name : name;
+  return std::any_of(family().unused.begin(), family().unused.end(),
                      [&](const auto& pattern) { return fnmatch(pattern.c_str(), full.c_str(), FNM_NOESCAPE) == 0; });
 }
 
@@ -325,8 +325,8 @@ void ModelDirectory::check_others(Problems& problems) const {
     used.insert(stored.tensor.name);
   }
   const std::string embedding = embedding_name();
-  std::vector<std::string> copies = family_->embedding_copies;
-  copies.push_back(family_->stored_head);
+  std::vector<std::string> copies = family().embedding_copies;
+  copies.push_back(stored_name("head.weight"));
   for (const auto& [name, file] : weights_.tensors()) {
     if (used.count(name) != 0 || problems.list().size() >= kMostMissingTensors) {
       continue;
@@ -342,36 +342,12 @@ void ModelDirectory::check_others(Problems& problems) const {
       log_info("{}: ignored, this model never reads it", weights_.where(name));
     } else if (!copy) {
       problems.add({.where = weights_.where(name),
-                    .what = "is not a tensor of a " + family_->name + " model of this configuration",
+                    .what = "is not a tensor of a " + family().name + " model of this configuration",
                     .expected = "nothing of this name",
                     .found = weights_.entry(name).dtype + " " + shape_text(weights_.entry(name).shape),
                     .hint = "do config.json and the weights belong together?"});
     }
   }
-}
-
-ModelDescription describe_model(const fs::path& directory) {
-  const ModelDirectory opened(directory, kind_of_directory(directory));
-  ModelDescription description;
-  description.kind = kind_of(opened.config());
-  description.family = opened.family().name;
-  description.architecture = description.kind.prefix + opened.family().architecture;
-  description.config = opened.config();
-  description.generation = opened.generation();
-  description.parameters = count_numbers(opened.config());
-  for (const auto& stored : opened.parameters()) {
-    if (stored.tensor.part == 0) {
-      ++description.dtypes[opened.weights().entry(stored.tensor.name).dtype];
-    }
-  }
-  for (const auto& file : opened.weights().files()) {
-    description.weight_files[file->file().filename().string()] = fs::file_size(file->file());
-  }
-  description.tokenizer_file = tokenizer_file(directory);
-  if (!description.tokenizer_file.empty()) {
-    description.tokenizer_hash = sha256_file(directory / description.tokenizer_file);
-  }
-  return description;
 }
 
 }  // namespace draftsmith::model

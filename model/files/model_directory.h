@@ -1,12 +1,11 @@
 // Hugging Face model directories: kinds of models, a model's hash, new directories, and a directory opened and checked
-// but not loaded. That one gives the family, configuration, generation settings and the stored tensor of each
+// but not loaded. That one gives the kind, family, configuration, generation settings and the stored tensor of each
 // parameter; loading and inspecting both start there.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +25,29 @@ namespace draftsmith::model {
 // ("DraftsmithTandemT5ForConditionalGeneration", model_type "draftsmith_tandem"). So other tools do not take it for an
 // ordinary model and fill in random weights. The kinds are in model/models/.
 
+// Two models as messages name them.
+struct PairNames {
+  std::string own;
+  std::string companion;
+};
+
+// How a kind names its companion, another model that it reads (model/models/companion.h), in config.json:
+//   "KEY": {..., "ROLE": {"path", "sha256"}}
+struct CompanionRole {
+  const char* key;     // of the kind's object
+  const char* role;    // "primary": of the record in that object, in messages, and of a companion's folder inside
+  const char* reader;  // "Tandem secondary": the kind's models in messages
+  const char* remedy;  // for one that is gone, after "name the primary where it lies now (--model)"
+  // Refuses a companion that models of this kind cannot read.
+  void (*require_pair)(const TransformerConfig& own, const TransformerConfig& companion, const PairNames& names);
+};
+
+// The companion that a config.json names.
+struct CompanionRecord {
+  std::string path;  // relative to the directory; equal to the role: it lies inside
+  std::string hash;  // model_hash()
+};
+
 struct ModelKind {
   std::string name;             // for messages: "a Tandem secondary"
   std::string prefix = {};      // before the family's architecture; empty: an ordinary model
@@ -34,15 +56,9 @@ struct ModelKind {
 
   // Returns whether a configuration is of this kind; nullptr: not to be seen from one.
   bool (*describes)(const TransformerConfig& config) = nullptr;
-  // Reads the kind's part of config.json, adding every problem to the reader's list. `config` is otherwise complete;
-  // `where` names the file.
-  void (*read)(ConfigReader& reader, const std::string& where, TransformerConfig& config, Problems& problems) = nullptr;
-  // Adds the kind's part to config.json.
-  void (*write)(const TransformerConfig& config, nlohmann::ordered_json& config_json) = nullptr;
-  // Removes from config.json the paths of other models, which are no part of this one: model_hash() ignores them.
-  void (*remove_paths)(nlohmann::json& config_json) = nullptr;
-  // Checks everything about a directory of this kind, its weights included. Errors: UserError.
-  void (*check_directory)(const std::filesystem::path& directory) = nullptr;
+  // Lists the kind's keys of config.json. `config` is otherwise complete.
+  void (*keys)(ConfigKeys& keys, TransformerConfig& config) = nullptr;
+  const CompanionRole* companion = nullptr;  // nullptr: it reads no other model
 
   friend bool operator==(const ModelKind& a, const ModelKind& b) { return a.name == b.name; }
 };
@@ -63,9 +79,6 @@ const ModelKind& kind_of_directory(const std::filesystem::path& directory);
 // Refuses a model of another kind than `wanted`. Errors: UserError at `where` with the hint of the kind that was found.
 void require_kind(const ModelKind& found, const ModelKind& wanted, const std::string& where);
 
-// Returns the object that a kind adds to config.json under `key`, or nullptr with a problem.
-const nlohmann::json* kind_object(ConfigReader& reader, const std::string& key);
-
 // ---- The identity of a model as one hash
 // Files bound to a model (a teacher's cache, a Tandem secondary) name it by this hash and find it wherever it was
 // moved.
@@ -73,8 +86,10 @@ const nlohmann::json* kind_object(ConfigReader& reader, const std::string& key);
 // Returns the SHA-256 over config.json and the weight files, their names included, as 64 hex digits. Generation
 // settings, the tokenizer, additions of ours and the path of a companion (model/models/companion.h) do not change it.
 // Reads all weights, but each file only once in a process while its size and modification time stay the same. Errors:
-// UserError as load_config and WeightFiles.
+// UserError as read_settings() and WeightFiles.
 std::string model_hash(const std::filesystem::path& directory);
+// Returns whether a text has the form of such a hash.
+bool is_hash(const std::string& text);
 
 // ---- New directories of models and other results
 // They get their names only when everything in them is written.
@@ -88,10 +103,20 @@ std::filesystem::path require_free_place(const std::filesystem::path& directory)
 void write_new_directory(const std::filesystem::path& directory,
                          const std::function<void(const std::filesystem::path& temporary)>& fill);
 
-// Reads config.json of a directory. tied_head is what its flags say; ModelDirectory looks at the tensors. Errors
-// (UserError): no such directory or file, broken JSON, an unknown architecture, a model of another kind, values out of
-// range (all of them).
-TransformerConfig load_config(const std::filesystem::path& directory, const ModelKind& kind = ordinary_kind());
+// ---- What a directory says of its model
+
+struct ModelSettings {
+  const ModelKind* kind = nullptr;
+  const Family* family = nullptr;
+  // Its tied_head is what the flags say; EOS, padding and start ids are those of the generation settings.
+  TransformerConfig config;
+  GenerationConfig generation;
+  std::optional<CompanionRecord> companion;  // absent: none is named, as in checkpoints of training
+};
+
+// Reads and checks config.json and generation_config.json. Errors (UserError): no such directory or file, broken JSON,
+// an unknown architecture, a model of another kind than `wanted` (nullptr: any), values out of range (all of them).
+ModelSettings read_settings(const std::filesystem::path& directory, const ModelKind* wanted = nullptr);
 
 class ModelDirectory {
  public:
@@ -101,26 +126,28 @@ class ModelDirectory {
     StoredTensor tensor;  // by the name in these files
   };
 
-  // Opens and checks the directory. Errors (UserError): those of load_config and WeightFiles; then all at once: missing
-  // and unexpected tensors, wrong shapes, types that are not floating point, copies of the embedding that differ from
-  // it.
+  // Opens and checks the directory. Errors (UserError): those of read_settings() and WeightFiles; then all at once:
+  // missing and unexpected tensors, wrong shapes, types that are not floating point, copies of the embedding that
+  // differ from it.
   explicit ModelDirectory(std::filesystem::path directory, const ModelKind& kind = ordinary_kind());
 
   const std::filesystem::path& path() const { return path_; }
-  const Family& family() const { return *family_; }
-  // Returns the configuration: its head is tied if no other head is stored; EOS and start ids are those of the
-  // generation settings.
-  const TransformerConfig& config() const { return config_; }
-  const GenerationConfig& generation() const { return generation_; }
+  const ModelKind& kind() const { return *settings_.kind; }
+  const Family& family() const { return *settings_.family; }
+  // Returns the configuration: its head is tied if no other head is stored.
+  const TransformerConfig& config() const { return settings_.config; }
+  const GenerationConfig& generation() const { return settings_.generation; }
+  const std::optional<CompanionRecord>& companion() const { return settings_.companion; }
   const WeightFiles& weights() const { return weights_; }
   // Returns the parameters in the order of expected_parameters().
   const std::vector<Stored>& parameters() const { return parameters_; }
 
  private:
-  void read_config(const ModelKind& kind);
   bool same_tensor(const std::string& a, const std::string& b) const;
   std::string embedding_name() const;
   void decide_prefix();
+  // Returns the family's name of a parameter outside the layers.
+  const std::string& stored_name(const std::string& parameter) const;
   // Returns a stored name as these files spell it.
   std::string in_files(const std::string& stored_name) const;
   void decide_head();
@@ -130,29 +157,10 @@ class ModelDirectory {
   bool is_unused(const std::string& name) const;
 
   std::filesystem::path path_;
-  const Family* family_ = nullptr;
-  TransformerConfig config_;
-  GenerationConfig generation_;
+  ModelSettings settings_;
   WeightFiles weights_;
   bool without_prefix_ = false;  // the files leave out the family's optional prefix
   std::vector<Stored> parameters_;
 };
-
-// The description of a model directory that `draftsmith inspect` prints.
-struct ModelDescription {
-  ModelKind kind = ordinary_kind();
-  std::string family;
-  std::string architecture;  // the kind's prefix and the family's name
-  TransformerConfig config;
-  GenerationConfig generation;
-  int64_t parameters = 0;                        // numbers in all parameters, tied ones once
-  std::map<std::string, int64_t> dtypes;         // stored type -> tensors of it
-  std::map<std::string, uint64_t> weight_files;  // file name -> bytes
-  std::string tokenizer_file;  // spiece.model, tokenizer.model, tokenizer.json or vocab.json; empty: none
-  std::string tokenizer_hash;  // SHA-256 of that file
-};
-
-// Opens and checks a directory of any kind of one transformer without loading it. Errors: as ModelDirectory.
-ModelDescription describe_model(const std::filesystem::path& directory);
 
 }  // namespace draftsmith::model

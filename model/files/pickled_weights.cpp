@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include <ATen/EmptyTensor.h>
 #include <caffe2/serialize/inline_container.h>
 #include <fmt/format.h>
 
+#include "base/aten.h"
 #include "base/error.h"
+#include "base/files.h"
+#include "base/utf8.h"
 #include "model/files/safetensors.h"
 
 namespace draftsmith::model {
@@ -290,40 +297,58 @@ class Pickle {
   std::map<uint64_t, Value> memo_;
 };
 
+class PickledWeights final : public TensorFile {
+ public:
+  explicit PickledWeights(const fs::path& file) : file_(file), mapping_(file) {
+    const std::string_view start(mapping_.data().get(), static_cast<size_t>(std::min<int64_t>(mapping_.bytes(), 2)));
+    if (start != "PK") {
+      refuse(file_, "is not a zip file", start.size() < 2 ? "fewer than two bytes" : "perhaps a PyTorch before 1.6");
+    }
+    try {
+      Archive archive(file_, mapping_);
+      values_ = Pickle(archive.record("data.pkl"), archive).tensors();
+    } catch (const c10::Error& error) {
+      refuse(file_, "cannot be read as pickled tensors", first_line(error.what_without_backtrace()));
+    } catch (const std::exception& error) {
+      refuse(file_, "cannot be read as pickled tensors", first_line(error.what()));
+    }
+    for (const auto& [name, value] : values_) {
+      const at::ScalarType type = value.scalar_type();
+      entries_[name].dtype = at::isFloatingType(type) ? stored_dtype_name(type) : c10::toString(type);
+      entries_[name].shape = value.sizes().vec();
+    }
+  }
+
+  const fs::path& file() const override { return file_; }
+  const std::map<std::string, TensorEntry>& tensors() const override { return entries_; }
+  void will_need() const override { mapping_.will_need(); }
+  void forget_pages() const override { mapping_.forget_pages(); }
+
+  at::Tensor stored(const std::string& name) const override {
+    const auto found = values_.find(name);
+    if (found == values_.end()) throw std::logic_error("PickledWeights: no tensor '" + name + "' in " + file_.string());
+    return found->second;
+  }
+
+  // Returns bytes of the mapping, or of a copy that is made once where the tensor is not contiguous.
+  std::span<const std::byte> bytes(const std::string& name) const override {
+    at::Tensor& value = contiguous_[name];
+    if (!value.defined()) value = stored(name).contiguous();
+    return {static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()};
+  }
+
+ private:
+  fs::path file_;
+  MappedFile mapping_;
+  std::map<std::string, at::Tensor> values_;
+  std::map<std::string, TensorEntry> entries_;
+  mutable std::map<std::string, at::Tensor> contiguous_;  // memory that bytes() returns
+};
+
 }  // namespace
 
-PickledWeights::PickledWeights(fs::path file) : file_(std::move(file)), mapping_(file_) {
-  const std::string_view start(mapping_.data().get(), static_cast<size_t>(std::min<int64_t>(mapping_.bytes(), 2)));
-  if (start != "PK") {
-    refuse(file_, "is not a zip file", start.size() < 2 ? "fewer than two bytes" : "perhaps a PyTorch before 1.6");
-  }
-  try {
-    Archive archive(file_, mapping_);
-    values_ = Pickle(archive.record("data.pkl"), archive).tensors();
-  } catch (const c10::Error& error) {
-    refuse(file_, "cannot be read as pickled tensors", first_line(error.what_without_backtrace()));
-  } catch (const std::exception& error) {
-    refuse(file_, "cannot be read as pickled tensors", first_line(error.what()));
-  }
-  for (const auto& [name, value] : values_) {
-    const at::ScalarType type = value.scalar_type();
-    entries_[name] = {.dtype = at::isFloatingType(type) ? stored_dtype_name(type) : c10::toString(type),
-                      .shape = value.sizes().vec(),
-                      .begin = 0,
-                      .end = 0};
-  }
-}
-
-at::Tensor PickledWeights::stored(const std::string& name) const {
-  const auto found = values_.find(name);
-  if (found == values_.end()) throw std::logic_error("PickledWeights: no tensor '" + name + "' in " + file_.string());
-  return found->second;
-}
-
-std::span<const std::byte> PickledWeights::bytes(const std::string& name) const {
-  at::Tensor& value = contiguous_[name];
-  if (!value.defined()) value = stored(name).contiguous();
-  return {static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()};
+std::unique_ptr<TensorFile> open_pickled_weights(const fs::path& file) {
+  return std::make_unique<PickledWeights>(file);
 }
 
 }  // namespace draftsmith::model

@@ -25,17 +25,7 @@ at::Tensor TensorFile::read(const std::string& name, at::ScalarType dtype) const
 }
 
 // ---- Header
-// The JSON header of a safetensors file, checked against the bytes that follow it before any offset or shape is used.
-
-struct SafetensorsHeader {
-  std::map<std::string, TensorEntry> tensors;
-  std::map<std::string, std::string> metadata;
-};
-
-// Parses and checks a header. `data_bytes` is the size of the data section, `file` names it in errors.
-// Errors (UserError): those of SafetensorsFile's constructor that concern the header.
-SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_bytes,
-                                          const std::filesystem::path& file);
+// It is checked against the bytes that follow it before any offset or shape is used.
 
 namespace {
 
@@ -87,85 +77,48 @@ std::optional<uint64_t> needed_bytes(const std::vector<int64_t>& shape, uint64_t
                                                                             : std::optional(empty ? 0 : bytes);
 }
 
-// A reader of one header entry, which it checks by itself. It returns nothing, with a problem, if the entry is wrong.
-class EntryReader {
- public:
-  EntryReader(const std::filesystem::path& file, uint64_t data_bytes, Problems& problems)
-      : file_(file), data_bytes_(data_bytes), problems_(problems) {}
-
-  std::optional<TensorEntry> read(const std::string& name, const json& value) const {
-    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
-      return fail(name, "header entry is incomplete", "an object with dtype, shape and data_offsets", value);
-    }
-    TensorEntry entry;
-    const json& dtype = value["dtype"];
-    if (!dtype.is_string() || element_bytes(dtype.get<std::string>()) == 0) {
-      return fail(name, "unknown dtype", "F32, F16, BF16, F64 or another type of the safetensors format", dtype);
-    }
-    entry.dtype = dtype.get<std::string>();
-    const auto shape = sizes(value["shape"]);
-    if (!shape || shape->size() > 64) {
-      return fail(name, "bad shape", "a list of at most 64 integers, none negative", value["shape"]);
-    }
-    entry.shape = *shape;
-    const auto offsets = sizes(value["data_offsets"]);
-    if (!offsets || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1]) {
-      return fail(name, "bad data_offsets", "[begin, end] with 0 <= begin <= end", value["data_offsets"]);
-    }
-    entry.begin = static_cast<uint64_t>((*offsets)[0]);
-    entry.end = static_cast<uint64_t>((*offsets)[1]);
-    return check_size(name, entry, value);
-  }
-
- private:
-  std::optional<TensorEntry> check_size(const std::string& name, const TensorEntry& entry, const json& value) const {
-    const auto bytes = needed_bytes(entry.shape, element_bytes(entry.dtype));
-    if (!bytes) {
-      return fail(name, "the shape's size overflows", "a tensor that fits in memory", value["shape"]);
-    }
-    if (entry.end > data_bytes_) {
-      return fail(name, "bytes lie outside the file: it is truncated or its header is wrong",
-                  fmt::format("at most {} bytes of data", data_bytes_), value["data_offsets"]);
-    }
-    if (entry.end - entry.begin != *bytes) {
-      return fail(name, "byte range does not match shape and dtype",
-                  fmt::format("{} bytes for {} {}", *bytes, entry.dtype, shape_text(entry.shape)),
-                  fmt::format("{} bytes, data_offsets {}", entry.end - entry.begin, value["data_offsets"].dump()));
-    }
-    return entry;
-  }
-
-  std::nullopt_t fail(const std::string& name, const std::string& what, const std::string& expected,
-                      const json& found) const {
-    problems_.add({.where = tensor_where(file_, name),
-                   .what = what,
-                   .expected = expected,
-                   .found = found.is_string() ? found.get<std::string>() : brief(found),
-                   .hint = {}});
-    return std::nullopt;
-  }
-
-  const std::filesystem::path& file_;
-  uint64_t data_bytes_;
-  Problems& problems_;
-};
-
-void read_metadata(const std::filesystem::path& file, const json& value, std::map<std::string, std::string>& metadata,
-                   Problems& problems) {
-  bool good = value.is_object();
-  for (auto it = value.begin(); good && it != value.end(); ++it) {
-    good = it.value().is_string();
-    if (good) {
-      metadata[it.key()] = it.value().get<std::string>();
-    }
-  }
-  if (!good) {
-    problems.add({.where = file.string() + ": header",
-                  .what = "__metadata__ is malformed",
-                  .expected = "an object whose values are strings",
-                  .found = brief(value),
+// Reads and checks one header entry by itself. Returns nothing, with a problem, if it is wrong.
+std::optional<TensorEntry> read_entry(const std::string& name, const json& value, uint64_t data_bytes,
+                                      const std::filesystem::path& file, Problems& problems) {
+  const auto fail = [&](const std::string& what, const std::string& expected, const json& found) {
+    problems.add({.where = tensor_where(file, name),
+                  .what = what,
+                  .expected = expected,
+                  .found = found.is_string() ? found.get<std::string>() : brief(found),
                   .hint = {}});
+    return std::nullopt;
+  };
+  if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
+    return fail("header entry is incomplete", "an object with dtype, shape and data_offsets", value);
   }
+  const json& dtype = value["dtype"];
+  if (!dtype.is_string() || element_bytes(dtype.get<std::string>()) == 0) {
+    return fail("unknown dtype", "F32, F16, BF16, F64 or another type of the safetensors format", dtype);
+  }
+  const auto shape = sizes(value["shape"]);
+  if (!shape || shape->size() > 64) {
+    return fail("bad shape", "a list of at most 64 integers, none negative", value["shape"]);
+  }
+  const auto offsets = sizes(value["data_offsets"]);
+  if (!offsets || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1]) {
+    return fail("bad data_offsets", "[begin, end] with 0 <= begin <= end", value["data_offsets"]);
+  }
+  const TensorEntry entry{.dtype = dtype.get<std::string>(),
+                          .shape = *shape,
+                          .begin = static_cast<uint64_t>((*offsets)[0]),
+                          .end = static_cast<uint64_t>((*offsets)[1])};
+  const auto bytes = needed_bytes(entry.shape, element_bytes(entry.dtype));
+  if (!bytes) return fail("the shape's size overflows", "a tensor that fits in memory", value["shape"]);
+  if (entry.end > data_bytes) {
+    return fail("bytes lie outside the file: it is truncated or its header is wrong",
+                fmt::format("at most {} bytes of data", data_bytes), value["data_offsets"]);
+  }
+  if (entry.end - entry.begin != *bytes) {
+    return fail("byte range does not match shape and dtype",
+                fmt::format("{} bytes for {} {}", *bytes, entry.dtype, shape_text(entry.shape)),
+                fmt::format("{} bytes, data_offsets {}", entry.end - entry.begin, value["data_offsets"].dump()));
+  }
+  return entry;
 }
 
 // The format wants the tensors to cover the data section exactly, without overlap or hole.
@@ -202,10 +155,9 @@ void check_cover(const std::filesystem::path& file, const std::map<std::string, 
   }
 }
 
-}  // namespace
-
-SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_bytes,
-                                          const std::filesystem::path& file) {
+// Parses and checks a header. `data_bytes` is the size of the data section.
+std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t data_bytes,
+                                               const std::filesystem::path& file) {
   const json root = parse_json(text, file.string() + ": header");
   if (!root.is_object()) {
     throw UserError({.where = file.string(),
@@ -214,47 +166,80 @@ SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_b
                      .found = root.type_name(),
                      .hint = {}});
   }
-  SafetensorsHeader header;
+  std::map<std::string, TensorEntry> tensors;
   Problems problems;
-  const EntryReader reader(file, data_bytes, problems);
   for (const auto& [name, value] : root.items()) {
-    if (problems.list().size() >= kMostHeaderProblems) {
-      break;
-    }
+    if (problems.list().size() >= kMostHeaderProblems) break;
     if (name == "__metadata__") {
-      read_metadata(file, value, header.metadata, problems);
-    } else if (auto entry = reader.read(name, value)) {
-      header.tensors.emplace(name, std::move(*entry));
+      const auto is_text = [](const json& item) { return item.is_string(); };
+      if (value.is_object() && std::all_of(value.begin(), value.end(), is_text)) continue;
+      problems.add({.where = file.string() + ": header",
+                    .what = "__metadata__ is malformed",
+                    .expected = "an object whose values are strings",
+                    .found = brief(value),
+                    .hint = {}});
+    } else if (auto entry = read_entry(name, value, data_bytes, file, problems)) {
+      tensors.emplace(name, std::move(*entry));
     }
   }
   problems.throw_if_any();
-  check_cover(file, header.tensors, data_bytes, problems);
+  check_cover(file, tensors, data_bytes, problems);
   problems.throw_if_any();
-  return header;
+  return tensors;
 }
 
+constexpr std::pair<const char*, at::ScalarType> kStoredTypes[] = {{"F32", at::kFloat},     {"F16", at::kHalf},
+                                                                   {"BF16", at::kBFloat16}, {"F64", at::kDouble},
+                                                                   {"I64", at::kLong},      {"BOOL", at::kBool}};
+
+}  // namespace
+
 std::optional<at::ScalarType> float_type(const std::string& dtype) {
-  if (dtype == "F32") {
-    return at::kFloat;
-  }
-  if (dtype == "F16") {
-    return at::kHalf;
-  }
-  if (dtype == "BF16") {
-    return at::kBFloat16;
-  }
-  if (dtype == "F64") {
-    return at::kDouble;
+  for (const auto& [name, type] : kStoredTypes) {
+    if (name == dtype && at::isFloatingType(type)) return type;
   }
   return std::nullopt;
 }
 
-std::string printable(std::string_view name) {
-  return draftsmith::printable(name);
+std::string stored_dtype_name(at::ScalarType type) {
+  for (const auto& [name, known] : kStoredTypes) {
+    if (known == type) return name;
+  }
+  throw std::logic_error(std::string("stored_dtype_name: not one we write: ") + c10::toString(type));
 }
 
 std::string shape_text(at::IntArrayRef shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Shapes shapes_of(const std::map<std::string, at::Tensor>& tensors) {
+  Shapes shapes;
+  for (const auto& [name, tensor] : tensors) shapes[name] = tensor.sizes().vec();
+  return shapes;
+}
+
+Shapes shapes_of(const TensorFile& file) {
+  Shapes shapes;
+  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
+  return shapes;
+}
+
+void check_shapes(const Shapes& expected, const Shapes& found, const std::string& where, const std::string& hint,
+                  Problems& problems) {
+  for (const auto& [name, shape] : expected) {
+    const auto present = found.find(name);
+    if (present == found.end()) {
+      problems.add({where, "the tensor " + name + " is missing", shape_text(shape), "none", hint});
+    } else if (present->second != shape) {
+      problems.add(
+          {where, "the tensor " + name + " has another shape", shape_text(shape), shape_text(present->second), hint});
+    }
+  }
+  for (const auto& [name, shape] : found) {
+    if (expected.contains(name)) continue;
+    problems.add({where, "the tensor " + printable(name) + " is none of these", "no tensor of this name",
+                  shape_text(shape), hint});
+  }
 }
 
 namespace {
@@ -272,10 +257,6 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path file) : file_(std::move(f
                      .found = fmt::format("{} bytes", mapping_.bytes()),
                      .hint = {}});
   }
-  parse_header();
-}
-
-void SafetensorsFile::parse_header() {
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, mapping_.data().get(), sizeof(header_bytes));
   const auto most = std::min(kMaxHeaderBytes, static_cast<uint64_t>(mapping_.bytes() - kLengthBytes));
@@ -287,10 +268,8 @@ void SafetensorsFile::parse_header() {
                      .hint = "fetch or write the file again"});
   }
   data_begin_ = kLengthBytes + static_cast<int64_t>(header_bytes);
-  SafetensorsHeader header = read_safetensors_header({mapping_.data().get() + kLengthBytes, header_bytes},
-                                                     static_cast<uint64_t>(mapping_.bytes() - data_begin_), file_);
-  tensors_ = std::move(header.tensors);
-  metadata_ = std::move(header.metadata);
+  tensors_ = read_header({mapping_.data().get() + kLengthBytes, header_bytes},
+                         static_cast<uint64_t>(mapping_.bytes() - data_begin_), file_);
 }
 
 const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
@@ -399,25 +378,6 @@ void write_safetensors(const std::filesystem::path& file, std::vector<TensorToSt
   }
   write_safetensors(file, in_file_order(std::move(places)),
                     [&](const TensorPlace& place) { return by_name.at(place.name); });
-}
-
-std::string stored_dtype_name(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "F32";
-    case at::kHalf:
-      return "F16";
-    case at::kBFloat16:
-      return "BF16";
-    case at::kDouble:
-      return "F64";
-    case at::kLong:
-      return "I64";
-    case at::kBool:
-      return "BOOL";
-    default:
-      throw std::logic_error(std::string("stored_dtype_name: not one we write: ") + c10::toString(type));
-  }
 }
 
 }  // namespace draftsmith::model

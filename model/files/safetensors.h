@@ -9,14 +9,13 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/aten.h"
+#include "base/error.h"
 #include "base/files.h"
 
 namespace draftsmith::model {
@@ -55,11 +54,16 @@ class TensorFile {
 std::optional<at::ScalarType> float_type(const std::string& dtype);
 // Returns the safetensors name of a float type, int64 or bool. Throws std::logic_error for other types.
 std::string stored_dtype_name(at::ScalarType type);
-// Returns a tensor name for messages: other characters than printable ASCII are escaped, and it is cut at 120
-// characters.
-std::string printable(std::string_view name);
 // Returns "[3, 5]".
 std::string shape_text(at::IntArrayRef shape);
+
+// Shapes of tensors by name.
+using Shapes = std::map<std::string, std::vector<int64_t>>;
+Shapes shapes_of(const std::map<std::string, at::Tensor>& tensors);
+Shapes shapes_of(const TensorFile& file);
+// Adds a problem at `where` for each tensor that is missing, has another shape, or is not expected.
+void check_shapes(const Shapes& expected, const Shapes& found, const std::string& where, const std::string& hint,
+                  Problems& problems);
 
 // ---- Safetensors files
 
@@ -73,9 +77,6 @@ class SafetensorsFile final : public TensorFile {
 
   const std::filesystem::path& file() const override { return file_; }
   const std::map<std::string, TensorEntry>& tensors() const override { return tensors_; }
-  // Returns the header's "__metadata__".
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-
   // Returns a tensor over the mapping. Errors: std::logic_error for an unknown name; UserError when the stored type is
   // not a float type.
   at::Tensor stored(const std::string& name) const override;
@@ -85,14 +86,12 @@ class SafetensorsFile final : public TensorFile {
   void forget_pages() const override { mapping_.forget_pages(); }
 
  private:
-  void parse_header();
   const TensorEntry& entry(const std::string& name) const;
 
   std::filesystem::path file_;
   MappedFile mapping_;
   int64_t data_begin_ = 0;  // bytes from the start of the file
   std::map<std::string, TensorEntry> tensors_;
-  std::map<std::string, std::string> metadata_;
 };
 
 // A tensor to be stored, and its type in the file.

@@ -6,20 +6,11 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "model/files/pickled_weights.h"
 #include "model/files/safetensors.h"
 
 namespace draftsmith::model {
-
-// ---- The reader of a file's format
-
-// Opens a file by the end of its name: ".safetensors", otherwise a pickled state dict. Errors: those of the readers.
-std::unique_ptr<TensorFile> open_tensor_file(const std::filesystem::path& file);
-
-std::unique_ptr<TensorFile> open_tensor_file(const std::filesystem::path& file) {
-  if (file.extension() == ".safetensors") return std::make_unique<SafetensorsFile>(file);
-  return std::make_unique<PickledWeights>(file);
-}
 
 namespace {
 
@@ -29,6 +20,12 @@ using nlohmann::json;
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kPickled = "pytorch_model.bin";
+
+// Opens a file by the end of its name: ".safetensors", otherwise a pickled state dict. Errors: those of the readers.
+std::unique_ptr<TensorFile> open_tensor_file(const fs::path& file) {
+  if (file.extension() == ".safetensors") return std::make_unique<SafetensorsFile>(file);
+  return open_pickled_weights(file);
+}
 
 // The index's weight_map, every file a plain name inside the directory.
 std::map<std::string, std::string> read_weight_map(const fs::path& index) {

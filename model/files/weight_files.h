@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,8 +15,6 @@ namespace draftsmith::model {
 
 class WeightFiles {
  public:
-  // Has no weights.
-  WeightFiles() = default;
   // Opens and checks every file. Errors (UserError): no weights in the directory, a malformed file, an index that names
   // a file outside the directory or a file that is missing, a tensor that is not in the shard the index names, in two
   // shards, or in a shard but not in the index.

@@ -56,31 +56,16 @@ double excluded_score(at::ScalarType type) {
 at::Tensor padding_mask(const std::vector<int64_t>& lengths, int64_t keys, const at::TensorOptions& options) {
   const auto rows = static_cast<int64_t>(lengths.size());
   const double excluded = excluded_score(c10::typeMetaToScalarType(options.dtype()));
-  if (!options.device().is_cpu()) {
-    const at::Tensor length = upload(at::tensor(lengths, at::kLong), options.device()).view({rows, 1, 1, 1});
-    return at::zeros({rows, 1, 1, keys}, options).masked_fill_(at::arange(keys, length.options()).ge(length), excluded);
-  }
-  const at::Tensor mask = at::zeros({rows, 1, 1, keys}, at::kDouble);
-  double* data = mask.mutable_data_ptr<double>();
-  for (int64_t b = 0; b < rows; ++b) {
-    const int64_t length = std::min(lengths[static_cast<size_t>(b)], keys);
-    std::fill(data + b * keys + length, data + (b + 1) * keys, excluded);
-  }
-  return mask.to(options);
+  const at::Tensor length = upload(at::tensor(lengths, at::kLong), options.device()).view({rows, 1, 1, 1});
+  return at::zeros({rows, 1, 1, keys}, options).masked_fill_(at::arange(keys, length.options()).ge(length), excluded);
 }
 
 at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorOptions& options) {
   if (std::find(lengths.begin(), lengths.end(), 0) == lengths.end()) {
     return {};
   }
-  const auto rows = static_cast<int64_t>(lengths.size());
-  const at::Tensor present = at::ones({rows, 1, 1}, at::kDouble);
-  for (int64_t b = 0; b < rows; ++b) {
-    if (lengths[static_cast<size_t>(b)] == 0) {
-      present.mutable_data_ptr<double>()[b] = 0.0;
-    }
-  }
-  return upload(present.to(options.dtype()), options.device());
+  const at::Tensor present = at::tensor(lengths, at::kLong).ne(0).to(options.dtype()).view({-1, 1, 1});
+  return upload(present, options.device());
 }
 
 Projected Attention::project(const at::Tensor& normed) const {
@@ -125,37 +110,33 @@ at::Tensor Attention::heads_of(const at::Tensor& x) const {
 }
 
 at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
-  const at::Tensor joined = joined_context(projected, bias, dropout);  // [B,T,H*K]
-  return bias.has_keys.defined() ? joined * bias.has_keys : joined;
-}
-
-at::Tensor Attention::joined_context(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
   HeadAttentionInput by_heads{.query = projected.query,
                               .key = projected.key,
                               .value = projected.value,
                               .additive = bias.additive,
                               .width = heads_.width,
                               .scale = heads_.scale};
+  at::Tensor joined;  // [B,T,H*K]
   if (!bias.fused && attends_by_heads(by_heads)) {
     if (dropout.active()) {
       by_heads.dropout = dropout.probability();
       by_heads.key_of_mask = dropout.next_key();
     }
-    return attention_by_heads(by_heads);
+    joined = attention_by_heads(by_heads);
+  } else {
+    const at::Tensor context =
+        bias.fused ? fused_context(projected, bias) : context_by_products(projected, bias, dropout);  // [B,H,T,K]
+    joined = context.transpose(1, 2).reshape({context.size(0), context.size(2), heads_.inner()});
   }
-  const at::Tensor context =
-      bias.fused ? fused_context(projected, bias) : context_by_products(projected, bias, dropout);  // [B,H,T,K]
-  return context.transpose(1, 2).reshape({context.size(0), context.size(2), heads_.inner()});
+  return bias.has_keys.defined() ? joined * bias.has_keys : joined;
 }
 
 // One operator, which keeps no scores.
 at::Tensor Attention::fused_context(const Projected& projected, const ScoreBias& bias) const {
-  const at::Tensor query = heads_of(projected.query);
-  const at::Tensor key = heads_of(projected.key);
-  const at::Tensor value = heads_of(projected.value);
   const at::Tensor additive = additive_of(bias);
   const std::optional<at::Tensor> mask = additive.defined() ? std::optional(additive) : std::nullopt;
-  return at::scaled_dot_product_attention(query, key, value, mask, 0.0, bias.causal, heads_.scale);
+  return at::scaled_dot_product_attention(heads_of(projected.query), heads_of(projected.key), heads_of(projected.value),
+                                          mask, 0.0, bias.causal, heads_.scale);
 }
 
 at::Tensor Attention::context_by_products(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
@@ -173,8 +154,8 @@ at::Tensor Attention::context_by_products(const Projected& projected, const Scor
   return at::bmm(weights, split(projected.value)).view({rows, heads_.count, query.size(1), heads_.width});
 }
 
-at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias,
-                                 Dropout& dropout, const InputObserver& observer) const {
+at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias,
+                                 Dropout& dropout) const {
   const at::Tensor normed = norm(x);
   Projected projected;
   if (self_) {
@@ -184,20 +165,16 @@ at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& mem
     };
     projected.query = rotated(projected.query);
     projected.key = rotated(projected.key);
-    if (memory.keys.defined()) {
-      const KeyValue other = project_key_value(norm(memory.keys));
+    if (memory.defined()) {
+      const KeyValue other = project_key_value(norm(memory));
       projected.key = at::cat({rotated(other.key), projected.key}, 1);  // [B,2T,kv*K]
       projected.value = at::cat({other.value, projected.value}, 1);
     }
   } else {
-    // Two inputs keep the order of their gradients' sum, which one operator makes itself.
-    const bool apart = memory.values.defined() && !is_joint(memory.keys, {&weights_.key, &weights_.value});
-    KeyValue from_memory =
-        apart ? KeyValue{weights_.key(memory.keys), weights_.value(memory.values)} : project_key_value(memory.keys);
+    KeyValue from_memory = project_key_value(memory);
     projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value), {}};
   }
   const at::Tensor context = attend(projected, bias, dropout);
-  if (observer) observer(context);
   if (!dropout.active()) {
     return weights_.output.add_to(x, context);
   }
@@ -218,50 +195,26 @@ std::optional<AttentionWeightsView> Attention::packed_view() const {
   return view;
 }
 
-std::vector<at::Tensor> Attention::parameters() const {
-  std::vector<at::Tensor> all{weights_.norm.weight(), weights_.norm.bias()};
-  for (const Linear* part : {&weights_.query, &weights_.key, &weights_.value, &weights_.output}) {
-    all.push_back(part->weight());
-    all.push_back(part->bias());
-  }
-  return all;
-}
-
 void Attention::pack(WeightArena& arena) {
-  unpack();
+  std::vector<Linear*> parts{&weights_.key, &weights_.value};
+  if (self_) parts.insert(parts.begin(), &weights_.query);
   std::vector<at::Tensor> weights;
   std::vector<at::Tensor> biases;
-  const auto join = [&](const Linear& part) {
-    weights.push_back(part.weight().detach());
-    if (part.bias().defined()) {
-      biases.push_back(part.bias().detach());
-    }
-  };
-  if (self_) {
-    join(weights_.query);
+  for (const Linear* part : parts) {
+    weights.push_back(part->weight().detach());
+    if (part->bias().defined()) biases.push_back(part->bias().detach());
   }
-  join(weights_.key);
-  join(weights_.value);
   fused_ = Linear(at::cat(weights), biases.empty() ? at::Tensor() : at::cat(biases));
   fused_.pack(arena);
-  std::vector<Linear*> parts{&weights_.key, &weights_.value};
-  if (self_) parts.push_back(&weights_.query);
   const bool joined = fused_.packed() || !weights_.key.weight().is_cpu();
   if (fused_.packed()) fused_.drop_plain();
   if (!joined) fused_ = Linear();
   for (Linear* part : parts) {
-    if (!joined) part->pack(arena);  // converts at least what is stored in another type
+    if (!joined) part->pack(arena);
     if (joined && arena.only_packed()) part->drop_plain();
   }
-  if (!self_) {
-    weights_.query.pack(arena);
-  }
+  if (!self_) weights_.query.pack(arena);
   weights_.output.pack(arena);
-}
-
-void Attention::unpack() {
-  fused_ = Linear();
-  for (Linear* part : {&weights_.query, &weights_.key, &weights_.value, &weights_.output}) part->unpack();
 }
 
 }  // namespace draftsmith::model

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "model/cpu/packed_weights.h"
-#include "model/layers/activation_observer.h"
 #include "model/layers/dropout.h"
 #include "model/layers/linear.h"
 #include "model/layers/norm.h"
@@ -36,19 +35,9 @@ struct ScoreBias {
   // The same in autocast's type, made once for all layers of a device; `additive` is then [B or 1,H or 1,T or 1,S].
   // Undefined: `additive` has the right type.
   at::Tensor rounded = {};
-  // [B,1,1], 0 where a row has no key at all, as with an empty source: its attention gives zeros, alone or in a batch.
-  // (Transformers averages over the padding there, and fails on an empty source alone.) Undefined: all rows have keys.
+  // [B,1,1], 0 where a row has no key at all, as with an empty source: its attention gives zeros. Undefined: all have.
   at::Tensor has_keys = {};
   RotaryTable rotary = {};  // of positions 0..T-1; undefined: queries and keys are not rotated
-};
-
-// Other states that an attention reads keys and values from.
-struct AttentionMemory {
-  // Cross-attention: encoder states [B,S,D]. Self-attention: undefined, or other hidden states of the same tokens
-  // [B,T,D] (Tandem).
-  at::Tensor keys = {};
-  // The same numbers for the values of a cross-attention, as a tensor with a gradient of its own; undefined: `keys`.
-  at::Tensor values = {};
 };
 
 // Returns an additive mask of the keys beyond each row's length: 0, or a number that softmax turns into exactly 0.
@@ -101,18 +90,15 @@ class Attention {
   }
 
   // Applies the whole sublayer to whole sequences x [B,T,D], with gradients: x + dropout(attention(norm(x), memory)).
-  // Queries and keys of a self-attention are rotated by the bias's table. With a memory its keys are the memory's,
-  // normed, followed by x's own, S = 2T.
-  at::Tensor operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias, Dropout& dropout,
-                        const InputObserver& observer = {}) const;
+  // `memory` of a cross-attention: encoder states [B,S,D]; of a self-attention undefined or, in a Tandem, other hidden
+  // states of the same tokens [B,T,D]. Queries and keys of a self-attention are rotated by the bias's table. With a
+  // memory its keys are the memory's, normed, followed by x's own, S = 2T.
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout) const;
 
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<AttentionWeightsView> packed_view() const;
-  // Returns weights and biases; some may be undefined.
-  std::vector<at::Tensor> parameters() const;
 
   void pack(WeightArena& arena);
-  void unpack();
 
  private:
   at::Tensor split(const at::Tensor& x) const;
@@ -120,7 +106,6 @@ class Attention {
   Projected parted(const at::Tensor& all) const;
   at::Tensor heads_of(const at::Tensor& x) const;
   at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
-  at::Tensor joined_context(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
   at::Tensor fused_context(const Projected& projected, const ScoreBias& bias) const;
   at::Tensor context_by_products(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
 

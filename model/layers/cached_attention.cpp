@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/Dispatch.h>
+
 #include "model/cpu/block_attention.h"
 #include "model/layers/step_operators.h"
 
@@ -22,19 +24,13 @@ at::Tensor kernel_attention(const CachedAttentionInput& input, const VisibleKeys
   shape.query_token_stride = input.query.stride(1);
   shape.bias_columns = input.bias_table.defined() ? input.bias_table.size(1) : 0;
   shape.scale = input.scale;
-  if (input.query.scalar_type() == at::kFloat) {
-    attention_kernel<float>(
-        shape, visible,
-        {input.query.const_data_ptr<float>(), input.keys.const_data_ptr<float>(), input.values.const_data_ptr<float>(),
-         shape.bias_columns > 0 ? input.bias_table.const_data_ptr<float>() : nullptr,
-         context.mutable_data_ptr<float>()});
-  } else {
-    attention_kernel<double>(shape, visible,
-                             {input.query.const_data_ptr<double>(), input.keys.const_data_ptr<double>(),
-                              input.values.const_data_ptr<double>(),
-                              shape.bias_columns > 0 ? input.bias_table.const_data_ptr<double>() : nullptr,
-                              context.mutable_data_ptr<double>()});
-  }
+  AT_DISPATCH_FLOATING_TYPES(input.query.scalar_type(), "cached_attention", [&] {
+    attention_kernel<scalar_t>(shape, visible,
+                               {input.query.const_data_ptr<scalar_t>(), input.keys.const_data_ptr<scalar_t>(),
+                                input.values.const_data_ptr<scalar_t>(),
+                                shape.bias_columns > 0 ? input.bias_table.const_data_ptr<scalar_t>() : nullptr,
+                                context.mutable_data_ptr<scalar_t>()});
+  });
   return context;
 }
 

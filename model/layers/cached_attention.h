@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "model/layers/dense_attention.h"
-#include "model/layers/visible_keys.h"
 
 namespace draftsmith::model {
 

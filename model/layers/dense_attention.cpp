@@ -1,8 +1,35 @@
 #include "model/layers/dense_attention.h"
 
+#include <algorithm>
+
 #include "model/layers/attention.h"
 
 namespace draftsmith::model {
+
+int64_t VisibleKeys::used(int64_t tokens) const {
+  int64_t highest = 0;
+  for (size_t b = 0; b < first.size(); ++b) {
+    const int64_t last = std::min(queries[b], tokens) - 1;
+    if (last >= 0) {
+      highest = std::max(highest, own_slot ? first[b] + last + 1 : prefix(b, last));
+    }
+  }
+  return highest;
+}
+
+bool VisibleKeys::all_see() const {
+  return growing || own_slot || std::find(first.begin(), first.end(), 0) == first.end();
+}
+
+VisibleSlots slots_of(const VisibleKeys& visible, int64_t tokens) {
+  const at::Tensor first = at::tensor(visible.first, at::kLong).unsqueeze(1);  // [B,1]
+  const at::Tensor token = at::arange(tokens, at::kLong);                      // [L]
+  const at::Tensor none = at::zeros_like(token);
+  const at::Tensor block = token.floor_divide(visible.block) * visible.block;
+  return {at::tensor(visible.cache_row, at::kLong), first + (visible.growing ? block : none),
+          visible.own_slot ? first + token : at::Tensor(), first + (visible.growing ? token - visible.block : none),
+          visible.block};
+}
 
 ScoreMask score_mask(const CachedAttentionInput& input, const VisibleSlots& slots, int64_t used, bool all_see) {
   const int64_t rows = slots.prefix.size(0);

@@ -8,14 +8,11 @@
 
 namespace draftsmith::model {
 
-// Dropout of a training pass, and whether the pass keeps what its backward pass needs. The same (seed, step) gives the
-// same masks, so that a resumed run is bit-identical.
+// Dropout of a training pass. The same (seed, step) gives the same masks, so that a resumed run is bit-identical.
 struct DropoutContext {
   double probability = 0.0;  // 0: none
   uint64_t seed = 0;
   uint64_t step = 0;  // micro-batch counter
-  // Activation checkpointing: each layer keeps its inputs alone, and is computed again in the backward pass.
-  bool recompute = false;
 };
 
 // The dropout sites of one forward pass. Each call is the next site and draws its own mask.
@@ -24,11 +21,12 @@ class Dropout {
   explicit Dropout(const DropoutContext& context) : context_(context) {}
 
   bool active() const { return context_.probability > 0.0; }
-  bool recompute() const { return context_.recompute; }
   double probability() const { return context_.probability; }
   // Returns x with each element zeroed with the context's probability and the others scaled by 1/(1-p); x itself when
   // inactive.
-  at::Tensor operator()(const at::Tensor& x);
+  at::Tensor operator()(const at::Tensor& x) {
+    return active() ? draftsmith::dropout(x, context_.probability, next_key()) : x;
+  }
   // Returns the key of the next site, for code that draws its mask itself.
   DropoutKey next_key() { return {context_.seed, context_.step, site_++}; }
 

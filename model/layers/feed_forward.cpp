@@ -6,7 +6,7 @@ namespace draftsmith::model {
 
 at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) const {
   if (linear.fuses(x)) return linear(x);
-  return activation_ == Activation::kRelu ? linear_relu(x, linear) : applied(post_op(activation_), linear(x));
+  return activation_ == Activation::kRelu ? linear_relu(x, linear) : applied(activation_, linear(x));
 }
 
 at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
@@ -16,13 +16,11 @@ at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
   if (!gated) return activated(up_, normed);
   if (gate_.fuses(normed)) return gate_(normed) * up_(normed);
   const std::vector<at::Tensor> parts = joint_linear(normed, {&gate_, &up_});
-  return applied(post_op(activation_), parts[0]) * parts[1];
+  return applied(activation_, parts[0]) * parts[1];
 }
 
-at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
-                               const InputObserver& observer) const {
+at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const {
   const at::Tensor inner = inner_of(x);
-  if (observer) observer(inner);
   if (!dropout.active()) {
     return down_.add_to(residual, inner);
   }
@@ -35,30 +33,19 @@ std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {
                               .gate = gate_.own_weights(),
                               .up = up_.own_weights(),
                               .down = down_.own_weights(),
-                              .activation = post_op(activation_)};
+                              .activation = activation_};
   const bool whole = view.norm.weight != nullptr && view.up != nullptr && view.down != nullptr;
   if (!whole || gated != (view.gate != nullptr)) return std::nullopt;
   return view;
 }
 
-std::vector<at::Tensor> FeedForward::parameters() const {
-  return {norm_.weight(), norm_.bias(), gate_.weight(), gate_.bias(),
-          up_.weight(),   up_.bias(),   down_.weight(), down_.bias()};
-}
-
 void FeedForward::pack(WeightArena& arena) {
   const bool gated = gate_.weight().defined();
   if (gated) {
-    gate_.pack(arena, post_op(activation_));
+    gate_.pack(arena, activation_);
   }
-  up_.pack(arena, gated ? PostOp::kNone : post_op(activation_));
+  up_.pack(arena, gated ? PostOp::kNone : activation_);
   down_.pack(arena);
-}
-
-void FeedForward::unpack() {
-  gate_.unpack();
-  up_.unpack();
-  down_.unpack();
 }
 
 }  // namespace draftsmith::model

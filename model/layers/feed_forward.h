@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "model/cpu/packed_weights.h"
-#include "model/layers/activation_observer.h"
 #include "model/layers/dropout.h"
 #include "model/layers/linear.h"
 #include "model/layers/norm.h"
@@ -31,14 +30,10 @@ class FeedForward {
         down_(std::move(weights.down)) {}
 
   // Returns residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x unless sublayers are parallel.
-  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
-                    const InputObserver& observer = {}) const;
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const;
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<FeedForwardWeightsView> packed_view() const;
-  // Returns weights and biases; some may be undefined.
-  std::vector<at::Tensor> parameters() const;
   void pack(WeightArena& arena);
-  void unpack();
 
  private:
   // Returns f(linear(x)), with the activation fused if the layer supports it.

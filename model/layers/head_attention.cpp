@@ -11,7 +11,7 @@
 
 #include "base/aten.h"
 #include "base/random_tensors.h"
-#include "model/cpu/softmax_rows.h"
+#include "model/cpu/row_operations.h"
 
 // BLAS' product, which LibTorch's CPU library holds if it has one. LibTorch's operators would cost more than a product
 // of one head.
@@ -22,11 +22,6 @@ extern "C" [[gnu::weak]] void sgemm_(const char* transpose_a, const char* transp
 namespace draftsmith::model {
 
 // ---- Matrices of single heads and their products
-
-// Returns whether LibTorch's library has the product above. HeadProduct may be called there alone.
-inline bool has_sgemm() {
-  return sgemm_ != nullptr;
-}
 
 // A matrix [rows,columns] whose rows are `stride` numbers apart.
 struct HeadMatrix {
@@ -50,40 +45,53 @@ struct HeadProduct {
   }
 };
 
-// Sizes and settings of an attention.
-struct HeadPlan {
+// Sizes and settings of an attention, kept for its gradients.
+struct HeadPlan : torch::CustomClassHolder {
+  explicit HeadPlan(const HeadAttentionInput& in)
+      : rows(in.query.size(0)),
+        queries(in.query.size(1)),
+        keys(in.key.size(1)),
+        heads(in.query.size(2) / in.width),
+        shared(in.key.size(2) / in.width),
+        width(in.width),
+        scale(in.scale),
+        threshold(in.dropout > 0 ? dropout_detail::threshold_of(in.dropout) : 0),
+        mask(in.key_of_mask) {}
+
+  int64_t scores() const { return queries * keys; }
+  int64_t heads_of_shared() const { return heads / shared; }
+
   int64_t rows, queries, keys, heads, shared, width;
   double scale;
   uint32_t threshold;  // of dropout; 0: none
   DropoutKey mask;
-
-  int64_t scores() const { return queries * keys; }
-  int64_t heads_of_shared() const { return heads / shared; }
 };
 
 // Heads of a tensor [B,L,h*K] as fp32 matrices [L,K]. Those of fp32 tensors are read and written in place, those of
-// bf16 through a buffer.
+// bf16 through a buffer: for one thread.
 class Heads {
  public:
   Heads(const at::Tensor& tensor, int64_t width)
-      : tensor_(tensor), length_(tensor.size(1)), width_(width), half_(tensor.scalar_type() == at::kBFloat16) {}
-
-  int64_t buffer_size() const { return half_ ? length_ * width_ : 0; }
+      : tensor_(tensor),
+        length_(tensor.size(1)),
+        width_(width),
+        half_(tensor.scalar_type() == at::kBFloat16),
+        buffer_(static_cast<size_t>(half_ ? length_ * width_ : 0)) {}
 
   // Returns a head to read.
-  HeadMatrix read(int64_t row, int64_t head, float* buffer) const {
+  HeadMatrix read(int64_t row, int64_t head) {
     if (!half_) return in_place(row, head);
-    widen_rows(words(row, head), tensor_.stride(1), buffer, length_, width_);
-    return {buffer, width_};
+    widen_rows(words(row, head), tensor_.stride(1), buffer_.data(), length_, width_);
+    return {buffer_.data(), width_};
   }
 
   // Returns a head to write; done() must follow.
-  HeadMatrix to_write(int64_t row, int64_t head, float* buffer) const {
-    return half_ ? HeadMatrix{buffer, width_} : in_place(row, head);
+  HeadMatrix to_write(int64_t row, int64_t head) {
+    return half_ ? HeadMatrix{buffer_.data(), width_} : in_place(row, head);
   }
 
-  void done(int64_t row, int64_t head, const float* buffer) const {
-    if (half_) narrow_rows(buffer, words(row, head), tensor_.stride(1), length_, width_);
+  void done(int64_t row, int64_t head) const {
+    if (half_) narrow_rows(buffer_.data(), words(row, head), tensor_.stride(1), length_, width_);
   }
 
  private:
@@ -98,6 +106,7 @@ class Heads {
   at::Tensor tensor_;
   int64_t length_, width_;
   bool half_;
+  std::vector<float> buffer_;  // of one head of bf16
 };
 
 // Numbers of a thread, [T,S] of one head, that stand in memory as a mask's groups of elements do.
@@ -154,89 +163,66 @@ const float* numbers_of(const at::Tensor& additive) {
 }
 
 void forward_heads(const HeadPlan& plan, const variable_list& in, const at::Tensor& out) {
-  const Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width), context(out, plan.width);
   const float* additive = numbers_of(in[3]);
   at::parallel_for(0, plan.rows * plan.heads, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> buffer(static_cast<size_t>(query.buffer_size() + key.buffer_size()));
-    float* const of_keys = buffer.data() + query.buffer_size();
+    Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width), context(out, plan.width);
     ScoreBuffer weights(plan);
     for (int64_t number = begin; number < end; ++number) {
       const int64_t row = number / plan.heads, head = number % plan.heads, shared = head / plan.heads_of_shared();
-      weigh(plan, query.read(row, head, buffer.data()), key.read(row, shared, of_keys), additive, number, weights);
+      weigh(plan, query.read(row, head), key.read(row, shared), additive, number, weights);
       weights.drop();
-      HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys}(
-          weights.matrix(), value.read(row, shared, of_keys), context.to_write(row, head, buffer.data()));
-      context.done(row, head, buffer.data());
+      HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys}(weights.matrix(), value.read(row, shared),
+                                                                      context.to_write(row, head));
+      context.done(row, head);
     }
   });
 }
 
-// Buffers of a thread in the backward pass.
-struct BackwardBuffers {
-  BackwardBuffers(const HeadPlan& plan, int64_t of_queries, int64_t of_keys)
-      : weights(plan), dropped(plan), slope(plan), numbers(static_cast<size_t>(3 * of_queries + 4 * of_keys)) {
-    float* next = numbers.data();
-    for (float** buffer : {&query, &gradient, &query_slope}) {
-      *buffer = next;
-      next += of_queries;
-    }
-    for (float** buffer : {&key, &value, &key_slope, &value_slope}) {
-      *buffer = next;
-      next += of_keys;
-    }
-  }
-
-  ScoreBuffer weights, dropped, slope;
-  std::vector<float> numbers;
-  float *query, *gradient, *query_slope, *key, *value, *key_slope, *value_slope;
-};
-
 // Gradients of query, key, value and, if defined, of `additive`, from the context's.
 void backward_heads(const HeadPlan& plan, const variable_list& in, const at::Tensor& upstream,
                     const variable_list& out) {
-  const Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width);
-  const Heads gradient(upstream, plan.width);
-  const Heads query_slope(out[0], plan.width), key_slope(out[1], plan.width), value_slope(out[2], plan.width);
   const float* additive = numbers_of(in[3]);
   float* additive_slope = out[3].defined() ? out[3].mutable_data_ptr<float>() : nullptr;
   const auto scores = static_cast<size_t>(plan.scores());
   const int64_t each = plan.heads_of_shared();
   at::parallel_for(0, plan.rows * plan.shared, 1, [&](int64_t begin, int64_t end) {
-    BackwardBuffers own(plan, query.buffer_size(), key.buffer_size());
+    Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width), gradient(upstream, plan.width);
+    Heads query_slope(out[0], plan.width), key_slope(out[1], plan.width), value_slope(out[2], plan.width);
+    ScoreBuffer weights(plan), dropped(plan), slope(plan);
     for (int64_t pair = begin; pair < end; ++pair) {
       const int64_t row = pair / plan.shared, shared = pair % plan.shared;
-      const HeadMatrix k = key.read(row, shared, own.key), v = value.read(row, shared, own.value);
-      const HeadMatrix dk = key_slope.to_write(row, shared, own.key_slope);
-      const HeadMatrix dv = value_slope.to_write(row, shared, own.value_slope);
+      const HeadMatrix k = key.read(row, shared), v = value.read(row, shared);
+      const HeadMatrix dk = key_slope.to_write(row, shared);
+      const HeadMatrix dv = value_slope.to_write(row, shared);
       for (int64_t i = 0; i < each; ++i) {
         const int64_t head = shared * each + i, number = row * plan.heads + head;
         const double keep = i > 0 ? 1 : 0;
-        const HeadMatrix q = query.read(row, head, own.query), g = gradient.read(row, head, own.gradient);
-        weigh(plan, q, k, additive, number, own.weights);
-        own.dropped.begin(number);
-        std::memcpy(own.dropped.data(), own.weights.data(), scores * sizeof(float));
-        own.dropped.drop();
+        const HeadMatrix q = query.read(row, head), g = gradient.read(row, head);
+        weigh(plan, q, k, additive, number, weights);
+        dropped.begin(number);
+        std::memcpy(dropped.data(), weights.data(), scores * sizeof(float));
+        dropped.drop();
         HeadProduct{.m = plan.keys, .n = plan.width, .k = plan.queries, .transpose_a = true, .keep = keep}(
-            own.dropped.matrix(), g, dv);
-        own.slope.begin(number);
-        HeadProduct{.m = plan.queries, .n = plan.keys, .k = plan.width, .transpose_b = true}(g, v, own.slope.matrix());
-        own.slope.drop();
-        softmax_rows_backward(own.weights.data(), own.slope.data(), plan.queries, plan.keys);
+            dropped.matrix(), g, dv);
+        slope.begin(number);
+        HeadProduct{.m = plan.queries, .n = plan.keys, .k = plan.width, .transpose_b = true}(g, v, slope.matrix());
+        slope.drop();
+        softmax_rows_backward(weights.data(), slope.data(), plan.queries, plan.keys);
         if (additive_slope != nullptr) {
-          std::memcpy(additive_slope + number * plan.scores(), own.slope.data(), scores * sizeof(float));
+          std::memcpy(additive_slope + number * plan.scores(), slope.data(), scores * sizeof(float));
         }
         HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys, .factor = plan.scale}(
-            own.slope.matrix(), k, query_slope.to_write(row, head, own.query_slope));
-        query_slope.done(row, head, own.query_slope);
+            slope.matrix(), k, query_slope.to_write(row, head));
+        query_slope.done(row, head);
         HeadProduct{.m = plan.keys,
                     .n = plan.width,
                     .k = plan.queries,
                     .transpose_a = true,
                     .factor = plan.scale,
-                    .keep = keep}(own.slope.matrix(), q, dk);
+                    .keep = keep}(slope.matrix(), q, dk);
       }
-      key_slope.done(row, shared, own.key_slope);
-      value_slope.done(row, shared, own.value_slope);
+      key_slope.done(row, shared);
+      value_slope.done(row, shared);
     }
   });
 }
@@ -246,56 +232,28 @@ at::Tensor with_dense_heads(const at::Tensor& x) {
   return x.stride(2) == 1 ? x : x.contiguous();
 }
 
-HeadPlan plan_of(const HeadAttentionInput& input) {
-  return {.rows = input.query.size(0),
-          .queries = input.query.size(1),
-          .keys = input.key.size(1),
-          .heads = input.query.size(2) / input.width,
-          .shared = input.key.size(2) / input.width,
-          .width = input.width,
-          .scale = input.scale,
-          .threshold = input.dropout > 0 ? dropout_detail::threshold_of(input.dropout) : 0,
-          .mask = input.key_of_mask};
-}
-
 class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
-                            const at::Tensor& value, const at::Tensor& additive, const HeadPlan* plan) {
+                            const at::Tensor& value, const at::Tensor& additive,
+                            const c10::intrusive_ptr<HeadPlan>& plan) {
     const variable_list in{with_dense_heads(query), with_dense_heads(key), with_dense_heads(value),
                            additive.numel() > 0 ? additive.contiguous() : at::Tensor()};
     const at::Tensor out = at::empty(query.sizes(), query.options().memory_format(at::MemoryFormat::Contiguous));
     forward_heads(*plan, in, out);
     context->save_for_backward(in);
-    context->saved_data["plan"] = std::vector<int64_t>{plan->heads,
-                                                       plan->shared,
-                                                       plan->threshold,
-                                                       static_cast<int64_t>(plan->mask.seed),
-                                                       static_cast<int64_t>(plan->mask.step),
-                                                       plan->mask.site,
-                                                       additive.requires_grad() ? 1 : 0};
-    context->saved_data["scale"] = plan->scale;
+    context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list in = context->get_saved_variables();
-    const std::vector<int64_t> kept = context->saved_data["plan"].toIntVector();
-    const HeadPlan plan{
-        .rows = in[0].size(0),
-        .queries = in[0].size(1),
-        .keys = in[1].size(1),
-        .heads = kept[0],
-        .shared = kept[1],
-        .width = in[0].size(2) / kept[0],
-        .scale = context->saved_data["scale"].toDouble(),
-        .threshold = static_cast<uint32_t>(kept[2]),
-        .mask = {static_cast<uint64_t>(kept[3]), static_cast<uint64_t>(kept[4]), static_cast<uint32_t>(kept[5])}};
+    const auto plan = c10::static_intrusive_pointer_cast<HeadPlan>(context->saved_data["plan"].toCapsule());
     const auto like = [](const at::Tensor& x) {
       return at::empty(x.sizes(), x.options().requires_grad(false).memory_format(at::MemoryFormat::Contiguous));
     };
-    variable_list out{like(in[0]), like(in[1]), like(in[2]), kept[6] != 0 ? like(in[3]) : at::Tensor()};
-    backward_heads(plan, in, gradients[0].to(in[0].scalar_type()).contiguous(), out);
+    variable_list out{like(in[0]), like(in[1]), like(in[2]), context->needs_input_grad(3) ? like(in[3]) : at::Tensor()};
+    backward_heads(*plan, in, gradients[0].to(in[0].scalar_type()).contiguous(), out);
     out.emplace_back();  // the plan's
     return out;
   }
@@ -310,16 +268,16 @@ bool attends_by_heads(const HeadAttentionInput& input) {
   const bool records = at::GradMode::is_enabled() &&
                        (input.query.requires_grad() || input.key.requires_grad() || input.value.requires_grad() ||
                         (input.additive.defined() && input.additive.requires_grad()));
-  return has_sgemm() && records && known && takes(input.query) && takes(input.key) && takes(input.value) &&
+  return sgemm_ != nullptr && records && known && takes(input.query) && takes(input.key) && takes(input.value) &&
          input.query.numel() > 0 && input.key.numel() > 0 &&
          (!input.additive.defined() || input.additive.scalar_type() == at::kFloat);
 }
 
 at::Tensor attention_by_heads(const HeadAttentionInput& input) {
-  const HeadPlan plan = plan_of(input);
+  const auto plan = c10::make_intrusive<HeadPlan>(input);
   // Arguments of a function must be defined: without numbers the bias is nothing.
   const at::Tensor additive = input.additive.defined() ? input.additive : at::empty({0}, at::kFloat);
-  return AttentionByHeads::apply(input.query, input.key, input.value, additive, &plan);
+  return AttentionByHeads::apply(input.query, input.key, input.value, additive, plan);
 }
 
 }  // namespace draftsmith::model

@@ -1,11 +1,9 @@
-// The linear layer y = f(x W^T + b), behind one small interface: plain at::linear for training and rare dtypes,
-// prepacked weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed): our own for
-// fp32, int8 and models loaded in bf16 (model/cpu), else oneDNN's. Few rows on other devices are one launch
-// (model/layers/linear_rows.h).
+// The linear layer y = f(x W^T + b): plain at::linear for training and rare dtypes,
+// packed weights of fp32, bf16 and int8 for decoding on CPUs (model/cpu; at::linear's generic GEMV reads weights at 0.4
+// times the speed). Few rows on other devices are one launch (model/layers/linear_rows.h).
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -38,14 +36,13 @@ class Linear {
   // Returns whether the operators of model/layers/linear_rows.h compute x, one launch each.
   bool few_rows(const at::Tensor& x) const;
 
-  // Prepacks the weight where that is supported (CPU; fp32, bf16 or, if the arena says so, int8); otherwise the layer
-  // computes as before. operator() applies `then` only if fuses() says so afterwards. Without its plain weight (see
-  // WeightArena) the layer has no gradients and cannot be unpacked (std::logic_error).
+  // Packs the weight on CPUs: fp32, and what the arena says. Others compute as before. operator() applies `then` only
+  // if fuses() says so afterwards. Without its plain weight (WeightArena) the layer has no gradients
+  // (std::logic_error).
   void pack(WeightArena& arena, PostOp then = PostOp::kNone);
-  void unpack();
   // Drops the plain weight and keeps its shape.
   void drop_plain();
-  bool packed() const { return own_ != nullptr || packed_.defined(); }
+  bool packed() const { return own_ != nullptr; }
   // Returns whether operator() applies the post-operation itself for this input.
   bool fuses(const at::Tensor& x) const { return then_ != PostOp::kNone && (use_packed(x) || few_rows(x)); }
   // Packed weights have no gradient: a pass that records one through x or the weight uses the plain weight.
@@ -61,25 +58,16 @@ class Linear {
 
  private:
   const at::Tensor& plain_weight() const;
-  bool joins(const NormLayer& norm, const at::Tensor& x) const;
   std::pair<at::Tensor, InputNorm> joined_norm(const NormLayer& norm, const at::Tensor& x) const;
-  bool adds_in_product(const at::Tensor& residual, const at::Tensor& input) const;
-  at::Tensor added_product(const at::Tensor& residual, const at::Tensor& input) const;
-  void pack_with_onednn(PostOp then);
-  std::optional<at::Tensor> optional_bias() const { return bias_.defined() ? std::optional(bias_) : std::nullopt; }
 
   at::Tensor weight_;
   at::Tensor bias_;
   std::shared_ptr<const PackedWeights> own_;
-  at::Tensor packed_;  // opaque oneDNN layout; one of the two at most
   PostOp then_ = PostOp::kNone;
 };
 
 // ---- Layers that read one input
 // In training one operator computes all of them where one takes them.
-
-// Returns whether joint_linear() computes these layers by one operator, which sums their gradients of x itself.
-bool is_joint(const at::Tensor& x, const std::vector<const Linear*>& layers);
 
 // Returns each layer's outputs of x [...,n].
 std::vector<at::Tensor> joint_linear(const at::Tensor& x, const std::vector<const Linear*>& layers);

@@ -84,11 +84,15 @@ struct Layers {
   }
 };
 
-// Outputs of the layers, in bf16. Rounds `wide`, if it is defined, to the layers' input.
-variable_list multiply(const Layers& layers, const at::Tensor& wide, bool relu) {
+// Outputs of the layers, in bf16; of the one layer with a residual, in fp32 with the residual added. Rounds `wide`, if
+// it is defined, to the layers' input.
+variable_list multiply(const Layers& layers, const at::Tensor& wide, bool relu, const at::Tensor& residual) {
   const int64_t inputs = layers.inputs();
+  const bool adds = residual.defined();
   variable_list out;
-  for (const int64_t size : layers.sizes) out.push_back(empty_like_rows(layers.x, size, at::kBFloat16));
+  for (const int64_t size : layers.sizes) {
+    out.push_back(empty_like_rows(layers.x, size, adds ? at::kFloat : at::kBFloat16));
+  }
   each_piece(layers.rows(), layers.weights.size(0), [&](int64_t begin, int64_t rows) {
     const int64_t first = begin * inputs;
     if (wide.defined()) {
@@ -97,30 +101,17 @@ variable_list multiply(const Layers& layers, const at::Tensor& wide, bool relu) 
     int64_t above = 0;
     for (size_t i = 0; i < out.size(); ++i) {
       const int64_t size = layers.sizes[i];
-      const auto kept = uninitialized(rows * size);
-      multiply_bf16({.m = rows, .n = size, .k = inputs, .transpose_b = true}, layers.input_rows(begin),
-                    layers.weight_rows(above), {kept.get(), size});
-      round_to_bf16(kept.get(), to_words(out[i]) + begin * size, rows * size, relu);
+      const auto kept = uninitialized(adds ? 0 : rows * size);
+      float* const sums = adds ? out[i].mutable_data_ptr<float>() + begin * size : kept.get();
+      if (adds) {
+        std::memcpy(sums, residual.const_data_ptr<float>() + begin * size,
+                    static_cast<size_t>(rows * size) * sizeof(float));
+      }
+      multiply_bf16({.m = rows, .n = size, .k = inputs, .transpose_b = true, .add = adds}, layers.input_rows(begin),
+                    layers.weight_rows(above), {sums, size});
+      if (!adds) round_to_bf16(sums, to_words(out[i]) + begin * size, rows * size, relu);
       above += size;
     }
-  });
-  return out;
-}
-
-// residual + the output of the one layer, in fp32; `wide` as above.
-at::Tensor multiply_added(const Layers& layers, const at::Tensor& wide, const at::Tensor& residual) {
-  const int64_t inputs = layers.inputs(), size = layers.sizes[0];
-  const at::Tensor out = empty_like_rows(layers.x, size, at::kFloat);
-  each_piece(layers.rows(), size, [&](int64_t begin, int64_t rows) {
-    const int64_t first = begin * inputs;
-    if (wide.defined()) {
-      round_to_bf16(wide.const_data_ptr<float>() + first, to_words(layers.x) + first, rows * inputs);
-    }
-    float* sums = out.mutable_data_ptr<float>() + begin * size;
-    std::memcpy(sums, residual.const_data_ptr<float>() + begin * size,
-                static_cast<size_t>(rows * size) * sizeof(float));
-    multiply_bf16({.m = rows, .n = size, .k = inputs, .transpose_b = true, .add = true}, layers.input_rows(begin),
-                  layers.weight_rows(0), {sums, size});
   });
   return out;
 }
@@ -211,67 +202,37 @@ std::pair<at::Tensor, at::Tensor> narrow_input(const at::Tensor& x) {
   return {empty_like_rows(dense, dense.size(-1), at::kBFloat16), dense};
 }
 
-std::vector<int64_t> sizes_of(at::TensorList weights) {
-  std::vector<int64_t> sizes;
-  for (const at::Tensor& weight : weights) sizes.push_back(weight.size(0));
-  return sizes;
-}
-
-// Keeps what gradients are made of.
-void keep(AutogradContext& context, const Layers& layers, const at::Tensor& x, const variable_list& outputs) {
-  variable_list kept{layers.x, layers.weights};
-  kept.insert(kept.end(), outputs.begin(), outputs.end());
-  context.save_for_backward(kept);
-  context.saved_data["sizes"] = layers.sizes;
-  context.saved_data["type"] = static_cast<int64_t>(x.scalar_type());
-}
-
-// Returns the gradients of x and of each weight, of those that autograd asks for.
-variable_list gradients_of(AutogradContext& context, const variable_list& given) {
-  const variable_list kept = context.get_saved_variables();
-  const Layers layers{kept[0], kept[1], context.saved_data["sizes"].toIntVector()};
-  const auto type = static_cast<at::ScalarType>(context.saved_data["type"].toInt());
-  std::vector<Slope> slopes(layers.sizes.size());
-  for (size_t i = 0; i < slopes.size(); ++i) {
-    if (kept.size() > 2) slopes[i].output = kept[2 + i];
-    slopes[i].prepare(given[i]);
-  }
-  variable_list gradients{input_gradient(layers, slopes, type)};
-  for (at::Tensor& weight : weight_gradients(layers, slopes)) gradients.push_back(std::move(weight));
-  return gradients;
-}
-
+// The layers of one input and, of a single layer, a residual: a list of none or one.
 class MixedProducts : public torch::autograd::Function<MixedProducts> {
  public:
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList weights, bool relu) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList weights,
+                               at::TensorList residual, bool relu) {
     const auto [narrow, wide] = narrow_input(x);
-    const Layers layers{narrow, joined_bf16(weights), sizes_of(weights)};
-    variable_list out = multiply(layers, wide, relu);
-    keep(*context, layers, x, relu ? out : variable_list{});
+    Layers layers{narrow, joined_bf16(weights), {}};
+    for (const at::Tensor& weight : weights) layers.sizes.push_back(weight.size(0));
+    variable_list out = multiply(layers, wide, relu, residual.empty() ? at::Tensor() : residual[0].contiguous());
+    variable_list kept{layers.x, layers.weights};
+    if (relu) kept.insert(kept.end(), out.begin(), out.end());
+    context->save_for_backward(kept);
+    context->saved_data["sizes"] = layers.sizes;
+    context->saved_data["type"] = static_cast<int64_t>(x.scalar_type());
+    context->saved_data["adds"] = !residual.empty();
     return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& given) {
-    variable_list gradients = gradients_of(*context, given);
-    gradients.emplace_back();  // relu's
-    return gradients;
-  }
-};
-
-class MixedProductAdded : public torch::autograd::Function<MixedProductAdded> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& x,
-                            const at::Tensor& weight) {
-    const auto [narrow, wide] = narrow_input(x);
-    const Layers layers{narrow, joined_bf16({weight}), {weight.size(0)}};
-    const at::Tensor out = multiply_added(layers, wide, residual.contiguous());
-    keep(*context, layers, x, {});
-    return out;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& given) {
-    variable_list gradients = gradients_of(*context, given);
-    gradients.insert(gradients.begin(), given[0]);  // the residual's
+    const variable_list kept = context->get_saved_variables();
+    const Layers layers{kept[0], kept[1], context->saved_data["sizes"].toIntVector()};
+    std::vector<Slope> slopes(layers.sizes.size());
+    for (size_t i = 0; i < slopes.size(); ++i) {
+      if (kept.size() > 2) slopes[i].output = kept[2 + i];
+      slopes[i].prepare(given[i]);
+    }
+    const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
+    variable_list gradients{input_gradient(layers, slopes, type)};
+    for (at::Tensor& weight : weight_gradients(layers, slopes)) gradients.push_back(std::move(weight));
+    if (context->saved_data["adds"].toBool()) gradients.push_back(given[0]);  // the residual's
+    gradients.emplace_back();                                                 // relu's
     return gradients;
   }
 };
@@ -287,11 +248,11 @@ bool multiplies_mixed(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 std::vector<at::Tensor> mixed_products(const at::Tensor& x, const std::vector<at::Tensor>& weights, bool relu) {
-  return MixedProducts::apply(x, at::TensorList(weights), relu);
+  return MixedProducts::apply(x, at::TensorList(weights), at::TensorList(), relu);
 }
 
 at::Tensor mixed_product_added(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight) {
-  return MixedProductAdded::apply(residual, x, weight);
+  return MixedProducts::apply(x, at::TensorList(weight), at::TensorList(residual), /*relu=*/false).front();
 }
 
 }  // namespace draftsmith::model

@@ -1,7 +1,6 @@
 // Linear layers of training steps on CPUs under autocast in bf16 (Micikevicius et al. 2018): products of bf16, sums,
-// weights and their gradients in fp32. Layers that read one input are one operator, which converts the input once,
-// adds a residual or applies ReLU on the way, and sums the input's gradients in fp32. LibTorch's autocast takes a dozen
-// small operators for each layer, which cost a small model more than its products.
+// weights and their gradients in fp32. Layers of one input are one operator, where LibTorch's autocast takes a dozen
+// for each layer, which cost a small model more than its products.
 #pragma once
 
 #include <vector>

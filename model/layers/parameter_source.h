@@ -43,7 +43,11 @@ class GivenParameters final : public ParameterSource {
 // ---- Choices that the layers are built with
 
 enum class Norm { kRms, kLayer };
-enum class Activation { kRelu, kGeluTanh, kGelu, kSilu };
+
+// Operation on a linear layer's outputs. The kernels of model/layers/kernels know these by number.
+enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };
+// The one between a feed-forward sublayer's projections; not kNone.
+using Activation = PostOp;
 
 // Scaling of rotary frequencies beyond the lengths of pretraining (Transformers' rope_type).
 enum class RotaryScaling { kNone, kLinear, kLlama3 };

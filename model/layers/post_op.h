@@ -1,17 +1,30 @@
 // Operations that a linear layer applies to its outputs in the same pass.
 #pragma once
 
+#include <stdexcept>
+
+#include <ATen/core/grad_mode.h>
+
 #include "base/aten.h"
 #include "model/layers/parameter_source.h"
 
 namespace draftsmith::model {
 
-// The kernels of model/layers/kernels/linear_rows.cu know these by number.
-enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };
-
-PostOp post_op(Activation activation);
-
 // Returns f(x), by LibTorch's operators. With gradients off it may overwrite x.
-at::Tensor applied(PostOp then, at::Tensor x);
+inline at::Tensor applied(PostOp then, at::Tensor x) {
+  switch (then) {
+    case PostOp::kNone:
+      return x;
+    case PostOp::kRelu:
+      return at::GradMode::is_enabled() ? at::relu(x) : x.relu_();
+    case PostOp::kGelu:
+      return at::gelu(x);
+    case PostOp::kGeluTanh:
+      return at::gelu(x, "tanh");
+    case PostOp::kSilu:
+      return at::silu(x);
+  }
+  throw std::logic_error("unknown post-operation");
+}
 
 }  // namespace draftsmith::model

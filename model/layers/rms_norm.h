@@ -1,9 +1,6 @@
-// RMS norm with its gradients: the operators draftsmith::rms_norm and draftsmith::rms_norm_backward, and own kernels on
-// CUDA devices (model/layers/kernels/rms_norm.cu).
+// RMS norm with its gradients: the operators draftsmith::rms_norm and draftsmith::rms_norm_backward. On CUDA devices
+// own kernels compute them (model/layers/kernels/rms_norm.cu): one launch forward and two backward.
 #pragma once
-
-#include <optional>
-#include <tuple>
 
 #include "base/aten.h"
 #include "base/kernel_texts.h"
@@ -11,39 +8,18 @@
 
 namespace draftsmith::model {
 
-// ---- Own kernels
-
 // Returns the source of the norm's kernels.
 KernelSource rms_norm_source();
-
-// Both return nothing where no kernel takes the tensors: empty ones, other pairs of dtypes than the kernels have, or a
-// machine that cannot run kernels. Shapes are those of rms_normed() and rms_norm_gradients() below.
-
-// Returns y and inverse.
-std::optional<std::tuple<at::Tensor, at::Tensor>> rms_norm_by_kernel(const at::Tensor& x, const at::Tensor& weight,
-                                                                     double epsilon);
-
-// Returns the gradients of x and of the weight.
-std::optional<std::tuple<at::Tensor, at::Tensor>> rms_norm_backward_by_kernel(const at::Tensor& gradient,
-                                                                              const at::Tensor& x,
-                                                                              const at::Tensor& weight,
-                                                                              const at::Tensor& inverse);
 
 // Returns the number of threads of a block that works on rows of `width` numbers.
 unsigned rms_norm_threads(int64_t width);
 
-// ---- Operators below autograd
-// One launch forward and two backward on a GPU, from own kernels (base/device_kernels.h).
-
-// RMS norm of rows, and what its gradient needs.
-struct RmsNormed {
-  at::Tensor y;        // [...,D], in the weight's dtype
-  at::Tensor inverse;  // 1/sqrt(mean(x^2) + eps) of each row [rows]; fp32 for half types
-};
-
 // Returns round(x r) * weight, where round() takes numbers to the weight's dtype. x [...,D], weight [D] are on any
-// device and of any floating dtypes. Half types are computed in fp32.
+// device and of any floating dtypes. Half types are computed in fp32. Records no gradient.
 RmsNormed rms_normed(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+
+// Returns rms_normed().y, with gradients of x and of the weight.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
 // Returns the gradients of x and of the weight, in their dtypes. gradient [...,D] is of y.
 RmsNormGradients rms_norm_gradients(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,

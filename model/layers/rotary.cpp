@@ -39,16 +39,9 @@ at::Tensor rotated(const at::Tensor& x, const at::Tensor& cosine, const at::Tens
 
 at::Tensor rotary_frequencies(const RotaryConfig& config) {
   const at::Tensor exponent = at::arange(0, config.width, 2, at::kFloat) / static_cast<double>(config.width);
-  at::Tensor plain = 1.0 / at::pow(at::scalar_tensor(config.base, at::kFloat), exponent);
-  switch (config.scaling) {
-    case RotaryScaling::kNone:
-      break;
-    case RotaryScaling::kLinear:
-      return plain / config.factor;
-    case RotaryScaling::kLlama3:
-      return llama3_frequencies(plain, config);
-  }
-  return plain;
+  const at::Tensor plain = 1.0 / at::pow(at::scalar_tensor(config.base, at::kFloat), exponent);
+  if (config.scaling == RotaryScaling::kLinear) return plain / config.factor;
+  return config.scaling == RotaryScaling::kLlama3 ? llama3_frequencies(plain, config) : plain;
 }
 
 RotaryTable rotary_table(const RotaryConfig& config, int64_t positions, const at::TensorOptions& options) {

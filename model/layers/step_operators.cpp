@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
-
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
 
 #include "base/device.h"
 #include "base/device_kernels.h"
+#include "base/operators.h"
+#include "model/cpu/row_operations.h"
 #include "model/kernel_texts.h"
 #include "model/layers/rotary.h"
 
@@ -20,24 +20,13 @@ template <class T>
 void rotate_in_place(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
                      const std::vector<int64_t>& positions) {
   const int64_t half = table.cosine.size(1);
-  const int64_t heads = x.size(2) / head_width;
-  const T* cosines = table.cosine.const_data_ptr<T>();
-  const T* sines = table.sine.const_data_ptr<T>();
   T* data = x.mutable_data_ptr<T>();
   for (int64_t b = 0; b < x.size(0); ++b) {
     for (int64_t j = 0; j < x.size(1); ++j) {
       const int64_t position = std::min(positions[static_cast<size_t>(b * x.size(1) + j)], table.positions() - 1);
-      const T* cosine = cosines + position * half;
-      const T* sine = sines + position * half;
-      T* head = data + b * x.stride(0) + j * x.stride(1);
-      for (int64_t h = 0; h < heads; ++h, head += head_width) {
-        for (int64_t i = 0; i < half; ++i) {
-          const T first = head[i];
-          const T second = head[i + half];
-          head[i] = first * cosine[i] - second * sine[i];
-          head[i + half] = second * cosine[i] + first * sine[i];
-        }
-      }
+      rotate_heads(data + b * x.stride(0) + j * x.stride(1), x.size(2) / head_width, head_width,
+                   table.cosine.const_data_ptr<T>() + position * half, table.sine.const_data_ptr<T>() + position * half,
+                   half);
     }
   }
 }
@@ -64,32 +53,16 @@ at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTabl
   return rotate_sequence(x, head_width, {picked.cosine.to(x.scalar_type()), picked.sine.to(x.scalar_type())});
 }
 
-namespace {
-
-// Plain memory copies: one head of one token is contiguous on both sides.
-void write_host(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
-                const StepLayout& layout) {
-  const int64_t heads = cache.size(1);
-  const int64_t slots = cache.size(2);
-  const auto item = static_cast<int64_t>(cache.element_size());
-  const int64_t head_bytes = cache.size(3) * item;
-  auto* to = static_cast<std::byte*>(cache.mutable_data_ptr());
-  const auto* source = static_cast<const std::byte*>(from.const_data_ptr());
-  for (size_t b = 0; b < layout.base.size(); ++b) {
-    const auto row = static_cast<int64_t>(b);
-    for (int64_t j = 0; j < layout.new_tokens[b]; ++j) {
-      const std::byte* token = source + (row * from.stride(0) + j * from.stride(1)) * item;
-      std::byte* slot = to + (rows[b] * heads * slots + layout.base[b] + j) * head_bytes;
-      for (int64_t head = 0; head < heads; ++head) {
-        std::memcpy(slot + head * slots * head_bytes, token + head * head_bytes, static_cast<size_t>(head_bytes));
-      }
-    }
+void copy_rows(const at::Tensor& cache, const std::vector<int64_t>& from, const std::vector<int64_t>& to,
+               int64_t slots) {
+  if (from.empty() || slots == 0) return;
+  if (!cache.is_cpu()) {
+    const at::Tensor used = cache.narrow(2, 0, slots);
+    const auto index = [&](const std::vector<int64_t>& rows) { return at::tensor(rows, at::kLong).to(cache.device()); };
+    at::Tensor(used).index_copy_(0, index(to), used.index_select(0, index(from)));
+    return;
   }
-}
-
-// Plain memory copies: the slots of one head are contiguous.
-void copy_on_host(const at::Tensor& cache, const std::vector<int64_t>& from, const std::vector<int64_t>& to,
-                  int64_t slots) {
+  // The slots of one head are contiguous.
   const int64_t heads = cache.size(1);
   const int64_t head_bytes = cache.size(2) * cache.size(3) * static_cast<int64_t>(cache.element_size());
   const auto copied = static_cast<size_t>(slots * cache.size(3)) * cache.element_size();
@@ -101,34 +74,32 @@ void copy_on_host(const at::Tensor& cache, const std::vector<int64_t>& from, con
   }
 }
 
-}  // namespace
-
-void copy_rows(const at::Tensor& cache, const std::vector<int64_t>& from, const std::vector<int64_t>& to,
-               int64_t slots) {
-  if (from.empty() || slots == 0) return;
-  if (cache.is_cpu()) return copy_on_host(cache, from, to, slots);
-  const at::Tensor used = cache.narrow(2, 0, slots);
-  const auto index = [&](const std::vector<int64_t>& rows) { return at::tensor(rows, at::kLong).to(cache.device()); };
-  at::Tensor(used).index_copy_(0, index(to), used.index_select(0, index(from)));
-}
-
 void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
                  const StepLayout& layout) {
-  const at::Tensor converted = from.scalar_type() == cache.scalar_type() ? from : from.to(cache.scalar_type());
-  write_host(cache, rows, converted.stride(-1) == 1 ? converted : converted.contiguous(), layout);
+  // One head of one token is contiguous on both sides.
+  const at::Tensor converted = from.to(cache.scalar_type());
+  const at::Tensor tokens = converted.stride(-1) == 1 ? converted : converted.contiguous();
+  const int64_t heads = cache.size(1);
+  const int64_t slots = cache.size(2);
+  const auto item = static_cast<int64_t>(cache.element_size());
+  const int64_t head_bytes = cache.size(3) * item;
+  auto* to = static_cast<std::byte*>(cache.mutable_data_ptr());
+  const auto* source = static_cast<const std::byte*>(tokens.const_data_ptr());
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    const auto row = static_cast<int64_t>(b);
+    for (int64_t j = 0; j < layout.new_tokens[b]; ++j) {
+      const std::byte* token = source + (row * tokens.stride(0) + j * tokens.stride(1)) * item;
+      std::byte* slot = to + (rows[b] * heads * slots + layout.base[b] + j) * head_bytes;
+      for (int64_t head = 0; head < heads; ++head) {
+        std::memcpy(slot + head * slots * head_bytes, token + head * head_bytes, static_cast<size_t>(head_bytes));
+      }
+    }
+  }
 }
 
 namespace {
 
 constexpr int64_t kThreads = 256;  // of every block, and the most numbers of a head
-
-// Returns the kernels of a type; nullptr if there are none.
-DeviceKernels* step_kernels_of(at::ScalarType type) {
-  static DeviceKernels fp32(step_source(at::kFloat));
-  static DeviceKernels bf16(step_source(at::kBFloat16));
-  static DeviceKernels fp16(step_source(at::kHalf));
-  return type == at::kFloat ? &fp32 : type == at::kBFloat16 ? &bf16 : type == at::kHalf ? &fp16 : nullptr;
-}
 
 // A kernel that was found, and what launches it.
 struct StepKernel {
@@ -137,8 +108,15 @@ struct StepKernel {
 };
 
 StepKernel find_step_kernel(const char* name, const at::Tensor& of) {
-  DeviceKernels* kernels = step_kernels_of(of.scalar_type());
-  return {kernels, kernels == nullptr ? nullptr : kernels->find(of.device(), name, of.scalar_type())};
+  static DeviceKernels fp32(step_source(at::kFloat));
+  static DeviceKernels bf16(step_source(at::kBFloat16));
+  static DeviceKernels fp16(step_source(at::kHalf));
+  const at::ScalarType type = of.scalar_type();
+  DeviceKernels* kernels = type == at::kFloat      ? &fp32
+                           : type == at::kBFloat16 ? &bf16
+                           : type == at::kHalf     ? &fp16
+                                                   : nullptr;
+  return {kernels, kernels == nullptr ? nullptr : kernels->find(of.device(), name, type)};
 }
 
 bool same_type(const at::Tensor& a, const at::Tensor& b) {
@@ -160,60 +138,59 @@ std::optional<Dim3> blocks_for(int64_t count) {
   return Dim3{static_cast<unsigned>(blocks)};
 }
 
-bool attend_takes(const CachedAttentionInput& input) {
-  const at::Tensor& query = input.query;
-  return query.numel() > 0 && same_type(query, input.keys) && same_type(query, input.values) &&
-         same_type(query, input.bias_table) && input.keys.size(3) <= kThreads && query.stride(2) == 1 &&
-         input.keys.is_contiguous() && input.values.is_contiguous() &&
-         query.size(0) * query.size(1) * input.heads() <= std::numeric_limits<int32_t>::max();
+at::Tensor attend_densely(const at::Tensor& query, const at::Tensor& keys, const at::Tensor& values,
+                          const at::Tensor& row, const at::Tensor& prefix, const at::Tensor& own,
+                          const at::Tensor& position, const at::Tensor& bias, double scale, int64_t used) {
+  const CachedAttentionInput input{query, keys, values, bias, scale};
+  return dense_attention(input, row, used, score_mask(input, {row, prefix, own, position}, used, /*all_see=*/false));
 }
 
-bool write_takes(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
-                 const at::Tensor& value, const at::Tensor& slot) {
-  return key.numel() > 0 && same_type(key_cache, key) && same_type(value_cache, value) &&
-         same_type(key_cache, value_cache) && key.stride(2) == 1 && value.stride(2) == 1 && key_cache.is_contiguous() &&
-         value_cache.is_contiguous() && slot.is_contiguous();
-}
-
-bool rotate_takes(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position) {
-  return x.numel() > 0 && cosine.numel() > 0 && same_type(x, cosine) && same_type(x, sine) && x.stride(2) == 1 &&
-         cosine.is_contiguous() && sine.is_contiguous() && position.is_contiguous();
-}
-
-}  // namespace
-
-KernelSource step_source(at::ScalarType type) {
-  return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/step.cu", "STEP", dtype_name(type));
-}
-
-std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, const VisibleSlots& slots) {
-  const at::Tensor& query = input.query;
-  const int64_t tokens = query.size(1);
-  const int64_t heads = input.heads();
-  const int64_t width = input.keys.size(3);
+at::Tensor attend_on_gpu(const at::Tensor& query, const at::Tensor& keys, const at::Tensor& values,
+                         const at::Tensor& row, const at::Tensor& prefix, const at::Tensor& own,
+                         const at::Tensor& position, const at::Tensor& bias, double scale, int64_t used) {
+  const int64_t tokens = query.size(1), width = keys.size(3);
+  const int64_t heads = query.size(2) / width;
   const int64_t blocks = query.size(0) * tokens * heads;
-  const StepKernel kernel = attend_takes(input) ? find_step_kernel("attend", query) : StepKernel();
-  if (kernel.handle == nullptr) return std::nullopt;
-  const at::Tensor prefix = slots.prefix.contiguous();
-  const at::Tensor position = slots.position.contiguous();
-  const at::Tensor bias = input.bias_table.defined() ? input.bias_table.contiguous() : at::Tensor();
+  const bool takes = query.numel() > 0 && same_type(query, keys) && same_type(query, values) &&
+                     same_type(query, bias) && width <= kThreads && query.stride(2) == 1 && keys.is_contiguous() &&
+                     values.is_contiguous() && blocks <= std::numeric_limits<int32_t>::max();
+  const StepKernel kernel = takes ? find_step_kernel("attend", query) : StepKernel();
+  if (kernel.handle == nullptr) {
+    return attend_densely(query, keys, values, row, prefix, own, position, bias, scale, used);
+  }
+  const at::Tensor dense_prefix = prefix.contiguous(), dense_position = position.contiguous();
+  const at::Tensor dense_bias = bias.defined() ? bias.contiguous() : bias;
   at::Tensor context = at::empty({query.size(0), tokens, query.size(2)}, query.options());
   kernel.kernels->launch(kernel.handle, query.device(), {static_cast<unsigned>(blocks)}, {kThreads},
-                         query.const_data_ptr(), context.mutable_data_ptr(), input.keys.const_data_ptr(),
-                         input.values.const_data_ptr(), slots.row.const_data_ptr(), prefix.const_data_ptr(),
-                         data_or_null(slots.own), position.const_data_ptr(), data_or_null(bias),
+                         query.const_data_ptr(), context.mutable_data_ptr(), keys.const_data_ptr(),
+                         values.const_data_ptr(), row.const_data_ptr(), dense_prefix.const_data_ptr(),
+                         data_or_null(own), dense_position.const_data_ptr(), data_or_null(dense_bias),
                          narrow_int(bias.defined() ? bias.size(1) : 0), narrow_int(tokens), narrow_int(heads),
-                         narrow_int(input.keys.size(1)), narrow_int(input.keys.size(2)), narrow_int(width),
-                         static_cast<long long>(query.stride(0)), static_cast<long long>(query.stride(1)), input.scale);
+                         narrow_int(keys.size(1)), narrow_int(keys.size(2)), narrow_int(width),
+                         static_cast<long long>(query.stride(0)), static_cast<long long>(query.stride(1)), scale);
   return context;
 }
 
-bool write_by_kernel(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
-                     const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
+void write_by_index(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
+                    const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
+  const auto write = [&](const at::Tensor& cache, const at::Tensor& from) {
+    // Indexing dimensions 0 and 2 of [R,kv,T,K]: each (row, slot) takes [kv,K].
+    cache.transpose(1, 2).index_put_(
+        {row.unsqueeze(1), slot},
+        from.reshape({from.size(0), from.size(1), cache.size(1), cache.size(3)}).to(cache.scalar_type()));
+  };
+  write(key_cache, key);
+  write(value_cache, value);
+}
+
+void write_on_gpu(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
+                  const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
   const auto grid = blocks_for(key.numel());
-  const bool taken = grid && write_takes(key_cache, value_cache, key, value, slot);
-  const StepKernel kernel = taken ? find_step_kernel("write_slots", key) : StepKernel();
-  if (kernel.handle == nullptr) return false;
+  const bool takes = grid && key.numel() > 0 && same_type(key_cache, key) && same_type(value_cache, value) &&
+                     same_type(key_cache, value_cache) && key.stride(2) == 1 && value.stride(2) == 1 &&
+                     key_cache.is_contiguous() && value_cache.is_contiguous() && slot.is_contiguous();
+  const StepKernel kernel = takes ? find_step_kernel("write_slots", key) : StepKernel();
+  if (kernel.handle == nullptr) return write_by_index(key_cache, value_cache, key, value, row, slot);
   kernel.kernels->launch(kernel.handle, key.device(), *grid, {kThreads}, key_cache.mutable_data_ptr(),
                          value_cache.mutable_data_ptr(), key.const_data_ptr(), value.const_data_ptr(),
                          row.const_data_ptr(), slot.const_data_ptr(), static_cast<long long>(key.numel()),
@@ -221,28 +198,29 @@ bool write_by_kernel(const at::Tensor& key_cache, const at::Tensor& value_cache,
                          narrow_int(key_cache.size(3)), static_cast<long long>(key.stride(0)),
                          static_cast<long long>(key.stride(1)), static_cast<long long>(value.stride(0)),
                          static_cast<long long>(value.stride(1)));
-  return true;
 }
 
-bool rotate_by_kernel(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
-                      int64_t head_width) {
+void rotate_rows(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
+                 int64_t head_width) {
+  x.copy_(rotate_sequence(x, head_width, rotary_rows({cosine, sine}, position)));
+}
+
+void rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
+                   int64_t head_width) {
   const int64_t half = cosine.size(1);
   const int64_t heads = x.size(2) / head_width;
   const int64_t pairs = position.numel() * heads * half;
   const auto grid = blocks_for(pairs);
-  const bool taken = grid && pairs > 0 && rotate_takes(x, cosine, sine, position);
-  const StepKernel kernel = taken ? find_step_kernel("rotate", x) : StepKernel();
-  if (kernel.handle == nullptr) return false;
+  const bool takes = grid && pairs > 0 && x.numel() > 0 && cosine.numel() > 0 && same_type(x, cosine) &&
+                     same_type(x, sine) && x.stride(2) == 1 && cosine.is_contiguous() && sine.is_contiguous() &&
+                     position.is_contiguous();
+  const StepKernel kernel = takes ? find_step_kernel("rotate", x) : StepKernel();
+  if (kernel.handle == nullptr) return rotate_rows(x, cosine, sine, position, head_width);
   kernel.kernels->launch(kernel.handle, x.device(), *grid, {kThreads}, x.mutable_data_ptr(), cosine.const_data_ptr(),
                          sine.const_data_ptr(), position.const_data_ptr(), static_cast<long long>(pairs),
                          narrow_int(x.size(1)), narrow_int(heads), narrow_int(head_width), narrow_int(half),
                          static_cast<long long>(x.stride(0)), static_cast<long long>(x.stride(1)));
-  return true;
 }
-
-namespace {
-
-constexpr int64_t kTokensPerBlock = 256;
 
 DeviceKernels& places_kernels() {
   static DeviceKernels instance(step_places_source());
@@ -272,28 +250,24 @@ at::Tensor places_on_gpu(const at::Tensor& base, const at::Tensor& new_tokens, c
   const void* kernel = places_kernels().find(base.device(), "step_places");
   TORCH_CHECK(kernel != nullptr, "the kernel step_places cannot run on ", base.device());
   at::Tensor packed = empty_places(base, tokens);
-  const auto blocks = static_cast<unsigned>((base.size(0) * tokens + kTokensPerBlock - 1) / kTokensPerBlock);
-  if (blocks == 0) return packed;
-  places_kernels().launch(
-      kernel, base.device(), {blocks}, {static_cast<unsigned>(kTokensPerBlock)}, base.contiguous().const_data_ptr(),
-      new_tokens.contiguous().const_data_ptr(), rows.contiguous().const_data_ptr(), packed.mutable_data_ptr(),
-      static_cast<long long>(base.size(0)), static_cast<long long>(tokens), static_cast<long long>(spare));
+  const auto grid = blocks_for(base.size(0) * tokens);
+  if (!grid || grid->x == 0) return packed;
+  places_kernels().launch(kernel, base.device(), *grid, {kThreads}, base.contiguous().const_data_ptr(),
+                          new_tokens.contiguous().const_data_ptr(), rows.contiguous().const_data_ptr(),
+                          packed.mutable_data_ptr(), static_cast<long long>(base.size(0)),
+                          static_cast<long long>(tokens), static_cast<long long>(spare));
   return packed;
 }
 
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def("step_places(Tensor base, Tensor new_tokens, Tensor rows, int tokens, int spare) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("step_places", &places_on_cpu);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("step_places", &places_on_gpu);
-}
-
 }  // namespace
+
+KernelSource step_source(at::ScalarType type) {
+  return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/step.cu", "STEP", dtype_name(type));
+}
+
+KernelSource step_places_source() {
+  return kernel_source(model_kernel_texts(), "model/layers/kernels/step_places.cu");
+}
 
 void write_places(std::span<const PlacedRow> rows, int64_t tokens, bool siblings, int64_t spare, int64_t* packed) {
   const int64_t batch = std::ssize(rows);
@@ -316,117 +290,40 @@ void write_places(std::span<const PlacedRow> rows, int64_t tokens, bool siblings
 
 at::Tensor step_places(const at::Tensor& base, const at::Tensor& new_tokens, const at::Tensor& rows, int64_t tokens,
                        int64_t spare) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::step_places", "").typed<decltype(places_on_cpu)>();
-  return op.call(base, new_tokens, rows, tokens, spare);
+  static const DeviceOperator op(
+      "step_places(Tensor base, Tensor new_tokens, Tensor rows, int tokens, int spare) -> Tensor", &places_on_cpu,
+      &places_on_gpu);
+  return op(base, new_tokens, rows, tokens, spare);
 }
 
 bool has_step_places(at::Device device) {
   return !device.is_cuda() || places_kernels().find(device, "step_places") != nullptr;
 }
 
-KernelSource step_places_source() {
-  return kernel_source(model_kernel_texts(), "model/layers/kernels/step_places.cu");
-}
-
-namespace {
-
-using MaybeTensor = std::optional<at::Tensor>;
-
-at::Tensor attend_densely(const at::Tensor& query, const at::Tensor& keys, const at::Tensor& values,
-                          const at::Tensor& row, const at::Tensor& prefix, const MaybeTensor& own,
-                          const at::Tensor& position, const MaybeTensor& bias, double scale, int64_t used) {
-  const CachedAttentionInput input{query, keys, values, bias.value_or(at::Tensor()), scale};
-  const VisibleSlots slots{row, prefix, own.value_or(at::Tensor()), position};
-  return dense_attention(input, row, used, score_mask(input, slots, used, /*all_see=*/false));
-}
-
-void write_by_index(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
-                    const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
-  const auto write = [&](const at::Tensor& cache, const at::Tensor& from) {
-    // Indexing dimensions 0 and 2 of [R,kv,T,K]: each (row, slot) takes [kv,K].
-    cache.transpose(1, 2).index_put_(
-        {row.unsqueeze(1), slot},
-        from.reshape({from.size(0), from.size(1), cache.size(1), cache.size(3)}).to(cache.scalar_type()));
-  };
-  write(key_cache, key);
-  write(value_cache, value);
-}
-
-void rotate_rows(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
-                 int64_t head_width) {
-  x.copy_(rotate_sequence(x, head_width, rotary_rows({cosine, sine}, position)));
-}
-
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def(
-      "attend(Tensor query, Tensor keys, Tensor values, Tensor row, Tensor prefix, Tensor? own, Tensor position, "
-      "Tensor? bias, float scale, int used) -> Tensor");
-  library.def(
-      "write_slots(Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor key, Tensor value, Tensor row, Tensor slot) "
-      "-> ()");
-  library.def("rotate(Tensor(a!) x, Tensor cosine, Tensor sine, Tensor position, int head_width) -> ()");
-}
-
-at::Tensor attend_on_gpu(const at::Tensor& query, const at::Tensor& keys, const at::Tensor& values,
-                         const at::Tensor& row, const at::Tensor& prefix, const MaybeTensor& own,
-                         const at::Tensor& position, const MaybeTensor& bias, double scale, int64_t used) {
-  const auto context = attend_by_kernel({query, keys, values, bias.value_or(at::Tensor()), scale},
-                                        {row, prefix, own.value_or(at::Tensor()), position});
-  return context ? *context : attend_densely(query, keys, values, row, prefix, own, position, bias, scale, used);
-}
-
-void write_on_gpu(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
-                  const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
-  if (write_by_kernel(key_cache, value_cache, key, value, row, slot)) return;
-  write_by_index(key_cache, value_cache, key, value, row, slot);
-}
-
-void rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
-                   int64_t head_width) {
-  if (rotate_by_kernel(x, cosine, sine, position, head_width)) return;
-  rotate_rows(x, cosine, sine, position, head_width);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("attend", &attend_densely);
-  library.impl("write_slots", &write_by_index);
-  library.impl("rotate", &rotate_rows);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("attend", &attend_on_gpu);
-  library.impl("write_slots", &write_on_gpu);
-  library.impl("rotate", &rotate_on_gpu);
-}
-
-template <class Signature>
-c10::TypedOperatorHandle<Signature> operator_named(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
-
-MaybeTensor if_defined(const at::Tensor& tensor) {
-  return tensor.defined() ? MaybeTensor(tensor) : std::nullopt;
-}
-
-}  // namespace
-
 at::Tensor attend(const CachedAttentionInput& input, const VisibleSlots& slots, int64_t used) {
-  static const auto op = operator_named<decltype(attend_densely)>("draftsmith::attend");
-  return op.call(input.query, input.keys, input.values, slots.row, slots.prefix, if_defined(slots.own), slots.position,
-                 if_defined(input.bias_table), input.scale, used);
+  static const DeviceOperator op(
+      "attend(Tensor query, Tensor keys, Tensor values, Tensor row, Tensor prefix, Tensor own, Tensor position, "
+      "Tensor bias, float scale, int used) -> Tensor",
+      &attend_densely, &attend_on_gpu);
+  return op(input.query, input.keys, input.values, slots.row, slots.prefix, slots.own, slots.position, input.bias_table,
+            input.scale, used);
 }
 
 void write_at(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
               const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
-  static const auto op = operator_named<decltype(write_by_index)>("draftsmith::write_slots");
-  op.call(key_cache, value_cache, key, value, row, slot);
+  static const DeviceOperator op(
+      "write_slots(Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor key, Tensor value, Tensor row, Tensor slot) "
+      "-> ()",
+      &write_by_index, &write_on_gpu);
+  op(key_cache, value_cache, key, value, row, slot);
 }
 
 void rotate_at(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
                int64_t head_width) {
-  static const auto op = operator_named<decltype(rotate_rows)>("draftsmith::rotate");
-  op.call(x, cosine, sine, position, head_width);
+  static const DeviceOperator op(
+      "rotate(Tensor(a!) x, Tensor cosine, Tensor sine, Tensor position, int head_width) -> ()", &rotate_rows,
+      &rotate_on_gpu);
+  op(x, cosine, sine, position, head_width);
 }
 
 }  // namespace draftsmith::model

@@ -1,11 +1,8 @@
-// A cached step's attention, writes to K/V caches and rotations on devices other than the CPU, and where the step's
-// tokens lie in the caches.
-// Each operator is one launch there; LibTorch's dispatcher knows them as draftsmith::attend, ::write_slots and
-// ::rotate.
+// A cached step's attention, writes to K/V caches and rotations on devices other than the CPU, one launch each, and
+// where the step's tokens lie in the caches.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,7 +10,6 @@
 #include "base/kernel_texts.h"
 #include "model/layers/dense_attention.h"
 #include "model/layers/rotary.h"
-#include "model/layers/visible_keys.h"
 
 namespace draftsmith::model {
 
@@ -72,29 +68,9 @@ void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, cons
 void copy_rows(const at::Tensor& cache, const std::vector<int64_t>& from, const std::vector<int64_t>& to,
                int64_t slots);
 
-// ---- Own kernels on CUDA devices
-// They are in model/layers/kernels/step.cu.
-
-// Returns the source of the kernels of fp32, bf16 or fp16.
-KernelSource step_source(at::ScalarType type);
-
-// These return nothing, or false, where no kernel takes the tensors: empty ones, mixed dtypes and fp64, heads of more
-// than 256 numbers, or a machine that cannot run kernels. Shapes are those of attend(), write_at() and rotate_at()
-// below.
-
-std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, const VisibleSlots& slots);
-
-bool write_by_kernel(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
-                     const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot);
-
-bool rotate_by_kernel(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
-                      int64_t head_width);
-
 // ---- Places as one tensor
-// Places of a step's tokens in the K/V caches (StepPlaces), packed in one int64 tensor of 4 B L + 3 B numbers: slot,
-// position, prefix and source length of each token, then cache row, source row and last new token of each row.
-//
-// Steps whose lengths the host knows pack them there. Steps whose lengths lie on the device compute them there, so that
+// StepPlaces packed in one int64 tensor of 4 B L + 3 B numbers: slot, position, prefix and source length of each token,
+// then cache row, source row and last new token of each row. Where lengths lie on the device it computes them, so that
 // recorded work runs step after step without the host.
 
 // A row's part in a step.
@@ -118,8 +94,8 @@ at::Tensor step_places(const at::Tensor& base, const at::Tensor& new_tokens, con
 // Returns whether step_places() works on a device: on a GPU that kernels can run on, and on CPUs.
 bool has_step_places(at::Device device);
 
-// Returns the source of the kernel.
-KernelSource step_places_source();
+// ---- Operators of a layer
+// Own kernels (model/layers/kernels/step.cu) take fp32, bf16 and fp16 and heads of up to 256 numbers.
 
 // Returns the context [B,L,H*K] of a step over the first `used` slots; zeros for a query that sees no key.
 at::Tensor attend(const CachedAttentionInput& input, const VisibleSlots& slots, int64_t used);
@@ -132,5 +108,9 @@ void write_at(const at::Tensor& key_cache, const at::Tensor& value_cache, const 
 // (model/layers/rotary.h). cosine, sine [n,w/2].
 void rotate_at(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
                int64_t head_width);
+
+// Return the sources of the kernels of fp32, bf16 or fp16, and of step_places().
+KernelSource step_source(at::ScalarType type);
+KernelSource step_places_source();
 
 }  // namespace draftsmith::model

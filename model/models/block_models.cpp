@@ -1,18 +1,33 @@
 #include "model/models/block_models.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/device_tensors.h"
-#include "base/json.h"
+#include "base/error.h"
 #include "model/families/common.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
+
+namespace {
+
+constexpr int64_t kNone = -1;
+
+// Returns the vectors of kept [B,T,W] at these L places of each row, [B,L,W]; zeros where a place is kNone.
+at::Tensor vectors_at(const at::Tensor& kept, const std::vector<int64_t>& places, int64_t count) {
+  const at::Device device = kept.device();
+  const at::Tensor place = upload(at::tensor(places, at::kLong).view({kept.size(0), count}), device);
+  const at::Tensor row = at::arange(kept.size(0), at::TensorOptions(at::kLong).device(device)).unsqueeze(1);
+  return kept.index({row, place.clamp_min(0)}).masked_fill_(place.lt(0).unsqueeze(2), 0);
+}
+
+}  // namespace
 
 BlockText::BlockText(TransformerModel& model, at::Tensor projection, int64_t rows, int64_t capacity)
     : model_(model),
@@ -84,7 +99,6 @@ at::Tensor BlockText::states(int64_t row, int64_t first, int64_t count) const {
 
 at::Tensor BlockText::states(std::span<const int64_t> first, std::span<const int64_t> counts, int64_t tokens) const {
   std::vector<int64_t> places;  // [B*L]
-  std::vector<int64_t> absent;  // [B*L] flags
   bool any = false;
   for (int64_t b = 0; b < rows(); ++b) {
     const auto row = static_cast<size_t>(b);
@@ -92,28 +106,14 @@ at::Tensor BlockText::states(std::span<const int64_t> first, std::span<const int
       const int64_t place = first[row] + j;
       const bool present = j < counts[row] && place >= 0;
       if (present && place >= state_->length(b)) throw std::logic_error("states of tokens in no whole block");
-      places.push_back(present ? place : 0);
-      absent.push_back(present ? 0 : 1);
+      places.push_back(present ? place : kNone);
       any = any || present;
     }
   }
-  const at::Device device = model_.info().device;
-  if (!any) {
-    const int64_t width = projection_.defined() ? projection_.size(0) : model_.config().width;
-    return at::zeros({rows(), tokens, width}, at::TensorOptions(model_.info().dtype).device(device));
-  }
-  const auto on_device = [&](const std::vector<int64_t>& numbers) {
-    return upload(at::tensor(numbers, at::kLong).view({rows(), tokens}), device);
-  };
-  const at::Tensor row = at::arange(rows(), at::TensorOptions(at::kLong).device(device)).unsqueeze(1);
-  return kept_.index({row, on_device(places)}).masked_fill_(on_device(absent).to(at::kBool).unsqueeze(2), 0);
+  if (any) return vectors_at(kept_, places, tokens);
+  const int64_t width = projection_.defined() ? projection_.size(0) : model_.config().width;
+  return at::zeros({rows(), tokens, width}, at::TensorOptions(model_.info().dtype).device(model_.info().device));
 }
-
-namespace {
-
-constexpr int64_t kNone = -1;
-
-}  // namespace
 
 // The text, and of each row the logits of one block, which are computed together: the head's weights are read once.
 class BlockPredictionModel::State final : public DecodeState {
@@ -158,16 +158,10 @@ class BlockPredictionModel::State final : public DecodeState {
       return at::zeros({rows(), 1, model_.info().vocabulary}, at::TensorOptions(model_.info().device));
     }
     std::vector<int64_t> places;
-    std::vector<int64_t> absent;
     for (int64_t b = 0; b < rows(); ++b) {
-      places.push_back(std::max<int64_t>(0, predicting(b)) % text.block());
-      absent.push_back(predicting(b) < 0 ? 1 : 0);
+      places.push_back(predicting(b) < 0 ? kNone : predicting(b) % text.block());
     }
-    const auto on_device = [&](const std::vector<int64_t>& numbers) {
-      return upload(at::tensor(numbers, at::kLong).view({rows(), 1}), logits_.device());
-    };
-    const at::Tensor row = at::arange(rows(), at::TensorOptions(at::kLong).device(logits_.device())).unsqueeze(1);
-    return logits_.index({row, on_device(places)}).masked_fill_(on_device(absent).to(at::kBool).unsqueeze(2), 0);
+    return vectors_at(logits_, places, 1);
   }
 
   // Returns the logits [B,L,V] at counts[b] tokens of each row from `first` on.
@@ -240,21 +234,13 @@ namespace {
 
 constexpr const char* kBlockKey = "draftsmith_block_prediction";
 
-void read_block(ConfigReader& reader, const std::string& /*where*/, TransformerConfig& config, Problems& /*problems*/) {
-  const nlohmann::json* object = kind_object(reader, kBlockKey);
-  if (object == nullptr) return;
-  config.block_attention = reader.within(*object).get_int("block", {1, kMaxPositions});
-  if (config.encoder_decoder) {
-    reader.wrong(kBlockKey, "is not for encoder-decoder models", "a decoder-only architecture");
+void block_keys(ConfigKeys& keys, TransformerConfig& config) {
+  std::optional<ConfigKeys> object = keys.within(kBlockKey);
+  if (!object) return;
+  object->integer("block", config.block_attention, {1, kMaxPositions});
+  if (keys.reads() && config.encoder_decoder) {
+    keys.reader().wrong(kBlockKey, "is not for encoder-decoder models", "a decoder-only architecture");
   }
-}
-
-void write_block(const TransformerConfig& config, nlohmann::ordered_json& config_json) {
-  config_json[kBlockKey] = {{"block", config.block_attention}};
-}
-
-void check_block_directory(const std::filesystem::path& directory) {
-  ModelDirectory(directory, block_prediction_kind());
 }
 
 }  // namespace
@@ -266,9 +252,7 @@ const ModelKind& block_prediction_kind() {
       .model_type = "draftsmith_block_prediction",
       .hint = "it predicts blocks of tokens at once: it decodes or drafts, and is trained from random weights",
       .describes = [](const TransformerConfig& config) { return config.block_attention > 0; },
-      .read = read_block,
-      .write = write_block,
-      .check_directory = check_block_directory};
+      .keys = block_keys};
   return kBlockPrediction;
 }
 
@@ -290,11 +274,6 @@ TransformerConfig block_prediction_config(TransformerConfig config, int64_t bloc
   problems.throw_if_any();
   config.block_attention = block;
   return config;
-}
-
-std::unique_ptr<TransformerModel> load_block_prediction(const std::filesystem::path& directory,
-                                                        const LoadOptions& options) {
-  return load_model(ModelDirectory(directory, block_prediction_kind()), options);
 }
 
 at::Tensor shifted(const at::Tensor& values, const TokenBatch& batch, int64_t distance, double missing) {

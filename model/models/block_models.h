@@ -101,10 +101,6 @@ const ModelKind& block_prediction_kind();
 // γ below 1.
 TransformerConfig block_prediction_config(TransformerConfig config, int64_t block);
 
-// Loads a model of block prediction; save_model() writes them. Errors: as load_model; a model of another kind.
-std::unique_ptr<TransformerModel> load_block_prediction(const std::filesystem::path& directory,
-                                                        const LoadOptions& options = {});
-
 // Returns values [B,T,...] moved by `distance` tokens: position t holds the value of position t + distance (before it,
 // if negative), or `missing` if that lies in another segment or outside the row. With distance γ - 1 the usual labels
 // (token t + 1 at t) become those of block prediction. Differentiable.

@@ -1,23 +1,16 @@
 #include "model/models/companion.h"
 
-#include <algorithm>
-#include <cctype>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/json.h"
-#include "model/files/model_directory.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string kind_of_model(const TransformerConfig& config) {
-  return config.encoder_decoder ? "encoder-decoder" : "decoder-only";
-}
 
 // Resolves a path as the system does: after a link, `..` leads out of the directory that the link points to.
 fs::path resolved(const fs::path& path) {
@@ -26,13 +19,45 @@ fs::path resolved(const fs::path& path) {
   return error ? path.lexically_normal() : found;
 }
 
-bool is_sha256(const std::string& text) {
-  return text.size() == 64 &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
-}
-
 std::string named(const fs::path& companion, const std::string& hash) {
   return fmt::format("{} (sha256 {})", companion.string(), hash.substr(0, 16));
+}
+
+// Returns the companion's directory: the recorded path, or the folder inside; nothing if there is neither.
+std::optional<fs::path> find_companion(const CompanionRole& role, const std::optional<CompanionRecord>& record,
+                                       const fs::path& directory) {
+  if (record) return resolved(directory / record->path);
+  if (const fs::path inside = directory / role.role; fs::is_directory(inside)) return inside;
+  return std::nullopt;
+}
+
+// Refuses a companion that is not there, or that the model cannot read.
+void require_readable(const ModelDirectory& own, const fs::path& companion) {
+  const CompanionRole& role = *own.kind().companion;
+  if (!fs::is_directory(companion)) {
+    throw UserError({.where = own.path().string(),
+                     .what = fmt::format("the {} of this {} is not there", role.role, role.reader),
+                     .expected = "a model directory " + companion.string(),
+                     .found = "nothing",
+                     .hint = fmt::format("name the {} where it lies now (--model){}", role.role, role.remedy)});
+  }
+  role.require_pair(own.config(), ModelDirectory(companion).config(), {own.path().string(), companion.string()});
+}
+
+// Refuses another companion than the recorded one by its hash. One inside the directory belongs to it.
+void require_recorded(const ModelDirectory& own, const fs::path& companion) {
+  const CompanionRole& role = *own.kind().companion;
+  if (!own.companion()) return;
+  const auto& [path, recorded] = *own.companion();
+  std::error_code status;
+  if (path == role.role && fs::equivalent(own.path() / path, companion, status)) return;
+  if (const std::string hash = model_hash(companion); hash != recorded) {
+    throw UserError({.where = own.path().string(),
+                     .what = fmt::format("this {} belongs to another {}", role.reader, role.role),
+                     .expected = named(resolved(own.path() / path), recorded),
+                     .found = named(companion, hash),
+                     .hint = fmt::format("decode with the {} that it was trained with, or train it anew", role.role)});
+  }
 }
 
 }  // namespace
@@ -52,7 +77,8 @@ void check_pair(const CompanionRole& role, const TransformerConfig& own, const T
   const auto same = [&](const char* what, const std::string& ours, const std::string& theirs) {
     require_same(role, names, what, {ours, theirs}, problems);
   };
-  same("the kind of model", kind_of_model(own), kind_of_model(companion));
+  const auto kind = [](const TransformerConfig& c) { return c.encoder_decoder ? "encoder-decoder" : "decoder-only"; };
+  same("the kind of model", kind(own), kind(companion));
   // Vocabularies may differ by ids that pad them; where there are tokenizers, those are compared. Both models read the
   // own model's padding.
   if (own.pad >= companion.vocabulary) {
@@ -82,56 +108,14 @@ std::unique_ptr<TransformerModel> with_projections(const TransformerConfig& conf
   return made;
 }
 
-std::optional<CompanionRecord> read_companion(const CompanionRole& role, const nlohmann::json& config_json,
-                                              const std::string& where) {
-  const auto object = config_json.find(role.key);
-  if (object == config_json.end() || !object->is_object() || !object->contains(role.role)) return std::nullopt;
-  const std::string at = fmt::format("{}: {}: {}", where, role.key, role.role);
-  Problems problems;
-  JsonReader reader(object->at(role.role), at, problems);
-  CompanionRecord record{reader.get_string("path"), reader.get_string("sha256")};
-  if (problems.empty() && (!is_sha256(record.hash) || record.path.empty())) {
-    problems.add({.where = at,
-                  .what = "does not name a model",
-                  .expected = "a path and a SHA-256 of 64 hexadecimal digits",
-                  .found = fmt::format("\"{}\" and \"{}\"", record.path, record.hash.substr(0, 80)),
-                  .hint = {}});
-  }
-  problems.throw_if_any();
-  return record;
-}
-
-void remove_companion_path(const CompanionRole& role, nlohmann::json& config_json) {
-  const auto object = config_json.find(role.key);
-  if (object != config_json.end() && object->contains(role.role) && object->at(role.role).is_object()) {
-    object->at(role.role).erase("path");
-  }
-}
-
-std::function<void(nlohmann::ordered_json&)> recording(const CompanionRole& role, CompanionRecord record) {
-  return [role, record = std::move(record)](nlohmann::ordered_json& config_json) {
-    config_json[role.key][role.role] = {{"path", record.path}, {"sha256", record.hash}};
-  };
-}
-
 CompanionRecord reference(const fs::path& companion, const fs::path& place) {
   const fs::path from = fs::weakly_canonical(fs::absolute(place));
   return {fs::relative(fs::canonical(companion), from).string(), model_hash(companion)};
 }
 
-std::optional<CompanionRecord> recorded_companion(const CompanionRole& role, const fs::path& directory) {
-  const fs::path file = directory / "config.json";
-  return read_companion(role, load_json(file, {.max_bytes = 16'000'000}), file.string());
-}
-
-std::optional<fs::path> find_companion(const CompanionRole& role, const fs::path& directory) {
-  if (const auto record = recorded_companion(role, directory)) return resolved(directory / record->path);
-  if (const fs::path inside = directory / role.role; fs::is_directory(inside)) return inside;
-  return std::nullopt;
-}
-
-fs::path companion_of(const CompanionRole& role, const fs::path& directory) {
-  if (const auto found = find_companion(role, directory)) return *found;
+fs::path companion_directory(const ModelKind& kind, const fs::path& directory) {
+  const CompanionRole& role = *kind.companion;
+  if (const auto found = find_companion(role, read_settings(directory, &kind).companion, directory)) return *found;
   throw UserError(
       {.where = directory.string(),
        .what = fmt::format("this {} names no {}", role.reader, role.role),
@@ -139,38 +123,29 @@ fs::path companion_of(const CompanionRole& role, const fs::path& directory) {
        .hint = fmt::format("name the {} (--model)", role.role)});
 }
 
-void require_present(const CompanionRole& role, const fs::path& directory, const fs::path& companion) {
-  if (fs::is_directory(companion)) return;
-  throw UserError({.where = directory.string(),
-                   .what = fmt::format("the {} of this {} is not there", role.role, role.reader),
-                   .expected = "a model directory " + companion.string(),
-                   .found = "nothing",
-                   .hint = fmt::format("name the {} where it lies now (--model){}", role.role, role.remedy)});
-}
-
-void require_recorded(const CompanionRole& role, const fs::path& directory, const fs::path& companion) {
-  const auto record = recorded_companion(role, directory);
-  if (!record) return;
-  const fs::path own = directory / record->path;
-  std::error_code status;
-  if (record->path == role.role && fs::equivalent(own, companion, status)) return;
-  if (const std::string hash = model_hash(companion); hash != record->hash) {
-    throw UserError({.where = directory.string(),
-                     .what = fmt::format("this {} belongs to another {}", role.reader, role.role),
-                     .expected = named(resolved(own), record->hash),
-                     .found = named(companion, hash),
-                     .hint = fmt::format("decode with the {} that it was trained with, or train it anew", role.role)});
+std::unique_ptr<TransformerModel> load_with_companion(const ModelKind& kind, const fs::path& directory,
+                                                      const fs::path& companion, const LoadOptions& options) {
+  const ModelDirectory own(directory, kind);
+  if (!companion.empty()) {
+    require_readable(own, companion);
+    require_recorded(own, companion);
   }
+  return load_model(own, options);
 }
 
-void require_unchanged(const CompanionRole& role, const fs::path& directory, const fs::path& companion) {
-  const auto record = recorded_companion(role, directory);
-  if (!record) return;
-  if (const std::string hash = model_hash(companion); hash != record->hash) {
-    throw UserError({.where = directory.string(),
-                     .what = fmt::format("its {} has changed since this {} was written", role.role, role.reader),
-                     .expected = fmt::format("{} with sha256 {}", companion.string(), record->hash.substr(0, 16)),
-                     .found = "sha256 " + hash.substr(0, 16)});
+void check_transformer_directory(const fs::path& directory) {
+  const ModelDirectory own(directory, kind_of_directory(directory));
+  const CompanionRole* role = own.kind().companion;
+  const auto companion = role == nullptr ? std::nullopt : find_companion(*role, own.companion(), directory);
+  if (!companion) return;
+  require_readable(own, *companion);
+  if (!own.companion()) return;
+  if (const std::string hash = model_hash(*companion); hash != own.companion()->hash) {
+    throw UserError(
+        {.where = directory.string(),
+         .what = fmt::format("its {} has changed since this {} was written", role->role, role->reader),
+         .expected = fmt::format("{} with sha256 {}", companion->string(), own.companion()->hash.substr(0, 16)),
+         .found = "sha256 " + hash.substr(0, 16)});
   }
 }
 

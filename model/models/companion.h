@@ -1,44 +1,22 @@
 // The companion of a model of our own kinds: another model, whose states it reads. A Tandem secondary's companion is
 // its primary (model/models/tandem.h), that of a drafter without an encoder is the target whose encoder it shares
-// (model/models/shared_encoder.h). config.json names the companion by its path and hash:
-//   "KEY": {..., "ROLE": {"path", "sha256"}}
+// (model/models/shared_encoder.h). config.json names the companion by its path and hash
+// (model/files/model_directory.h).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "base/error.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "model/transformer/parameters.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
-
-// How a kind names its companion.
-struct CompanionRole {
-  const char* key;     // of the kind's object in config.json
-  const char* role;    // "primary": of the record in that object, in messages, and of a companion's folder inside
-  const char* reader;  // "Tandem secondary": the kind's models in messages
-  const char* remedy;  // for one that is gone, after "name the primary where it lies now (--model)"
-};
-
-// The companion that a config.json names.
-struct CompanionRecord {
-  std::string path;  // relative to the directory; equal to the role: it lies inside
-  std::string hash;  // model_hash()
-};
-
-// Two models as messages name them.
-struct PairNames {
-  std::string own;
-  std::string companion;
-};
 
 // ---- Pairs
 
@@ -61,36 +39,24 @@ struct ProjectionOptions {
 std::unique_ptr<TransformerModel> with_projections(const TransformerConfig& config, const TransformerModel& ordinary,
                                                    const ProjectionOptions& projections);
 
-// ---- The record in config.json
+// ---- Directories
 
-// Returns the record, if there is one. Errors: UserError at `where`, the file, for a malformed one.
-std::optional<CompanionRecord> read_companion(const CompanionRole& role, const nlohmann::json& config_json,
-                                              const std::string& where);
-// Removes the companion's path and keeps its hash: the directory may be moved, or the companion copied into it.
-void remove_companion_path(const CompanionRole& role, nlohmann::json& config_json);
-// Returns a function that adds the record to a config.json which has the rest (SaveOptions::add_to_config).
-std::function<void(nlohmann::ordered_json&)> recording(const CompanionRole& role, CompanionRecord record);
 // Returns the record of a companion in another directory, for a model that is written to `place`.
 CompanionRecord reference(const std::filesystem::path& companion, const std::filesystem::path& place);
 
-// ---- Directories
+// Returns the directory of the companion that a model of this kind names: the recorded path, or the folder inside if
+// none is recorded, as in checkpoints. Errors: UserError for a directory of another kind, and if there is none.
+std::filesystem::path companion_directory(const ModelKind& kind, const std::filesystem::path& directory);
 
-// Returns the companion that a directory's config.json names. Checkpoints of training name none.
-std::optional<CompanionRecord> recorded_companion(const CompanionRole& role, const std::filesystem::path& directory);
-// Returns the companion's directory: the recorded path, or the folder inside if none is recorded, as in checkpoints;
-// nothing if there is neither.
-std::optional<std::filesystem::path> find_companion(const CompanionRole& role, const std::filesystem::path& directory);
-// Does as find_companion(). Errors: UserError if there is none.
-std::filesystem::path companion_of(const CompanionRole& role, const std::filesystem::path& directory);
-// Refuses a directory that is not there. Errors: UserError.
-void require_present(const CompanionRole& role, const std::filesystem::path& directory,
-                     const std::filesystem::path& companion);
-// Refuses another companion than the recorded one by its hash. One inside the directory belongs to it. Errors:
-// UserError with both names.
-void require_recorded(const CompanionRole& role, const std::filesystem::path& directory,
-                      const std::filesystem::path& companion);
-// Refuses a companion that changed since it was recorded. Errors: UserError.
-void require_unchanged(const CompanionRole& role, const std::filesystem::path& directory,
-                       const std::filesystem::path& companion);
+// Loads a model of a kind that reads a companion, for use with the one in `companion`, which may be another directory
+// than the recorded one but must be the same model. Empty: the companion is not checked. Errors (UserError): those of
+// load_model; another companion than the recorded one (naming both), or none there.
+std::unique_ptr<TransformerModel> load_with_companion(const ModelKind& kind, const std::filesystem::path& directory,
+                                                      const std::filesystem::path& companion,
+                                                      const LoadOptions& options = {});
+
+// Checks everything about a directory of one transformer: its weights, and its companion, if it names one, by its hash.
+// Errors: UserError.
+void check_transformer_directory(const std::filesystem::path& directory);
 
 }  // namespace draftsmith::model

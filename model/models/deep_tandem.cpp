@@ -48,14 +48,9 @@ TransformerConfig large_config(const DeepTandemParts& parts) {
   return config;
 }
 
-// Returns zeros: at first the small part works alone, and the large part learns to help it.
-at::Tensor first_projection(const DeepTandemParts& parts) {
-  return at::zeros({parts.small.width, parts.large.width}, at::kFloat);
-}
-
-at::Tensor read_projection(const fs::path& directory, const DeepTandemDescription& parts) {
+at::Tensor read_projection(const fs::path& directory, const DeepTandemDirectories& parts) {
   const WeightFiles weights(directory);
-  const std::vector<int64_t> shape{parts.small.config.width, parts.large.config.width};
+  const std::vector<int64_t> shape{parts.small.config().width, parts.large.config().width};
   const bool present = weights.contains(kProjection);
   if (!present || weights.entry(kProjection).shape != shape || !weights.stored(kProjection).is_floating_point()) {
     throw UserError(
@@ -75,14 +70,14 @@ const ModelKind& deep_tandem_kind() {
       .name = "a deep Tandem",
       .prefix = "DraftsmithDeepTandem",
       .model_type = "draftsmith_deep_tandem",
-      .hint = "it is a pair of models that work as one, which decodes or drafts, and is trained from random weights",
-      .check_directory = [](const fs::path& directory) { describe_deep_tandem(directory); }};
+      .hint = "it is a pair of models that work as one, which decodes or drafts, and is trained from random weights"};
   return kDeepTandem;
 }
 
 DeepTandemModel::DeepTandemModel(const DeepTandemParts& parts, uint64_t seed)
     : DeepTandemModel(std::make_unique<TransformerModel>(large_config(parts), seed),
-                      std::make_unique<TransformerModel>(parts.small, seed + 1), first_projection(parts)) {}
+                      std::make_unique<TransformerModel>(parts.small, seed + 1),
+                      at::zeros({parts.small.width, parts.large.width}, at::kFloat)) {}
 
 DeepTandemModel::DeepTandemModel(std::unique_ptr<TransformerModel> large, std::unique_ptr<TransformerModel> small,
                                  at::Tensor projection)
@@ -187,24 +182,23 @@ void DeepTandemModel::free_states() {
   small_->free_states();
 }
 
-DeepTandemDescription describe_deep_tandem(const fs::path& directory) {
+DeepTandemDirectories open_deep_tandem(const fs::path& directory) {
   const ModelKind& found = kind_of_directory(directory);
-  if (found == ordinary_kind()) load_config(directory);  // reports a broken config.json
+  if (found == ordinary_kind()) read_settings(directory);  // reports a broken config.json
   require_kind(found, deep_tandem_kind(), directory.string());
-  ModelDirectory(directory / "large", block_prediction_kind());
-  ModelDirectory(directory / "small", ordinary_kind());
-  DeepTandemDescription parts{describe_model(directory / "large"), describe_model(directory / "small")};
-  require_deep_pair(parts.small.config, parts.large.config,
-                    {(directory / "small").string(), (directory / "large").string()});
+  DeepTandemDirectories parts{ModelDirectory(directory / "large", block_prediction_kind()),
+                              ModelDirectory(directory / "small")};
+  require_deep_pair(parts.small.config(), parts.large.config(),
+                    {parts.small.path().string(), parts.large.path().string()});
   read_projection(directory, parts);
   return parts;
 }
 
 std::unique_ptr<DeepTandemModel> load_deep_tandem(const fs::path& directory, const LoadOptions& options) {
-  const DeepTandemDescription parts = describe_deep_tandem(directory);
-  auto small = load_model(directory / "small", options);
+  const DeepTandemDirectories parts = open_deep_tandem(directory);
+  auto small = load_model(parts.small, options);
   small->set_name(directory.string());
-  auto large = load_block_prediction(directory / "large", options);
+  auto large = load_model(parts.large, options);
   const auto states = at::TensorOptions(options.device).dtype(large->info().dtype);
   const at::Tensor projection = read_projection(directory, parts).to(states, false, true);
   return std::make_unique<DeepTandemModel>(std::move(large), std::move(small), projection);

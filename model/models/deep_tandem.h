@@ -17,6 +17,7 @@
 #include <string>
 
 #include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
@@ -84,12 +85,11 @@ std::unique_ptr<DeepTandemModel> load_deep_tandem(const std::filesystem::path& d
 void save_deep_tandem(const std::filesystem::path& directory, const DeepTandemModel& model,
                       const SaveOptions& options = {});
 
-// The parts of a deep Tandem directory, for `inspect` and `verify`. describe_deep_tandem() opens and checks every part.
-// Errors: UserError.
-struct DeepTandemDescription {
-  ModelDescription large;
-  ModelDescription small;
+// The parts of a deep Tandem directory, opened and checked. Errors: UserError.
+struct DeepTandemDirectories {
+  ModelDirectory large;
+  ModelDirectory small;
 };
-DeepTandemDescription describe_deep_tandem(const std::filesystem::path& directory);
+DeepTandemDirectories open_deep_tandem(const std::filesystem::path& directory);
 
 }  // namespace draftsmith::model

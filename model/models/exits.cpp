@@ -59,6 +59,16 @@ at::Tensor initial_value(const ExitParameter& parameter, const std::string& name
   throw std::logic_error("initial_value: unknown start");
 }
 
+Shapes exit_shapes(const ExitConfig& exits, const TransformerConfig& config) {
+  Shapes expected;
+  for (const ExitShape& exit : exits.exits) {
+    for (const ExitParameter& parameter : parts_of(exit, config)) {
+      expected[parameter_name(exit.layer, parameter.part)] = parameter.shape;
+    }
+  }
+  return expected;
+}
+
 void require_fitting(const ExitConfig& exits, const TransformerConfig& config) {
   Problems problems;
   check_exits(exits, config, "exits", problems);
@@ -94,38 +104,6 @@ void check_exits(const ExitConfig& exits, const TransformerConfig& config, const
   }
 }
 
-void check_exit_shapes(const ExitConfig& exits, const TransformerConfig& config,
-                       const std::map<std::string, std::vector<int64_t>>& shapes, const std::string& where,
-                       Problems& problems) {
-  std::map<std::string, std::vector<int64_t>> expected;
-  for (const ExitShape& exit : exits.exits) {
-    for (const ExitParameter& parameter : parts_of(exit, config)) {
-      expected[parameter_name(exit.layer, parameter.part)] = parameter.shape;
-    }
-  }
-  const std::string hint = "exits.json and exits.safetensors must be those that were written together";
-  for (const auto& [name, shape] : expected) {
-    const auto found = shapes.find(name);
-    if (found == shapes.end()) {
-      problems.add({where, "a tensor of the exits is missing", name + " " + shape_text(shape), "none", hint});
-    } else if (found->second != shape) {
-      problems.add({where, "the tensor " + name + " has another shape than its exit", shape_text(shape),
-                    shape_text(found->second), hint});
-    }
-  }
-  for (const auto& entry : shapes) {
-    if (expected.contains(entry.first)) continue;
-    problems.add(
-        {where, "a tensor that none of these exits has", "only tensors of these exits", printable(entry.first), hint});
-  }
-}
-
-int64_t count_numbers(const ExitShape& exit, const TransformerConfig& config) {
-  int64_t numbers = 0;
-  for (const ExitParameter& parameter : parts_of(exit, config)) numbers += c10::multiply_integers(parameter.shape);
-  return numbers;
-}
-
 Exits::Exits(ExitConfig config, const TransformerModel& model, uint64_t seed)
     : config_(std::move(config)), model_(model.config()) {
   require_fitting(config_, model_);
@@ -138,13 +116,12 @@ Exits::Exits(ExitConfig config, const TransformerModel& model, uint64_t seed)
   }
 }
 
-Exits::Exits(ExitConfig config, const TransformerConfig& model, std::map<std::string, at::Tensor> parameters)
+Exits::Exits(ExitConfig config, const TransformerConfig& model, std::map<std::string, at::Tensor> parameters,
+             const std::string& where)
     : config_(std::move(config)), model_(model), parameters_(std::move(parameters)) {
   require_fitting(config_, model_);
-  std::map<std::string, std::vector<int64_t>> shapes;
-  for (const auto& [name, value] : parameters_) shapes[name] = value.sizes().vec();
   Problems problems;
-  check_exit_shapes(config_, model_, shapes, "exits", problems);
+  check_shapes(exit_shapes(config_, model_), shapes_of(parameters_), where, "train the exits again", problems);
   problems.throw_if_any();
 }
 

@@ -10,11 +10,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "model/files/safetensors.h"
 #include "model/layers/linear.h"
 #include "model/transformer/transformer_model.h"
 
@@ -48,11 +48,6 @@ struct ExitConfig {
 void check_exits(const ExitConfig& exits, const TransformerConfig& config, const std::string& where,
                  Problems& problems);
 
-// Adds a problem for each tensor that exits of this config lack, do not have, or have in another shape.
-void check_exit_shapes(const ExitConfig& exits, const TransformerConfig& config,
-                       const std::map<std::string, std::vector<int64_t>>& shapes, const std::string& where,
-                       Problems& problems);
-
 // The weights of a head over its input h: h weight^T, plus (h down^T) up^T if there is a low-rank addition.
 struct HeadWeights {
   at::Tensor weight;     // [rows,D]
@@ -70,12 +65,11 @@ class Exits {
   // low-rank additions as zero (up is zero, down random by `seed`): at first every exit predicts what the shared head
   // would. `model` has parameters(). Errors: UserError (check_exits).
   Exits(ExitConfig config, const TransformerModel& model, uint64_t seed);
-  // Takes parameters under their names. Errors: UserError for missing, unknown or misshapen ones.
-  Exits(ExitConfig config, const TransformerConfig& model, std::map<std::string, at::Tensor> parameters);
+  // Takes parameters under their names. Errors: UserError at `where` for missing, unknown or misshapen ones.
+  Exits(ExitConfig config, const TransformerConfig& model, std::map<std::string, at::Tensor> parameters,
+        const std::string& where = "exits");
 
   const ExitConfig& config() const { return config_; }
-  // Returns the configuration of the model that the exits were made for.
-  const TransformerConfig& model_config() const { return model_; }
   // "exit.N.norm.weight" and ".bias" [D], "exit.N.head.weight" [rows,D], "exit.N.head.down" [r,D],
   // "exit.N.head.up" [rows,r]; only those that the shapes have.
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
@@ -100,9 +94,8 @@ class Exits {
   // Moves and converts all parameters, and unpacks.
   void to(at::Device device, at::ScalarType dtype);
   // Packs the heads for decoding beside the parameters, which must not change afterwards; logits() that record
-  // gradients go on reading the parameters. Undone by unpack().
+  // gradients go on reading the parameters. Undone by to().
   void pack();
-  void unpack() { packed_.clear(); }
 
  private:
   Linear linear(int64_t layer, const char* part) const;
@@ -115,9 +108,6 @@ class Exits {
 
 // Like Exits::logits(), or model.exit_head() if `exits` is nullptr.
 at::Tensor exit_logits(const TransformerModel& model, const Exits* exits, int64_t layer, const at::Tensor& hidden);
-
-// Returns how many numbers an exit adds to its model.
-int64_t count_numbers(const ExitShape& exit, const TransformerConfig& config);
 
 // Returns draftsmith/exits inside a model's directory.
 std::filesystem::path exits_directory(const std::filesystem::path& model_directory);
@@ -139,7 +129,7 @@ std::unique_ptr<Exits> load_exits(const std::filesystem::path& directory, const 
 ExitConfig load_exit_config(const std::filesystem::path& directory);
 
 // Returns the description that `draftsmith inspect` prints, several lines: each exit's layer and form, the numbers it
-// adds and what the other form would add, how the exits were trained and for which model. Errors: UserError.
+// adds, how the exits were trained and for which model. Errors: UserError.
 std::string describe_exits(const std::filesystem::path& directory);
 
 // Checks a directory of exits: its form, that its numbers are finite and, if a model directory is given, that the exits

@@ -1,12 +1,13 @@
 // Directories of exits: exits.json and exits.safetensors.
 
 #include <algorithm>
-#include <optional>
 
 #include <fmt/format.h>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/utf8.h"
+#include "model/families/common.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/files/safetensors.h"
@@ -22,7 +23,6 @@ constexpr int64_t kExitsVersion = 1;
 constexpr const char* kConfigFile = "exits.json";
 constexpr const char* kWeightFile = "exits.safetensors";
 constexpr uint64_t kMostConfigBytes = 1'000'000;
-constexpr int64_t kMostLayers = 100'000;
 constexpr const char* kTrainAgain = "train the exits again, or fetch their directory again";
 
 struct HeadName {
@@ -38,132 +38,32 @@ const HeadName& name_of(ExitHead head) {
   return *std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& known) { return known.head == head; });
 }
 
-// The content of exits.json: the exits, and the properties of their model that shapes and limits depend on.
-struct StoredExits {
-  ExitConfig config;
-  TransformerConfig model;
-};
-
-ExitShape read_exit(const nlohmann::json& object, const std::string& where, Problems& problems) {
-  JsonReader values(object, where, problems);
-  ExitShape exit;
-  exit.layer = values.get_int("layer", {INT32_MIN, INT32_MAX}, 0);  // check_exits names those outside the model
-  const std::string head = values.get_string("head", "");
+void exit_keys(ConfigKeys& keys, ExitShape& exit) {
+  keys.integer("layer", exit.layer, {INT32_MIN, INT32_MAX}, 0);  // check_exits names those outside the model
+  std::string head = name_of(exit.head).name;
+  keys.text("head", head, "");
   const auto* known =
       std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& each) { return each.name == head; });
   if (known == std::end(kHeads)) {
-    problems.add(
-        {where, "'head' is not a form of an exit's head", "shared, full or low_rank", printable(head), kTrainAgain});
+    keys.reader().wrong("head", "is not a form of an exit's head", "shared, full or low_rank");
   } else {
     exit.head = known->head;
   }
-  exit.rank = values.get_int("rank", {INT32_MIN, INT32_MAX}, 0);
-  exit.own_norm = values.get_bool("own_norm", false);
-  return exit;
+  keys.integer("rank", exit.rank, {INT32_MIN, INT32_MAX}, 0);
+  keys.flag("own_norm", exit.own_norm, false);
 }
 
-TransformerConfig read_model(const nlohmann::json& object, const std::string& where, Problems& problems) {
-  JsonReader values(object, where, problems);
-  TransformerConfig model;
-  model.decoder_layers = values.get_int("layers", {1, kMostLayers});
-  model.width = values.get_int("width", {1, 1 << 20});
-  model.vocabulary = values.get_int("rows", {1, 1 << 24});
-  const std::string norm = values.get_string("norm", "");
-  if (norm != "rms" && norm != "layer") {
-    problems.add({where, "'norm' is not a kind of norm", "rms or layer", printable(norm), kTrainAgain});
-  }
-  model.norm = norm == "layer" ? Norm::kLayer : Norm::kRms;
-  return model;
-}
-
-void check_format(const JsonReader& values, const std::string& format, int64_t version, const fs::path& file) {
-  if (!values.has("format") || format != kFormat) {
-    throw UserError({file.string(), "does not describe exits", std::string("format ") + kFormat,
-                     format.empty() ? "no format" : printable(format), kTrainAgain});
-  }
-  if (version == kExitsVersion) return;
-  throw UserError({file.string(), "the exits have another format version", std::to_string(kExitsVersion),
-                   std::to_string(version), kTrainAgain});
-}
-
-StoredExits read_stored(const fs::path& directory) {
-  if (!holds_exits(directory)) {
-    throw UserError({directory.string(), "holds no exits", "a directory with exits.json",
-                     fs::is_directory(directory) ? "no exits.json" : "no such directory",
-                     "exits are trained by a stage of kind heads, or by a train stage with the option exits"});
-  }
-  const fs::path file = directory / kConfigFile;
-  const nlohmann::json root = load_json(file, {.max_bytes = kMostConfigBytes});
-  const std::string where = file.string();
-  Problems problems;
-  JsonReader values(root, where, problems);
-  const std::string format = values.get_string("format", "");
-  const int64_t version = values.get_int("format_version", {0, INT32_MAX}, 0);
-  problems.throw_if_any();
-  check_format(values, format, version, file);
-  StoredExits stored;
-  stored.config.trained_as = values.get_string("trained_as", "");
-  const nlohmann::json model = root.value("model", nlohmann::json::object());
-  stored.model = read_model(model, where + ": model", problems);
-  if (model.is_object()) {
-    JsonReader names(model, where + ": model", problems);
-    stored.config.model = names.get_string("name", "");
-    stored.config.model_hash = names.get_string("sha256", "");
-  }
-  const nlohmann::json exits = root.value("exits", nlohmann::json());
-  if (!exits.is_array()) problems.add({where, "'exits' is not a list", "a list of exits", brief(exits), kTrainAgain});
-  for (size_t i = 0; exits.is_array() && i < exits.size(); ++i) {
-    stored.config.exits.push_back(read_exit(exits[i], fmt::format("{}: exits[{}]", where, i), problems));
-  }
-  const std::string& hash = stored.config.model_hash;
-  if (!hash.empty() && (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)) {
-    problems.add({where, "the model's 'sha256' is not a hash", "64 hex digits", printable(hash), kTrainAgain});
-  }
-  problems.throw_if_any();
-  check_exits(stored.config, stored.model, where, problems);
-  problems.throw_if_any();
-  return stored;
-}
-
-nlohmann::ordered_json to_json(const ExitConfig& config, const TransformerConfig& model) {
+nlohmann::ordered_json to_json(const ExitConfig& config) {
   auto exits = nlohmann::ordered_json::array();
-  for (const ExitShape& exit : config.exits) {
-    nlohmann::ordered_json entry = {{"layer", exit.layer}, {"head", name_of(exit.head).name}};
-    if (exit.head == ExitHead::kLowRank) entry["rank"] = exit.rank;
-    entry["own_norm"] = exit.own_norm;
-    exits.push_back(std::move(entry));
+  for (ExitShape exit : config.exits) {
+    ConfigKeys keys(exits.emplace_back(), false);
+    exit_keys(keys, exit);
   }
   return {{"format", kFormat},
           {"format_version", kExitsVersion},
           {"trained_as", config.trained_as},
-          {"model",
-           {{"name", config.model},
-            {"sha256", config.model_hash},
-            {"layers", model.decoder_layers},
-            {"width", model.width},
-            {"rows", model.vocabulary_rows()},
-            {"norm", model.norm == Norm::kLayer ? "layer" : "rms"}}},
+          {"model", {{"name", config.model}, {"sha256", config.model_hash}}},
           {"exits", std::move(exits)}};
-}
-
-// The weight file, its header checked; nothing where the exits have no numbers of their own and there is none.
-std::optional<SafetensorsFile> open_weights(const fs::path& directory, const StoredExits& stored) {
-  const fs::path path = directory / kWeightFile;
-  int64_t numbers = 0;
-  for (const ExitShape& exit : stored.config.exits) numbers += count_numbers(exit, stored.model);
-  if (numbers == 0 && !fs::exists(path)) return std::nullopt;
-  SafetensorsFile file(path);
-  Problems problems;
-  std::map<std::string, std::vector<int64_t>> shapes;
-  for (const auto& [name, entry] : file.tensors()) {
-    shapes[name] = entry.shape;
-    if (float_type(entry.dtype)) continue;
-    problems.add({path.string(), "the tensor " + printable(name) + " holds no floating-point numbers",
-                  "F16, BF16, F32 or F64", entry.dtype, kTrainAgain});
-  }
-  check_exit_shapes(stored.config, stored.model, shapes, path.string(), problems);
-  problems.throw_if_any();
-  return file;
 }
 
 // Works in pieces, so that a head of hundreds of megabytes needs no second copy.
@@ -174,8 +74,10 @@ bool all_finite(const at::Tensor& values) {
                      [](const at::Tensor& piece) { return at::isfinite(piece).all().item<bool>(); });
 }
 
-// `unchanged`: over the mapped file where nothing needs converting.
-std::map<std::string, at::Tensor> read_weights(const SafetensorsFile& file, at::TensorOptions options, bool unchanged) {
+// Reads the parameters; none without a weight file. `unchanged`: over the mapped file where nothing needs converting.
+std::map<std::string, at::Tensor> read_weights(const fs::path& directory, at::TensorOptions options, bool unchanged) {
+  if (!fs::exists(directory / kWeightFile)) return {};
+  const SafetensorsFile file(directory / kWeightFile);
   std::map<std::string, at::Tensor> parameters;
   Problems problems;
   for (const auto& entry : file.tensors()) {
@@ -190,8 +92,7 @@ std::map<std::string, at::Tensor> read_weights(const SafetensorsFile& file, at::
   return parameters;
 }
 
-void require_bound(const StoredExits& stored, const fs::path& directory, const fs::path& model_directory) {
-  const ExitConfig& config = stored.config;
+void require_bound(const ExitConfig& config, const fs::path& directory, const fs::path& model_directory) {
   if (config.model_hash.empty()) {
     throw UserError({directory.string(), "these exits are bound to no model yet", "the sha256 of their model",
                      "none: they are of a checkpoint", "use the exits of the finished stage"});
@@ -203,33 +104,6 @@ void require_bound(const StoredExits& stored, const fs::path& directory, const f
                    fmt::format("{} (sha256 {})", model_directory.string(), hash.substr(0, 16)),
                    "use exits that were trained for this model, or train some: a stage of kind heads, or a train stage "
                    "with the option exits"});
-}
-
-// Refuses exits whose shapes do not fit the model.
-void require_same_shape(const StoredExits& stored, const TransformerConfig& model, const fs::path& directory) {
-  Problems problems;
-  const auto compare = [&](const char* what, int64_t of_exits, int64_t of_model) {
-    if (of_exits == of_model) return;
-    problems.add({directory.string(), std::string("these exits are of a model of another ") + what,
-                  std::to_string(of_model) + ", as the model", std::to_string(of_exits), "train exits for this model"});
-  };
-  compare("number of decoder layers", stored.model.decoder_layers, model.decoder_layers);
-  compare("width", stored.model.width, model.width);
-  compare("number of token ids with a row", stored.model.vocabulary_rows(), model.vocabulary_rows());
-  compare("kind of norm (0: RMS, 1: layer)", static_cast<int64_t>(stored.model.norm), static_cast<int64_t>(model.norm));
-  check_exits(stored.config, model, directory.string(), problems);  // kinds of models that have no exits
-  problems.throw_if_any();
-}
-
-std::string describe_exit(const ExitShape& exit, const TransformerConfig& model) {
-  const int64_t rows = model.vocabulary_rows();
-  std::string text = fmt::format("  layer {:<9}{}", exit.layer, name_of(exit.head).spelled);
-  if (exit.head == ExitHead::kLowRank) text += fmt::format(" of rank {}", exit.rank);
-  if (exit.own_norm) text += " and a norm of its own";
-  text += fmt::format(", {} numbers", count_numbers(exit, model));
-  if (exit.head == ExitHead::kFull) text += fmt::format("; low-rank: {} for each rank", rows + model.width);
-  if (exit.head == ExitHead::kLowRank) text += fmt::format("; a full head: {}", rows * model.width);
-  return text + "\n";
 }
 
 }  // namespace
@@ -249,50 +123,89 @@ void save_exits(const fs::path& directory, const Exits& exits) {
       tensors.push_back({name, value.detach().cpu(), value.scalar_type()});
     }
     if (!tensors.empty()) write_safetensors(temporary / kWeightFile, std::move(tensors));
-    write_json(temporary / kConfigFile, to_json(exits.config(), exits.model_config()));
+    write_json(temporary / kConfigFile, to_json(exits.config()));
   });
+}
+
+ExitConfig load_exit_config(const fs::path& directory) {
+  if (!holds_exits(directory)) {
+    throw UserError({directory.string(), "holds no exits", "a directory with exits.json",
+                     fs::is_directory(directory) ? "no exits.json" : "no such directory",
+                     "exits are trained by a stage of kind heads, or by a train stage with the option exits"});
+  }
+  const fs::path file = directory / kConfigFile;
+  const nlohmann::json root = load_json(file, {.max_bytes = kMostConfigBytes});
+  const std::string where = file.string();
+  Problems problems;
+  JsonReader values(root, where, problems);
+  const std::string format = values.get_string("format", "");
+  const int64_t version = values.get_int("format_version", {0, INT32_MAX}, 0);
+  problems.throw_if_any();
+  if (format != kFormat) {
+    throw UserError({where, "does not describe exits", std::string("format ") + kFormat,
+                     format.empty() ? "no format" : printable(format), kTrainAgain});
+  }
+  if (version != kExitsVersion) {
+    throw UserError({where, "the exits have another format version", std::to_string(kExitsVersion),
+                     std::to_string(version), kTrainAgain});
+  }
+  ExitConfig config;
+  config.trained_as = values.get_string("trained_as", "");
+  const nlohmann::json model = root.value("model", nlohmann::json::object());
+  JsonReader names(model, where + ": model", problems);
+  config.model = names.get_string("name", "");
+  config.model_hash = names.get_string("sha256", "");
+  const nlohmann::json exits = root.value("exits", nlohmann::json());
+  if (!exits.is_array()) problems.add({where, "'exits' is not a list", "a list of exits", brief(exits), kTrainAgain});
+  for (size_t i = 0; exits.is_array() && i < exits.size(); ++i) {
+    ConfigKeys keys(ConfigReader(exits[i], fmt::format("{}: exits[{}]", where, i), problems));
+    exit_keys(keys, config.exits.emplace_back());
+  }
+  if (!config.model_hash.empty() && !is_hash(config.model_hash)) {
+    problems.add(
+        {where, "the model's 'sha256' is not a hash", "64 hex digits", printable(config.model_hash), kTrainAgain});
+  }
+  problems.throw_if_any();
+  return config;
 }
 
 std::unique_ptr<Exits> load_exits(const fs::path& directory, const fs::path& model_directory,
                                   const TransformerModel& model, bool check_hash) {
-  const StoredExits stored = read_stored(directory);
-  if (check_hash) require_bound(stored, directory, model_directory);
-  require_same_shape(stored, model.config(), directory);
-  std::map<std::string, at::Tensor> parameters;
-  if (const auto file = open_weights(directory, stored)) {
-    const auto options = at::TensorOptions(model.info().device).dtype(model.info().dtype);
-    parameters = read_weights(*file, options, model.decoding_only());
-  }
-  auto exits = std::make_unique<Exits>(stored.config, model.config(), std::move(parameters));
+  const ExitConfig config = load_exit_config(directory);
+  if (check_hash) require_bound(config, directory, model_directory);
+  const auto options = at::TensorOptions(model.info().device).dtype(model.info().dtype);
+  auto exits = std::make_unique<Exits>(config, model.config(), read_weights(directory, options, model.decoding_only()),
+                                       (directory / kWeightFile).string());
   if (model.decoding_only()) exits->pack();
   return exits;
 }
 
-ExitConfig load_exit_config(const fs::path& directory) {
-  return read_stored(directory).config;
-}
-
 std::string describe_exits(const fs::path& directory) {
-  const StoredExits stored = read_stored(directory);
-  const auto file = open_weights(directory, stored);
-  const ExitConfig& config = stored.config;
+  const ExitConfig config = load_exit_config(directory);
+  const fs::path weights = directory / kWeightFile;
+  const Shapes shapes = fs::exists(weights) ? shapes_of(SafetensorsFile(weights)) : Shapes();
   std::string text = fmt::format("exits of {} layers, trained as {}\n", config.exits.size(),
                                  config.trained_as.empty() ? "nothing known" : printable(config.trained_as));
-  text += fmt::format("  model          {} ({} layers, width {}, {} ids), sha256 {}\n", printable(config.model),
-                      stored.model.decoder_layers, stored.model.width, stored.model.vocabulary_rows(),
+  text += fmt::format("  model          {}, sha256 {}\n", printable(config.model),
                       config.model_hash.empty() ? "not bound" : config.model_hash.substr(0, 16));
-  for (const ExitShape& exit : config.exits) text += describe_exit(exit, stored.model);
-  if (file) text += fmt::format("  {}: {}\n", kWeightFile, human_bytes(fs::file_size(file->file())));
+  for (const ExitShape& exit : config.exits) {
+    int64_t numbers = 0;
+    for (const auto& [name, shape] : shapes) {
+      if (name.starts_with(fmt::format("exit.{}.", exit.layer))) numbers += c10::multiply_integers(shape);
+    }
+    text += fmt::format("  layer {:<9}{}", exit.layer, name_of(exit.head).spelled);
+    if (exit.head == ExitHead::kLowRank) text += fmt::format(" of rank {}", exit.rank);
+    text += fmt::format("{}, {} numbers\n", exit.own_norm ? " and a norm of its own" : "", numbers);
+  }
   return text;
 }
 
 void check_exit_directory(const fs::path& directory, const fs::path& model_directory) {
-  const StoredExits stored = read_stored(directory);
-  if (!model_directory.empty()) {
-    require_bound(stored, directory, model_directory);
-    require_same_shape(stored, load_config(model_directory, kind_of_directory(model_directory)), directory);
-  }
-  if (const auto file = open_weights(directory, stored)) read_weights(*file, at::kCPU, true);
+  const ExitConfig config = load_exit_config(directory);
+  if (!model_directory.empty()) require_bound(config, directory, model_directory);
+  auto parameters = read_weights(directory, at::kCPU, true);
+  if (model_directory.empty()) return;
+  Exits(config, read_settings(model_directory).config, std::move(parameters), (directory / kWeightFile).string());
 }
 
 }  // namespace draftsmith::model

@@ -8,16 +8,24 @@
 
 namespace draftsmith::model {
 
-std::unique_ptr<LanguageModel> load_language_model(const std::filesystem::path& directory, const LoadOptions& options) {
+LoadedLanguageModel load_language_model(const std::filesystem::path& directory, const LoadOptions& options) {
   const ModelKind& kind = kind_of_directory(directory);
-  if (kind == deep_tandem_kind()) return load_deep_tandem(directory, options);
-  if (kind != block_prediction_kind()) return load_model(directory, options);
-  return std::make_unique<BlockPredictionModel>(load_block_prediction(directory, options));
+  if (kind == deep_tandem_kind()) {
+    return {load_deep_tandem(directory, options), read_settings(directory / "small").generation};
+  }
+  const bool blocks = kind == block_prediction_kind();
+  const ModelDirectory opened(directory, blocks ? kind : ordinary_kind());
+  auto transformer = load_model(opened, options);
+  if (!blocks) return {std::move(transformer), opened.generation()};
+  return {std::make_unique<BlockPredictionModel>(std::move(transformer)), opened.generation()};
 }
 
-GenerationConfig load_language_settings(const std::filesystem::path& directory) {
-  const bool deep = kind_of_directory(directory) == deep_tandem_kind();
-  return load_generation_config(deep ? directory / "small" : directory);
+void check_model_directory(const std::filesystem::path& directory) {
+  if (kind_of_directory(directory) == deep_tandem_kind()) {
+    open_deep_tandem(directory);
+  } else {
+    check_transformer_directory(directory);
+  }
 }
 
 std::vector<const TransformerModel*> transformers_of(const LanguageModel& model) {
@@ -43,24 +51,17 @@ int64_t tokens_at_once(const LanguageModel& model) {
 
 namespace {
 
-void read_ordinary(ConfigReader& reader, const std::string& /*where*/, TransformerConfig& config,
-                   Problems& /*problems*/) {
-  if (!config.encoder_decoder || config.encoder_layers >= 1) return;
-  reader.wrong("num_layers", "leaves the model without an encoder, as only drafters that read another model's are",
-               "1 or more");
-}
-
-void check_ordinary(const std::filesystem::path& directory) {
-  ModelDirectory{directory};
+void ordinary_keys(ConfigKeys& keys, TransformerConfig& config) {
+  if (!keys.reads() || !config.encoder_decoder || config.encoder_layers >= 1) return;
+  keys.reader().wrong(
+      "num_layers", "leaves the model without an encoder, as only drafters that read another model's are", "1 or more");
 }
 
 }  // namespace
 
 const ModelKind& ordinary_kind() {
-  static const ModelKind kOrdinary = {.name = "an ordinary model",
-                                      .hint = "give a directory that a Tandem was trained into",
-                                      .read = read_ordinary,
-                                      .check_directory = check_ordinary};
+  static const ModelKind kOrdinary = {
+      .name = "an ordinary model", .hint = "give a directory that a Tandem was trained into", .keys = ordinary_keys};
   return kOrdinary;
 }
 

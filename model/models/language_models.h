@@ -12,13 +12,18 @@
 
 namespace draftsmith::model {
 
-// Loads a model that decodes alone. Errors: UserError, those of load_model(), load_block_prediction() and
-// load_deep_tandem(); a model of another kind.
-std::unique_ptr<LanguageModel> load_language_model(const std::filesystem::path& directory,
-                                                   const LoadOptions& options = {});
+struct LoadedLanguageModel {
+  std::unique_ptr<LanguageModel> model;
+  GenerationConfig generation;  // of its directory; of a deep Tandem its small part's
+};
 
-// Reads the generation settings of such a model's directory; of a deep Tandem its small part's. Errors: UserError.
-GenerationConfig load_language_settings(const std::filesystem::path& directory);
+// Loads a model that decodes alone. Errors: UserError, those of load_model() and load_deep_tandem(); a model of another
+// kind.
+LoadedLanguageModel load_language_model(const std::filesystem::path& directory, const LoadOptions& options = {});
+
+// Checks everything about a model directory of any kind: its weights, and another model that it names by its hash.
+// Errors: UserError.
+void check_model_directory(const std::filesystem::path& directory);
 
 // Returns the transformers of such a model, the one that predicts first: the model itself, that of block prediction, or
 // a deep Tandem's small and large part. None for models of tests.

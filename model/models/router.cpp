@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/random.h"
+#include "base/random_tensors.h"
+#include "base/utf8.h"
+#include "model/families/common.h"
 #include "model/files/model_directory.h"
 #include "model/files/safetensors.h"
 #include "model/transformer/transformer_parts.h"
@@ -14,7 +16,7 @@
 namespace draftsmith::model {
 namespace {
 
-std::map<std::string, std::vector<int64_t>> expected_shapes(const RouterConfig& config) {
+Shapes expected_shapes(const RouterConfig& config) {
   return {{"scalars.weight", {config.hidden, 1 + config.top_k}},
           {"embeddings.weight", {config.hidden, config.top_k * config.width}},
           {"hidden.bias", {config.hidden}},
@@ -22,54 +24,9 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const RouterConfig& 
           {"output.bias", {1}}};
 }
 
-// Adds a problem for each tensor that a router of this config lacks, does not have, or has in another shape.
-void check_router_shapes(const RouterConfig& config, const std::map<std::string, std::vector<int64_t>>& shapes,
-                         const std::string& where, Problems& problems) {
-  const auto expected = expected_shapes(config);
-  for (const auto& [name, shape] : expected) {
-    const auto found = shapes.find(name);
-    if (found == shapes.end()) {
-      problems.add({where, "a tensor of the router is missing", name, "none of this name", "train the router again"});
-    } else if (found->second != shape) {
-      problems.add({where, "the tensor " + name + " has another shape than config.json says", shape_text(shape),
-                    shape_text(found->second), "top_k, hidden or drafter_width was changed, or the file"});
-    }
-  }
-  for (const auto& entry : shapes) {
-    if (expected.contains(entry.first)) continue;
-    problems.add({where, "a tensor that no router has", "only scalars, embeddings, hidden and output",
-                  printable(entry.first), ""});
-  }
-}
-
-void check_parameters(const RouterConfig& config, const std::map<std::string, at::Tensor>& parameters,
-                      const std::string& where) {
-  Problems problems;
-  std::map<std::string, std::vector<int64_t>> shapes;
-  for (const auto& [name, value] : parameters) shapes[name] = value.sizes().vec();
-  check_router_shapes(config, shapes, where, problems);
-  for (const auto& [name, value] : parameters) {
-    if (at::isfinite(value).all().item<bool>()) continue;
-    problems.add({where, "the tensor " + printable(name) + " holds NaN or infinity", "numbers", "NaN or infinity",
-                  "train the router again"});
-  }
-  problems.throw_if_any();
-}
-
 // Returns the factor of entropies in nats: 1 / ln V.
 double entropy_unit(const RouterConfig& config) {
   return 1 / std::log(std::max<double>(2, static_cast<double>(config.vocabulary)));
-}
-
-// Normal numbers of standard deviation `deviation`, by name and seed alone.
-at::Tensor random_tensor(const std::string& name, at::IntArrayRef shape, double deviation, uint64_t seed) {
-  const CounterRandom random(seed, "router/" + name);
-  at::Tensor tensor = at::empty(shape, at::kFloat);
-  auto* values = tensor.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < tensor.numel(); ++i) {
-    values[i] = static_cast<float>(deviation * random.normal(static_cast<uint64_t>(i)));
-  }
-  return tensor;
 }
 
 // Keeps its parameters on the device, so that decisions there copy none.
@@ -92,13 +49,21 @@ Router::Router(RouterConfig config, uint64_t seed) : config_(std::move(config)) 
     const bool bias = name.ends_with(".bias");
     // He's initialisation of each group of inputs by itself; the outputs begin near one half.
     const double fan = name == "embeddings.weight" ? inputs : static_cast<double>(shape.back());
-    parameters_[name] = bias ? at::zeros(shape, at::kFloat) : random_tensor(name, shape, std::sqrt(1 / fan), seed);
+    parameters_[name] = bias ? at::zeros(shape, at::kFloat)
+                             : normal_tensor(shape, std::sqrt(1 / fan), seed, "router/" + name, at::kFloat);
   }
 }
 
 Router::Router(RouterConfig config, std::map<std::string, at::Tensor> parameters, const std::string& where)
     : config_(std::move(config)), parameters_(std::move(parameters)) {
-  check_parameters(config_, parameters_, where);
+  Problems problems;
+  check_shapes(expected_shapes(config_), shapes_of(parameters_), where, "train the router again", problems);
+  for (const auto& [name, value] : parameters_) {
+    if (at::isfinite(value).all().item<bool>()) continue;
+    problems.add({where, "the tensor " + printable(name) + " holds NaN or infinity", "numbers", "NaN or infinity",
+                  "train the router again"});
+  }
+  problems.throw_if_any();
 }
 
 at::Tensor Router::logits(const RouterFeatures& features, const at::Tensor& embeddings) const {
@@ -128,6 +93,11 @@ RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& d
     : router_(copy_on(drafter.info().device, router)), drafter_(drafter) {
   const DecodingGuard guard;
   const RouterConfig& config = router_.config();
+  if (config.width != drafter.config().width || config.vocabulary > drafter.config().vocabulary) {
+    throw UserError({"router", "was trained for a drafter of another width or vocabulary",
+                     fmt::format("width {}, {} ids", config.width, config.vocabulary),
+                     fmt::format("width {}, {} ids", drafter.config().width, drafter.config().vocabulary), ""});
+  }
   const at::Device device = drafter.info().device;
   for (int64_t slot = 0; slot < config.top_k; ++slot) slots_.push_back(router_.slot_weight(slot));
   const auto& parameters = router_.parameters();
@@ -204,15 +174,26 @@ namespace fs = std::filesystem;
 constexpr const char* kRouterKind = "draftsmith_router";
 constexpr int64_t kRouterVersion = 1;
 
-bool is_hash(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+void router_keys(ConfigKeys& keys, RouterConfig& config) {
+  keys.also("architectures", {"DraftsmithRouter"});
+  keys.also("model_type", kRouterKind);
+  keys.also("format_version", kRouterVersion);
+  keys.integer("top_k", config.top_k, {1, kMostRouterTokens});
+  keys.integer("hidden", config.hidden, {1, kMostRouterHidden});
+  keys.integer("drafter_width", config.width, {1, 1 << 20});
+  keys.integer("vocabulary", config.vocabulary, {1, 1 << 24});
+  keys.number("embedding_scale", config.embedding_scale, 0.0, 1e-12, 1e12);
+  keys.text("drafter", config.drafter, "");
+  keys.text("drafter_sha256", config.drafter_hash, "");
+  keys.number("threshold", config.threshold, -1.0, 0.0, 2.0);
+  keys.integer("max_draft", config.max_draft, {1, kMostRouterDraft});
 }
 
-RouterConfig read_config(const fs::path& directory) {
+RouterConfig read_router_config(const fs::path& directory) {
   const fs::path file = directory / "config.json";
   const nlohmann::json root = load_json(file);
   Problems problems;
-  JsonReader values(root, file.string(), problems);
+  ConfigReader values(root, file.string(), problems);
   const std::string kind = values.get_string("model_type", "");
   if (kind != kRouterKind) {
     throw UserError({file.string(), "is not the config.json of a router", std::string("model_type ") + kRouterKind,
@@ -224,45 +205,15 @@ RouterConfig read_config(const fs::path& directory) {
                      std::to_string(version), "train the router again"});
   }
   RouterConfig config;
-  config.top_k = values.get_int("top_k", {1, kMostRouterTokens});
-  config.hidden = values.get_int("hidden", {1, kMostRouterHidden});
-  config.width = values.get_int("drafter_width", {1, 1 << 20});
-  config.vocabulary = values.get_int("vocabulary", {1, 1 << 24});
-  config.embedding_scale = values.get_double("embedding_scale");
-  config.drafter = values.get_string("drafter", "");
-  config.drafter_hash = values.get_string("drafter_sha256");
-  config.threshold = values.get_double("threshold");
-  config.max_draft = values.get_int("max_draft", {1, kMostRouterDraft});
-  problems.throw_if_any();
-  const auto check = [&](const char* key, double value, double least, double most) {
-    if (value >= least && value <= most) return;
-    problems.add({file.string(), std::string("'") + key + "' is out of range", fmt::format("{:g} to {:g}", least, most),
-                  fmt::format("{:g}", value), ""});
-  };
-  check("top_k", static_cast<double>(config.top_k), 1, static_cast<double>(config.vocabulary));
-  check("embedding_scale", config.embedding_scale, 1e-12, 1e12);
-  check("threshold", config.threshold, 0, 2);
+  ConfigKeys keys(values);
+  router_keys(keys, config);
+  if (config.top_k > config.vocabulary) values.wrong("top_k", "is more than the drafter's ids", "at most vocabulary");
   if (!is_hash(config.drafter_hash)) {
     problems.add(
         {file.string(), "'drafter_sha256' is not a hash", "64 hex digits", printable(config.drafter_hash), ""});
   }
   problems.throw_if_any();
   return config;
-}
-
-nlohmann::ordered_json to_json(const RouterConfig& config) {
-  return {{"architectures", {"DraftsmithRouter"}},
-          {"model_type", kRouterKind},
-          {"format_version", kRouterVersion},
-          {"top_k", config.top_k},
-          {"hidden", config.hidden},
-          {"drafter_width", config.width},
-          {"vocabulary", config.vocabulary},
-          {"embedding_scale", config.embedding_scale},
-          {"drafter", config.drafter},
-          {"drafter_sha256", config.drafter_hash},
-          {"threshold", config.threshold},
-          {"max_draft", config.max_draft}};
 }
 
 }  // namespace
@@ -272,7 +223,11 @@ void save_router(const fs::path& directory, const Router& router) {
     std::vector<TensorToStore> tensors;
     for (const auto& [name, value] : router.parameters()) tensors.push_back({name, value.detach().cpu(), at::kFloat});
     write_safetensors(temporary / "model.safetensors", std::move(tensors));
-    write_json(temporary / "config.json", to_json(router.config()));
+    nlohmann::ordered_json json;
+    ConfigKeys keys(json, true);
+    RouterConfig config = router.config();
+    router_keys(keys, config);
+    write_json(temporary / "config.json", json);
   });
 }
 
@@ -283,13 +238,8 @@ Router load_router(const fs::path& directory) {
                      fs::is_directory(directory) ? "no config.json" : "no such directory",
                      "a router is made by a stage of kind router"});
   }
-  RouterConfig config = read_config(directory);
+  RouterConfig config = read_router_config(directory);
   const SafetensorsFile file(directory / "model.safetensors");
-  Problems problems;
-  std::map<std::string, std::vector<int64_t>> shapes;
-  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
-  check_router_shapes(config, shapes, file.file().string(), problems);
-  problems.throw_if_any();
   std::map<std::string, at::Tensor> parameters;
   for (const auto& entry : file.tensors()) parameters[entry.first] = file.read(entry.first, at::kFloat);
   return {std::move(config), std::move(parameters), file.file().string()};
@@ -316,26 +266,14 @@ std::string describe_router(const Router& router) {
   return text + fmt::format("  defaults       threshold {:g}, max_draft {}\n", config.threshold, config.max_draft);
 }
 
-void require_router_fits(const Router& router, const fs::path& directory, const RouterDrafter& drafter) {
+void require_router_fits(const Router& router, const fs::path& directory, const fs::path& drafter) {
   const RouterConfig& config = router.config();
-  const TransformerConfig& found = drafter.model.config();
-  Problems problems;
-  const std::string where = "router " + directory.string() + ", drafter " + drafter.directory.string();
-  const std::string hint = "train a router for this drafter: stages router-data and router";
-  const auto compare = [&](const char* what, int64_t wanted, int64_t has) {
-    if (wanted == has) return;
-    problems.add({where, std::string("the router was trained for a drafter of another ") + what, std::to_string(wanted),
-                  std::to_string(has), hint});
-  };
-  compare("width", config.width, found.width);
-  compare("vocabulary", config.vocabulary, found.vocabulary);
-  problems.throw_if_any();
-  const std::string hash = model_hash(drafter.directory);
+  const std::string hash = model_hash(drafter);
   if (hash == config.drafter_hash) return;
-  problems.add({where, "the router was trained for another drafter",
-                fmt::format("{} (sha256 {})", printable(config.drafter), config.drafter_hash.substr(0, 16)),
-                fmt::format("{} (sha256 {})", drafter.directory.string(), hash.substr(0, 16)), hint});
-  problems.throw_if_any();
+  throw UserError({"router " + directory.string(), "the router was trained for another drafter",
+                   fmt::format("{} (sha256 {})", printable(config.drafter), config.drafter_hash.substr(0, 16)),
+                   fmt::format("{} (sha256 {})", drafter.string(), hash.substr(0, 16)),
+                   "train a router for this drafter: stages router-data and router"});
 }
 
 }  // namespace draftsmith::model

@@ -79,14 +79,10 @@ bool is_router(const std::filesystem::path& directory);
 // Returns the description that `draftsmith inspect` prints, several lines.
 std::string describe_router(const Router& router);
 
-// The drafter that a router is used with.
-struct RouterDrafter {
-  std::filesystem::path directory;
-  const TransformerModel& model;
-};
-// Refuses a router that was trained for another drafter. Errors: UserError naming both. Reads all of the drafter's
-// weights to hash them.
-void require_router_fits(const Router& router, const std::filesystem::path& directory, const RouterDrafter& drafter);
+// Refuses a router that was trained for another drafter than the one in this directory, whose weights it hashes.
+// Errors: UserError naming both.
+void require_router_fits(const Router& router, const std::filesystem::path& directory,
+                         const std::filesystem::path& drafter);
 
 // A router ready to decide: bound to its drafter's embeddings, on the drafter's device. On a CPU the products of the
 // embedding table with the first layer are computed once, [V,k,H], where they fit in `table_bytes`, so that a decision
@@ -95,7 +91,7 @@ class RouterPredictor {
  public:
   static constexpr int64_t kTableBytes = 512'000'000;
 
-  // The model must outlive the predictor.
+  // The model must outlive the predictor. Errors: UserError for one of another width or vocabulary.
   RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes = kTableBytes);
 
   const RouterConfig& config() const { return router_.config(); }

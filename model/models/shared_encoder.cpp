@@ -1,6 +1,9 @@
 #include "model/models/shared_encoder.h"
 
-#include "base/json.h"
+#include <optional>
+#include <string>
+
+#include "base/error.h"
 #include "model/families/common.h"
 #include "model/files/model_directory.h"
 
@@ -9,26 +12,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr CompanionRole kRole = {.key = "draftsmith_shared_encoder",
-                                 .role = "target",
-                                 .reader = "drafter that shares its target's encoder",
-                                 .remedy = ""};
+constexpr CompanionRole kSharedRole = {.key = "draftsmith_shared_encoder",
+                                       .role = "target",
+                                       .reader = "drafter that shares its target's encoder",
+                                       .remedy = "",
+                                       .require_pair = require_shared_encoder_pair};
 
-void read_shared_encoder(ConfigReader& reader, const std::string& /*where*/, TransformerConfig& config,
-                         Problems& /*problems*/) {
-  const nlohmann::json* object = kind_object(reader, kRole.key);
-  if (object == nullptr) return;
-  config.shared_encoder_width = reader.within(*object).get_int("width", {1, kMaxWidth});
+void shared_encoder_keys(ConfigKeys& keys, TransformerConfig& config) {
+  std::optional<ConfigKeys> object = keys.within(kSharedRole.key);
+  if (!object) return;
+  object->integer("width", config.shared_encoder_width, {1, kMaxWidth});
+  if (!keys.reads()) return;
   if (!config.encoder_decoder) {
-    reader.wrong(kRole.key, "is not for decoder-only models", "an encoder-decoder architecture");
+    keys.reader().wrong(kSharedRole.key, "is not for decoder-only models", "an encoder-decoder architecture");
   }
   if (config.encoder_layers != 0) {
-    reader.wrong("num_layers", "gives a drafter an encoder that reads its target's", "0");
+    keys.reader().wrong("num_layers", "gives a drafter an encoder that reads its target's", "0");
   }
-}
-
-void write_shared_encoder(const TransformerConfig& config, nlohmann::ordered_json& config_json) {
-  config_json[kRole.key]["width"] = config.shared_encoder_width;
 }
 
 }  // namespace
@@ -42,10 +42,8 @@ const ModelKind& shared_encoder_kind() {
           "it has no encoder of its own: decode with its target and this as the drafter "
           "(--model TARGET --drafter DIR)",
       .describes = [](const TransformerConfig& config) { return config.shares_encoder(); },
-      .read = read_shared_encoder,
-      .write = write_shared_encoder,
-      .remove_paths = [](nlohmann::json& config_json) { remove_companion_path(kRole, config_json); },
-      .check_directory = check_shared_encoder_directory};
+      .keys = shared_encoder_keys,
+      .companion = &kSharedRole};
   return kSharedEncoder;
 }
 
@@ -58,9 +56,9 @@ void require_shared_encoder_pair(const TransformerConfig& drafter, const Transfo
                   .expected = "an encoder-decoder (T5, mT5)",
                   .found = target.family});
   }
-  check_pair(kRole, drafter, target, names, problems);
+  check_pair(kSharedRole, drafter, target, names, problems);
   if (drafter.shares_encoder()) {
-    require_same(kRole, names, "the width of its encoder states",
+    require_same(kSharedRole, names, "the width of its encoder states",
                  {std::to_string(drafter.shared_encoder_width), std::to_string(target.width)}, problems);
   }
   problems.throw_if_any();
@@ -76,47 +74,12 @@ std::unique_ptr<TransformerModel> make_shared_encoder_drafter(const TransformerM
   return with_projections(config, ordinary, projection);
 }
 
-bool is_shared_encoder_directory(const fs::path& directory) {
-  return kind_of_directory(directory) == shared_encoder_kind();
-}
-
-std::optional<CompanionRecord> recorded_target(const fs::path& directory) {
-  return recorded_companion(kRole, directory);
-}
-
-fs::path shared_encoder_target(const fs::path& directory) {
-  load_config(directory, shared_encoder_kind());  // refuses a directory of another kind
-  return companion_of(kRole, directory);
-}
-
-void check_shared_encoder_directory(const fs::path& directory) {
-  const ModelDirectory opened(directory, shared_encoder_kind());
-  const auto target = find_companion(kRole, directory);
-  if (!target) return;
-  require_present(kRole, directory, *target);
-  const ModelDirectory other(*target);
-  require_shared_encoder_pair(opened.config(), other.config(), {directory.string(), target->string()});
-  require_unchanged(kRole, directory, *target);
-}
-
-std::unique_ptr<TransformerModel> load_shared_encoder(const fs::path& directory, const fs::path& target_directory,
-                                                      const LoadOptions& options) {
-  const ModelDirectory opened(directory, shared_encoder_kind());
-  if (!target_directory.empty()) {
-    require_present(kRole, directory, target_directory);
-    const ModelDirectory target(target_directory);
-    require_shared_encoder_pair(opened.config(), target.config(), {directory.string(), target_directory.string()});
-    require_recorded(kRole, directory, target_directory);
-  }
-  return load_model(opened, options);
-}
-
 void save_shared_encoder(const fs::path& directory, const TransformerModel& drafter, const fs::path& target_directory,
                          const SaveOptions& options) {
   const fs::path place = require_free_place(directory);
   write_new_directory(place, [&](const fs::path& temporary) {
     SaveOptions files = options;
-    files.add_to_config = recording(kRole, reference(target_directory, place));
+    files.companion = reference(target_directory, place);
     write_model_files(temporary, drafter, files);
   });
 }

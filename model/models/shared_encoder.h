@@ -67,26 +67,6 @@ std::unique_ptr<TransformerModel> make_shared_encoder_drafter(const TransformerM
                                                               const TransformerModel& target,
                                                               const ProjectionOptions& projection = {});
 
-// Returns whether the directory holds such a drafter; false if it has no config.json.
-bool is_shared_encoder_directory(const std::filesystem::path& directory);
-
-// Returns the target that such a directory's config.json names. Checkpoints of training name none.
-std::optional<CompanionRecord> recorded_target(const std::filesystem::path& directory);
-
-// Returns the directory of the target that is recorded. Errors: UserError for a directory of another kind, and if no
-// target is named.
-std::filesystem::path shared_encoder_target(const std::filesystem::path& directory);
-
-// Checks everything about such a directory, and its target by its hash. Errors: UserError.
-void check_shared_encoder_directory(const std::filesystem::path& directory);
-
-// Loads the drafter for use with the target in `target_directory`, which may be another directory than the recorded one
-// but must be the same model. Empty: the target is not checked. Errors (UserError): those of load_model; another target
-// than the recorded one (naming both), or none there.
-std::unique_ptr<TransformerModel> load_shared_encoder(const std::filesystem::path& directory,
-                                                      const std::filesystem::path& target_directory,
-                                                      const LoadOptions& options = {});
-
 // Writes the drafter's directory, atomically, with its target by path and hash. Errors: as save_model.
 void save_shared_encoder(const std::filesystem::path& directory, const TransformerModel& drafter,
                          const std::filesystem::path& target_directory, const SaveOptions& options = {});

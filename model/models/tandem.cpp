@@ -1,91 +1,82 @@
 #include "model/models/tandem.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
-#include "base/json.h"
+#include "base/error.h"
 #include "model/families/common.h"
 #include "model/files/copy_model.h"
 #include "model/files/model_directory.h"
+#include "model/models/companion.h"
 
 namespace draftsmith::model {
 namespace {
 
 constexpr const char* kTandemKey = "draftsmith_tandem";
 
-// A list of millions of numbers, as a file may hold, makes one short problem.
-void check_layer_map(const TandemShape& shape, int64_t secondary_layers, const std::string& where, Problems& problems) {
-  constexpr size_t kShown = 16;
-  const std::span<const int64_t> map = shape.layer_map;
-  if (static_cast<int64_t>(map.size()) != secondary_layers) {
-    const auto shown = map.first(std::min(kShown, map.size()));
-    problems.add({.where = where,
-                  .what = "has not one number for each layer of the secondary",
-                  .expected = fmt::format("{} numbers", secondary_layers),
-                  .found = fmt::format("{}: {}{}", map.size(), fmt::join(shown, ", "),
-                                       shown.size() < map.size() ? ", ..." : "")});
-    return;
-  }
-  const auto outside = [&](int64_t layer) { return layer < 0 || layer > shape.primary_layers; };
-  const auto wrong = std::find_if(map.begin(), map.end(), outside);
-  if (wrong == map.end()) return;
-  problems.add({.where = where,
-                .what = "names a representation that the primary does not have",
-                .expected = fmt::format("0 (embedding output) to {} (its last layer)", shape.primary_layers),
-                .found = fmt::format("{}", *wrong)});
-}
-
-}  // namespace
-
-const CompanionRole& tandem_role() {
-  static const CompanionRole kRole = {.key = kTandemKey,
-                                      .role = "primary",
-                                      .reader = "Tandem secondary",
-                                      .remedy = ", or train the Tandem with copy_primary"};
-  return kRole;
-}
-
+// Adds a problem for each: a layer map of another length than the secondary's layers, or the first number in it outside
+// 0..primary_layers; a block γ below 1. A list of millions of numbers, as a file may hold, makes one short problem.
 void check_tandem_shape(const TandemShape& shape, int64_t secondary_layers, const std::string& where,
                         Problems& problems) {
-  check_layer_map(shape, secondary_layers, where + ": layer_map", problems);
+  constexpr size_t kShown = 16;
   if (shape.block < 1) {
     problems.add({.where = where + ": block",
                   .what = "a block has at least one token",
                   .expected = "1 or more",
                   .found = fmt::format("{}", shape.block)});
   }
+  const std::span<const int64_t> map = shape.layer_map;
+  const auto outside = [&](int64_t layer) { return layer < 0 || layer > shape.primary_layers; };
+  const auto wrong = std::find_if(map.begin(), map.end(), outside);
+  if (std::ssize(map) != secondary_layers) {
+    const auto shown = map.first(std::min(kShown, map.size()));
+    problems.add({.where = where + ": layer_map",
+                  .what = "has not one number for each layer of the secondary",
+                  .expected = fmt::format("{} numbers", secondary_layers),
+                  .found = fmt::format("{}: {}{}", map.size(), fmt::join(shown, ", "),
+                                       shown.size() < map.size() ? ", ..." : "")});
+  } else if (wrong != map.end()) {
+    problems.add({.where = where + ": layer_map",
+                  .what = "names a representation that the primary does not have",
+                  .expected = fmt::format("0 (embedding output) to {} (its last layer)", shape.primary_layers),
+                  .found = fmt::format("{}", *wrong)});
+  }
 }
 
-void read_tandem_config(ConfigReader& reader, const std::string& where, TransformerConfig& config, Problems& problems) {
-  const nlohmann::json* object = kind_object(reader, kTandemKey);
-  if (object == nullptr) return;
-  ConfigReader inside = reader.within(*object);
-  const size_t before = problems.list().size();
-  config.tandem.primary_width = inside.get_int("primary_width", {1, kMaxWidth});
-  config.tandem.primary_layers = inside.get_int("primary_layers", {1, kMaxLayers});
-  config.tandem.layer_map = inside.get_ints("layer_map");
-  config.tandem.block = inside.get_int("block", {1, kMaxPositions});
-  if (problems.list().size() == before) {
-    check_tandem_shape(config.tandem, config.decoder_layers, where + ": " + kTandemKey, problems);
+void tandem_keys(ConfigKeys& keys, TransformerConfig& config) {
+  std::optional<ConfigKeys> object = keys.within(kTandemKey);
+  if (!object) return;
+  const size_t before = keys.reads() ? keys.reader().problems().list().size() : 0;
+  object->integer("primary_width", config.tandem.primary_width, {1, kMaxWidth});
+  object->integer("primary_layers", config.tandem.primary_layers, {1, kMaxLayers});
+  object->integers("layer_map", config.tandem.layer_map);
+  object->also("layer_map", config.tandem.layer_map);  // a list even of one number
+  object->integer("block", config.tandem.block, {1, kMaxPositions});
+  if (!keys.reads()) return;
+  ConfigReader& reader = keys.reader();
+  if (reader.problems().list().size() == before) {
+    check_tandem_shape(config.tandem, config.decoder_layers, reader.where() + ": " + kTandemKey, reader.problems());
   }
   if (config.encoder_layers != 0) {
     reader.wrong("num_layers", "gives a Tandem secondary an encoder, where it reads its primary's", "0");
   }
 }
 
-void write_tandem_config(const TransformerConfig& config, nlohmann::ordered_json& config_json) {
-  nlohmann::ordered_json& object = config_json[kTandemKey];
-  object["primary_width"] = config.tandem.primary_width;
-  object["primary_layers"] = config.tandem.primary_layers;
-  object["layer_map"] = config.tandem.layer_map;
-  object["block"] = config.tandem.block;
-}
+constexpr CompanionRole kTandemRole = {.key = kTandemKey,
+                                       .role = "primary",
+                                       .reader = "Tandem secondary",
+                                       .remedy = ", or train the Tandem with copy_primary",
+                                       .require_pair = require_tandem_pair};
 
 namespace fs = std::filesystem;
+
+}  // namespace
 
 const ModelKind& tandem_kind() {
   static const ModelKind kTandem = {
@@ -96,10 +87,8 @@ const ModelKind& tandem_kind() {
           "it reads another model's representations: decode with its primary and this as the drafter "
           "(--model PRIMARY --drafter DIR)",
       .describes = [](const TransformerConfig& config) { return config.tandem_secondary(); },
-      .read = read_tandem_config,
-      .write = write_tandem_config,
-      .remove_paths = [](nlohmann::json& config_json) { remove_companion_path(tandem_role(), config_json); },
-      .check_directory = check_tandem_directory};
+      .keys = tandem_keys,
+      .companion = &kTandemRole};
   return kTandem;
 }
 
@@ -111,10 +100,10 @@ std::vector<int64_t> default_layer_map(int64_t secondary_layers, int64_t primary
 
 void require_tandem_pair(const TransformerConfig& secondary, const TransformerConfig& primary, const PairNames& names) {
   Problems problems;
-  check_pair(tandem_role(), secondary, primary, names, problems);
+  check_pair(kTandemRole, secondary, primary, names, problems);
   if (secondary.tandem_secondary()) {
     const auto same = [&](const char* what, int64_t own, int64_t other) {
-      require_same(tandem_role(), names, what, {std::to_string(own), std::to_string(other)}, problems);
+      require_same(kTandemRole, names, what, {std::to_string(own), std::to_string(other)}, problems);
     };
     same("the primary's width", secondary.tandem.primary_width, primary.width);
     same("the primary's layers", secondary.tandem.primary_layers, primary.decoder_layers);
@@ -143,41 +132,6 @@ std::unique_ptr<TransformerModel> make_tandem_secondary(const TransformerModel& 
   return with_projections(config, secondary, {start.projections, start.seed});
 }
 
-bool is_tandem_directory(const fs::path& directory) {
-  return kind_of_directory(directory) == tandem_kind();
-}
-
-std::optional<CompanionRecord> recorded_primary(const fs::path& directory) {
-  return recorded_companion(tandem_role(), directory);
-}
-
-fs::path tandem_primary(const fs::path& directory) {
-  load_config(directory, tandem_kind());  // refuses what is no Tandem directory
-  return companion_of(tandem_role(), directory);
-}
-
-void check_tandem_directory(const fs::path& directory) {
-  const ModelDirectory opened(directory, tandem_kind());
-  const auto primary = find_companion(tandem_role(), directory);
-  if (!primary) return;
-  require_present(tandem_role(), directory, *primary);
-  const ModelDirectory other(*primary);
-  require_tandem_pair(opened.config(), other.config(), {directory.string(), primary->string()});
-  require_unchanged(tandem_role(), directory, *primary);
-}
-
-std::unique_ptr<TransformerModel> load_tandem_secondary(const fs::path& directory, const fs::path& primary_directory,
-                                                        const LoadOptions& options) {
-  const ModelDirectory opened(directory, tandem_kind());
-  if (!primary_directory.empty()) {
-    require_present(tandem_role(), directory, primary_directory);
-    const ModelDirectory primary(primary_directory);
-    require_tandem_pair(opened.config(), primary.config(), {directory.string(), primary_directory.string()});
-    require_recorded(tandem_role(), directory, primary_directory);
-  }
-  return load_model(opened, options);
-}
-
 void save_tandem(const fs::path& directory, const TransformerModel& secondary, const TandemSaveOptions& options) {
   if ((options.primary == nullptr) == options.primary_directory.empty()) {
     throw std::logic_error("a Tandem is saved with a primary in memory or in a directory");
@@ -185,16 +139,16 @@ void save_tandem(const fs::path& directory, const TransformerModel& secondary, c
   const fs::path place = require_free_place(directory);
   write_new_directory(place, [&](const fs::path& temporary) {
     SaveOptions files = options.files;
-    const char* const name = tandem_role().role;
+    const char* const name = kTandemRole.role;
     const fs::path inside = temporary / name;
     if (options.primary != nullptr) {
       save_model(inside, *options.primary, options.files);
-      if (options.record_primary) files.add_to_config = recording(tandem_role(), {name, model_hash(inside)});
+      if (options.record_primary) files.companion = {name, model_hash(inside)};
     } else if (options.copy_primary) {
       copy_model(options.primary_directory, inside);
-      files.add_to_config = recording(tandem_role(), {name, model_hash(inside)});
+      files.companion = {name, model_hash(inside)};
     } else {
-      files.add_to_config = recording(tandem_role(), reference(options.primary_directory, place));
+      files.companion = reference(options.primary_directory, place);
     }
     write_model_files(temporary, secondary, files);
   });

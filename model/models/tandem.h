@@ -1,40 +1,20 @@
 // Tandem secondaries (Nair et al. 2024, section 3): a small autoregressive model whose layers read a large primary's
-// representations. Their part in config.json, their start from a trained model, and their directories.
+// representations. Their start from a trained model, and their directories.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "model/families/common.h"
 #include "model/files/checkpoint.h"
-#include "model/models/companion.h"
+#include "model/files/model_directory.h"
+#include "model/transformer/parameters.h"
 #include "model/transformer/transformer_config.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
 
-// ---- A secondary's part in config.json
-//   "draftsmith_tandem": {"primary_width", "primary_layers", "layer_map", "block", "primary": {"path", "sha256"}}
-
-// Returns how Tandem secondaries name their primary.
-const CompanionRole& tandem_role();
-
-// Adds a problem for each: a layer map of another length than the secondary's layers, or the first number in it outside
-// 0..primary_layers; a block γ below 1. `where` names the options or the file.
-void check_tandem_shape(const TandemShape& shape, int64_t secondary_layers, const std::string& where,
-                        Problems& problems);
-
-// Reads and writes everything but the primary. Functions of ModelKind.
-void read_tandem_config(ConfigReader& reader, const std::string& where, TransformerConfig& config, Problems& problems);
-void write_tandem_config(const TransformerConfig& config, nlohmann::ordered_json& config_json);
-
-// ---- Tandem transformers
 // The secondary reads the primary's representations of all tokens but those of the current block, equation (2):
 //   ŷ_u^(j) = FF_Tandem^(j)(x_u^(ℓ(j)))                                    for u < b, b = ⌊i/γ⌋γ
 //   y_i^(j+1) = layer j+1 of the secondary at i, over ŷ_u^(j) for u < b and its own y_u^(j) for b ≤ u ≤ i
@@ -43,7 +23,8 @@ void write_tandem_config(const TransformerConfig& config, nlohmann::ordered_json
 //
 // A Tandem directory is the secondary's model directory, named DraftsmithTandem<architecture> so that nobody loads it
 // as an ordinary model. Its primary lies in primary/ inside it, or is another directory named by its path (relative to
-// this one) and its model_hash().
+// this one) and its model_hash(). Its part in config.json:
+//   "draftsmith_tandem": {"primary_width", "primary_layers", "layer_map", "block", "primary": {"path", "sha256"}}
 
 // Returns the kind of Tandem secondaries.
 const ModelKind& tandem_kind();
@@ -64,7 +45,8 @@ struct TandemStart {
 };
 
 // Makes a Tandem secondary from an ordinary model (loaded unpacked), which gives its decoder's parameters; an encoder
-// is left behind. `primary` may be packed. Errors: UserError (check_tandem_shape, require_tandem_pair).
+// is left behind. `primary` may be packed. Errors: UserError (require_tandem_pair,
+// a layer map that does not fit).
 std::unique_ptr<TransformerModel> make_tandem_secondary(const TransformerModel& secondary,
                                                         const TransformerModel& primary, const TandemStart& start = {});
 
@@ -72,26 +54,6 @@ std::unique_ptr<TransformerModel> make_tandem_secondary(const TransformerModel& 
 // without an encoder. Errors: as make_tandem_secondary().
 TransformerConfig tandem_config(TransformerConfig secondary, const TransformerConfig& primary, const TandemStart& start,
                                 const PairNames& names);
-
-// Returns whether the directory holds a Tandem secondary; false if it has no config.json.
-bool is_tandem_directory(const std::filesystem::path& directory);
-
-// Returns the primary that a Tandem directory's config.json names. Checkpoints of training name none.
-std::optional<CompanionRecord> recorded_primary(const std::filesystem::path& directory);
-
-// Returns the directory of a Tandem's primary: the recorded path, or primary/ inside if none is recorded, as in
-// checkpoints. Errors: UserError for a directory of another kind, and if there is no primary at all.
-std::filesystem::path tandem_primary(const std::filesystem::path& directory);
-
-// Checks everything about a Tandem directory, and its primary by its hash. Errors: UserError.
-void check_tandem_directory(const std::filesystem::path& directory);
-
-// Loads the secondary for use with the primary in `primary_directory`, which may be another directory than the recorded
-// one but must be the same model. Empty: the primary is not checked. Errors (UserError): those of load_model; another
-// primary than the recorded one (naming both), or none there.
-std::unique_ptr<TransformerModel> load_tandem_secondary(const std::filesystem::path& directory,
-                                                        const std::filesystem::path& primary_directory,
-                                                        const LoadOptions& options = {});
 
 struct TandemSaveOptions {
   SaveOptions files = {};  // of both models

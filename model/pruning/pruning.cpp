@@ -1,64 +1,164 @@
 #include "model/pruning/pruning.h"
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string_view>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "model/transformer/draft_vocabulary.h"
+#include "base/error.h"
+#include "model/families/family.h"
 
 namespace draftsmith::model {
+
 namespace {
 
-at::Tensor value(const TransformerModel& model, const std::string& name, at::ScalarType type = at::kFloat) {
-  return model.parameters().at(name).detach().to(at::kCPU, type);
+[[noreturn]] void refuse_layers(const std::string& choice, int64_t count, const std::string& where) {
+  throw UserError({.where = where,
+                   .what = "does not say which layers to keep",
+                   .expected = fmt::format("first:N, every:K, or a rising list of layers in 0..{}", count - 1),
+                   .found = choice.substr(0, 100),
+                   .hint = {}});
+}
+
+// Returns a whole number, or -1.
+int64_t number(std::string_view text) {
+  int64_t value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : -1;
+}
+
+std::vector<int64_t> layer_list(const std::string& choice, int64_t count, const std::string& where) {
+  std::vector<int64_t> layers;
+  for (size_t begin = 0; begin <= choice.size();) {
+    const size_t end = std::min(choice.find(',', begin), choice.size());
+    const int64_t layer = number(std::string_view(choice).substr(begin, end - begin));
+    if (layer < 0 || layer >= count || (!layers.empty() && layer <= layers.back())) refuse_layers(choice, count, where);
+    layers.push_back(layer);
+    begin = end + 1;
+  }
+  return layers;
+}
+
+// Returns the ids that stay whatever the counts, rising.
+std::vector<int64_t> ids_that_stay(const TransformerConfig& config, const PruneEvidence& evidence) {
+  std::set<int64_t> ids(config.eos.begin(), config.eos.end());
+  ids.insert({config.pad, config.decoder_start});
+  if (config.bos) ids.insert(*config.bos);
+  if (evidence.unknown) ids.insert(*evidence.unknown);
+  ids.insert(evidence.special_ids.begin(), evidence.special_ids.end());
+  return {ids.begin(), ids.end()};
 }
 
 }  // namespace
 
-at::Tensor neuron_magnitudes(const TransformerModel& model, const std::string& prefix) {
-  at::Tensor scores = value(model, prefix + ".up.weight").norm(2, 1) * value(model, prefix + ".down.weight").norm(2, 0);
-  if (!model.config().gated) return scores;
-  return scores * value(model, prefix + ".gate.weight").norm(2, 1);
+Fields<PruneOptions> PruneOptions::fields() {
+  using T = PruneOptions;
+  constexpr const char* kLayers = "Layers that stay: first:N, every:K, or a list such as 0,2,5. Empty: all.";
+  return Fields<T>("pruning options")
+      .add("encoder_layers", &T::encoder_layers, kLayers)
+      .add("decoder_layers", &T::decoder_layers, kLayers)
+      .add("ff_width", &T::ff_width, Range{0, 1 << 20}, Unit{"neurons"},
+           "Neurons that stay in each feed-forward layer. 0: all.")
+      .add("heads", &T::heads, Range{0, 4096}, "Attention heads that stay in each layer. 0: all.")
+      .add("vocabulary_from", &T::vocabulary_from,
+           "Corpus (.h5) whose most frequent tokens the drafter keeps embeddings and logits for.")
+      .add("vocabulary_size", &T::vocabulary_size, Range{1}, Unit{"ids"},
+           "How many ids it keeps, special tokens included. Absent: all that occur there.")
+      .check([](const PruneOptions& options, const std::string& where, Problems& problems) {
+        if (!options.vocabulary_size || options.vocabulary_from) return;
+        problems.add({.where = where.empty() ? "vocabulary_from" : where + ".vocabulary_from",
+                      .what = "tokens are counted to choose a vocabulary",
+                      .expected = "a corpus (.h5)"});
+      });
 }
 
-at::Tensor head_magnitudes(const TransformerModel& model, const std::string& prefix) {
-  const int64_t shared = model.config().key_value_heads();
-  const at::Tensor values = value(model, prefix + ".value.weight").view({shared, -1}).norm(2, 1);
-  const at::Tensor outputs = value(model, prefix + ".output.weight").t().reshape({shared, -1}).norm(2, 1);
-  return values * outputs;
-}
-
-void ActivationMoments::add(const std::string& sublayer, const at::Tensor& input) {
-  const at::Tensor flat = input.detach().reshape({-1, input.size(-1)}).to(at::kDouble);  // [B*T,F]
-  at::Tensor added;
-  if (sublayer.ends_with(".feed_forward")) {
-    added = flat.square().sum(0);
-  } else {
-    const at::Tensor contexts = flat.view({flat.size(0), heads_, -1}).transpose(0, 1);  // [H,B*T,K]
-    added = contexts.transpose(1, 2).bmm(contexts);                                     // [H,K,K]
+std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, const std::string& where) {
+  std::vector<int64_t> all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  if (choice.empty()) return all;
+  const size_t colon = choice.find(':');
+  if (colon == std::string::npos) return layer_list(choice, count, where);
+  const std::string form = choice.substr(0, colon);
+  const int64_t amount = number(std::string_view(choice).substr(colon + 1));
+  if (amount < 1 || amount > count || (form != "first" && form != "every")) refuse_layers(choice, count, where);
+  std::vector<int64_t> kept;
+  for (int64_t layer = 0; layer < count; layer += form == "first" ? 1 : amount) {
+    if (form == "every" || layer < amount) kept.push_back(layer);
   }
-  Sum& sum = sums_[sublayer];
-  sum.total = sum.total.defined() ? sum.total.add_(added) : added;
-  sum.positions += flat.size(0);
+  return kept;
 }
 
-at::Tensor ActivationMoments::neurons(const TransformerModel& model, const std::string& prefix) const {
-  const Sum& sum = sums_.at(prefix);
-  const at::Tensor activations = (sum.total.cpu() / static_cast<double>(sum.positions)).sqrt();
-  return activations * value(model, prefix + ".down.weight", at::kDouble).norm(2, 0);
-}
-
-at::Tensor ActivationMoments::heads(const TransformerModel& model, const std::string& prefix) const {
-  const Sum& sum = sums_.at(prefix);
-  const at::Tensor output = value(model, prefix + ".output.weight", at::kDouble);                  // [D,H*K]
-  const at::Tensor weights = output.view({output.size(0), heads_, -1}).transpose(0, 1);            // [H,D,K]
-  const at::Tensor squares = (weights.bmm(sum.total.cpu()) * weights).sum({1, 2}).clamp_min(0.0);  // [H]
-  const int64_t shared = model.config().key_value_heads();
-  return (squares.view({shared, -1}).sum(1) / static_cast<double>(sum.positions)).sqrt();
+void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence) {
+  const FamilyShapes& shapes = families().at(config.family).shapes;
+  Problems problems;
+  const auto wrong = [&](const char* option, const std::string& what, const std::string& expected,
+                         const std::string& found) {
+    problems.add({.where = option, .what = what, .expected = expected, .found = found, .hint = {}});
+  };
+  const auto check_number = [&](const char* option, int64_t wanted, int64_t all, const char* fewer, bool fixed) {
+    if (wanted > all) wrong(option, fewer, fmt::format("at most {}", all), std::to_string(wanted));
+    if (fixed && wanted != 0 && wanted != all) {
+      wrong(option, "files of this family cannot hold another number", "0", std::to_string(wanted));
+    }
+  };
+  check_number("ff_width", options.ff_width, config.ff_width, "the model has fewer neurons", shapes.ff_factor > 0);
+  check_number("heads", options.heads, config.heads, "the model has fewer heads", shapes.heads_make_width);
+  if (const int64_t group = config.heads / config.key_value_heads(); options.heads % group != 0) {
+    wrong("heads", "splits a group of heads that share keys", fmt::format("a multiple of {}", group),
+          std::to_string(options.heads));
+  }
+  const auto check_layers = [&](const std::string& choice, int64_t count, const std::string& where) {
+    try {
+      layers_to_keep(choice, count, where);
+    } catch (const UserError& error) {
+      problems.add_all(error.problems());
+    }
+  };
+  if (config.encoder_decoder) {
+    check_layers(options.encoder_layers, config.encoder_layers, "encoder_layers");
+  } else if (!options.encoder_layers.empty()) {
+    wrong("encoder_layers", "the model has no encoder", "nothing", options.encoder_layers);
+  }
+  check_layers(options.decoder_layers, config.decoder_layers, "decoder_layers");
+  if (options.vocabulary_from || !evidence.token_counts.empty()) {
+    if (!config.draft_vocabulary.ids.empty()) {
+      wrong("vocabulary_from", "the model's vocabulary has already been pruned", "the original model with all its ids",
+            fmt::format("{} of {} ids", config.vocabulary_rows(), config.vocabulary));
+    }
+    const auto fewest = static_cast<int64_t>(ids_that_stay(config, evidence).size());
+    const int64_t wanted = options.vocabulary_size.value_or(fewest);
+    if (wanted < fewest || wanted > config.vocabulary) {
+      wrong("vocabulary_size", wanted < fewest ? "the special tokens alone are more" : "the model has fewer ids",
+            fmt::format("{} to {}", fewest, config.vocabulary), std::to_string(wanted));
+    }
+  }
+  problems.throw_if_any();
 }
 
 namespace {
+
+// Returns the `size` most frequent ids by counts [V] (the lower id if counts are equal), always with those in `kept`;
+// rising.
+std::vector<int64_t> most_frequent_ids(const std::vector<int64_t>& counts, const std::vector<int64_t>& kept,
+                                       int64_t size) {
+  std::vector<int64_t> order(counts.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::vector<bool> always(counts.size(), false);
+  for (const int64_t id : kept) always.at(static_cast<size_t>(id)) = true;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
+    return always[i] != always[j] ? always[i] : counts[i] > counts[j];
+  });
+  order.resize(static_cast<size_t>(size));
+  std::sort(order.begin(), order.end());
+  return order;
+}
 
 // Indices of the `kept` highest scores, rising.
 at::Tensor highest(const at::Tensor& scores, int64_t kept) {
@@ -160,12 +260,19 @@ class Pruner {
     (stack == "encoder" ? config_.encoder_layers : config_.decoder_layers) = static_cast<int64_t>(kept.size());
   }
 
+  // Returns for each group of heads that share keys the product of the norms of its value rows and output columns. [kv]
   at::Tensor head_scores(const std::string& prefix) const {
-    return evidence_.activations ? evidence_.activations->heads(from_, prefix) : head_magnitudes(from_, prefix);
+    const int64_t shared = from_.config().key_value_heads();
+    const at::Tensor values = value(prefix + ".value.weight").view({shared, -1}).norm(2, 1);
+    const at::Tensor outputs = value(prefix + ".output.weight").t().reshape({shared, -1}).norm(2, 1);
+    return values * outputs;
   }
 
+  // Returns for each neuron the product of the norms of its row in the up (and gate) matrix and its column in the down
+  // matrix. [F]
   at::Tensor neuron_scores(const std::string& prefix) const {
-    return evidence_.activations ? evidence_.activations->neurons(from_, prefix) : neuron_magnitudes(from_, prefix);
+    const at::Tensor scores = value(prefix + ".up.weight").norm(2, 1) * value(prefix + ".down.weight").norm(2, 0);
+    return from_.config().gated ? scores * value(prefix + ".gate.weight").norm(2, 1) : scores;
   }
 
   void copy(const std::string& from, const std::string& to, const at::Tensor& index, int64_t dimension) {

@@ -1,5 +1,5 @@
-#include "model/transformer/cpu_decoder.h"
-
+// Decoding steps of a packed model on a CPU, from tokens to logits. They allocate nothing from the second step of a
+// size on, apart from what callers keep.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,10 +10,12 @@
 
 #include "base/device_tensors.h"
 #include "model/cpu/block_attention.h"
-#include "model/layers/visible_keys.h"
+#include "model/layers/dense_attention.h"
 #include "model/transformer/cpu_pass.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/stack.h"
+#include "model/transformer/transformer_model.h"
+#include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
 
@@ -204,10 +206,6 @@ void gather(const at::Tensor& table, const std::vector<int64_t>& rows, bool firs
                                   [&] { add_rows<scalar_t>(table, rows, first, to); });
 }
 
-bool fits(const RowNorm& norm) {
-  return norm.weight != nullptr;
-}
-
 // Sets `rows` to the rows of a step's tokens that get logits: each row's last new token, or all.
 void pick_rows(const StepLayout& layout, Logits logits, std::vector<int64_t>& rows) {
   rows.clear();
@@ -223,49 +221,46 @@ void pick_rows(const StepLayout& layout, Logits logits, std::vector<int64_t>& ro
 
 }  // namespace
 
-bool CpuDecoder::takes_steps() const {
+bool TransformerModel::takes_cpu_steps() const {
   const auto stored = [](const at::Tensor& table) { return table.is_cpu() && table.is_contiguous(); };
-  return !parts_.decoder.packed_views().empty() && parts_.head.own_weights() != nullptr &&
-         fits(parts_.decoder.final_row_norm()) && stored(parts_.embedding) &&
-         (!parts_.embedding_norm || fits(parts_.embedding_norm->row_norm())) &&
-         (!parts_.positions.defined() || stored(parts_.positions));
+  const auto fits = [](const RowNorm& norm) { return norm.weight != nullptr; };
+  return !parts_->decoder.packed_views().empty() && parts_->head.own_weights() != nullptr &&
+         fits(parts_->decoder.final_row_norm()) && stored(parts_->embedding) &&
+         (!parts_->embedding_norm || fits(parts_->embedding_norm->row_norm())) &&
+         (!parts_->positions.defined() || stored(parts_->positions));
 }
 
-void CpuDecoder::embed(const at::Tensor& tokens, const StepLayout& layout, float* to) const {
+void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const {
   static thread_local std::vector<int64_t> rows;
   const at::Tensor ids = tokens.contiguous();
   const auto* id = ids.const_data_ptr<int64_t>();
   rows.clear();
   for (int64_t i = 0; i < ids.numel(); ++i) {
-    if (id[i] < 0 || id[i] >= parts_.config.vocabulary) throw std::logic_error("a token is outside the vocabulary");
-    rows.push_back(parts_.vocabulary_rows.row_of(id[i]));
+    if (id[i] < 0 || id[i] >= config_.vocabulary) throw std::logic_error("a token is outside the vocabulary");
+    rows.push_back(parts_->vocabulary_rows.row_of(id[i]));
   }
-  gather(parts_.embedding, rows, true, to);
-  if (parts_.positions.defined()) {
+  gather(parts_->embedding, rows, true, to);
+  if (parts_->positions.defined()) {
     rows.clear();
     for (const int64_t base : layout.base) {
       for (int64_t j = 0; j < layout.tokens; ++j) {
-        rows.push_back(std::min(base + (layout.siblings ? 0 : j), parts_.positions.size(0) - 1));
+        rows.push_back(std::min(base + (layout.siblings ? 0 : j), parts_->positions.size(0) - 1));
       }
     }
-    gather(parts_.positions, rows, false, to);
+    gather(parts_->positions, rows, false, to);
   }
-  if (parts_.embedding_norm) {
-    const int64_t width = parts_.config.width;
-    normalize_rows(parts_.embedding_norm->row_norm(), to, ids.numel(), width, to);
+  if (parts_->embedding_norm) {
+    const int64_t width = config_.width;
+    normalize_rows(parts_->embedding_norm->row_norm(), to, ids.numel(), width, to);
   }
 }
 
-void CpuDecoder::begin(const StepLayout& layout, DecoderState& state, LayerRange layers) const {
-  for (int64_t i = layers.begin; i < layers.end; ++i) state.make_room(i, layout);
-  CpuStep::of_thread().begin(layout, state, parts_.config.width, parts_.decoder.packed_views());
-}
-
-StepOutput CpuDecoder::run(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
-  const auto views = parts_.decoder.packed_views();
-  const std::array<int64_t, 3> shape{state.rows(), layout.tokens, parts_.config.width};
-  begin(layout, state, part.layers);
+StepOutput TransformerModel::run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
+  const auto views = parts_->decoder.packed_views();
+  const std::array<int64_t, 3> shape{state.rows(), layout.tokens, config_.width};
+  for (int64_t i = part.layers.begin; i < part.layers.end; ++i) state.make_room(i, layout);
   CpuStep& step = CpuStep::of_thread();
+  step.begin(layout, state, config_.width, views);
   StepOutput output;
   output.hidden.resize(part.hidden_layers.size());
   // Returns memory for the output of a layer if it is wanted, else null.
@@ -282,7 +277,7 @@ StepOutput CpuDecoder::run(const StepPart& part, const StepLayout& layout, Decod
     const at::Tensor given = part.hidden.contiguous();
     std::memcpy(first, given.const_data_ptr<float>(), static_cast<size_t>(given.numel()) * sizeof(float));
   } else {
-    embed(part.tokens, layout, first);
+    embed_on_cpu(part.tokens, layout, first);
   }
   step.set_input(first);
   for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
@@ -292,16 +287,16 @@ StepOutput CpuDecoder::run(const StepPart& part, const StepLayout& layout, Decod
   if (part.logits != Logits::kNone) {
     pick_rows(layout, part.logits, rows);
     const int64_t picked = part.logits == Logits::kLast ? 1 : layout.tokens;
-    output.logits = state.logits_of({state.rows(), picked, parts_.head.own_weights()->outputs()});
-    step.add_head({.norm = parts_.decoder.final_row_norm(),
-                   .scale = static_cast<float>(parts_.config.output_scale),
-                   .head = parts_.head.own_weights(),
+    output.logits = state.logits_of({state.rows(), picked, parts_->head.own_weights()->outputs()});
+    step.add_head({.norm = parts_->decoder.final_row_norm(),
+                   .scale = static_cast<float>(config_.output_scale),
+                   .head = parts_->head.own_weights(),
                    .rows = rows,
                    .logits = output.logits.mutable_data_ptr<float>()});
   }
   step.run();
-  if (output.logits.defined() && parts_.vocabulary_rows.pruned()) {
-    output.logits = parts_.vocabulary_rows.spread(output.logits, -std::numeric_limits<double>::infinity());
+  if (output.logits.defined() && parts_->vocabulary_rows.pruned()) {
+    output.logits = parts_->vocabulary_rows.spread(output.logits, -std::numeric_limits<double>::infinity());
   }
   return output;
 }

@@ -107,10 +107,6 @@ int64_t DecoderState::length(int64_t row) const {
   return shortest;
 }
 
-int64_t DecoderState::layer_length(int64_t layer, int64_t row) const {
-  return cache(layer).lengths.at(static_cast<size_t>(row));
-}
-
 int64_t DecoderState::layer_runs() const {
   return std::accumulate(runs_.begin(), runs_.end(), int64_t{0});
 }

@@ -139,7 +139,6 @@ class DecoderState final : public DecodeState {
   // Keeps sibling chosen[b] of each row in the given layers as the row's next token (its K/V move to the position's own
   // slot) and advances those layers by one; -1 drops all of the row's siblings.
   void select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen);
-  int64_t layer_length(int64_t layer, int64_t row) const;
   // Returns how many layers ran since the state began: one for each new token of a row (a sibling is one) and each
   // layer. Writing K/V alone does not count.
   int64_t layer_runs() const;

@@ -1,7 +1,6 @@
 #include "model/transformer/draft_vocabulary.h"
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 
 namespace draftsmith::model {
@@ -35,25 +34,6 @@ at::Tensor VocabularyRows::spread(const at::Tensor& values, double elsewhere) co
   std::vector<int64_t> shape = values.sizes().vec();
   shape.back() = vocabulary_;
   return at::full(shape, elsewhere, values.options().requires_grad(false)).index_copy_(-1, ids_, values);
-}
-
-std::vector<int64_t> most_frequent_ids(const std::vector<int64_t>& counts, const std::vector<int64_t>& kept,
-                                       int64_t size) {
-  std::vector<int64_t> order(counts.size());
-  std::iota(order.begin(), order.end(), int64_t{0});
-  std::vector<bool> always(counts.size(), false);
-  for (const int64_t id : kept) always.at(static_cast<size_t>(id)) = true;
-  const auto needed = std::count(always.begin(), always.end(), true);
-  if (size < needed || size > static_cast<int64_t>(counts.size())) {
-    throw std::logic_error("a pruned vocabulary cannot have this size");
-  }
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
-    return always[i] != always[j] ? always[i] : counts[i] > counts[j];
-  });
-  order.resize(static_cast<size_t>(size));
-  std::sort(order.begin(), order.end());
-  return order;
 }
 
 }  // namespace draftsmith::model

@@ -4,8 +4,6 @@
 // the ids.
 #pragma once
 
-#include <vector>
-
 #include "base/aten.h"
 #include "model/transformer/transformer_config.h"
 
@@ -33,10 +31,5 @@ class VocabularyRows {
   at::Tensor ids_;     // [rows]; undefined: all ids have rows
   at::Tensor row_of_;  // [V]
 };
-
-// Returns the `size` most frequent ids by counts [V] (the lower id if counts are equal), always with those in `kept`;
-// rising. Errors: std::logic_error for a size below the number of kept ids or above V.
-std::vector<int64_t> most_frequent_ids(const std::vector<int64_t>& counts, const std::vector<int64_t>& kept,
-                                       int64_t size);
 
 }  // namespace draftsmith::model

@@ -5,7 +5,10 @@
 #include <vector>
 
 namespace draftsmith::model {
+namespace {
 
+// Returns ALiBi's slopes, each head's penalty for a step of distance: 2^(-8 i / H) for powers of two, interpolated
+// otherwise. [H]
 at::Tensor alibi_slopes(int64_t heads) {
   int64_t power = 1;  // the largest power of two up to H
   while (2 * power <= heads) power *= 2;
@@ -19,6 +22,8 @@ at::Tensor alibi_slopes(int64_t heads) {
   }
   return at::tensor(slopes, at::kDouble);
 }
+
+}  // namespace
 
 PositionBias::PositionBias(const TransformerConfig& config, const at::Tensor& weight, bool bidirectional,
                            const at::Tensor& like) {

@@ -8,10 +8,6 @@
 
 namespace draftsmith::model {
 
-// Returns ALiBi's slopes, each head's penalty for a step of distance: 2^(-8 i / H) for powers of two, interpolated
-// otherwise. [H]
-at::Tensor alibi_slopes(int64_t heads);
-
 class PositionBias {
  public:
   PositionBias() = default;

@@ -1,7 +1,6 @@
 #include "model/transformer/stack.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <stdexcept>
 
@@ -10,16 +9,8 @@
 
 #include "base/device_tensors.h"
 #include "model/layers/attention.h"
-#include "model/layers/recomputation.h"
 
 namespace draftsmith::model {
-
-// ---- Additive biases of attention scores
-// In the form that attention reads.
-
-// Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts; undefined: none. Where autocast is
-// on, its rounded form is made here, once for all layers of a device.
-ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused);
 
 namespace {
 
@@ -32,8 +23,8 @@ at::Tensor with_aligned_rows(const at::Tensor& additive) {
   return missing == 0 ? additive.contiguous() : at::constant_pad_nd(additive, {0, missing}).narrow(3, 0, keys);
 }
 
-}  // namespace
-
+// Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts, in the form that attention reads;
+// undefined: none. Where autocast is on, its rounded form is made here, once for all layers of a device.
 ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused) {
   ScoreBias bias;
   bias.fused = fused;
@@ -51,6 +42,8 @@ ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fus
   }
   return bias;
 }
+
+}  // namespace
 
 void self_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys) {
   keys.first = layout.base;
@@ -72,42 +65,6 @@ void cross_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys
   for (size_t b = 0; b < keys.cache_row.size(); ++b) {
     keys.first.push_back(state.source_length(static_cast<int64_t>(b)));
   }
-}
-
-namespace {
-
-// Tensors of a block's run that may have gradients, in the order in which a kept block's backward pass adds them.
-enum BlockInput : size_t { kHidden, kMemoryOfValues, kMemoryOfKeys, kSelfBias, kPrimary, kBlockInputs };
-
-}  // namespace
-
-at::Tensor apply_block(const Block& block, const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) {
-  if (!pass.dropout->recompute() || !at::GradMode::is_enabled() || pass.observer) return block(x, pass, primary);
-  std::vector<at::Tensor> inputs(kBlockInputs);
-  inputs[kHidden] = x;
-  inputs[kMemoryOfValues] = inputs[kMemoryOfKeys] = pass.memory.keys;
-  inputs[kSelfBias] = pass.self_bias.additive;
-  inputs[kPrimary] = primary;
-  const std::vector<at::Tensor> parameters = block.parameters();
-  const auto learns = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
-  const bool records =
-      std::any_of(inputs.begin(), inputs.end(), learns) || std::any_of(parameters.begin(), parameters.end(), learns);
-  if (!records) return block(x, pass, primary);
-
-  const auto after = std::make_shared<Dropout>(*pass.dropout);
-  const auto part = [&block, pass, before = *pass.dropout, after](const std::vector<at::Tensor>& given) {
-    Dropout dropout = before;
-    SequencePass own = pass;
-    own.dropout = &dropout;
-    own.memory = {.keys = given[kMemoryOfKeys], .values = given[kMemoryOfValues]};
-    own.self_bias.additive = given[kSelfBias];
-    const at::Tensor output = block(given[kHidden], own, given[kPrimary]);
-    *after = dropout;
-    return output;
-  };
-  const at::Tensor output = recomputed(part, inputs, parameters);
-  *pass.dropout = *after;
-  return output;
 }
 
 namespace {
@@ -151,8 +108,7 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
 }  // namespace
 
 Block::Block(const TransformerConfig& config, const std::string& prefix, const Building& building)
-    : prefix_(prefix),
-      parallel_residual_(config.parallel_residual),
+    : parallel_residual_(config.parallel_residual),
       clamps_half_(config.encoder_decoder),
       self_(make_attention(config, prefix + ".self_attention", building, true)),
       feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {
@@ -164,27 +120,17 @@ Block::Block(const TransformerConfig& config, const std::string& prefix, const B
   }
 }
 
-at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
-                               const InputObserver& observer) const {
-  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout, observer),
-                     clamps_half_);
-}
-
-InputObserver Block::observer(const SequencePass& pass, const char* sublayer) const {
-  if (!pass.observer) return {};
-  return [&pass, name = prefix_ + sublayer](const at::Tensor& input) { pass.observer(name, input); };
+at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const {
+  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout), clamps_half_);
 }
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
-  at::Tensor hidden =
-      within_half(self_(x, {earlier}, pass.self_bias, *pass.dropout, observer(pass, ".self_attention")), clamps_half_);
+  at::Tensor hidden = within_half(self_(x, earlier, pass.self_bias, *pass.dropout), clamps_half_);
   if (cross_) {
-    hidden =
-        within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, observer(pass, ".cross_attention")),
-                    clamps_half_);
+    hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout), clamps_half_);
   }
-  return feed_forward(x, hidden, *pass.dropout, observer(pass, ".feed_forward"));
+  return feed_forward(x, hidden, *pass.dropout);
 }
 
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
@@ -215,7 +161,7 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
     hidden = within_half(cross_->add_output(hidden, from_source), clamps_half_);
   }
   Dropout none({});
-  return feed_forward(x, hidden, none, {});
+  return feed_forward(x, hidden, none);
 }
 
 KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const {
@@ -242,15 +188,6 @@ std::optional<LayerWeightsView> Block::packed_view() const {
   return LayerWeightsView{*self, cross, *feed_forward, parallel_residual_};
 }
 
-std::vector<at::Tensor> Block::parameters() const {
-  std::vector<at::Tensor> all = self_.parameters();
-  const auto add = [&](const std::vector<at::Tensor>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  if (cross_) add(cross_->parameters());
-  add(feed_forward_.parameters());
-  add({primary_projection_.weight(), primary_projection_.bias()});
-  return all;
-}
-
 void Block::pack(WeightArena& arena) {
   self_.pack(arena);
   if (cross_) {
@@ -260,15 +197,6 @@ void Block::pack(WeightArena& arena) {
   if (primary_projection_.weight().defined()) {
     primary_projection_.pack(arena);
   }
-}
-
-void Block::unpack() {
-  self_.unpack();
-  if (cross_) {
-    cross_->unpack();
-  }
-  feed_forward_.unpack();
-  primary_projection_.unpack();
 }
 
 Stack::Stack(const TransformerConfig& config, bool decoder, const Building& building)
@@ -363,11 +291,6 @@ at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, co
   return hidden;
 }
 
-bool Stack::hides_by_order_alone(const at::Tensor& additive, const SegmentIndex& packed,
-                                 const SelfAttentionForm& form) const {
-  return causal_ && block_ == 0 && form.tandem == 0 && !packed.segment.defined() && !additive.defined();
-}
-
 ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const SelfAttentionForm& form) const {
   const int64_t tokens = x.size(1);
   at::Tensor additive = bias_.full(tokens, tokens);  // [1,H,T,T]
@@ -378,7 +301,9 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
     packed = {upload(packed.segment, x.device()), upload(packed.position, x.device())};
   }
   const bool fused = !x.is_cpu() && !form.drops;
-  const bool causal = fused && hides_by_order_alone(additive, packed, form);
+  // Where order alone hides keys, devices need no mask.
+  const bool causal =
+      fused && causal_ && block_ == 0 && form.tandem == 0 && !packed.segment.defined() && !additive.defined();
   const at::Tensor hidden = causal ? at::Tensor() : hidden_tokens(x, batch, packed);
   const auto with = [&](const at::Tensor& mask) {
     const at::Tensor scores = excluding(mask, options);
@@ -427,13 +352,6 @@ void Stack::view_packed() {
     if (const auto view = block.packed_view()) packed_.push_back(*view);
   }
   if (packed_.size() != blocks_.size()) packed_.clear();
-}
-
-void Stack::unpack() {
-  packed_.clear();
-  for (Block& block : blocks_) {
-    block.unpack();
-  }
 }
 
 }  // namespace draftsmith::model

@@ -2,17 +2,14 @@
 // Encoder and decoder stacks share this code: causal or not, with cross-attention or without.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 
-#include "model/layers/activation_observer.h"
 #include "model/layers/attention.h"
 #include "model/layers/cached_attention.h"
 #include "model/layers/feed_forward.h"
 #include "model/layers/parameter_source.h"
 #include "model/layers/step_operators.h"
-#include "model/layers/visible_keys.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/position_bias.h"
 #include "model/transformer/transformer_config.h"
@@ -41,10 +38,9 @@ struct Building {
 // State shared by the blocks of one pass over whole sequences.
 struct SequencePass {
   ScoreBias self_bias = {};
-  AttentionMemory memory = {};  // encoder states [B,S,D]; undefined without cross-attention
+  at::Tensor memory = {};  // encoder states [B,S,D]; undefined without cross-attention
   ScoreBias cross_bias = {};
   Dropout* dropout = nullptr;
-  ActivationObserver observer = {};
 };
 
 // State shared by the blocks of one cached step.
@@ -83,20 +79,13 @@ class Block {
 
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<LayerWeightsView> packed_view() const;
-  // Returns weights and biases of all sublayers.
-  std::vector<at::Tensor> parameters() const;
 
   void pack(WeightArena& arena);
-  void unpack();
 
  private:
   // Applies the feed-forward sublayer, which reads `x` if the residual is parallel and else what attention returned.
-  at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
-                          const InputObserver& observer) const;
-  // Returns the pass's observer for one sublayer; empty if the pass has none.
-  InputObserver observer(const SequencePass& pass, const char* sublayer) const;
+  at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
 
-  std::string prefix_;  // of its parameters
   bool parallel_residual_;
   bool clamps_half_;
   Attention self_;
@@ -139,7 +128,6 @@ class Stack {
   at::Tensor final_norm(const at::Tensor& x) const { return final_norm_(x); }
 
   void pack(WeightArena& arena);
-  void unpack();
 
  private:
   // Sets the views of packed layers.
@@ -147,9 +135,6 @@ class Stack {
   // Returns which tokens are hidden from each token by order, segments and lengths. bool [B or 1,1,T,T]; undefined when
   // all are visible.
   at::Tensor hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const;
-  // Returns whether order alone hides keys, which needs no mask on devices.
-  bool hides_by_order_alone(const at::Tensor& additive, const SegmentIndex& packed,
-                            const SelfAttentionForm& form) const;
 
   bool causal_;
   int64_t block_;  // γ of block attention; 0: none
@@ -161,12 +146,5 @@ class Stack {
   NormLayer final_norm_;
   std::vector<LayerWeightsView> packed_;
 };
-
-// ---- Blocks of whole sequences, kept or recomputed in the backward pass
-
-// Returns block(x, pass, primary). If the pass recomputes and records gradients, it keeps only what the block reads:
-// the backward pass applies the block again, with the same dropout masks. The block must live until then.
-at::Tensor apply_block(const Block& block, const at::Tensor& x, const SequencePass& pass,
-                       const at::Tensor& primary = {});
 
 }  // namespace draftsmith::model

@@ -2,21 +2,58 @@
 // with gradients) and decoding (step, over caches).
 #pragma once
 
-#include <filesystem>
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "base/aten.h"
 #include "model/layers/dropout.h"
 #include "model/layers/parameter_source.h"
 #include "model/layers/step_operators.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/draft_vocabulary.h"
-#include "model/transformer/forward.h"
 #include "model/transformer/language_model.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 
-class DecoderState;  // model/transformer/decoder_state.h
+struct TransformerParts;  // model/transformer/transformer_parts.h
+
+// ---- Passes over whole sequences (training and scoring)
+
+// The states of a primary that a Tandem secondary reads, from the primary's pass over the same tokens. Gradients flow
+// into tensors that require them. After the primary's forward() with hidden_layers = the secondary's layer_map, they
+// are {output.layers, output.encoder}.
+struct PrimaryStates {
+  std::vector<at::Tensor> layers = {};  // [B,T,D_L], x^(ℓ(j)) for each layer j of the secondary
+  at::Tensor encoder = {};              // [B,S,D_L], the primary's encoder states; undefined for decoder-only models
+};
+
+// Whole sequences for training or scoring with teacher forcing.
+struct ForwardInput {
+  TokenBatch source;                   // [B,S]; unused by decoder-only models
+  TokenBatch target;                   // decoder inputs [B,T] (start token first), right padded
+  std::vector<int64_t> hidden_layers;  // wanted decoder hidden states (early exits, heads)
+  // For a Tandem secondary: layer j + 1 reads the primary's projected representations of tokens before the block of γ
+  // tokens that a position lies in (counted within its segment), and its own from there on. An encoder-decoder
+  // secondary reads the primary's encoder states and only the lengths of `source`. Without a primary a decoder-only
+  // secondary reads only itself, as with a γ beyond every token.
+  const PrimaryStates* primary = nullptr;
+  // For a model that shares another one's encoder (model/models/shared_encoder.h): the other model's encoder states
+  // [B,S,D_L], of which `source` gives the lengths alone.
+  at::Tensor shared_encoder = {};
+  int64_t block = 0;      // γ of this pass; 0: config.tandem.block
+  at::Tensor added = {};  // [B,T,D] added to the embedded targets (Deep Tandem's sketch); undefined: nothing
+};
+
+struct ForwardOutput {
+  at::Tensor hidden;               // [B,T,D] after the final norm and output scale: what the head reads
+  std::vector<at::Tensor> layers;  // one [B,T,D] a wanted layer, before the final norm
+  at::Tensor encoder;              // [B,S,D] encoder states that were cross-attended to; undefined: decoder-only
+};
 
 class TransformerModel : public LanguageModel {
  public:
@@ -28,19 +65,19 @@ class TransformerModel : public LanguageModel {
   // missing, unknown or misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
   // Builds a model for decoding only, in the least memory: blocks are packed as the source's parameters come, and no
-  // plain weight is kept that has a packed form. parameters(), to(), requires_grad(), pack() and unpack() throw
+  // plain weight is kept that has a packed form. parameters(), to(), requires_grad() and pack() throw
   // std::logic_error, and so does a pass that would record gradients through packed weights. load_model() makes such
   // models by default.
   TransformerModel(TransformerConfig config, ParameterSource& source);
   ~TransformerModel() override;
 
-  const TransformerConfig& config() const;
-  const ModelInfo& info() const override;
+  const TransformerConfig& config() const { return config_; }
+  const ModelInfo& info() const override { return info_; }
   // Sets info().name, which messages use: the family until load_model() sets the directory.
-  void set_name(std::string name);
+  void set_name(std::string name) { info_.name = std::move(name); }
 
   // Returns whether the model was made for decoding only, so that it has no parameters().
-  bool decoding_only() const;
+  bool decoding_only() const { return decoding_only_; }
 
   // Returns the rows of tokens in the embedding and the head.
   const VocabularyRows& vocabulary_rows() const;
@@ -52,9 +89,8 @@ class TransformerModel : public LanguageModel {
   void to(at::Device device, at::ScalarType dtype);
   void requires_grad(bool on);
   // Packs weights for decoding (fused QKV, prepacked linears) beside the parameters, which must not change afterwards.
-  // Undone by unpack(). Both invalidate states: recorded steps read the weights as they were.
+  // Undone by to(). Invalidates states: recorded steps read the weights as they were.
   void pack();
-  void unpack();
 
   ForwardOutput forward(const ForwardInput& input, const DropoutContext& dropout = {});
   // Returns the logits of hidden states that forward() returned: [..., D] -> [..., V].
@@ -62,7 +98,7 @@ class TransformerModel : public LanguageModel {
   // Applies the final norm and output scale to a layer's raw hidden state: the input of the head. [..., D] -> [..., D].
   at::Tensor finish(const at::Tensor& layer_hidden) const;
   // Applies finish() and head() (early exit, CALM). [..., D] -> [..., V].
-  at::Tensor exit_head(const at::Tensor& layer_hidden) const;
+  at::Tensor exit_head(const at::Tensor& layer_hidden) const { return head(finish(layer_hidden)); }
 
   // Returns rows of the embedding table alone, without positions or norm, of models loaded in any way: tokens int64
   // [...] -> fp32 [...,D]. Routers read them (model/models/router.h).
@@ -73,13 +109,13 @@ class TransformerModel : public LanguageModel {
   std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
   StepOutput step(const StepInput& input, DecodeState& state) override;
   void give_back(std::unique_ptr<DecodeState> state) override;
-  void free_states() override;
+  void free_states() override { states_.clear(); }
   std::optional<DevicePlaces> device_places(DecodeState& state) override;
   StepOutput step_on_device(const DeviceStepInput& input, DecodeState& state) override;
 
   // --- the two smaller verbs beneath step() ---
   // Embeds tokens [B,L] for the layout's positions: hidden state 0. [B,L,D]
-  at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout);
+  at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout) const;
   // Runs decoder layers [begin,end) on hidden [B,L,D] at the layout's slots, writes their K/V and advances those
   // layers' lengths (not for sibling layouts). Returns the hidden state after layer end; early exit and PPD continue
   // from it.
@@ -103,8 +139,46 @@ class TransformerModel : public LanguageModel {
   void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout, DecoderState& state);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // Makes the parts anew, which hold handles of the parameters, when those are replaced.
+  void rebuild();
+  void require_parameters() const;
+  // Returns an empty state, in the memory of an earlier one if one fits.
+  std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity);
+  // Replays a step's work, which the first call records.
+  StepOutput run_recorded(StepGraph& graph, const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+
+  // --- passes over the parts ---
+  at::Tensor embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const;
+  at::Tensor embed_sequences(const TokenBatch& batch) const;
+  // Returns the encoder states of whole sequences. [B,S,D]
+  at::Tensor encode_states(const TokenBatch& source, Dropout& dropout) const;
+  // Returns another model's encoder states [B,S,D_L] as this one's own [B,S,D].
+  at::Tensor project(const at::Tensor& states) const;
+  // Returns the states that a forward pass cross-attends to; undefined for decoder-only models.
+  at::Tensor memory(const ForwardInput& input, Dropout& dropout) const;
+  // Returns K/V of encoder states for all decoder layers.
+  std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
+  // Checks a step, and makes the state's tables of positions long enough for it. Like the caches they double, so that a
+  // high limit costs no memory.
+  void prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const;
+  // Returns the positions of a step's tokens [B*L] if queries and keys are rotated by them, otherwise nothing.
+  std::vector<int64_t> rotary_positions(const StepLayout& layout) const;
+  // Does the work of a step, or of a part of one, that has been prepared; it may be recorded on the device.
+  // DecoderState::count_runs() is to follow.
+  StepOutput run(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+  // Returns whether steps are computed by run_on_cpu(): all layers are packed for it
+  // (model/transformer/cpu_decoder.cpp).
+  bool takes_cpu_steps() const;
+  StepOutput run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+  // Writes hidden state 0 of a step's tokens: [B*L,D].
+  void embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const;
+
+  TransformerConfig config_;
+  std::map<std::string, at::Tensor> parameters_;
+  bool decoding_only_ = false;
+  ModelInfo info_;
+  std::unique_ptr<TransformerParts> parts_;
+  ResidentStates states_;
 };
 
 }  // namespace draftsmith::model

@@ -71,7 +71,7 @@ void check_vllm(const ExportOptions& options, const model::TransformerConfig& co
                   .hint = "--format hf exports it for Transformers"});
   }
   if (!options.target) return;
-  const int64_t wanted = model::load_config(*options.target).vocabulary;
+  const int64_t wanted = model::read_settings(*options.target, &model::ordinary_kind()).config.vocabulary;
   if (wanted == config.vocabulary) return;
   problems.add({.where = where,
                 .what = "vLLM needs a draft model with as many ids as its target, padding included",
@@ -118,34 +118,35 @@ std::unique_ptr<model::TransformerModel> load_whole(const model::ModelDirectory&
   return model::load_model(opened, {.dtype = stored == at::kDouble ? at::kDouble : at::kFloat, .pack = false});
 }
 
-// Returns the model card, in Markdown.
-std::string card(const fs::path& name, const ExportOptions& options, const model::ModelDescription& model,
+std::string card(const fs::path& name, const ExportOptions& options, const model::ModelDirectory& model,
                  const std::string& dtype) {
+  const auto& c = model.config();
   std::string text =
       "---\nlibrary_name: transformers\ntags:\n- draftsmith\n- speculative-decoding\n- draft-model\n---\n\n";
   text += fmt::format(
       "# {}\n\nA draft model for speculative decoding{}: {} ({}), {:.1f} M parameters, {} token ids, stored as {}.\n",
       name.string(), options.target ? fmt::format(", drafter of `{}`", options.target->string()) : "",
-      model.architecture, model.family, static_cast<double>(model.parameters) / 1e6, model.config.vocabulary, dtype);
+      model.family().architecture, model.family().name, static_cast<double>(model::count_numbers(c)) / 1e6,
+      c.vocabulary, dtype);
   text += fmt::format(
       "\n```python\n"
       "from transformers import {0}\n\n"
       "drafter = {0}.from_pretrained(\"{1}\")\n"
       "target = {0}.from_pretrained(\"TARGET\")\n"
       "target.generate(**inputs, assistant_model=drafter)\n```\n\n",
-      model.config.encoder_decoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM", name.string());
+      c.encoder_decoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM", name.string());
   if (options.format == "vllm") text += fmt::format("```\n{}\n```\n\n", vllm_command("TARGET", name));
   return text + fmt::format("Written by `draftsmith export --format {} --dtype {}`, Draftsmith {} (commit {}).\n",
                             options.format, options.dtype, version(), git_commit());
 }
 
 // Writes the model, its tokenizer and its settings of generation.
-void write_model(const fs::path& directory, const model::TransformerModel& model, const ExportOptions& options,
-                 at::ScalarType dtype) {
+void write_model(const fs::path& directory, const model::TransformerModel& model, const model::ModelDirectory& opened,
+                 const ExportOptions& options, at::ScalarType dtype) {
   model::SaveOptions save;
   save.dtype = dtype;
   save.shard_bytes = static_cast<uint64_t>(options.shard_megabytes) * 1'000'000;
-  save.generation = model::load_generation_config(options.model);
+  save.generation = opened.generation();
   if (data::has_tokenizer(options.model)) save.tokenizer = data::load_tokenizer(options.model)->file();
   model::write_model_files(directory, model, save);
   // Copied as they are, with keys that only other programs read.
@@ -164,9 +165,9 @@ ExportSummary export_directory(const model::ModelDirectory& opened, const Export
   }
   throw_if_stop_requested(kStopped);
   model::write_new_directory(out, [&](const fs::path& temporary) {
-    write_model(temporary, *model, options, dtype);
-    const auto description = model::describe_model(temporary);  // opens and checks what was written
-    write_file_atomic(temporary / "README.md", card(out.filename(), options, description, summary.dtype));
+    write_model(temporary, *model, opened, options, dtype);
+    const model::ModelDirectory written(temporary);  // checks it
+    write_file_atomic(temporary / "README.md", card(out.filename(), options, written, summary.dtype));
     throw_if_stop_requested(kStopped);
   });
   return summary;

@@ -95,7 +95,7 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
   infer::GenerationModels models;
   models.target = target.get();
   models.drafter = infer::load_drafter(spec, options.model, load);
-  models.generation = model::load_generation_config(options.model);
+  models.generation = model::read_settings(options.model).generation;
   models.target_tokenizer = tokenizer.get();
   infer::router_embeddings(models.drafter.get(), "drafter", options.drafter.string());  // reports drafters without any
   Problems problems;

@@ -9,6 +9,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/block_models.h"
+#include "model/models/companion.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 #include "train/trainable/tandem_trainables.h"
@@ -62,11 +63,11 @@ void take_up(const model::Exits& earlier, const model::Exits& into, const std::f
 }
 
 bool from_tandem(const StartOptions& options) {
-  return options.from && model::is_tandem_directory(*options.from);
+  return options.from && model::kind_of_directory(*options.from) == model::tandem_kind();
 }
 
 bool from_drafter(const StartOptions& options) {
-  return options.from && model::is_shared_encoder_directory(*options.from);
+  return options.from && model::kind_of_directory(*options.from) == model::shared_encoder_kind();
 }
 
 bool is_same_model(const fs::path& one, const fs::path& other) {
@@ -81,14 +82,14 @@ Problem missing_model(const std::string& option, const std::string& what) {
 // Returns the primary's directory: the option, or the one that the Tandem directory `from` names.
 fs::path primary_of(const StartOptions& options) {
   if (options.tandem->primary) return *options.tandem->primary;
-  if (from_tandem(options)) return model::tandem_primary(*options.from);
+  if (from_tandem(options)) return model::companion_directory(model::tandem_kind(), *options.from);
   throw UserError(missing_model("tandem.primary", "a secondary that is not yet part of a Tandem needs a primary"));
 }
 
 // Returns the target's directory: the option, or the one that the drafter's directory `from` names.
 fs::path target_of(const StartOptions& options) {
   if (options.shared_encoder->target) return *options.shared_encoder->target;
-  if (from_drafter(options)) return model::shared_encoder_target(*options.from);
+  if (from_drafter(options)) return model::companion_directory(model::shared_encoder_kind(), *options.from);
   throw UserError(
       missing_model("shared_encoder.target", "a drafter that does not share an encoder yet needs a target"));
 }
@@ -112,7 +113,7 @@ StartingModels trained_alone(ModelPointer model) {
 // Continues a Tandem: the secondary keeps its layer map and projections, but its block may change.
 ModelPointer continued_secondary(const TandemTrainingOptions& options, const fs::path& from, const fs::path& primary,
                                  at::Device device) {
-  auto secondary = model::load_tandem_secondary(from, primary, {.device = device, .pack = false});
+  auto secondary = model::load_with_companion(model::tandem_kind(), from, primary, {.device = device, .pack = false});
   model::TransformerConfig config = secondary->config();
   Problems problems;
   if (!options.layer_map.empty() && options.layer_map != config.tandem.layer_map) {
@@ -176,7 +177,7 @@ ModelPointer continued_drafter(const StartOptions& options, const fs::path& targ
          .expected = "none given",
          .found = *options.shared_encoder->projection});
   }
-  return model::load_shared_encoder(*options.from, target, {.device = device, .pack = false});
+  return model::load_with_companion(model::shared_encoder_kind(), *options.from, target, {.device = device, .pack = false});
 }
 
 StartingModels shared_encoder_start(const StartOptions& options, const data::Tokenizer& tokenizer,

@@ -78,7 +78,7 @@ class OutputWriter {
         tokenizer_(load_model_tokenizer(options.model, inputs.info().tokenizer_hash)),
         teacher_(model::load_model(
             options.model, {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)})),
-        settings_(model::load_generation_config(options.model)),
+        settings_(model::read_settings(options.model).generation),
         generator_({.target = teacher_.get(), .generation = settings_, .target_tokenizer = tokenizer_.get()},
                    options.decoding(infer::baseline_method(options.temperature).name)),
         sources_(inputs, teacher_->info(), tokenizer_.get(), options.prompt_tokens) {}

@@ -155,7 +155,7 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   if (shares_with_teacher(options) && !start.trainable->teaches()) inputs.teacher = start.models.back().get();
   const auto distilled = distilled_from(options, files.corpus, teacher.get());
   inputs.distilled = distilled.get();
-  if (options.from) inputs.generation = model::load_generation_config(*options.from);
+  if (options.from) inputs.generation = model::read_settings(*options.from).generation;
   train::run_training(std::move(inputs), options.training, run.directory);
 }
 
@@ -217,7 +217,7 @@ Fields<HeadsStageOptions> HeadsStageOptions::fields() {
 
 // Refuses layers and ranks that the model does not have, before anything is loaded.
 model::ExitConfig checked_config(const HeadsStageOptions& options) {
-  const model::TransformerConfig config = model::load_config(options.model);
+  const model::TransformerConfig config = model::read_settings(options.model).config;
   model::ExitConfig heads = train::exit_config(options);
   Problems problems;
   train::check_early_layers(options.layers, config.decoder_layers, "layers", problems);

@@ -1,6 +1,5 @@
 // Commands that write models and token ids, as a user runs them: `prune`, `export`, `data tokenize`.
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -66,11 +65,10 @@ class PruneProgram : public ModelFiles {
 
 TEST_F(PruneProgram, CutsLayersWidthAndVocabulary) {
   std::vector<std::string> command = {"prune", "--model", path("model"), "--out", path("out")};
-  for (const char* flag : {"--decoder-layers=every:2", "--heads=2", "--ff-width=5", "--by=activation",
-                           "--calibration-examples=8", "--vocabulary-size=12"}) {
+  for (const char* flag : {"--decoder-layers=every:2", "--heads=2", "--ff-width=5", "--vocabulary-size=12"}) {
     command.emplace_back(flag);
   }
-  command.insert(command.end(), {"--calibration", path("corpus.h5"), "--vocabulary-from", path("corpus.h5")});
+  command.insert(command.end(), {"--vocabulary-from", path("corpus.h5")});
   const ProgramResult result = run_program(command);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("2 of 4 layers, 2 of 4 heads and 5 of 12 neurons"),
@@ -85,17 +83,9 @@ TEST_F(PruneProgram, CutsLayersWidthAndVocabulary) {
 
 // What is known before text is read is said before: a corpus without text is not found out.
 TEST_F(PruneProgram, RefusesWhatCannotBeAndWritesNothing) {
-  const std::vector<std::string> by_empty = {"--by", "activation", "--calibration", path("empty.h5")};
-  const auto with_empty = [&](std::vector<std::string> flags) {
-    flags.insert(flags.end(), by_empty.begin(), by_empty.end());
-    return flags;
-  };
-  EXPECT_THAT(error(with_empty({"--heads", "3", "--decoder-layers", "9"})),
+  EXPECT_THAT(error({"--vocabulary-from", path("empty.h5"), "--heads", "3", "--decoder-layers", "9"}),
               AllOf(HasSubstr("splits a group"), HasSubstr("rising list of layers in 0..3")));
-  EXPECT_THAT(error(with_empty({"--ff-width", "4"})), HasSubstr("no text to calibrate on"));
   EXPECT_THAT(error({"--encoder-layers", "0"}), HasSubstr("has no encoder"));
-  EXPECT_THAT(error({"--ff-width", "4", "--by", "activation"}), HasSubstr("calibration"));
-  EXPECT_THAT(error({"--ff-width", "4", "--by", "size"}), HasSubstr("magnitude"));
   EXPECT_THAT(error({"--vocabulary-from", path("empty.h5")}), HasSubstr("no tokens to count"));
   EXPECT_THAT(error({"--vocabulary-from", path("corpus.h5"), "--vocabulary-size", "1"}),
               HasSubstr("special tokens alone are more"));
@@ -103,19 +93,7 @@ TEST_F(PruneProgram, RefusesWhatCannotBeAndWritesNothing) {
   EXPECT_EQ(entries(), 3) << "a temporary directory is left";
   make_directories(folder_ / "out");
   write_file_atomic(folder_ / "out/mine.txt", "mine");
-  EXPECT_THAT(error(with_empty({"--heads", "2"})), HasSubstr("is not overwritten"));
-}
-
-TEST_F(PruneProgram, AskedToStopItEndsInOrder) {
-  write_corpus("long.h5", 50'000);
-  const std::string command = "bash -c '" + draftsmith_binary() + " prune --threads 1 --model " + path("model") +
-                              " --out " + path("out") + " --heads 2 --by activation --calibration " + path("long.h5") +
-                              " --calibration-examples 50000 2>" + path("err") +
-                              " & pid=$!; while [ -e /proc/$pid ] && ! grep -q \"SigCgt:.*[4-7c-f]...$\" "
-                              "/proc/$pid/status; do :; done; kill -TERM $pid; wait $pid'";
-  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 128 + SIGTERM);
-  EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("nothing was written"));
-  EXPECT_EQ(entries(), 5) << "a temporary directory is left";
+  EXPECT_THAT(error({"--heads", "2"}), HasSubstr("is not overwritten"));
 }
 
 class ExportProgram : public ModelFiles {

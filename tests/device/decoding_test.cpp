@@ -24,7 +24,6 @@ using on_device::test_device;
 using testing::tokens_of;
 
 void move_to_device(model::TransformerModel& model) {
-  model.unpack();
   model.to(test_device(), at::kDouble);
   model.pack();
 }
@@ -112,7 +111,6 @@ TEST(DeviceDecoding, ForcedAlphaOfTandemPairsIsTheCpus) {
     };
     const ForcedAlpha expected = alpha();
     for (model::TransformerModel* model : {pair.primary.get(), pair.secondary.get()}) {
-      model->unpack();
       model->to(test_device(), at::kDouble);
     }
     const ForcedAlpha found = alpha();

@@ -179,7 +179,7 @@ TEST_F(BlockSuite, RowsOfModelsInBlocksHaveSpeedAndQuality) {
   EXPECT_EQ(find(results, "assisted.deep").at("exactness").at("differing_lines"), 0);
   EXPECT_EQ(find(results, "assisted.blocks").at("exactness").at("differing_lines"), 0);
   const auto& numbers = results.at("environment").at("parameters");
-  EXPECT_EQ(numbers.at("deep"), model::count_numbers(*model::load_language_model(root_ / "deep")));
+  EXPECT_EQ(numbers.at("deep"), model::count_numbers(*model::load_language_model(root_ / "deep").model));
   EXPECT_TRUE(results.at("tasks").at(0).at("prediction").at("models").contains("deep"));
 }
 

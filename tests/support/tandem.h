@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "model/models/companion.h"
 #include "model/models/tandem.h"
 
 namespace draftsmith::model {
@@ -21,9 +22,10 @@ struct TandemLoadOptions {
 
 // Loads the secondary, which checks the primary's hash, and the primary.
 inline Tandem load_tandem(const std::filesystem::path& directory, const TandemLoadOptions& options = {}) {
-  const auto primary = options.primary_directory.empty() ? tandem_primary(directory) : options.primary_directory;
+  const auto primary =
+      options.primary_directory.empty() ? companion_directory(tandem_kind(), directory) : options.primary_directory;
   Tandem tandem;
-  tandem.secondary = load_tandem_secondary(directory, primary, options.secondary);
+  tandem.secondary = load_with_companion(tandem_kind(), directory, primary, options.secondary);
   tandem.primary = load_model(primary, options.primary);
   return tandem;
 }

@@ -1,4 +1,4 @@
-// One step's gradients: of micro-batches, with dropout, with layers recomputed, and with products in bf16.
+// One step's gradients: of micro-batches, with dropout, and with products in bf16.
 #include "train/training_step.h"
 
 #include <gmock/gmock.h>
@@ -33,56 +33,8 @@ class TrainingStep : public testing::Test {
     return found;
   }
 
-  // Names of gradients that differ by more than `tolerance` if layers are recomputed.
-  std::string changes(TrainableModel& trainable, StepSettings settings, double tolerance = 0) const {
-    const Weights kept = gradients(trainable, settings);
-    settings.recompute = true;
-    const Weights again = gradients(trainable, settings);
-    if (kept.size() != again.size() || kept.empty()) return "another number of gradients";
-    return differences(again, kept, tolerance);
-  }
-
   TemporaryDirectory folder_;
 };
-
-TEST_F(TrainingStep, RecomputedLayersGiveTheSameBits) {
-  for (model::TransformerConfig config : model::tiny_families()) {
-    config.vocabulary = kTestVocabulary;
-    const auto model = model::varied_model(config, 3, at::kFloat);
-    PlainTrainable trainable(*model);
-    for (const double dropout : {0.0, 0.1}) {
-      for (const bool autocast : {false, true}) {
-        SCOPED_TRACE(config.family + " " + std::to_string(dropout) + " " + std::to_string(autocast));
-        EXPECT_EQ(changes(trainable, {.dropout = dropout, .seed = 7, .autocast = autocast}), "");
-      }
-    }
-  }
-  const auto llama = model::varied_model(with_test_vocabulary(model::tiny_llama(3)), 3, at::kFloat);
-  PlainTrainable packed(*llama);
-  EXPECT_EQ(changes(packed, {.dropout = 0.1, .pack_tokens = 24}), "");
-  const Pair pair(model::tiny_llama(3));
-  TandemTrainable secondary = pair.trainable(TandemConfiguration::kPrimaryFrozen);
-  EXPECT_EQ(changes(secondary, {.dropout = 0.1}), "");
-}
-
-// Layers whose outputs something else reads too add up their gradients in another order.
-TEST_F(TrainingStep, RecomputedLayersGiveTheSameGradientsWhereHiddenStatesAreShared) {
-  const Pair pair(model::tiny_t5());
-  TandemTrainable both = pair.trainable(TandemConfiguration::kBothBothLosses);
-  EXPECT_EQ(changes(both, {.dropout = 0.1}, 1e-5), "");
-  ExitPair exits(exit_configs()[0], {.loss = "calm_weighted"}, at::kFloat);
-  EXPECT_EQ(changes(exits.trainable, {.dropout = 0.1}, 1e-5), "");
-}
-
-TEST_F(TrainingStep, AFrozenEmbeddingLeavesRecomputedLayersTheirGradients) {
-  const auto model = model::varied_model(with_test_vocabulary(model::tiny_llama(3)), 3, at::kFloat);
-  model->requires_grad(true);
-  at::Tensor(model->parameters().at("embedding.weight")).requires_grad_(false);
-  const data::Corpus corpus(folder_ / "corpus.h5");
-  PlainTrainable trainable(*model);
-  accumulate_gradients(trainable, *make_objective({}), corpus, {{0, 1, 2, 3}}, {.recompute = true});
-  EXPECT_TRUE(model->parameters().at("decoder.0.self_attention.query.weight").grad().defined());
-}
 
 TEST(Precision, AutoIsBf16WhereCpusHaveFastProductsOfIt) {
   EXPECT_FALSE(trains_in_bf16("fp32", at::kCPU));

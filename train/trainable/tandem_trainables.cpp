@@ -4,7 +4,9 @@
 #include <stdexcept>
 
 #include "base/device_tensors.h"
+#include "model/files/model_directory.h"
 #include "model/models/block_models.h"
+#include "model/models/companion.h"
 #include "train/plain_arithmetic.h"
 
 namespace draftsmith::train {
@@ -105,10 +107,11 @@ void TandemTrainable::save_result(const std::filesystem::path& directory, const 
 
 void TandemTrainable::load(const std::filesystem::path& directory) {
   const model::LoadOptions options{.device = info().device, .dtype = info().dtype, .pack = false};
-  auto stored = model::load_tandem_secondary(directory, {}, options)->parameters();
+  auto stored = model::load_with_companion(model::tandem_kind(), directory, {}, options)->parameters();
   if (trains_primary()) {
-    stored.merge(
-        with_prefix(kPrimaryPrefix, model::load_model(model::tandem_primary(directory), options)->parameters()));
+    stored.merge(with_prefix(
+        kPrimaryPrefix,
+        model::load_model(model::companion_directory(model::tandem_kind(), directory), options)->parameters()));
   }
   copy_parameters(stored, parameters_, directory.string());
 }
@@ -156,7 +159,7 @@ void SharedEncoderTrainable::save_result(const std::filesystem::path& directory,
 
 void SharedEncoderTrainable::load(const std::filesystem::path& directory) {
   const model::LoadOptions options{.device = info_.device, .dtype = info_.dtype, .pack = false};
-  const auto stored = model::load_shared_encoder(directory, {}, options);
+  const auto stored = model::load_with_companion(model::shared_encoder_kind(), directory, {}, options);
   copy_parameters(stored->parameters(), drafter_.parameters(), directory.string());
 }
 
@@ -220,8 +223,8 @@ void BlockPredictionTrainable::save(const std::filesystem::path& directory, cons
 }
 
 void BlockPredictionTrainable::load(const std::filesystem::path& directory) {
-  const auto stored =
-      model::load_block_prediction(directory, {.device = info().device, .dtype = info().dtype, .pack = false});
+  const auto stored = model::load_model(model::ModelDirectory(directory, model::block_prediction_kind()),
+                                        {.device = info().device, .dtype = info().dtype, .pack = false});
   copy_parameters(stored->parameters(), model_.parameters(), directory.string());
 }
 

@@ -3,7 +3,7 @@
 
 namespace kernel {
 
-// By the numbers of PostOp (model/layers/post_op.h).
+// By the numbers of PostOp (model/layers/parameter_source.h).
 enum PostOp { kNothing, kRelu, kGelu, kGeluTanh, kSilu };
 
 __device__ inline float activated(float x, int then) {

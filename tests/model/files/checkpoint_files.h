@@ -40,12 +40,12 @@ inline std::vector<TensorToStore> tensors_of(const nlohmann::json& config_json) 
   Problems problems;
   const Family& family = family_of(config_json, "test");
   ConfigReader reader(config_json, "test", problems);
-  const TransformerConfig config = family.read_config(reader);
+  const TransformerConfig config = read_config(family, reader);
   problems.throw_if_any();
   std::vector<TensorToStore> tensors;
   at::Generator generator = at::detail::createCPUGenerator(7);
   for (const ParameterSpec& spec : expected_parameters(config)) {
-    tensors.push_back({family.stored(spec.name, config).name, at::randn(spec.shape, generator), at::kFloat});
+    tensors.push_back({stored_parameter(family, spec.name, config).name, at::randn(spec.shape, generator), at::kFloat});
   }
   return tensors;
 }

@@ -2,7 +2,6 @@
 // what is written, and whose hash changes.
 #include "model/files/checkpoint.h"
 
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -12,7 +11,6 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "model/files/copy_model.h"
 #include "model/files/model_directory.h"
 #include "tests/model/files/checkpoint_files.h"
@@ -24,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 // A directory with the tiny T5 of checkpoint_files.h, its config changed and some tensors more.
@@ -65,7 +62,7 @@ TEST_F(Checkpoint, TheStoredTensorsDecideWhetherTheHeadIsTied) {
 
 TEST_F(Checkpoint, TheOutputIsScaledAsTheFlagsSayAndNeverInMt5) {
   const double scaled = 1.0 / std::sqrt(6.0);
-  const auto scale = [&](const json& changes) { return load_config(write(changes)).output_scale; };
+  const auto scale = [&](const json& changes) { return read_settings(write(changes)).config.output_scale; };
   EXPECT_DOUBLE_EQ(scale({}), scaled);
   EXPECT_DOUBLE_EQ(scale({{"tie_word_embeddings", false}}), 1.0);
   EXPECT_DOUBLE_EQ(scale({{"tie_word_embeddings", true}, {"scale_decoder_outputs", false}}), 1.0);
@@ -78,7 +75,7 @@ TEST_F(Checkpoint, TheOutputIsScaledAsTheFlagsSayAndNeverInMt5) {
 }
 
 TEST_F(Checkpoint, FeedForwardKeysAreReadAsTransformersReadsThem) {
-  const auto read = [&](const json& changes) { return load_config(write(changes)); };
+  const auto read = [&](const json& changes) { return read_settings(write(changes)).config; };
   EXPECT_EQ(read({{"feed_forward_proj", "gated-gelu"}}).activation, Activation::kGeluTanh);
   EXPECT_TRUE(read({{"feed_forward_proj", "gated-gelu"}}).gated);
   EXPECT_EQ(read({{"feed_forward_proj", "gelu"}}).activation, Activation::kGelu);
@@ -139,22 +136,6 @@ TEST_F(Checkpoint, SavingNeverOverwritesAndLeavesNothingBehindWhenItFails) {
   model->parameters().at("encoder.final_norm.weight").fill_(std::numeric_limits<float>::infinity());
   EXPECT_THROW(save_model(root_ / "bad" / "model", *model), RunError);
   EXPECT_TRUE(fs::is_empty(root_ / "bad"));
-}
-
-TEST_F(Checkpoint, DescribesADirectoryWithoutLoadingIt) {
-  const fs::path directory = write({});
-  write_file_atomic(directory / "spiece.model", "pieces");
-  const ModelDescription description = describe_model(directory);
-  EXPECT_EQ(description.family, "t5");
-  EXPECT_EQ(description.config.decoder_layers, 3);
-  EXPECT_EQ(description.tokenizer_file, "spiece.model");
-  EXPECT_EQ(description.tokenizer_hash, sha256("pieces"));
-  EXPECT_THAT(description.dtypes, ElementsAre(std::pair<const std::string, int64_t>("F32", 2 * 8 + 3 * 13 + 5)));
-  int64_t numbers = 0;
-  for (const TensorToStore& item : tensors_of(tiny_t5_config())) {
-    numbers += item.tensor.numel();
-  }
-  EXPECT_EQ(description.parameters, numbers);
 }
 
 class CopyModel : public testing::Test {
@@ -219,30 +200,6 @@ TEST(ModelHash, IsOfConfigurationAndWeightsWhereverTheyLie) {
   EXPECT_EQ(model_hash(folder / "moved"), hash);
   write_file_atomic(folder / "moved" / "config.json", read_file(folder / "moved" / "config.json") + " ");
   EXPECT_NE(model_hash(folder / "moved"), hash);
-}
-
-// Seen by a change that leaves size and time as they were.
-TEST(ModelHash, FilesThatStayAreReadOnce) {
-  const TemporaryDirectory folder;
-  save(folder / "a", 1);
-  const fs::path weights = folder / "a" / "model.safetensors";
-  const auto change = [&] {
-    std::string bytes = read_file(weights);
-    bytes.back() = static_cast<char>(bytes.back() ^ 1);
-    write_file_atomic(weights, bytes);
-  };
-  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
-  fs::last_write_time(weights, long_ago);
-  const std::string hash = model_hash(folder / "a");
-  change();
-  EXPECT_NE(model_hash(folder / "a"), hash);  // by its time
-  change();
-  EXPECT_EQ(model_hash(folder / "a"), hash);  // within one tick, perhaps: what is new is not remembered
-  fs::last_write_time(weights, long_ago);
-  model_hash(folder / "a");
-  change();
-  fs::last_write_time(weights, long_ago);
-  EXPECT_EQ(model_hash(folder / "a"), hash);
 }
 
 }  // namespace

@@ -35,7 +35,6 @@ TEST(Safetensors, WrittenTensorsAreReadBackBitForBitInEveryType) {
     EXPECT_TRUE(at::equal(read.read("m", type), matrix));
     EXPECT_TRUE(at::equal(read.read("s", type), scalar));
     EXPECT_EQ(read.read("empty", type).sizes(), at::IntArrayRef({0, 4}));
-    EXPECT_EQ(read.metadata().at("format"), "pt");
   }
 }
 
@@ -173,8 +172,8 @@ class PickledWeightsTest : public testing::Test {
   std::string error_of_pickle(const std::string& text) const { return error(zip_of({text, state_dict().storages})); }
   // Touches every byte, as a model that is loaded does.
   void read_all() const {
-    const PickledWeights weights(file_);
-    for (const auto& [name, entry] : weights.tensors()) weights.stored(name).clone();
+    const auto weights = open_pickled_weights(file_);
+    for (const auto& [name, entry] : weights->tensors()) weights->stored(name).clone();
   }
 
   const TemporaryDirectory folder_;
@@ -202,10 +201,10 @@ TEST_F(PickledWeightsTest, OrderedDictsAndTensorsThatAreOneObjectAreRead) {
                            "\x88h\x00)R\x87Rr\x07\x00\x00\x00"s + string("b") + "j\x07\x00\x00\x00u}"s +
                            string("_metadata") + "h\x00)Rsb."s;
   write_text(file_, zip_of({text, {at::arange(24, at::kFloat)}}));
-  const PickledWeights weights(file_);
-  EXPECT_TRUE(weights.stored("a").equal(at::tensor({2.F, 6.F, 10.F})));
-  EXPECT_TRUE(weights.stored("b").equal(weights.stored("a")));
-  EXPECT_THROW(weights.stored("c"), std::logic_error);
+  const auto weights = open_pickled_weights(file_);
+  EXPECT_TRUE(weights->stored("a").equal(at::tensor({2.F, 6.F, 10.F})));
+  EXPECT_TRUE(weights->stored("b").equal(weights->stored("a")));
+  EXPECT_THROW(weights->stored("c"), std::logic_error);
 }
 
 TEST_F(PickledWeightsTest, WhatIsNoStateDictIsAnErrorWithAWayOut) {

@@ -63,7 +63,7 @@ struct LinearCase {
 };
 
 template <class T>
-T* linear_data(const at::Tensor& tensor) {
+T* data_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
 }
 
@@ -79,10 +79,10 @@ at::Tensor run_linear(const K& kernels, const LinearCase& in, Order order = Orde
   cuda_shim::run_grid(
       {static_cast<unsigned>(chosen.blocks)}, {static_cast<unsigned>(chosen.threads)},
       [&] {
-        kernel(linear_data<X>(in.x), linear_data<X>(in.norm.weight), static_cast<float>(in.norm.epsilon),
-               linear_data<X>(in.layer.weight), linear_data<X>(in.layer.bias), linear_data<X>(in.up.weight),
-               linear_data<X>(in.up.bias), linear_data<X>(in.residual), linear_data<X>(y), static_cast<int>(rows),
-               static_cast<int>(in.x.size(1)), static_cast<int>(outputs), static_cast<int>(in.then));
+        kernel(data_of<X>(in.x), data_of<X>(in.norm.weight), static_cast<float>(in.norm.epsilon),
+               data_of<X>(in.layer.weight), data_of<X>(in.layer.bias), data_of<X>(in.up.weight), data_of<X>(in.up.bias),
+               data_of<X>(in.residual), data_of<X>(y), static_cast<int>(rows), static_cast<int>(in.x.size(1)),
+               static_cast<int>(outputs), static_cast<int>(in.then));
       },
       order);
   return y;
@@ -208,11 +208,6 @@ struct NormTensors {
   at::Tensor gradient;  // [rows,D]
 };
 
-template <class T>
-T* data_of(const at::Tensor& tensor) {
-  return static_cast<T*>(tensor.data_ptr());
-}
-
 template <class K>
 RmsNormed run_forward(const K& kernels, const NormTensors& input, Order order) {
   const int64_t rows = input.x.size(0);
@@ -332,11 +327,6 @@ struct StepCase {
   VisibleSlots slots;
 };
 
-template <class T>
-T* step_data(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
-}
-
 const long long* ids_of(const at::Tensor& tensor) {
   return tensor.defined() ? reinterpret_cast<const long long*>(tensor.const_data_ptr<int64_t>()) : nullptr;
 }
@@ -369,9 +359,9 @@ at::Tensor attended(const StepCase& given, const Kernel& kernel, Order order) {
   cuda_shim::run_grid(
       {static_cast<unsigned>(in.query.size(0) * tokens * heads)}, {256},
       [&] {
-        kernel(step_data<T>(in.query), step_data<T>(out), step_data<T>(in.keys), step_data<T>(in.values),
+        kernel(data_of<T>(in.query), data_of<T>(out), data_of<T>(in.keys), data_of<T>(in.values),
                ids_of(given.slots.row), ids_of(given.slots.prefix), ids_of(given.slots.own),
-               ids_of(given.slots.position), step_data<T>(in.bias_table),
+               ids_of(given.slots.position), data_of<T>(in.bias_table),
                in.bias_table.defined() ? static_cast<int>(in.bias_table.size(1)) : 0, tokens, heads,
                static_cast<int>(in.keys.size(1)), static_cast<int>(in.keys.size(2)), static_cast<int>(in.keys.size(3)),
                in.query.stride(0), in.query.stride(1), in.scale);
@@ -424,7 +414,7 @@ TEST(StepSource, WritesEqualTheOperators) {
   const at::Tensor keys = at::zeros({3, 2, 7, 4});
   const at::Tensor values = at::zeros({3, 2, 7, 4});
   cuda_shim::run_grid({1}, {256}, [&] {
-    write_slots_fp32(step_data<float>(keys), step_data<float>(values), step_data<float>(key), step_data<float>(value),
+    write_slots_fp32(data_of<float>(keys), data_of<float>(values), data_of<float>(key), data_of<float>(value),
                      ids_of(row), ids_of(slot), key.numel(), tokens, 2, 7, 4, key.stride(0), key.stride(1),
                      value.stride(0), value.stride(1));
   });
@@ -442,7 +432,7 @@ void expect_rotation(const Kernel& kernel, at::ScalarType type) {
   const at::Tensor found = expected.clone();
   rotate_at(expected, cosine, sine, position, 8);
   cuda_shim::run_grid({1}, {256}, [&] {
-    kernel(step_data<T>(found), step_data<T>(cosine), step_data<T>(sine), ids_of(position), 2 * 2 * 3 * 3, 2, 3, 8, 3,
+    kernel(data_of<T>(found), data_of<T>(cosine), data_of<T>(sine), ids_of(position), 2 * 2 * 3 * 3, 2, 3, 8, 3,
            found.stride(0), found.stride(1));
   });
   EXPECT_TRUE(at::equal(found, expected)) << at::toString(type) << ' ' << difference(found, expected);

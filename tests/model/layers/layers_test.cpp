@@ -1,7 +1,9 @@
 // Layers give what tensor operations give, forward and backward: attention by heads, products of bf16, embeddings,
-// packed weights.
+// packed weights, RMS norm for every pair of dtypes.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -13,6 +15,8 @@
 #include "model/layers/head_attention.h"
 #include "model/layers/linear.h"
 #include "model/layers/mixed_products.h"
+#include "model/layers/norm.h"
+#include "model/layers/rms_norm.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {
@@ -228,24 +232,6 @@ TEST_F(EmbeddedRows, GiveTheSameBitsForEveryNumberOfThreads) {
   EXPECT_TRUE(gradients[0].equal(gradients[1]));
 }
 
-const std::vector<std::pair<int64_t, int64_t>> kShapes{{64, 64}, {1, 5}, {63, 17}, {65, 96}, {200, 129}, {3000, 257}};
-
-TEST(LinearPacked, EqualsThePlainLayerForAnyShapeAndNumberOfRows) {
-  WeightArena arena;
-  for (const auto& [outputs, inputs] : kShapes) {
-    const at::Tensor weight = random_tensor({outputs, inputs}, 1);
-    Linear layer(weight);
-    layer.pack(arena);
-    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 40, 193, 1030}) {
-      const at::Tensor x = random_tensor({rows, inputs}, 2);
-      const at::Tensor exact = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
-      EXPECT_LT(difference(layer(x), exact), 1e-4) << outputs << "x" << inputs << " rows " << rows;
-      const at::Tensor residual = random_tensor({rows, outputs}, 3);
-      EXPECT_LT(difference(layer.add_to(residual, x), exact + residual), 1e-4);
-    }
-  }
-}
-
 TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
   WeightArena arena;
   Linear layer(random_tensor({20, 10}, 10));
@@ -254,6 +240,76 @@ TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
   EXPECT_FALSE(layer.fuses(x));
   layer.add_to(random_tensor({3, 20}, 12), x).sum().backward();
   EXPECT_TRUE(x.grad().defined());
+}
+
+// Types of x and of the weight.
+using Types = std::pair<at::ScalarType, at::ScalarType>;
+
+const std::vector<Types> kTypes{
+    {at::kFloat, at::kFloat},    {at::kDouble, at::kDouble}, {at::kBFloat16, at::kBFloat16}, {at::kHalf, at::kHalf},
+    {at::kBFloat16, at::kFloat}, {at::kHalf, at::kFloat},    {at::kFloat, at::kBFloat16},    {at::kFloat, at::kHalf}};
+
+// Returns the largest difference that two computations of the type may have, relative to their largest number.
+double norm_tolerance(at::ScalarType type) {
+  if (type == at::kDouble) return 1e-13;
+  if (type == at::kFloat) return 1e-5;
+  return type == at::kHalf ? 2e-3 : 1.6e-2;
+}
+
+// Expects a difference of at most `most` times the largest number, or times `scale` if that is larger.
+void expect_alike(const at::Tensor& found, const at::Tensor& expected, double most, double scale = 0) {
+  EXPECT_EQ(found.scalar_type(), expected.scalar_type());
+  EXPECT_EQ(found.sizes(), expected.sizes());
+  EXPECT_LE(difference(found.cpu(), expected), most * std::max(scale, largest(expected.to(at::kDouble))));
+}
+
+// Compares the operators on a device with the definition and its gradients, by autograd on the CPU.
+void expect_composite(const Types& types, int64_t width, at::Device device) {
+  SCOPED_TRACE(fmt::format("{} {} {}", at::toString(types.first), at::toString(types.second), width));
+  const at::Tensor own_x = random_tensor({3, 5, width}, 1, types.first) * 3;
+  const at::Tensor own_weight = random_tensor({width}, 2, types.second);
+  const at::Tensor gradient = random_tensor({3, 5, width}, 3, types.second);
+  const at::Tensor x = own_x.to(device, /*non_blocking=*/false, /*copy=*/true), weight = own_weight.clone().to(device);
+  const RmsNormed normed = rms_normed(x, weight, 1e-6);
+  // With the same inverse, every rounding is that of tensor operations.
+  const at::Tensor wide = x.to(normed.inverse.scalar_type()) * normed.inverse.view({3, 5, 1});
+  EXPECT_TRUE(at::equal(normed.y, wide.to(types.second) * weight));
+  const RmsNormGradients found = rms_norm_gradients(gradient.to(device), x, weight, normed.inverse);
+  own_x.requires_grad_(true);
+  own_weight.requires_grad_(true);
+  const at::Tensor exact = types.first == at::kDouble ? own_x : own_x.to(at::kFloat);
+  const at::Tensor expected = (exact * at::rsqrt(exact.square().mean(-1, true) + 1e-6)).to(types.second) * own_weight;
+  expected.backward(gradient);
+  expect_alike(normed.y, expected.detach(), norm_tolerance(types.second));
+  // dx is a difference, of which a row of one number leaves nothing.
+  const double terms = largest(own_weight.detach() * gradient) * largest(normed.inverse.cpu());
+  expect_alike(found.x, own_x.grad(), std::max(norm_tolerance(types.first), norm_tolerance(types.second)), terms);
+  expect_alike(found.weight, own_weight.grad(), norm_tolerance(types.second));
+}
+
+bool has_gpu() {
+  return at::hasCUDA() && at::detail::getCUDAHooks().getNumGPUs() > 0;
+}
+
+TEST(RmsNorm, EqualsTheCompositeAndItsGradients) {
+  for (const Types& types : kTypes) {
+    for (const int64_t width : {1, 7, 33, 512}) expect_composite(types, width, at::kCPU);
+    if (!has_gpu()) continue;
+    for (const int64_t width : {1, 7, 33, 512, 1000, 5000}) expect_composite(types, width, at::kCUDA);
+  }
+}
+
+// A row's result must not depend on the other rows: speculative decoding compares steps of 1 and of several tokens.
+TEST(RmsNorm, ARowIsTheSameAmongOthersOnGpus) {
+  if (!has_gpu()) GTEST_SKIP() << "no CUDA device";
+  const at::Tensor x = random_tensor({9, 1024}).to(at::kCUDA);
+  const at::Tensor weight = random_tensor({1024}, 2).to(at::kCUDA);
+  EXPECT_TRUE(at::equal(rms_normed(x, weight, 1e-6).y[4], rms_normed(x[4], weight, 1e-6).y));
+}
+
+TEST(NormLayer, OfNothingIsNothing) {
+  const NormLayer norm(Norm::kRms, 1e-6, at::ones({4}), {});
+  EXPECT_EQ(norm(at::empty({0, 4})).sizes(), at::IntArrayRef({0, 4}));
 }
 
 }  // namespace

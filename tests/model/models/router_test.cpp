@@ -204,9 +204,9 @@ TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
   save_router(root / "router", third);
   std::vector<TensorToStore> tensors;
   for (const auto& [name, value] : third.parameters()) tensors.push_back({name, value, at::kFloat});
-  tensors.push_back({"more.ids", at::zeros({3}, at::kLong), at::kLong});  // reading it as numbers is another error
+  tensors.push_back({"more.ids", at::zeros({3}, at::kLong), at::kLong});
   write_safetensors(root / "router/model.safetensors", std::move(tensors));
-  EXPECT_THAT(error_of([&] { load_router(root / "router"); }), HasSubstr("a tensor that no router has"));
+  EXPECT_THAT(error_of([&] { load_router(root / "router"); }), HasSubstr("more.ids"));
   auto broken = Router(config, 3).parameters();
   broken["output.bias"] = at::full({1}, std::numeric_limits<float>::quiet_NaN());
   EXPECT_THAT(error_of([&] { Router(config, broken, "here"); }), HasSubstr("NaN"));
@@ -220,16 +220,12 @@ TEST_F(RouterTest, AnotherDraftersRouterIsRefusedNamingBoth) {
   config.drafter = "work/small/model";
   config.drafter_hash = model_hash(root / "small");
   const Router router(config, 3);
-  const auto message = [&](const char* name, const TransformerModel& model) {
-    return error_of([&] { require_router_fits(router, "router", {root / name, model}); });
+  const auto message = [&](const char* name) {
+    return error_of([&] { require_router_fits(router, "router", root / name); });
   };
-  EXPECT_EQ(message("small", *drafter_), "no error");
-  EXPECT_THAT(message("other", *drafter_),
+  EXPECT_EQ(message("small"), "no error");
+  EXPECT_THAT(message("other"),
               AllOf(HasSubstr("another drafter"), HasSubstr("work/small/model"), HasSubstr((root / "other").string())));
-  TransformerConfig wide = small_config();
-  wide.width = 24;
-  EXPECT_THAT(message("small", *tiny_model(wide, at::kFloat)),
-              AllOf(HasSubstr("another width"), HasSubstr("20"), HasSubstr("24")));
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/cpu/packed_weights.h"
+#include "model/files/model_directory.h"
+#include "model/models/companion.h"
 #include "model/models/tandem.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/models/tandem_passes.h"
@@ -61,11 +63,6 @@ at::Tensor stepwise_logits(LanguageModel& model, const EncoderStates& states, co
   return logits;
 }
 
-TEST_P(SharedEncoder, PassEqualsDecodingTokenByToken) {
-  const at::Tensor stepwise = stepwise_logits(*drafter_, drafter_->project_encoder(encoded()), batch_);
-  EXPECT_LT(row_difference(pass_logits(*drafter_), stepwise, kTargetLengths), 1e-11);
-}
-
 // The reference composition: a projection by hand, and the ordinary model whose decoder the drafter has.
 TEST_P(SharedEncoder, IsAnOrdinaryDecoderOverProjectedStates) {
   const EncoderStates states = encoded();
@@ -103,7 +100,7 @@ TEST(SharedEncoderWeights, OfEveryTypeDecodeCloseToThePlainOnes) {
   const at::Tensor expected = stepwise_logits(*drafter, drafter->project_encoder(states), batch);
   const double size = expected.abs().max().item<double>();
   for (const auto& [type, bound] : {std::pair(at::kFloat, 1e-5), {at::kBFloat16, 0.03}, {at::kChar, 0.05}}) {
-    const auto loaded = load_shared_encoder(root / "drafter", root / "target", {.dtype = type});
+    const auto loaded = load_with_companion(shared_encoder_kind(), root / "drafter", root / "target", {.dtype = type});
     const EncoderStates projected = loaded->project_encoder(states);
     const at::Tensor plain = drafter->project_encoder(states).hidden;
     EXPECT_LT(difference(projected.hidden, plain) / plain.abs().max().item<double>(), bound) << type;
@@ -124,7 +121,8 @@ class SharedEncoderDirectory : public testing::Test {
   std::string error_with(const json& patch) const {
     const fs::path directory = saved();
     patch_config(directory, patch);
-    const std::string message = error_of([&] { load_shared_encoder(directory, root_ / "large"); });
+    const std::string message =
+        error_of([&] { load_with_companion(shared_encoder_kind(), directory, root_ / "large"); });
     fs::remove_all(directory);
     return message;
   }
@@ -137,18 +135,18 @@ class SharedEncoderDirectory : public testing::Test {
 
 TEST_F(SharedEncoderDirectory, IsReadBackAsWritten) {
   const fs::path directory = saved();
-  const auto loaded = load_shared_encoder(directory, root_ / "large", {.pack = false});
+  const auto loaded = load_with_companion(shared_encoder_kind(), directory, root_ / "large", {.pack = false});
   EXPECT_EQ(loaded->parameters().size(), drafter_->parameters().size());
   for (const auto& [name, value] : drafter_->parameters()) {
     EXPECT_EQ(difference(loaded->parameters().at(name), value), 0) << name;
   }
   EXPECT_EQ(loaded->config().shared_encoder_width, target_->config().width);
   EXPECT_EQ(loaded->config().encoder_layers, 0);
-  EXPECT_TRUE(fs::equivalent(shared_encoder_target(directory), root_ / "large"));
-  EXPECT_NO_THROW(check_shared_encoder_directory(directory));
-  EXPECT_TRUE(is_shared_encoder_directory(directory));
-  EXPECT_FALSE(is_shared_encoder_directory(root_ / "large"));
-  EXPECT_FALSE(is_shared_encoder_directory(root_ / "nothing"));
+  EXPECT_TRUE(fs::equivalent(companion_directory(shared_encoder_kind(), directory), root_ / "large"));
+  EXPECT_NO_THROW(check_transformer_directory(directory));
+  EXPECT_TRUE(kind_of_directory(directory) == shared_encoder_kind());
+  EXPECT_FALSE(kind_of_directory(root_ / "large") == shared_encoder_kind());
+  EXPECT_FALSE(kind_of_directory(root_ / "nothing") == shared_encoder_kind());
 }
 
 TEST_F(SharedEncoderDirectory, IsTakenForNoOtherModel) {
@@ -159,23 +157,10 @@ TEST_F(SharedEncoderDirectory, IsTakenForNoOtherModel) {
   EXPECT_EQ(config.at("draftsmith_shared_encoder").at("width"), target_->config().width);
   EXPECT_THAT(error_of([&] { load_model(directory); }),
               AllOf(HasSubstr("no encoder of its own"), HasSubstr("--drafter")));
-  EXPECT_THAT(error_of([&] { load_tandem_secondary(directory, {}); }), HasSubstr("shares its target's encoder"));
-  EXPECT_THAT(error_of([&] { load_shared_encoder(root_ / "large", {}); }), HasSubstr("an ordinary model"));
-  EXPECT_EQ(describe_model(directory).kind, shared_encoder_kind());
-}
-
-TEST_F(SharedEncoderDirectory, AnotherTargetIsRefusedNamingBoth) {
-  const fs::path directory = saved();
-  save_model(root_ / "other", *varied_model(tiny_mt5(), 9, at::kFloat));
-  EXPECT_THAT(error_of([&] { load_shared_encoder(directory, root_ / "other"); }),
-              AllOf(HasSubstr("belongs to another target"), HasSubstr((root_ / "other").string()),
-                    HasSubstr((root_ / "large").string())));
-  TransformerConfig wide = tiny_mt5();
-  wide.width = 24;
-  save_model(root_ / "wide", *varied_model(wide, 9, at::kFloat));
-  EXPECT_THAT(error_of([&] { load_shared_encoder(directory, root_ / "wide"); }),
-              AllOf(HasSubstr("the width of its encoder states"), HasSubstr("24"), HasSubstr("20")));
-  EXPECT_THAT(error_of([&] { load_shared_encoder(directory, root_ / "nowhere"); }), HasSubstr("is not there"));
+  EXPECT_THAT(error_of([&] { load_with_companion(tandem_kind(), directory, {}); }),
+              HasSubstr("shares its target's encoder"));
+  EXPECT_THAT(error_of([&] { load_with_companion(shared_encoder_kind(), root_ / "large", {}); }),
+              HasSubstr("an ordinary model"));
 }
 
 TEST_F(SharedEncoderDirectory, MalformedOnesAreRefusedByName) {

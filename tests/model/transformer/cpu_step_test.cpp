@@ -4,8 +4,6 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "model/cpu/float_matrix.h"
-#include "model/transformer/cpu_decoder.h"
 #include "model/transformer/cpu_encoder.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
@@ -213,7 +211,7 @@ TEST(CpuEncoder, EqualsThePlainModels) {
     for (const std::vector<int64_t>& lengths :
          {std::vector<int64_t>{7}, {1}, {2}, {40, 3, 0, 17}, {257, 4, 256, 255}, {300}, {1000, 300, 1}}) {
       const TokenBatch source = random_batch(lengths, 23, 1);
-      model->unpack();
+      model->to(at::kCPU, at::kFloat);  // unpacks
       const at::Tensor plain = model->encode(source).hidden;
       model->pack();
       const at::Tensor packed = model->encode(source).hidden;

@@ -108,8 +108,8 @@ TEST_F(DecodeStateLayers, RunLayersInTwoPartsEqualsAStep) {
   DecoderState& state = transformer_state(*parts);
   const StepLayout layout = state.append(input.new_tokens, 3);
   at::Tensor hidden = model_->run_layers({0, 2}, model_->embed(input.tokens, layout), layout, state);
-  EXPECT_EQ(state.layer_length(1, 0), 3);
-  EXPECT_EQ(state.layer_length(2, 0), 0);
+  EXPECT_EQ(state.cache(1).lengths[0], 3);
+  EXPECT_EQ(state.cache(2).lengths[0], 0);
   EXPECT_EQ(state.length(0), 0);
   hidden = model_->run_layers({2, 3}, hidden, layout, state);
   EXPECT_LT(difference(model_->exit_head(hidden)[0], expected[0]), 1e-12);

@@ -246,7 +246,7 @@ TEST_F(ExitsOfDirectories, AreShownAndVerifiedAlone) {
   const fs::path inside = model::exits_directory(folder_ / "t5");
   fs::copy(inside, folder_ / "alone");
   for (const fs::path& exits : {inside, folder_ / "alone"}) {
-    EXPECT_THAT(inspect(exits), AllOf(HasSubstr("exits of 3 layers, trained as heads"), HasSubstr("t5 (3 layers")));
+    EXPECT_THAT(inspect(exits), AllOf(HasSubstr("exits of 3 layers, trained as heads"), HasSubstr("t5, sha256")));
     EXPECT_THAT(verify(exits), IsEmpty());
     EXPECT_FALSE(is_recorded(exits));
   }
@@ -257,7 +257,7 @@ TEST_F(ExitsOfDirectories, StayBehindWhenTheirModelIsPrunedOrExported) {
   EXPECT_FALSE(fs::exists(model::exits_directory(folder_ / "out")));
   model::PruneOptions options;
   options.decoder_layers = "first:2";
-  prune_directory(folder_ / "llama", folder_ / "cut", options, at::kCPU);
+  prune_directory(folder_ / "llama", folder_ / "cut", options);
   EXPECT_FALSE(fs::exists(model::exits_directory(folder_ / "cut")));
   EXPECT_THAT(inspect(folder_ / "cut"), Not(HasSubstr("exits")));
 }

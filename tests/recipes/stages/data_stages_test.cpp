@@ -127,18 +127,14 @@ TEST_F(Stages, PruningBeginsAnewAfterAnInterruption) {
   fs::create_directories(folder_ / "pruned" / ".model.tmp-1-2-3");
   run("prune", toml::table{{"model", text("model")}, {"ff_width", 5}, {"encoder_layers", "first:1"}}, "pruned");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "pruned"), {}), 1);
-  EXPECT_EQ(model::load_config(folder_ / "pruned" / "model").ff_width, 5);
+  EXPECT_EQ(model::read_settings(folder_ / "pruned" / "model").config.ff_width, 5);
   EXPECT_EQ(data::load_tokenizer(folder_ / "pruned" / "model")->hash(), tokenizer_->hash());
 }
 
 TEST_F(Stages, APrunedVocabularyIsTrainedOn) {
   run("prune",
-      toml::table{{"model", text("model")},
-                  {"vocabulary_from", text("corpus.h5")},
-                  {"vocabulary_size", 20},
-                  {"ff_width", 5},
-                  {"by", "activation"},
-                  {"calibration", text("corpus.h5")}},
+      toml::table{
+          {"model", text("model")}, {"vocabulary_from", text("corpus.h5")}, {"vocabulary_size", 20}, {"ff_width", 5}},
       "small");
   const auto config = model::load_model(folder_ / "small" / "model")->config();
   EXPECT_EQ(config.vocabulary_rows(), 20);

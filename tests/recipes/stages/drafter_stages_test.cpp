@@ -11,6 +11,7 @@
 #include "infer/drafters/registry.h"
 #include "model/files/model_directory.h"
 #include "model/models/block_models.h"
+#include "model/models/companion.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/exits.h"
 #include "model/models/shared_encoder.h"
@@ -64,7 +65,8 @@ TEST_F(TandemStages, ASecondStageGoesOnFromATandemWithItsPrimary) {
   second["training"].as_table()->insert("objective", toml::table{{"name", "distill"}});
   second["training"].as_table()->insert("validation", toml::table{{"bleu_examples", 3}, {"measure", "overlap"}});
   run(second, "second");
-  EXPECT_EQ(fs::canonical(model::tandem_primary(path("second/model"))), fs::canonical(path("second/model/primary")));
+  EXPECT_EQ(fs::canonical(model::companion_directory(model::tandem_kind(), path("second/model"))),
+            fs::canonical(path("second/model/primary")));
   const auto done = model::load_tandem(path("second/model"));
   EXPECT_EQ(done.secondary->config().tandem.block, 3);
   const auto summary = load_json(path("second/validation.json"));
@@ -124,7 +126,10 @@ TEST_F(TandemStages, ModelsInBlocksAreTrainedFromTheirShapes) {
   const std::string shape =
       "family = \"llama\"\nwidth = 8\nheads = 2\nhead_width = 4\nff_width = 8\ndecoder_layers = 1\n";
   run(stage("block_prediction = 2\n[architecture]\n" + shape, "prompts.h5"), "blocks");
-  EXPECT_EQ(model::load_block_prediction(path("blocks/model"))->config().block_attention, 2);
+  EXPECT_EQ(model::load_model(model::ModelDirectory(path("blocks/model"), model::block_prediction_kind()))
+                ->config()
+                .block_attention,
+            2);
   run(stage("[architecture]\n" + shape + "[deep_tandem]\nblock = 3\n[deep_tandem.large]\n" + shape, "prompts.h5"),
       "deep");
   EXPECT_EQ(model::load_deep_tandem(path("deep/model"))->block(), 3);
@@ -154,11 +159,13 @@ TEST_F(SharedEncoderStages, AModelsDecoderLearnsToReadTheTargetsEncoder) {
   run(two_steps(option("teacher", "target") + shared("small", "target"),
                 "validation = { bleu_examples = 3, draft_examples = 3, measure = \"overlap\" }\n"),
       "drafter");
-  const auto made = model::load_shared_encoder(path("drafter/model"), path("target"))->config();
+  const auto made =
+      model::load_with_companion(model::shared_encoder_kind(), path("drafter/model"), path("target"))->config();
   EXPECT_EQ(made.width, 8);
   EXPECT_EQ(made.encoder_layers, 0);
   EXPECT_EQ(made.shared_encoder_width, 16);
-  EXPECT_TRUE(fs::equivalent(model::shared_encoder_target(path("drafter/model")), path("target")));
+  EXPECT_TRUE(
+      fs::equivalent(model::companion_directory(model::shared_encoder_kind(), path("drafter/model")), path("target")));
   const auto summary = load_json(path("drafter/validation.json")).at("model");
   for (const char* measure : {"loss", "accuracy", "bleu", "overlap", "alpha_forced", "tokens_per_target_run"}) {
     EXPECT_TRUE(summary.contains(measure)) << measure << " " << summary;
@@ -176,7 +183,8 @@ TEST_F(SharedEncoderStages, ASecondStageDistilsFromTheTargetThatTheFirstRecorded
                   "objective = { name = \"distill\", distill = { lambda = 0.5, on_policy = { share = 0.5 } } }\n"
                   "validation = { measure = \"overlap\" }\n"),
         name);
-    EXPECT_TRUE(fs::equivalent(model::shared_encoder_target(path(name + "/model")), path("target")));
+    EXPECT_TRUE(fs::equivalent(model::companion_directory(model::shared_encoder_kind(), path(name + "/model")),
+                               path("target")));
     EXPECT_GT(load_json(path(name + "/validation.json")).at("model").at("overlap").get<double>(), 0);
   }
   EXPECT_EQ(read_file(path("named/model/model.safetensors")), read_file(path("unnamed/model/model.safetensors")));

@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "model/models/companion.h"
 #include "model/models/shared_encoder.h"
 #include "tests/support/pieces_tokenizer.h"
 #include "tests/support/tensors.h"
@@ -49,9 +50,11 @@ TEST_F(SharedEncoderTraining, TheTargetStaysAndIsNamedByTheResult) {
   const TrainResult result = train(pair, options(), "run");
   EXPECT_EQ(changed(target, *pair.target), 0);
   EXPECT_EQ(changed(drafter, *pair.drafter), static_cast<int64_t>(drafter.size()));
-  const auto stored = model::load_shared_encoder(result.model, folder_ / "target", {.pack = false});
+  const auto stored =
+      model::load_with_companion(model::shared_encoder_kind(), result.model, folder_ / "target", {.pack = false});
   EXPECT_EQ(changed(copy_of(*pair.drafter), *stored), 0);
-  EXPECT_TRUE(std::filesystem::equivalent(model::shared_encoder_target(result.model), folder_ / "target"));
+  EXPECT_TRUE(std::filesystem::equivalent(model::companion_directory(model::shared_encoder_kind(), result.model),
+                                          folder_ / "target"));
 }
 
 // It reads the same from a packed target as from a plain one, with its decoder or without; the target is its teacher.
