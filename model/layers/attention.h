@@ -102,7 +102,8 @@ class Attention {
   // Applies the whole sublayer to whole sequences x [B,T,D], with gradients: x + dropout(attention(norm(x), memory)).
   // Queries and keys of a self-attention are rotated by the bias's table. With a memory its keys are the memory's,
   // normed, followed by x's own, S = 2T.
-  at::Tensor operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias, Dropout& dropout) const;
+  at::Tensor operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias,
+                        Dropout& dropout) const;
 
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<AttentionWeightsView> packed_view() const;
