@@ -1,5 +1,4 @@
 // The list of families, the family of a config.json, and where its parameters are stored.
-
 #include "model/families/family.h"
 
 #include <map>

@@ -64,9 +64,8 @@ struct GenerationConfig {
 };
 
 // Reads a directory's generation_config.json if it is there, otherwise the same keys of `config_json`, the parsed
-// config.json. Keys absent from generation_config.json fall back to config.json's token ids and then to `config`. Token
-// ids outside the vocabulary and values out of range are added to `problems`; settings that are not implemented go to
-// `unsupported`.
+// config.json. Absent token ids are those of `config`. Token ids outside the vocabulary and values out of range are
+// added to `problems`.
 GenerationConfig read_generation_config(const std::filesystem::path& directory, const nlohmann::json& config_json,
                                         const TransformerConfig& config, Problems& problems);
 

@@ -1,7 +1,6 @@
 // The companion of a model of our own kinds: another model, whose states it reads. A Tandem secondary's companion is
 // its primary (model/models/tandem.h), that of a drafter without an encoder is the target whose encoder it shares
-// (model/models/shared_encoder.h). config.json names the companion by its path and hash
-// (model/files/model_directory.h).
+// (model/models/shared_encoder.h). config.json names it by its path and hash (model/files/model_directory.h).
 #pragma once
 
 #include <cstdint>

@@ -175,7 +175,7 @@ constexpr const char* kRouterKind = "draftsmith_router";
 constexpr int64_t kRouterVersion = 1;
 
 void router_keys(ConfigKeys& keys, RouterConfig& config) {
-  keys.also("architectures", {"DraftsmithRouter"});
+  keys.also("architectures", nlohmann::ordered_json::array({"DraftsmithRouter"}));
   keys.also("model_type", kRouterKind);
   keys.also("format_version", kRouterVersion);
   keys.integer("top_k", config.top_k, {1, kMostRouterTokens});
