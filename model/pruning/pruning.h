@@ -1,5 +1,6 @@
 // Pruning cuts a smaller model out of a trained one. Layers are chosen by the options; feed-forward neurons and heads
-// by their weights; the vocabulary by token counts (model/transformer/draft_vocabulary.h). The result is an ordinary model, ready for alignment or distillation.
+// by their weights; the vocabulary by token counts (model/transformer/draft_vocabulary.h). The result is an ordinary
+// model, ready for alignment or distillation.
 #pragma once
 
 #include <cstdint>

@@ -177,7 +177,8 @@ ModelPointer continued_drafter(const StartOptions& options, const fs::path& targ
          .expected = "none given",
          .found = *options.shared_encoder->projection});
   }
-  return model::load_with_companion(model::shared_encoder_kind(), *options.from, target, {.device = device, .pack = false});
+  return model::load_with_companion(model::shared_encoder_kind(), *options.from, target,
+                                    {.device = device, .pack = false});
 }
 
 StartingModels shared_encoder_start(const StartOptions& options, const data::Tokenizer& tokenizer,
