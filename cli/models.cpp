@@ -95,7 +95,7 @@ void write_line(model::LanguageModel& model, const infer::ForcedBatch& line, siz
 }
 
 int run_logits(const LogitsFlags& flags) {
-  begin_execution(flags.execution);
+  const c10::Device device = begin_execution(flags.execution);
   const at::NoGradGuard no_grad;
   const auto loaded =
       infer::load_model_directory(flags.model, {.device = device, .dtype = parse_weight_type(flags.dtype)});
