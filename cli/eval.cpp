@@ -27,7 +27,6 @@ struct EvalFlags {
   fs::path suite;
   fs::path out;
   fs::path markdown;
-  bool latency = false;
 };
 
 void require_one_process() {
@@ -51,7 +50,6 @@ int run_eval(const EvalFlags& flags) {
   const SignalWatch signals;
   const auto result = evaluate::run_evaluation(options, out, {.quiet = execution.quiet});
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
-  if (flags.latency) fmt::print("{}\n", evaluate::latency_tables(result.results));
   fmt::print("{}\nwritten: {}\n", result.table, out.string());
   std::fflush(stdout);  // before the errors
   evaluate::throw_if_failed(result);
@@ -66,8 +64,6 @@ Action add_eval(CLI::App& app) {
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
   app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page too (see `draftsmith report`)")
       ->type_name("FILE");
-  app.add_flag("--latency", flags->latency,
-               "Print throughput and percentiles of time a sentence and a token too (files always have them)");
   add_set_flag(app, flags->set);
   add_execution_flags(app, flags->execution);
   app.footer(

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "evaluate/measure/measurement_store.h"
-#include "evaluate/measure/speed.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/suite_options.h"
-#include "evaluate/theory/formulas.h"
 #include "infer/costs/decode_work.h"
+#include "infer/costs/step_costs.h"
 #include "infer/engagement.h"
 #include "infer/forced/decisions.h"
 #include "infer/forced/teacher_forcing.h"
@@ -22,15 +21,6 @@
 namespace draftsmith::evaluate {
 
 using Prompt = std::vector<int64_t>;  // token ids, as a model reads them
-
-// alpha_forced over given outputs, and the quality of the predictions of target and drafter.
-struct ForcedAlphas {
-  double at_temperature_0 = 0;
-  double at_temperature_1 = 0;
-  int64_t positions = 0;
-  infer::PredictionQuality target = {};
-  infer::PredictionQuality drafter = {};
-};
 
 // Lines that are decoded together.
 struct DecodeBatch {
@@ -53,6 +43,12 @@ struct TextStart {
 struct TokenMass {
   double before = 0;  // probability of all tokens that are more likely, or equally likely with a lower id
   double own = 0;     // its own probability; 0: it should not have been drawn
+};
+
+// Depth of the decoder, and of the part of it that a setting reads early.
+struct LayerDepth {
+  int64_t layers = 0;  // layers of the decoder
+  int64_t early = 0;   // first layers that draft (early-exit, exits as drafters) or predict early (ppd); 0: none
 };
 
 class Engine {
@@ -91,9 +87,9 @@ class Engine {
   // Returns the step times of the setting's model and drafter, measured after half of `output`.
   virtual infer::StepCosts step_costs(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output,
                                       int64_t max_tokens) = 0;
-  // Returns how well the setting's drafter predicts its model on `outputs`.
-  virtual ForcedAlphas forced_alpha(const Setting& run, std::span<const Prompt> prompts,
-                                    const std::vector<std::vector<int64_t>>& outputs) = 0;
+  // Returns how well the setting's drafter predicts its model on `outputs`, at temperature 1.
+  virtual infer::ForcedAlpha forced_alpha(const Setting& run, std::span<const Prompt> prompts,
+                                          const std::vector<std::vector<int64_t>>& outputs) = 0;
   // Returns the layers of the setting's decoder and the layer it drafts or predicts at, defaults applied. Zeros if
   // unknown.
   virtual LayerDepth depth(const Setting&) { return {}; }
@@ -122,8 +118,6 @@ class Engine {
   }
   // Returns number types, sizes, threads and directories, for results.json.
   virtual nlohmann::ordered_json description() const = 0;
-  // Returns whether a CUDA device decodes.
-  virtual bool on_gpu() const { return false; }
   // Returns a text that differs for other models. Measurements of another fingerprint are not resumed.
   virtual std::string fingerprint() const = 0;
 };

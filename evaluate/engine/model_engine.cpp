@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "base/device.h"
+#include "base/device_kernels.h"
 #include "base/environment.h"
 #include "base/timing.h"
 #include "evaluate/engine/suite_models.h"
@@ -141,13 +142,12 @@ class ModelEngine final : public Engine {
     return models.drafter->step_costs(models.draft_target(), middle_of(prompt, output), max_tokens);
   }
 
-  ForcedAlphas forced_alpha(const Setting& run, std::span<const Prompt> prompts,
-                            const std::vector<std::vector<int64_t>>& outputs) override {
+  infer::ForcedAlpha forced_alpha(const Setting& run, std::span<const Prompt> prompts,
+                                  const std::vector<std::vector<int64_t>>& outputs) override {
     const at::NoGradGuard no_gradients;
     const infer::GenerationModels models = models_.of(run);
-    const infer::ForcedAlpha sampled = models.drafter->forced_alpha(models.draft_target(), {prompts, outputs},
-                                                                    {.temperature = 1}, options_.forced_block);
-    return {sampled.agreement, sampled.alpha, sampled.positions, sampled.target, sampled.drafter};
+    return models.drafter->forced_alpha(models.draft_target(), {prompts, outputs}, {.temperature = 1},
+                                        options_.forced_block);
   }
 
   LayerDepth depth(const Setting& run) override {
@@ -231,10 +231,9 @@ class ModelEngine final : public Engine {
     }
     json["device"] = device_description(target.device);
     json["threads"] = threads_;
+    if (target.device.is_cuda()) json["execution"] = execution_json(device_execution());
     return json;
   }
-
-  bool on_gpu() const override { return models_.target().model->info().device.is_cuda(); }
 
   std::string fingerprint() const override {
     return fmt::format("{} {} {}{}", git_commit(), models_.target().model->info().device.str(), threads_,

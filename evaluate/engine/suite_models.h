@@ -21,8 +21,6 @@
 
 namespace draftsmith::evaluate {
 
-// ---- Task lines and token ids of the target
-
 // Encoder of source lines. It reads the target's chat template once, when a task asks for it. Refers to the target.
 class PromptEncoder {
  public:
@@ -53,8 +51,6 @@ std::vector<int64_t> encode_output(const infer::LoadedModel& target, const std::
 
 // Returns the text of generated ids. With `ids` it is the ids themselves without EOS.
 std::string output_text(const infer::LoadedModel& target, const std::vector<int64_t>& generated, bool ids);
-
-// ---- Models by name
 
 class SuiteModels {
  public:

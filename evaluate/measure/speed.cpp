@@ -225,17 +225,4 @@ Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
   return speed;
 }
 
-double decode_bound(const SettingRecords& run, const SettingRecords& baseline, const LayerDepth& depth) {
-  const infer::DecodeStats own = timed_counts(run);
-  const infer::DecodeStats plain = timed_counts(baseline);
-  const double plain_tokens = quotient(plain.emitted, plain.target_runs);  // a run
-  if (depth.early == 0) return quotient(quotient(own.emitted, own.target_runs), plain_tokens);
-  return quotient(quotient(own.emitted * depth.layers, own.latency_units), plain_tokens);
-}
-
-double layer_bound(const SettingRecords& run, int64_t layers) {
-  const infer::DecodeStats own = timed_counts(run);
-  return quotient(own.emitted * layers, own.layer_runs);
-}
-
 }  // namespace draftsmith::evaluate

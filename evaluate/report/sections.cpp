@@ -18,7 +18,7 @@ const std::vector<Section>& sections() {
       {"Predicted and measured speed", theory_parts},
       {"How well each drafter predicts", drafter_parts, add_drafter_columns},
       {"Acceptance by position", position_parts},
-      {"Throughput and latency", time_parts, add_time_columns, true},
+      {"Throughput and latency", time_parts, add_time_columns, /*console=*/false},
       {"Operations and bytes", work_parts, add_work_columns},
       {"Inside the model", layer_parts, add_layer_columns},
       {"Match rates of early predictions", match_rate_parts},
@@ -28,12 +28,11 @@ const std::vector<Section>& sections() {
   return kAll;
 }
 
-ScoreStyle score_style(const TaskResult& task) {
-  const auto metric = metrics::make_metric(task.metric_options());
-  return {.name = metric->leading_score(),
-          .digits = metric->digits(),
-          .point = metric->point(),
-          .lower_is_better = metric->lower_is_better()};
+std::unique_ptr<const metrics::Metric> metric_of(const TaskResult& task) {
+  metrics::MetricOptions options;
+  options.name = task.metric;
+  if (task.command) static_cast<metrics::CommandOptions&>(options) = *task.command;
+  return metrics::make_metric(options);
 }
 
 std::string score_words(const std::string& score) {

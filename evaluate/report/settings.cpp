@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/util.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {
@@ -45,15 +44,13 @@ struct SettingCell {
 // What all rows of a table share.
 struct SettingsForm {
   Form form;
-  ScoreStyle score;
-  std::vector<int64_t> beams = {};  // of the searches that settings are compared with
-  bool fallbacks = false;           // some setting has a fallback rate
+  const metrics::Metric& score;
+  bool fallbacks = false;  // some setting has a fallback rate
 };
 
-SettingsForm form_of(const TaskResult& task, Form form) {
-  SettingsForm shared{.form = form, .score = score_style(task)};
+SettingsForm form_of(const TaskResult& task, const metrics::Metric& score, Form form) {
+  SettingsForm shared{.form = form, .score = score};
   for (const SettingResult* setting : task.rows()) {
-    for (const BeamSpeedup& versus : setting->speed.versus_beams) add_new(shared.beams, versus.beams);
     const bool known_rate = !fixed(setting->acceptance.fallback_rate, 3).empty();
     shared.fallbacks = shared.fallbacks || (setting->falls_back() && known_rate);
   }
@@ -61,23 +58,23 @@ SettingsForm form_of(const TaskResult& task, Form form) {
 }
 
 std::vector<SettingCell> quality_cells(const SettingResult& setting, const SettingsForm& shared) {
-  const ScoreStyle& score = shared.score;
-  const metrics::NamedScore* quality = setting.quality.find(score.name);
+  const metrics::Metric& score = shared.score;
+  const metrics::NamedScore* quality = setting.quality.find(score.leading_score());
   const auto& difference = setting.quality.difference;
   return {{"run", "setting", setting.name, "run"},
-          {score.name, score_words(score.name),
-           quality == nullptr ? "" : with_interval(quality->value, quality->interval, score.digits, shared.form),
-           score.name + ", with its 95 % interval" + (score.lower_is_better ? "; lower is better" : ""),
-           score.lower_is_better},
-          {"diff", "difference", difference ? fixed(difference->value, score.digits) : "",
-           "diff: from the setting's own baseline", score.lower_is_better},
+          {score.leading_score(), score_words(score.leading_score()),
+           quality == nullptr ? "" : with_interval(quality->value, quality->interval, score.digits(), shared.form),
+           score.leading_score() + ", with its 95 % interval" + (score.lower_is_better() ? "; lower is better" : ""),
+           score.lower_is_better()},
+          {"diff", "difference", difference ? fixed(difference->value, score.digits()) : "",
+           "diff: from the setting's own baseline", score.lower_is_better()},
           {"", "p-value", difference ? fixed(difference->p_value, 3) : "",
            "p: of the difference, by the paired bootstrap"}};
 }
 
 std::vector<SettingCell> speed_cells(const SettingResult& setting, const SettingsForm& shared) {
-  const SpeedResult& speed = setting.speed;
-  std::vector<SettingCell> cells{
+  const Speed& speed = setting.speed;
+  return {
       {"speedup", "speedup", with_interval(speed.speedup.value, speed.speedup.interval, 2, shared.form),
        "speedup: tokens a second over those of the baseline"},
       {"", "speedup a line", fixed(speed.speedup_total.value, 2),
@@ -87,13 +84,6 @@ std::vector<SettingCell> speed_cells(const SettingResult& setting, const Setting
        "theory: predicts the speedup of decoding alone from alpha and step times"},
       {"acct", "accounted", setting.accounted ? fixed(setting.accounted->speedup, 2) : "",
        "acct: the speedup that the counted runs explain"}};
-  for (const int64_t beams : shared.beams) {
-    const auto found = std::ranges::find(speed.versus_beams, beams, &BeamSpeedup::beams);
-    const std::string header = fmt::format("vs beam {}", beams);
-    cells.push_back({header, header, found == speed.versus_beams.end() ? "" : fixed(found->speedup.value, 2),
-                     fmt::format("tokens a second over those of beam search with {} beams", beams)});
-  }
-  return cells;
 }
 
 std::vector<SettingCell> acceptance_cells(const SettingResult& setting, const SettingsForm& shared) {
@@ -132,7 +122,8 @@ std::vector<SettingCell> cells_of(const SettingResult& setting, const SettingsFo
 }
 
 Table settings_table(const TaskResult& task, Form form) {
-  const SettingsForm shared = form_of(task, form);
+  const auto metric = metric_of(task);
+  const SettingsForm shared = form_of(task, *metric, form);
   std::vector<Column> headers;
   for (const SettingCell& cell : cells_of(task.baseline, shared)) {
     const Align align = headers.empty() ? Align::kLeft : Align::kRight;
@@ -153,10 +144,9 @@ Table settings_table(const TaskResult& task, Form form) {
 
 // Returns whether rounding explains all differences of a lossless setting.
 std::string difference_words(const Exactness& exactness) {
-  const bool rounding = exactness.explained_by_rounding.value_or(false);
   std::string text = fmt::format("largest margin {:.2g}", exactness.largest_margin.value_or(NAN));
   if (exactness.tolerance) text += fmt::format(", tolerance {:.2g}", *exactness.tolerance);
-  text += rounding ? ": rounding" : ": more than rounding explains";
+  text += exactness.first_unexplained ? ": more than rounding explains" : ": rounding";
   if (const auto& first = exactness.first_unexplained) {
     const auto id = [](const std::optional<int64_t>& token) { return token ? std::to_string(*token) : "nothing"; };
     text += fmt::format(" (first on line {} behind {} new tokens: {} for {})", first->line + 1, first->position,
@@ -181,8 +171,7 @@ std::string exactness_note(const SettingResult& setting, Form form) {
   const std::string differ = fmt::format("{}: {} of {} lines differ from greedy decoding", setting.name,
                                          exactness.differing_lines, exactness.lines);
   if (!exactness.lossless) return form == Form::kFull ? differ + "." : "";
-  return fmt::format("{} {}, {}", exactness.explained_by_rounding.value_or(false) ? " " : "!", differ,
-                     difference_words(exactness));
+  return fmt::format("{} {}, {}", exactness.first_unexplained ? "!" : " ", differ, difference_words(exactness));
 }
 
 std::string first_tokens_note(const SettingResult& setting, Form /*form*/) {
@@ -215,10 +204,6 @@ std::string lossless_verdict(const TaskResult& task) {
   std::string text = fmt::format("  Lossless check passed: {} greedy settings", greedy);
   if (sampled > 0) text += fmt::format(", {} sampled ones (first tokens, least p = {:.2g})", sampled, least);
   return text;
-}
-
-std::string error_note(const SettingResult& setting, Form /*form*/) {
-  return setting.measurement_error ? fmt::format("! {}: {}", setting.name, *setting.measurement_error) : "";
 }
 
 std::string chosen_note(const SettingResult& setting, Form /*form*/) {
@@ -273,7 +258,7 @@ std::string busy_note(const Results& results) {
 
 // Returns the notes below the table. Those on errors begin with "!".
 std::vector<std::string> setting_notes(const TaskView& view, Form form) {
-  constexpr std::array kNotes{failed_lines_note, error_note,  noise_note,       lengths_note,
+  constexpr std::array kNotes{failed_lines_note, noise_note,  lengths_note,
                               exactness_note,    chosen_note, first_tokens_note};
   const TaskResult& task = view.task;
   std::vector<std::string> notes;
@@ -316,7 +301,7 @@ std::vector<Part> setting_parts(const TaskView& view, Form form) {
 }
 
 void add_setting_columns(const TaskView& view, const SettingResult& setting, CsvRow& row) {
-  const std::string score = score_style(view.task).name;
+  const std::string score = metric_of(view.task)->leading_score();
   const metrics::NamedScore* found = setting.quality.find(score);
   const std::optional quality = found == nullptr ? std::nullopt : std::optional(*found);
   row["task"] = view.task.name;
@@ -329,7 +314,7 @@ void add_setting_columns(const TaskView& view, const SettingResult& setting, Csv
   row["params"] = setting.params;
   row["quality_difference"] = csv_cell(setting.quality.difference, &QualityDifference::value);
   row["quality_p_value"] = csv_cell(setting.quality.difference, &QualityDifference::p_value);
-  const SpeedResult& speed = setting.speed;
+  const Speed& speed = setting.speed;
   row["tokens_per_second"] = csv_cell(speed.tokens_per_second);
   row["ms_per_token"] = csv_cell(speed.ms_per_token);
   row["decode_ms_per_token"] = csv_cell(speed.decode_ms_per_token);
@@ -338,17 +323,11 @@ void add_setting_columns(const TaskView& view, const SettingResult& setting, Csv
   row["speedup_high"] = csv_cell(speed.speedup.interval.high);
   row["speedup_total"] = csv_cell(speed.speedup_total.value);
   row["speedup_decode"] = csv_cell(speed.speedup_decode.value);
-  row["speedup_decode_bound"] = csv_cell(speed.speedup_decode_bound);
   row["predicted_speedup"] = csv_cell(setting.predicted, &PredictedSpeed::speedup);
   row["accounted_speedup"] = csv_cell(setting.accounted, &PredictedSpeed::speedup);
   row["cost_ratio"] = csv_cell(setting.accounted, &PredictedSpeed::cost_ratio);
   row["e_pt_ms"] = csv_cell(setting.predicted, &PredictedSpeed::e_pt_ms);
   row["long_run_ms"] = csv_cell(setting.predicted, &PredictedSpeed::long_run_ms);
-  const BeamSpeedup* beam = speed.versus_beams.empty() ? nullptr : &speed.versus_beams.front();
-  row["beam_run"] = beam == nullptr ? CsvRow() : CsvRow(beam->setting);
-  row["speedup_vs_beam"] = beam == nullptr ? CsvRow() : csv_cell(beam->speedup.value);
-  row["speedup_vs_beam_low"] = beam == nullptr ? CsvRow() : csv_cell(beam->speedup.interval.low);
-  row["speedup_vs_beam_high"] = beam == nullptr ? CsvRow() : csv_cell(beam->speedup.interval.high);
   const Acceptance& acceptance = setting.acceptance;
   row["alpha"] = csv_cell(acceptance.alpha);
   row["alpha_conditional"] = acceptance.alpha_conditional ? CsvRow(*acceptance.alpha_conditional) : CsvRow();
@@ -366,7 +345,6 @@ void add_setting_columns(const TaskView& view, const SettingResult& setting, Csv
   const std::optional<bool>& lossless = setting.lossless_check;
   row["lossless_check"] = lossless ? CsvRow(*lossless ? "passed" : "failed") : CsvRow();
   row["first_token_p"] = csv_cell(setting.first_tokens, &FirstTokenTest::p_value);
-  row["measurement_error"] = setting.measurement_error ? CsvRow(*setting.measurement_error) : CsvRow();
 }
 
 }  // namespace draftsmith::evaluate

@@ -26,27 +26,12 @@ std::string part_text(const Part& part) {
   return text;
 }
 
-// Returns the tables of the sections that are shown on request, or of all others.
-std::string console_tables(const Results& results, bool on_request) {
-  std::string text;
-  for (const TaskResult& task : results.tasks) {
-    for (const Section& section : sections()) {
-      if (section.on_request != on_request) continue;
-      for (const Part& part : section.parts({results, task}, Form::kBrief)) {
-        if (!part.table.empty()) text += (text.empty() ? "" : "\n") + part_text(part);
-      }
-    }
-  }
-  return text;
-}
-
 // ---- Markdown ----
 
 // Returns a text or number of the environment in that format, or says that it was not recorded.
 std::string recorded(const Results& results, const std::string& key, fmt::format_string<std::string> format) {
-  if (const auto text = results.environment_text(key)) return fmt::format(format, std::string(*text));
-  if (const auto number = results.environment_number(key)) return fmt::format(format, std::to_string(*number));
-  return key + " not recorded";
+  const std::string text = results.environment_text(key);
+  return text.empty() ? key + " not recorded" : fmt::format(format, std::string(text));
 }
 
 // Returns a long command with a line for each option. One with quotes stays as it is.
@@ -60,14 +45,14 @@ std::string broken_command(std::string command) {
 
 // Returns the head of the page: suite, commit, date, machine and command. A device that is the CPU is named once.
 std::string markdown_stamp(const Results& results) {
-  const std::string cpu = results.environment_text("cpu").value_or("");
-  const std::string device = results.environment_text("device").value_or(cpu);
+  const std::string cpu = results.environment_text("cpu");
+  const std::string device = results.environment_text("device");
   std::string text = fmt::format("Suite `{}`, {}, {}.\n", results.suite, recorded(results, "commit", "commit {}"),
                                  recorded(results, "date", "{}"));
   text += fmt::format("{}, {}{}, {}, {}.\n", recorded(results, "cpu", "{}"), recorded(results, "cores", "{} cores"),
-                      device == cpu ? "" : ", " + device, recorded(results, "threads", "threads: {}"),
+                      device.empty() || device == cpu ? "" : ", " + device, recorded(results, "threads", "threads: {}"),
                       recorded(results, "dtype", "{}"));
-  const std::string command = results.environment_text("command").value_or("");
+  const std::string command = results.environment_text("command");
   return text + (command.empty() ? "The command was not recorded.\n" : "\n```\n" + broken_command(command) + "\n```\n");
 }
 
@@ -92,8 +77,7 @@ std::string part_markdown(const Part& part) {
 // Returns a task's heading, what it was for, and its sections.
 std::string task_markdown(const TaskView& view) {
   std::string text = fmt::format("\n## {}\n", task_heading(view.task));
-  const std::string purpose = task_purpose(view.results, view.task);
-  if (!purpose.empty()) text += "\n" + wrapped(purpose, kDocumentWidth, 0, 0);
+  if (view.task.chooses) text += "\n" + wrapped(kChoosingPurpose, kDocumentWidth, 0, 0);
   for (const Section& section : sections()) {
     std::string shown;
     for (const Part& part : section.parts(view, Form::kBrief)) {
@@ -112,15 +96,19 @@ std::string text_of_cell(const ordered_json& value) {
 }  // namespace
 
 std::string results_table(const Results& results) {
-  std::string text = console_tables(results, false);
+  std::string text;
+  for (const TaskResult& task : results.tasks) {
+    for (const Section& section : sections()) {
+      if (!section.console) continue;
+      for (const Part& part : section.parts({results, task}, Form::kBrief)) {
+        if (!part.table.empty()) text += (text.empty() ? "" : "\n") + part_text(part);
+      }
+    }
+  }
   const std::vector<std::string> lines = headlines(results);
   if (!text.empty() && !lines.empty()) text += "\n";
   for (const std::string& line : lines) text += wrapped(line, kConsoleWidth);
   return text;
-}
-
-std::string latency_tables(const Results& results) {
-  return console_tables(results, true);
 }
 
 std::string report_markdown(const Results& results) {

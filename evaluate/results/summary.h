@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "evaluate/measure/forced_alphas.h"
-#include "evaluate/measure/measurement_store.h"
-#include "evaluate/results/measured_task.h"
+#include "evaluate/measure/measured_task.h"
 #include "evaluate/results/results.h"
 
 namespace draftsmith::evaluate {
@@ -23,11 +21,9 @@ namespace draftsmith::evaluate {
 // command that fails or answers wrongly; Interrupted.
 void try_command(const MeasuredTask& measured);
 
-// Makes hypotheses and statistics of every setting of a measured task. Equal outputs are scored once. The store keeps
-// the answers of a command: a resumed evaluation reuses them unless a script that the command names has changed. A
-// setting that cannot be scored loses its rows (remove_failed()), and all others are scored. Errors: Interrupted, and
-// those of the greedy baseline.
-void score_hypotheses(MeasuredTask& measured, const Engine& engine, MeasurementStore& store);
+// Makes hypotheses and statistics of every setting of a measured task. Equal outputs are scored once. A setting that
+// cannot be scored is removed, and all others are scored. Errors: Interrupted, and those of the greedy baseline.
+void score_hypotheses(MeasuredTask& measured, const Engine& engine);
 
 // Returns how a suite resamples lines.
 metrics::ResamplingOptions resampling_of(const SuiteOptions& options);
@@ -37,19 +33,18 @@ metrics::ResamplingOptions resampling_of(const SuiteOptions& options);
 Quality quality_of(const metrics::Metric& metric, const metrics::LineStatistics& own,
                    const metrics::LineStatistics* baseline, const SuiteOptions& options);
 
-// Returns the engagement curve of the measured points. The large model alone is the task's greedy baseline on the
-// curve's lines, whose hypotheses must be there (score_hypotheses()).
-EngagementResult engagement_result(const EngagementPrompts& curve, const std::vector<MeasuredEngagement>& points,
-                                   const MeasuredTask& task, const SuiteOptions& options, const Engine& engine);
+// Decodes and scores the points of an engagement curve (infer/engagement.h): the oracle's before those of fallback, in
+// the order of the thresholds. The large model alone is the task's greedy baseline, which is scored already.
+EngagementResult measure_engagement(const EngagementTable& table, const MeasuredTask& task, const SuiteOptions& options,
+                                    Engine& engine);
 
 // Returns the fastest candidate that loses at most `max_drop` points, or, if all lose more, the one that loses least.
 // Returns nothing for no candidates.
 std::optional<ChosenSetting> choose(const std::vector<ChosenSetting>& candidates, double max_drop);
 
-// Adds rows for the settings chosen on the choosing tasks among `measured`. Two rows with the same setting share its
-// measurement. A group without a measured setting becomes a failure of the task.
-void add_chosen_rows(const std::vector<Setting>& settings, const std::vector<MeasuredTask>& measured,
-                     MeasuredTask& task);
+// Adds the settings that were chosen on the choosing tasks among `measured`. A group without a measured setting becomes
+// a failure of the task.
+void add_chosen(const std::vector<Setting>& settings, const std::vector<MeasuredTask>& measured, MeasuredTask& task);
 
 // ---- Checks (checks.cpp)
 
@@ -73,28 +68,43 @@ Exactness check_exactness(const MeasuredTask& measured, const Setting& setting, 
 std::optional<FirstTokenTest> check_first_tokens(const MeasuredTask& measured, const Setting& setting, uint64_t seed,
                                                  Engine& engine);
 
-// Returns a problem for each failed check: settings and lines that failed, speeds beyond their bounds, and lossless
-// settings that are not. `file` is the results.json that messages name.
+// Returns a problem for each failed check: settings and lines that failed, and lossless settings that are not. `file`
+// is the results.json that messages name.
 std::vector<Problem> failed_checks(const Results& results, const std::string& file);
 
 // ---- Summary (summary.cpp)
+
+// Returns what theory says of `speedup_decode` from alpha and step times, acceptances taken as independent; verifying
+// takes the measured time of a (G+1)-token step. Nothing for settings without a fixed window, and without drafts.
+std::optional<PredictedSpeed> predicted_speed(const Setting& setting, const infer::DecodeStats& stats,
+                                              const infer::StepCosts& costs);
+
+// Returns what the counted runs of drafter and target cost at the measured step times; nothing without drafts.
+std::optional<PredictedSpeed> accounted_speed(const infer::DecodeStats& stats, const infer::StepCosts& costs);
 
 // Returns the results of the work inside a setting's own model: of settings whose own layers draft, are left early
 // (CALM) or run ahead (PPD); nothing for others. `stats` sums over `outputs` output sequences.
 std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats,
                                     int64_t outputs);
 
-// Returns the quality of the predictions of the task's models and drafters (evaluate/suite/tasks.h). A model
-// that decodes and also drafts is listed once, as a drafter.
+// Returns the quality of the predictions of the task's models and drafters (evaluate/suite/tasks.h). A model that
+// decodes and also drafts is listed once, as a drafter.
 TaskPrediction task_prediction(const MeasuredTask& measured);
 
 // Returns the results of the task: quality with intervals, speed, acceptance, prediction, checks, examples.
 TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine);
 
+// ---- Examples (examples.cpp)
+
+// Returns three lines of usual length, decoded again by one setting of each method whose drafts the target verifies, at
+// most six. A setting that fails is added to `failures`.
+std::vector<Example> example_outputs(const MeasuredTask& measured, Engine& engine,
+                                     std::vector<SettingFailure>& failures);
+
 // ---- Files (files.cpp)
 
 // Returns the file of a row's hypotheses, relative to results.json.
-std::string hypotheses_file(const TaskOptions& task, const SettingRow& row);
+std::string hypotheses_file(const TaskOptions& task, const std::string& row);
 
 // Writes results, report, hypotheses and lines of an evaluation to its directory (evaluate/evaluation.h lists them).
 // results.json comes last.
