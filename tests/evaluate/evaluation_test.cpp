@@ -70,7 +70,6 @@ TEST(EvaluationSuite, SaysHowWellDraftersPredictTheReferences) {
   EXPECT_EQ(drafter.at("accuracy"), 0.5);
   EXPECT_EQ(drafter.at("relative_accuracy"), 0.7);
   EXPECT_DOUBLE_EQ(drafter.at("relative_tv"), 0.4);
-  EXPECT_EQ(json_of(result, "bild.small.FB0.5.RB5").at("prediction"), drafter);
   EXPECT_THAT(result.table, HasSubstr("rel. TV"));
   EXPECT_THAT(read_file(suite.directory / "out" / "report.html"), HasSubstr("How well each drafter predicts"));
   EXPECT_THAT(read_file(suite.directory / "out" / "results.csv"), HasSubstr("drafter_relative_tv"));
@@ -137,35 +136,6 @@ TEST(EvaluationSuite, AlphaForcedAtTemperature1IsOnSampledOutputs) {
   const auto alpha = to_json(result.results).at("tasks").at(0).at("drafters").at("small").at("alpha_forced");
   EXPECT_DOUBLE_EQ(alpha.at("temperature_0"), 0.7);
   EXPECT_DOUBLE_EQ(alpha.at("temperature_1"), 0.6);
-  EXPECT_EQ(alpha.at("sampled_positions"), 5);
-}
-
-// Drafts five times as fast as greedy decoding, with only 1.5 tokens a run of the target.
-struct TooFastEngine : FakeEngine {
-  TooFastEngine() {
-    tokens_per_run = 1.5;
-    seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
-  }
-};
-
-TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError) {
-  FakeSuite suite({"assisted"});
-  TooFastEngine engine;
-  EXPECT_THROW(throw_if_failed(suite.evaluate(engine)), RunError);
-  const auto written = load_json(suite.directory / "out/results.json");
-  EXPECT_TRUE(written.at("tasks").at(0).at("runs").at(1).contains("measurement_error"));
-}
-
-// Noise of a few lines cannot be measured, and in batches the counts of lines bound nothing.
-TEST(EvaluationSuite, OfAFewLinesOrInBatchesNoSpeedupIsAMeasurementError) {
-  for (const bool batches : {true, false}) {
-    FakeSuite suite({"assisted"}, batches ? 24 : 7);
-    if (batches) suite.options.batch_size = 4;
-    TooFastEngine engine;
-    const auto run = json_of(suite.evaluate(engine), "assisted.small");
-    EXPECT_FALSE(run.contains("measurement_error"));
-    EXPECT_EQ(run.at("speed").contains("speedup_decode_bound"), !batches);
-  }
 }
 
 TEST(EvaluationSuite, CutSourcesAreReported) {

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "evaluate/measure/measured_task.h"
 #include "evaluate/measure/measurement_store.h"
-#include "evaluate/measure/timing.h"
 #include "tests/evaluate/made_results.h"
 
 namespace draftsmith::evaluate {
@@ -24,14 +24,6 @@ TEST(Speed, RatesArePooledOverLinesAtTheirMedians) {
   EXPECT_TRUE(speed.lengths_differ());
   EXPECT_EQ(speed.tokens, 15);
   EXPECT_DOUBLE_EQ(speed.tokens_per_second, 15 / 4.5);
-  EXPECT_DOUBLE_EQ(decode_bound(run, baseline), 15.0 / 6);
-}
-
-TEST(Speed, APrefillThatEmitsATokenIsNoDecodingStep) {
-  SettingRecords baseline{timed(10, {1}, 10)};
-  SettingRecords run{timed(10, {1}, 4)};
-  baseline[0].prefill_runs = run[0].prefill_runs = 1;
-  EXPECT_DOUBLE_EQ(decode_bound(run, baseline), (10.0 / 3) / (10.0 / 9));
 }
 
 TEST(Latency, PercentilesLieBetweenNeighbouringLines) {

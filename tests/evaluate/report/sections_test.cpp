@@ -1,4 +1,4 @@
-// Sections of reports: what they show of made-up results, of draft windows, and of batches and beam search.
+// Sections of reports: what they show of made-up results, of draft windows, and of batches.
 #include "evaluate/report/sections.h"
 
 #include <gmock/gmock.h>
@@ -37,19 +37,6 @@ Results results_with(const MatchRateResult& rates) {
   results.tasks.emplace_back().name = "test";
   results.match_rates = {rates};
   return results;
-}
-
-TEST(MatchRateSection, CsvHasALineForEachCell) {
-  const TemporaryDirectory folder;
-  write_match_rates(some_rates(), folder.path());
-  EXPECT_EQ(read_file(folder / "match_rates.csv"),
-            "decoding,layer,k,head,positions,matches,tokens,rate\n"
-            "greedy,2,1,own,1-2,3,8,0.375000\n"
-            "greedy,2,1,own,total,4,12,0.333333\n"
-            "greedy,2,1,trained,1-2,7,8,0.875000\n"
-            "greedy,2,1,trained,total,10,12,0.833333\n"
-            "top-k,2,1,own,1-2,0,0,\n"
-            "top-k,2,1,own,total,1,4,0.250000\n");
 }
 
 TEST(MatchRateSection, TheTableShowsTotalsOfEachDecoding) {
@@ -133,21 +120,6 @@ Results results_inside(double speedup, const Inside& inside) {
   return results;
 }
 
-TEST(InsideReport, SaysInWordsThatOneDeviceShowsNoneOfTheGain) {
-  Inside ppd;
-  ppd.layers = 6;
-  ppd.path_per_token = 5.1;
-  ppd.early_layer = 4;
-  ppd.candidates = 3;
-  ppd.match_rate = 0.5;
-  ppd.units_in_use = 2.4;
-  ppd.theorem = PpdTheorem{.units_in_use = 2.59, .speedup = 1.18};
-  EXPECT_THAT(report_html(results_inside(0.61, ppd)),
-              AllOf(HasSubstr("none of that gain"), HasSubstr("Theorem 4.1"),
-                    HasSubstr("speed with 2.59 units in use; measured on this one device 0.61, with 2.40 units")));
-  EXPECT_THAT(report_html(results_inside(1.1, ppd)), Not(HasSubstr("none of that gain")));
-}
-
 TEST(InsideReport, ShowsWhereTokensLeft) {
   Inside calm;
   calm.layers = 2;
@@ -202,15 +174,7 @@ TEST(WindowCurves, TheTableNamesTheBestWindow) {
 void add_batches(FakeSuite& suite) {
   SettingGrid assisted = FakeSuite::run("assisted");
   assisted.lists[&DecodeOptions::batch_size] = {1, 3, 16};
-  SettingGrid beam = FakeSuite::run("beam");
-  beam.lists[&DecodeOptions::num_beams] = {4, 2};
-  beam.lists[&DecodeOptions::batch_size] = {1, 16};
-  suite.options.run = {assisted, beam};
-}
-
-double beam_seconds(const Setting& setting, int64_t) {
-  if (setting.decode.searches_beams()) return 0.05 * static_cast<double>(setting.decode.num_beams.value());
-  return setting.decode.drafts() ? 0.05 : 0.1;
+  suite.options.run = {assisted};
 }
 
 TEST(Batches, BaselinesHaveTheSameSizeAndSentencesWaitForTheirBatch) {
@@ -226,38 +190,12 @@ TEST(Batches, BaselinesHaveTheSameSizeAndSentencesWaitForTheirBatch) {
   EXPECT_NEAR(sixteen.speed.sentences_per_second, 20, 1e-9);
   EXPECT_NEAR(sixteen.speed.latency.sentence_ms.p50, 800, 1e-6);
   EXPECT_NEAR(setting_of(results, "assisted.small").speed.latency.sentence_ms.p99, 50, 1e-6);
-  EXPECT_FALSE(sixteen.speed.speedup_decode_bound.has_value());
-  const std::string asked = latency_tables(results);
-  EXPECT_THAT(asked, AllOf(HasSubstr("sent/s"), HasSubstr("800")));
   EXPECT_THAT(results_table(results), Not(HasSubstr("sent/s")));
   EXPECT_THAT(report_html(results), HasSubstr("Throughput and latency"));
   EXPECT_THAT(results_csv(results), HasSubstr("sentence_ms_p50,sentence_ms_p95,sentence_ms_p99,token_ms_p50"));
   const nlohmann::ordered_json json = to_json(results).at("tasks").at(0).at("baseline").at("speed");
   EXPECT_NEAR(json.at("latency").at("sentence_ms").at("p95").get<double>(), 100, 1e-6);
   EXPECT_NEAR(json.at("sentences_per_second").get<double>(), 10, 1e-9);
-}
-
-TEST(Batches, SpeedupsBesideBeamSearchAreInEveryReport) {
-  FakeEngine engine;
-  engine.detailed = true;
-  engine.seconds = beam_seconds;
-  FakeSuite suite;
-  add_batches(suite);
-  const Results results = suite.evaluate(engine).results;
-  const auto& versus = setting_of(results, "assisted.small.batch16").speed.versus_beams;
-  ASSERT_EQ(versus.size(), 2);
-  EXPECT_EQ(versus[0].beams, 4);
-  EXPECT_EQ(versus[0].setting, "beam.beams4.batch16");
-  EXPECT_NEAR(versus[0].speedup.value, 4, 1e-9);
-  EXPECT_NEAR(versus[1].speedup.value, 2, 1e-9);
-  EXPECT_TRUE(setting_of(results, "assisted.small.batch3").speed.versus_beams.empty()) << "no search has such batches";
-  EXPECT_NEAR(setting_of(results, "beam.beams4").speed.versus_beams.front().speedup.value, 1, 1e-9);
-  for (const std::string& text : {results_table(results), report_markdown(results), report_html(results)}) {
-    EXPECT_THAT(text, HasSubstr("vs beam 4"));
-    EXPECT_THAT(text, HasSubstr("vs beam 2"));
-  }
-  EXPECT_THAT(results_csv(results), HasSubstr("beam_run,speedup_vs_beam,speedup_vs_beam_low,speedup_vs_beam_high"));
-  EXPECT_EQ(to_json(results_from_json(to_json(results), "here")), to_json(results));
 }
 
 }  // namespace
