@@ -32,8 +32,8 @@ struct Evaluation {
 // with the line of a lines.jsonl that no evaluation writes.
 Evaluation load_evaluation(const std::filesystem::path& file);
 
-// Changes that fail a comparison. Those that may be noise do not fail: the interval of a ratio must lie below 1, the
-// p-value of a difference below 0.05, where they are known. With a limit, missing tasks and settings fail too.
+// Changes that fail a comparison, unless they may be noise: the interval of a ratio must lie below 1, the p-value of a
+// difference below 0.05, where they are known. With a limit, missing tasks and settings fail too.
 struct Limits {
   std::optional<double> slower;       // share of the speed, 0..1: a larger loss fails
   std::optional<double> worse;        // points of the leading score

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -54,6 +55,11 @@ struct MeasuredTask {
   const SettingRecords& own_greedy(const Setting& setting) const;
 };
 
+// Calls `work` of a setting. Its failure goes to `failed` (message by label); that of the greedy baseline is thrown,
+// since all others are compared with it. Errors: Interrupted.
+void try_setting(const Setting& setting, const std::string& during, const std::function<void()>& work,
+                 std::map<std::string, std::string>& failed);
+
 // Removes the settings, choices and records that `failed` (message by label), and settings that are compared with them.
 // Adds all of them to task.failures.
 void remove_failed(const std::map<std::string, std::string>& failed, const std::string& during, MeasuredTask& task);
@@ -62,7 +68,7 @@ void remove_failed(const std::map<std::string, std::string>& failed, const std::
 std::string measured_name(const Setting& setting);
 
 // Returns DecodeBatch::window of the batch that begins at `first_line`: what the batch before it carried on when it was
-// counted. So windows depend neither on turns nor on repetitions, and a continued evaluation has the same.
+// counted, so that windows depend neither on turns nor on interruptions.
 std::optional<int64_t> first_window(const Setting& setting, const SettingRecords& records, int64_t first_line);
 
 // Decodes every line once with every setting, untimed, but for what the store has: task.records. A setting that fails
@@ -74,10 +80,9 @@ void count_outputs(Engine& engine, MeasurementStore& store, const SuiteContext& 
 // in task.failures instead. Nothing is measured where greedy decoding gives only empty outputs. Errors: Interrupted.
 void measure_forced_alphas(const SuiteOptions& options, Engine& engine, MeasuredTask& task);
 
-// Times all settings on the timed lines and adds the times to task.records. Settings take turns of a few batches, and
-// each round of turns begins with another setting, so that drifts of the machine affect all alike. A turn begins with a
-// few untimed tokens, which hide what ran before. Finished turns are kept in the store. A setting that fails is
-// removed. Errors: Interrupted, and those of the greedy baseline.
+// Times all settings on the timed lines and adds the times to task.records. Settings take turns of a few batches, each
+// round beginning with another one, so that drifts of the machine affect all alike. Finished turns are kept in the
+// store. A setting that fails is removed. Errors: Interrupted, and those of the greedy baseline.
 void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, const SuiteContext& context,
                    MeasuredTask& task);
 

@@ -16,8 +16,8 @@
 
 namespace draftsmith::evaluate {
 
-// Output, counts and times of one line under one setting. With several samples of a line, counts and times are sums,
-// and `ids` is the first sample.
+// Output, counts and times of one line under one setting. Of several samples, counts and times are sums, and `ids` is
+// the first one.
 struct LineRecord {
   std::vector<int64_t> ids;                      // new tokens, EOS included
   std::vector<int64_t> first_tokens = {};        // first new token of each sample; empty: not recorded
@@ -31,13 +31,12 @@ struct LineRecord {
   std::optional<int64_t> window = std::nullopt;
   std::optional<std::string> failure = std::nullopt;  // defect of the model's numbers: no ids, no counts, not timed
 
-  // Returns the repetition with the median total; of an even number the lower of the two in the middle.
+  // Returns the repetition with the median total, of an even number the lower one in the middle.
   const infer::PhaseSeconds& median() const { return repetitions[median_index()]; }
   // Returns the index of that repetition. Errors: std::logic_error for a line that was not timed.
   size_t median_index() const;
   // Returns the latency of that repetition, in seconds; of lines without latencies its total.
   double latency() const;
-  // Returns the number of tokens that all samples emitted.
   int64_t tokens() const { return stats.emitted; }
   // Returns output and counts. Errors of what reads them: nlohmann::json::exception for other values.
   nlohmann::json counts_json() const;
@@ -56,8 +55,6 @@ void add_overhead(SettingRecords& batch, double elapsed);
 
 // Returns the sum of the counts over all lines.
 infer::DecodeStats sum_of_stats(const SettingRecords& run);
-
-// ---- Measurements on disk
 
 // Hint in the message of an evaluation that was stopped.
 inline constexpr const char* kHowToGoOn = "finished measurements are kept; run the evaluation again to go on";

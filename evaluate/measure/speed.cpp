@@ -45,9 +45,6 @@ namespace {
 double quotient(double a, double b) {
   return b > 0 ? a / b : 0;
 }
-double quotient(int64_t a, int64_t b) {
-  return quotient(static_cast<double>(a), static_cast<double>(b));
-}
 
 // Sums over lines of one setting.
 struct Sums {
@@ -175,7 +172,6 @@ constexpr std::array<std::pair<RatioOf, Ratio Speed::*>, 3> kRatios{{
 
 void add_ratios(TimedLines& lines, const metrics::ResamplingOptions& resampling, Speed& speed) {
   const PairOfSums sums = lines.sums();
-  speed.length_ratio = quotient(sums.own.tokens, sums.base.tokens);
   std::array<std::vector<double>, kRatios.size()> drawn;
   RandomSequence random{CounterRandom(resampling.seed, "evaluate/speed")};
   for (int64_t resample = 0; resample < resampling.resamples; ++resample) {
@@ -198,10 +194,6 @@ infer::DecodeStats timed_counts(const SettingRecords& run) {
     sum.target_runs -= line.prefill_runs;
   }
   return sum;
-}
-
-bool Speed::lengths_differ() const {
-  return length_ratio && std::abs(*length_ratio - 1) > 0.02;
 }
 
 Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,

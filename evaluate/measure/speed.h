@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
 
 #include "evaluate/measure/measurement_store.h"
 #include "metrics/resampling.h"
@@ -42,23 +41,15 @@ struct Speed {
   double sentences_per_second = 0;  // lines, whatever their samples
   Latency latency;
   double ms_per_token = 0;
-  double decode_ms_per_token = 0;      // without encoder and prefill
-  std::optional<double> length_ratio;  // tokens over the baseline's; absent if no line was timed
-  Ratio speedup;                       // ratio of tokens per second, end to end: the headline
-  Ratio speedup_total;                 // ratio of times for the same lines: baseline's / setting's
-  Ratio speedup_decode;                // ratio of tokens per second, without encoder and prefill
-
-  // Returns whether outputs are longer or shorter than the baseline's by more than 2 %, so that a sentence takes
-  // another share of time than a token.
-  bool lengths_differ() const;
+  double decode_ms_per_token = 0;  // without encoder and prefill
+  Ratio speedup;                   // ratio of tokens per second, end to end: the headline
+  Ratio speedup_total;             // ratio of times for the same lines: baseline's / setting's
+  Ratio speedup_decode;            // ratio of tokens per second, without encoder and prefill
 };
 
-// Returns the speed of the setting with records `run`.
-//
-// Intervals are percentiles of a bootstrap that draws lines and, within a line, repetitions. A disturbance of the
-// machine lasts longer than a line: lines of one turn share the drawn repetitions, one draw for each setting. Of lines
-// timed once whole turns are drawn, because no repetition tells how turns differ.
-// Errors: std::logic_error if the baseline has other lines.
+// Returns the speed of the setting with records `run`. Intervals are percentiles of a bootstrap that draws lines and,
+// within a line, repetitions; lines of one turn share the draw, since a disturbance lasts longer than a line. Of lines
+// timed once whole turns are drawn. Errors: std::logic_error if the baseline has other lines.
 Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
                     const metrics::ResamplingOptions& resampling);
 

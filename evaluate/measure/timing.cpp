@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <span>
@@ -188,14 +189,8 @@ class TaskTiming {
 
  private:
   // Calls `work` of a setting that has not failed. Its failure ends the setting's timing, not the others'.
-  template <class Work>
-  void attempt(const Setting& setting, const Work& work) {
-    if (failed_.contains(setting.label)) return;
-    if (setting.is_greedy_baseline()) return work();  // all others are compared with it
-    const auto message = failure_of(work);
-    if (!message) return;
-    log_warning("{} failed in the timing of {}: {}", setting.label, task_.task->name, *message);
-    failed_[setting.label] = *message;
+  void attempt(const Setting& setting, const std::function<void()>& work) {
+    if (!failed_.contains(setting.label)) try_setting(setting, "timing", work, failed_);
   }
 
   void remove_failed() {
@@ -215,9 +210,10 @@ class TaskTiming {
     double seconds = 0;
     int64_t decoded = 0;
     for (; first < last; first += task_.batch_size_of(setting)) {
-      const SettingRecords records = engine_.decode(setting, request(setting, first));
-      seconds += seconds_of(records);
-      decoded += std::ssize(records);
+      for (const LineRecord& record : engine_.decode(setting, request(setting, first))) {
+        seconds += record.repetitions.back().total();
+        ++decoded;
+      }
     }
     return seconds * static_cast<double>(common_) / static_cast<double>(decoded);
   }
@@ -273,12 +269,6 @@ class TaskTiming {
     DecodeBatch beginning = request(setting, first_line);
     beginning.max_new_tokens = std::min(beginning.max_new_tokens, kSettlingTokens);
     engine_.decode(setting, beginning);
-  }
-
-  static double seconds_of(const SettingRecords& batch) {
-    double seconds = 0;
-    for (const LineRecord& record : batch) seconds += record.repetitions.back().total();
-    return seconds;
   }
 
   static void add_seconds(const SettingRecords& repetition, std::span<LineRecord> records) {

@@ -1,5 +1,6 @@
 // What is measured before times: outputs and counts of every setting, and drafters teacher-forced.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -98,6 +99,15 @@ const SettingRecords& MeasuredTask::own_greedy(const Setting& setting) const {
   return own == records.end() ? records.at(kGreedyLabel) : own->second;
 }
 
+void try_setting(const Setting& setting, const std::string& during, const std::function<void()>& work,
+                 std::map<std::string, std::string>& failed) {
+  if (setting.is_greedy_baseline()) return work();
+  const auto message = failure_of(work);
+  if (!message) return;
+  log_warning("{} failed during {}: {}", setting.label, during, *message);
+  failed[setting.label] = *message;
+}
+
 void remove_failed(const std::map<std::string, std::string>& failed, const std::string& during, MeasuredTask& task) {
   if (failed.empty()) return;
   std::erase_if(task.chosen, [&](const ChosenSetting& chosen) {
@@ -131,13 +141,8 @@ void count_outputs(Engine& engine, MeasurementStore& store, const SuiteContext& 
                      .total = task.lines() * std::ssize(task.settings)});
   std::map<std::string, std::string> failed;
   for (const Setting& setting : task.settings) {
-    const auto count = [&] { count_setting(setting, engine, store, progress, task); };
-    if (setting.is_greedy_baseline()) {
-      count();  // all others are compared with it
-    } else if (const auto message = failure_of(count)) {
-      log_warning("{} on {} failed: {}", setting.label, task.task->name, *message);
-      failed[setting.label] = *message;
-    }
+    try_setting(
+        setting, "decoding", [&] { count_setting(setting, engine, store, progress, task); }, failed);
   }
   progress.finish();
   remove_failed(failed, "decoding", task);

@@ -173,18 +173,6 @@ std::vector<Part> work_parts(const TaskView& view, Form /*form*/) {
   return {{.caption = view.task.name + kWorkMeaning, .table = work_table(settings)}};
 }
 
-void add_work_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
-  const std::optional<WorkResult>& work = setting.work;
-  row["operations_per_token"] = csv_cell(work, &WorkResult::operations_per_token);
-  row["bytes_per_token"] = csv_cell(work, &WorkResult::bytes_per_token);
-  row["intensity"] = work ? csv_cell(work->intensity()) : CsvRow();
-  row["operations_ratio"] = csv_cell(work, &WorkResult::operations_ratio);
-  row["bytes_ratio"] = csv_cell(work, &WorkResult::bytes_ratio);
-  row["intensity_ratio"] = csv_cell(work, &WorkResult::intensity_ratio);
-  row["decode_operations_ratio"] = csv_cell(work, &WorkResult::decode_operations_ratio);
-  row["theory_operations_ratio"] = csv_cell(work, &WorkResult::theory_operations_ratio);
-}
-
 std::vector<Part> engagement_parts(const TaskView& view, Form form) {
   std::vector<Part> parts;
   const int digits = metric_of(view.task)->digits();

@@ -96,14 +96,6 @@ std::vector<Part> drafter_parts(const TaskView& view, Form /*form*/) {
   return {part};
 }
 
-void add_drafter_columns(const TaskView& view, const SettingResult& setting, CsvRow& row) {
-  const auto* found = view.task.prediction ? find_named(view.task.prediction->models, setting.drafter) : nullptr;
-  row["drafter_accuracy"] = found == nullptr ? CsvRow() : csv_cell(found->accuracy);
-  row["drafter_cross_entropy"] = found == nullptr ? CsvRow() : csv_cell(found->cross_entropy);
-  row["drafter_relative_accuracy"] = found == nullptr ? CsvRow() : csv_cell(found->relative_accuracy);
-  row["drafter_relative_tv"] = found == nullptr ? CsvRow() : csv_cell(found->relative_tv);
-}
-
 std::vector<Part> position_parts(const TaskView& view, Form form) {
   const ShownSettings shown = fastest_settings(view.task, kMostPositionLines, has_positions);
   if (form == Form::kBrief || shown.settings.empty()) return {};

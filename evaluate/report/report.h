@@ -13,10 +13,11 @@ namespace draftsmith::evaluate {
 // Returns the tables of each task for the console, at most 100 columns wide, and the headlines at the end.
 std::string results_table(const Results& results);
 
-// Returns the lines of results_csv() as a list of objects, whose keys are the columns. Absent values are null.
+// Returns an object for each setting of each task, with the values of results.json by their keys: "task", "name",
+// "speed.speedup". All have the same keys; absent values are null.
 nlohmann::ordered_json results_rows(const Results& results);
 
-// Returns a CSV file with a line for each setting of each task. Absent values are empty.
+// Returns results_rows() as a CSV file. Absent values are empty.
 std::string results_csv(const Results& results);
 
 // Returns one self-contained page with tables and plots, which needs no other file and no network. Without scripts it

@@ -131,19 +131,6 @@ std::vector<Part> layer_parts(const TaskView& view, Form form) {
   return {part};
 }
 
-void add_layer_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
-  const std::optional<Inside>& inside = setting.inside;
-  row["layer_runs_per_token"] = csv_cell(inside, &Inside::layer_runs_per_token);
-  row["path_per_token"] = csv_cell(inside, &Inside::path_per_token);
-  row["exit_layer"] = csv_cell(inside, &Inside::exit_layer);
-  row["average_exit_layer"] = csv_cell(inside, &Inside::average_exit_layer);
-  row["early_layer"] = csv_cell(inside, &Inside::early_layer);
-  row["candidates"] = csv_cell(inside, &Inside::candidates);
-  row["match_rate"] = csv_cell(inside, &Inside::match_rate);
-  row["units_in_use"] = csv_cell(inside, &Inside::units_in_use);
-  row["theorem_speedup"] = csv_cell(inside, &Inside::theorem_speedup);
-}
-
 std::vector<Part> match_rate_parts(const TaskView& view, Form form) {
   std::vector<Part> parts;
   for (const MatchRateResult& rates : view.results.match_rates) {

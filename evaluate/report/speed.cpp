@@ -141,17 +141,8 @@ std::string significant(double value) {
   return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:#.3g}", value);
 }
 
-// Returns a whole number that a setting gives, or else the suite's default.
-std::string parameter_of(const SettingResult& setting, const char* key, int64_t otherwise) {
-  return std::to_string(setting.params.is_object() ? setting.params.value(key, otherwise) : otherwise);
-}
-
-Table latency_table(const TaskView& view) {
-  const auto& options = view.results.options;
-  const int64_t batch = options.is_object() ? options.value("batch_size", int64_t{1}) : 1;
+Table latency_table(const TaskResult& task) {
   Table table({{"run", Align::kLeft},
-               {"batch", Align::kRight, "lines decoded together"},
-               {"samples", Align::kRight, "outputs of a line"},
                {"tok/s", Align::kRight, "tokens a second"},
                {"sent/s", Align::kRight, "sentences a second"},
                {"sent p50", Align::kRight, "milliseconds of a sentence, median"},
@@ -160,12 +151,11 @@ Table latency_table(const TaskView& view) {
                {"tok p50", Align::kRight, "milliseconds of a token, median"},
                {"p95", Align::kRight, "95 % of sentences take at most this for a token"},
                {"p99", Align::kRight, "99 % of sentences take at most this for a token"}});
-  for (const SettingResult* setting : view.task.rows()) {
+  for (const SettingResult* setting : task.rows()) {
     const Speed& speed = setting->speed;
     const auto& [sentence, token] = speed.latency;
     if (!std::isfinite(sentence.p50)) continue;
-    table.add_row({setting->name, parameter_of(*setting, "batch_size", batch), parameter_of(*setting, "num_samples", 1),
-                   significant(speed.tokens_per_second), significant(speed.sentences_per_second),
+    table.add_row({setting->name, significant(speed.tokens_per_second), significant(speed.sentences_per_second),
                    significant(sentence.p50), significant(sentence.p95), significant(sentence.p99),
                    significant(token.p50), significant(token.p95), significant(token.p99)});
   }
@@ -244,7 +234,7 @@ std::vector<Part> category_parts(const TaskView& view, Form form) {
 
 std::vector<Part> time_parts(const TaskView& view, Form form) {
   std::vector<Part> parts;
-  Table table = latency_table(view);
+  Table table = latency_table(view.task);
   if (!table.empty()) {
     parts.push_back({.caption = "Milliseconds of a sentence and of a token: median, 95 % and 99 % of the timed lines. "
                                 "A sentence takes as long as its batch.",
@@ -253,22 +243,6 @@ std::vector<Part> time_parts(const TaskView& view, Form form) {
   const ShownSettings shown = fastest_settings(view.task, kMostBars, is_timed);
   if (form == Form::kFull && !shown.settings.empty()) parts.push_back({.figures = {phase_figure(shown)}});
   return parts;
-}
-
-void add_time_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
-  const Speed& speed = setting.speed;
-  row["sentences_per_second"] = csv_cell(speed.sentences_per_second);
-  row["sentence_ms_p50"] = csv_cell(speed.latency.sentence_ms.p50);
-  row["sentence_ms_p95"] = csv_cell(speed.latency.sentence_ms.p95);
-  row["sentence_ms_p99"] = csv_cell(speed.latency.sentence_ms.p99);
-  row["token_ms_p50"] = csv_cell(speed.latency.token_ms.p50);
-  row["token_ms_p95"] = csv_cell(speed.latency.token_ms.p95);
-  row["token_ms_p99"] = csv_cell(speed.latency.token_ms.p99);
-  row["seconds_encode"] = csv_cell(speed.seconds.encode);
-  row["seconds_prefill"] = csv_cell(speed.seconds.prefill);
-  row["seconds_draft"] = csv_cell(speed.seconds.draft);
-  row["seconds_verify"] = csv_cell(speed.seconds.verify);
-  row["seconds_other"] = csv_cell(speed.seconds.other);
 }
 
 }  // namespace draftsmith::evaluate

@@ -1,5 +1,7 @@
 // Reports of text: tables for the console, a Markdown page, and results.csv.
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -88,6 +90,19 @@ std::string task_markdown(const TaskView& view) {
   return text;
 }
 
+// ---- results.csv ----
+
+// Adds the values below `json` by their keys: "speed.speedup".
+void add_flat(const std::string& place, const ordered_json& json, ordered_json& row) {
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_object() && key != "params") {
+      add_flat(place + key + ".", value, row);
+    } else {
+      row[place + key] = value;
+    }
+  }
+}
+
 std::string text_of_cell(const ordered_json& value) {
   if (value.is_null()) return "";
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -120,15 +135,23 @@ std::string report_markdown(const Results& results) {
 }
 
 ordered_json results_rows(const Results& results) {
+  std::vector<ordered_json> lines;
+  ordered_json columns = ordered_json::object();  // with nulls
+  const ordered_json json = to_json(results);
+  for (const ordered_json& task : json.at("tasks")) {
+    const auto add = [&](const ordered_json& setting) {
+      ordered_json& line = lines.emplace_back(ordered_json::object());
+      line["task"] = task.at("name");
+      add_flat("", setting, line);
+      for (const auto& [column, value] : line.items()) columns.emplace(column, nullptr);
+    };
+    add(task.at("baseline"));
+    for (const ordered_json& setting : task.at("runs")) add(setting);
+  }
   auto rows = ordered_json::array();
-  for (const TaskResult& task : results.tasks) {
-    for (const SettingResult* setting : task.rows()) {
-      CsvRow row = ordered_json::object();
-      for (const Section& section : sections()) {
-        if (section.add_columns != nullptr) section.add_columns({results, task}, *setting, row);
-      }
-      rows.push_back(std::move(row));
-    }
+  for (const ordered_json& line : lines) {
+    rows.push_back(columns);
+    rows.back().update(line);
   }
   return rows;
 }

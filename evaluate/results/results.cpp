@@ -48,15 +48,15 @@ DRAFTSMITH_KEYS(infer::PhaseSeconds, encode, prefill, draft, verify, other);
 DRAFTSMITH_KEYS(Percentiles, p50, p95, p99);
 DRAFTSMITH_KEYS(Latency, sentence_ms, token_ms);
 DRAFTSMITH_KEYS(Speed, lines, tokens, tokens_per_second, ms_per_token, speedup, speedup_total, speedup_decode,
-                length_ratio, decode_ms_per_token, seconds, sentences_per_second, latency);
+                decode_ms_per_token, seconds, sentences_per_second, latency);
 DRAFTSMITH_KEYS(Acceptance, alpha, alpha_conditional, acceptance_rate, tokens_per_target_run, accepted_histogram,
                 acceptance_by_position, fallback_rate, rollback_rate, tokens, target_runs, draft_runs,
                 target_runs_per_output, draft_runs_per_output);
-DRAFTSMITH_KEYS(PredictedSpeed, cost_ratio, speedup, e_pt_ms, long_run_ms);
+DRAFTSMITH_KEYS(PredictedSpeed, speedup, e_pt_ms, long_run_ms);
 DRAFTSMITH_KEYS(WorkResult, operations_per_token, bytes_per_token, operations_ratio, bytes_ratio, intensity_ratio,
                 decode_operations_ratio, theory_operations_ratio);
 DRAFTSMITH_KEYS(Inside, layers, layer_runs_per_token, path_per_token, average_exit_layer, exit_histogram, early_layer,
-                candidates, match_rate, units_in_use, theorem_speedup, exit_layer);
+                match_rate, units_in_use, theorem_speedup, exit_layer);
 DRAFTSMITH_KEYS(Divergence, line, position, token, greedy_token, margin);
 DRAFTSMITH_KEYS(Exactness, lossless, lines, differing_lines, largest_margin, tolerance, first_unexplained);
 DRAFTSMITH_KEYS(FirstTokenTest, tokens, distance, p_value, passed);
@@ -238,10 +238,6 @@ const metrics::NamedScore* Quality::find(const std::string& score) const {
   return found == scores.end() ? nullptr : &*found;
 }
 
-std::string SettingResult::model() const {
-  return params.value("model", kTargetName);
-}
-
 std::string SettingResult::drafter_name() const {
   return params.value("drafter", "");
 }
@@ -258,11 +254,6 @@ std::string Results::environment_text(const std::string& key) const {
   const ordered_json& value = value_of(environment, key);
   if (value.is_null()) return "";
   return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-std::optional<double> Results::parameters_of(const std::string& model) const {
-  const ordered_json& value = value_of(value_of(environment, "parameters"), model);
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
 double EngagementPoint::engaged_share() const {

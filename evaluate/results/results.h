@@ -59,7 +59,6 @@ struct Acceptance {
 
 // Expected speedup_decode: of theory for fixed windows, and for ppd from theorem 4.1 (only `speedup`), or of counts.
 struct PredictedSpeed {
-  std::optional<double> cost_ratio = {};
   double speedup = 0;
   std::optional<double> e_pt_ms = {};  // SpecGame's latencies per token, fixed windows only
   std::optional<double> long_run_ms = {};
@@ -86,8 +85,7 @@ struct Inside {
   double path_per_token = 0;                           // layers that ran one after the other, which bound the time
   std::optional<double> average_exit_layer;            // calm
   std::optional<std::vector<int64_t>> exit_histogram;  // calm: tokens by layer 1..N
-  std::optional<int64_t> early_layer;                  // ppd; so are the four members below
-  std::optional<int64_t> candidates;
+  std::optional<int64_t> early_layer;                  // ppd; so are the three members below
   std::optional<double> match_rate;
   std::optional<double> units_in_use;
   std::optional<double> theorem_speedup;  // theorem 4.1 at the match rate, for outputs of the measured lengths
@@ -137,7 +135,7 @@ struct PredictionResult {
   std::optional<double> relative_tv = {};        // total variation from the target's distribution
 };
 
-// Choice on another task that put a setting into a task's results.
+// Choice on another task that put a setting into the results.
 struct ChosenSetting {
   std::string on = {};       // choosing task
   double max_drop = 0;       // points
@@ -169,8 +167,6 @@ struct SettingResult {
   std::optional<ChosenSetting> chosen;
   std::optional<std::string> repeats;  // baseline that the setting measures a second time (A/A): its speedup is noise
 
-  // Returns the name of the model that decodes: the target's, or that of a drafter that decodes alone.
-  std::string model() const;
   // Returns the drafter's name in the suite; empty without one.
   std::string drafter_name() const;
   // Returns the draft window; nothing if the suite gave none.
@@ -186,7 +182,7 @@ struct ForcedAlphaResult {
   int64_t positions = 0;
 };
 
-// Step times and alpha_forced of a drafter, the same for all methods.
+// What is measured of a drafter once for all methods.
 struct DrafterResult {
   std::optional<double> cost_ratio;
   std::optional<ForcedAlphaResult> alpha_forced;
@@ -296,8 +292,6 @@ struct Results {
 
   // Returns a text or number of the environment as text; empty if it was not recorded.
   std::string environment_text(const std::string& key) const;
-  // Returns the number of parameters of the model of that name; nothing if it was not recorded.
-  std::optional<double> parameters_of(const std::string& model) const;
 };
 
 // Returns the JSON of results.json.

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "evaluate/measure/failures.h"
 #include "evaluate/measure/speed.h"
 #include "evaluate/results/summary.h"
 #include "evaluate/suite/tasks.h"
@@ -88,23 +87,18 @@ void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
   const auto metric = task_metric(*measured.task);
   std::map<std::vector<std::string>, metrics::LineStatistics> known;
   std::map<std::string, std::string> failed;
-  for (const auto& [label, records] : measured.records) {
-    auto& lines = measured.hypotheses[label];
+  for (const Setting& setting : measured.settings) {
+    auto& lines = measured.hypotheses[setting.label];
     std::vector<std::string> texts;
-    for (const LineRecord& record : records) {
+    for (const LineRecord& record : measured.records.at(setting.label)) {
       lines.push_back(metric->line_of(engine.text(record.ids, measured.task->ids)));
       texts.push_back(metric->text_of(lines.back()));
     }
     const auto score = [&] {
       if (!known.contains(texts)) known[texts] = statistics_of(*metric, texts, measured.data);
-      measured.statistics[label] = known.at(texts);
+      measured.statistics[setting.label] = known.at(texts);
     };
-    if (label == kGreedyLabel) {
-      score();  // all others are compared with it
-    } else if (const auto message = failure_of(score)) {
-      log_warning("{} failed in the scoring of {}: {}", label, measured.task->name, *message);
-      failed[label] = *message;
-    }
+    try_setting(setting, "scoring", score, failed);
   }
   remove_failed(failed, "scoring", measured);
 }

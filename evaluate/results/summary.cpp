@@ -73,7 +73,6 @@ double per(int64_t count, int64_t tokens) {
 void add_ppd(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats, int64_t outputs,
              Inside& inside) {
   inside.early_layer = depth.early;
-  inside.candidates = setting.decode.candidates;
   inside.match_rate = stats.match_rate();
   inside.units_in_use = per(stats.compute_units, stats.latency_units);
   if (stats.early_predictions == 0) return;
@@ -267,8 +266,7 @@ std::optional<PredictedSpeed> predicted_speed(const Setting& setting, const infe
   const int64_t window = setting.decode.fixed_window();
   const double alpha = std::clamp(stats.alpha(), 0.0, 1.0);  // a mean of fp32 sums may be a hair above 1
   const SpecGameLatency latency = specgame_latency(alpha, window, costs);
-  return PredictedSpeed{.cost_ratio = costs.cost_ratio(),
-                        .speedup = walltime_improvement(alpha, window, costs),
+  return PredictedSpeed{.speedup = walltime_improvement(alpha, window, costs),
                         .e_pt_ms = 1000 * latency.e_pt,
                         .long_run_ms = 1000 * latency.long_run};
 }
@@ -279,8 +277,7 @@ std::optional<PredictedSpeed> accounted_speed(const infer::DecodeStats& stats, c
   const double mean_step = static_cast<double>(stats.target_tokens) / target_runs;
   const double mean_draft = static_cast<double>(stats.draft_runs) / target_runs;
   const double round = costs.drafting(mean_draft) / costs.target[0] + costs.relative_target(mean_step);
-  return PredictedSpeed{.cost_ratio = costs.cost_ratio(),
-                        .speedup = static_cast<double>(stats.emitted) / (target_runs * round)};
+  return PredictedSpeed{.speedup = static_cast<double>(stats.emitted) / (target_runs * round)};
 }
 
 std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats,

@@ -16,9 +16,9 @@ namespace draftsmith::evaluate {
 
 // ---- Scores and choices (scoring.cpp)
 
-// Runs the command of a task's metric, if it is one, on the task's first two lines with references for hypotheses, so
-// that a broken command is found before any model runs. Says first which command that is. Errors: UserError for a
-// command that fails or answers wrongly; Interrupted.
+// Runs the command of a task's metric, if it is one, on the first two lines with references for hypotheses, so that a
+// broken one is found before any model runs. Errors: UserError for a command that fails or answers wrongly;
+// Interrupted.
 void try_command(const MeasuredTask& measured);
 
 // Makes hypotheses and statistics of every setting of a measured task. Equal outputs are scored once. A setting that
@@ -51,16 +51,13 @@ void add_chosen(const std::vector<Setting>& settings, const std::vector<Measured
 // p-value below which a test fails. A suite with k tested settings fails by chance at most k times in a million.
 constexpr double kFirstTokenAlarm = 1e-6;
 
-// Returns the test of independent tokens, which finds acceptance rules that change the target's distribution. A token's
-// place, before + u own with a uniform u, is uniform in [0, 1) if it was drawn as it must be, whatever the
-// distributions of the lines. The p-value 2 exp(-2 n D^2) of the Kolmogorov distance D bounds the true one for every
-// number n of tokens (Massart 1990). Less than 8 tokens cannot fail; all tokens the most likely ones, of probability at
-// most 1/2, fail from 30 on. `name` chooses the numbers u.
+// Returns the test of independent tokens. A token's place, before + u own with a uniform u, is uniform in [0, 1) if it
+// was drawn as it must be, whatever the lines' distributions. The p-value 2 exp(-2 n D^2) of the Kolmogorov distance D
+// bounds the true one for every number n of tokens (Massart 1990). `name` chooses the numbers u.
 FirstTokenTest test_first_tokens(std::span<const TokenMass> tokens, uint64_t seed, const std::string& name);
 
 // Returns the comparison of a setting at temperature 0 with greedy decoding of the same model. Where a lossless setting
-// differs first, both tokens must be within a tolerance of the most likely one, after processors and without padding
-// ids: a multiple of the rounding of the model's logits, measured on lines that differ.
+// differs first, both tokens must be within a tolerance of the most likely one: a multiple of the logits' rounding.
 Exactness check_exactness(const MeasuredTask& measured, const Setting& setting, Engine& engine);
 
 // Returns the test of a sampled setting's first tokens. Nothing for settings that may change the distribution, and for

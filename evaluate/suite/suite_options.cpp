@@ -1,6 +1,12 @@
 #include "evaluate/suite/suite_options.h"
 
 #include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace draftsmith::evaluate {
 
@@ -41,7 +47,16 @@ Fields<MatchRateTable> MatchRateTable::fields() {
            "How outputs are made: greedy decoding, sampling among 3 tokens or from a mass of 0.95.")
       .add("positions", &E::positions, Range{1}, Unit{"tokens"}, "New tokens in a bin of positions.")
       .add("bins", &E::bins, Range{1, 8}, "Bins; what comes after them is one more.")
-      .add("prompts", &E::prompts, Range{1}, Unit{"lines"}, "First lines of the task.");
+      .add("prompts", &E::prompts, Range{1}, Unit{"lines"}, "First lines of the task.")
+      .check([](const E& rates, const std::string& where, Problems& problems) {
+        const std::string dot = where.empty() ? "" : where + ".";
+        if (std::ranges::adjacent_find(rates.layers, std::greater_equal()) != rates.layers.end()) {
+          problems.add({dot + "layers", "layers are given twice or out of order", "rising layers",
+                        fmt::format("[{}]", fmt::join(rates.layers, ", ")), ""});
+        }
+        if (!rates.candidates.empty() && !rates.decoding.empty()) return;
+        problems.add({where, "there is nothing to count", "candidates and decodings", "none", ""});
+      });
 }
 
 infer::MatchRateOptions MatchRateTable::options() const {

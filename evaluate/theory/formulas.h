@@ -50,7 +50,7 @@ struct SpecGameLatency {
 // SpS, the agreement of both argmaxes for AsG. draft_tokens = 0 is ArD, with latency a + b.
 SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, double iteration);
 
-// Returns the latency in seconds, with a + b from step times: K drafter steps and one (K+1)-token target step.
+// Returns the latency in seconds, with a + b from step times.
 SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, const infer::StepCosts& costs);
 
 // ---- Predictive pipelined decoding: Yang et al. 2024, section 4

@@ -217,16 +217,6 @@ TEST_F(WorkSuite, SetsEachMethodBesideGreedyDecoding) {
   EXPECT_LT(work_of(together, "bytes_per_token"), work_of(greedy, "bytes_per_token") / 2);
 }
 
-TEST_F(WorkSuite, IsShownAsTableAndColumns) {
-  add_run("assisted", "small");
-  const SuiteResult result = run_evaluation(options_, root_ / "out", {.quiet = true});
-  EXPECT_THAT(result.table, AllOf(HasSubstr("operations and bytes for a new token"), HasSubstr("FLOP/B x")));
-  EXPECT_THAT(read_file(root_ / "out/results.csv"),
-              HasSubstr("operations_per_token,bytes_per_token,intensity,operations_ratio,bytes_ratio"));
-  EXPECT_THAT(read_file(root_ / "out/report.html"), HasSubstr("Operations and bytes"));
-  EXPECT_EQ(to_json(load_results(root_ / "out/results.json")), to_json(result.results));
-}
-
 class EngagementSuite : public ModelSuite {
  protected:
   void SetUp() override {

@@ -82,17 +82,6 @@ TEST(Headline, EndsTheConsolesTablesAndBeginsPages) {
   EXPECT_THAT(report_html(results), HasSubstr("<p class=\"headline\">Lossless methods are up to 2.00 × as fast"));
 }
 
-TEST(Headline, NamesTasksWhereThereAreSeveral) {
-  Results results;
-  results.tasks = {made_task({made_lossless("a", "assisted", 2)}), made_task({made_lossless("a", "assisted", 3)}),
-                   made_task({made_lossless("a", "assisted", 4)})};
-  results.tasks[1].name = "stories";
-  results.tasks[2].chooses = true;
-  const auto lines = headlines(results);
-  ASSERT_EQ(lines.size(), 2u);
-  EXPECT_THAT(lines[1], testing::StartsWith("stories: Lossless methods are up to 3.00"));
-}
-
 TaskResult named_task(const std::string& name, bool chooses, std::vector<SettingResult> settings) {
   TaskResult task = made_task(std::move(settings));
   task.name = name;

@@ -54,38 +54,21 @@ TEST(MatchRateSection, PagesHaveATableByPositionForEachDecoding) {
   EXPECT_THAT(results_table(results_with(some_rates())), Not(HasSubstr("by position")));
 }
 
-// Returns settings whose trade-offs differ by direction: with lower scores better, all but "beaten" and greedy decoding
-// are the best at some quality; with higher ones, "fast" is the best at all.
-Results results_by(const std::string& score) {
-  TaskResult task =
-      made_task({made_setting("fast", "bild", 3, 34, "small"), made_setting("middle", "bild", 2, 31, "small"),
-                 made_setting("beaten", "bild", 1.5, 33, "small"), made_setting("careful", "bild", 1.2, 29, "small")});
-  if (score != "bleu") {
-    task.metric = "command";
-    task.command = metrics::CommandOptions{.command = {}, .label = score, .point = 1, .lower_is_better = true};
-  }
-  task.baseline.quality.scores.front().name = score;
-  for (SettingResult& setting : task.settings) setting.quality.scores.front().name = score;
+Results four_settings() {
   Results results;
   results.suite = "s";
-  results.tasks = {std::move(task)};
+  results.tasks = {
+      made_task({made_setting("fast", "bild", 3, 28, "small"), made_setting("middle", "bild", 2, 31, "small"),
+                 made_setting("beaten", "bild", 1.5, 30, "small"), made_setting("careful", "bild", 1.2, 33, "small")})};
   return results;
 }
 
-// Returns the plot of quality and speed.
-Figure speed_figure(const Results& results) {
-  return quality_speed_parts({results, results.tasks.front()}, Form::kFull).front().figures.front();
-}
-
-TEST(LowerIsBetter, TheLineOfTradeOffsRunsThroughTheLowestScores) {
-  const ordered_json falling{{3.0, 34.0}, {2.0, 31.0}, {1.2, 29.0}};
-  const ordered_json plot = speed_figure(results_by("errors")).data;
-  EXPECT_EQ(plot.at("series").at(0).at("line"), falling);
-  EXPECT_EQ(plot.at("levels").at(1), (ordered_json{{"y", 31.0}, {"text", "one point more"}}));
-  EXPECT_THAT(speed_figure(results_by("errors")).caption, HasSubstr("Down and to the right is better."));
-  const ordered_json bleu = speed_figure(results_by("bleu")).data;
-  EXPECT_EQ(bleu.at("series").at(0).at("line"), (ordered_json{{3.0, 34.0}}));
-  EXPECT_EQ(bleu.at("levels").at(1).at("y"), 29.0);
+TEST(QualityAndSpeed, TheLineOfTradeOffsLeavesOutWhatIsBeaten) {
+  const Results results = four_settings();
+  const ordered_json plot =
+      quality_speed_parts({results, results.tasks.front()}, Form::kFull).front().figures.front().data;
+  EXPECT_EQ(plot.at("series").at(0).at("line"), (ordered_json{{3.0, 28.0}, {2.0, 31.0}, {1.2, 33.0}}));
+  EXPECT_EQ(plot.at("levels").at(1), (ordered_json{{"y", 29.0}, {"text", "one point less"}}));
 }
 
 TEST(ShownSettings, TheFastestSettingsKeepTheirOrder) {
@@ -101,7 +84,7 @@ TEST(ShownSettings, TheFastestSettingsKeepTheirOrder) {
 }
 
 TEST(BusyMachines, AreNotedInTableAndPages) {
-  Results results = results_by("bleu");
+  Results results = four_settings();
   results.environment["other_load"] = 0.04;
   EXPECT_THAT(results_table(results), Not(HasSubstr("Other processes")));
   results.environment["other_load"] = 0.5;
@@ -156,7 +139,7 @@ TEST(WindowCurves, ThePromptsOfATaskNeedNoReferences) {
   EXPECT_NEAR(task.at("runs").at(3).at("speed").at("speedup").get<double>(), 2, 1e-3);
   EXPECT_THAT(result.table, Not(HasSubstr("bleu")));
   EXPECT_THAT(read_file(suite.directory / "out/report.html"), Not(HasSubstr("Quality and speed")));
-  EXPECT_THAT(read_file(suite.directory / "out/results.csv"), HasSubstr("test,,,,,greedy"));
+  EXPECT_THAT(read_file(suite.directory / "out/results.csv"), HasSubstr("test,greedy,greedy"));
 }
 
 TEST(WindowCurves, TheTableNamesTheBestWindow) {
@@ -192,7 +175,7 @@ TEST(Batches, BaselinesHaveTheSameSizeAndSentencesWaitForTheirBatch) {
   EXPECT_NEAR(setting_of(results, "assisted.small").speed.latency.sentence_ms.p99, 50, 1e-6);
   EXPECT_THAT(results_table(results), Not(HasSubstr("sent/s")));
   EXPECT_THAT(report_html(results), HasSubstr("Throughput and latency"));
-  EXPECT_THAT(results_csv(results), HasSubstr("sentence_ms_p50,sentence_ms_p95,sentence_ms_p99,token_ms_p50"));
+  EXPECT_THAT(results_csv(results), HasSubstr("speed.latency.sentence_ms.p50,speed.latency.sentence_ms.p95"));
   const nlohmann::ordered_json json = to_json(results).at("tasks").at(0).at("baseline").at("speed");
   EXPECT_NEAR(json.at("latency").at("sentence_ms").at("p95").get<double>(), 100, 1e-6);
   EXPECT_NEAR(json.at("sentences_per_second").get<double>(), 10, 1e-9);

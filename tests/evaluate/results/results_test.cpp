@@ -73,21 +73,6 @@ TEST(ResultsFile, DamagedOnesMayBeReplacedButNotThoseOfAnotherVersion) {
   EXPECT_THAT(error_of([&] { require_replaceable_results(file); }), HasSubstr("found:    99"));
 }
 
-TEST(ResultsFile, MissingNumbersAreUnknown) {
-  const Results results = results_from_json(
-      ordered_json::parse(
-          R"({"version": 1, "suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {"name": "greedy"},
-        "runs": [{"name": "bild.a", "method": "bild", "quality": {"bleu": 20}, "acceptance": {"alpha": null}}]}]})"),
-      "here");
-  const SettingResult& setting = results.tasks.front().settings.front();
-  EXPECT_EQ(setting.quality.find("bleu")->value, 20);
-  EXPECT_TRUE(std::isnan(setting.speed.speedup.value));
-  EXPECT_TRUE(std::isnan(setting.acceptance.alpha));
-  EXPECT_FALSE(setting.predicted.has_value());
-  EXPECT_THAT(results_table(results), HasSubstr("greedy"));
-  EXPECT_THAT(report_html(results), HasSubstr("bild.a"));
-}
-
 TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   FakeSuite suite({"bild"});
   suite.options.forced_lines = 5;

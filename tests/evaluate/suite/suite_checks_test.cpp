@@ -98,14 +98,6 @@ TEST(EvaluationChecks, SettingsAreNotChosenOnTheLinesTheyAreReportedOn) {
   EXPECT_EQ(problems_of(options), "");
 }
 
-TEST(EvaluationChecks, IdsAreNotScoredByCharacters) {
-  SuiteOptions options = checked_suite({});
-  options.task.front().metric.name = "chrf";
-  EXPECT_EQ(problems_of(options), "");
-  options.task.front().ids = true;
-  EXPECT_THAT(problems_of(options), AllOf(HasSubstr("task[0].metric"), HasSubstr("ids have no characters")));
-}
-
 TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
   expect_problems({
       {"speculative",
@@ -132,15 +124,6 @@ TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
        {}},
       {"assisted", [](auto& run) { run.lists[&DecodeOptions::confidence] = {0.5}; }, {}},
   });
-}
-
-TEST(EvaluationChecks, AMistakeOfAWholeGridIsToldOnce) {
-  SettingGrid run = drafted_run("assisted");
-  run.lists[&DecodeOptions::temperature] = {1};
-  run.lists[&DecodeOptions::window] = {3, 4, 5};
-  Problems problems;
-  validate_options(checked_suite({run}), "", problems);
-  EXPECT_EQ(problems.list().size(), 1U);
 }
 
 TEST(EvaluationChecks, DraftersHaveNamesOfTheirOwn) {
@@ -221,6 +204,17 @@ TEST(EvaluationChecks, ExitsAreReadByDraftersOfThem) {
   options.match_rates.resize(1);
   options.match_rates[0].model = "nobody";
   EXPECT_THAT(problems_of(options), HasSubstr("match_rates.model"));
+}
+
+TEST(EvaluationChecks, MatchRatesOfNothingOrOfLayersOutOfOrderAreErrors) {
+  SuiteOptions options = checked_suite({});
+  MatchRateTable& rates = options.match_rates.emplace_back();
+  rates.layers = {2, 4};
+  EXPECT_EQ(problems_of(options), "");
+  rates.layers = {2, 2};
+  EXPECT_THAT(problems_of(options), HasSubstr("match_rates[0].layers"));
+  rates.candidates.clear();
+  EXPECT_THAT(problems_of(options), HasSubstr("nothing to count"));
 }
 
 }  // namespace
