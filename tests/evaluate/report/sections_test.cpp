@@ -154,17 +154,12 @@ TEST(WindowCurves, TheTableNamesTheBestWindow) {
 }
 
 // 24 lines of 0.1 s by greedy decoding and 0.05 s by drafting, whatever the batch.
-void add_batches(FakeSuite& suite) {
-  SettingGrid assisted = FakeSuite::run("assisted");
-  assisted.lists[&DecodeOptions::batch_size] = {1, 3, 16};
-  suite.options.run = {assisted};
-}
-
 TEST(Batches, BaselinesHaveTheSameSizeAndSentencesWaitForTheirBatch) {
   FakeEngine engine;
   engine.detailed = true;
   FakeSuite suite;
-  add_batches(suite);
+  suite.options.run = {FakeSuite::run("assisted")};
+  suite.options.run[0].lists[&DecodeOptions::batch_size] = {1, 3, 16};
   const Results results = suite.evaluate(engine).results;
   EXPECT_EQ(setting_of(results, "assisted.small").baseline, "greedy");
   const SettingResult& sixteen = setting_of(results, "assisted.small.batch16");
