@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/json.h"

@@ -13,7 +13,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/device.h"
 #include "base/device_kernels.h"

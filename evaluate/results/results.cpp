@@ -63,7 +63,7 @@ DRAFTSMITH_KEYS(FirstTokenTest, tokens, distance, p_value, passed);
 DRAFTSMITH_KEYS(FailedLines, lines, first, failure);
 DRAFTSMITH_KEYS(SettingFailure, setting, during, message);
 DRAFTSMITH_KEYS(PredictionResult, accuracy, cross_entropy, relative_accuracy, relative_tv);
-DRAFTSMITH_KEYS(ChosenSetting, on, max_drop, setting, drop_there, speedup_there, allowed);
+DRAFTSMITH_KEYS(ChosenSetting, on, max_drop, setting, drop_there, allowed);
 DRAFTSMITH_KEYS(ForcedAlphaResult, temperature_0, temperature_1, positions);
 DRAFTSMITH_KEYS(DrafterResult, cost_ratio, alpha_forced);
 DRAFTSMITH_KEYS(TaskPrediction, texts, lines, positions, models);

@@ -141,8 +141,8 @@ struct ChosenSetting {
   double max_drop = 0;       // points
   std::string setting = {};  // its own name
   double drop_there = 0;     // points lost against the baseline; negative: gained
-  double speedup_there = 0;
-  bool allowed = true;  // false: every setting lost more than max_drop, this one lost least
+  double speedup_there = 0;  // by which it was chosen; not in the file
+  bool allowed = true;       // false: every setting lost more than max_drop, this one lost least
 };
 
 // Results of a setting on a task. The file calls a setting a run.

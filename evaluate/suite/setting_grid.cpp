@@ -5,8 +5,6 @@
 #include <functional>
 #include <map>
 
-#include <fmt/format.h>
-
 #include "base/sha256.h"
 #include "infer/beam/beam_search.h"
 #include "infer/parts.h"

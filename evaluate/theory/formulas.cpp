@@ -1,6 +1,5 @@
 #include "evaluate/theory/formulas.h"
 
-#include <cmath>
 #include <stdexcept>
 
 namespace draftsmith::evaluate {

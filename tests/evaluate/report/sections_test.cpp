@@ -176,5 +176,13 @@ TEST(Batches, BaselinesHaveTheSameSizeAndSentencesWaitForTheirBatch) {
   EXPECT_NEAR(json.at("sentences_per_second").get<double>(), 10, 1e-9);
 }
 
+TEST(Batches, SampledSettingsHaveSizesOfTheirOwnToo) {
+  FakeEngine engine;
+  FakeSuite suite({"speculative"});
+  suite.options.run[0].lists[&DecodeOptions::batch_size] = {16};
+  const Results results = suite.evaluate(engine).results;
+  EXPECT_EQ(setting_of(results, "speculative.small.T1.batch16").baseline, "sample.T1.batch16");
+}
+
 }  // namespace
 }  // namespace draftsmith::evaluate
