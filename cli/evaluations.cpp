@@ -64,15 +64,13 @@ struct ReportFlags {
   fs::path results;
   fs::path markdown;
   fs::path html;
-  bool latency = false;
 };
 
 int run_report(const ReportFlags& flags) {
   const evaluate::Results results = evaluate::load_results(find_results(flags.results));
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(results));
   if (!flags.html.empty()) write_file_atomic(flags.html, evaluate::report_html(results));
-  if (flags.latency) fmt::print("{}", evaluate::latency_tables(results));
-  if (flags.markdown.empty() && flags.html.empty() && !flags.latency) {
+  if (flags.markdown.empty() && flags.html.empty()) {
     fmt::print("{}", evaluate::results_table(results));
   }
   return 0;
@@ -131,7 +129,6 @@ Action add_report(CLI::App& app) {
       ->required();
   app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page")->type_name("FILE");
   app.add_option("--html", flags->html, "Write tables and plots as an HTML page")->type_name("FILE");
-  app.add_flag("--latency", flags->latency, "Print throughput and percentiles of time a sentence and a token instead");
   app.footer(
       "Without --markdown and --html the tables are printed. A page says what was measured, with which\n"
       "command, commit and machine, and when; nothing is measured again.\n"

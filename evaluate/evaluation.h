@@ -2,9 +2,8 @@
 // of the same prompts in the same process (methods.md §3).
 //
 // The output directory gets results.json, results.csv, report.html, hyp/<task>.<setting>.txt (one hypothesis a line)
-// and lines.jsonl (tokens and times of each line, evaluate/results/files.cpp). Match rates add match_rates.csv and
-// .svg, engagement curves engagement.csv and .svg. measurements.jsonl exists only while the evaluation runs: an
-// interrupted one continues from it (evaluate/measure/measurement_store.h).
+// and lines.jsonl (tokens and times of each line, evaluate/results/files.cpp). measurements.jsonl exists only while the
+// evaluation runs: an interrupted one continues from it (evaluate/measure/measurement_store.h).
 #pragma once
 
 #include <filesystem>
@@ -32,11 +31,11 @@ void throw_if_failed(const SuiteResult& result);
 // Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.
 std::unique_ptr<Engine> make_model_engine(const SuiteOptions& options);
 
-// Runs the suite. A setting that fails, by an exception or for want of memory, is in the results' failures, and all
-// others are measured; only the greedy baseline's failure ends the suite. The measurements are kept then, and the next
-// run measures what failed. A stop request (base/signals.h) ends it between measurements; the next run continues,
-// with other runs in the suite too. Errors: UserError before any work. Checks that fail are in the result: a speedup
-// beyond its bound (batches have none), and lossless settings that are not (evaluate/results/checks.cpp).
+// Runs a suite that is valid (validate_options()). A setting that fails, by an exception or for want of memory, is in
+// the results' failures, and all others are measured; only the greedy baseline's failure ends the suite. The
+// measurements are kept then, and the next run measures what failed. A stop request (base/signals.h) ends it between
+// measurements; the next run continues, with other runs in the suite too. Errors: UserError before any work. Checks
+// that fail are in the result (evaluate/results/checks.cpp).
 SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine,
                            const SuiteContext& context = {});
 

@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/table.h"
 #include "base/util.h"
@@ -65,7 +70,12 @@ class TaskComparison {
  public:
   TaskComparison(const TaskResult& first, const TaskResult& second, const Limits& limits,
                  const metrics::ResamplingOptions& resampling)
-      : first_(first), second_(second), limits_(limits), resampling_(resampling), score_(score_style(first)) {
+      : first_(first),
+        second_(second),
+        limits_(limits),
+        resampling_(resampling),
+        score_of_(metric_of(first)),
+        score_(*score_of_) {
     note_other("metric", first.metric, second.metric);
     note_other("scoring", first.signature, second.signature);
     comparable_ = notes_.empty();
@@ -74,11 +84,11 @@ class TaskComparison {
     for (const SettingFailure& failure : second.failures) {
       notes_.push_back(fmt::format("! {} failed during {}: {}", failure.setting, failure.during, failure.message));
     }
-    if (score_.lower_is_better) notes_.push_back(score_words(score_.name) + ": lower is better");
+    if (score_.lower_is_better()) notes_.push_back(score_words(score_.leading_score()) + ": lower is better");
   }
 
   void compare(const Lines& first_lines, const Lines& second_lines, Comparison& result) {
-    const std::string score = score_.name.empty() ? "score" : score_words(score_.name);
+    const std::string score = score_.leading_score().empty() ? "score" : score_words(score_.leading_score());
     Table table({{"run", Align::kLeft}, {score}, {"change"}, {"p"}, {"speedup"}, {"change"}, {"tokens/s"}, {"change"}});
     for (const SettingResult* setting : first_.rows()) {
       if (const SettingResult* other = second_.find(setting->name)) {
@@ -141,21 +151,20 @@ class TaskComparison {
   // Returns both scores, the change and its p-value, by the paired bootstrap over lines.
   std::array<std::string, 3> quality_cells(const SettingResult& a, const SettingLines* a_lines, const SettingResult& b,
                                            const SettingLines* b_lines) {
-    const metrics::NamedScore* first = a.quality.find(score_.name);
-    const metrics::NamedScore* second = b.quality.find(score_.name);
+    const metrics::NamedScore* first = a.quality.find(score_.leading_score());
+    const metrics::NamedScore* second = b.quality.find(score_.leading_score());
     if (!comparable_ || first == nullptr || second == nullptr || !std::isfinite(first->value + second->value))
       return {};
     double p = NAN;
     if (a_lines != nullptr && b_lines != nullptr && a_lines->statistics.lines() > 0 &&
         a_lines->statistics.width == b_lines->statistics.width &&
         a_lines->statistics.lines() == b_lines->statistics.lines()) {
-      const auto metric = metrics::make_metric(first_.metric_options());
-      p = metrics::paired_bootstrap(b_lines->statistics, a_lines->statistics, metric->function(), resampling_).p_value;
+      p = metrics::paired_bootstrap(b_lines->statistics, a_lines->statistics, score_.function(), resampling_).p_value;
     }
     untested_ = untested_ || std::isnan(p);
-    const int digits = score_.digits;
+    const int digits = score_.digits();
     const std::string scores = arrow(first->value, second->value, digits);
-    const double lost = score_.loss(first->value, second->value) / score_.point;
+    const double lost = score_.loss(first->value, second->value) / score_.point();
     if (limits_.worse && lost > *limits_.worse && !(p >= kSignificantP)) {
       fail(a, fmt::format("worse by {:.2f} points ({}{})", lost, scores,
                           std::isnan(p) ? "" : fmt::format(", p = {:.3f}", p)));
@@ -168,7 +177,8 @@ class TaskComparison {
   const TaskResult& second_;
   const Limits& limits_;
   const metrics::ResamplingOptions& resampling_;
-  ScoreStyle score_;
+  std::unique_ptr<const metrics::Metric> score_of_;
+  const metrics::Metric& score_;
   bool comparable_ = true;  // both are scored alike
   bool untested_ = false;   // an interval or a p-value is unknown
   std::vector<std::string> notes_;
@@ -189,6 +199,45 @@ std::string json_notes(const std::string& what, const ordered_json& first, const
     if (words(first) != words(second)) notes += wrapped(change, kColumns);
   }
   return notes;
+}
+
+// Adds the line of a file to its setting. Errors: nlohmann::json::exception.
+void add_line(const nlohmann::json& entry, Lines& lines) {
+  SettingLines& setting = lines[{entry.at("task"), entry.at("run")}];
+  LineRecord& record = setting.records.emplace_back();
+  entry.at("turn").get_to(record.turn);
+  entry.at("tokens").get_to(record.stats.emitted);
+  const auto& decode = entry.at("decode_seconds");
+  for (size_t i = 0; i < entry.at("seconds").size(); ++i) {
+    const double own = decode.at(i);
+    record.repetitions.push_back({.prefill = entry.at("seconds").at(i).get<double>() - own, .verify = own});
+  }
+  if (entry.contains("failure")) record.failure = entry.at("failure").get<std::string>();
+  if (!entry.contains("statistics")) return;
+  const auto statistics = entry.at("statistics").get<std::vector<double>>();
+  setting.statistics.width = std::ssize(statistics);
+  setting.statistics.values.insert(setting.statistics.values.end(), statistics.begin(), statistics.end());
+}
+
+// Returns the content of a lines.jsonl; nothing if there is no such file. Errors: UserError with the line of a value
+// that no evaluation writes.
+Lines load_lines(const std::filesystem::path& file) {
+  Lines lines;
+  std::ifstream input(file);
+  int64_t number = 0;
+  for (std::string text; std::getline(input, text);) {
+    ++number;
+    try {
+      add_line(nlohmann::json::parse(text), lines);
+    } catch (const nlohmann::json::exception& error) {
+      throw UserError({.where = fmt::format("{}:{}", file.string(), number),
+                       .what = "is no line of an evaluation",
+                       .expected = "an object with task, run, turn, tokens, seconds and decode_seconds",
+                       .found = error.what(),
+                       .hint = "evaluate again, or remove the file to compare without it"});
+    }
+  }
+  return lines;
 }
 
 }  // namespace

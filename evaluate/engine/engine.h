@@ -1,20 +1,18 @@
 // Interface between an evaluation and the models: the evaluation chooses settings and times them, the engine decodes.
-// make_model_engine() makes the engine of model directories; tests have one with known outputs and times.
+// Tests have one with known outputs and times.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "evaluate/measure/measurement_store.h"
-#include "evaluate/measure/speed.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/suite_options.h"
-#include "evaluate/theory/formulas.h"
 #include "infer/costs/decode_work.h"
+#include "infer/costs/step_costs.h"
 #include "infer/engagement.h"
 #include "infer/forced/decisions.h"
 #include "infer/forced/teacher_forcing.h"
@@ -22,15 +20,6 @@
 namespace draftsmith::evaluate {
 
 using Prompt = std::vector<int64_t>;  // token ids, as a model reads them
-
-// alpha_forced over given outputs, and the quality of the predictions of target and drafter.
-struct ForcedAlphas {
-  double at_temperature_0 = 0;
-  double at_temperature_1 = 0;
-  int64_t positions = 0;
-  infer::PredictionQuality target = {};
-  infer::PredictionQuality drafter = {};
-};
 
 // Lines that are decoded together.
 struct DecodeBatch {
@@ -55,6 +44,12 @@ struct TokenMass {
   double own = 0;     // its own probability; 0: it should not have been drawn
 };
 
+// Depth of the decoder, and of the part of it that a setting reads early.
+struct LayerDepth {
+  int64_t layers = 0;  // layers of the decoder
+  int64_t early = 0;   // first layers that draft (early-exit, exits as drafters) or predict early (ppd); 0: none
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -62,14 +57,13 @@ class Engine {
   // Adds the problems of a setting: an unknown method, or parts and parameters that make no sense together.
   virtual void check(const Setting& run, Problems& problems) = 0;
   // Returns the token ids of a task's source line, with its suffix. Cuts sources longer than max_source_tokens and sets
-  // `cut`; suffix and EOS are kept.
-  // Errors: UserError for ids outside the vocabulary, and for prompts that leave no room for the new tokens. Its
-  // `where` is empty, and the caller adds file and line.
+  // `cut`; suffix and EOS are kept. Errors: UserError without `where` for ids outside the vocabulary, and for prompts
+  // that leave no room for the new tokens.
   virtual Prompt encode(const std::string& source, const TaskOptions& task, bool& cut) const = 0;
   // Returns the ids of a reference in the form of an output, EOS included.
   virtual std::vector<int64_t> encode_reference(const std::string& reference, const TaskOptions& task) const = 0;
-  // Returns the ids of the text that max_source_tokens cut off, with EOS unless the task's lines are ids. Empty if
-  // nothing was cut, if the model is an encoder-decoder, or if a suffix or an EOS ends the prompt.
+  // Returns the ids of the text that max_source_tokens cut off, with EOS unless the task's lines are ids. Empty for an
+  // encoder-decoder, and if a suffix or an EOS ends the prompt.
   virtual std::vector<int64_t> encode_continuation(const std::string& source, const TaskOptions& task) const = 0;
   // Returns the text of generated ids. With `ids` it is the ids themselves without EOS, separated by blanks.
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
@@ -83,47 +77,42 @@ class Engine {
   // Returns the rounding error of the logits of the setting's model on given outputs (infer::logit_rounding()).
   virtual double logit_rounding(const Setting& run, std::span<const Prompt> prompts,
                                 const std::vector<std::vector<int64_t>>& outputs) = 0;
-  // Returns the places of first tokens in the distribution that the setting must sample them from: tokens[i] are those
-  // of prompts[i], and the result has the places of all, one after the other.
+  // Returns the places of first tokens, tokens[i] of prompts[i], in the distribution that the setting must sample them
+  // from, one after the other.
   virtual std::vector<TokenMass> first_token_masses(const Setting& run, std::span<const Prompt> prompts,
                                                     const std::vector<std::vector<int64_t>>& tokens,
                                                     int64_t max_new_tokens) = 0;
   // Returns the step times of the setting's model and drafter, measured after half of `output`.
   virtual infer::StepCosts step_costs(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output,
                                       int64_t max_tokens) = 0;
-  // Returns how well the setting's drafter predicts its model on `outputs`.
-  virtual ForcedAlphas forced_alpha(const Setting& run, std::span<const Prompt> prompts,
-                                    const std::vector<std::vector<int64_t>>& outputs) = 0;
-  // Returns the layers of the setting's decoder and the layer it drafts or predicts at, defaults applied. Zeros if
-  // unknown.
+  // Returns how well the setting's drafter predicts its model on `outputs`, at temperature 1.
+  virtual infer::ForcedAlpha forced_alpha(const Setting& run, std::span<const Prompt> prompts,
+                                          const std::vector<std::vector<int64_t>>& outputs) = 0;
+  // Returns the depth of the setting's decoder, defaults applied; zeros if unknown.
   virtual LayerDepth depth(const Setting&) { return {}; }
-  // Returns the work of lines that the setting decoded, from the shapes of its models; nothing if they are unknown.
+  // Returns the work of lines that the setting decoded; nothing if its models' shapes are unknown.
   virtual std::optional<infer::DecodeWork> work(const Setting&, std::span<const infer::DecodedLine> /*lines*/) {
     return std::nullopt;
   }
-  // Adds the problems of match rates that the models cannot give, at `where`.
+  // The next two add the problems of tables that the models cannot give, at `where`.
   virtual void check(const MatchRateTable&, const std::string& /*where*/, Problems&) {}
-  // Counts match rates on the prompts.
+  virtual void check(const EngagementTable&, const std::string& /*where*/, Problems&) {}
   virtual std::vector<infer::MatchRate> match_rates(const MatchRateTable&, std::span<const Prompt> /*prompts*/,
                                                     int64_t /*max_new_tokens*/) {
     return {};
   }
-  // Adds the problems of an engagement curve that the models cannot give, at `where`.
-  virtual void check(const EngagementTable&, const std::string& /*where*/, Problems&) {}
   // Decodes the prompts with the suite's model engaged where the question says.
   virtual infer::EngagedOutputs engage(const EngagementTable&, const infer::EngagementQuestion&,
                                        std::span<const Prompt> /*prompts*/) {
     return {};
   }
-  // Returns the origins of the tokens of a line's output (infer::trace_output()); empty if the engine knows none.
+  // Returns the origins of a line's tokens (infer::trace_output()); empty if the engine knows none.
   virtual std::vector<infer::TracedToken> trace(const Setting&, const Prompt&, int64_t /*line*/,
                                                 int64_t /*max_new_tokens*/) {
     return {};
   }
   // Returns number types, sizes, threads and directories, for results.json.
   virtual nlohmann::ordered_json description() const = 0;
-  // Returns whether a CUDA device decodes.
-  virtual bool on_gpu() const { return false; }
   // Returns a text that differs for other models. Measurements of another fingerprint are not resumed.
   virtual std::string fingerprint() const = 0;
 };

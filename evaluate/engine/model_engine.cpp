@@ -3,14 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/device.h"
+#include "base/device_kernels.h"
 #include "base/environment.h"
 #include "base/timing.h"
 #include "evaluate/engine/suite_models.h"
@@ -28,14 +33,6 @@
 
 namespace draftsmith::evaluate {
 namespace {
-
-// Adds the found problems with `where` before their own places.
-void add_at(const std::string& where, const std::vector<Problem>& found, Problems& problems) {
-  for (Problem problem : found) {
-    problem.where = where + (where.empty() || problem.where.empty() ? "" : ", ") + problem.where;
-    problems.add(std::move(problem));
-  }
-}
 
 // Width of the widest step whose rounding is measured: decisions are computed again in one wide step.
 constexpr int64_t kWidestStep = 64;
@@ -59,26 +56,26 @@ class ModelEngine final : public Engine {
     try {
       make_generator(run, 1, false);
     } catch (const UserError& error) {
-      add_at("run " + run.label, error.problems(), problems);
+      problems.add_all(error.problems(), "run " + run.label + ", ");
     }
   }
 
   Prompt encode(const std::string& source, const TaskOptions& task, bool& cut) const override {
-    Prompt prompt = encoder_.prompt(source, task, cut);
+    Prompt prompt = lines_.prompt(source, task, cut);
     models_.require_room(std::ssize(prompt), task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens);
     return prompt;
   }
 
   std::vector<int64_t> encode_reference(const std::string& reference, const TaskOptions& task) const override {
-    return encode_output(models_.target(), reference, task);
+    return lines_.output(reference, task);
   }
 
   std::vector<int64_t> encode_continuation(const std::string& source, const TaskOptions& task) const override {
-    return encoder_.rest(source, task);
+    return lines_.rest(source, task);
   }
 
   std::string text(const std::vector<int64_t>& generated, bool ids) const override {
-    return output_text(models_.target(), generated, ids);
+    return lines_.text(generated, ids);
   }
 
   std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
@@ -141,13 +138,12 @@ class ModelEngine final : public Engine {
     return models.drafter->step_costs(models.draft_target(), middle_of(prompt, output), max_tokens);
   }
 
-  ForcedAlphas forced_alpha(const Setting& run, std::span<const Prompt> prompts,
-                            const std::vector<std::vector<int64_t>>& outputs) override {
+  infer::ForcedAlpha forced_alpha(const Setting& run, std::span<const Prompt> prompts,
+                                  const std::vector<std::vector<int64_t>>& outputs) override {
     const at::NoGradGuard no_gradients;
     const infer::GenerationModels models = models_.of(run);
-    const infer::ForcedAlpha sampled = models.drafter->forced_alpha(models.draft_target(), {prompts, outputs},
-                                                                    {.temperature = 1}, options_.forced_block);
-    return {sampled.agreement, sampled.alpha, sampled.positions, sampled.target, sampled.drafter};
+    return models.drafter->forced_alpha(models.draft_target(), {prompts, outputs}, {.temperature = 1},
+                                        options_.forced_block);
   }
 
   LayerDepth depth(const Setting& run) override {
@@ -181,19 +177,11 @@ class ModelEngine final : public Engine {
     Problems found;
     check_vocabulary(rates.model, found);
     try {
-      const infer::GenerationModels models = models_.with_exits(rates.model, rates.exits);
-      infer::check_layers(models, "match rates", found);
-      // The model's own head is always counted beside the exits.
-      const auto has_exit = [&](int64_t layer) { return models.exits->find(layer) != nullptr; };
-      if (!rates.exits.empty() && !rates.layers.empty() && std::ranges::none_of(rates.layers, has_exit)) {
-        found.add({"exits", "there is no exit at any of these layers",
-                   "a layer of the exits in " + rates.exits.string(),
-                   fmt::format("layers {}", fmt::join(rates.layers, ", ")), ""});
-      }
+      infer::check_layers(models_.with_exits(rates.model, rates.exits), "match rates", found);
     } catch (const UserError& error) {
-      add_at("", error.problems(), found);
+      found.add_all(error.problems());
     }
-    add_at(where, found.list(), problems);
+    problems.add_all(found.list(), where + ", ");
   }
 
   std::vector<infer::MatchRate> match_rates(const MatchRateTable& rates, std::span<const Prompt> prompts,
@@ -231,10 +219,9 @@ class ModelEngine final : public Engine {
     }
     json["device"] = device_description(target.device);
     json["threads"] = threads_;
+    if (target.device.is_cuda()) json["execution"] = execution_json(device_execution());
     return json;
   }
-
-  bool on_gpu() const override { return models_.target().model->info().device.is_cuda(); }
 
   std::string fingerprint() const override {
     return fmt::format("{} {} {}{}", git_commit(), models_.target().model->info().device.str(), threads_,
@@ -327,7 +314,7 @@ class ModelEngine final : public Engine {
   SuiteOptions options_;
   int64_t threads_ = 0;
   SuiteModels models_;
-  PromptEncoder encoder_{models_.target()};
+  LineCoder lines_{models_.target()};
   std::map<std::string, infer::AcceptedLengths> accepted_;                    // by label, for the window oracle
   std::set<std::tuple<std::string, int64_t, std::vector<Prompt>>> recorded_;  // label, max_new_tokens, batch
   std::map<std::tuple<std::string, int64_t, bool>, infer::Generator> generators_;

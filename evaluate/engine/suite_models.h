@@ -1,7 +1,8 @@
-// Models and drafters of a suite by the names that its settings use, loaded once, with their exits and routers.
-// Conversion of task lines to token ids of the target, and back.
+// Models and drafters of a suite by the names that its settings use, and the coder of its task lines. Both are parts of
+// the evaluation engine (evaluate/engine/model_engine.cpp).
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -10,81 +11,259 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/device.h"
+#include "base/error.h"
 #include "data/chat/chat_template.h"
+#include "data/tokenizers/tokenizer.h"
 #include "evaluate/engine/engine.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/suite_options.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/load_models.h"
+#include "infer/loop/processors.h"
+#include "infer/prompts.h"
+#include "infer/routers.h"
+#include "infer/self_drafting/methods.h"
+#include "model/models/language_models.h"
 #include "model/models/router.h"
 
 namespace draftsmith::evaluate {
 
-// ---- Task lines and token ids of the target
-
-// Encoder of source lines. It reads the target's chat template once, when a task asks for it. Refers to the target.
-class PromptEncoder {
+// Coder of task lines with the target's tokenizer. It reads the chat template once, when a task asks for it. Refers to
+// the target.
+class LineCoder {
  public:
-  explicit PromptEncoder(const infer::LoadedModel& target) : target_(target) {}
+  explicit LineCoder(const infer::LoadedModel& target) : target_(target) {}
 
   // Returns the ids of a source line, like Engine::encode(), but does not check the room in the context.
-  Prompt prompt(const std::string& source, const TaskOptions& task, bool& cut) const;
+  Prompt prompt(const std::string& source, const TaskOptions& task, bool& cut) const {
+    auto [prompt, end] = whole(source, task);
+    const auto room = task.max_source_tokens - std::ssize(end);
+    if (task.max_source_tokens > 0 && room < 1) {
+      throw UserError({.where = "",
+                       .what = "max_source_tokens leaves no room for the source",
+                       .expected = fmt::format("more than {} tokens: its suffix and EOS", end.size()),
+                       .found = fmt::format("{}", task.max_source_tokens),
+                       .hint = ""});
+    }
+    cut = task.max_source_tokens > 0 && std::ssize(prompt) > room;
+    if (cut) prompt.resize(static_cast<size_t>(room));
+    append(end, prompt);
+    return prompt;
+  }
 
-  // Returns the ids of the text that was cut off a decoder-only model's prompt, see Engine::encode_continuation().
-  std::vector<int64_t> rest(const std::string& source, const TaskOptions& task) const;
+  std::vector<int64_t> rest(const std::string& source, const TaskOptions& task) const {
+    if (target_.model->info().encoder_decoder || task.max_source_tokens == 0) return {};
+    auto [text, end] = whole(source, task);
+    if (!end.empty() || std::ssize(text) <= task.max_source_tokens) return {};
+    text.erase(text.begin(), text.begin() + task.max_source_tokens);
+    if (!task.ids) text.push_back(tokenizer().eos());
+    return text;
+  }
+
+  std::vector<int64_t> output(const std::string& reference, const TaskOptions& task) const {
+    std::vector<int64_t> ids;
+    if (!task.ids) {
+      const data::Tokenizer& pieces = tokenizer();
+      append(pieces.encode(reference), ids);
+      ids.push_back(pieces.eos());
+      return ids;
+    }
+    ids = data::parse_token_ids(reference, target_.model->info().vocabulary, "", kOwnIds);
+    if (!ids.empty() && is_eos(ids.back())) return ids;
+    const auto& eos = target_.generation.eos_ids;
+    if (!eos.empty()) ids.push_back(eos.front());
+    return ids;
+  }
+
+  std::string text(const std::vector<int64_t>& generated, bool ids) const {
+    if (!ids) return infer::text_of_known(tokenizer(), generated);
+    auto shown = generated;
+    if (!shown.empty() && is_eos(shown.back())) shown.pop_back();
+    return fmt::format("{}", fmt::join(shown, " "));
+  }
 
  private:
+  static constexpr const char* kOwnIds = "ids = true needs ids made with the model's own tokenizer";
+
+  template <class Ids>
+  static void append(const Ids& ids, Prompt& prompt) {
+    prompt.insert(prompt.end(), ids.begin(), ids.end());
+  }
+
+  bool is_eos(int64_t id) const {
+    const auto& eos = target_.model->info().eos;
+    return std::find(eos.begin(), eos.end(), id) != eos.end();
+  }
+
+  const data::Tokenizer& tokenizer() const {
+    if (target_.tokenizer) return *target_.tokenizer;
+    throw UserError({.where = target_.directory.string(),
+                     .what = "the model has no tokenizer, so it cannot read text",
+                     .expected = "spiece.model, tokenizer.model or tokenizer.json",
+                     .found = "none of them",
+                     .hint = "tasks with ids = true need none"});
+  }
+
   // Source before it is cut, and the end that a cut keeps: suffix and EOS.
   struct Whole {
     Prompt text;
     Prompt end;
   };
-  Whole whole(const std::string& source, const TaskOptions& task) const;
-  data::ChatTemplate& chat() const;
+
+  Whole whole(const std::string& source, const TaskOptions& task) const {
+    const auto& info = target_.model->info();
+    Whole whole;
+    if (task.ids) {
+      whole.text = data::parse_token_ids(source, info.vocabulary, "", kOwnIds);
+      if (!whole.text.empty() && is_eos(whole.text.back())) {
+        whole.end.push_back(whole.text.back());
+        whole.text.pop_back();
+      }
+      return whole;
+    }
+    const data::Tokenizer& pieces = tokenizer();
+    if (task.chat || !task.messages.empty()) {
+      append(data::encode_chat(pieces, chat().render(nlohmann::ordered_json::parse(source), true)), whole.text);
+    } else {
+      if (!info.encoder_decoder) append(pieces.frame().before, whole.text);
+      append(pieces.encode(source), whole.text);
+    }
+    if (!task.suffix.empty()) append(pieces.encode(task.suffix), whole.end);
+    if (info.encoder_decoder) whole.end.push_back(pieces.eos());
+    return whole;
+  }
+
+  data::ChatTemplate& chat() const {
+    if (!chat_) chat_ = data::load_chat_template(target_.directory);
+    return *chat_;
+  }
 
   const infer::LoadedModel& target_;
   mutable std::optional<data::ChatTemplate> chat_;
 };
 
-// Returns the ids of a reference, EOS included.
-std::vector<int64_t> encode_output(const infer::LoadedModel& target, const std::string& reference,
-                                   const TaskOptions& task);
-
-// Returns the text of generated ids. With `ids` it is the ids themselves without EOS.
-std::string output_text(const infer::LoadedModel& target, const std::vector<int64_t>& generated, bool ids);
-
-// ---- Models by name
-
+// Models and drafters by the names that settings use, loaded once, with their exits and routers.
 class SuiteModels {
  public:
   // Loads target and drafters. Errors: UserError (load_drafter()).
-  explicit SuiteModels(const SuiteOptions& options);
+  explicit SuiteModels(const SuiteOptions& options) {
+    const model::LoadOptions load{.device = choose_device(options.device, "device"),
+                                  .dtype = parse_weight_type(options.dtype, "dtype")};
+    loaded_[kTargetName] = infer::load_model_drafter(options.model, load);
+    for (const auto& drafter : options.drafter) {
+      model::LoadOptions own = load;
+      if (drafter.dtype) own.dtype = parse_weight_type(*drafter.dtype, "drafter.dtype");
+      loaded_[drafter.name] = infer::load_drafter(drafter.spec(), options.model, own);
+    }
+  }
 
   // Returns a model that decodes: the target, or a drafter that can decode alone (require_alone). The name must exist.
   const infer::LoadedModel& model(const std::string& name) const { return *loaded_.at(name)->standalone(); }
-  // Reports a problem at `where` for a drafter that cannot decode alone. Returns whether all is well.
-  bool require_alone(const std::string& name, const std::string& where, Problems& problems) const;
   const infer::LoadedModel& target() const { return model(kTargetName); }
+
+  // Reports a problem at `where` for a drafter that cannot decode alone. Returns whether all is well.
+  bool require_alone(const std::string& name, const std::string& where, Problems& problems) const {
+    if (loaded_.at(name)->standalone() != nullptr) return true;
+    problems.add({where, "the drafter " + name + " has no encoder of its own, so it does not decode alone",
+                  "the target, or a drafter that is an ordinary model", loaded_.at(name)->name(),
+                  "its training stage measures it alone: validation.bleu_examples"});
+    return false;
+  }
+
   // Returns the model of that name with its exits, or with the exits in directory `given`. Loads exits on first use.
   // Errors: UserError (find_exits()).
-  infer::GenerationModels with_exits(const std::string& name, const std::filesystem::path& given);
+  infer::GenerationModels with_exits(const std::string& name, const std::filesystem::path& given) {
+    infer::GenerationModels models = without_exits(name);
+    models.exits = exits_of(name, given);
+    return models;
+  }
+
   // Returns the setting's model, drafter and router. Exits are included if the setting reads the model's layers early.
   // Errors: UserError (find_exits()), and for a router of another drafter.
-  infer::GenerationModels of(const Setting& run);
+  infer::GenerationModels of(const Setting& run) {
+    const infer::SharedDrafter drafter = run.drafter.empty() ? nullptr : loaded_.at(run.drafter);
+    const bool reads_exits = run.inside() || (drafter != nullptr && drafter->inside_target() > 0);
+    infer::GenerationModels models = reads_exits ? with_exits(run.model, run.decode.exits) : without_exits(run.model);
+    models.drafter = drafter;
+    if (run.decode.drafts_inside()) {
+      models.drafter = infer::exit_drafter(infer::exit_layer_of(run.decode, models.exits));
+    }
+    models.router = router_of(run);
+    return models;
+  }
 
   // Requires that the prompt and the new tokens fit into the context of every model, and that every model predicts what
   // follows the prompt, since methods are compared on equal outputs. Errors: UserError with an empty `where`.
-  void require_room(int64_t prompt, int64_t new_tokens) const;
+  void require_room(int64_t prompt, int64_t new_tokens) const {
+    if (target().model->info().encoder_decoder) return;
+    for (const auto& [name, loaded] : loaded_) {
+      if (loaded->model() != nullptr) infer::require_length(*loaded->model(), prompt, "");
+      const int64_t context = loaded->model() != nullptr ? loaded->model()->info().max_positions : 0;
+      if (context == 0 || prompt + new_tokens <= context) continue;
+      throw UserError({.where = "",
+                       .what = "the prompt and the new tokens don't fit into the context of " + name,
+                       .expected = fmt::format("at most {} prompt tokens, with max_new_tokens = {}",
+                                               std::max<int64_t>(0, context - new_tokens), new_tokens),
+                       .found = fmt::format("{} prompt tokens", prompt),
+                       .hint = "set the task's max_source_tokens, which cuts prompts, or lower max_new_tokens"});
+    }
+  }
+
   // Returns the number of parameters of each model by its name.
-  nlohmann::ordered_json parameters() const;
+  nlohmann::ordered_json parameters() const {
+    nlohmann::ordered_json json = nlohmann::ordered_json::object();
+    for (const auto& [name, loaded] : loaded_) {
+      if (loaded->model() != nullptr) json[name] = model::count_numbers(*loaded->model());
+    }
+    return json;
+  }
+
   // Returns a text with the sizes and times of all files loaded so far.
-  std::string fingerprint() const;
+  std::string fingerprint() const {
+    std::string text;
+    for (const auto& [name, loaded] : loaded_) text += "; " + name + " " + infer::fingerprint_of(loaded->path());
+    for (const auto& entry : routers_) text += "; " + infer::fingerprint_of(entry.first.first);
+    for (const auto& [key, exits] : exits_) {
+      const auto& [name, given] = key;
+      if (exits)
+        text += "; " + infer::fingerprint_of(given.empty() ? model::exits_directory(model(name).directory) : given);
+    }
+    return text;
+  }
 
  private:
-  infer::GenerationModels without_exits(const std::string& name) const;
-  const model::Exits* exits_of(const std::string& name, const std::filesystem::path& given);
-  const model::RouterPredictor* router_of(const Setting& run);
+  infer::GenerationModels without_exits(const std::string& name) const {
+    const infer::LoadedModel& loaded = model(name);
+    infer::GenerationModels models;
+    models.target = loaded.model.get();
+    models.generation = loaded.generation;
+    models.target_tokenizer = loaded.tokenizer.get();
+    return models;
+  }
+
+  const model::Exits* exits_of(const std::string& name, const std::filesystem::path& given) {
+    const auto key = std::pair(name, given);
+    const auto found = exits_.find(key);
+    if (found != exits_.end()) return found->second.get();
+    const infer::LoadedModel& loaded = model(name);
+    return exits_.emplace(key, infer::find_exits(loaded.directory, *loaded.model, given)).first->second.get();
+  }
+
+  // Returns the router, bound to the setting's drafter, or null for a setting without one.
+  const model::RouterPredictor* router_of(const Setting& run) {
+    if (run.decode.router.empty() || run.drafter.empty()) return nullptr;
+    const auto key = std::pair(run.decode.router, run.drafter);
+    const auto found = routers_.find(key);
+    if (found != routers_.end()) return found->second.get();
+    auto router = infer::load_router(run.decode.router, loaded_.at(run.drafter).get(), "run.router", run.drafter);
+    return routers_.try_emplace(key, std::move(router)).first->second.get();
+  }
 
   std::map<std::string, infer::SharedDrafter> loaded_;  // by name; includes the target
   std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<model::Exits>> exits_;  // null: no exits

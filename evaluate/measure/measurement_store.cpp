@@ -6,34 +6,22 @@
 #include <system_error>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/error.h"
 #include "base/logging.h"
-#include "base/signals.h"
-#include "evaluate/measure/failures.h"
+
+namespace draftsmith::infer {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PhaseSeconds, encode, prefill, draft, verify, other)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepCounts, passes, steps, tokens, logits, keys, pairs)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DecodeStats, emitted, target_runs, target_tokens, draft_runs, verifications, drafted,
+                                   accepted, unverified, fallbacks, rollbacks, cut, accepted_histogram,
+                                   examined_by_position, accepted_by_position, layer_runs, exits_by_layer,
+                                   early_predictions, early_matches, latency_units, compute_units, overlap_sum,
+                                   overlap_count, target_steps, draft_steps)
+
+}  // namespace draftsmith::infer
 
 namespace draftsmith::evaluate {
-namespace {
-
-nlohmann::json steps_json(const infer::StepCounts& counts) {
-  return {counts.passes, counts.steps, counts.tokens, counts.logits, counts.keys, counts.pairs};
-}
-
-infer::StepCounts steps_of(const nlohmann::json& json) {
-  return {.passes = json.at(0),
-          .steps = json.at(1),
-          .tokens = json.at(2),
-          .logits = json.at(3),
-          .keys = json.at(4),
-          .pairs = json.at(5)};
-}
-
-nlohmann::json seconds_json(const infer::PhaseSeconds& seconds) {
-  return {seconds.encode, seconds.prefill, seconds.draft, seconds.verify, seconds.other};
-}
-
-}  // namespace
 
 size_t LineRecord::median_index() const {
   if (repetitions.empty()) throw std::logic_error("median of a line that was not timed");
@@ -50,19 +38,7 @@ double LineRecord::latency() const {
 }
 
 nlohmann::json LineRecord::counts_json() const {
-  nlohmann::json counts;
-  for (const auto count : infer::kStatsCounts) counts.push_back(stats.*count);
-  nlohmann::json json{{"ids", ids},
-                      {"first_tokens", first_tokens},
-                      {"counts", counts},
-                      {"prefill_runs", prefill_runs},
-                      {"overlap", stats.overlap_sum},
-                      {"histogram", stats.accepted_histogram},
-                      {"examined", stats.examined_by_position},
-                      {"accepted", stats.accepted_by_position},
-                      {"exits", stats.exits_by_layer},
-                      {"target_steps", steps_json(stats.target_steps)},
-                      {"draft_steps", steps_json(stats.draft_steps)}};
+  nlohmann::json json{{"ids", ids}, {"first_tokens", first_tokens}, {"stats", stats}, {"prefill_runs", prefill_runs}};
   if (window) json["window"] = *window;
   if (failure) json["failure"] = *failure;
   return json;
@@ -72,42 +48,22 @@ LineRecord LineRecord::from_counts(const nlohmann::json& json) {
   LineRecord record;
   json.at("ids").get_to(record.ids);
   json.at("first_tokens").get_to(record.first_tokens);
-  for (size_t i = 0; i < infer::kStatsCounts.size(); ++i) {
-    json.at("counts").at(i).get_to(record.stats.*infer::kStatsCounts[i]);
-  }
+  json.at("stats").get_to(record.stats);
   json.at("prefill_runs").get_to(record.prefill_runs);
-  json.at("overlap").get_to(record.stats.overlap_sum);
-  json.at("histogram").get_to(record.stats.accepted_histogram);
-  json.at("examined").get_to(record.stats.examined_by_position);
-  json.at("accepted").get_to(record.stats.accepted_by_position);
-  json.at("exits").get_to(record.stats.exits_by_layer);
-  record.stats.target_steps = steps_of(json.at("target_steps"));
-  record.stats.draft_steps = steps_of(json.at("draft_steps"));
   if (json.contains("window")) record.window = json.at("window").get<int64_t>();
   if (json.contains("failure")) record.failure = json.at("failure").get<std::string>();
   return record;
 }
 
 nlohmann::json LineRecord::times_json() const {
-  nlohmann::json json{{"turn", turn}, {"seconds", nlohmann::json::array()}};
-  for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
-  if (!latencies.empty()) json["latencies"] = latencies;
-  if (timed_again > 0) json["timed_again"] = timed_again;
-  return json;
+  return {{"turn", turn}, {"repetitions", repetitions}, {"latencies", latencies}, {"timed_again", timed_again}};
 }
 
 void LineRecord::set_times(const nlohmann::json& json) {
   json.at("turn").get_to(turn);
-  timed_again = json.value("timed_again", int64_t{0});
-  latencies = json.value("latencies", std::vector<double>());
-  repetitions.clear();
-  for (const auto& repetition : json.at("seconds")) {
-    repetitions.push_back({.encode = repetition.at(0),
-                           .prefill = repetition.at(1),
-                           .draft = repetition.at(2),
-                           .verify = repetition.at(3),
-                           .other = repetition.at(4)});
-  }
+  json.at("repetitions").get_to(repetitions);
+  json.at("latencies").get_to(latencies);
+  json.at("timed_again").get_to(timed_again);
 }
 
 void add_overhead(SettingRecords& batch, double elapsed) {
@@ -126,50 +82,11 @@ infer::DecodeStats sum_of_stats(const SettingRecords& run) {
   return total;
 }
 
-namespace {
-
 namespace fs = std::filesystem;
-
-// A line is {"name":"...","measured":...}. Quotes inside of the name are escaped, so the first kMeasured ends it.
-constexpr std::string_view kName = R"({"name":)";
-constexpr std::string_view kMeasured = R"(,"measured":)";
-
-std::string line_of(const std::string& name, const std::string& measured) {
-  return fmt::format("{}{}{}{}}}", kName, nlohmann::json(name).dump(), kMeasured, measured);
-}
-
-std::string failure_name(const std::string& owner) {
-  return measurement_name({"failure", owner});
-}
-
-bool failed(const Measurement& one, const MeasurementStore& store) {
-  return !one.owner.empty() && store.failure(one.owner);
-}
-
-// Adds the measurement to the store, or its owner's failure.
-void add_measured(const Measurement& one, MeasurementStore& store) {
-  nlohmann::json measured;
-  const auto measure = [&] { measured = one.measure(); };
-  if (one.owner.empty()) {
-    measure();
-  } else if (const auto message = failure_of(measure)) {
-    log_warning("{} failed: {}", one.owner, *message);
-    return store.add_failure(one.owner, *message);
-  }
-  store.add(one.name, measured);
-}
-
-}  // namespace
-
-std::string measurement_name(const std::vector<std::string>& parts) {
-  return nlohmann::json(parts).dump();
-}
 
 MeasurementStore::MeasurementStore(const fs::path& directory, const std::string& key)
     : file_(directory / "measurements.jsonl"), header_(nlohmann::json{{"key", key}}.dump()) {
   const uintmax_t whole = read();
-  const std::string failures = failure_name("").substr(0, failure_name("").size() - 3);  // without quotes and bracket
-  std::erase_if(measured_, [&](const auto& one) { return one.first.starts_with(failures); });
   resumed_ = std::ssize(measured_);
   std::error_code failed;
   if (whole > 0) fs::resize_file(file_, whole, failed);
@@ -186,14 +103,12 @@ uintmax_t MeasurementStore::read() {
     if (done == 0) {
       if (line != header_) return done;
     } else {
-      const size_t end = line.find(kMeasured);
-      if (end == std::string::npos || !line.starts_with(kName) || !nlohmann::json::accept(line)) {
+      nlohmann::json entry = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (!entry.is_object() || !entry.contains("name") || !entry.contains("measured")) {
         log_warning("{}: a damaged measurement and what follows it is measured again", file_.string());
         return done;
       }
-      const size_t begin = end + kMeasured.size();
-      const auto name = nlohmann::json::parse(line.substr(kName.size(), end - kName.size())).get<std::string>();
-      measured_[name] = line.substr(begin, line.size() - 1 - begin);
+      measured_[entry["name"].get<Name>()] = std::move(entry["measured"]);
     }
     done += line.size() + 1;
   }
@@ -204,54 +119,22 @@ void MeasurementStore::refuse(const std::string& what) const {
   throw RunError({.where = file_.string(), .what = what, .hint = "is the disk full?"});
 }
 
-nlohmann::json MeasurementStore::at(const std::string& name) const {
+const nlohmann::json* MeasurementStore::find(const Name& name) const {
   const auto found = measured_.find(name);
-  if (found == measured_.end()) throw std::logic_error("not measured: " + name);
-  return nlohmann::json::parse(found->second);
+  return found == measured_.end() ? nullptr : &found->second;
 }
 
-void MeasurementStore::add(const std::string& name, const nlohmann::json& measurement) {
-  std::string text = measurement.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  stream_ << line_of(name, text) << "\n" << std::flush;
+void MeasurementStore::add(const Name& name, nlohmann::json measurement) {
+  nlohmann::json& kept = measured_[name] = std::move(measurement);
+  const nlohmann::json entry{{"name", name}, {"measured", kept}};
+  stream_ << entry.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n" << std::flush;
   if (!stream_) refuse("a measurement could not be written");
-  measured_[name] = std::move(text);
-}
-
-void MeasurementStore::add_failure(const std::string& owner, const std::string& message) {
-  add(failure_name(owner), message);
-}
-
-std::optional<std::string> MeasurementStore::failure(const std::string& owner) const {
-  const std::string name = failure_name(owner);
-  return has(name) ? std::optional(at(name).get<std::string>()) : std::nullopt;
 }
 
 void MeasurementStore::remove() {
   stream_.close();
   std::error_code ignored;
   fs::remove(file_, ignored);
-}
-
-void measure_missing(const std::vector<Measurement>& measurements, MeasurementStore& store, const SuiteContext& context,
-                     const std::string& title, const std::string& unit) {
-  int64_t total = 0, done = 0;
-  for (const Measurement& one : measurements) {
-    total += one.size;
-    if (store.has(one.name)) done += one.size;
-  }
-  if (done == total) return;
-  Progress progress({.style = progress_style(context.quiet || title.empty()),
-                     .title = title,
-                     .unit = unit,
-                     .total = total,
-                     .done_before = done});
-  for (const Measurement& one : measurements) {
-    if (store.has(one.name)) continue;
-    throw_if_stop_requested(kHowToGoOn);
-    if (!failed(one, store)) add_measured(one, store);
-    progress.advance(one.size);
-  }
-  progress.finish();
 }
 
 }  // namespace draftsmith::evaluate

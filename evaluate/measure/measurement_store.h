@@ -1,12 +1,10 @@
-// Records of lines, and finished measurements of an evaluation on disk, so that an interrupted evaluation continues
-// after the last one. They are lines of measurements.jsonl in the directory of the results, whose first line identifies
-// the suite.
+// Records of lines, and what an interrupted evaluation goes on from: counts and times on disk, as lines of
+// measurements.jsonl in the directory of the results. Its first line identifies the suite.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,11 +16,8 @@
 
 namespace draftsmith::evaluate {
 
-// ---- Records of lines
-// Output, counts and times of a line under a setting. Speeds and rates follow from them (evaluate/measure/speed.h).
-
-// Output, counts and times of one line under one setting. With several samples of a line, counts and times are sums,
-// and `ids` is the first sample.
+// Output, counts and times of one line under one setting. Of several samples, counts and times are sums, and `ids` is
+// the first one.
 struct LineRecord {
   std::vector<int64_t> ids;                      // new tokens, EOS included
   std::vector<int64_t> first_tokens = {};        // first new token of each sample; empty: not recorded
@@ -36,13 +31,12 @@ struct LineRecord {
   std::optional<int64_t> window = std::nullopt;
   std::optional<std::string> failure = std::nullopt;  // defect of the model's numbers: no ids, no counts, not timed
 
-  // Returns the repetition with the median total; of an even number the lower of the two in the middle.
+  // Returns the repetition with the median total, of an even number the lower one in the middle.
   const infer::PhaseSeconds& median() const { return repetitions[median_index()]; }
   // Returns the index of that repetition. Errors: std::logic_error for a line that was not timed.
   size_t median_index() const;
   // Returns the latency of that repetition, in seconds; of lines without latencies its total.
   double latency() const;
-  // Returns the number of tokens that all samples emitted.
   int64_t tokens() const { return stats.emitted; }
   // Returns output and counts. Errors of what reads them: nlohmann::json::exception for other values.
   nlohmann::json counts_json() const;
@@ -62,8 +56,6 @@ void add_overhead(SettingRecords& batch, double elapsed);
 // Returns the sum of the counts over all lines.
 infer::DecodeStats sum_of_stats(const SettingRecords& run);
 
-// ---- Measurements on disk
-
 // Hint in the message of an evaluation that was stopped.
 inline constexpr const char* kHowToGoOn = "finished measurements are kept; run the evaluation again to go on";
 
@@ -72,25 +64,19 @@ struct SuiteContext {
   bool quiet = false;  // shows neither progress nor table
 };
 
-// Returns a name for a measurement, made of its parts: what is measured, a task, a setting, a line.
-std::string measurement_name(const std::vector<std::string>& parts);
-
 class MeasurementStore {
  public:
+  // Parts of a measurement's name: what is measured, a task, a setting, a line.
+  using Name = std::vector<std::string>;
+
   // Reads the file in `directory` if its key equals `key`, which identifies models, build and what all measurements
   // depend on, and empties it otherwise. Errors: RunError if the file cannot be written.
   MeasurementStore(const std::filesystem::path& directory, const std::string& key);
 
-  bool has(const std::string& name) const { return measured_.contains(name); }
-  // Returns a finished measurement. Errors: std::logic_error if there is none.
-  nlohmann::json at(const std::string& name) const;
+  // Returns a finished measurement, or nullptr.
+  const nlohmann::json* find(const Name& name) const;
   // Adds a measurement and writes it to the file at once. Errors: RunError if it cannot be written.
-  void add(const std::string& name, const nlohmann::json& measurement);
-  // Adds the failure of measurements that have one `owner`, in place of them. It holds until the evaluation ends: a
-  // later one tries them again. Errors: as add().
-  void add_failure(const std::string& owner, const std::string& message);
-  // Returns the message of such a failure; nothing if the owner's measurements have not failed.
-  std::optional<std::string> failure(const std::string& owner) const;
+  void add(const Name& name, nlohmann::json measurement);
   // Returns the number of measurements that the constructor read.
   int64_t resumed() const { return resumed_; }
   // Removes the file after a complete evaluation.
@@ -104,24 +90,8 @@ class MeasurementStore {
   std::filesystem::path file_;
   std::string header_;
   std::ofstream stream_;
-  std::map<std::string, std::string> measured_;  // JSON by name
+  std::map<Name, nlohmann::json> measured_;
   int64_t resumed_ = 0;
 };
-
-// One of the measurements that are not timed: counts, qualities and outputs.
-struct Measurement {
-  std::string name;  // measurement_name()
-  int64_t size = 1;  // in the unit of the progress
-  std::function<nlohmann::json()> measure;
-  // What fails with an exception of `measure` (MeasurementStore::failure()), such as a setting: its other measurements
-  // are left out, and the evaluation goes on. Empty: the exception ends it.
-  std::string owner = {};
-};
-
-// Makes the measurements that the store lacks, in this order: each may read the ones before it from the store. Then the
-// store has all, or their owners' failures. `title` and `unit` are the progress's; without a title none is shown.
-// Errors: those of `measure` without an owner, Interrupted.
-void measure_missing(const std::vector<Measurement>& measurements, MeasurementStore& store, const SuiteContext& context,
-                     const std::string& title = "", const std::string& unit = "");
 
 }  // namespace draftsmith::evaluate

@@ -45,9 +45,6 @@ namespace {
 double quotient(double a, double b) {
   return b > 0 ? a / b : 0;
 }
-double quotient(int64_t a, int64_t b) {
-  return quotient(static_cast<double>(a), static_cast<double>(b));
-}
 
 // Sums over lines of one setting.
 struct Sums {
@@ -175,7 +172,6 @@ constexpr std::array<std::pair<RatioOf, Ratio Speed::*>, 3> kRatios{{
 
 void add_ratios(TimedLines& lines, const metrics::ResamplingOptions& resampling, Speed& speed) {
   const PairOfSums sums = lines.sums();
-  speed.length_ratio = quotient(sums.own.tokens, sums.base.tokens);
   std::array<std::vector<double>, kRatios.size()> drawn;
   RandomSequence random{CounterRandom(resampling.seed, "evaluate/speed")};
   for (int64_t resample = 0; resample < resampling.resamples; ++resample) {
@@ -200,10 +196,6 @@ infer::DecodeStats timed_counts(const SettingRecords& run) {
   return sum;
 }
 
-bool Speed::lengths_differ() const {
-  return length_ratio && std::abs(*length_ratio - 1) > 0.02;
-}
-
 Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
                     const metrics::ResamplingOptions& resampling) {
   if (run.size() != baseline.size()) throw std::logic_error("speed: run and baseline differ in lines");
@@ -223,19 +215,6 @@ Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
   TimedLines lines(run, baseline);
   if (!lines.empty()) add_ratios(lines, resampling, speed);
   return speed;
-}
-
-double decode_bound(const SettingRecords& run, const SettingRecords& baseline, const LayerDepth& depth) {
-  const infer::DecodeStats own = timed_counts(run);
-  const infer::DecodeStats plain = timed_counts(baseline);
-  const double plain_tokens = quotient(plain.emitted, plain.target_runs);  // a run
-  if (depth.early == 0) return quotient(quotient(own.emitted, own.target_runs), plain_tokens);
-  return quotient(quotient(own.emitted * depth.layers, own.latency_units), plain_tokens);
-}
-
-double layer_bound(const SettingRecords& run, int64_t layers) {
-  const infer::DecodeStats own = timed_counts(run);
-  return quotient(own.emitted * layers, own.layer_runs);
 }
 
 }  // namespace draftsmith::evaluate

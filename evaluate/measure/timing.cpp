@@ -1,15 +1,21 @@
-#include "evaluate/measure/timing.h"
+// Timing of a task's settings in turns, and times of single steps.
+#include "base/timing.h"
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/logging.h"
 #include "base/signals.h"
-#include "base/timing.h"
 #include "evaluate/measure/failures.h"
-#include "evaluate/measure/measurement_store.h"
+#include "evaluate/measure/measured_task.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -33,16 +39,15 @@ void calibrate_setting(const Setting& setting, bool measures, int64_t longest, E
 
 void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) {
   int64_t longest = 1;
-  for (const auto& row : task.rows) {
-    const infer::DecodeOptions& decode = row.settings.decode;
+  for (const Setting& setting : task.settings) {
+    const infer::DecodeOptions& decode = setting.decode;
     longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
   }
-  for (const auto& row : task.rows) {
+  for (const Setting& setting : task.settings) {
     throw_if_stop_requested(kHowToGoOn);
-    const Setting& setting = row.settings;
     if (setting.drafter_label().empty()) continue;
     const auto message = failure_of([&] { calibrate_setting(setting, options.calibrate, longest, engine, task); });
-    if (message) task.failures.push_back({row.label, "step times", *message});
+    if (message) task.failures.push_back({setting.label, "step times", *message});
   }
 }
 
@@ -107,13 +112,13 @@ constexpr int64_t kMostAttempts = 3;
 
 class TaskTiming {
  public:
-  TaskTiming(const MeasureTask& task, const SuiteOptions& options, Engine& engine, TaskRecords& records)
-      : task_(task),
-        common_(task.common_batch()),
-        settings_(task.settings),
-        options_(options),
-        engine_(engine),
-        records_(records) {}
+  TaskTiming(const SuiteOptions& options, Engine& engine, MeasuredTask& task)
+      : options_(options), engine_(engine), task_(task), settings_(task.settings) {
+    for (const Setting& setting : settings_) common_ = std::lcm(common_, task.batch_size_of(setting));
+  }
+
+  // Returns the number of lines in a common batch: the fewest that every setting decodes in whole batches.
+  int64_t common() const { return common_; }
 
   // Decodes the first lines with every setting, untimed, until allocations, thread pools and caches settle.
   void warm_up() {
@@ -138,7 +143,7 @@ class TaskTiming {
 
   // Times the common batches that begin at these lines.
   void measure(const std::vector<int64_t>& first_lines) {
-    for (auto& [label, records] : records_) {
+    for (auto& [label, records] : task_.records) {
       for (const int64_t first : first_lines) {
         for (LineRecord& record : common_of(records, first)) record.turn = first_lines.front();
       }
@@ -159,7 +164,7 @@ class TaskTiming {
     nlohmann::json json = nlohmann::json::object();
     for (const auto& setting : settings_) {
       auto& times = json[measured_name(setting)];
-      for (const LineRecord& record : common_of(records_.at(setting.label), first_line)) {
+      for (const LineRecord& record : common_of(task_.records.at(setting.label), first_line)) {
         times.push_back(record.times_json());
       }
     }
@@ -172,7 +177,7 @@ class TaskTiming {
       if (!times.contains(measured_name(setting))) return false;
     }
     for (const auto& setting : settings_) {
-      const std::span<LineRecord> batch = common_of(records_.at(setting.label), first_line);
+      const std::span<LineRecord> batch = common_of(task_.records.at(setting.label), first_line);
       const auto& own = times.at(measured_name(setting));
       for (size_t row = 0; row < batch.size(); ++row) batch[row].set_times(own.at(row));
     }
@@ -184,19 +189,13 @@ class TaskTiming {
 
  private:
   // Calls `work` of a setting that has not failed. Its failure ends the setting's timing, not the others'.
-  template <class Work>
-  void attempt(const Setting& setting, const Work& work) {
-    if (failed_.contains(setting.label)) return;
-    if (setting.is_greedy_baseline()) return work();  // all others are compared with it
-    const auto message = failure_of(work);
-    if (!message) return;
-    log_warning("{} failed in the timing of {}: {}", setting.label, task_.name, *message);
-    failed_[setting.label] = *message;
+  void attempt(const Setting& setting, const std::function<void()>& work) {
+    if (!failed_.contains(setting.label)) try_setting(setting, "timing", work, failed_);
   }
 
   void remove_failed() {
     std::erase_if(settings_, [&](const Setting& setting) { return failed_.contains(setting.label); });
-    for (const auto& [label, message] : failed_) records_.erase(label);
+    for (const auto& [label, message] : failed_) task_.records.erase(label);
   }
 
   // Returns the first line behind the common batch that begins at `first_line`.
@@ -211,16 +210,17 @@ class TaskTiming {
     double seconds = 0;
     int64_t decoded = 0;
     for (; first < last; first += task_.batch_size_of(setting)) {
-      const SettingRecords records = engine_.decode(setting, request(setting, first));
-      seconds += seconds_of(records);
-      decoded += std::ssize(records);
+      for (const LineRecord& record : engine_.decode(setting, request(setting, first))) {
+        seconds += record.repetitions.back().total();
+        ++decoded;
+      }
     }
     return seconds * static_cast<double>(common_) / static_cast<double>(decoded);
   }
 
   DecodeBatch request(const Setting& setting, int64_t first_line) const {
     return {task_.batch(setting, first_line), first_line, task_.max_new_tokens, false,
-            first_window(setting, records_.at(setting.label), first_line)};
+            first_window(setting, task_.records.at(setting.label), first_line)};
   }
 
   // Times one turn of a setting.
@@ -253,7 +253,7 @@ class TaskTiming {
 
   // Times a batch, again if the machine stood still. If it always did, the timing that waited least counts.
   void time_batch(const Setting& setting, int64_t first_line) {
-    const std::span<LineRecord> records(records_.at(setting.label).data() + first_line,
+    const std::span<LineRecord> records(task_.records.at(setting.label).data() + first_line,
                                         task_.batch(setting, first_line).size());
     Timing best = timing_of(setting, first_line);
     for (int64_t attempt = 1; best.stood_still && attempt < kMostAttempts; ++attempt) {
@@ -271,12 +271,6 @@ class TaskTiming {
     engine_.decode(setting, beginning);
   }
 
-  static double seconds_of(const SettingRecords& batch) {
-    double seconds = 0;
-    for (const LineRecord& record : batch) seconds += record.repetitions.back().total();
-    return seconds;
-  }
-
   static void add_seconds(const SettingRecords& repetition, std::span<LineRecord> records) {
     for (size_t row = 0; row < records.size(); ++row) {
       if (records[row].failure) continue;
@@ -287,38 +281,33 @@ class TaskTiming {
     }
   }
 
-  const MeasureTask& task_;
-  const int64_t common_;           // MeasureTask::common_batch()
-  std::vector<Setting> settings_;  // those of the task that have not failed
   const SuiteOptions& options_;
   Engine& engine_;
-  TaskRecords& records_;
+  MeasuredTask& task_;
+  std::vector<Setting> settings_;  // those of the task that have not failed
+  int64_t common_ = 1;
   std::map<std::string, std::string> failed_;
   double fastest_ = 0;  // seconds of the fastest common batch; 0: unknown
   size_t turns_ = 0;    // number of measure() calls
 };
 
-std::string name_of(const MeasureTask& task, int64_t first_line) {
-  std::vector<std::string> parts{"times", task.key, std::to_string(first_line)};
-  if (task.common_batch() != task.batch_size) parts.push_back("of " + std::to_string(task.common_batch()));
-  return measurement_name(parts);
-}
-
 }  // namespace
 
-std::map<std::string, std::string> time_task(const MeasureTask& task, const SuiteOptions& options, Engine& engine,
-                                             MeasurementStore& store, const SuiteContext& context,
-                                             TaskRecords& records) {
-  TaskTiming timing(task, options, engine, records);
-  const int64_t lines = task.timed > 0 ? std::min(task.timed, task.lines()) : task.lines();
-  const int64_t common = task.common_batch();
+void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, const SuiteContext& context,
+                   MeasuredTask& task) {
+  TaskTiming timing(options, engine, task);
+  const int64_t lines = task.task->timed > 0 ? std::min(task.task->timed, task.lines()) : task.lines();
+  const int64_t common = timing.common();
   Progress progress(
-      {.style = progress_style(context.quiet), .title = "timing " + task.name, .unit = "lines", .total = lines});
+      {.style = progress_style(context.quiet), .title = "timing " + task.task->name, .unit = "lines", .total = lines});
   const auto rows = [&](int64_t first) { return std::min(common, lines - first); };
+  const auto name_of = [&](int64_t first) {
+    return MeasurementStore::Name{"times", task.key, std::to_string(first), std::to_string(common)};
+  };
   std::vector<int64_t> missing;  // first lines of common batches
   for (int64_t first = 0; first < lines; first += common) {
-    const std::string name = name_of(task, first);
-    if (store.has(name) && timing.resume(first, store.at(name))) {
+    const nlohmann::json* known = store.find(name_of(first));
+    if (known != nullptr && timing.resume(first, *known)) {
       progress.advance(rows(first));
     } else {
       missing.push_back(first);
@@ -332,12 +321,12 @@ std::map<std::string, std::string> time_task(const MeasureTask& task, const Suit
                                     from + static_cast<std::ptrdiff_t>(std::min(together, missing.size() - begin)));
     timing.measure(turn);
     for (const int64_t first : turn) {
-      store.add(name_of(task, first), timing.times_of(first));
+      store.add(name_of(first), timing.times_of(first));
       progress.advance(rows(first));
     }
   }
   progress.finish();
-  return timing.failed();
+  remove_failed(timing.failed(), "timing", task);
 }
 
 }  // namespace draftsmith::evaluate

@@ -2,17 +2,13 @@
 // the share of tokens that the large model decides (figure 2), and outputs by their tokens' origins (figure 9).
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include <fmt/format.h>
 
-#include "base/files.h"
 #include "base/plots.h"
 #include "base/table.h"
 #include "base/util.h"
-#include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
-#include "evaluate/suite/setting_grid.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -41,57 +37,10 @@ Table work_table(const std::vector<const SettingResult*>& settings) {
   return table;
 }
 
-// Returns the operations a second that a setting attained, in billions; 0 if it was not timed.
-double attained(const SettingResult& setting) {
-  const double rate = setting.work->operations_per_token * setting.speed.tokens_per_second / 1e9;
-  return rate > 0 ? rate : 0;
-}
-
-// Returns the plot of attained operations against intensity. Its slope is what memory gave greedy decoding: a setting
-// on it reads as many bytes a second.
-Plot work_plot(const TaskResult& task, const std::vector<const SettingResult*>& settings) {
-  Plot plot{.label = "operations a second against operations for each byte",
-            .x_title = "operations for each byte read",
-            .y_title = "billion operations a second",
-            .series = {}};
-  double widest = 0;
-  for (const SettingResult* setting : settings) {
-    const double rate = attained(*setting);
-    if (rate == 0) continue;
-    const double intensity = setting->work->intensity();
-    widest = std::max(widest, intensity);
-    auto found = std::ranges::find(plot.series, setting->method, &PlotSeries::name);
-    if (found == plot.series.end()) {
-      found = plot.series.insert(found, {.name = setting->method, .style = series_style(plot.series.size())});
-    }
-    found->marks.push_back({.x = intensity,
-                            .y = rate,
-                            .title = fmt::format("{}: {:.3g} operations for each byte, {:.3g} billion a second, "
-                                                 "{:.3g} billion bytes a second",
-                                                 setting->name, intensity, rate, rate / intensity),
-                            .label = setting->name,
-                            .key = setting->name});
-  }
-  const SettingResult& greedy = task.baseline;
-  if (plot.series.empty() || !greedy.work || attained(greedy) == 0) return plot;
-  const double slope = attained(greedy) / greedy.work->intensity();  // billion bytes a second
-  PlotSeries line{.name = "", .style = kInk, .line = {{0, 0, ""}, {widest, slope * widest, ""}}};
-  line.line_title = fmt::format("greedy decoding's {:.3g} billion bytes a second", slope);
-  line.line_width = 1;
-  line.dashes = "2 3";
-  plot.series.push_back(std::move(line));
-  return plot;
-}
-
 constexpr const char* kWorkMeaning =
     ": operations and bytes for a new token, counted from shapes and runs: products and attention; weights once a "
     "step, keys and values; x: over greedy decoding's; decode: without encoders and prompts; theory: theorem 3.11 of "
     "Leviathan et al. for fixed windows";
-constexpr const char* kSlopeMeaning =
-    "Attained operations a second against operations for each byte. On the dashed slope a setting reads as many bytes "
-    "a second as greedy decoding does; below it, time goes elsewhere. Higher intensity alone makes nothing faster: "
-    "rejected drafts are operations too.";
-
 // ---- engagement ----
 
 // Returns the name of the leading score; empty if nothing is scored.
@@ -99,8 +48,8 @@ std::string leading_score(const EngagementResult& curve) {
   return curve.large.scores.empty() ? "" : curve.large.scores.front().name;
 }
 
-std::string percent(const std::optional<double>& share) {
-  return share && std::isfinite(*share) ? fmt::format("{:.1f}", 100 * *share) : "";
+std::string percent(double share) {
+  return fixed(100 * share, 1);
 }
 
 PlotPoint engagement_mark(const EngagementPoint& point, const std::string& score) {
@@ -150,11 +99,13 @@ Table engagement_table(const EngagementResult& curve, int digits) {
                {"difference", Align::kRight, "from the large model alone, with a paired 95 % interval"}});
   for (const EngagementPoint& point : curve.points) {
     const auto& difference = point.quality.difference;
-    table.add_row({point.policy, fmt::format("{:g}", point.threshold), percent(point.engaged_share()),
-                   percent(point.changed_share()), fixed(point.quality.find(score)->value, digits),
-                   difference ? fmt::format("{:+.{}f} [{:+.{}f}, {:+.{}f}]", difference->value, digits,
-                                            difference->interval.low, digits, difference->interval.high, digits)
-                              : ""});
+    table.add_row(
+        {point.policy, fmt::format("{:g}", point.threshold), percent(point.engaged_share()),
+         point.changed ? percent(static_cast<double>(*point.changed) / static_cast<double>(point.tokens)) : "",
+         fixed(point.quality.find(score)->value, digits),
+         difference ? fmt::format("{:+.{}f} [{:+.{}f}, {:+.{}f}]", difference->value, digits, difference->interval.low,
+                                  digits, difference->interval.high, digits)
+                    : ""});
   }
   table.drop_empty_columns();
   return table;
@@ -165,28 +116,6 @@ constexpr const char* kEngagementMeaning =
     "a probability below the threshold. It bounds rules that do not know that probability, and saves no time itself. "
     "With fallback the large model decides where the small model's largest probability is below the threshold; nothing "
     "is rolled back.";
-
-std::string engagement_csv(const EngagementResult& curve) {
-  std::vector<Column> columns{{"policy"}, {"threshold"}, {"tokens"}, {"engaged"}, {"changed"}, {"engaged_share"}};
-  for (const auto& score : curve.large.scores) columns.push_back({score.name});
-  for (const char* column : {"difference", "difference_low", "difference_high", "p_value"}) columns.push_back({column});
-  Table table(std::move(columns));
-  for (const EngagementPoint& point : curve.points) {
-    std::vector<std::string> cells{point.policy, fmt::format("{}", point.threshold), std::to_string(point.tokens)};
-    cells.push_back(std::to_string(point.engaged));
-    cells.push_back(point.changed ? std::to_string(*point.changed) : "");
-    cells.push_back(fixed(point.engaged_share(), 6));
-    for (const auto& score : point.quality.scores) cells.push_back(fixed(score.value, 6));
-    const QualityDifference difference =
-        point.quality.difference.value_or(QualityDifference{.value = NAN, .interval = {NAN, NAN}, .p_value = NAN});
-    for (const double value :
-         {difference.value, difference.interval.low, difference.interval.high, difference.p_value}) {
-      cells.push_back(fixed(value, 6));
-    }
-    table.add_row(std::move(cells));
-  }
-  return table.csv();
-}
 
 // ---- examples ----
 
@@ -237,31 +166,16 @@ std::string example_html(const Example& example) {
 
 }  // namespace
 
-std::vector<Part> work_parts(const TaskView& view, Form form) {
+std::vector<Part> work_parts(const TaskView& view, Form /*form*/) {
   std::vector<const SettingResult*> settings = view.task.rows();
   std::erase_if(settings, [](const SettingResult* setting) { return !setting->work || setting->repeats; });
   if (settings.empty()) return {};
-  Part part{.caption = view.task.name + kWorkMeaning, .table = work_table(settings)};
-  const Plot plot = form == Form::kFull ? work_plot(view.task, settings) : Plot();
-  if (!plot.series.empty()) part.figures = {figure_of(plot, kSlopeMeaning)};
-  return {part};
-}
-
-void add_work_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
-  const std::optional<WorkResult>& work = setting.work;
-  row["operations_per_token"] = csv_cell(work, &WorkResult::operations_per_token);
-  row["bytes_per_token"] = csv_cell(work, &WorkResult::bytes_per_token);
-  row["intensity"] = work ? csv_cell(work->intensity()) : CsvRow();
-  row["operations_ratio"] = csv_cell(work, &WorkResult::operations_ratio);
-  row["bytes_ratio"] = csv_cell(work, &WorkResult::bytes_ratio);
-  row["intensity_ratio"] = csv_cell(work, &WorkResult::intensity_ratio);
-  row["decode_operations_ratio"] = csv_cell(work, &WorkResult::decode_operations_ratio);
-  row["theory_operations_ratio"] = csv_cell(work, &WorkResult::theory_operations_ratio);
+  return {{.caption = view.task.name + kWorkMeaning, .table = work_table(settings)}};
 }
 
 std::vector<Part> engagement_parts(const TaskView& view, Form form) {
   std::vector<Part> parts;
-  const int digits = score_style(view.task).digits;
+  const int digits = metric_of(view.task)->digits();
   for (const EngagementResult& curve : view.results.engagement) {
     if (curve.task != view.task.name || leading_score(curve).empty()) continue;
     Part& part = parts.emplace_back();
@@ -277,11 +191,6 @@ std::vector<Part> engagement_parts(const TaskView& view, Form form) {
                               "whiskers are those of the difference from the large model alone.")};
   }
   return parts;
-}
-
-void write_engagement(const EngagementResult& curve, const std::filesystem::path& directory) {
-  const std::string stem = "engagement" + (curve.name.empty() ? "" : "." + file_safe(curve.name));
-  write_file_atomic(directory / (stem + ".csv"), engagement_csv(curve));
 }
 
 std::vector<Part> example_parts(const TaskView& view, Form form) {

@@ -15,6 +15,13 @@ namespace {
 
 // ---- acceptance by position ----
 
+// Returns the value of that name, or nullptr.
+template <class T>
+const T* find_named(const Named<T>& values, const std::string& name) {
+  const auto found = std::ranges::find(values, name, [](const auto& one) { return one.first; });
+  return found == values.end() ? nullptr : &found->second;
+}
+
 constexpr size_t kMostPositionLines = 8;  // colours of series_style()
 constexpr int64_t kFewestDrafts = 20;     // that reach a place, or its rate says little
 
@@ -45,13 +52,6 @@ PlotSeries position_series(const SettingResult& setting, size_t index) {
     series.line.push_back({position, rate, ""});
   }
   return series;
-}
-
-// Returns the value of that name, or nullptr.
-template <class T>
-const T* find_named(const Named<T>& values, const std::string& name) {
-  const auto found = std::ranges::find(values, name, [](const auto& one) { return one.first; });
-  return found == values.end() ? nullptr : &found->second;
 }
 
 // Returns the table of the target and the drafters, with what is known of each.
@@ -94,13 +94,6 @@ std::vector<Part> drafter_parts(const TaskView& view, Form /*form*/) {
                                 task.prediction->texts, task.prediction->positions);
   }
   return {part};
-}
-
-void add_drafter_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
-  row["drafter_accuracy"] = csv_cell(setting.prediction, &PredictionResult::accuracy);
-  row["drafter_cross_entropy"] = csv_cell(setting.prediction, &PredictionResult::cross_entropy);
-  row["drafter_relative_accuracy"] = csv_cell(setting.prediction, &PredictionResult::relative_accuracy);
-  row["drafter_relative_tv"] = csv_cell(setting.prediction, &PredictionResult::relative_tv);
 }
 
 std::vector<Part> position_parts(const TaskView& view, Form form) {

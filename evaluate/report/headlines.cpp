@@ -3,13 +3,18 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "base/util.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {
 namespace {
+
+// Settings that the headline of a task names; nullptr: there is none.
+struct Best {
+  const SettingResult* lossless = nullptr;  // the fastest whose checks of losslessness passed
+  const SettingResult* near = nullptr;      // the fastest that loses at most one point, and is faster than `lossless`
+  bool lossy = false;                       // there are settings that may lose quality
+};
 
 double speedup_of(const SettingResult* setting) {
   return setting == nullptr ? 1 : setting->speed.speedup.value;
@@ -20,7 +25,7 @@ bool counts(const SettingResult& setting, const TaskResult& task) {
   if (rule != setting.params.end() && *rule == "oracle") return false;  // knows the output: nobody can decode with it
   const double speedup = setting.speed.speedup.value;
   return setting.baseline == task.baseline.name && setting.name != task.baseline.name && !setting.repeats &&
-         !setting.measurement_error && !setting.failed_lines && std::isfinite(speedup) && speedup > 0;
+         !setting.failed_lines && std::isfinite(speedup) && speedup > 0;
 }
 
 // Returns whether the interval says that the setting is faster than its baseline.
@@ -43,31 +48,17 @@ std::string lossless_words(const Best& best, const std::string& score) {
   return fmt::format("Lossless methods are up to {} as fast {} ({})", times(*best.lossless), same, best.lossless->name);
 }
 
-std::string near_words(const Best& best, const std::string& score, const ScoreStyle& style) {
-  const std::string size = style.point == 1 ? "one point" : fmt::format("{:g}", style.point);
+std::string near_words(const Best& best, const std::string& score, const metrics::Metric& style) {
+  const std::string size = style.point() == 1 ? "one point" : fmt::format("{:g}", style.point());
   const std::string within = fmt::format("within {} of {}", size, score);
   if (best.near != nullptr) {
     return fmt::format("the best {} is {} as fast ({}, {:+.{}f})", within, times(*best.near), best.near->name,
-                       best.near->quality.difference->value, style.digits);
+                       best.near->quality.difference->value, style.digits());
   }
   return best.lossy ? fmt::format("nothing {} is faster", within) : "";
 }
 
-// Returns the names of the rows that other tasks have because they were chosen on `task`, each once.
-std::vector<std::string> rows_chosen_on(const Results& results, const TaskResult& task) {
-  std::vector<std::string> names;
-  for (const TaskResult& other : results.tasks) {
-    for (const SettingResult& setting : other.settings) {
-      if (setting.chosen && setting.chosen->on == task.name) add_new(names, setting.name);
-    }
-  }
-  return names;
-}
-
-}  // namespace
-
-Best best_settings(const TaskResult& task) {
-  const ScoreStyle style = score_style(task);
+Best best_settings(const TaskResult& task, const metrics::Metric& style) {
   Best best;
   for (const SettingResult& setting : task.settings) {
     const bool faster = best.lossless == nullptr || speedup_of(&setting) > speedup_of(best.lossless);
@@ -79,18 +70,20 @@ Best best_settings(const TaskResult& task) {
     if (!difference || !std::isfinite(difference->value)) continue;
     best.lossy = true;
     if (!is_faster(setting) || speedup_of(&setting) <= speedup_of(best.lossless)) continue;
-    const bool near = style.loss(0, difference->value) <= style.point;
+    const bool near = style.loss(0, difference->value) <= style.point();
     if (near && speedup_of(&setting) > speedup_of(best.near)) best.near = &setting;
   }
   return best;
 }
 
+}  // namespace
+
 std::string headline(const TaskResult& task) {
-  const Best best = best_settings(task);
-  const ScoreStyle style = score_style(task);
-  const std::string score = score_words(style.name);
+  const auto metric = metric_of(task);
+  const Best best = best_settings(task, *metric);
+  const std::string score = score_words(metric->leading_score());
   const std::string lossless = lossless_words(best, score);
-  std::string near = near_words(best, score, style);
+  std::string near = near_words(best, score, *metric);
   if (lossless.empty() && near.empty()) return "";
   if (lossless.empty()) near.front() = near.starts_with("the ") ? 'T' : 'N';
   return lossless + (lossless.empty() || near.empty() ? "" : "; ") + near + ".";
@@ -116,16 +109,6 @@ std::vector<const TaskResult*> page_order(const Results& results) {
 
 std::string task_heading(const TaskResult& task) {
   return task.chooses ? task.name + ", where settings were chosen" : task.name;
-}
-
-std::string task_purpose(const Results& results, const TaskResult& task) {
-  if (!task.chooses) return "";
-  const std::vector<std::string> rows = rows_chosen_on(results, task);
-  if (rows.empty()) return "Settings are chosen by their numbers on this task.";
-  return fmt::format(
-      "The numbers below chose the settings that other tasks report as {}. They flatter the chosen settings: the other "
-      "tasks say what these settings are worth.",
-      fmt::join(rows, ", "));
 }
 
 }  // namespace draftsmith::evaluate

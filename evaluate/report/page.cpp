@@ -84,8 +84,7 @@ ordered_json parameters_of(const TaskResult& task) {
 // Returns a task's heading and sections. `place` begins the headings' ids.
 std::string task_html(const TaskView& view, const std::string& place) {
   std::string html = fmt::format("<article><h2 id=\"{}\">{}</h2>\n", place, escape_html(task_heading(view.task)));
-  const std::string purpose = task_purpose(view.results, view.task);
-  if (!purpose.empty()) html += paragraph(purpose, "purpose");
+  if (view.task.chooses) html += paragraph(kChoosingPurpose, "purpose");
   html += data_element(parameters_of(view.task), "parameters");
   size_t index = 0;
   for (const Section& section : sections()) {
@@ -107,9 +106,9 @@ std::string head_html(const Results& results) {
   const auto add = [&](const std::string& before, const std::string& text) {
     if (!text.empty()) stamp.push_back(before + text);
   };
-  add("", results.environment_text("date").value_or("").substr(0, 10));
-  add("", results.environment_text("device").value_or(""));
-  add("commit ", results.environment_text("commit").value_or(""));
+  add("", results.environment_text("date").substr(0, 10));
+  add("", results.environment_text("device"));
+  add("commit ", results.environment_text("commit"));
   return html + paragraph(fmt::format("{}", fmt::join(stamp, " · ")), "stamp") + "</header>\n";
 }
 
@@ -124,7 +123,7 @@ std::string environment_entry(std::string key, const ordered_json& value) {
 // Returns what is needed to measure the same again: command, machine, models and options.
 std::string environment_html(const Results& results) {
   std::string html = "<h2 id=\"environment\">How it was measured</h2>\n";
-  const std::string command = results.environment_text("command").value_or("");
+  const std::string command = results.environment_text("command");
   if (!command.empty()) html += "<pre class=\"command\">" + escape_html(command) + "</pre>\n";
   html += "<dl>\n";
   for (const auto& [key, value] : results.environment.items()) {

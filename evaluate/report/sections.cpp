@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "base/json.h"
 #include "metrics/scoring.h"
 
 namespace draftsmith::evaluate {
@@ -13,14 +12,14 @@ namespace draftsmith::evaluate {
 const std::vector<Section>& sections() {
   static const std::vector<Section> kAll{
       {"Quality and speed", quality_speed_parts},
-      {"All settings", setting_parts, add_setting_columns},
+      {"All settings", setting_parts},
       {"Speed by category", category_parts},
       {"Predicted and measured speed", theory_parts},
-      {"How well each drafter predicts", drafter_parts, add_drafter_columns},
+      {"How well each drafter predicts", drafter_parts},
       {"Acceptance by position", position_parts},
-      {"Throughput and latency", time_parts, add_time_columns, true},
-      {"Operations and bytes", work_parts, add_work_columns},
-      {"Inside the model", layer_parts, add_layer_columns},
+      {"Throughput and latency", time_parts, /*console=*/false},
+      {"Operations and bytes", work_parts},
+      {"Inside the model", layer_parts},
       {"Match rates of early predictions", match_rate_parts},
       {"How often the large model must decide", engagement_parts},
       {"Example outputs", example_parts},
@@ -28,12 +27,11 @@ const std::vector<Section>& sections() {
   return kAll;
 }
 
-ScoreStyle score_style(const TaskResult& task) {
-  const auto metric = metrics::make_metric(task.metric_options());
-  return {.name = metric->leading_score(),
-          .digits = metric->digits(),
-          .point = metric->point(),
-          .lower_is_better = metric->lower_is_better()};
+std::unique_ptr<const metrics::Metric> metric_of(const TaskResult& task) {
+  metrics::MetricOptions options;
+  options.name = task.metric;
+  if (task.command) static_cast<metrics::CommandOptions&>(options) = *task.command;
+  return metrics::make_metric(options);
 }
 
 std::string score_words(const std::string& score) {
@@ -48,14 +46,6 @@ std::string fixed(double value, int digits) {
 
 std::string fixed(const std::optional<double>& value, int digits) {
   return value ? fixed(*value, digits) : "";
-}
-
-CsvRow csv_cell(double value) {
-  return finite_or_null(value);
-}
-
-CsvRow csv_cell(int64_t value) {
-  return value;
 }
 
 ShownSettings fastest_settings(const TaskResult& task, size_t limit, bool (*shown)(const SettingResult& setting)) {

@@ -5,12 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "base/files.h"
 #include "base/plots.h"
 #include "base/util.h"
-#include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
-#include "evaluate/suite/setting_grid.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -39,8 +36,7 @@ Table layers_table(const std::vector<const SettingResult*>& settings) {
                    fixed(inside.path_per_token, 2),
                    whole(inside.exit_layer) + fixed(inside.average_exit_layer, 2) + whole(inside.early_layer),
                    fixed(inside.match_rate, 3), fixed(inside.units_in_use, 2),
-                   fixed(setting->speed.speedup_decode.value, 2),
-                   inside.theorem ? fixed(inside.theorem->speedup, 2) : ""});
+                   fixed(setting->speed.speedup_decode.value, 2), fixed(inside.theorem_speedup, 2)});
   }
   table.drop_empty_columns();
   return table;
@@ -49,21 +45,7 @@ Table layers_table(const std::vector<const SettingResult*>& settings) {
 constexpr const char* kLayersMeaning =
     ": layers a token: work, all that ran; path, one after the other; layer: where drafts or candidates come from, of "
     "calm the mean exit; match: how often the next token is among PPD's candidates; units: layers that run at one "
-    "time, on average; theorem: Theorem 4.1's speed at that match rate";
-
-// Returns a comparison of the theorem's gain with the measured one; empty for settings without a theorem.
-std::string theorem_note(const SettingResult& setting) {
-  const Inside& inside = *setting.inside;
-  if (!inside.theorem) return "";
-  const double decode = setting.speed.speedup_decode.value;
-  return fmt::format(
-      "{}: at its match rate of {} Theorem 4.1 promises {} times greedy decoding's speed with {} units in use; "
-      "measured "
-      "on this one device {:.2f}, with {} units{}",
-      setting.name, fixed(inside.match_rate, 3), fixed(inside.theorem->speedup, 2),
-      fixed(inside.theorem->units_in_use, 2), decode, fixed(inside.units_in_use, 2),
-      decode <= 1 ? ": it shows none of that gain, because branches and last layers share the device." : ".");
-}
+    "time, on average; theorem: Theorem 4.1's speed at that match rate, where branches and last layers share no device";
 
 // Returns the plot of the layers where calm's tokens leave. Without calm settings it has no series.
 Plot exits_plot(const std::vector<const SettingResult*>& settings) {
@@ -105,7 +87,7 @@ Table rates_table(const std::vector<MatchRate>& cells, std::string MatchRate::*m
   for (const std::string& column : columns) headers.push_back({column});
   Table table(std::move(headers));
   for (const MatchRate& row : rows) {
-    std::vector<std::string> line{std::to_string(row.layer), std::to_string(row.k), head_name(row.trained)};
+    std::vector<std::string> line{std::to_string(row.layer), std::to_string(row.k), row.trained ? "trained" : "own"};
     for (const std::string& column : columns) {
       const auto found = std::ranges::find_if(
           cells, [&](const MatchRate& cell) { return same_row(row, cell) && cell.*member == column; });
@@ -144,26 +126,9 @@ std::vector<Part> layer_parts(const TaskView& view, Form form) {
   }
   if (settings.empty()) return {};
   Part part{.caption = view.task.name + kLayersMeaning, .table = layers_table(settings)};
-  for (const SettingResult* setting : settings) {
-    const std::string note = theorem_note(*setting);
-    if (!note.empty()) part.notes.push_back("  " + note);
-  }
   const Plot exits = exits_plot(settings);
   if (form == Form::kFull && !exits.series.empty()) part.figures = {figure_of(exits, "Where calm's tokens leave.")};
   return {part};
-}
-
-void add_layer_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
-  const std::optional<Inside>& inside = setting.inside;
-  row["layer_runs_per_token"] = csv_cell(inside, &Inside::layer_runs_per_token);
-  row["path_per_token"] = csv_cell(inside, &Inside::path_per_token);
-  row["exit_layer"] = csv_cell(inside, &Inside::exit_layer);
-  row["average_exit_layer"] = csv_cell(inside, &Inside::average_exit_layer);
-  row["early_layer"] = csv_cell(inside, &Inside::early_layer);
-  row["candidates"] = csv_cell(inside, &Inside::candidates);
-  row["match_rate"] = csv_cell(inside, &Inside::match_rate);
-  row["units_in_use"] = csv_cell(inside, &Inside::units_in_use);
-  row["theorem_speedup"] = inside ? csv_cell(inside->theorem, &PpdTheorem::speedup) : CsvRow();
 }
 
 std::vector<Part> match_rate_parts(const TaskView& view, Form form) {
@@ -183,17 +148,6 @@ std::vector<Part> match_rate_parts(const TaskView& view, Form form) {
     for (Part& more : rates_by_position(rates)) parts.push_back(std::move(more));
   }
   return parts;
-}
-
-void write_match_rates(const MatchRateResult& rates, const std::filesystem::path& directory) {
-  Table table({{"decoding"}, {"layer"}, {"k"}, {"head"}, {"positions"}, {"matches"}, {"tokens"}, {"rate"}});
-  for (const MatchRate& rate : rates.cells) {
-    table.add_row({rate.decoding, std::to_string(rate.layer), std::to_string(rate.k), head_name(rate.trained),
-                   rate.positions, std::to_string(rate.matches), std::to_string(rate.tokens),
-                   rate.tokens == 0 ? "" : fmt::format("{:.6f}", rate.rate())});
-  }
-  const std::string name = rates.name.empty() ? "" : "." + file_safe(rates.name);
-  write_file_atomic(directory / ("match_rates" + name + ".csv"), table.csv());
 }
 
 }  // namespace draftsmith::evaluate

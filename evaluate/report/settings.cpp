@@ -1,5 +1,5 @@
-// Quality, speed and acceptance of each setting of a task: a table, its columns of results.csv, and notes on errors,
-// checks of lossless settings, choices and the machine.
+// Quality, speed and acceptance of each setting of a task: a table, and notes on errors, checks of lossless settings,
+// choices and the machine.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/util.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {
@@ -42,43 +41,26 @@ struct SettingCell {
   const std::string& header(Form form) const { return form == Form::kBrief ? brief : full; }
 };
 
-// What all rows of a table share.
-struct SettingsForm {
-  Form form;
-  ScoreStyle score;
-  std::vector<int64_t> beams = {};  // of the searches that settings are compared with
-  bool fallbacks = false;           // some setting has a fallback rate
-};
-
-SettingsForm form_of(const TaskResult& task, Form form) {
-  SettingsForm shared{.form = form, .score = score_style(task)};
-  for (const SettingResult* setting : task.rows()) {
-    for (const BeamSpeedup& versus : setting->speed.versus_beams) add_new(shared.beams, versus.beams);
-    const bool known_rate = !fixed(setting->acceptance.fallback_rate, 3).empty();
-    shared.fallbacks = shared.fallbacks || (setting->falls_back() && known_rate);
-  }
-  return shared;
-}
-
-std::vector<SettingCell> quality_cells(const SettingResult& setting, const SettingsForm& shared) {
-  const ScoreStyle& score = shared.score;
-  const metrics::NamedScore* quality = setting.quality.find(score.name);
+// Returns the cells of a setting in all columns of the form.
+std::vector<SettingCell> cells_of(const SettingResult& setting, const metrics::Metric& score, Form form) {
+  const std::string name = score.leading_score();
+  const metrics::NamedScore* quality = setting.quality.find(name);
   const auto& difference = setting.quality.difference;
-  return {{"run", "setting", setting.name, "run"},
-          {score.name, score_words(score.name),
-           quality == nullptr ? "" : with_interval(quality->value, quality->interval, score.digits, shared.form),
-           score.name + ", with its 95 % interval" + (score.lower_is_better ? "; lower is better" : ""),
-           score.lower_is_better},
-          {"diff", "difference", difference ? fixed(difference->value, score.digits) : "",
-           "diff: from the setting's own baseline", score.lower_is_better},
-          {"", "p-value", difference ? fixed(difference->p_value, 3) : "",
-           "p: of the difference, by the paired bootstrap"}};
-}
-
-std::vector<SettingCell> speed_cells(const SettingResult& setting, const SettingsForm& shared) {
-  const SpeedResult& speed = setting.speed;
+  const Speed& speed = setting.speed;
+  const Acceptance& acceptance = setting.acceptance;
+  const std::string alpha = fixed(acceptance.alpha, 3);
+  const bool conditional = !alpha.empty() && acceptance.alpha_conditional.value_or(false);
+  const bool falls_back = setting.falls_back();
   std::vector<SettingCell> cells{
-      {"speedup", "speedup", with_interval(speed.speedup.value, speed.speedup.interval, 2, shared.form),
+      {"run", "setting", setting.name, "run"},
+      {name, score_words(name),
+       quality == nullptr ? "" : with_interval(quality->value, quality->interval, score.digits(), form),
+       name + ", with its 95 % interval" + (score.lower_is_better() ? "; lower is better" : ""),
+       score.lower_is_better()},
+      {"diff", "difference", difference ? fixed(difference->value, score.digits()) : "",
+       "diff: from the setting's own baseline", score.lower_is_better()},
+      {"", "p-value", difference ? fixed(difference->p_value, 3) : "", "p: of the difference, by the paired bootstrap"},
+      {"speedup", "speedup", with_interval(speed.speedup.value, speed.speedup.interval, 2, form),
        "speedup: tokens a second over those of the baseline"},
       {"", "speedup a line", fixed(speed.speedup_total.value, 2),
        "speedup_total: time a line, whatever the outputs' lengths"},
@@ -86,28 +68,8 @@ std::vector<SettingCell> speed_cells(const SettingResult& setting, const Setting
       {"theory", "predicted", setting.predicted ? fixed(setting.predicted->speedup, 2) : "",
        "theory: predicts the speedup of decoding alone from alpha and step times"},
       {"acct", "accounted", setting.accounted ? fixed(setting.accounted->speedup, 2) : "",
-       "acct: the speedup that the counted runs explain"}};
-  for (const int64_t beams : shared.beams) {
-    const auto found = std::ranges::find(speed.versus_beams, beams, &BeamSpeedup::beams);
-    const std::string header = fmt::format("vs beam {}", beams);
-    cells.push_back({header, header, found == speed.versus_beams.end() ? "" : fixed(found->speedup.value, 2),
-                     fmt::format("tokens a second over those of beam search with {} beams", beams)});
-  }
-  return cells;
-}
-
-std::vector<SettingCell> acceptance_cells(const SettingResult& setting, const SettingsForm& shared) {
-  const Acceptance& acceptance = setting.acceptance;
-  const std::string alpha = fixed(acceptance.alpha, 3);
-  const bool conditional = !alpha.empty() && acceptance.alpha_conditional.value_or(false);
-  const std::string target = fixed(acceptance.target_runs_per_output, 1);
-  const std::string drafter = fixed(acceptance.draft_runs_per_output, 1);
-  const std::string runs = drafter.empty() || drafter == "0.0" ? target : target + "+" + drafter;
-  const bool falls_back = setting.falls_back();
-  return {
-      // Without room for both, the fallback rate tells about the runs of BiLD.
-      {"runs", "", shared.fallbacks ? "" : runs, ""},
-      {"tok/run", "tokens a target run", fixed(acceptance.tokens_per_target_run, shared.form == Form::kBrief ? 2 : 3),
+       "acct: the speedup that the counted runs explain"},
+      {"tok/run", "tokens a target run", fixed(acceptance.tokens_per_target_run, form == Form::kBrief ? 2 : 3),
        "tok/run: new tokens for each run of the target"},
       {"alpha", "acceptance rate", alpha + (conditional ? kConditionalMark : ""),
        "alpha: expected overlap of both models' distributions"},
@@ -116,32 +78,24 @@ std::vector<SettingCell> acceptance_cells(const SettingResult& setting, const Se
        "fallb: fallbacks a new token (BiLD)"},
       {"rollb", "takes back", falls_back ? fixed(acceptance.rollback_rate, 3) : "",
        "rollb: rollbacks a new token (BiLD)"},
-      {"", "target runs", target, "target_runs_per_output"},
-      {"", "drafter runs", drafter, "draft_runs_per_output"},
+      {"", "target runs", fixed(acceptance.target_runs_per_output, 1), "target_runs_per_output"},
+      {"", "drafter runs", fixed(acceptance.draft_runs_per_output, 1), "draft_runs_per_output"},
       {"", "tokens a second", fixed(setting.speed.tokens_per_second, 0), "tokens_per_second"}};
-}
-
-// Returns the cells of a setting in all columns of the form.
-std::vector<SettingCell> cells_of(const SettingResult& setting, const SettingsForm& shared) {
-  std::vector<SettingCell> cells = quality_cells(setting, shared);
-  for (const auto& more : {speed_cells(setting, shared), acceptance_cells(setting, shared)}) {
-    cells.insert(cells.end(), more.begin(), more.end());
-  }
-  std::erase_if(cells, [&](const SettingCell& cell) { return cell.header(shared.form).empty(); });
+  std::erase_if(cells, [&](const SettingCell& cell) { return cell.header(form).empty(); });
   return cells;
 }
 
 Table settings_table(const TaskResult& task, Form form) {
-  const SettingsForm shared = form_of(task, form);
+  const auto metric = metric_of(task);
   std::vector<Column> headers;
-  for (const SettingCell& cell : cells_of(task.baseline, shared)) {
+  for (const SettingCell& cell : cells_of(task.baseline, *metric, form)) {
     const Align align = headers.empty() ? Align::kLeft : Align::kRight;
     headers.push_back({cell.header(form), align, cell.title, cell.best_is_lowest});
   }
   Table table(std::move(headers));
   for (const SettingResult* setting : task.rows()) {
     std::vector<std::string> texts;
-    for (const SettingCell& cell : cells_of(*setting, shared)) texts.push_back(cell.text);
+    for (const SettingCell& cell : cells_of(*setting, *metric, form)) texts.push_back(cell.text);
     table.add_row(std::move(texts));
     if (form == Form::kBrief && setting == &task.baseline) table.add_rule();
   }
@@ -153,10 +107,9 @@ Table settings_table(const TaskResult& task, Form form) {
 
 // Returns whether rounding explains all differences of a lossless setting.
 std::string difference_words(const Exactness& exactness) {
-  const bool rounding = exactness.explained_by_rounding.value_or(false);
   std::string text = fmt::format("largest margin {:.2g}", exactness.largest_margin.value_or(NAN));
   if (exactness.tolerance) text += fmt::format(", tolerance {:.2g}", *exactness.tolerance);
-  text += rounding ? ": rounding" : ": more than rounding explains";
+  text += exactness.first_unexplained ? ": more than rounding explains" : ": rounding";
   if (const auto& first = exactness.first_unexplained) {
     const auto id = [](const std::optional<int64_t>& token) { return token ? std::to_string(*token) : "nothing"; };
     text += fmt::format(" (first on line {} behind {} new tokens: {} for {})", first->line + 1, first->position,
@@ -181,8 +134,7 @@ std::string exactness_note(const SettingResult& setting, Form form) {
   const std::string differ = fmt::format("{}: {} of {} lines differ from greedy decoding", setting.name,
                                          exactness.differing_lines, exactness.lines);
   if (!exactness.lossless) return form == Form::kFull ? differ + "." : "";
-  return fmt::format("{} {}, {}", exactness.explained_by_rounding.value_or(false) ? " " : "!", differ,
-                     difference_words(exactness));
+  return fmt::format("{} {}, {}", exactness.first_unexplained ? "!" : " ", differ, difference_words(exactness));
 }
 
 std::string first_tokens_note(const SettingResult& setting, Form /*form*/) {
@@ -217,10 +169,6 @@ std::string lossless_verdict(const TaskResult& task) {
   return text;
 }
 
-std::string error_note(const SettingResult& setting, Form /*form*/) {
-  return setting.measurement_error ? fmt::format("! {}: {}", setting.name, *setting.measurement_error) : "";
-}
-
 std::string chosen_note(const SettingResult& setting, Form /*form*/) {
   if (!setting.chosen) return "";
   const ChosenSetting& chosen = *setting.chosen;
@@ -241,15 +189,6 @@ std::string noise_note(const SettingResult& setting, Form form) {
   }
   return fmt::format("! {}: the same decoding twice differs by more than its interval; something disturbed the machine",
                      name);
-}
-
-// Returns the speed a line where outputs are longer or shorter than the baseline's.
-std::string lengths_note(const SettingResult& setting, Form form) {
-  const Speed& speed = setting.speed;
-  if (!speed.lengths_differ() || !known(speed.speedup_total.interval)) return "";
-  return fmt::format("  {}: {} times as fast a line, its outputs have {:+.0f} % of tokens", setting.name,
-                     with_interval(speed.speedup_total.value, speed.speedup_total.interval, 2, form),
-                     100 * (*speed.length_ratio - 1));
 }
 
 // Returns the note that explains the mark of conditional alphas; empty if no setting has one.
@@ -273,8 +212,7 @@ std::string busy_note(const Results& results) {
 
 // Returns the notes below the table. Those on errors begin with "!".
 std::vector<std::string> setting_notes(const TaskView& view, Form form) {
-  constexpr std::array kNotes{failed_lines_note, error_note,  noise_note,       lengths_note,
-                              exactness_note,    chosen_note, first_tokens_note};
+  constexpr std::array kNotes{failed_lines_note, noise_note, exactness_note, chosen_note, first_tokens_note};
   const TaskResult& task = view.task;
   std::vector<std::string> notes;
   const auto add = [&](std::string note) {
@@ -313,60 +251,6 @@ std::vector<Part> setting_parts(const TaskView& view, Form form) {
   return {{.caption = settings_caption(view.task, form),
            .table = settings_table(view.task, form),
            .notes = setting_notes(view, form)}};
-}
-
-void add_setting_columns(const TaskView& view, const SettingResult& setting, CsvRow& row) {
-  const std::string score = score_style(view.task).name;
-  const metrics::NamedScore* found = setting.quality.find(score);
-  const std::optional quality = found == nullptr ? std::nullopt : std::optional(*found);
-  row["task"] = view.task.name;
-  row["metric"] = score;
-  row["quality"] = csv_cell(quality, &metrics::NamedScore::value);
-  row["quality_low"] = quality ? csv_cell(quality->interval.low) : CsvRow();
-  row["quality_high"] = quality ? csv_cell(quality->interval.high) : CsvRow();
-  row["run"] = setting.name;
-  row["method"] = setting.method;
-  row["params"] = setting.params;
-  row["quality_difference"] = csv_cell(setting.quality.difference, &QualityDifference::value);
-  row["quality_p_value"] = csv_cell(setting.quality.difference, &QualityDifference::p_value);
-  const SpeedResult& speed = setting.speed;
-  row["tokens_per_second"] = csv_cell(speed.tokens_per_second);
-  row["ms_per_token"] = csv_cell(speed.ms_per_token);
-  row["decode_ms_per_token"] = csv_cell(speed.decode_ms_per_token);
-  row["speedup"] = csv_cell(speed.speedup.value);
-  row["speedup_low"] = csv_cell(speed.speedup.interval.low);
-  row["speedup_high"] = csv_cell(speed.speedup.interval.high);
-  row["speedup_total"] = csv_cell(speed.speedup_total.value);
-  row["speedup_decode"] = csv_cell(speed.speedup_decode.value);
-  row["speedup_decode_bound"] = csv_cell(speed.speedup_decode_bound);
-  row["predicted_speedup"] = csv_cell(setting.predicted, &PredictedSpeed::speedup);
-  row["accounted_speedup"] = csv_cell(setting.accounted, &PredictedSpeed::speedup);
-  row["cost_ratio"] = csv_cell(setting.accounted, &PredictedSpeed::cost_ratio);
-  row["e_pt_ms"] = csv_cell(setting.predicted, &PredictedSpeed::e_pt_ms);
-  row["long_run_ms"] = csv_cell(setting.predicted, &PredictedSpeed::long_run_ms);
-  const BeamSpeedup* beam = speed.versus_beams.empty() ? nullptr : &speed.versus_beams.front();
-  row["beam_run"] = beam == nullptr ? CsvRow() : CsvRow(beam->setting);
-  row["speedup_vs_beam"] = beam == nullptr ? CsvRow() : csv_cell(beam->speedup.value);
-  row["speedup_vs_beam_low"] = beam == nullptr ? CsvRow() : csv_cell(beam->speedup.interval.low);
-  row["speedup_vs_beam_high"] = beam == nullptr ? CsvRow() : csv_cell(beam->speedup.interval.high);
-  const Acceptance& acceptance = setting.acceptance;
-  row["alpha"] = csv_cell(acceptance.alpha);
-  row["alpha_conditional"] = acceptance.alpha_conditional ? CsvRow(*acceptance.alpha_conditional) : CsvRow();
-  row["acceptance_rate"] = csv_cell(acceptance.acceptance_rate);
-  row["tokens_per_target_run"] = csv_cell(acceptance.tokens_per_target_run);
-  row["fallback_rate"] = csv_cell(acceptance.fallback_rate);
-  row["rollback_rate"] = csv_cell(acceptance.rollback_rate);
-  row["target_runs"] = acceptance.target_runs;
-  row["draft_runs"] = acceptance.draft_runs;
-  row["target_runs_per_output"] = csv_cell(acceptance.target_runs_per_output);
-  row["draft_runs_per_output"] = csv_cell(acceptance.draft_runs_per_output);
-  row["tokens"] = acceptance.tokens;
-  row["failed_lines"] = csv_cell(setting.failed_lines, &FailedLines::lines);
-  row["differing_lines"] = csv_cell(setting.exactness, &Exactness::differing_lines);
-  const std::optional<bool>& lossless = setting.lossless_check;
-  row["lossless_check"] = lossless ? CsvRow(*lossless ? "passed" : "failed") : CsvRow();
-  row["first_token_p"] = csv_cell(setting.first_tokens, &FirstTokenTest::p_value);
-  row["measurement_error"] = setting.measurement_error ? CsvRow(*setting.measurement_error) : CsvRow();
 }
 
 }  // namespace draftsmith::evaluate

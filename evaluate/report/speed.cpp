@@ -19,29 +19,29 @@ constexpr double kMostPointsLost = 6;
 
 using Settings = std::vector<const SettingResult*>;
 
-std::optional<double> score_of(const SettingResult& setting, const ScoreStyle& score) {
-  const auto* quality = setting.quality.find(score.name);
+std::optional<double> score_of(const SettingResult& setting, const metrics::Metric& score) {
+  const auto* quality = setting.quality.find(score.leading_score());
   return quality != nullptr && std::isfinite(quality->value) ? std::optional(quality->value) : std::nullopt;
 }
 
 // Takes the settings that lose too much out of the plot and returns words on each, unless most are.
-std::vector<std::string> drop_distant(Settings& settings, double greedy, const ScoreStyle& score) {
+std::vector<std::string> drop_distant(Settings& settings, double greedy, const metrics::Metric& score) {
   const auto is_distant = [&](const SettingResult* setting) {
-    return score.loss(greedy, *score_of(*setting, score)) > kMostPointsLost * score.point;
+    return score.loss(greedy, *score_of(*setting, score)) > kMostPointsLost * score.point();
   };
   std::vector<std::string> distant;
   if (2 * std::ranges::count_if(settings, is_distant) > std::ssize(settings)) return distant;
   for (const SettingResult* setting : settings) {
     if (!is_distant(setting)) continue;
     distant.push_back(fmt::format("{} ({:.2f} × at {:.{}f})", setting->name, setting->speed.speedup.value,
-                                  *score_of(*setting, score), score.digits));
+                                  *score_of(*setting, score), score.digits()));
   }
   std::erase_if(settings, is_distant);
   return distant;
 }
 
 // Returns the line through the settings, of those compared with the task's baseline, that no other beats in both.
-PlotSeries best_line(Settings settings, const TaskResult& task, const ScoreStyle& score) {
+PlotSeries best_line(Settings settings, const TaskResult& task, const metrics::Metric& score) {
   std::erase_if(settings, [&](const SettingResult* setting) {
     return setting->baseline != task.baseline.name || setting->repeats;
   });
@@ -56,13 +56,13 @@ PlotSeries best_line(Settings settings, const TaskResult& task, const ScoreStyle
   return series;
 }
 
-PlotPoint speed_mark(const SettingResult& setting, const ScoreStyle& score) {
+PlotPoint speed_mark(const SettingResult& setting, const metrics::Metric& score) {
   const Ratio& speedup = setting.speed.speedup;
   const double quality = *score_of(setting, score);
   PlotPoint point{.x = speedup.value,
                   .y = quality,
-                  .title = fmt::format("{}: {:.2f} × at {:.{}f} {}", setting.name, speedup.value, quality, score.digits,
-                                       score_words(score.name)),
+                  .title = fmt::format("{}: {:.2f} × at {:.{}f} {}", setting.name, speedup.value, quality,
+                                       score.digits(), score_words(score.leading_score())),
                   .label = setting.name,
                   .x_interval = {{speedup.interval.low, speedup.interval.high}},
                   .key = setting.name};
@@ -76,15 +76,15 @@ PlotPoint speed_mark(const SettingResult& setting, const ScoreStyle& score) {
 // Returns the plot of all settings by quality and speedup. Levels are the quality of greedy decoding and one point
 // less.
 Plot speed_plot(const TaskResult& task, const Settings& settings, std::optional<double> greedy,
-                const ScoreStyle& score) {
+                const metrics::Metric& score) {
   Plot plot{.label = "quality against speedup",
             .x_title = "speedup over the target's own decoding",
-            .y_title = score_words(score.name),
+            .y_title = score_words(score.leading_score()),
             .series = {best_line(settings, task, score)}};
   if (greedy) {
     plot.levels = {{*greedy, ""},
-                   {score.lower_is_better ? *greedy + score.point : *greedy - score.point,
-                    score.lower_is_better ? "one point more" : "one point less"}};
+                   {score.lower_is_better() ? *greedy + score.point() : *greedy - score.point(),
+                    score.lower_is_better() ? "one point more" : "one point less"}};
   }
   for (const SettingResult* setting : settings) {
     auto found = std::ranges::find(plot.series, setting->method, &PlotSeries::name);
@@ -141,17 +141,8 @@ std::string significant(double value) {
   return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:#.3g}", value);
 }
 
-// Returns a whole number that a setting gives, or else the suite's default.
-std::string parameter_of(const SettingResult& setting, const char* key, int64_t otherwise) {
-  return std::to_string(setting.params.is_object() ? setting.params.value(key, otherwise) : otherwise);
-}
-
-Table latency_table(const TaskView& view) {
-  const auto& options = view.results.options;
-  const int64_t batch = options.is_object() ? options.value("batch_size", int64_t{1}) : 1;
+Table latency_table(const TaskResult& task) {
   Table table({{"run", Align::kLeft},
-               {"batch", Align::kRight, "lines decoded together"},
-               {"samples", Align::kRight, "outputs of a line"},
                {"tok/s", Align::kRight, "tokens a second"},
                {"sent/s", Align::kRight, "sentences a second"},
                {"sent p50", Align::kRight, "milliseconds of a sentence, median"},
@@ -160,12 +151,11 @@ Table latency_table(const TaskView& view) {
                {"tok p50", Align::kRight, "milliseconds of a token, median"},
                {"p95", Align::kRight, "95 % of sentences take at most this for a token"},
                {"p99", Align::kRight, "99 % of sentences take at most this for a token"}});
-  for (const SettingResult* setting : view.task.rows()) {
-    const SpeedResult& speed = setting->speed;
+  for (const SettingResult* setting : task.rows()) {
+    const Speed& speed = setting->speed;
     const auto& [sentence, token] = speed.latency;
     if (!std::isfinite(sentence.p50)) continue;
-    table.add_row({setting->name, parameter_of(*setting, "batch_size", batch), parameter_of(*setting, "num_samples", 1),
-                   significant(speed.tokens_per_second), significant(speed.sentences_per_second),
+    table.add_row({setting->name, significant(speed.tokens_per_second), significant(speed.sentences_per_second),
                    significant(sentence.p50), significant(sentence.p95), significant(sentence.p99),
                    significant(token.p50), significant(token.p95), significant(token.p99)});
   }
@@ -183,7 +173,7 @@ Figure phase_figure(const ShownSettings& shown) {
                .parts = {"verify", "draft", "encode", "prefill", "other"},
                .bars = {}};
   for (const SettingResult* setting : shown.settings) {
-    const SpeedResult& speed = setting->speed;
+    const Speed& speed = setting->speed;
     Bar& bar = plot.bars.emplace_back();
     bar.name = bar.key = setting->name;
     bar.total = fmt::format("{:.3g} ms", speed.ms_per_token);
@@ -201,7 +191,8 @@ Figure phase_figure(const ShownSettings& shown) {
 }  // namespace
 
 std::vector<Part> quality_speed_parts(const TaskView& view, Form form) {
-  const ScoreStyle score = score_style(view.task);
+  const auto metric = metric_of(view.task);
+  const metrics::Metric& score = *metric;
   Settings settings = view.task.rows();
   std::erase_if(settings, [&](const SettingResult* setting) {
     return !score_of(*setting, score) || !std::isfinite(setting->speed.speedup.value);
@@ -209,13 +200,13 @@ std::vector<Part> quality_speed_parts(const TaskView& view, Form form) {
   if (form == Form::kBrief || settings.empty()) return {};
   const std::optional<double> greedy = score_of(view.task.baseline, score);
   const auto distant = greedy ? drop_distant(settings, *greedy, score) : std::vector<std::string>();
-  std::string caption = std::string(score.lower_is_better ? "Down" : "Up") +
+  std::string caption = std::string(score.lower_is_better() ? "Down" : "Up") +
                         " and to the right is better. Whiskers are 95 % intervals: of speedup, and of the difference "
                         "from the setting's own baseline. The dotted line joins the settings that no other beats in "
                         "both.";
   if (!distant.empty()) {
-    caption += fmt::format(" Left out, more than {:g} {}: {}.", kMostPointsLost * score.point,
-                           score.lower_is_better ? "above" : "below", fmt::join(distant, ", "));
+    caption += fmt::format(" Left out, more than {:g} {}: {}.", kMostPointsLost * score.point(),
+                           score.lower_is_better() ? "above" : "below", fmt::join(distant, ", "));
   }
   return {{.figures = {figure_of(speed_plot(view.task, settings, greedy, score), caption)}}};
 }
@@ -243,7 +234,7 @@ std::vector<Part> category_parts(const TaskView& view, Form form) {
 
 std::vector<Part> time_parts(const TaskView& view, Form form) {
   std::vector<Part> parts;
-  Table table = latency_table(view);
+  Table table = latency_table(view.task);
   if (!table.empty()) {
     parts.push_back({.caption = "Milliseconds of a sentence and of a token: median, 95 % and 99 % of the timed lines. "
                                 "A sentence takes as long as its batch.",
@@ -252,22 +243,6 @@ std::vector<Part> time_parts(const TaskView& view, Form form) {
   const ShownSettings shown = fastest_settings(view.task, kMostBars, is_timed);
   if (form == Form::kFull && !shown.settings.empty()) parts.push_back({.figures = {phase_figure(shown)}});
   return parts;
-}
-
-void add_time_columns(const TaskView& /*view*/, const SettingResult& setting, CsvRow& row) {
-  const SpeedResult& speed = setting.speed;
-  row["sentences_per_second"] = csv_cell(speed.sentences_per_second);
-  row["sentence_ms_p50"] = csv_cell(speed.latency.sentence_ms.p50);
-  row["sentence_ms_p95"] = csv_cell(speed.latency.sentence_ms.p95);
-  row["sentence_ms_p99"] = csv_cell(speed.latency.sentence_ms.p99);
-  row["token_ms_p50"] = csv_cell(speed.latency.token_ms.p50);
-  row["token_ms_p95"] = csv_cell(speed.latency.token_ms.p95);
-  row["token_ms_p99"] = csv_cell(speed.latency.token_ms.p99);
-  row["seconds_encode"] = csv_cell(speed.seconds.encode);
-  row["seconds_prefill"] = csv_cell(speed.seconds.prefill);
-  row["seconds_draft"] = csv_cell(speed.seconds.draft);
-  row["seconds_verify"] = csv_cell(speed.seconds.verify);
-  row["seconds_other"] = csv_cell(speed.seconds.other);
 }
 
 }  // namespace draftsmith::evaluate

@@ -1,5 +1,7 @@
 // Reports of text: tables for the console, a Markdown page, and results.csv.
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -26,27 +28,12 @@ std::string part_text(const Part& part) {
   return text;
 }
 
-// Returns the tables of the sections that are shown on request, or of all others.
-std::string console_tables(const Results& results, bool on_request) {
-  std::string text;
-  for (const TaskResult& task : results.tasks) {
-    for (const Section& section : sections()) {
-      if (section.on_request != on_request) continue;
-      for (const Part& part : section.parts({results, task}, Form::kBrief)) {
-        if (!part.table.empty()) text += (text.empty() ? "" : "\n") + part_text(part);
-      }
-    }
-  }
-  return text;
-}
-
 // ---- Markdown ----
 
 // Returns a text or number of the environment in that format, or says that it was not recorded.
 std::string recorded(const Results& results, const std::string& key, fmt::format_string<std::string> format) {
-  if (const auto text = results.environment_text(key)) return fmt::format(format, std::string(*text));
-  if (const auto number = results.environment_number(key)) return fmt::format(format, std::to_string(*number));
-  return key + " not recorded";
+  const std::string text = results.environment_text(key);
+  return text.empty() ? key + " not recorded" : fmt::format(format, std::string(text));
 }
 
 // Returns a long command with a line for each option. One with quotes stays as it is.
@@ -60,14 +47,14 @@ std::string broken_command(std::string command) {
 
 // Returns the head of the page: suite, commit, date, machine and command. A device that is the CPU is named once.
 std::string markdown_stamp(const Results& results) {
-  const std::string cpu = results.environment_text("cpu").value_or("");
-  const std::string device = results.environment_text("device").value_or(cpu);
+  const std::string cpu = results.environment_text("cpu");
+  const std::string device = results.environment_text("device");
   std::string text = fmt::format("Suite `{}`, {}, {}.\n", results.suite, recorded(results, "commit", "commit {}"),
                                  recorded(results, "date", "{}"));
   text += fmt::format("{}, {}{}, {}, {}.\n", recorded(results, "cpu", "{}"), recorded(results, "cores", "{} cores"),
-                      device == cpu ? "" : ", " + device, recorded(results, "threads", "threads: {}"),
+                      device.empty() || device == cpu ? "" : ", " + device, recorded(results, "threads", "threads: {}"),
                       recorded(results, "dtype", "{}"));
-  const std::string command = results.environment_text("command").value_or("");
+  const std::string command = results.environment_text("command");
   return text + (command.empty() ? "The command was not recorded.\n" : "\n```\n" + broken_command(command) + "\n```\n");
 }
 
@@ -92,8 +79,7 @@ std::string part_markdown(const Part& part) {
 // Returns a task's heading, what it was for, and its sections.
 std::string task_markdown(const TaskView& view) {
   std::string text = fmt::format("\n## {}\n", task_heading(view.task));
-  const std::string purpose = task_purpose(view.results, view.task);
-  if (!purpose.empty()) text += "\n" + wrapped(purpose, kDocumentWidth, 0, 0);
+  if (view.task.chooses) text += "\n" + wrapped(kChoosingPurpose, kDocumentWidth, 0, 0);
   for (const Section& section : sections()) {
     std::string shown;
     for (const Part& part : section.parts(view, Form::kBrief)) {
@@ -104,6 +90,19 @@ std::string task_markdown(const TaskView& view) {
   return text;
 }
 
+// ---- results.csv ----
+
+// Adds the values below `json` by their keys: "speed.speedup".
+void add_flat(const std::string& place, const ordered_json& json, ordered_json& row) {
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_object() && key != "params") {
+      add_flat(place + key + ".", value, row);
+    } else {
+      row[place + key] = value;
+    }
+  }
+}
+
 std::string text_of_cell(const ordered_json& value) {
   if (value.is_null()) return "";
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -112,15 +111,19 @@ std::string text_of_cell(const ordered_json& value) {
 }  // namespace
 
 std::string results_table(const Results& results) {
-  std::string text = console_tables(results, false);
+  std::string text;
+  for (const TaskResult& task : results.tasks) {
+    for (const Section& section : sections()) {
+      if (!section.console) continue;
+      for (const Part& part : section.parts({results, task}, Form::kBrief)) {
+        if (!part.table.empty()) text += (text.empty() ? "" : "\n") + part_text(part);
+      }
+    }
+  }
   const std::vector<std::string> lines = headlines(results);
   if (!text.empty() && !lines.empty()) text += "\n";
   for (const std::string& line : lines) text += wrapped(line, kConsoleWidth);
   return text;
-}
-
-std::string latency_tables(const Results& results) {
-  return console_tables(results, true);
 }
 
 std::string report_markdown(const Results& results) {
@@ -132,15 +135,23 @@ std::string report_markdown(const Results& results) {
 }
 
 ordered_json results_rows(const Results& results) {
+  std::vector<ordered_json> lines;
+  ordered_json columns = ordered_json::object();  // with nulls
+  const ordered_json json = to_json(results);
+  for (const ordered_json& task : json.at("tasks")) {
+    const auto add = [&](const ordered_json& setting) {
+      ordered_json& line = lines.emplace_back(ordered_json::object());
+      line["task"] = task.at("name");
+      add_flat("", setting, line);
+      for (const auto& [column, value] : line.items()) columns.emplace(column, nullptr);
+    };
+    add(task.at("baseline"));
+    for (const ordered_json& setting : task.at("runs")) add(setting);
+  }
   auto rows = ordered_json::array();
-  for (const TaskResult& task : results.tasks) {
-    for (const SettingResult* setting : task.rows()) {
-      CsvRow row = ordered_json::object();
-      for (const Section& section : sections()) {
-        if (section.add_columns != nullptr) section.add_columns({results, task}, *setting, row);
-      }
-      rows.push_back(std::move(row));
-    }
+  for (const ordered_json& line : lines) {
+    rows.push_back(columns);
+    rows.back().update(line);
   }
   return rows;
 }

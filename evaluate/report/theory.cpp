@@ -9,6 +9,7 @@
 
 #include "base/plots.h"
 #include "evaluate/report/sections.h"
+#include "evaluate/suite/suite_options.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -96,9 +97,11 @@ std::vector<WindowCurve> window_curves(const TaskResult& task) {
 
 // Returns how many times smaller the drafter is than the model that it drafts for; empty for unknown sizes.
 std::string scaling(const Results& results, const SettingResult& setting) {
-  const auto drafter = results.parameters_of(setting.drafter_name());
-  const auto model = results.parameters_of(setting.model());
-  return drafter && model ? fmt::format("{:.1f}x", *model / *drafter) : "";
+  const auto sizes = results.environment.find("parameters");
+  const std::string model = setting.params.value("model", kTargetName);
+  if (sizes == results.environment.end() || !sizes->contains(model)) return "";
+  if (!sizes->contains(setting.drafter_name())) return "";
+  return fmt::format("{:.1f}x", sizes->at(model).get<double>() / sizes->at(setting.drafter_name()).get<double>());
 }
 
 Table window_table(const Results& results, const std::vector<WindowCurve>& curves) {

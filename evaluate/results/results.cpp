@@ -1,14 +1,13 @@
-// Reading and writing of results.json. Errors of a damaged or foreign file name the key, what was expected there and
-// what was found.
+// Reading and writing of results.json.
 #include "evaluate/results/results.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <string_view>
 #include <type_traits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -32,21 +31,6 @@ const ordered_json& value_of(const ordered_json& object, std::string_view key) {
   return found == object.end() ? kNull : *found;
 }
 
-std::string text_or(const ordered_json& value, const std::string& otherwise) {
-  return value.is_string() ? value.get<std::string>() : otherwise;
-}
-
-double share_of_tokens(int64_t part, int64_t tokens) {
-  return tokens == 0 ? kUnknown : static_cast<double>(part) / static_cast<double>(tokens);
-}
-
-// Value of a file that is no results.json.
-struct Defect {
-  std::string place;  // keys, as in tasks[0].baseline.speed
-  std::string expected;
-  std::string found;
-};
-
 // Keys of a struct T: Keys<T>::each(io, value) calls io(key, member) for each member in the order of the file.
 template <class T>
 struct Keys;
@@ -63,30 +47,25 @@ struct Keys;
 DRAFTSMITH_KEYS(infer::PhaseSeconds, encode, prefill, draft, verify, other);
 DRAFTSMITH_KEYS(Percentiles, p50, p95, p99);
 DRAFTSMITH_KEYS(Latency, sentence_ms, token_ms);
-DRAFTSMITH_KEYS(BeamSpeedup, beams, setting, speedup);
-DRAFTSMITH_KEYS(SpeedResult, lines, tokens, tokens_per_second, ms_per_token, speedup, speedup_total, speedup_decode,
-                length_ratio, decode_ms_per_token, seconds, speedup_decode_bound, sentences_per_second, latency,
-                versus_beams);
+DRAFTSMITH_KEYS(Speed, lines, tokens, tokens_per_second, ms_per_token, speedup, speedup_total, speedup_decode,
+                decode_ms_per_token, seconds, sentences_per_second, latency);
 DRAFTSMITH_KEYS(Acceptance, alpha, alpha_conditional, acceptance_rate, tokens_per_target_run, accepted_histogram,
                 acceptance_by_position, fallback_rate, rollback_rate, tokens, target_runs, draft_runs,
-                target_runs_per_output, draft_runs_per_output, verifications, drafted, accepted, fallbacks, rollbacks,
-                unverified);
-DRAFTSMITH_KEYS(PredictedSpeed, cost_ratio, speedup, e_pt_ms, long_run_ms);
+                target_runs_per_output, draft_runs_per_output);
+DRAFTSMITH_KEYS(PredictedSpeed, speedup, e_pt_ms, long_run_ms);
 DRAFTSMITH_KEYS(WorkResult, operations_per_token, bytes_per_token, operations_ratio, bytes_ratio, intensity_ratio,
                 decode_operations_ratio, theory_operations_ratio);
-DRAFTSMITH_KEYS(PpdTheorem, units_in_use, speedup);
 DRAFTSMITH_KEYS(Inside, layers, layer_runs_per_token, path_per_token, average_exit_layer, exit_histogram, early_layer,
-                candidates, match_rate, compute_per_token, units_in_use, theorem, exit_layer);
+                match_rate, units_in_use, theorem_speedup, exit_layer);
 DRAFTSMITH_KEYS(Divergence, line, position, token, greedy_token, margin);
-DRAFTSMITH_KEYS(Exactness, lossless, lines, differing_lines, largest_margin, explained_by_rounding, tolerance,
-                unexplained_lines, first_unexplained);
+DRAFTSMITH_KEYS(Exactness, lossless, lines, differing_lines, largest_margin, tolerance, first_unexplained);
 DRAFTSMITH_KEYS(FirstTokenTest, tokens, distance, p_value, passed);
 DRAFTSMITH_KEYS(FailedLines, lines, first, failure);
 DRAFTSMITH_KEYS(SettingFailure, setting, during, message);
 DRAFTSMITH_KEYS(PredictionResult, accuracy, cross_entropy, relative_accuracy, relative_tv);
-DRAFTSMITH_KEYS(ChosenSetting, on, max_drop, setting, drop_there, speedup_there, allowed);
+DRAFTSMITH_KEYS(ChosenSetting, on, max_drop, setting, drop_there, allowed);
 DRAFTSMITH_KEYS(ForcedAlphaResult, temperature_0, temperature_1, positions);
-DRAFTSMITH_KEYS(DrafterResult, cost_ratio, target_step_seconds, alpha_forced);
+DRAFTSMITH_KEYS(DrafterResult, cost_ratio, alpha_forced);
 DRAFTSMITH_KEYS(TaskPrediction, texts, lines, positions, models);
 DRAFTSMITH_KEYS(TokenText, text, origin);
 DRAFTSMITH_KEYS(ExampleOutput, setting, tokens);
@@ -101,11 +80,10 @@ DRAFTSMITH_KEYS(Results, suite, environment, options, tasks, match_rates, engage
 template <>
 struct Keys<SettingResult> {
   static void each(auto&& io, auto& value) {
-    DRAFTSMITH_MEMBERS(name, group, method, params, baseline, hypotheses, quality, speed, acceptance, predicted)
+    DRAFTSMITH_MEMBERS(name, method, params, baseline, hypotheses, quality, speed, acceptance, predicted)
     DRAFTSMITH_MEMBERS(accounted, work, inside)
     io("drafting", value.drafter);
-    DRAFTSMITH_MEMBERS(failed_lines, exactness, first_tokens, lossless_check, prediction, chosen, measurement_error)
-    DRAFTSMITH_MEMBERS(repeats)
+    DRAFTSMITH_MEMBERS(failed_lines, exactness, first_tokens, lossless_check, chosen, repeats)
   }
 };
 
@@ -119,30 +97,6 @@ struct Keys<TaskResult> {
     DRAFTSMITH_MEMBERS(drafters, prediction, examples, failures)
   }
 };
-
-// Refuses values of the right type that no evaluation writes. Files come from anywhere, though reading one runs
-// nothing.
-void check_read(const auto& /*value*/) {}
-
-void check_read(const metrics::CommandOptions& command) {
-  if (!metrics::defect_of_label(command.label).empty()) throw Defect{"label", "a score's name", command.label};
-  if (std::isfinite(command.point) && command.point > 0) return;
-  throw Defect{"point", "a positive number", fmt::format("{}", command.point)};
-}
-
-void check_read(const SettingResult& setting) {
-  if (setting.name.empty()) throw Defect{"name", "a setting's name", "none"};
-}
-
-void check_read(const TaskResult& task) {
-  if (task.name.empty()) throw Defect{"name", "a task's name", "none"};
-  const auto known = metrics::metric_names();
-  if (std::ranges::find(known, task.metric) == known.end()) throw Defect{"metric", "a metric's name", task.metric};
-}
-
-void check_read(const Results& results) {
-  if (!results.environment.is_object()) throw Defect{"environment", "an object", brief(results.environment)};
-}
 
 template <class T>
 concept Absent = requires(T value) {
@@ -208,96 +162,74 @@ ordered_json written(const T& value) {
   return json;
 }
 
-// Calls `read`, and puts `place` before the places of its defects.
-void read_at(const std::string& place, auto&& read) {
-  try {
-    read();
-  } catch (Defect& defect) {
-    const bool inner = !defect.place.empty() && !defect.place.starts_with('[');
-    defect.place = place + (inner ? "." : "") + defect.place;
-    throw;
-  }
-}
+// Reads the values of a results.json. Missing and null numbers are NaN, other missing values keep their defaults.
+// Errors: nlohmann::json::exception for a value of another type, with its keys in `place`.
+struct ResultsReader {
+  std::vector<std::string> place = {};
 
-void expect(bool right, const char* expected, const ordered_json& found) {
-  if (!right) throw Defect{"", expected, brief(found)};
-}
-
-template <class T>
-void read_value(const ordered_json& json, T& value);
-
-// Reads the value of a key. Missing and null numbers are NaN, other missing values keep their defaults.
-template <class T>
-void read_key(const ordered_json& object, const std::string& key, T& value) {
-  static const ordered_json kNothing = ordered_json::object();
-  const auto found = object.find(key);
-  const bool given = found != object.end();
-  if constexpr (Absent<T>) {
-    if (given) read_key(object, key, value.emplace());
-  } else if constexpr (std::is_same_v<T, Ratio>) {
-    read_key(object, key, value.value);
-    value.interval = {kUnknown, kUnknown};
-    read_key(object, key + kIntervalKey, value.interval);
-  } else if constexpr (std::is_same_v<T, double>) {
-    value = kUnknown;
-    if (given) read_at(key, [&] { read_value(*found, value); });
-  } else if constexpr (requires { sizeof(Keys<T>); }) {
-    read_at(key, [&] { read_value(given ? *found : kNothing, value); });
-  } else {
-    if (given) read_at(key, [&] { read_value(*found, value); });
-  }
-}
-
-void read_quality(const ordered_json& json, Quality& quality) {
-  for (const auto& [key, score] : json.items()) {
-    if (key.ends_with(kIntervalKey) || key == "difference" || key == "p_value") continue;
-    Ratio ratio;
-    read_key(json, key, ratio);
-    quality.scores.push_back({key, ratio.value, ratio.interval});
-  }
-  if (!json.contains("difference")) return;
-  Ratio difference;
-  read_key(json, "difference", difference);
-  quality.difference = {.value = difference.value, .interval = difference.interval};
-  read_key(json, "p_value", quality.difference->p_value);
-}
-
-template <class T>
-void read_value(const ordered_json& json, T& value) {
-  if constexpr (std::is_same_v<T, ordered_json>) {
-    value = json;
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    expect(json.is_string(), "a text", json);
-    json.get_to(value);
-  } else if constexpr (std::is_same_v<T, bool>) {
-    expect(json.is_boolean(), "true or false", json);
-    json.get_to(value);
-  } else if constexpr (std::is_arithmetic_v<T>) {
-    expect(json.is_number() || (json.is_null() && std::is_same_v<T, double>), "a number", json);
-    value = json.is_null() ? static_cast<T>(kUnknown) : json.get<T>();
-  } else if constexpr (std::is_same_v<T, Interval>) {
-    expect(json.is_array() && json.size() == 2, "a list of two numbers", json);
-    read_value(json[0], value.low);
-    read_value(json[1], value.high);
-  } else if constexpr (List<T> && !ByName<T>) {
-    expect(json.is_array(), "a list", json);
-    for (size_t i = 0; i < json.size(); ++i) {
-      read_at(fmt::format("[{}]", i), [&] { read_value(json[i], value.emplace_back()); });
+  template <class T>
+  void key(const ordered_json& object, const std::string& name, T& value) {
+    static const ordered_json kNothing = ordered_json::object();
+    const auto found = object.find(name);
+    const bool given = found != object.end();
+    place.push_back(name);
+    if constexpr (Absent<T>) {
+      if (given) read(*found, value.emplace());
+    } else if constexpr (std::is_same_v<T, Ratio>) {
+      value = {.value = kUnknown, .interval = {kUnknown, kUnknown}};
+      if (given) read(*found, value.value);
+      if (object.contains(name + kIntervalKey)) read(object.at(name + kIntervalKey), value.interval);
+    } else if constexpr (requires { sizeof(Keys<T>); }) {
+      read(given ? *found : kNothing, value);
+    } else if (given) {
+      read(*found, value);
+    } else if constexpr (std::is_same_v<T, double>) {
+      value = kUnknown;
     }
-  } else {
-    expect(json.is_object(), "an object", json);
-    if constexpr (std::is_same_v<T, Quality>) {
-      read_quality(json, value);
+    place.pop_back();
+  }
+
+  void read(const ordered_json& json, Quality& quality) {
+    for (const auto& [name, score] : json.get_ref<const ordered_json::object_t&>()) {
+      if (name.ends_with(kIntervalKey) || name == "difference" || name == "p_value") continue;
+      Ratio ratio;
+      key(json, name, ratio);
+      quality.scores.push_back({name, ratio.value, ratio.interval});
+    }
+    if (!json.contains("difference")) return;
+    Ratio difference;
+    key(json, "difference", difference);
+    quality.difference = {.value = difference.value, .interval = difference.interval};
+    key(json, "p_value", quality.difference->p_value);
+  }
+
+  template <class T>
+  void read(const ordered_json& json, T& value) {
+    if constexpr (std::is_same_v<T, ordered_json>) {
+      value = json;
+    } else if constexpr (std::is_same_v<T, double>) {
+      value = json.is_null() ? kUnknown : json.get<double>();
+    } else if constexpr (std::is_same_v<T, Interval>) {
+      read(json.at(0), value.low);
+      read(json.at(1), value.high);
     } else if constexpr (ByName<T>) {
-      for (const auto& [name, one] : json.items()) {
-        read_key(json, name, value.emplace_back(name, typename T::value_type::second_type()).second);
+      for (const auto& [name, one] : json.get_ref<const ordered_json::object_t&>()) {
+        key(json, name, value.emplace_back(name, typename T::value_type::second_type()).second);
       }
+    } else if constexpr (List<T>) {
+      for (const auto& one : json.get_ref<const ordered_json::array_t&>()) {
+        place.push_back(std::to_string(value.size()));
+        read(one, value.emplace_back());
+        place.pop_back();
+      }
+    } else if constexpr (requires { sizeof(Keys<T>); }) {
+      json.get_ref<const ordered_json::object_t&>();  // throws for another type
+      Keys<T>::each([&](const char* name, auto& member) { key(json, name, member); }, value);
     } else {
-      Keys<T>::each([&](const char* key, auto& member) { read_key(json, key, member); }, value);
-      check_read(value);
+      json.get_to(value);
     }
   }
-}
+};
 
 }  // namespace
 
@@ -306,55 +238,26 @@ const metrics::NamedScore* Quality::find(const std::string& score) const {
   return found == scores.end() ? nullptr : &*found;
 }
 
-std::string SettingResult::model() const {
-  return text_or(value_of(params, "model"), kTargetName);
-}
-
 std::string SettingResult::drafter_name() const {
-  return text_or(value_of(params, "drafter"), "");
+  return params.value("drafter", "");
 }
 
 std::optional<int64_t> SettingResult::window() const {
-  const ordered_json& value = value_of(params, "window");
-  return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
+  return params.contains("window") ? std::optional(params.at("window").get<int64_t>()) : std::nullopt;
 }
 
 bool SettingResult::falls_back() const {
   return method == "bild" || params.contains("rollback");
 }
 
-const char* head_name(bool trained) {
-  return trained ? "trained" : "own";
-}
-
-std::optional<std::string> Results::environment_text(const std::string& key) const {
+std::string Results::environment_text(const std::string& key) const {
   const ordered_json& value = value_of(environment, key);
-  return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
-}
-
-std::optional<int64_t> Results::environment_number(const std::string& key) const {
-  const ordered_json& value = value_of(environment, key);
-  return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
-}
-
-std::optional<double> Results::parameters_of(const std::string& model) const {
-  const ordered_json& value = value_of(value_of(environment, "parameters"), model);
-  return value.is_number() && value.get<double>() > 0 ? std::optional(value.get<double>()) : std::nullopt;
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 double EngagementPoint::engaged_share() const {
-  return share_of_tokens(engaged, tokens);
-}
-
-std::optional<double> EngagementPoint::changed_share() const {
-  return changed ? std::optional(share_of_tokens(*changed, tokens)) : std::nullopt;
-}
-
-metrics::MetricOptions TaskResult::metric_options() const {
-  metrics::MetricOptions options;
-  options.name = metric;
-  if (command) static_cast<metrics::CommandOptions&>(options) = *command;
-  return options;
+  return tokens == 0 ? kUnknown : static_cast<double>(engaged) / static_cast<double>(tokens);
 }
 
 const SettingResult* TaskResult::find(const std::string& setting) const {
@@ -377,19 +280,24 @@ ordered_json to_json(const Results& results) {
 }
 
 Results results_from_json(const ordered_json& json, const std::string& where) {
-  try {
-    expect(json.is_object(), "an object, as evaluations write it", json);
-    // Numbers of other versions may mean something else.
-    const ordered_json& version = value_of(json, "version");
-    if (version != kVersion) throw Defect{"version", std::to_string(kVersion), brief(version)};
-    Results results;
-    read_value(json, results);
-    return results;
-  } catch (const Defect& defect) {
+  const ordered_json& version = value_of(json, "version");
+  if (version != kVersion) {  // numbers of other versions may mean something else
     throw UserError({.where = where,
-                     .what = "is no results.json" + (defect.place.empty() ? "" : ": wrong value of " + defect.place),
-                     .expected = defect.expected,
-                     .found = defect.found,
+                     .what = "is no results.json of this version",
+                     .expected = fmt::format("version {}", kVersion),
+                     .found = brief(version),
+                     .hint = "evaluate again"});
+  }
+  ResultsReader reader;
+  try {
+    Results results;
+    reader.read(json, results);
+    return results;
+  } catch (const ordered_json::exception& error) {
+    throw UserError({.where = where,
+                     .what = fmt::format("is no results.json: wrong value of {}", fmt::join(reader.place, ".")),
+                     .expected = "a value as evaluations write it",
+                     .found = error.what(),
                      .hint = "evaluate again"});
   }
 }

@@ -1,12 +1,10 @@
-// Content of results.json and lines.jsonl. Measurements fill these structs; tables, plots and CSV read them.
-//
-// An unknown number is NaN (null in the file); a part that a task or setting lacks is absent. Keys of results.json are
-// the members' names but for a few (results.cpp).
+// Content of results.json: measurements fill these structs; tables, plots and CSV read them. An unknown number is NaN
+// (null in the file); a part that a task or setting lacks is absent. Keys are members' names but for a few
+// (results.cpp).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -40,55 +38,33 @@ struct Quality {
   const metrics::NamedScore* find(const std::string& score) const;
 };
 
-// Speed beside a beam search of the target.
-struct BeamSpeedup {
-  int64_t beams = 0;
-  std::string setting;  // name of the beam search
-  Ratio speedup;        // ratio of tokens per second, as Speed::speedup
-};
-
-// Speed with its upper bound.
-struct SpeedResult : Speed {
-  std::vector<BeamSpeedup> versus_beams;       // one for each number of beams in the suite
-  std::optional<double> speedup_decode_bound;  // upper bound (decode_bound())
-};
-
 // Counts and ratios of DecodeStats over all lines.
 struct Acceptance {
   double alpha = 0;
-  // True if the window rule ends drafts where the drafter is unsure, or just before rejections: alpha then lacks the
-  // hard tokens. Absent without drafts.
+  // Whether the window rule ends drafts where the drafter is unsure: alpha then lacks the hard tokens. Absent without
+  // drafts.
   std::optional<bool> alpha_conditional;
   double acceptance_rate = 0;
   double tokens_per_target_run = 0;
   std::vector<int64_t> accepted_histogram;
   std::vector<double> acceptance_by_position;
-  double fallback_rate = 0;
+  double fallback_rate = 0;  // BiLD: runs of the large model a token
   double rollback_rate = 0;
   int64_t tokens = 0;
   int64_t target_runs = 0;
   int64_t draft_runs = 0;
   double target_runs_per_output = 0;
   double draft_runs_per_output = 0;
-  int64_t verifications = 0;
-  int64_t drafted = 0;
-  int64_t accepted = 0;
-  int64_t fallbacks = 0;
-  int64_t rollbacks = 0;
-  std::optional<int64_t> unverified;  // tokens at outputs' ends that no target run judged; absent: none
 };
 
-// Prediction of speedup_decode from alpha, cost ratio and verification curve: of fixed windows. For ppd only `speedup`
-// is known, from theorem 4.1.
+// Expected speedup_decode: of theory for fixed windows, and for ppd from theorem 4.1 (only `speedup`), or of counts.
 struct PredictedSpeed {
-  std::optional<double> cost_ratio = {};
   double speedup = 0;
   std::optional<double> e_pt_ms = {};  // SpecGame's latencies per token, fixed windows only
   std::optional<double> long_run_ms = {};
 };
 
-// Operations and bytes for one new token, over all lines (infer/costs/decode_work.h). Ratios are to the task's greedy
-// decoding.
+// Operations and bytes for one new token (infer/costs/decode_work.h). Ratios are to the task's greedy decoding.
 struct WorkResult {
   double operations_per_token = 0;  // additions and multiplications
   double bytes_per_token = 0;       // of weights, keys and values
@@ -96,36 +72,24 @@ struct WorkResult {
   std::optional<double> bytes_ratio = {};
   std::optional<double> intensity_ratio = {};
   std::optional<double> decode_operations_ratio = {};  // without encoders and prompts
-  // Theorem 3.11 of Leviathan et al. at the measured alpha: what it says of decode_operations_ratio. Fixed windows
-  // only.
-  std::optional<double> theory_operations_ratio = {};
+  std::optional<double> theory_operations_ratio = {};  // the same by theorem 3.11 of Leviathan et al., fixed windows
 
   // Returns operations for each byte, the arithmetic intensity.
   double intensity() const { return operations_per_token / bytes_per_token; }
 };
 
-// Theorem 4.1 at the measured match rate, for outputs of the measured lengths.
-struct PpdTheorem {
-  double units_in_use = 0;
-  double speedup = 0;
-};
-
 // Work inside a setting's own model: layers that ran, exits of tokens (calm), early predictions (ppd).
 struct Inside {
-  int64_t layers = 0;               // layers of the decoder
-  double layer_runs_per_token = 0;  // all runs, those for rejected tokens included
-  // Layers that run one after the other, which bound the time. A round of G tokens drafted with n of N layers takes
-  // G n + N. For calm these are the layer runs, for ppd the latency units.
-  double path_per_token = 0;
+  int64_t layers = 0;                                  // layers of the decoder
+  double layer_runs_per_token = 0;                     // all runs, those for rejected tokens included
+  double path_per_token = 0;                           // layers that ran one after the other, which bound the time
   std::optional<double> average_exit_layer;            // calm
   std::optional<std::vector<int64_t>> exit_histogram;  // calm: tokens by layer 1..N
-  std::optional<int64_t> early_layer;                  // ppd; so are the five members below
-  std::optional<int64_t> candidates;
+  std::optional<int64_t> early_layer;                  // ppd; so are the three members below
   std::optional<double> match_rate;
-  std::optional<double> compute_per_token;
   std::optional<double> units_in_use;
-  std::optional<PpdTheorem> theorem;
-  std::optional<int64_t> exit_layer;  // early-exit and exits as drafters
+  std::optional<double> theorem_speedup;  // theorem 4.1 at the match rate, for outputs of the measured lengths
+  std::optional<int64_t> exit_layer;      // early-exit and exits as drafters
 };
 
 // Place where an output begins to differ from greedy decoding. A token is absent where an output has ended.
@@ -144,10 +108,8 @@ struct Exactness {
   int64_t differing_lines = 0;
   // The following members are those of lossless methods that differ.
   std::optional<double> largest_margin;         // of all divergences
-  std::optional<bool> explained_by_rounding;    // no margin exceeds the tolerance
   std::optional<double> tolerance;              // margin that rounding may turn round
-  std::optional<int64_t> unexplained_lines;     // lines with a larger margin
-  std::optional<Divergence> first_unexplained;  // of the first such line
+  std::optional<Divergence> first_unexplained;  // of the first line with a larger margin; absent: rounding explains all
 };
 
 // Test of sampled first tokens against the distribution that they must have.
@@ -165,40 +127,36 @@ struct FailedLines {
   std::string failure;
 };
 
-// Quality of a model's predictions on given texts. Drafters are also compared with the target's choice and
-// distribution.
+// Quality of a model's predictions on given texts. Drafters are compared with the target, too.
 struct PredictionResult {
   double accuracy = 0;
   double cross_entropy = 0;
-  std::optional<double> relative_accuracy;
-  std::optional<double> relative_tv;
+  std::optional<double> relative_accuracy = {};  // agreement with the target's choice
+  std::optional<double> relative_tv = {};        // total variation from the target's distribution
 };
 
-// Choice on another task that put a setting into a task's results.
+// Choice on another task that put a setting into the results.
 struct ChosenSetting {
   std::string on = {};       // choosing task
   double max_drop = 0;       // points
   std::string setting = {};  // its own name
   double drop_there = 0;     // points lost against the baseline; negative: gained
-  double speedup_there = 0;
-  bool allowed = true;  // false: every setting lost more than max_drop, this one lost least
+  double speedup_there = 0;  // by which it was chosen; not in the file
+  bool allowed = true;       // false: every setting lost more than max_drop, this one lost least
 };
 
 // Results of a setting on a task. The file calls a setting a run.
 struct SettingResult {
   std::string name;
-  std::string group;
   std::string method;
   nlohmann::ordered_json params = nlohmann::ordered_json::object();  // as the suite gave them
   std::string baseline;                                              // name of the setting for comparison
   std::string hypotheses;                                            // file, relative to results.json
   Quality quality;
-  SpeedResult speed;
+  Speed speed;
   Acceptance acceptance;
   std::optional<PredictedSpeed> predicted;
-  // What the setting's own runs cost at the measured times of steps. It predicts nothing, since it takes the runs as
-  // counted; the measured speedup lacks the rest of the work.
-  std::optional<PredictedSpeed> accounted;
+  std::optional<PredictedSpeed> accounted;  // what the counted runs cost at the measured times of steps
   std::optional<WorkResult> work;
   std::optional<Inside> inside;
   std::string drafter;  // Setting::drafter_label()
@@ -206,13 +164,9 @@ struct SettingResult {
   std::optional<Exactness> exactness;
   std::optional<FirstTokenTest> first_tokens;  // of settings that sample exactly
   std::optional<bool> lossless_check;          // whether a lossless setting, greedy or sampled, is lossless
-  std::optional<PredictionResult> prediction;  // quality of the drafter
   std::optional<ChosenSetting> chosen;
-  std::optional<std::string> measurement_error;
   std::optional<std::string> repeats;  // baseline that the setting measures a second time (A/A): its speedup is noise
 
-  // Returns the name of the model that decodes: the target's, or that of a drafter that decodes alone.
-  std::string model() const;
   // Returns the drafter's name in the suite; empty without one.
   std::string drafter_name() const;
   // Returns the draft window; nothing if the suite gave none.
@@ -228,10 +182,9 @@ struct ForcedAlphaResult {
   int64_t positions = 0;
 };
 
-// Step times and alpha_forced of a drafter, the same for all methods.
+// What is measured of a drafter once for all methods.
 struct DrafterResult {
   std::optional<double> cost_ratio;
-  std::optional<std::vector<double>> target_step_seconds;  // [L-1] for an L-token step
   std::optional<ForcedAlphaResult> alpha_forced;
 };
 
@@ -267,8 +220,7 @@ struct Example {
 // Setting that a task's results lack, or lack a part of, with the reason.
 struct SettingFailure {
   std::string setting;  // its name in the results, or "drafter NAME" for measurements of a drafter
-  // "decoding", "timing", "scoring", "choosing", "teacher-forced passes", "step times", "checks", "examples"
-  std::string during;
+  std::string during;   // "decoding", "timing", "scoring", "choosing", "teacher-forced passes", "step times", "checks"
   std::string message;  // one line
 };
 
@@ -290,9 +242,6 @@ struct TaskResult {
   std::vector<Example> examples;
   std::vector<SettingFailure> failures;  // settings that are missing, or lack a part
 
-  // Returns the options of a metric that scores as this task was, for reading its results. Other options of the
-  // suite's metric have their defaults.
-  metrics::MetricOptions metric_options() const;
   // Returns the setting of that name, the baseline included, or nullptr.
   const SettingResult* find(const std::string& setting) const;
   // Returns the baseline and the settings, in the order of tables.
@@ -308,10 +257,6 @@ struct MatchRateResult {
   std::vector<infer::MatchRate> cells;
 };
 
-// Returns the name of the head that a cell was counted with: "trained" for the layer's exit, "own" for the model's
-// head.
-const char* head_name(bool trained);
-
 // One threshold of an engagement curve's policy.
 struct EngagementPoint {
   std::string policy;  // "oracle" or "fallback"
@@ -321,9 +266,8 @@ struct EngagementPoint {
   std::optional<int64_t> changed;  // oracle: decided tokens that are others than the small model's
   Quality quality;                 // its difference is from the large model alone
 
-  // Return the shares of tokens, 0..1; NaN without tokens.
+  // Returns the share of tokens that the large model decided, 0..1; NaN without tokens.
   double engaged_share() const;
-  std::optional<double> changed_share() const;
 };
 
 // Quality against the share of tokens that the large model decides (infer/engagement.h): an [[engagement]] table of the
@@ -341,16 +285,13 @@ struct EngagementResult {
 struct Results {
   std::string suite;
   nlohmann::ordered_json environment = nlohmann::ordered_json::object();  // machine, build, models
-  nlohmann::ordered_json options;                                         // resolved options of the suite
+  nlohmann::ordered_json options = nlohmann::ordered_json::object();      // resolved options of the suite
   std::vector<TaskResult> tasks;
   std::vector<MatchRateResult> match_rates;
   std::vector<EngagementResult> engagement;
 
-  // Return a text or a number of the environment; nothing if it is missing or of another type.
-  std::optional<std::string> environment_text(const std::string& key) const;
-  std::optional<int64_t> environment_number(const std::string& key) const;
-  // Returns the number of parameters of the model of that name; nothing if it is not recorded or not positive.
-  std::optional<double> parameters_of(const std::string& model) const;
+  // Returns a text or number of the environment as text; empty if it was not recorded.
+  std::string environment_text(const std::string& key) const;
 };
 
 // Returns the JSON of results.json.
@@ -363,21 +304,7 @@ Results results_from_json(const nlohmann::ordered_json& json, const std::string&
 // Returns the results in a file. Errors: UserError if it cannot be read or is no results.json.
 Results load_results(const std::filesystem::path& file);
 
-// Throws a UserError if a file has results of another version, which a newer program may read. A damaged file may be
-// replaced, as may one that is not there.
+// Throws a UserError if a file has results of another version, which a newer program may read.
 void require_replaceable_results(const std::filesystem::path& file);
-
-// Lines of a setting on a task as lines.jsonl has them. Records have tokens and times, but neither ids nor counts.
-struct SettingLines {
-  SettingRecords records;
-  metrics::LineStatistics statistics;  // empty: the task is not scored
-};
-
-// Lines by task and run.
-using Lines = std::map<std::pair<std::string, std::string>, SettingLines>;
-
-// Returns the content of a lines.jsonl; nothing if there is no such file. Errors: UserError with the line of a value
-// that no evaluation writes.
-Lines load_lines(const std::filesystem::path& file);
 
 }  // namespace draftsmith::evaluate

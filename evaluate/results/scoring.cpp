@@ -2,49 +2,31 @@
 #include "metrics/scoring.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
-#include <sstream>
 #include <string>
-#include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/logging.h"
-#include "base/sha256.h"
-#include "evaluate/measure/failed_settings.h"
-#include "evaluate/measure/failures.h"
+#include "base/signals.h"
 #include "evaluate/measure/speed.h"
 #include "evaluate/results/summary.h"
 #include "evaluate/suite/tasks.h"
+#include "infer/engagement.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int64_t kTriedLines = 2;
-constexpr uintmax_t kLargestScript = 10'000'000;  // bytes
 
 bool runs_command(const TaskOptions& task) {
   return task.metric.runs_command();
-}
-
-// Returns a key of the files that a command names, so that a script that was changed is asked again.
-std::string files_of(const std::string& command) {
-  std::istringstream words(command);
-  std::string key;
-  for (std::string word; words >> word;) {
-    std::error_code none;
-    const bool small = fs::is_regular_file(word, none) && fs::file_size(word, none) <= kLargestScript;
-    if (small && !none) key += sha256(read_file(word));
-  }
-  return key;
 }
 
 // Returns a metric's statistics of hypotheses for the task's first lines, with their references and sources.
@@ -59,18 +41,6 @@ metrics::LineStatistics statistics_of(const metrics::Metric& metric, const std::
                             .sources = sources.first(std::min(hypotheses.size(), sources.size()))});
 }
 
-// Returns the same of a metric that is a command: what it answers now, or answered in an earlier run.
-metrics::LineStatistics answers_of(const metrics::Metric& metric, const std::vector<std::string>& hypotheses,
-                                   const MeasuredTask& task, MeasurementStore& store) {
-  const std::string asked = metric.signature(task.data.references) + files_of(task.task->metric.command) +
-                            nlohmann::json(hypotheses).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const std::string name = measurement_name({"scores", task.key, sha256(asked)});
-  if (store.has(name)) return {.width = 2, .values = store.at(name).get<std::vector<double>>()};
-  metrics::LineStatistics statistics = statistics_of(metric, hypotheses, task.data);
-  store.add(name, statistics.values);
-  return statistics;
-}
-
 // Returns the measured settings of the member's group, with what they lose of the leading score.
 std::vector<ChosenSetting> candidates_of(const MeasuredTask& measured, const Setting& member) {
   const metrics::ResamplingOptions few{.resamples = 1, .seed = 1, .confidence = 0.95};  // only the values are used
@@ -78,8 +48,7 @@ std::vector<ChosenSetting> candidates_of(const MeasuredTask& measured, const Set
   const auto score_of = [&](const std::string& label) { return metric->score(measured.statistics.at(label).sum(), 0); };
   const double baseline = score_of(baseline_of(member).label);
   std::vector<ChosenSetting> candidates;
-  for (const SettingRow& row : measured.rows) {
-    const Setting& setting = row.settings;
+  for (const Setting& setting : measured.settings) {
     if (setting.group != member.group || setting.choose_on != member.choose_on) continue;
     const Speed speed =
         measure_speed(measured.records.at(setting.label), measured.records.at(baseline_of(setting).label), few);
@@ -107,39 +76,29 @@ void try_command(const MeasuredTask& measured) {
   try {
     statistics_of(*task_metric(*measured.task), hypotheses, measured.data);
   } catch (const RunError& error) {
-    std::vector<Problem> problems = error.problems();
-    for (Problem& problem : problems) {
-      problem.where =
-          fmt::format("task {}, tried on {} lines: {}", measured.task->name, hypotheses.size(), problem.where);
-    }
-    throw UserError(std::move(problems));
+    Problems problems;
+    problems.add_all(error.problems(),
+                     fmt::format("task {}, tried on {} lines: ", measured.task->name, hypotheses.size()));
+    problems.throw_if_any();
   }
 }
 
-void score_hypotheses(MeasuredTask& measured, const Engine& engine, MeasurementStore& store) {
+void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
   const auto metric = task_metric(*measured.task);
   std::map<std::vector<std::string>, metrics::LineStatistics> known;
   std::map<std::string, std::string> failed;
-  for (const auto& [label, records] : measured.records) {
-    auto& lines = measured.hypotheses[label];
+  for (const Setting& setting : measured.settings) {
+    auto& lines = measured.hypotheses[setting.label];
     std::vector<std::string> texts;
-    for (const LineRecord& record : records) {
+    for (const LineRecord& record : measured.records.at(setting.label)) {
       lines.push_back(metric->line_of(engine.text(record.ids, measured.task->ids)));
       texts.push_back(metric->text_of(lines.back()));
     }
     const auto score = [&] {
-      if (!known.contains(texts)) {
-        known[texts] = runs_command(*measured.task) ? answers_of(*metric, texts, measured, store)
-                                                    : statistics_of(*metric, texts, measured.data);
-      }
-      measured.statistics[label] = known.at(texts);
+      if (!known.contains(texts)) known[texts] = statistics_of(*metric, texts, measured.data);
+      measured.statistics[setting.label] = known.at(texts);
     };
-    if (label == greedy_baseline().label) {
-      score();  // all others are compared with it
-    } else if (const auto message = failure_of(score)) {
-      log_warning("{} failed in the scoring of {}: {}", label, measured.task->name, *message);
-      failed[label] = *message;
-    }
+    try_setting(setting, "scoring", score, failed);
   }
   remove_failed(failed, "scoring", measured);
 }
@@ -159,32 +118,45 @@ Quality quality_of(const metrics::Metric& metric, const metrics::LineStatistics&
   return quality;
 }
 
-EngagementResult engagement_result(const EngagementPrompts& curve, const std::vector<MeasuredEngagement>& points,
-                                   const MeasuredTask& task, const SuiteOptions& options, const Engine& engine) {
+EngagementResult measure_engagement(const EngagementTable& table, const MeasuredTask& task, const SuiteOptions& options,
+                                    Engine& engine) {
   const auto metric = task_metric(*task.task);
+  const auto prompts =
+      std::span(task.prompts)
+          .first(static_cast<size_t>(table.lines > 0 ? std::min(table.lines, task.lines()) : task.lines()));
   const auto statistics = [&](std::span<const std::string> lines) {
     std::vector<std::string> texts;
     for (const std::string& line : lines) texts.push_back(metric->text_of(line));
     return statistics_of(*metric, texts, task.data);
   };
-  const metrics::LineStatistics large =
-      statistics(std::span(task.hypotheses.at(greedy_baseline().label)).first(curve.prompts.size()));
-  EngagementResult result{.name = curve.table.name,
-                          .task = curve.task,
-                          .drafter = curve.table.drafter,
-                          .lines = std::ssize(curve.prompts),
+  const metrics::LineStatistics large = statistics(std::span(task.hypotheses.at(kGreedyLabel)).first(prompts.size()));
+  EngagementResult result{.name = table.name,
+                          .task = task.task->name,
+                          .drafter = table.drafter,
+                          .lines = std::ssize(prompts),
                           .large = quality_of(*metric, large, nullptr, options),
                           .points = {}};
-  for (const MeasuredEngagement& point : points) {
-    std::vector<std::string> lines;
-    for (const auto& ids : point.outputs.ids) lines.push_back(metric->line_of(engine.text(ids, task.task->ids)));
-    result.points.push_back({.policy = infer::engagement_policies().name(point.policy),
-                             .threshold = point.threshold,
-                             .tokens = point.outputs.tokens,
-                             .engaged = point.outputs.engaged,
-                             .changed = point.outputs.changed,
-                             .quality = quality_of(*metric, statistics(lines), &large, options)});
-  }
+  const auto add_points = [&](infer::EngagementPolicy policy, const std::vector<double>& thresholds) {
+    for (const double threshold : thresholds) {
+      throw_if_stop_requested(kHowToGoOn);
+      const infer::EngagedOutputs outputs = engine.engage(table,
+                                                          {.policy = policy,
+                                                           .threshold = threshold,
+                                                           .max_new_tokens = task.max_new_tokens,
+                                                           .batch_size = options.batch_size},
+                                                          prompts);
+      std::vector<std::string> lines;
+      for (const auto& ids : outputs.ids) lines.push_back(metric->line_of(engine.text(ids, task.task->ids)));
+      result.points.push_back({.policy = infer::engagement_policies().name(policy),
+                               .threshold = threshold,
+                               .tokens = outputs.tokens,
+                               .engaged = outputs.engaged,
+                               .changed = outputs.changed,
+                               .quality = quality_of(*metric, statistics(lines), &large, options)});
+    }
+  };
+  add_points(infer::EngagementPolicy::kOracle, table.oracle);
+  add_points(infer::EngagementPolicy::kFallback, table.fallback);
   return result;
 }
 
@@ -201,12 +173,10 @@ std::optional<ChosenSetting> choose(const std::vector<ChosenSetting>& candidates
   return choice;
 }
 
-void add_chosen_rows(const std::vector<Setting>& settings, const std::vector<MeasuredTask>& measured,
-                     MeasuredTask& task) {
-  std::vector<std::string> groups;
-  for (const auto& setting : settings) {
-    if (setting.choose_on.empty() || std::find(groups.begin(), groups.end(), setting.group) != groups.end()) continue;
-    groups.push_back(setting.group);
+void add_chosen(const std::vector<Setting>& settings, const std::vector<MeasuredTask>& measured, MeasuredTask& task) {
+  std::set<std::string> groups;
+  for (const Setting& setting : settings) {
+    if (setting.choose_on.empty() || !groups.insert(setting.group).second) continue;
     for (const double max_drop : setting.max_drop) {
       const auto choice = choose(candidates_of(task_named(measured, setting.choose_on), setting), max_drop);
       if (!choice) {
@@ -214,9 +184,9 @@ void add_chosen_rows(const std::vector<Setting>& settings, const std::vector<Mea
                                  fmt::format("no setting of {} was measured on {}", setting.group, setting.choose_on)});
         continue;
       }
-      const auto chosen = std::find_if(settings.begin(), settings.end(),
-                                       [&](const auto& other) { return other.label == choice->setting; });
-      task.rows.push_back({chosen_label(setting.group, max_drop), *chosen, *choice});
+      task.chosen.push_back(*choice);
+      if (std::ranges::find(task.settings, choice->setting, &Setting::label) != task.settings.end()) continue;
+      task.settings.push_back(*std::ranges::find(settings, choice->setting, &Setting::label));
     }
   }
 }

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
-
-#include <fmt/format.h>
 
 #include "base/sha256.h"
 #include "infer/beam/beam_search.h"
@@ -53,39 +52,73 @@ std::string label_of(const std::string& name, const Setting& setting) {
   return label;
 }
 
-// Returns the label with all named parameters: "assisted.aligned.G5".
-std::string label_with_parameters(const std::string& name, const Setting& setting) {
+// Returns the label with the named parameters that `keep` takes: "assisted.aligned.G5".
+std::string label_with_parameters(const std::string& name, const Setting& setting,
+                                  const std::function<bool(const Field&)>& keep) {
   std::string label = label_of(name, setting);
   for (const Field& field : decode_fields()) {
-    if (!is_named(field, setting.decode)) continue;
+    if (!is_named(field, setting.decode) || !keep(field)) continue;
     const std::string part = label_part(field, field_json(field, &setting.decode));
     if (!part.empty()) label += "." + part;
   }
   return file_safe(label);
 }
 
-// Returns the label without the parameters that are chosen. Drafters, exits that draft, models, rules, measures and
-// sampling are compared, so they stay in it.
+std::string label_with_parameters(const std::string& name, const Setting& setting) {
+  return label_with_parameters(name, setting, [](const Field&) { return true; });
+}
+
+// Returns the label without the parameters that are chosen. Compared are drafters, exits that draft, models, measures,
+// what baselines have too (outer loops), and rules, unless the grid has a name.
 std::string group_of(const std::string& name, const Setting& setting) {
-  const DecodeOptions& decode = setting.decode;
-  const infer::Algorithm algorithm = setting.algorithm();
-  std::string group = label_of(name, setting);
-  if (decode.exit_layer) group += fmt::format(".exit{}", *decode.exit_layer);
-  if (algorithm == infer::Algorithm::kCalm) group += "." + decode.exit_measure;
-  if (name.empty() && !decode.window_rule.empty()) group += "." + decode.window_rule;
-  if (name.empty() && !decode.acceptance.empty()) group += "." + decode.acceptance;
-  if (setting.temperature() != 0) group += fmt::format(".T{}", setting.temperature());
-  if (decode.top_k.value_or(0) != 0) group += fmt::format(".top_k{}", *decode.top_k);
-  if (decode.top_p.value_or(1) != 1) group += fmt::format(".top_p{}", *decode.top_p);
-  if (decode.verify_end) group += ".verify_end";
-  if (decode.min_p.value_or(0) != 0) group += fmt::format(".min_p{}", *decode.min_p);
-  if (decode.repetition_penalty) group += fmt::format(".penalty{}", *decode.repetition_penalty);
-  if (decode.no_repeat_ngram_size) group += fmt::format(".ngram{}", *decode.no_repeat_ngram_size);
-  if (decode.min_new_tokens) group += fmt::format(".min_new{}", *decode.min_new_tokens);
-  if (!decode.stop_strings.empty()) group += ".stop_" + sha256(ordered_json(decode.stop_strings).dump()).substr(0, 8);
-  if (decode.num_samples != 1) group += fmt::format(".samples{}", decode.num_samples);
-  if (decode.batch_size) group += fmt::format(".batch{}", *decode.batch_size);
-  return file_safe(group);
+  return label_with_parameters(name, setting, [&](const Field& field) {
+    const bool rule = field.name == "window_rule" || field.name == "acceptance";
+    return field.outer_loop || field.name == "exit_layer" || field.name == "exit_measure" ||
+           field.name == "verify_end" || (rule && name.empty());
+  });
+}
+
+// Takes each of temperature, top_k, top_p and min_p that `decode` lacks from `from`.
+void take_sampling(const DecodeOptions& from, DecodeOptions& decode) {
+  if (!decode.temperature) decode.temperature = from.temperature;
+  if (!decode.top_k) decode.top_k = from.top_k;
+  if (!decode.top_p) decode.top_p = from.top_p;
+  if (!decode.min_p) decode.min_p = from.min_p;
+}
+
+// Takes what changes the decoding of every method alike: processors and stop strings.
+void take_processors(const DecodeOptions& from, DecodeOptions& decode) {
+  decode.repetition_penalty = from.repetition_penalty;
+  decode.no_repeat_ngram_size = from.no_repeat_ngram_size;
+  decode.min_new_tokens = from.min_new_tokens;
+  decode.stop_strings = from.stop_strings;
+}
+
+// Returns the options with the defaults of beam search.
+DecodeOptions with_beams(DecodeOptions decode) {
+  const infer::BeamSettings usual;
+  decode.num_beams = decode.num_beams.value_or(usual.beams);
+  decode.length_penalty = decode.length_penalty.value_or(usual.length_penalty);
+  if (decode.early_stopping.empty()) decode.early_stopping = infer::early_stoppings().name(usual.early_stopping);
+  return decode;
+}
+
+// Returns the options with defaults of sampling and beam search. A model's own settings would make models incomparable.
+DecodeOptions with_defaults(DecodeOptions decode) {
+  if (decode.searches_beams()) return with_beams(std::move(decode));
+  if (!decode.samples_by_default()) return decode;
+  DecodeOptions plain;
+  plain.temperature = 1;
+  plain.top_k = 0;
+  plain.top_p = 1;
+  plain.min_p = 0;
+  take_sampling(plain, decode);
+  return decode;
+}
+
+// Returns whether the router's own threshold decides.
+bool asks_router(const DecodeOptions& decode) {
+  return decode.drafts() && decode.window_rule_name() == infer::RouterWindow::kind().name;
 }
 
 bool contains(const std::vector<Setting>& settings, const std::string& label) {
@@ -236,22 +269,18 @@ std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size) {
   return settings;
 }
 
-std::vector<std::vector<Setting>> expand_grids(const SuiteOptions& options) {
-  std::vector<std::vector<Setting>> grids;
-  for (const SettingGrid& grid : options.run) grids.push_back(expand_grid(grid, options.batch_size));
-  return grids;
-}
-
-std::vector<Setting> with_baselines(const std::vector<std::vector<Setting>>& grids) {
-  std::vector<Setting> settings{greedy_baseline()};
-  for (const auto& grid : grids) {
-    for (const Setting& setting : grid) add_setting(settings, setting);
-  }
-  return settings;
+std::vector<Setting> with_baselines(const std::vector<Setting>& settings) {
+  std::vector<Setting> all{greedy_baseline()};
+  for (const Setting& setting : settings) add_setting(all, setting);
+  return all;
 }
 
 std::vector<Setting> expand_settings(const SuiteOptions& options) {
-  return with_baselines(expand_grids(options));
+  std::vector<Setting> settings;
+  for (const SettingGrid& grid : options.run) {
+    for (Setting& setting : expand_grid(grid, options.batch_size)) settings.push_back(std::move(setting));
+  }
+  return with_baselines(settings);
 }
 
 std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& settings) {
@@ -272,50 +301,6 @@ std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& setting
 
 std::string chosen_label(const std::string& group, double max_drop) {
   return group + ".drop" + label_value(max_drop);
-}
-
-namespace {
-
-// Returns the options with the defaults of beam search.
-DecodeOptions with_beams(DecodeOptions decode) {
-  const infer::BeamSettings usual;
-  decode.num_beams = decode.num_beams.value_or(usual.beams);
-  decode.length_penalty = decode.length_penalty.value_or(usual.length_penalty);
-  if (decode.early_stopping.empty()) decode.early_stopping = infer::early_stoppings().name(usual.early_stopping);
-  return decode;
-}
-
-// Returns whether the router's own threshold decides.
-bool asks_router(const DecodeOptions& decode) {
-  return decode.drafts() && decode.window_rule_name() == infer::RouterWindow::kind().name;
-}
-
-}  // namespace
-
-void take_sampling(const DecodeOptions& from, DecodeOptions& decode) {
-  if (!decode.temperature) decode.temperature = from.temperature;
-  if (!decode.top_k) decode.top_k = from.top_k;
-  if (!decode.top_p) decode.top_p = from.top_p;
-  if (!decode.min_p) decode.min_p = from.min_p;
-}
-
-void take_processors(const DecodeOptions& from, DecodeOptions& decode) {
-  decode.repetition_penalty = from.repetition_penalty;
-  decode.no_repeat_ngram_size = from.no_repeat_ngram_size;
-  decode.min_new_tokens = from.min_new_tokens;
-  decode.stop_strings = from.stop_strings;
-}
-
-DecodeOptions with_defaults(DecodeOptions decode) {
-  if (decode.searches_beams()) return with_beams(std::move(decode));
-  if (!decode.samples_by_default()) return decode;
-  DecodeOptions plain;
-  plain.temperature = 1;
-  plain.top_k = 0;
-  plain.top_p = 1;
-  plain.min_p = 0;
-  take_sampling(plain, decode);
-  return decode;
 }
 
 SuiteOptions with_router_defaults(const SuiteOptions& options) {

@@ -1,5 +1,4 @@
-// Settings: one method with its options each. The expansion of a suite's grids to settings with their baselines, and
-// defaults of their options.
+// Settings: one method with its options each, and the expansion of a suite's grids to settings with their baselines.
 #pragma once
 
 #include <string>
@@ -29,9 +28,7 @@ struct Setting {
   const std::string& method() const { return decode.method; }
   infer::Algorithm algorithm() const { return decode.method_info().algorithm; }
   double temperature() const { return decode.temperature.value_or(0); }
-  // Returns whether the suite's own model decodes.
   bool decodes_target() const { return model == kTargetName; }
-  // Returns whether this is greedy_baseline(), the first setting of every suite.
   bool is_greedy_baseline() const { return label == kGreedyLabel; }
   // Returns whether the output must equal greedy decoding of the setting's own model. False for the baselines.
   bool lossless() const;
@@ -40,8 +37,7 @@ struct Setting {
   bool samples_exactly() const;
   // Returns whether the output must equal greedy decoding of the suite's target.
   bool equals_greedy() const { return lossless() && decodes_target(); }
-  // Returns whether the output follows the target's distribution at every temperature. Of such settings the speed alone
-  // says which is best.
+  // Returns whether the output follows the target's distribution at every temperature.
   bool follows_target() const;
   // Returns whether layers of the model itself draft, leave early or run ahead (early-exit, calm, ppd).
   bool inside() const { return decode.drafts_inside() || decode.decodes_inside(); }
@@ -60,48 +56,31 @@ Setting baseline_of(const Setting& setting);
 
 // Returns greedy decoding of the setting's own model, whose tokens a lossless setting at temperature 0 must give.
 Setting greedy_of(const Setting& setting);
-// Returns sampling of the setting's own model at temperature 1, on whose outputs alpha_forced at temperature 1 is
-// measured. Its label is that of no setting in a suite.
+// Returns sampling of the setting's own model at temperature 1, for alpha_forced. No setting of a suite has its label.
 Setting sampling_of(const Setting& setting);
-// Returns whether greedy_of(setting) is decoded. At temperature 0 outputs are compared with it, and for models other
-// than the target alpha_forced is measured on it.
+// Returns whether greedy_of(setting) is decoded: outputs are compared with it, or alpha_forced is measured on it.
 bool compares_with_own_greedy(const Setting& setting);
 
 // Returns all settings of one grid. Those with `batch_size`, the suite's own, have none of theirs. Drafters change
-// slowest, then sampling, then the other lists in the order of the fields of DecodeOptions.
+// slowest.
 std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size = 1);
 
-// Returns the settings of each [[run]], in the order of the suite.
-std::vector<std::vector<Setting>> expand_grids(const SuiteOptions& options);
+// Returns the settings in their order, each after the baselines that it needs, greedy_baseline() first. Errors:
+// UserError if two settings have the same label.
+std::vector<Setting> with_baselines(const std::vector<Setting>& settings);
 
-// Returns the settings of all grids in their order, each after the baselines that it needs, greedy_baseline() first.
-// Errors: UserError if two settings have the same label.
-std::vector<Setting> with_baselines(const std::vector<std::vector<Setting>>& grids);
-
-// Returns with_baselines() of the suite's grids.
+// Returns with_baselines() of the settings of the suite's grids.
 std::vector<Setting> expand_settings(const SuiteOptions& options);
 
-// Returns the settings with each baseline a second time after itself, when sampling with another seed: "A/A greedy",
-// "A/A sample", of several sampling baselines "A/A sample.T0.5". What differs between the two is noise.
+// Returns the settings with each baseline a second time after itself ("A/A greedy"), when sampling with another seed.
+// What differs between the two is noise.
 std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& settings);
 
 // Returns the name of the setting that a group chose for a value of max_drop: "bild.aligned.drop1".
 std::string chosen_label(const std::string& group, double max_drop);
 
-// ---- Options that settings of a suite have in common
-// Defaults, and what baselines take over.
-
-// Takes each of temperature, top_k, top_p and min_p that `decode` lacks from `from`.
-void take_sampling(const DecodeOptions& from, DecodeOptions& decode);
-
-// Takes what changes the decoding of every method alike: processors and stop strings.
-void take_processors(const DecodeOptions& from, DecodeOptions& decode);
-
-// Returns the options with defaults of sampling and beam search. A model's own settings would make models incomparable.
-DecodeOptions with_defaults(DecodeOptions decode);
-
-// Returns the suite with router defaults filled in where a run lists no thresholds or no longest drafts, so that
-// results record them. Errors: UserError for a damaged router. A missing router is refused later.
+// Returns the suite with router defaults where a run lists no thresholds or no longest drafts, so that results record
+// them. Errors: UserError for a damaged router. A missing router is refused later.
 SuiteOptions with_router_defaults(const SuiteOptions& options);
 
 }  // namespace draftsmith::evaluate

@@ -1,9 +1,7 @@
-#include "evaluate/suite/suite_checks.h"
-
+// Checks of a suite that need no model.
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,18 +19,19 @@
 
 namespace draftsmith::evaluate {
 
-// ---- Checks of one [[run]]
+namespace {
 
-// Adds the problems of a [[run]] at `where`, so that a recipe does not find them after hours of training. `settings`
-// are the grid's (expand_grid()), `drafters` the suite's.
-void check_grid(const SettingGrid& grid, const std::vector<Setting>& settings,
-                const std::vector<infer::DrafterOptions>& drafters, const std::string& where, Problems& problems);
+// ---- Checks of one [[run]]
 
 // Returns the setting's drafter, one of the suite's `drafters` or the method's own; nothing for an unknown name.
 std::optional<infer::DrafterSpec> drafter_spec(const Setting& setting,
-                                               const std::vector<infer::DrafterOptions>& drafters);
-
-namespace {
+                                               const std::vector<infer::DrafterOptions>& drafters) {
+  if (setting.decode.drafts_inside()) {
+    return infer::DrafterSpec{infer::DrafterKind::kExit, {}, setting.decode.exit_layer.value_or(0)};
+  }
+  const auto found = std::ranges::find(drafters, setting.drafter, &infer::DrafterOptions::name);
+  return found == drafters.end() ? std::nullopt : std::optional(found->spec());
+}
 
 // Returns whether the setting's method and drafter belong together, and adds a problem if not.
 bool check_drafter(const Setting& setting, const std::string& where, Problems& problems) {
@@ -52,10 +51,7 @@ void check_parts(const Setting& setting, const infer::DrafterSpec& drafter, cons
   Problems found;
   infer::validate_parts({infer::traits_of(drafter.kind), window, infer::acceptance_traits(setting.decode)},
                         setting.temperature(), found);
-  for (Problem problem : found.list()) {
-    problem.where = where + ", " + problem.where;
-    problems.add(std::move(problem));
-  }
+  problems.add_all(found.list(), where + ", ");
   if (window.asks_router && setting.decode.router.empty()) problems.add(infer::missing_router(where));
 }
 
@@ -64,7 +60,7 @@ void check_setting(const Setting& setting, const std::optional<infer::DrafterSpe
                    Problems& problems) {
   Problems options;
   validate_options(setting.decode, where, options);
-  for (const Problem& problem : options.list()) problems.add(problem);
+  problems.add_all(options.list());
   if (infer::decoding_methods().find(setting.method()) == nullptr || !check_drafter(setting, where, problems)) return;
   if (options.list().empty() && setting.decode.drafts() && drafter) check_parts(setting, *drafter, where, problems);
 }
@@ -99,17 +95,7 @@ void check_exits(const std::vector<Setting>& settings, const std::vector<infer::
   }
 }
 
-}  // namespace
-
-std::optional<infer::DrafterSpec> drafter_spec(const Setting& setting,
-                                               const std::vector<infer::DrafterOptions>& drafters) {
-  if (setting.decode.drafts_inside()) {
-    return infer::DrafterSpec{infer::DrafterKind::kExit, {}, setting.decode.exit_layer.value_or(0)};
-  }
-  const auto found = std::ranges::find(drafters, setting.drafter, &infer::DrafterOptions::name);
-  return found == drafters.end() ? std::nullopt : std::optional(found->spec());
-}
-
+// Adds the problems of a [[run]] at `where`. `settings` are the grid's (expand_grid()), `drafters` the suite's.
 void check_grid(const SettingGrid& grid, const std::vector<Setting>& settings,
                 const std::vector<infer::DrafterOptions>& drafters, const std::string& where, Problems& problems) {
   Problems found;
@@ -128,7 +114,7 @@ void check_grid(const SettingGrid& grid, const std::vector<Setting>& settings,
   }
 }
 
-namespace {
+// ---- Checks of the whole suite
 
 template <typename Items>
 std::vector<std::string> names_of(const Items& items) {
@@ -233,24 +219,18 @@ std::vector<std::string> decoding_models(const SuiteOptions& options) {
   return models;
 }
 
-// Requires that models and tasks of match rates are declared, and that their files have different names.
+// Requires that models and tasks of match rates are declared.
 void check_rates(const SuiteOptions& options, const std::string& where, Problems& problems) {
-  std::vector<std::string> names;
   const std::vector<std::string> models = decoding_models(options);
   for (const MatchRateTable& rates : options.match_rates) {
-    names.push_back(file_safe(rates.name));
     check_known("model", rates.model, models, where + ".model", problems);
     if (!rates.task.empty()) check_known("task", rates.task, names_of(options.task), where + ".task", problems);
   }
-  check_unique(names, where + ".name", problems, "several need a name each, by which their files are told apart");
 }
 
-// Requires that small models and tasks of engagement curves are declared, that the tasks are scored, and that files
-// have different names.
+// Requires that small models and tasks of engagement curves are declared, and that the tasks are scored.
 void check_engagement(const SuiteOptions& options, const std::string& where, Problems& problems) {
-  std::vector<std::string> names;
   for (const EngagementTable& curve : options.engagement) {
-    names.push_back(file_safe(curve.name));
     check_known("drafter", curve.drafter, names_of(options.drafter), where + ".drafter", problems);
     if (!curve.task.empty()) check_known("task", curve.task, names_of(options.task), where + ".task", problems);
     for (const TaskOptions& task : options.task) {
@@ -260,7 +240,6 @@ void check_engagement(const SuiteOptions& options, const std::string& where, Pro
                     "metric none", ""});
     }
   }
-  check_unique(names, where + ".name", problems, "several need a name each, by which their files are told apart");
 }
 
 // Requires different names for different things that draft, since step times and alpha are measured once for a name.
@@ -379,33 +358,32 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
   check_tasks(tasks, dot + "task", problems);
   check_drafters(drafters, dot + "drafter", problems);
   const std::vector<std::string> models = decoding_models(options);
-  const auto grids = expand_grids(options);
-  for (size_t i = 0; i < grids.size(); ++i) {
+  std::vector<Setting> all;
+  for (size_t i = 0; i < options.run.size(); ++i) {
     const SettingGrid& grid = options.run[i];
+    const std::vector<Setting> settings = expand_grid(grid, options.batch_size);
+    all.insert(all.end(), settings.begin(), settings.end());
     const std::string at = fmt::format("{}run[{}]", dot, i);
     for (const auto& name : grid.drafter) check_known("drafter", name, drafters, at + ".drafter", problems);
     check_tandem(grid, options.drafter, at + ".drafter", problems);
     check_known("model", grid.model, models, at + ".model", problems);
     const size_t before = problems.list().size();
-    check_grid(grid, grids[i], options.drafter, at, problems);
+    check_grid(grid, settings, options.drafter, at, problems);
     if (grid.choose_on.empty()) continue;
     check_known("task", grid.choose_on, tasks, at + ".choose_on", problems);
     if (problems.list().size() == before) {
-      check_scored(options.task, grid.choose_on, grids[i], at + ".choose_on", problems);
+      check_scored(options.task, grid.choose_on, settings, at + ".choose_on", problems);
     }
   }
   check_validation_data(options, dot, problems);
   check_rates(options, dot + "match_rates", problems);
   check_engagement(options, dot + "engagement", problems);
   try {
-    const std::vector<Setting> settings = with_baselines(grids);
+    const std::vector<Setting> settings = with_baselines(all);
     check_drafting(settings, options.drafter, dot + "run", problems);
     check_labels(settings, dot + "run", problems);
   } catch (const UserError& error) {
-    for (Problem problem : error.problems()) {
-      problem.where = dot + problem.where;
-      problems.add(std::move(problem));
-    }
+    problems.add_all(error.problems(), dot);
   }
 }
 

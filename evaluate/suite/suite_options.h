@@ -1,19 +1,10 @@
 // Options of a suite: tasks, models, and methods with parameter grids. `draftsmith eval` reads them from a TOML file,
 // and a recipe's evaluate stage fills them in.
 //
-//   model = "target/model"                # a model directory
-//   [[drafter]]
-//   name = "aligned"
-//   model = "aligned/model"               # or tandem = "tandem/model", ngram = "ngram.h5", lookup = true, or exit = 2
-//   [[task]]
-//   name = "val"
-//   source = "val.de"                     # one text a line
-//   references = ["val.en"]
 //   [[run]]
 //   method = "bild"
 //   drafter = ["aligned"]
 //   fallback = [0.5, 0.7]                 # lists span a grid
-//   rollback = [1, 3]
 //   choose_on = "val"                     # the grid runs on this task only; other tasks run what is chosen there:
 //   max_drop = [0, 1]                     # for each value the fastest setting that loses at most so many points
 #pragma once
@@ -23,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/options.h"
 #include "base/options_grid.h"
 #include "infer/decode_options.h"
@@ -32,15 +24,11 @@
 
 namespace draftsmith::evaluate {
 
-// ---- Names that suites, settings and results share
-
 // Name of the suite's own model; a setting's other models are named like the suite's drafters.
 inline constexpr const char* kTargetName = "target";
 
 // Label of greedy decoding of the target: every suite's first setting.
 inline constexpr const char* kGreedyLabel = "greedy";
-
-// ---- Tables of a suite
 
 // An [[engagement]] table: options of engagement curves (infer/engagement.h).
 struct EngagementTable {
@@ -135,5 +123,13 @@ struct SuiteOptions {
   int64_t threads = 0;
   static Fields<SuiteOptions> fields();
 };
+
+// ---- Checks beyond the ranges of fields (suite_checks.cpp)
+// They need no model, so that a recipe does not find mistakes after hours of training.
+
+// Adds the problems of the task at `where`: sources, references and metric must belong together.
+void check_task(const TaskOptions& task, const std::string& where, Problems& problems);
+// Adds the problems of the suite at `where`: names that runs use must be declared, and runs must make sense.
+void check_suite(const SuiteOptions& options, const std::string& where, Problems& problems);
 
 }  // namespace draftsmith::evaluate

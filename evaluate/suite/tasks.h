@@ -16,7 +16,6 @@
 namespace draftsmith::evaluate {
 
 // ---- How a task's hypotheses are scored
-// Its metric, with what follows from the references' language.
 
 // Returns the language of the task's references by `direction`, else by the file's ending; "": unknown.
 std::string reference_language(const TaskOptions& task);
@@ -48,8 +47,7 @@ std::string place_of(const TaskOptions& task, const std::filesystem::path& file,
 const std::filesystem::path& source_file(const TaskOptions& task);
 const std::filesystem::path& reference_file(const TaskOptions& task);
 
-// ---- Texts on which drafters are measured teacher-forced
-// References, or the rest of cut prompts (Tandem paper, table 1).
+// ---- Texts on which drafters are measured teacher-forced (Tandem paper, table 1)
 
 // Prompts with the outputs that are predicted after them.
 struct ForcedTexts {

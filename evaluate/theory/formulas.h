@@ -8,17 +8,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "infer/costs/step_costs.h"
 
-namespace draftsmith::infer {
-struct DecodeStats;  // infer/loop/decode_stats.h
-}
-
 namespace draftsmith::evaluate {
-
-struct Setting;  // evaluate/suite/setting_grid.h
 
 // ---- Speculative decoding: Leviathan et al. 2023, section 3
 
@@ -57,7 +50,7 @@ struct SpecGameLatency {
 // SpS, the agreement of both argmaxes for AsG. draft_tokens = 0 is ArD, with latency a + b.
 SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, double iteration);
 
-// Returns the latency in seconds, with a + b from step times: K drafter steps and one (K+1)-token target step.
+// Returns the latency in seconds, with a + b from step times.
 SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, const infer::StepCosts& costs);
 
 // ---- Predictive pipelined decoding: Yang et al. 2024, section 4
@@ -86,19 +79,5 @@ PpdCost ppd_cost(const PpdSetting& setting, int64_t tokens);
 // d (1 - p/2); units_in_use() is equation (5), (k + 2 - p)/(2 - p); the compute is d times equation (6),
 // d (2 + k - p)/2.
 PpdCost ppd_cost_per_token(const PpdSetting& setting);
-
-// ---- Predictions from measured parts
-
-// Predicted speedup_decode and latency of a setting, from its acceptance rate, cost ratio and the target's verification
-// curve. Unlike in Leviathan et al., verifying takes the measured time of a (G+1)-token step.
-struct Prediction {
-  double cost_ratio = 0;
-  std::optional<double> speedup;           // from alpha, acceptances taken as independent; fixed windows only
-  std::optional<SpecGameLatency> latency;  // seconds per token without encoder and prefill; fixed windows only
-  double speedup_from_counts = 0;          // from counted drafter and target runs; the measured rest is overhead
-};
-
-// Returns the prediction for a setting that drafts; nothing if nothing was drafted.
-std::optional<Prediction> predict(const Setting& run, const infer::DecodeStats& stats, const infer::StepCosts& costs);
 
 }  // namespace draftsmith::evaluate

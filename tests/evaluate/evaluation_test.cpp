@@ -35,7 +35,6 @@ TEST(EvaluationSuite, ReportsQualitySpeedAcceptanceAndPrediction) {
   EXPECT_EQ(bild.at("acceptance").at("accepted_histogram"), (nlohmann::ordered_json{24, 48}));
   EXPECT_FALSE(bild.contains("predicted"));
   EXPECT_GT(bild.at("accounted").at("speedup"), 1);
-  EXPECT_DOUBLE_EQ(bild.at("accounted").at("cost_ratio"), 0.1);
   EXPECT_EQ(bild.at("exactness").at("differing_lines"), 12);
   EXPECT_EQ(bild.at("exactness").at("lossless"), false);
 }
@@ -70,10 +69,8 @@ TEST(EvaluationSuite, SaysHowWellDraftersPredictTheReferences) {
   EXPECT_EQ(drafter.at("accuracy"), 0.5);
   EXPECT_EQ(drafter.at("relative_accuracy"), 0.7);
   EXPECT_DOUBLE_EQ(drafter.at("relative_tv"), 0.4);
-  EXPECT_EQ(json_of(result, "bild.small.FB0.5.RB5").at("prediction"), drafter);
   EXPECT_THAT(result.table, HasSubstr("rel. TV"));
   EXPECT_THAT(read_file(suite.directory / "out" / "report.html"), HasSubstr("How well each drafter predicts"));
-  EXPECT_THAT(read_file(suite.directory / "out" / "results.csv"), HasSubstr("drafter_relative_tv"));
 }
 
 // A prediction comes from alpha, an account from a setting's own runs: alpha 0.8, c 0.1, a step of G + 1 tokens 1 + G
@@ -96,7 +93,7 @@ TEST(EvaluationSuite, OnlyFixedWindowsArePredictedAndOthersAccountedFor) {
   EXPECT_THAT(result.table, HasSubstr(" theory "));
   EXPECT_THAT(result.table, HasSubstr(" acct "));
   EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("accounted</th>"));
-  EXPECT_THAT(read_file(suite.directory / "out/results.csv"), HasSubstr("predicted_speedup,accounted_speedup"));
+  EXPECT_THAT(read_file(suite.directory / "out/results.csv"), HasSubstr("predicted.long_run_ms,accounted.speedup"));
   EXPECT_THAT(report_markdown(result.results), HasSubstr("| theory | acct |"));
 }
 
@@ -137,43 +134,6 @@ TEST(EvaluationSuite, AlphaForcedAtTemperature1IsOnSampledOutputs) {
   const auto alpha = to_json(result.results).at("tasks").at(0).at("drafters").at("small").at("alpha_forced");
   EXPECT_DOUBLE_EQ(alpha.at("temperature_0"), 0.7);
   EXPECT_DOUBLE_EQ(alpha.at("temperature_1"), 0.6);
-}
-
-// Drafts five times as fast as greedy decoding, with only 1.5 tokens a run of the target.
-struct TooFastEngine : FakeEngine {
-  TooFastEngine() {
-    tokens_per_run = 1.5;
-    seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
-  }
-};
-
-TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError) {
-  FakeSuite suite({"assisted"});
-  TooFastEngine engine;
-  EXPECT_THROW(throw_if_failed(suite.evaluate(engine)), RunError);
-  const auto written = load_json(suite.directory / "out/results.json");
-  EXPECT_TRUE(written.at("tasks").at(0).at("runs").at(1).contains("measurement_error"));
-}
-
-// Noise of a few lines cannot be measured, and in batches the counts of lines bound nothing.
-TEST(EvaluationSuite, OfAFewLinesOrInBatchesNoSpeedupIsAMeasurementError) {
-  for (const bool batches : {true, false}) {
-    FakeSuite suite({"assisted"}, batches ? 24 : 7);
-    if (batches) suite.options.batch_size = 4;
-    TooFastEngine engine;
-    const auto run = json_of(suite.evaluate(engine), "assisted.small");
-    EXPECT_FALSE(run.contains("measurement_error"));
-    EXPECT_EQ(run.at("speed").contains("speedup_decode_bound"), !batches);
-  }
-}
-
-TEST(EvaluationSuite, CutSourcesAreReported) {
-  FakeSuite suite;
-  suite.options.task[0].max_source_tokens = 8;
-  FakeEngine engine;
-  EXPECT_THAT(suite.evaluate(engine).table, HasSubstr("24 lines, 15 sources cut"));
-  EXPECT_THAT(read_file(suite.directory / "out/report.html"),
-              HasSubstr("15 sources cut (longer than max_source_tokens)"));
 }
 
 TEST(EvaluationSuite, AStopIsHeardWhereNothingIsTimed) {

@@ -132,10 +132,10 @@ class FakeEngine : public Engine {
     costs.draft = 0.001;
     return costs;
   }
-  ForcedAlphas forced_alpha(const Setting&, std::span<const Prompt> prompts,
-                            const std::vector<std::vector<int64_t>>& outputs) override {
+  infer::ForcedAlpha forced_alpha(const Setting&, std::span<const Prompt> prompts,
+                                  const std::vector<std::vector<int64_t>>& outputs) override {
     forced_outputs.push_back(outputs);
-    return {0.7, 0.6, static_cast<int64_t>(prompts.size()), {0.8, 1.25}, {0.5, 2.5}};
+    return {0.6, 0.7, static_cast<int64_t>(prompts.size()), {0.8, 1.25}, {0.5, 2.5}};
   }
   infer::EngagedOutputs engage(const EngagementTable&, const infer::EngagementQuestion&,
                                std::span<const Prompt> prompts) override {
@@ -228,6 +228,9 @@ struct FakeSuite {
     return result;
   }
   SuiteResult evaluate(FakeEngine& engine) const {
+    Problems problems;
+    validate_options(options, "", problems);
+    problems.throw_if_any();
     return run_evaluation(options, directory / "out", engine, {.quiet = true});
   }
   // Evaluates until the machine "dies" after so many decodes.

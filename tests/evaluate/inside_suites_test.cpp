@@ -51,7 +51,6 @@ class InsideSuite : public ModelSuite {
   static void expect_greedy_ids(const ordered_json& run) {
     EXPECT_EQ(run.at("exactness").at("lossless"), true) << run.at("name");
     EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << run.at("name");
-    EXPECT_GT(run.at("speed").at("speedup_decode_bound"), 0) << run.at("name");
   }
 };
 
@@ -75,11 +74,10 @@ TEST_F(InsideSuite, LosslessMethodsGiveTheGreedyIdsAndSayWhatLayersRan) {
   EXPECT_EQ(find(results, "assisted.exit2").at("inside").at("exit_layer"), 2);
   const auto inside = find(results, "ppd.d2.k3").at("inside");
   EXPECT_EQ(inside.at("early_layer"), 2);
-  EXPECT_EQ(inside.at("candidates"), 3);
   EXPECT_GE(inside.at("match_rate"), 0);
   EXPECT_GT(inside.at("units_in_use"), 1);
-  EXPECT_GE(inside.at("theorem").at("speedup"), 1);
-  EXPECT_NEAR(inside.at("path_per_token").get<double>(), 3 / inside.at("theorem").at("speedup").get<double>(), 1e-9);
+  EXPECT_GE(inside.at("theorem_speedup"), 1);
+  EXPECT_NEAR(inside.at("path_per_token").get<double>(), 3 / inside.at("theorem_speedup").get<double>(), 1e-9);
 }
 
 TEST_F(InsideSuite, RunsOnAnotherModelMustEqualItsOwnGreedyDecoding) {
@@ -111,29 +109,20 @@ TEST_F(InsideSuite, CalmSaysWhereTokensLeft) {
   EXPECT_DOUBLE_EQ(all.at("inside").at("average_exit_layer"), 3);
   EXPECT_EQ(all.at("exactness").at("differing_lines"), 0);
   EXPECT_EQ(all.at("exactness").at("lossless"), false);
-  EXPECT_DOUBLE_EQ(all.at("speed").at("speedup_decode_bound"), 1);
   int64_t tokens = 0;
   for (const auto& count : all.at("inside").at("exit_histogram")) tokens += count.get<int64_t>();
   EXPECT_EQ(tokens, all.at("acceptance").at("tokens"));
   const auto early = find(results, "calm.margin.lambda0.temp0");
   EXPECT_LT(early.at("inside").at("average_exit_layer"), 3);
-  EXPECT_NEAR(early.at("speed").at("speedup_decode_bound").get<double>(),
-              3 / early.at("inside").at("average_exit_layer").get<double>(), 1e-9);
 }
 
-TEST_F(InsideSuite, MatchRatesOfAnotherVocabularyOrOfLayersWithoutExitsAreRefusedInTheirPlace) {
+TEST_F(InsideSuite, MatchRatesOfAnotherVocabularyAreRefusedInTheirPlace) {
   write_model(root_ / "wide", 3, 5, 48);
-  write_exits(root_ / "exits", root_ / "target", 2);
   options_.drafter.push_back({.name = "wide", .model = root_ / "wide"});
-  options_.match_rates.resize(2);
-  options_.match_rates[0].name = "a";
+  options_.match_rates.resize(1);
   options_.match_rates[0].model = "wide";
-  options_.match_rates[1].name = "b";
-  options_.match_rates[1].exits = root_ / "exits";
-  options_.match_rates[1].layers = {1};
-  const std::string error = error_of([&] { run_suite(); });
-  EXPECT_THAT(error, testing::AllOf(HasSubstr("match_rates[0]"), HasSubstr("vocabularies of different sizes"),
-                                    HasSubstr("match_rates[1], exits"), HasSubstr("no exit at any")));
+  EXPECT_THAT(error_of([&] { run_suite(); }),
+              AllOf(HasSubstr("match_rates[0]"), HasSubstr("vocabularies of different sizes")));
 }
 
 TEST_F(InsideSuite, ExitsOfAnotherModelAndLayersOutsideItAreNamedBeforeAnyWork) {
@@ -147,7 +136,7 @@ TEST_F(InsideSuite, ExitsOfAnotherModelAndLayersOutsideItAreNamedBeforeAnyWork) 
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
 }
 
-TEST_F(InsideSuite, MatchRatesAreWrittenAsTableAndHeatMap) {
+TEST_F(InsideSuite, MatchRatesAreCountedAndShown) {
   MatchRateTable rates;
   rates.layers = {1, 2};
   rates.candidates = {1, 3};
@@ -159,7 +148,6 @@ TEST_F(InsideSuite, MatchRatesAreWrittenAsTableAndHeatMap) {
   EXPECT_EQ(entry.at("task"), "ids");
   EXPECT_EQ(entry.at("prompts"), 4);
   EXPECT_FALSE(entry.at("cells").empty());
-  EXPECT_THAT(read_file(root_ / "out/match_rates.csv"), HasSubstr("greedy,1,1,own"));
   EXPECT_THAT(read_file(root_ / "out/report.html"), HasSubstr("match rates of early predictions"));
 }
 
@@ -213,10 +201,10 @@ TEST_F(RouterSuite, OracleDraftsNothingInVainAndNobodyChangesTheOutput) {
               find(results, "oracle").at("acceptance").at("target_runs").get<int64_t>());
   }
   const auto oracle = find(results, "oracle").at("acceptance");
-  EXPECT_EQ(oracle.at("accepted"), oracle.at("drafted"));
-  EXPECT_EQ(oracle.at("draft_runs"), oracle.at("drafted"));
+  EXPECT_EQ(oracle.at("acceptance_rate"), 1);
   EXPECT_EQ(oracle.at("target_runs"), find(results, "fixed").at("acceptance").at("target_runs"));
-  EXPECT_LT(oracle.at("drafted").get<int64_t>(), find(results, "fixed").at("acceptance").at("drafted").get<int64_t>());
+  EXPECT_LT(oracle.at("draft_runs").get<int64_t>(),
+            find(results, "fixed").at("acceptance").at("draft_runs").get<int64_t>());
   EXPECT_EQ(find(results, "router").at("params").at("threshold"), 0.5);
 }
 

@@ -1,5 +1,4 @@
-// Checks of settings: planted defects of lossless methods, impossible speeds and lines without output fail the suite,
-// rounding does not.
+// Checks of settings: planted defects of lossless methods and lines without output fail the suite, rounding does not.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -53,8 +52,6 @@ TEST(LosslessCheck, AnotherTokenThanTheTwoMostLikelyFailsTheSuite) {
   EXPECT_EQ(run.at("lossless_check"), false);
   const auto& exactness = run.at("exactness");
   EXPECT_EQ(exactness.at("differing_lines"), 2);
-  EXPECT_EQ(exactness.at("unexplained_lines"), 2);
-  EXPECT_EQ(exactness.at("explained_by_rounding"), false);
   EXPECT_DOUBLE_EQ(exactness.at("largest_margin"), 5);
   EXPECT_EQ(exactness.at("first_unexplained").at("line"), 3);
   EXPECT_EQ(exactness.at("first_unexplained").at("position"), 0);
@@ -79,7 +76,7 @@ TEST(LosslessCheck, AnotherTokenThanTheTwoMostLikelyFailsTheSuite) {
                 HasSubstr("more than rounding explains (first on line 4 behind 0 new tokens: 99 for 10)"));
   }
   EXPECT_THAT(read_file(out / "report.html"), HasSubstr("<p class=\"error\">! Lossless check FAILED"));
-  EXPECT_THAT(read_file(out / "results.csv"), AllOf(HasSubstr("lossless_check"), HasSubstr(",failed,")));
+  EXPECT_THAT(read_file(out / "results.csv"), HasSubstr("lossless_check"));
 }
 
 TEST(LosslessCheck, RoundingMayTurnTheTwoMostLikelyTokensRound) {
@@ -89,8 +86,6 @@ TEST(LosslessCheck, RoundingMayTurnTheTwoMostLikelyTokensRound) {
   EXPECT_NO_THROW(throw_if_failed(result));
   const auto run = first_run(result);
   EXPECT_EQ(run.at("lossless_check"), true);
-  EXPECT_EQ(run.at("exactness").at("explained_by_rounding"), true);
-  EXPECT_EQ(run.at("exactness").at("unexplained_lines"), 0);
   EXPECT_DOUBLE_EQ(run.at("exactness").at("tolerance"), 3.2e-5);
   EXPECT_DOUBLE_EQ(run.at("exactness").at("largest_margin"), 1e-5);
   EXPECT_FALSE(run.at("exactness").contains("first_unexplained"));
@@ -183,46 +178,6 @@ TEST(FirstTokenTest, GreedyTokensFailFrom30On) {
   EXPECT_TRUE(test_first_tokens(tokens, 1, "few").passed);
   tokens.assign(8, {.before = 0, .own = 0.01});
   EXPECT_FALSE(test_first_tokens(tokens, 1, "few").passed);
-}
-
-// An engine of a decoder of six layers, of which `ran` run for a token.
-class LayeredEngine : public FakeEngine {
- public:
-  int64_t ran = 3;
-  LayerDepth depth(const Setting&) override { return {6, 0}; }
-  std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
-    auto records = FakeEngine::decode(run, batch);
-    for (LineRecord& record : records) record.stats.layer_runs = record.stats.emitted * ran;
-    return records;
-  }
-};
-
-SuiteResult calm_suite(double seconds) {
-  FakeSuite suite({"calm"});
-  suite.options.run[0].drafter.clear();
-  LayeredEngine engine;
-  engine.seconds = [=](const Setting& run, int64_t) { return run.method() == "calm" ? seconds : 0.1; };
-  return suite.evaluate(engine);
-}
-
-TEST(EvaluationBound, CalmIsBoundedByTheLayersThatRan) {
-  const SuiteResult possible = calm_suite(0.06);
-  EXPECT_TRUE(possible.failures.empty());
-  const auto run = to_json(possible.results).at("tasks").at(0).at("runs").at(1);
-  EXPECT_DOUBLE_EQ(run.at("speed").at("speedup_decode_bound"), 2);
-  EXPECT_EQ(calm_suite(0.04).failures.size(), 1U);  // 2.5 times as fast
-}
-
-TEST(EvaluationBound, ADrafterAloneIsBoundedByTheRunsOfTheTarget) {
-  FakeSuite suite;
-  suite.options.drafter = {{.name = "small", .tandem = suite.directory.path()}};
-  suite.options.run = {FakeSuite::run("tandem")};
-  FakeEngine engine;
-  engine.tokens_per_run = 2;
-  engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
-  EXPECT_EQ(suite.evaluate(engine).failures.size(), 1U);
-  suite.options.run[0].decode.free_token = false;  // then runs of the target lack their head
-  EXPECT_TRUE(suite.evaluate(engine).failures.empty());
 }
 
 // An engine whose assisted setting fails on lines 3 and 19, and which takes half of the baseline's time on others.

@@ -45,8 +45,7 @@ inline SuiteOptions suite_of_ids(const std::filesystem::path& root, int64_t line
   return options;
 }
 
-// Returns the number of settings whose lossless check failed. Other failures of a suite may be measurement errors:
-// beside other processes the times of models this small may exceed their bound.
+// Returns the number of settings whose lossless check failed.
 inline int64_t failed_lossless_checks(const SuiteResult& result) {
   int64_t failed = 0;
   for (const TaskResult& task : result.results.tasks) {
@@ -90,6 +89,9 @@ class ModelSuite : public testing::Test {
   }
 
   nlohmann::ordered_json run_suite() {
+    Problems found;
+    validate_options(options_, "", found);
+    found.throw_if_any();
     return to_json(run_evaluation(options_, root_ / "out", {.quiet = true}).results);
   }
 

@@ -33,10 +33,6 @@ TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
     EXPECT_EQ(run.at("exactness").at("differing_lines"), 0);
     EXPECT_EQ(read_file(root_ / "out" / run.at("hypotheses").get<std::string>()),
               read_file(root_ / "out/hyp/ids.greedy.txt"));
-    const auto& acceptance = run.at("acceptance");
-    int64_t verifications = 0;
-    for (const auto& count : acceptance.at("accepted_histogram")) verifications += count.get<int64_t>();
-    EXPECT_EQ(acceptance.at("verifications"), verifications);
   }
   const auto& greedy = results.at("tasks").at(0).at("baseline");
   EXPECT_DOUBLE_EQ(greedy.at("acceptance").at("tokens_per_target_run"), 1);
@@ -189,7 +185,6 @@ class WorkSuite : public ModelSuite {
     ModelSuite::SetUp();
     measure_little();
     options_.drafter.push_back({.name = "copy", .lookup = true});
-    options_.drafter.push_back({.name = "exit1", .exit = 1});
   }
 
   static double work_of(const ordered_json& run, const char* key) { return run.at("work").at(key).get<double>(); }
@@ -199,7 +194,6 @@ TEST_F(WorkSuite, SetsEachMethodBesideGreedyDecoding) {
   add_run("assisted", "self").lists[&DecodeOptions::window] = {3};
   options_.run.back().decode.window_rule = "fixed";
   add_run("assisted", "copy");
-  add_run("assisted", "exit1");
   add_run("greedy", "").model = "small";
   const ordered_json results = run_suite();
   const ordered_json& greedy = results.at("tasks").at(0).at("baseline");
@@ -215,24 +209,12 @@ TEST_F(WorkSuite, SetsEachMethodBesideGreedyDecoding) {
   // Look-up has no operations of its own; those of rejected tokens come on top.
   const ordered_json copy = find(results, "assisted.copy");
   EXPECT_GE(work_of(copy, "operations_ratio"), 1);
-  EXPECT_GT(work_of(find(results, "assisted.exit1"), "operations_ratio"), 0);
   EXPECT_LT(work_of(find(results, "greedy.small"), "operations_ratio"), 1);
   options_.run.clear();
   options_.batch_size = 5;  // lines read the weights together
   std::filesystem::remove_all(root_ / "out");
   const ordered_json together = run_suite().at("tasks").at(0).at("baseline");
   EXPECT_LT(work_of(together, "bytes_per_token"), work_of(greedy, "bytes_per_token") / 2);
-}
-
-TEST_F(WorkSuite, IsShownAsTablePlotAndColumns) {
-  add_run("assisted", "small");
-  const SuiteResult result = run_evaluation(options_, root_ / "out", {.quiet = true});
-  EXPECT_THAT(result.table, AllOf(HasSubstr("operations and bytes for a new token"), HasSubstr("FLOP/B x")));
-  EXPECT_THAT(read_file(root_ / "out/results.csv"),
-              HasSubstr("operations_per_token,bytes_per_token,intensity,operations_ratio,bytes_ratio"));
-  EXPECT_THAT(read_file(root_ / "out/report.html"),
-              AllOf(HasSubstr("Operations and bytes"), HasSubstr("operations for each byte read")));
-  EXPECT_EQ(to_json(load_results(root_ / "out/results.json")), to_json(result.results));
 }
 
 class EngagementSuite : public ModelSuite {
@@ -278,7 +260,7 @@ TEST_F(EngagementSuite, RunsFromTheSmallModelToTheLargeOne) {
   EXPECT_FALSE(points[3].contains("changed"));
 }
 
-TEST_F(EngagementSuite, IsWrittenAsTablesAndPlot) {
+TEST_F(EngagementSuite, IsShownAsTableAndPlot) {
   EngagementTable& curve = add_curve("self");
   curve.name = "own";
   curve.oracle = {0.5};
@@ -287,8 +269,6 @@ TEST_F(EngagementSuite, IsWrittenAsTablesAndPlot) {
   const SuiteResult result = run_evaluation(options_, root_ / "out", {.quiet = true});
   EXPECT_THAT(result.table, AllOf(HasSubstr("engagement of the large model, own: small model self, 4 lines of ids"),
                                   HasSubstr("the large model alone: BLEU")));
-  EXPECT_THAT(read_file(root_ / "out/engagement.own.csv"),
-              HasSubstr("policy,threshold,tokens,engaged,changed,engaged_share,bleu,difference"));
   EXPECT_THAT(read_file(root_ / "out/report.html"),
               AllOf(HasSubstr("How often the large model must decide"), HasSubstr("oracle at 0.5")));
   // The same model on both sides: whoever decides, the tokens are the same.
@@ -308,19 +288,11 @@ TEST_F(EngagementSuite, RefusesDraftersWithoutProbabilitiesInTheirPlace) {
 
 TEST_F(EngagementSuite, NamesWhatIsWrongBeforeModelsAreLoaded) {
   add_curve("nobody").task = "nowhere";
-  add_curve("small").oracle = {0.5, 0.5};
-  EngagementTable& nothing = add_curve("small");
-  nothing.oracle.clear();
-  nothing.fallback.clear();
-  EXPECT_THAT(problems(), AllOf(HasSubstr("engagement[1].oracle: a threshold is given twice"),
-                                HasSubstr("engagement[2]: there is nothing to measure")));
-  options_.engagement.resize(2);
-  options_.engagement[1].oracle = {0.5};
+  add_curve("small");
   options_.task[0].metric.name = "none";
   options_.task[0].references.clear();
-  EXPECT_THAT(error_of([&] { run_suite(); }),
-              AllOf(HasSubstr("engagement.drafter"), HasSubstr("engagement.task"), HasSubstr("a name each"),
-                    HasSubstr("a curve shows quality, which this task does not measure")));
+  EXPECT_THAT(problems(), AllOf(HasSubstr("engagement.drafter"), HasSubstr("engagement.task"),
+                                HasSubstr("a curve shows quality, which this task does not measure")));
 }
 
 }  // namespace

