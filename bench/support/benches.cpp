@@ -1,10 +1,10 @@
 #include "bench/support/benches.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -119,29 +119,6 @@ TransformerConfig shape_config(const std::string& name) {
   throw UserError({"--shapes", "unknown shape", known, "'" + name + "'", ""});
 }
 
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> words;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) words.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
-
-std::vector<int64_t> split_numbers(const std::string& text, const std::string& where) {
-  std::vector<int64_t> numbers;
-  for (const std::string& word : split_list(text)) {
-    int64_t number = 0;
-    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc() || stop != word.data() + word.size() || number < 1) {
-      throw UserError({where, "not a list of numbers", "positive numbers such as 1,4,16", "'" + text + "'", ""});
-    }
-    numbers.push_back(number);
-  }
-  return numbers;
-}
-
 RandomNumbers::RandomNumbers(at::Device device) : block_(block_on_host().to(device)) {}
 
 at::Tensor RandomNumbers::normal(const std::string& name, at::IntArrayRef shape, double deviation,
@@ -195,6 +172,16 @@ void Records::add(const std::string& measure, const nlohmann::ordered_json& valu
   std::fflush(stdout);
   all_.push_back(std::move(record));
   if (!file_.empty()) write_json(file_, {{"environment", environment()}, {"records", all_}});
+}
+
+bool Records::guard(const std::string& setting, const std::function<bool()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    add("problem", {{"shape", setting}, {"problem", text.substr(0, text.find('\n'))}});
+    return false;
+  }
 }
 
 }  // namespace draftsmith::bench

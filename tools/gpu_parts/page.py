@@ -24,8 +24,8 @@ MEASURES: dict[str, tuple[str, str, str]] = {
                  "target drafter dtype batch way target_ms draft_ms cost_ratio cost_ratio_by_bytes"),
     "speculation": ("Speculation at known acceptance",
                     "Tokens are kept by coins of probability alpha; predicted from the run's own step times.",
-                    "target drafter dtype batch way window alpha alpha_found tokens_per_run speedup predicted "
-                    "measured_over_predicted"),
+                    "target drafter dtype batch way window alpha alpha_found cost_ratio tokens_per_run speedup "
+                    "predicted measured_over_predicted"),
     "training": ("Training", "One micro-batch a step; MFU of the data sheet's dense bf16 peak; target tokens a second.",
                  "shape precision dropout rows ms_per_step tokens_per_second tflops mfu peak_memory_mb"),
     "peer decoding": ("Decoding with Transformers", 'Encoder included: compare with the column "with encoder".',

@@ -136,7 +136,7 @@ def suites(device: str, filters: dict[str, str]) -> Callable[[Context], None]:
 
 # ---- speeds ----
 
-PEER = packing.ROOT / "bench/compare_device_peer.py"
+PEER = packing.ROOT / "bench/transformers_peer.py"
 
 
 def peer(words: str, limit_s: float) -> Callable[[Context], None]:
@@ -159,10 +159,8 @@ def training(shape: str, dropout: str) -> Bench:
                  "--target 128 --dtype bf16 --steps 5 --threads 0 --peak-tflops 989", 25)
 
 
-BOTH = "--measures greedy,verification --dtype bf16"
-FIRST_SPEEDS = f"{BOTH} --batches 1 --lengths 1,2,5,8,16 --shapes"
-SPECULATION = "--measures drafting,speculation --dtype bf16 --rounds 3 --pairs"
-KERNELS = "--measures nodes,linear_rows,attention --device"
+FIRST_SPEEDS = "--dtype bf16 --batches 1 --lengths 1,2,5,8,16 --shapes"
+SPECULATION = "--dtype bf16 --rounds 3 --pairs"
 
 # What decides most comes first.
 FIRST = (
@@ -178,18 +176,18 @@ FIRST = (
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b,t5-small,t5-base --rounds 3", 25, KERNELS_OFF, kernels="off"),
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b", 20, IN_TURN, launch="in turn"))),
     Step("kernels", "Kernels alone", 20, benches(
-        Bench(KERNELS_BENCH, f"{KERNELS} cuda --dtype bf16", 15),
-        Bench(KERNELS_BENCH, f"{KERNELS} cuda --dtype bf16 --rounds 3", 15, IN_TURN, {"launch": "in turn"}))),
+        Bench(KERNELS_BENCH, "--device cuda --dtype bf16", 15),
+        Bench(KERNELS_BENCH, "--device cuda --dtype bf16 --rounds 3", 15, IN_TURN, {"launch": "in turn"}))),
 )
 REST = (
     Step("decoding", "Larger batches and other types", 110, benches(
-        decoding(f"{BOTH} --batches 4,16,64 --shapes t5-large", 25),
-        decoding(f"{BOTH} --batches 1,16 --shapes llama-8b", 30),
-        decoding(f"{BOTH} --batches 1,16 --shapes llama-1b", 15),
-        decoding(f"{BOTH} --batches 4,16,64 --shapes t5-small", 20),
-        decoding(f"{BOTH} --shapes t5-large", 20, EAGER, steps="eager"),
-        decoding("--measures greedy,verification --dtype fp32 --shapes t5-large", 15),
-        decoding("--measures greedy,verification --dtype fp16 --shapes t5-large", 15))),
+        decoding("--dtype bf16 --batches 4,16,64 --shapes t5-large", 25),
+        decoding("--dtype bf16 --batches 1,16 --shapes llama-8b", 30),
+        decoding("--dtype bf16 --batches 1,16 --shapes llama-1b", 15),
+        decoding("--dtype bf16 --batches 4,16,64 --shapes t5-small", 20),
+        decoding("--dtype bf16 --shapes t5-large", 20, EAGER, steps="eager"),
+        decoding("--dtype fp32 --shapes t5-large", 15),
+        decoding("--dtype fp16 --shapes t5-large", 15))),
     Step("speculation", "Speculation", 50, benches(
         decoding(f"{SPECULATION} t5-large:t5-small --pair-batches 1,16 --alphas 0.6,0.8", 30),
         decoding(f"{SPECULATION} llama-8b:llama-1b --alphas 0.8", 30))),
@@ -208,16 +206,16 @@ DRY = (
         Bench(CHECKS_BENCH, "--device standin --shapes tiny-t5,tiny-llama", DRY_S)), "stop"),
     Step("suites", "Tests on the device", DRY_S, suites("standin", {packing.DEVICE_TESTS: DRY_TESTS}), "mark", 2),
     Step("kernels", "Kernels alone", DRY_S, benches(
-        Bench(KERNELS_BENCH, f"{KERNELS} standin --dtype fp32 --tiny", DRY_S))),
+        Bench(KERNELS_BENCH, "--device standin --dtype fp32 --tiny", DRY_S))),
     Step("decoding", "Decoding", DRY_S, benches(
         Bench(DECODING_BENCH, "--device standin --dtype fp32 --shapes tiny-t5,tiny-llama "
-              "--pairs tiny-t5:tiny-t5-drafter --rounds 2 --new-tokens 10 --source 6 --copy-mb 8 --lengths 1,4 --alphas 0.8 --threads 1", DRY_S))),
+              "--pairs tiny-t5:tiny-t5-drafter --rounds 2 --new-tokens 10 --source 6 --lengths 1,4 --alphas 0.8", DRY_S))),
     Step("training", "Training", DRY_S, benches(
         Bench(TRAINING_BENCH, "--device cpu --shape tiny-t5 --rows 2 --source 8 --target 8 --steps 1", DRY_S))),
     Step("peer", "Transformers", DRY_S, peer(
         "decoding --device cpu --shapes tiny-t5 --batches 1 --rounds 1 --source 6 --new-tokens 4 --dtype fp32", DRY_S)),
     Step("peer_training", "Training with Transformers", DRY_S, peer(
-        "training --device cpu --shapes tiny-t5 --batches 1 --rounds 1 --source 6 --target 8 --precision fp32", DRY_S)),
+        "training --device cpu --shapes tiny-t5 --batches 1 --rounds 1 --source 6 --target 8 --dtype fp32", DRY_S)),
 )
 PLANS = {"first": FIRST, "rest": REST, "dry": DRY}
 
