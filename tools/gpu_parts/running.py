@@ -63,7 +63,6 @@ class Context:
 
     place: Place
     work: pathlib.Path  # a folder that the steps of a run share
-    gpu: dict[str, str] = dataclasses.field(default_factory=dict)  # what nvidia-smi says of it
     deadline: float = 0.0
     step: str = "machine"
     at_once: int = 1
