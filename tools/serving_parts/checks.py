@@ -101,7 +101,7 @@ class Ours:
         self.work = options.work.resolve()
         self.models = self.work / "models"
         self.target = self.models / "target/model"
-        self.drafter = self.models / "aligned/model"
+        self.drafter = self.models / "drafter/model"
 
     def run(self, *arguments):
         environment = {"DRAFTSMITH_DATA": str(ROOT / "../shared/data"), **os.environ}
