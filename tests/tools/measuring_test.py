@@ -1,4 +1,4 @@
-"""Tests of what the comparisons of bench/ and tools/serving compute."""
+"""Tests of what the comparisons of bench/ compute."""
 
 import importlib.machinery
 import importlib.util
@@ -8,12 +8,7 @@ import unittest
 
 sys.dont_write_bytecode = True  # the programs are loaded as modules
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BENCH = ROOT / "bench"
-sys.path.insert(0, str(ROOT / "tools"))
-
-from serving_parts import checks  # noqa: E402
-from serving_parts.checks import Acceptance  # noqa: E402
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 
 
 def load(name):
@@ -84,51 +79,6 @@ class CompareDecoding(unittest.TestCase):
     def test_a_row_has_medians_and_ratios(self):
         self.assertIn("| fp32 | draftsmith fp32, greedy | 175 (150–200) | 1.00 (0.50–1.50) |",
                       self.program.table_of("ctranslate2", self.entries()))
-
-
-METRICS = """# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
-# TYPE vllm:spec_decode_num_drafts_total counter
-vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 200.0
-vllm:spec_decode_num_drafts_created{engine="0",model_name="m"} 1.7e+09
-vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 600.0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 120.0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 7e+01
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 30.0
-vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",position="2"} 1.7e+09
-"""
-
-
-class AcceptanceByPosition(unittest.TestCase):
-    def test_metrics_are_read_without_times_of_creation(self):
-        self.assertEqual(checks.acceptance_of_metrics(METRICS, 3), Acceptance(200, [120, 70, 30]))
-
-    def test_shares_far_apart_are_no_sampling_error(self):
-        one = Acceptance(1000, [560, 320])
-        self.assertTrue(checks.within_sampling_error(one, Acceptance(1000, [580, 350])))
-        self.assertFalse(checks.within_sampling_error(one, Acceptance(1000, [580, 450])))
-
-
-class Ids(unittest.TestCase):
-    def test_an_eos_at_the_end_is_no_difference(self):
-        self.assertIsNone(checks.first_difference([4, 5, 1], [4, 5], eos=1))
-
-    def test_the_first_difference_is_found(self):
-        self.assertEqual(checks.first_difference([4, 5, 6], [4, 7, 8], eos=1), 1)
-        self.assertEqual(checks.first_difference([4, 5, 6], [4, 5], eos=1), 2)
-
-    def test_only_ids_within_the_margin_of_the_best_are_rounding(self):
-        self.assertTrue(checks.is_rounding([0, 2.0, 2.0005], ours=2, theirs=1))
-        self.assertFalse(checks.is_rounding([0, 2.0, 2.002], ours=2, theirs=1))
-        self.assertFalse(checks.is_rounding([0, 2.0, 2.0005], ours=2, theirs=0))
-
-
-class Commands(unittest.TestCase):
-    def test_the_printed_command_is_split_as_a_shell_does(self):
-        printed = "To serve it:\n  vllm serve a --speculative-config '{\"model\": \"b c\"}'\n"
-        self.assertEqual(checks.printed_command(printed, "vllm serve"),
-                         ["vllm", "serve", "a", "--speculative-config", '{"model": "b c"}'])
-        with self.assertRaisesRegex(ValueError, "printed no command"):
-            checks.printed_command("nothing\n", "vllm serve")
 
 
 if __name__ == "__main__":
