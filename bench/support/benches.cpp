@@ -129,9 +129,7 @@ at::Tensor RandomNumbers::normal(const std::string& name, at::IntArrayRef shape,
   const int64_t rest = flat.numel() - whole * kBlock;
   const int64_t used = std::min(flat.numel(), kBlock);
   const auto first = static_cast<int64_t>(stream_of(name) % static_cast<uint64_t>(kBlock));
-  const int64_t before_end = std::min(used, kBlock - first);
-  const at::Tensor part = at::cat({block_.narrow(0, first, before_end), block_.narrow(0, 0, used - before_end)});
-  const at::Tensor scaled = part.mul_(deviation).to(type);
+  const at::Tensor scaled = block_.roll(-first).narrow(0, 0, used).mul_(deviation).to(type);
   if (whole > 0) flat.narrow(0, 0, whole * kBlock).view({whole, kBlock}).copy_(scaled);
   flat.narrow(0, whole * kBlock, rest).copy_(scaled.narrow(0, 0, rest));
   return numbers;
