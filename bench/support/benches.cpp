@@ -68,42 +68,19 @@ const at::Tensor& block_on_host() {
   return block;
 }
 
-at::Tensor drawn(const model::ParameterSpec& spec, const model::TransformerConfig& config, const RandomNumbers& numbers,
-                 const at::TensorOptions& options) {
-  const auto [mean, deviation] = model::initial_values(spec, config);
-  if (deviation == 0) return at::full(spec.shape, mean, options);
-  return numbers.normal(spec.name, spec.shape, deviation, c10::typeMetaToScalarType(options.dtype()));
+std::map<std::string, at::Tensor> random_parameters(const TransformerConfig& config, at::Device device,
+                                                    at::ScalarType type) {
+  const RandomNumbers numbers(device);
+  std::map<std::string, at::Tensor> parameters;
+  for (const model::ParameterSpec& spec : model::expected_parameters(config)) {
+    const auto [mean, deviation] = model::initial_values(spec, config);
+    const bool keep = type == at::kHalf && model::keeps_fp32_in_half(config, spec.name);
+    const at::ScalarType own = keep ? at::kFloat : type;
+    parameters[spec.name] = deviation == 0 ? at::full(spec.shape, mean, at::TensorOptions(device).dtype(own))
+                                           : numbers.normal(spec.name, spec.shape, deviation, own);
+  }
+  return parameters;
 }
-
-class RandomParameters final : public model::ParameterSource {
- public:
-  RandomParameters(const model::TransformerConfig& config, at::Device device, at::ScalarType type)
-      : config_(config), device_(device), type_(type), numbers_(device) {
-    for (model::ParameterSpec& spec : model::expected_parameters(config)) specs_[spec.name] = std::move(spec);
-  }
-
-  // A tied head asks for the embedding a second time: it must be the same.
-  at::Tensor find(const std::string& name) override {
-    const auto spec = specs_.find(name);
-    if (spec == specs_.end()) return {};
-    if (name == "embedding.weight" && embedding_.defined()) return embedding_;
-    const bool keep = type_ == at::kHalf && model::keeps_fp32_in_half(config_, name);
-    const at::Tensor value =
-        drawn(spec->second, config_, numbers_, at::TensorOptions(device_).dtype(keep ? at::kFloat : type_));
-    if (name == "embedding.weight") embedding_ = value;
-    return value;
-  }
-
-  at::ScalarType type() const override { return type_; }
-
- private:
-  const model::TransformerConfig& config_;
-  at::Device device_;
-  at::ScalarType type_;
-  RandomNumbers numbers_;
-  std::map<std::string, model::ParameterSpec> specs_;
-  at::Tensor embedding_;
-};
 
 }  // namespace
 
@@ -138,17 +115,13 @@ at::Tensor RandomNumbers::normal(const std::string& name, at::IntArrayRef shape,
 std::unique_ptr<model::TransformerModel> random_decoder(const model::TransformerConfig& config, at::Device device,
                                                         at::ScalarType type) {
   const at::NoGradGuard no_gradients;
-  RandomParameters parameters(config, device, type);
-  return std::make_unique<model::TransformerModel>(config, parameters);
+  const std::map<std::string, at::Tensor> parameters = random_parameters(config, device, type);
+  model::GivenParameters source(parameters);
+  return std::make_unique<model::TransformerModel>(config, source);
 }
 
 std::unique_ptr<model::TransformerModel> random_trainee(const model::TransformerConfig& config, at::Device device) {
-  const RandomNumbers numbers(device);
-  std::map<std::string, at::Tensor> parameters;
-  for (const model::ParameterSpec& spec : model::expected_parameters(config)) {
-    parameters[spec.name] = drawn(spec, config, numbers, at::TensorOptions(device).dtype(at::kFloat));
-  }
-  auto made = std::make_unique<model::TransformerModel>(config, std::move(parameters));
+  auto made = std::make_unique<model::TransformerModel>(config, random_parameters(config, device, at::kFloat));
   made->requires_grad(true);
   return made;
 }
