@@ -1,4 +1,4 @@
-"""What Transformers does with a T5, for tools/gpu and bench/compare_training: speed of decoding, and of a training loop.
+"""What Transformers does with a T5, for tools/gpu and bench/compare_training: speed of decoding and of training.
 
     transformers_peer.py decoding --shapes t5-large --device cuda --dtype bf16 [--json FILE]
     transformers_peer.py training --shapes t5-small --device cuda --dtype bf16 [--json FILE]

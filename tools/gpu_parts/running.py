@@ -180,8 +180,7 @@ def benches(*all_benches: Bench) -> Callable[[Context], None]:
 
 
 def run_step(step: Step, context: Context, seconds_left: float, stopped: str = "") -> dict[str, Any]:
-    """Runs a step within its limit and the run's, unless `stopped` says why not; only Ctrl-C raises. Returns its record.
-    """
+    """Runs a step within its limit and the run's, unless `stopped` says why not. Returns its record; raises nothing."""
     limit = min(step.limit_s, seconds_left)
     record: dict[str, Any] = {"name": step.name, "title": step.title, "gate": step.gate, "status": "ok",
                               "limit_s": round(limit, 1)}

@@ -74,7 +74,8 @@ def suites(device: str, filters: dict[str, str]) -> Callable[[Context], None]:
         found = [(name, suite) for name, listing in zip(filters, listings)
                  for suite in re.findall(r"^(\S+)\.", listing.output, re.MULTILINE)]
         finished = run_all(context, [
-            Command([context.place.need(name), f"--gtest_filter={suite}.*"], variables, SUITE_S) for name, suite in found])
+            Command([context.place.need(name), f"--gtest_filter={suite}.*"], variables, SUITE_S)
+            for name, suite in found])
         context.data["suites"] = [suite_row(*names, ended) for names, ended in zip(found, finished)]
         failures = [failure for row in context.data["suites"] for failure in row["failures"]]
         if failures or not found:
@@ -155,7 +156,7 @@ DRY = (
         Bench(KERNELS_BENCH, "--device standin --dtype fp32 --tiny", DRY_S))),
     Step("decoding", "Decoding", DRY_S, benches(
         Bench(DECODING_BENCH, "--device standin --dtype fp32 --shapes tiny-t5,tiny-llama "
-              "--pairs tiny-t5:tiny-t5-drafter --rounds 2 --new-tokens 10 --source 6 --lengths 1,4 --alphas 0.8", DRY_S))),
+              "--pairs tiny-t5:tiny-t5-drafter --rounds 2 --new-tokens 10 --source 6 --lengths 1,4", DRY_S))),
     Step("training", "Training", DRY_S, benches(
         Bench(TRAINING_BENCH, "--device cpu --shape tiny-t5 --rows 2 --source 8 --target 8 --steps 1", DRY_S))),
     Step("peer", "Transformers", DRY_S, peer(
