@@ -1,11 +1,12 @@
 r"""One measurement of one peer, in a process of its own (CTranslate2 beside torch in one process loses half its speed).
 
     compare_decoding_peer.py make t5|llama DIR LAYERS WIDTH HEADS FF VOCABULARY    # DIR/hf: a model of random weights
-    compare_decoding_peer.py convert DIR        # DIR/hf into DIR/ctranslate2, or into DIR/<type>.gguf of a Llama
+    compare_decoding_peer.py convert DIR        # DIR/hf into DIR/ctranslate2
     compare_decoding_peer.py types              # CTranslate2's compute types here, with the backend of CT2_USE_MKL
     compare_decoding_peer.py transformers|ctranslate2|llama.cpp DIR SOURCES TYPE NEW_TOKENS THREADS BATCH FEWEST
 
-SOURCES holds one line of token ids a source; the first BATCH warm up. TYPE is the program's own name of its weights'.
+SOURCES holds one line of token ids a source; the first BATCH warm up. TYPE is the program's own name of its weights';
+llama.cpp reads DIR/<type>.gguf.
 FEWEST: an output has so many tokens at least; llama.cpp's always has all NEW_TOKENS.
 Prints JSON: seconds (of all others) and ids.
 """
@@ -15,14 +16,6 @@ import json
 import pathlib
 import sys
 import time
-
-GGUF_TYPES = ("F32", "F16", "BF16", "Q8_0")
-# llama.cpp's names of a layer's weights; norms stay in fp32.
-LAYER_WEIGHTS = {
-    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
-OTHER_WEIGHTS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
 class IdTokenizer:
@@ -57,59 +50,14 @@ def make(kind, folder, *sizes):
 
 
 def convert(folder):
-    config = json.loads(pathlib.Path(f"{folder}/hf/config.json").read_text())
-    if config["model_type"] == "llama":
-        return write_ggufs(folder, config)
     import ctranslate2
+    vocabulary = json.loads(pathlib.Path(f"{folder}/hf/config.json").read_text())["vocab_size"]
 
     class Converter(ctranslate2.converters.TransformersConverter):
         def load_tokenizer(self, tokenizer_class, model_name_or_path, **arguments):
-            return IdTokenizer(config["vocab_size"])
+            return IdTokenizer(vocabulary)
 
     Converter(f"{folder}/hf").convert(f"{folder}/ctranslate2", force=True)
-
-
-def write_ggufs(folder, config):
-    from safetensors.numpy import load_file
-    weights = load_file(f"{folder}/hf/model.safetensors")
-    for name in GGUF_TYPES:
-        write_gguf(f"{folder}/{name}.gguf", name, config, weights)
-
-
-def interleaved(weight, heads):
-    """The rows of a query's or key's projection in the order of llama.cpp's rotation: pairs side by side within a head,
-    where Transformers has a head's first halves before its second ones."""
-    outputs, inputs = weight.shape
-    return weight.reshape(heads, 2, outputs // heads // 2, inputs).swapaxes(1, 2).reshape(outputs, inputs)
-
-
-def write_gguf(path, file_format, config, weights):
-    import gguf
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_name("random weights")
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("no_vocab")
-    names = OTHER_WEIGHTS | {f"model.layers.{layer}.{name}": f"blk.{layer}.{stored}" for name, stored in
-                             LAYER_WEIGHTS.items() for layer in range(config["num_hidden_layers"])}
-    for name, stored in names.items():
-        weight = weights[f"{name}.weight"]
-        if name.endswith(("q_proj", "k_proj")):
-            weight = interleaved(weight, config["num_attention_heads"])
-        quantization = gguf.GGMLQuantizationType["F32" if weight.ndim == 1 else file_format]
-        writer.add_tensor(f"{stored}.weight", gguf.quants.quantize(weight, quantization), raw_dtype=quantization)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def measure(generate, sources, batch):

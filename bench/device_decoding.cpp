@@ -1,5 +1,5 @@
 // Decoding speed on a device, random weights made there: greedy decoding beside what the copy bandwidth of the same run
-// allows, verification curves, cost ratios, and speculation at known acceptance rates. tools/gpu runs it.
+// allows, verification curves, and speculation at known acceptance rates. tools/gpu runs it.
 //
 //   build/release/bench/bench_device_decoding --device cuda --dtype bf16 --shapes t5-small,t5-large --batches 1,16
 //     --pairs t5-large:t5-small --json FILE
@@ -7,21 +7,19 @@
 // Prints a JSON record a line, medians of --rounds rounds; --json FILE is complete after each record. A shape that
 // fails (too little memory) is a record with `problem`, and the rest goes on.
 #include <algorithm>
-#include <functional>
-#include <iostream>
 #include <memory>
 #include <numeric>
 #include <optional>
-
-#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "base/device_kernels.h"
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/timing.h"
 #include "base/util.h"
-#include "bench/support/bench_device.h"
 #include "bench/support/benches.h"
+#include "bench/support/program.h"
 #include "evaluate/theory/formulas.h"
 #include "infer/acceptance/acceptance_rule.h"
 #include "infer/costs/decode_work.h"
@@ -79,24 +77,17 @@ class CoinAcceptance final : public infer::AcceptanceRule {
 };
 
 struct Flags {
-  std::string device = "auto";
   std::string dtype = "fp32";
-  std::string shapes;
-  std::string pairs;
-  std::string batches = "1";
-  std::string pair_batches = "1";
-  std::string lengths = "1,2,3,4,5,6,8,12,16";
+  std::vector<std::string> shapes;
+  std::vector<std::string> pairs;
+  std::vector<int64_t> batches = {1};
+  std::vector<int64_t> pair_batches = {1};
+  std::vector<int64_t> lengths = {1, 2, 4, 5, 8, 16};
   std::vector<double> alphas = {0.6, 0.7, 0.8, 0.9};
-  std::string measures = "greedy,verification,drafting,speculation";
   int64_t rounds = 5;
   int64_t new_tokens = 64;  // decoded tokens a row
   int64_t source = 32;      // tokens of a source or prompt
   int64_t window = 4;       // of speculation
-  int64_t copy_mb = 2048;
-  int64_t threads = 0;
-  std::string json;
-
-  bool wants(const std::string& measure) const { return std::ranges::count(split_list(measures), measure) > 0; }
 };
 
 // A model under test.
@@ -202,7 +193,8 @@ class DecodingMeasures {
   // Measures the copy bandwidth at once, for the roofline shares. The records must outlive the measures.
   DecodingMeasures(const Flags& flags, at::Device device, Records& records)
       : flags_(flags), device_(device), type_(parse_dtype(flags.dtype)), records_(records) {
-    bandwidth_ = copy_bandwidth(flags.copy_mb << 20);
+    records.keep("dtype", flags.dtype);
+    bandwidth_ = copy_bandwidth(device.is_cuda() ? int64_t{2048} << 20 : int64_t{8} << 20);
   }
 
   // Measures greedy decoding: time of a step, tokens/s of all rows, with encoder and prefill too, share of the time
@@ -241,36 +233,17 @@ class DecodingMeasures {
 
   // Measures a step of L tokens a row beside a step of one token.
   void verification(const NamedModel& named, int64_t rows) {
-    const std::vector<int64_t> lengths = split_numbers(flags_.lengths, "--lengths");
-    TimedModel step = timed(named, flags_, rows, std::ranges::max(lengths));
+    TimedModel step = timed(named, flags_, rows, std::ranges::max(flags_.lengths));
     const double one = step_seconds(step, 2 * flags_.rounds, 1);
     std::vector<double> relative;
-    for (const int64_t tokens : lengths) {
+    for (const int64_t tokens : flags_.lengths) {
       relative.push_back(tokens == 1 ? 1 : step_seconds(step, 2 * flags_.rounds, tokens) / one);
     }
     records_.add("verification", {{"shape", named.name},
                                   {"batch", rows},
                                   {"ms_of_one", kMilli * one},
-                                  {"tokens", lengths},
+                                  {"tokens", flags_.lengths},
                                   {"relative", relative}});
-  }
-
-  // Measures the drafter's cost ratio c by single steps, and by bytes of weights.
-  void drafting(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
-    TimedModel target_step = timed(target, flags_, rows, 1);
-    TimedModel draft_step = timed(drafter, flags_, rows, 1);
-    const double target_seconds = step_seconds(target_step, 2 * flags_.rounds, 1);
-    const double draft_seconds = step_seconds(draft_step, 2 * flags_.rounds, 1);
-    const auto bytes = [&](const NamedModel& named) {
-      return static_cast<double>(infer::step_weight_bytes(named.model.config(), type_));
-    };
-    records_.add("drafting", {{"target", target.name},
-                              {"drafter", drafter.name},
-                              {"batch", rows},
-                              {"target_ms", kMilli * target_seconds},
-                              {"draft_ms", kMilli * draft_seconds},
-                              {"cost_ratio", draft_seconds / target_seconds},
-                              {"cost_ratio_by_bytes", bytes(drafter) / bytes(target)}});
   }
 
   // Measures speculation whose tokens are accepted at each rate of --alphas: speedup over greedy decoding in the same
@@ -305,6 +278,8 @@ class DecodingMeasures {
                                    {"alpha", alpha},
                                    {"alpha_found", kept_share(all)},
                                    {"tokens_per_run", all.tokens_per_target_run()},
+                                   {"target_ms", kMilli * costs.target.front()},
+                                   {"draft_ms", kMilli * costs.draft},
                                    {"cost_ratio", costs.cost_ratio()},
                                    {"speedup", median(speedups)},
                                    {"predicted", predicted},
@@ -340,105 +315,59 @@ class DecodingMeasures {
 // ---- The program ----
 
 void add_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--device", flags.device, "auto, cpu, cuda, cuda:N or standin");
   app.add_option("--dtype", flags.dtype, "fp32, bf16, fp16 or fp64");
-  app.add_option("--shapes", flags.shapes, "shapes that decode alone: t5-small,t5-large,...");
-  app.add_option("--pairs", flags.pairs, "TARGET:DRAFTER,... for drafting and speculation");
-  app.add_option("--batches", flags.batches, "rows of a batch, for --shapes");
-  app.add_option("--pair-batches", flags.pair_batches, "rows of a batch, for --pairs");
-  app.add_option("--lengths", flags.lengths, "tokens of the verification curve's steps");
+  app.add_option("--shapes", flags.shapes, "shapes that decode alone: t5-small,t5-large,...")->delimiter(',');
+  app.add_option("--pairs", flags.pairs, "TARGET:DRAFTER,... that speculate")->delimiter(',');
+  app.add_option("--batches", flags.batches, "rows of a batch, for --shapes")->delimiter(',');
+  app.add_option("--pair-batches", flags.pair_batches, "rows of a batch, for --pairs")->delimiter(',');
+  app.add_option("--lengths", flags.lengths, "tokens of the verification curve's steps")->delimiter(',');
   app.add_option("--alphas", flags.alphas, "acceptance rates of speculation")->delimiter(',');
-  app.add_option("--measures", flags.measures, "greedy,verification,drafting,speculation or some of them");
   app.add_option("--rounds", flags.rounds)->check(CLI::PositiveNumber);
   app.add_option("--new-tokens", flags.new_tokens)->check(CLI::PositiveNumber);
   app.add_option("--source", flags.source, "tokens of a source or prompt")->check(CLI::PositiveNumber);
   app.add_option("--window", flags.window, "drafted tokens of a round")->check(CLI::PositiveNumber);
-  app.add_option("--copy-mb", flags.copy_mb, "size of the copy that measures the bandwidth")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--threads", flags.threads, "CPU threads; 0: LibTorch's choice");
-  app.add_option("--json", flags.json, "also write the records here");
 }
 
-// Does the work of one shape; an error becomes a record.
-void guarded(const std::string& name, Records& records, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    records.add("problem", {{"shape", name}, {"problem", text.substr(0, text.find('\n'))}});
-  }
-}
-
-void measure_shape(const Flags& flags, at::Device device, const std::string& name, DecodingMeasures& measures) {
-  const auto model = random_decoder(shape_config(name), device, parse_dtype(flags.dtype));
-  const NamedModel named{name, *model};
-  for (const int64_t rows : split_numbers(flags.batches, "--batches")) {
-    if (flags.wants("greedy")) measures.greedy(named, rows);
-    if (flags.wants("verification")) measures.verification(named, rows);
-  }
-}
-
-struct Pair {
-  std::string target;
-  std::string drafter;
-};
-
-// Throws UserError for something else than TARGET:DRAFTER,... of known shapes.
-std::vector<Pair> pairs_of(const Flags& flags) {
-  std::vector<Pair> pairs;
-  for (const std::string& text : split_list(flags.pairs)) {
-    const size_t colon = text.find(':');
-    if (colon == std::string::npos) throw UserError({"--pairs", "not a pair", "TARGET:DRAFTER", "'" + text + "'", ""});
-    pairs.push_back({text.substr(0, colon), text.substr(colon + 1)});
-    shape_config(pairs.back().target);
-    shape_config(pairs.back().drafter);
-  }
-  return pairs;
-}
-
-void measure_pair(const Flags& flags, at::Device device, const Pair& pair, DecodingMeasures& measures) {
-  const auto make = [&](const std::string& name) {
+void measure(const Flags& flags, at::Device device, Records& records) {
+  const auto made = [&](const std::string& name) {
     return random_decoder(shape_config(name), device, parse_dtype(flags.dtype));
   };
-  const auto target = make(pair.target);
-  const auto drafter = make(pair.drafter);
-  const NamedModel large{pair.target, *target};
-  const NamedModel small{pair.drafter, *drafter};
-  for (const int64_t rows : split_numbers(flags.pair_batches, "--pair-batches")) {
-    if (flags.wants("drafting")) measures.drafting(large, small, rows);
-    if (flags.wants("speculation")) measures.speculation(large, small, rows);
-  }
-}
-
-void measure(const Flags& flags) {
-  const at::Device device = prepare_device(flags.device, flags.threads);
-  const std::vector<Pair> pairs = pairs_of(flags);
-  for (const std::string& name : split_list(flags.shapes)) shape_config(name);
-  Records records(flags.json, {{"device", device_label(device)}, {"dtype", flags.dtype}});
   DecodingMeasures measures(flags, device, records);
-  for (const std::string& name : split_list(flags.shapes)) {
-    guarded(name, records, [&] { measure_shape(flags, device, name, measures); });
+  for (const std::string& name : flags.shapes) {
+    records.guard(name, [&] {
+      const auto model = made(name);
+      for (const int64_t rows : flags.batches) {
+        measures.greedy({name, *model}, rows);
+        measures.verification({name, *model}, rows);
+      }
+      return true;
+    });
   }
-  for (const Pair& pair : pairs) {
-    guarded(pair.target + ":" + pair.drafter, records, [&] { measure_pair(flags, device, pair, measures); });
+  for (const std::string& pair : flags.pairs) {
+    records.guard(pair, [&] {
+      const size_t colon = pair.find(':');
+      if (colon == std::string::npos) throw UserError({"--pairs", "not a pair", "TARGET:DRAFTER", pair, ""});
+      const std::string names[] = {pair.substr(0, colon), pair.substr(colon + 1)};
+      const auto target = made(names[0]);
+      const auto drafter = made(names[1]);
+      for (const int64_t rows : flags.pair_batches) {
+        measures.speculation({names[0], *target}, {names[1], *drafter}, rows);
+      }
+      return true;
+    });
   }
 }
 
 }  // namespace
 }  // namespace draftsmith::bench
 
-namespace bench = draftsmith::bench;
-
 int main(int argc, char** argv) {
   draftsmith::keep_freed_memory();
-  bench::Flags flags;
-  CLI::App app("Decoding speed on a device, random weights");
-  bench::add_flags(app, flags);
-  CLI11_PARSE(app, argc, argv);
-  try {
-    bench::measure(flags);
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << "\n";
-    return 1;
-  }
+  draftsmith::bench::Flags flags;
+  draftsmith::bench::Program program("Decoding speed on a device, random weights");
+  draftsmith::bench::add_flags(program.app, flags);
+  return program.run(argc, argv, [&](at::Device device, draftsmith::bench::Records& records) {
+    draftsmith::bench::measure(flags, device, records);
+    return true;
+  });
 }

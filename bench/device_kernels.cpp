@@ -1,17 +1,17 @@
 // Own GPU kernels: compiled without a GPU, or timed on one beside LibTorch's operators. tools/gpu runs it.
 //
 //   build/release/bench/bench_device_kernels --compile DIR --architecture sm_90
-//   build/release/bench/bench_device_kernels --device cuda --dtype bf16 --measures nodes,linear_rows,attention
-//     --json FILE
+//   build/release/bench/bench_device_kernels --device cuda --dtype bf16 --json FILE
 //
 // --compile fills a folder that DRAFTSMITH_KERNEL_CACHE may name, and prints a line a source. Measures time recorded
 // work, a JSON record each: a node of a recording, linear layers of a few rows, attention over cached keys. Weights and
 // keys change from one repetition to the next, so that no cache holds them.
 #include <cmath>
-#include <iostream>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,8 +21,8 @@
 #include "base/kernel_loader.h"
 #include "base/timing.h"
 #include "base/util.h"
-#include "bench/support/bench_device.h"
 #include "bench/support/benches.h"
+#include "bench/support/program.h"
 #include "infer/loop/device_rows.h"
 #include "infer/sampling/sampling.h"
 #include "model/layers/linear_rows.h"
@@ -39,26 +39,10 @@ constexpr size_t kCachedBytes = size_t{256} << 20;  // more than a GPU's cache
 struct Flags {
   std::string compile;
   std::string architecture = "sm_90";
-  std::string device = "auto";
   std::string dtype = "bf16";
-  std::string measures = "nodes,linear_rows,attention";
   bool tiny = false;
   int64_t rounds = 5;
-  int64_t threads = 0;
-  std::string json;
 };
-
-void add_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--compile", flags.compile, "compile all kernels into this folder, and measure nothing");
-  app.add_option("--architecture", flags.architecture, "of --compile");
-  app.add_option("--device", flags.device, "auto, cpu, cuda, cuda:N or standin");
-  app.add_option("--dtype", flags.dtype, "fp32, bf16 or fp16");
-  app.add_option("--measures", flags.measures, "nodes,linear_rows,attention or some of them");
-  app.add_flag("--tiny", flags.tiny, "sizes for a run without a GPU");
-  app.add_option("--rounds", flags.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--threads", flags.threads, "CPU threads; 0: LibTorch's choice");
-  app.add_option("--json", flags.json, "also write the records here");
-}
 
 std::vector<KernelSource> all_sources() {
   std::vector<KernelSource> all{
@@ -100,7 +84,9 @@ class KernelMeasures {
         records_(records),
         device_(device),
         options_(at::TensorOptions(device).dtype(parse_dtype(flags.dtype))),
-        numbers_(device) {}
+        numbers_(device) {
+    records.keep("dtype", flags.dtype);
+  }
 
   // A node that does next to nothing: LibTorch's and an own one, each waiting for the one before.
   void nodes() const {
@@ -234,39 +220,26 @@ class KernelMeasures {
   bench::RandomNumbers numbers_;
 };
 
-void measure(const Flags& flags) {
-  const at::NoGradGuard no_gradients;
-  const at::Device device = bench::prepare_device(flags.device, flags.threads);
-  bench::Records records(flags.json, {{"device", bench::device_label(device)}, {"dtype", flags.dtype}});
-  const KernelMeasures measures(flags, device, records);
-  for (const std::string& name : bench::split_list(flags.measures)) {
-    if (name == "nodes") {
-      measures.nodes();
-    } else if (name == "linear_rows") {
-      measures.linear_rows();
-    } else if (name == "attention") {
-      measures.attention();
-    } else {
-      throw UserError({"--measures", "unknown measure", "nodes, linear_rows or attention", "'" + name + "'", ""});
-    }
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Own GPU kernels, compiled or timed");
-  add_flags(app, flags);
-  CLI11_PARSE(app, argc, argv);
-  try {
-    if (flags.compile.empty()) {
-      measure(flags);
-    } else {
+  bench::Program program("Own GPU kernels, compiled or timed");
+  program.app.add_option("--compile", flags.compile, "compile all kernels into this folder, and measure nothing");
+  program.app.add_option("--architecture", flags.architecture, "of --compile");
+  program.app.add_option("--dtype", flags.dtype, "fp32, bf16 or fp16");
+  program.app.add_flag("--tiny", flags.tiny, "sizes for a run without a GPU");
+  program.app.add_option("--rounds", flags.rounds)->check(CLI::PositiveNumber);
+  return program.run(argc, argv, [&](at::Device device, bench::Records& records) {
+    if (!flags.compile.empty()) {
       compile(flags);
+      return true;
     }
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << "\n";
-    return 1;
-  }
+    const at::NoGradGuard no_gradients;
+    const KernelMeasures measures(flags, device, records);
+    measures.nodes();
+    measures.linear_rows();
+    measures.attention();
+    return true;
+  });
 }

@@ -1,8 +1,7 @@
 // Training speed with random weights, for bench/compare_training, tools/gpu and profiles.
 //
 //   bench_training_step [--shape t5-small] [--device cpu] [--steps 3] [--rows 8] [--source 64] [--target 64]
-//   [--batches 1] [--dropout 0.1] [--warmup 0] [--dtype fp32|bf16] [--threads 2] [--peak-tflops N] [--json FILE]
-//   [--save-start DIR]
+//   [--batches 1] [--dropout 0.1] [--warmup 0] [--dtype fp32|bf16] [--peak-tflops N] [--save-start DIR]
 //
 // Prints a JSON record: target tokens per second over the timed steps, the losses of all steps, and the memory of the
 // process, or on a GPU of tensors, before there was a model and at its most. One warm-up step is left out of the times.
@@ -13,14 +12,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
@@ -30,8 +27,8 @@
 #include "base/files.h"
 #include "base/random.h"
 #include "base/timing.h"
-#include "bench/support/bench_device.h"
 #include "bench/support/benches.h"
+#include "bench/support/program.h"
 #include "infer/costs/decode_work.h"
 #include "model/files/checkpoint.h"
 #include "model/transformer/parameters.h"
@@ -43,40 +40,16 @@ namespace {
 
 struct Settings {
   std::string shape = "t5-small";
-  std::string device = "cpu";
   int64_t steps = 3;
   int64_t rows = 8;
   int64_t source = 64;  // tokens of a row
   int64_t target = 64;
   int64_t batches = 1;  // different batches, which steps take in turns
   double dropout = 0.1;
-  bool autocast = false;  // matrix products in bf16
-  int64_t warmup = 0;     // steps in which the learning rate grows to its height; 0: none
-  int64_t threads = 2;
-  double peak_tflops = 0;  // 0: unknown
-  std::string json;
-  std::string save_start;  // a directory; empty: train
-};
-
-// Cross entropy, AdamW at a rate of 1e-4, clipping at 1, one micro-batch a step.
-class TrainingRun {
- public:
-  // Model and settings must outlive the run, and its parameters must take gradients.
-  TrainingRun(model::TransformerModel& model, const Settings& settings);
-
-  // Makes one step. Returns its mean loss. Throws RunError if it is not finite.
-  double step();
-  // Returns the examples, batch after batch.
-  const data::Corpus& corpus() const { return *corpus_; }
-
- private:
-  const Settings& settings_;
-  TemporaryDirectory folder_;
-  std::optional<data::Corpus> corpus_;
-  train::PlainTrainable trainable_;
-  std::unique_ptr<train::Objective> objective_;
-  std::unique_ptr<train::Optimizer> optimizer_;
-  uint64_t steps_ = 0;
+  std::string dtype = "fp32";  // of matrix products
+  int64_t warmup = 0;          // steps in which the learning rate grows to its height; 0: none
+  double peak_tflops = 0;      // 0: unknown
+  std::string save_start;      // a directory; empty: train
 };
 
 void write_random_corpus(const std::filesystem::path& file, const model::TransformerConfig& config,
@@ -99,27 +72,39 @@ void write_random_corpus(const std::filesystem::path& file, const model::Transfo
   writer.finish();
 }
 
-TrainingRun::TrainingRun(model::TransformerModel& model, const Settings& settings)
-    : settings_(settings),
-      trainable_(model),
-      objective_(train::make_objective({})),
-      optimizer_(train::make_optimizer(model.parameters(), {})) {
-  write_random_corpus(folder_ / "corpus.h5", model.config(), settings);
-  corpus_.emplace(folder_ / "corpus.h5");
-}
+// Cross entropy, AdamW at a rate of 1e-4, clipping at 1, one micro-batch a step.
+class TrainingRun {
+ public:
+  // All must outlive the run, and the model's parameters must take gradients.
+  TrainingRun(model::TransformerModel& model, const data::Corpus& corpus, const Settings& settings)
+      : settings_(settings),
+        corpus_(corpus),
+        trainable_(model),
+        objective_(train::make_objective({})),
+        optimizer_(train::make_optimizer(model.parameters(), {})) {}
 
-double TrainingRun::step() {
-  std::vector<int64_t> rows(static_cast<size_t>(settings_.rows));
-  std::iota(rows.begin(), rows.end(), static_cast<int64_t>(steps_) % settings_.batches * settings_.rows);
-  const train::StepResult result = train::accumulate_gradients(
-      trainable_, *objective_, *corpus_, {rows},
-      {.dropout = settings_.dropout, .first_micro_step = steps_++, .autocast = settings_.autocast});
-  const double share =
-      settings_.warmup == 0 ? 1 : std::min(1.0, static_cast<double>(steps_) / static_cast<double>(settings_.warmup));
-  optimizer_->step(1e-4 * share, train::gradient_scale(result, 1.0));
-  optimizer_->zero_grad();
-  return result.loss_sum / static_cast<double>(result.labels);
-}
+  // Makes one step. Returns its mean loss. Throws RunError if it is not finite.
+  double step() {
+    std::vector<int64_t> rows(static_cast<size_t>(settings_.rows));
+    std::iota(rows.begin(), rows.end(), static_cast<int64_t>(steps_) % settings_.batches * settings_.rows);
+    const train::StepResult result = train::accumulate_gradients(
+        trainable_, *objective_, corpus_, {rows},
+        {.dropout = settings_.dropout, .first_micro_step = steps_++, .autocast = settings_.dtype == "bf16"});
+    const double share =
+        settings_.warmup == 0 ? 1 : std::min(1.0, static_cast<double>(steps_) / static_cast<double>(settings_.warmup));
+    optimizer_->step(1e-4 * share, train::gradient_scale(result, 1.0));
+    optimizer_->zero_grad();
+    return result.loss_sum / static_cast<double>(result.labels);
+  }
+
+ private:
+  const Settings& settings_;
+  const data::Corpus& corpus_;
+  train::PlainTrainable trainable_;
+  std::unique_ptr<train::Objective> objective_;
+  std::unique_ptr<train::Optimizer> optimizer_;
+  uint64_t steps_ = 0;
+};
 
 // Returns the most memory that the process has had, on a GPU that of tensors.
 double peak_memory_mb(at::Device device) {
@@ -168,14 +153,15 @@ void save_start(const std::filesystem::path& directory, const model::Transformer
                     nlohmann::json{{"sources", sources}, {"targets", targets}}.dump() + "\n");
 }
 
-void measure(const Settings& settings) {
-  const at::Device device = prepare_device(settings.device, settings.threads);
-  Records records(settings.json, {{"device", device_label(device)}});
+void measure(const Settings& settings, at::Device device, Records& records) {
   const double before = device.is_cpu() ? peak_memory_mb(device) : 0;
   const model::TransformerConfig config = shape_config(settings.shape);
   const auto model = random_trainee(config, device);
-  TrainingRun run(*model, settings);
-  if (!settings.save_start.empty()) return save_start(settings.save_start, *model, run.corpus());
+  const TemporaryDirectory folder;
+  write_random_corpus(folder / "corpus.h5", config, settings);
+  const data::Corpus corpus(folder / "corpus.h5");
+  if (!settings.save_start.empty()) return save_start(settings.save_start, *model, corpus);
+  TrainingRun run(*model, corpus, settings);
   std::vector<double> losses = {run.step()};
   synchronize(device);
   const Stopwatch watch;
@@ -184,13 +170,12 @@ void measure(const Settings& settings) {
   const double seconds = watch.seconds() / static_cast<double>(settings.steps);
   const double tflops = training_flops(config, settings.rows, settings.source, settings.target) / seconds / 1e12;
   records.add("training", {{"shape", settings.shape},
-                           {"precision", settings.autocast ? "bf16" : "fp32"},
+                           {"precision", settings.dtype},
                            {"dropout", settings.dropout},
                            {"rows", settings.rows},
                            {"source", settings.source},
                            {"target", settings.target},
                            {"ms_per_step", 1e3 * seconds},
-                           {"seconds_per_step", seconds},
                            {"tokens_per_second", static_cast<double>(settings.rows * settings.target) / seconds},
                            {"tflops", tflops},
                            {"mfu", settings.peak_tflops > 0 ? nlohmann::ordered_json(tflops / settings.peak_tflops)
@@ -204,10 +189,11 @@ void measure(const Settings& settings) {
 }  // namespace draftsmith::bench
 
 int main(int argc, char** argv) {
-  draftsmith::bench::Settings settings;
-  CLI::App app("Training speed, random weights");
+  namespace bench = draftsmith::bench;
+  bench::Settings settings;
+  bench::Program program("Training speed, random weights");
+  CLI::App& app = program.app;
   app.add_option("--shape", settings.shape);
-  app.add_option("--device", settings.device);
   app.add_option("--steps", settings.steps)->check(CLI::PositiveNumber);
   app.add_option("--rows", settings.rows)->check(CLI::PositiveNumber);
   app.add_option("--source", settings.source)->check(CLI::PositiveNumber);
@@ -216,20 +202,13 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--dropout", settings.dropout);
   app.add_option("--warmup", settings.warmup, "steps in which the learning rate grows; 0: none");
-  std::string dtype = "fp32";
-  app.add_option("--dtype", dtype, "bf16: matrix products in bf16 over fp32 weights")
+  app.add_option("--dtype", settings.dtype, "bf16: matrix products in bf16 over fp32 weights")
       ->check(CLI::IsMember({"fp32", "bf16"}));
-  app.add_option("--threads", settings.threads);
   app.add_option("--peak-tflops", settings.peak_tflops, "the device's dense bf16 peak, for MFU; 0: unknown");
-  app.add_option("--json", settings.json, "also write the record here");
   app.add_option("--save-start", settings.save_start, "write the weights and batches into this directory, and end");
-  CLI11_PARSE(app, argc, argv);
-  settings.autocast = dtype == "bf16";
   draftsmith::keep_freed_memory();
-  try {
-    draftsmith::bench::measure(settings);
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << "\n";
-    return 1;
-  }
+  return program.run(argc, argv, [&](at::Device device, bench::Records& records) {
+    bench::measure(settings, device, records);
+    return true;
+  });
 }

@@ -13,6 +13,7 @@ is tested is in tools/requirements-peers.txt). Exit code 2: the input cannot be 
 import argparse
 import base64
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -22,12 +23,9 @@ BATCH = 4096  # rows in memory
 ENDINGS = (".parquet", ".arrow")
 
 
-class InputError(Exception):
-    pass
-
-
 def fail(what, expected, found):
-    raise InputError(f"error: {what}\n  expected: {expected}\n  found:    {found}")
+    print(f"error: {what}\n  expected: {expected}\n  found:    {found}", file=sys.stderr)
+    sys.exit(2)
 
 
 def files_of(text):
@@ -93,16 +91,6 @@ def as_json(value):
     return str(value)
 
 
-def write_jsonl(rows, out):
-    with open(f"{out}.part", "w", encoding="utf-8", newline="\n") as file:
-        lines = 0
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False, default=as_json) + "\n")
-            lines += 1
-    os.replace(f"{out}.part", out)
-    return lines
-
-
 def text_in(row, language):
     pair = row.get("translation") if isinstance(row.get("translation"), dict) else row
     value = pair.get(language)
@@ -111,18 +99,23 @@ def text_in(row, language):
     return " ".join(value.split())  # a line each
 
 
-def write_parallel(rows, languages, out):
-    files = [open(f"{out}.{language}.part", "w", encoding="utf-8", newline="\n") for language in languages]
+def write(rows, outputs):
+    """Writes files of a line a row: {path: the row's line}. They get their names when they are complete."""
+    parts = {path: open(f"{path}.part", "w", encoding="utf-8", newline="\n") for path in outputs}
     lines = 0
-    for row in rows:
-        texts = [text_in(row, language) for language in languages]
-        for file, text in zip(files, texts):
-            file.write(text + "\n")
-        lines += 1
-    for file, language in zip(files, languages):
+    try:
+        for lines, row in enumerate(rows, 1):
+            texts = [line(row) for line in outputs.values()]
+            for file, text in zip(parts.values(), texts):
+                file.write(text + "\n")
+    except SystemExit:
+        for file in parts.values():
+            os.unlink(file.name)
+        raise
+    for path, file in parts.items():
         file.close()
-        os.replace(f"{out}.{language}.part", f"{out}.{language}")
-    return lines
+        os.replace(file.name, path)
+    print(f"{', '.join(outputs)}: {lines} lines")
 
 
 def main():
@@ -136,24 +129,16 @@ def main():
     columns = [name for name in arguments.columns.split(",") if name]
     languages = [name for name in arguments.parallel.split(",") if name]
     try:
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError:
-            fail("pyarrow is not installed", "pip install pyarrow", f"none in {sys.executable}")
-        if not languages and arguments.out.suffix != ".jsonl":
-            fail("the kind of output is unknown", "--out NAME.jsonl, or --parallel de,en", arguments.out)
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        rows = rows_of(arguments.input, columns, arguments.limit)
-        lines = write_parallel(rows, languages, arguments.out) if languages else write_jsonl(rows, arguments.out)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        for part in arguments.out.parent.glob(arguments.out.name + "*.part"):
-            part.unlink()
-        return 2
-    written = ", ".join(f"{arguments.out}.{language}" for language in languages) or arguments.out
-    print(f"{written}: {lines} lines")
-    return 0
+        import pyarrow  # noqa: F401
+    except ImportError:
+        fail("pyarrow is not installed", "pip install pyarrow", f"none in {sys.executable}")
+    if not languages and arguments.out.suffix != ".jsonl":
+        fail("the kind of output is unknown", "--out NAME.jsonl, or --parallel de,en", arguments.out)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    outputs = {f"{arguments.out}.{language}": functools.partial(text_in, language=language) for language in languages}
+    write(rows_of(arguments.input, columns, arguments.limit), outputs or {
+        str(arguments.out): lambda row: json.dumps(row, ensure_ascii=False, default=as_json)})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

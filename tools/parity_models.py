@@ -5,10 +5,15 @@ parity_models.py make DIR   writes DIR/<name>/ (a model directory), DIR/<name>.r
                             logits and gradients) and DIR/<name>.greedy.json (inputs and their greedy outputs)
 parity_models.py check DIR  loads every DIR/saved/<name>/ that Draftsmith wrote and compares it with the references;
                             prints one line a problem and exits 1 when there is any
-parity_models.py stories DIR MODEL TEXT   writes DIR/stories.json: greedy outputs of a model directory for prompts of
-                                          token ids cut from a text
-parity_models.py processors DIR           writes DIR/processors.json: greedy outputs of a made model under generation
-                                          settings that change logits
+parity_models.py processors DIR     writes DIR/processors.json: greedy outputs of a made model under generation settings
+                                    that change logits
+parity_models.py beams DIR [MODEL]  writes DIR/beams.json: outputs and scores of beam search, a record for each of
+                                    SEARCHES and each of BEAM_MODELS, or for a trained directory alone
+parity_models.py drafters DIR       loads every exported drafter DIR/drafters/<name>/: alone it must generate the outputs
+                                    of DIR/<name>.ours.json, as assistant_model leave the target's outputs as they are,
+                                    and have a model card that the Hub reads
+parity_models.py kinds DIR          complains of each directory DIR/kinds/*, models of kinds of our own, that
+                                    Transformers takes for a model it knows: it would fill in random weights
 """
 
 import json
@@ -16,18 +21,21 @@ import sys
 from pathlib import Path
 
 import torch
+from huggingface_hub import ModelCard
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
-from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, BloomConfig,
-                          DynamicCache, EncoderDecoderCache, GPT2Config, GPTNeoXConfig, LlamaConfig, MT5Config,
-                          PreTrainedTokenizerFast, T5Config)
+from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer,
+                          BloomConfig, DynamicCache, EncoderDecoderCache, GenerationConfig, GPT2Config, GPTNeoXConfig,
+                          LlamaConfig, MT5Config, PreTrainedTokenizerFast, T5Config)
 from transformers.utils import logging
 
 NEW_TOKENS = 14
 GREEDY_INPUTS = 200
-STORIES = 100
 PROCESSED = 60
+ASSISTED = 40
+BEAM_LENGTHS = (1, 7, 18) * 12  # of inputs
 PAD, EOS = 0, 1
 HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 PROCESSORS = [
@@ -36,6 +44,17 @@ PROCESSORS = [
     {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
     {"min_length": 20},
     {"min_length": 25, "min_new_tokens": 3},
+]
+BEAM_MODELS = ("t5_v1_0", "mt5", "llama3", "gpt2", "bloom")
+SEARCHES = [
+    {"num_beams": 4, "num_return_sequences": 4},
+    {"num_beams": 4, "length_penalty": 0.6, "num_return_sequences": 2},
+    {"num_beams": 2, "length_penalty": 2.0, "early_stopping": True, "num_return_sequences": 2},
+    {"num_beams": 5, "length_penalty": 0.0, "early_stopping": "never"},
+    {"num_beams": 3, "length_penalty": 1.5, "early_stopping": "never", "num_return_sequences": 3},
+    {"num_beams": 6, "length_penalty": -0.5, "num_return_sequences": 6},
+    {"num_beams": 4, "num_return_sequences": 2, "repetition_penalty": 1.3, "no_repeat_ngram_size": 2,
+     "min_new_tokens": 4},
 ]
 
 
@@ -52,7 +71,7 @@ def run(make, check_one=None, **commands):
         problems = [problem for directory in directories for problem in check_one(root, directory)]
         problems += [] if directories else ["nothing was saved"]
     else:
-        {"make": make, **commands}[sys.argv[1]](root, *map(Path, sys.argv[3:]))
+        problems = {"make": make, **commands}[sys.argv[1]](root, *map(Path, sys.argv[3:])) or []
     print("\n".join(problems))
     sys.exit(1 if problems else 0)
 
@@ -220,8 +239,8 @@ def greedy_sources(vocabulary):
     return [torch.randint(2, vocabulary, (length,), generator=generator).tolist() for length in lengths]
 
 
-def write_greedy(file, model, inputs, new_tokens=NEW_TOKENS):
-    file.write_text(json.dumps({"sources": inputs, "outputs": greedy(model, inputs, new_tokens)}))
+def write_greedy(file, model, inputs):
+    file.write_text(json.dumps({"sources": inputs, "outputs": greedy(model, inputs)}))
 
 
 def make(root):
@@ -310,17 +329,6 @@ def check_directory(root, directory):
     return problems
 
 
-def stories(root, directory, text):
-    """Prompts: the first ids of stories, with BOS, as the model's own tokenizer gives them."""
-    import sentencepiece
-
-    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
-    begins = [story.strip() for story in text.read_text().split("<|endoftext|>")]
-    prompts = [[tokenizer.bos_id()] + tokenizer.encode(story)[:4 + i % 20] for i, story in
-               enumerate([story for story in begins if len(story) > 100][:STORIES])]
-    write_greedy(root / "stories.json", AutoModelForCausalLM.from_pretrained(directory).eval(), prompts, 60)
-
-
 def processors(root):
     """Outputs of one model with each of PROCESSORS, and with words banned that it writes without."""
     records = []
@@ -336,5 +344,74 @@ def processors(root):
     (root / "processors.json").write_text(json.dumps(records))
 
 
+def beams(root, directory=None):
+    records = []
+    for name in [directory] if directory else BEAM_MODELS:
+        model, _ = load_model(root / name)
+        generator = torch.Generator().manual_seed(11)
+        inputs = [torch.randint(2, model.config.vocab_size, (length,), generator=generator).tolist()
+                  for length in BEAM_LENGTHS]
+        new_tokens = 40 if directory else NEW_TOKENS
+        for settings in SEARCHES:
+            outputs, scores = generate(model, inputs, new_tokens, **settings)
+            records.append({"model": str(name), "settings": settings, "new_tokens": new_tokens, "sources": inputs,
+                            "outputs": outputs, "scores": scores})
+    (root / "beams.json").write_text(json.dumps(records))
+
+
+def assisted(target, drafter, source):
+    """Greedy output with an assistant, new tokens only, EOS included."""
+    tokens = torch.tensor([source])
+    generated = target.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens), assistant_model=drafter,
+                                max_new_tokens=NEW_TOKENS, do_sample=False)[0].tolist()
+    return until_eos(generated[1 if target.config.is_encoder_decoder else tokens.shape[1]:])
+
+
+def drafters(root):
+    problems = []
+    for directory in (root / "drafters").iterdir():
+        name = directory.name
+        drafter, found = load_model(directory)
+        target, _ = load_model(root / name)
+        wanted = json.loads((root / f"{name}.greedy.json").read_text())
+        ours = json.loads((root / f"{name}.ours.json").read_text())
+        if ours == wanted["outputs"]:
+            found.append(f"{name}: the drafter should have other outputs than its target")
+        if greedy(drafter, wanted["sources"]) != ours:
+            found.append(f"{name}: alone it generates other ids than Draftsmith with the same model")
+        outputs = [assisted(target, drafter, source) for source in wanted["sources"][:ASSISTED]]
+        wrong = sum(a != b for a, b in zip(outputs, wanted["outputs"]))
+        if wrong:
+            found.append(f"{name}: {wrong} of {ASSISTED} outputs differ with it as assistant_model")
+        card = ModelCard.load(directory / "README.md").data
+        if card.library_name != "transformers" or "speculative-decoding" not in card.tags:
+            found.append(f"{name}: the card's library is {card.library_name}, its tags are {card.tags}")
+        settings, targets = (GenerationConfig.from_pretrained(folder) for folder in (directory, root / name))
+        # A decoder's first token is in its prompt, and Transformers asks no setting for it.
+        keys = ["eos_token_id", "pad_token_id", "bos_token_id"]
+        keys += ["decoder_start_token_id"] * target.config.is_encoder_decoder
+        found += [f"{name}: generation_config.json has {key} {getattr(settings, key)}" for key in keys
+                  if getattr(settings, key) != getattr(targets, key)]
+        with safe_open(directory / "model.safetensors", "pt") as weights:
+            if weights.metadata() != {"format": "pt"}:
+                found.append(f"{name}: the weights' metadata is {weights.metadata()}")
+        problems += found
+    return problems
+
+
+def kinds(root):
+    """Problems: classes that load a directory, or fail otherwise than by not knowing it."""
+    problems = []
+    for directory in (root / "kinds").iterdir():
+        for loader in (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM):
+            try:
+                loader.from_pretrained(directory)
+                problems.append(f"{directory.name}: {loader.__name__} loads it")
+            except ValueError as error:
+                if "does not recognize this architecture" not in str(error):
+                    problems.append(f"{directory.name}: {loader.__name__}: {error}")
+    return problems
+
+
 if __name__ == "__main__":
-    run(make, check_directory, stories=stories, processors=processors)
+    run(make, check_directory, processors=processors, beams=beams, drafters=drafters, kinds=kinds)

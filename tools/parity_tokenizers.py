@@ -3,15 +3,14 @@
 `sentencepiece` make of the same text. No tokenizer of a real family can be downloaded everywhere, so byte-level ones are
 trained here, with each family's own normalizer, pre-tokenizer, added tokens, post-processor and decoder.
 
-parity_tokenizers.py make DIR         writes DIR/lines.bin (50,000 fuzzed lines and every 40th line of the shared data, or
+parity_tokenizers.py make DIR         writes DIR/lines.json (50,000 fuzzed lines and every 40th line of the shared data, or
                                       as DRAFTSMITH_TOKENIZER_STRIDE says), and for each tokenizer DIR/<name>/ (its files)
-                                      and DIR/<name>.bin (ids and decoded text of each line, then of random ids)
+                                      and DIR/<name>.jsonl (ids and decoded text of each line, then of random ids)
 """
 
 import json
 import os
 import random
-import struct
 import sys
 import unicodedata
 from pathlib import Path
@@ -256,36 +255,20 @@ def llama_json(directory):
 # Files
 
 
-def write_lines(path, lines):
-    with open(path, "wb") as file:
-        file.write(struct.pack("<I", len(lines)))
-        for line in lines:
-            data = line.encode()
-            file.write(struct.pack("<I", len(data)) + data)
-
-
-def write_entry(file, ids, text):
-    data = text.encode()
-    file.write(struct.pack(f"<I{len(ids)}iI", len(ids), *ids, len(data)) + data)
-
-
 def write_reference(path, lines, encode, decode, vocabulary):
     """encode and decode take and give lists."""
     generator = random.Random(11)
-    with open(path, "wb") as file:
+    with open(path, "w") as file:
         for begin in range(0, len(lines), 10_000):
             ids = encode(lines[begin:begin + 10_000])
-            for entry in zip(ids, decode(ids)):
-                write_entry(file, *entry)
+            file.writelines(json.dumps(entry) + "\n" for entry in zip(ids, decode(ids)))
         ids = [[generator.randrange(vocabulary) for _ in range(generator.randint(1, 40))] for _ in range(RANDOM_DECODES)]
-        file.write(struct.pack("<I", len(ids)))
-        for entry in zip(ids, decode(ids)):
-            write_entry(file, *entry)
+        file.writelines(json.dumps(entry) + "\n" for entry in zip(ids, decode(ids)))
 
 
 def reference_of(root, name, tokenizer, lines):
     vocabulary = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
-    write_reference(root / f"{name}.bin", lines,
+    write_reference(root / f"{name}.jsonl", lines,
                     lambda batch: [e.ids for e in tokenizer.encode_batch_fast(batch, add_special_tokens=False)],
                     lambda ids: tokenizer.decode_batch(ids, skip_special_tokens=True), vocabulary)
 
@@ -294,18 +277,14 @@ def sentencepiece_reference(root, name, model, lines):
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    write_reference(root / f"{name}.bin", lines, lambda batch: [processor.encode(line) for line in batch],
+    write_reference(root / f"{name}.jsonl", lines, lambda batch: [processor.encode(line) for line in batch],
                     lambda ids: [processor.decode(row) for row in ids], processor.vocab_size())
-
-
-def training_lines():
-    return data_lines(61)[:9000]
 
 
 def make(root):
     lines = fuzzed_lines() + data_lines(int(os.environ.get("DRAFTSMITH_TOKENIZER_STRIDE", "40")))
-    write_lines(root / "lines.bin", lines)
-    text = training_lines()
+    (root / "lines.json").write_text(json.dumps(lines))
+    text = data_lines(61)[:9000]  # to train on
     families = {build.__name__: build(text) for build in (gpt2, gpt_neox, bloom, llama3, qwen, expressions, odd)}
     families["llama"], families["llama_old"] = llama_json(root)
     for name, tokenizer in families.items():

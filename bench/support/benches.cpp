@@ -1,10 +1,10 @@
 #include "bench/support/benches.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -68,42 +68,19 @@ const at::Tensor& block_on_host() {
   return block;
 }
 
-at::Tensor drawn(const model::ParameterSpec& spec, const model::TransformerConfig& config, const RandomNumbers& numbers,
-                 const at::TensorOptions& options) {
-  const auto [mean, deviation] = model::initial_values(spec, config);
-  if (deviation == 0) return at::full(spec.shape, mean, options);
-  return numbers.normal(spec.name, spec.shape, deviation, c10::typeMetaToScalarType(options.dtype()));
+std::map<std::string, at::Tensor> random_parameters(const TransformerConfig& config, at::Device device,
+                                                    at::ScalarType type) {
+  const RandomNumbers numbers(device);
+  std::map<std::string, at::Tensor> parameters;
+  for (const model::ParameterSpec& spec : model::expected_parameters(config)) {
+    const auto [mean, deviation] = model::initial_values(spec, config);
+    const bool keep = type == at::kHalf && model::keeps_fp32_in_half(config, spec.name);
+    const at::ScalarType own = keep ? at::kFloat : type;
+    parameters[spec.name] = deviation == 0 ? at::full(spec.shape, mean, at::TensorOptions(device).dtype(own))
+                                           : numbers.normal(spec.name, spec.shape, deviation, own);
+  }
+  return parameters;
 }
-
-class RandomParameters final : public model::ParameterSource {
- public:
-  RandomParameters(const model::TransformerConfig& config, at::Device device, at::ScalarType type)
-      : config_(config), device_(device), type_(type), numbers_(device) {
-    for (model::ParameterSpec& spec : model::expected_parameters(config)) specs_[spec.name] = std::move(spec);
-  }
-
-  // A tied head asks for the embedding a second time: it must be the same.
-  at::Tensor find(const std::string& name) override {
-    const auto spec = specs_.find(name);
-    if (spec == specs_.end()) return {};
-    if (name == "embedding.weight" && embedding_.defined()) return embedding_;
-    const bool keep = type_ == at::kHalf && model::keeps_fp32_in_half(config_, name);
-    const at::Tensor value =
-        drawn(spec->second, config_, numbers_, at::TensorOptions(device_).dtype(keep ? at::kFloat : type_));
-    if (name == "embedding.weight") embedding_ = value;
-    return value;
-  }
-
-  at::ScalarType type() const override { return type_; }
-
- private:
-  const model::TransformerConfig& config_;
-  at::Device device_;
-  at::ScalarType type_;
-  RandomNumbers numbers_;
-  std::map<std::string, model::ParameterSpec> specs_;
-  at::Tensor embedding_;
-};
 
 }  // namespace
 
@@ -119,29 +96,6 @@ TransformerConfig shape_config(const std::string& name) {
   throw UserError({"--shapes", "unknown shape", known, "'" + name + "'", ""});
 }
 
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> words;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) words.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
-
-std::vector<int64_t> split_numbers(const std::string& text, const std::string& where) {
-  std::vector<int64_t> numbers;
-  for (const std::string& word : split_list(text)) {
-    int64_t number = 0;
-    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc() || stop != word.data() + word.size() || number < 1) {
-      throw UserError({where, "not a list of numbers", "positive numbers such as 1,4,16", "'" + text + "'", ""});
-    }
-    numbers.push_back(number);
-  }
-  return numbers;
-}
-
 RandomNumbers::RandomNumbers(at::Device device) : block_(block_on_host().to(device)) {}
 
 at::Tensor RandomNumbers::normal(const std::string& name, at::IntArrayRef shape, double deviation,
@@ -152,9 +106,7 @@ at::Tensor RandomNumbers::normal(const std::string& name, at::IntArrayRef shape,
   const int64_t rest = flat.numel() - whole * kBlock;
   const int64_t used = std::min(flat.numel(), kBlock);
   const auto first = static_cast<int64_t>(stream_of(name) % static_cast<uint64_t>(kBlock));
-  const int64_t before_end = std::min(used, kBlock - first);
-  const at::Tensor part = at::cat({block_.narrow(0, first, before_end), block_.narrow(0, 0, used - before_end)});
-  const at::Tensor scaled = part.mul_(deviation).to(type);
+  const at::Tensor scaled = block_.roll(-first).narrow(0, 0, used).mul_(deviation).to(type);
   if (whole > 0) flat.narrow(0, 0, whole * kBlock).view({whole, kBlock}).copy_(scaled);
   flat.narrow(0, whole * kBlock, rest).copy_(scaled.narrow(0, 0, rest));
   return numbers;
@@ -163,17 +115,13 @@ at::Tensor RandomNumbers::normal(const std::string& name, at::IntArrayRef shape,
 std::unique_ptr<model::TransformerModel> random_decoder(const model::TransformerConfig& config, at::Device device,
                                                         at::ScalarType type) {
   const at::NoGradGuard no_gradients;
-  RandomParameters parameters(config, device, type);
-  return std::make_unique<model::TransformerModel>(config, parameters);
+  const std::map<std::string, at::Tensor> parameters = random_parameters(config, device, type);
+  model::GivenParameters source(parameters);
+  return std::make_unique<model::TransformerModel>(config, source);
 }
 
 std::unique_ptr<model::TransformerModel> random_trainee(const model::TransformerConfig& config, at::Device device) {
-  const RandomNumbers numbers(device);
-  std::map<std::string, at::Tensor> parameters;
-  for (const model::ParameterSpec& spec : model::expected_parameters(config)) {
-    parameters[spec.name] = drawn(spec, config, numbers, at::TensorOptions(device).dtype(at::kFloat));
-  }
-  auto made = std::make_unique<model::TransformerModel>(config, std::move(parameters));
+  auto made = std::make_unique<model::TransformerModel>(config, random_parameters(config, device, at::kFloat));
   made->requires_grad(true);
   return made;
 }
@@ -195,6 +143,16 @@ void Records::add(const std::string& measure, const nlohmann::ordered_json& valu
   std::fflush(stdout);
   all_.push_back(std::move(record));
   if (!file_.empty()) write_json(file_, {{"environment", environment()}, {"records", all_}});
+}
+
+bool Records::guard(const std::string& setting, const std::function<bool()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    add("problem", {{"shape", setting}, {"problem", text.substr(0, text.find('\n'))}});
+    return false;
+  }
 }
 
 }  // namespace draftsmith::bench

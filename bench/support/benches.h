@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -17,10 +17,6 @@ namespace draftsmith::bench {
 // Returns the configuration of a shape: t5-small, t5-base, t5-large, llama-1b, llama-8b, or one of the tiny
 // shapes tiny-t5, tiny-t5-drafter, tiny-llama. Its outputs never end. Throws UserError for other names.
 model::TransformerConfig shape_config(const std::string& name);
-
-// Returns the words of a list such as "1,4,16".
-std::vector<std::string> split_list(const std::string& text);
-std::vector<int64_t> split_numbers(const std::string& text, const std::string& where);
 
 // Normal random numbers on a device, the same on each and in every process. They repeat a block of a million numbers,
 // which has a prime length: so no two rows of a matrix are equal.
@@ -49,9 +45,15 @@ class Records {
   // `file`: rewritten after each record; empty: none. `common`: keys that every record begins with.
   Records(std::filesystem::path file, nlohmann::ordered_json common);
 
+  // Gives all records that follow another key.
+  void keep(const std::string& key, const std::string& value) { common_[key] = value; }
+
   // Adds a record {"measure": measure, ...common, ...values}, prints it as one line, and rewrites the file. It ends
   // with what ran since the last one (execution_json()); its warnings are those of the process so far.
   void add(const std::string& measure, const nlohmann::ordered_json& values);
+
+  // Does the work of a setting and returns what it returns. An error becomes the record "problem", and false.
+  bool guard(const std::string& setting, const std::function<bool()>& work);
 
  private:
   std::filesystem::path file_;

@@ -1,4 +1,4 @@
-"""What the comparisons and curves of bench/ share: programs that run one after another, machines, spreads."""
+"""What the comparisons of bench/ share: programs that run one after another, machines, spreads."""
 
 import datetime
 import json

@@ -214,27 +214,6 @@ TEST_F(DeviceLoopTest, ARoundIsOneOrTwoLaunchesOneCopyAndOneWait) {
   }
 }
 
-// Windows that look at tokens: the host waits once for each drafted token, and once for each verification.
-TEST_F(DeviceLoopTest, ADraftedTokenThatARuleDecidesOnIsOneWait) {
-  if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
-  for (const char* window : {"fallback", "entropy"}) {
-    Decoding decoding{model::tiny_t5(), device_options("speculative", 0, 1)};
-    decoding.options.window_rule = window;
-    decoding.options.max_entropy = decoding.options.fallback = 0.5;
-    decoding.endless = true;
-    const auto of_length = [&](int64_t tokens) {
-      decoding.options.max_new_tokens = tokens;
-      standin::reset_counts();
-      const DecodeStats stats = total(results_on(test_device(), decoding));
-      return std::pair(standin::counts().waits, stats.draft_runs + stats.target_runs);
-    };
-    const auto [few, few_runs] = of_length(20);
-    const auto [many, many_runs] = of_length(60);
-    fmt::print("{:<12} {} waits for {} runs of drafter and target\n", window, many - few, many_runs - few_runs);
-    EXPECT_EQ(many - few, many_runs - few_runs);
-  }
-}
-
 // Without recordings: launches of a layer and others of a greedy token, from runs of two lengths and two depths. The
 // numbers are those of today.
 TEST_F(DeviceLoopTest, AGreedyTokenKeepsItsBudget) {

@@ -1,8 +1,6 @@
 // The stand-in accelerator itself: operators give the CPU's numbers, host reads fault, and everything is counted.
 #include "tests/standin/standin.h"
 
-#include <functional>
-#include <memory>
 #include <stdexcept>
 
 #include <ATen/ATen.h>
@@ -42,13 +40,6 @@ bool all_are_nan(const at::Tensor& tensor) {
   return tensor.to(at::kCPU).isnan().all().item<bool>();
 }
 
-// Records work that succeeds.
-std::unique_ptr<RecordedWork> recording_of(WorkMemory& memory, const std::function<void()>& work) {
-  auto recorded = record_graph(device(), memory, work);
-  if (!recorded) throw std::runtime_error("nothing was recorded");
-  return recorded;
-}
-
 TEST_F(Standin, OperatorsGiveTheCpusNumbers) {
   const at::Tensor a = numbers({4, 6});
   const at::Tensor b = numbers({6, 5});
@@ -79,12 +70,6 @@ TEST_F(Standin, CountsLaunchesCopiesAndWaits) {
   z.sum().item<float>();
   z.nonzero();
   EXPECT_EQ(counts().waits, 2);
-}
-
-TEST_F(Standin, HostTensorsAmongDeviceTensorsAreErrors) {
-  const at::Tensor a = numbers({4, 4});
-  EXPECT_ANY_THROW(a.to(device()).add(a));
-  EXPECT_NO_THROW(a.to(device()).add(at::scalar_tensor(2.0F)));
 }
 
 TEST_F(StandinDeathTest, TheHostCannotReadDeviceMemory) {
@@ -126,21 +111,13 @@ TEST_F(StandinGraphs, ReplaysReadWhatTheTensorsHoldThen) {
   EXPECT_EQ(runs.item<float>(), 2);
 }
 
-TEST_F(Standin, ReleasedMemoryIsOverwritten) {
-  const void* before = filled(1000, 5).const_data_ptr();
-  const at::Tensor floats = at::empty({1000}, at::TensorOptions().device(device()));
-  ASSERT_EQ(floats.const_data_ptr(), before);
-  EXPECT_TRUE(all_are_nan(floats));
-  const at::Tensor whole = at::empty({1000}, floats.options().dtype(at::kLong));
-  EXPECT_TRUE(all_are(whole, -1));
-}
-
 // As a CUDA graph, which holds addresses.
 TEST_F(StandinGraphs, AReplayReadsTheMemoryOfATensorThatIsGone) {
   at::Tensor read = filled(1000, 1);
   at::Tensor sum;
   WorkMemory memory;
-  const auto work = recording_of(memory, [&] { sum = read + 1; });
+  const auto work = record_graph(device(), memory, [&] { sum = read + 1; });
+  ASSERT_NE(work, nullptr);
   work->replay();
   EXPECT_TRUE(all_are(sum, 2));
   const void* address = read.const_data_ptr();
@@ -151,22 +128,6 @@ TEST_F(StandinGraphs, AReplayReadsTheMemoryOfATensorThatIsGone) {
   ASSERT_EQ(other.const_data_ptr(), address);
   work->replay();
   EXPECT_TRUE(all_are(sum, 6));
-}
-
-TEST_F(StandinGraphs, ResultsHaveNoValuesBeforeAReplay) {
-  const at::Tensor x = filled(10, 1);
-  at::Tensor sum, largest;
-  WorkMemory memory;
-  const auto work = recording_of(memory, [&] {
-    sum = x + 1;
-    largest = at::empty({0}, x.options());
-    at::maximum_out(largest, x, sum);
-  });
-  EXPECT_TRUE(all_are_nan(sum));
-  EXPECT_TRUE(all_are_nan(largest));
-  work->replay();
-  EXPECT_TRUE(all_are(sum, 2));
-  EXPECT_TRUE(all_are(largest, 2));
 }
 
 TEST_F(StandinGraphs, WaitsAndCopiesOfTheHostCannotBeRecorded) {

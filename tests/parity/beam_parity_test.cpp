@@ -2,6 +2,7 @@
 // stopping, length penalties, processors, one source at a time and in batches.
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -51,13 +52,18 @@ void expect_equal_beams(TransformerModel& model, const nlohmann::json& record, i
 
 class BeamParity : public NeedsTransformers {
  protected:
-  static const TransformersReference& reference() { return TransformersReference::of("parity_beams.py"); }
+  // Returns the records that Transformers makes of its models, or of a trained one.
+  static nlohmann::json records(const std::string& trained = "") {
+    EXPECT_EQ(reference().run("beams", trained), "");
+    return load_json(reference().root() / "beams.json");
+  }
+  static const TransformersReference& reference() { return TransformersReference::of("parity_models.py"); }
 };
 
 TEST_F(BeamParity, OutputsAndScoresAreThoseOfTransformers) {
-  const nlohmann::json records = load_json(reference().root() / "beams.json");
-  EXPECT_EQ(records.size(), 35);
-  for (const nlohmann::json& record : records) {
+  const nlohmann::json all = records();
+  EXPECT_EQ(all.size(), 35);
+  for (const nlohmann::json& record : all) {
     const auto model = load(reference().directory(record.at("model").get<std::string>()), true);
     for (const int64_t batch_size : {1, 16}) expect_equal_beams(*model, record, batch_size);
   }
@@ -66,10 +72,8 @@ TEST_F(BeamParity, OutputsAndScoresAreThoseOfTransformers) {
 TEST_F(BeamParity, ATrainedModelGivesTheSameBeams) {
   const fs::path directory = draftsmith::test::data_dir() / "models/stories260k_hf";
   if (!fs::exists(directory)) GTEST_SKIP() << "no " << directory;
-  ASSERT_EQ(reference().run("trained", "'" + directory.string() + "'"), "");
   const auto model = load(directory, true);
-  for (const nlohmann::json& record : load_json(reference().root() / "trained.json"))
-    expect_equal_beams(*model, record, 16);
+  for (const nlohmann::json& record : records("'" + directory.string() + "'")) expect_equal_beams(*model, record, 16);
 }
 
 }  // namespace

@@ -25,9 +25,9 @@ using ExportParity = NeedsTransformers;
 using ExitsParity = NeedsTransformers;
 using KindsParity = NeedsTransformers;
 
-// Writes what an exported model generates here.
-void write_outputs(const TransformersReference& reference, const std::string& name) {
-  const auto model = load(reference.root() / "saved" / name, true);
+// Writes what the exported model `name` of a folder generates here.
+void write_outputs(const TransformersReference& reference, const std::string& folder, const std::string& name) {
+  const auto model = load(reference.root() / folder / name, true);
   const nlohmann::ordered_json ours = greedy_outputs(*model, reference.greedy(name).sources, 14, 1);
   write_json(reference.root() / (name + ".ours.json"), ours);
 }
@@ -39,22 +39,22 @@ void export_drafter(const TransformersReference& reference, const std::string& n
   (target->config().encoder_decoder ? options.encoder_layers : options.decoder_layers) = "first:1";
   const auto cut = reference.root() / "cut" / name;
   save_model(cut, *prune(*target, options));
-  const auto out = reference.root() / "saved" / name;
+  const auto out = reference.root() / "drafters" / name;
   recipes::export_model({.model = cut, .out = out, .target = reference.directory(name)});
-  write_outputs(reference, name);
+  write_outputs(reference, "drafters", name);
 }
 
 TEST_F(ExportParity, TransformersGeneratesTheSameWithIt) {
-  const TransformersReference reference("parity_export.py");
+  const TransformersReference& reference = TransformersReference::of("parity_models.py");
   for (const char* name : {"t5_v1_1", "llama3", "gpt2"}) export_drafter(reference, name);
-  EXPECT_EQ(reference.check_saved(), "");
+  EXPECT_EQ(reference.run("drafters"), "");
 }
 
 // Exports a model of the reference for CTranslate2, with what it generates here, and as GGUF where there is a form.
 void export_for_engines(const TransformersReference& reference, const std::string& name, bool gguf) {
   const auto out = reference.root() / "saved" / name;
   recipes::export_model({.model = reference.directory(name), .out = out});
-  write_outputs(reference, name);
+  write_outputs(reference, "saved", name);
   if (!gguf) return;
   make_directories(reference.root() / "gguf");
   for (const std::string dtype : {"stored", "fp16", "bf16", "q8_0"}) {
@@ -106,8 +106,8 @@ TEST_F(ExitsParity, TransformersLoadsTheModelWithoutThem) {
 
 // Transformers says that it knows no such model, instead of filling in random weights.
 TEST_F(KindsParity, TransformersTakesNoneForAModelItKnows) {
-  const TransformersReference reference("parity_kinds.py");
-  const auto saved = [&](const std::string& name) { return reference.root() / "saved" / name; };
+  const TransformersReference& reference = TransformersReference::of("parity_models.py");
+  const auto saved = [&](const std::string& name) { return reference.root() / "kinds" / name; };
   for (const TransformerConfig& config : {tiny_mt5(), tiny_llama(3), tiny_gpt2()}) {
     const auto primary = varied_model(config, 1, at::kFloat);
     const auto secondary = make_tandem_secondary(*primary, *primary);
@@ -115,7 +115,7 @@ TEST_F(KindsParity, TransformersTakesNoneForAModelItKnows) {
   }
   save_model(saved("blocks"), TransformerModel(block_prediction_config(tiny_llama(2), 4), 1));
   save_deep_tandem(saved("deep"), DeepTandemModel({tiny_llama(3), tiny_llama(2), 4}, 1));
-  EXPECT_EQ(reference.check_saved(), "");
+  EXPECT_EQ(reference.run("kinds"), "");
 }
 
 }  // namespace

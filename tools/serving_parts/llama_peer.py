@@ -1,12 +1,8 @@
 #!/usr/bin/env python3
-"""Greedy decoding by llama.cpp, with and without a draft model: llama_peer.py JOB.json ANSWER.json
-
-JOB names target and drafter (GGUF), prompts (ids), new_tokens, window, threads and eos. ANSWER gets the ids of both
-ways, the drafts as (new tokens before it, ids), and the logits that chose the last token of each output.
-"""
+"""Greedy decoding by llama.cpp, alone and with a draft model. Reads a job from the standard input, in JSON: target and
+drafter (GGUF), prompts (ids), new_tokens, window, threads and eos. Prints the ids of both ways."""
 
 import json
-import pathlib
 import sys
 
 import llama_cpp
@@ -35,34 +31,19 @@ def greedy(model, prompt, count, eos):
 class Drafter(LlamaDraftModel):
     """A second model as the draft model, which the wrapper of Python asks for a window of tokens."""
 
-    def __init__(self, model, job):
-        self.model, self.job, self.drafts = model, job, []
+    def __init__(self, model, window):
+        self.model, self.window = model, window
 
     def __call__(self, input_ids, /, **_):
-        ids = greedy(self.model, input_ids.tolist(), self.job["window"], None)
-        self.drafts.append((len(input_ids), ids))
-        return numpy.array(ids, dtype=numpy.intc)
-
-
-def last_logits(model, prompt, output):
-    model.reset()
-    model.eval(prompt + output[:-1])
-    return model.scores[len(prompt) + len(output) - 2].tolist()
+        return numpy.array(greedy(self.model, input_ids.tolist(), self.window, None), dtype=numpy.intc)
 
 
 def main():
-    job = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    alone = load(job["target"], job)
-    drafter = Drafter(load(job["drafter"], job), job)
-    assisted = load(job["target"], job, draft_model=drafter)
-    answer = {"alone": [], "assisted": [], "drafts": [], "logits": []}
-    for prompt in job["prompts"]:
-        drafter.drafts.clear()
-        answer["alone"].append(greedy(alone, prompt, job["new_tokens"], job["eos"]))
-        answer["assisted"].append(greedy(assisted, prompt, job["new_tokens"], job["eos"]))
-        answer["drafts"].append([(length - len(prompt), ids) for length, ids in drafter.drafts])
-        answer["logits"].append(last_logits(alone, prompt, answer["alone"][-1]))
-    pathlib.Path(sys.argv[2]).write_text(json.dumps(answer))
+    job = json.load(sys.stdin)
+    models = {"alone": load(job["target"], job), "assisted": load(
+        job["target"], job, draft_model=Drafter(load(job["drafter"], job), job["window"]))}
+    print(json.dumps({name: [greedy(model, prompt, job["new_tokens"], job["eos"]) for prompt in job["prompts"]]
+                      for name, model in models.items()}))
 
 
 if __name__ == "__main__":
