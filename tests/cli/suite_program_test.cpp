@@ -170,7 +170,7 @@ TEST_F(DatasetProgram, ListPrintsWhatThereIsAndMistakesInNamesExitWithTwo) {
               AllOf(HasSubstr("suite.toml:2"), HasSubstr("did you mean mine/test?")));
   write_text(folder_ / "data/mine/test.en", "a girl\n");
   EXPECT_THAT(run_here({"validate", suite, "--set", "task.mine/tset.dataset=mine/test"}).err,
-              HasSubstr("references and sources differ in their number of lines"));
+              HasSubstr("the task has fewer references than sources"));
 }
 
 TEST_F(DatasetProgram, PathsThatAreNotThereAreNamedWithTheirLinesAndTheDataFolder) {

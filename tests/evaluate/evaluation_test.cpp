@@ -266,7 +266,7 @@ TEST(EvaluationSuite, LosslessSettingsAreChosenByTheirSpeedAloneWhereNothingIsSc
   engine.seconds = [](const Setting& setting, int64_t) {
     return setting.decode.window == 4 ? 0.04 : setting.decode.window == 3 ? 0.05 : 0.1;
   };
-  EXPECT_EQ(json_of(suite.evaluate(engine), "speculative.small.drop0", 1).at("params").at("window"), 3);
+  EXPECT_EQ(json_of(suite.evaluate(engine), "speculative.small.T0.drop0", 1).at("params").at("window"), 3);
 
   suite.options.run[0].lists[&DecodeOptions::temperature] = {1};
   EXPECT_EQ(json_of(suite.evaluate(engine), "speculative.small.T1.drop0", 1).at("params").at("window"), 3);

@@ -111,9 +111,9 @@ TEST_F(Inspection, BrokenResultsAreAUserErrorThatNamesTheDefect) {
     EXPECT_EQ(inspect_error(file), text_of(verify(file))) << json;
     return inspect_error(file);
   };
-  EXPECT_THAT(defect_of(R"({"tasks": [1]})"), HasSubstr("is no results.json: wrong value of version"));
+  EXPECT_THAT(defect_of(R"({"tasks": [1]})"), HasSubstr("is no results.json of this version"));
   EXPECT_THAT(defect_of(R"({"version": 1, "suite": "s", "environment": {}, "tasks": [1]})"),
-              HasSubstr("is no results.json: wrong value of tasks[0]"));
+              HasSubstr("is no results.json: wrong value of tasks.0"));
   EXPECT_FALSE(is_recorded(file)) << "it lies in no stage";
 }
 

@@ -150,7 +150,7 @@ TEST(WindowCurves, TheTableNamesTheBestWindow) {
   const std::string table = result.table.substr(begin);
   EXPECT_THAT(table, testing::ContainsRegex("speculative T=0  small \\* +4 of 4 +0\\.800 +2\\.00"));
   EXPECT_LE(widest_line(table), 100u) << table;
-  EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("<polyline"));
+  EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("<figure class=\"plot\">"));
 }
 
 // 24 lines of 0.1 s by greedy decoding and 0.05 s by drafting, whatever the batch.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "tests/evaluate/fake_engine.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::evaluate {
@@ -58,12 +59,11 @@ TEST(ForcedTexts, AReferenceThatCannotBeReadIsToldWithItsFileAndLine) {
   task.skip = 10;
   const TaskData data{{"4", "4"}, {{"w"}, {"other"}}};
   const std::vector<Prompt> prompts{{1}, {1}};
-  testing::internal::CaptureStdout();
+  const CapturedLog log;
   const ForcedTexts texts = forced_texts(task, data, prompts, 4, Particular());
-  const std::string log = testing::internal::GetCapturedStdout();
   EXPECT_TRUE(texts.outputs.empty());
-  EXPECT_THAT(log, HasSubstr("test.tgt:12"));
-  EXPECT_THAT(log, HasSubstr("a word is no id"));
+  EXPECT_THAT(log.text(), HasSubstr("test.tgt:12"));
+  EXPECT_THAT(log.text(), HasSubstr("a word is no id"));
 }
 
 TEST(TaskMetric, ReferencesInChineseAndJapaneseAreSplitIntoCharacters) {
