@@ -61,9 +61,15 @@ void ConfigKeys::text(const std::string& key, std::string& value, const std::str
 }
 
 void ConfigKeys::integers(const std::string& key, std::vector<int64_t>& value, IntRange range) {
-  const nlohmann::ordered_json written =
-      value.size() == 1 ? nlohmann::ordered_json(value.front()) : nlohmann::ordered_json(value);
-  if (read_or_write(key, written, nlohmann::ordered_json::array()) && has(key)) value = from_->get_ints(key, range);
+  if (read_or_write(key, value, nlohmann::ordered_json::array()) && has(key)) value = from_->get_ints(key, range);
+}
+
+void ConfigKeys::end_ids(const std::string& key, std::vector<int64_t>& value, IntRange range) {
+  if (to_ != nullptr && value.size() == 1) {
+    (*to_)[key] = value.front();
+  } else {
+    integers(key, value, range);
+  }
 }
 
 void ConfigKeys::activation(const std::string& key, Activation& value, const std::string& fallback) {
@@ -250,7 +256,7 @@ void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const Decode
   keys.also("use_cache", true);
   const IntRange ids{0, config.vocabulary - 1};
   keys.integer("bos_token_id", config.bos, ids);
-  keys.integers("eos_token_id", config.eos, ids);
+  keys.end_ids("eos_token_id", config.eos, ids);
   if (config.eos.empty()) keys.also("eos_token_id", nullptr);
   if (keys.reads() && config.eos.empty() && defaults.eos < config.vocabulary) config.eos = {defaults.eos};
   keys.integer("pad_token_id", config.pad, ids, config.eos.empty() ? 0 : config.eos.front());

@@ -66,6 +66,8 @@ class ConfigKeys {
   void text(const std::string& key, std::string& value, const std::string& fallback);
   // One integer or a list of them. Absent: the field stays.
   void integers(const std::string& key, std::vector<int64_t>& value, IntRange range = {});
+  // A single id is written as a number, as Transformers does.
+  void end_ids(const std::string& key, std::vector<int64_t>& value, IntRange range = {});
   // The name of an activation.
   void activation(const std::string& key, Activation& value, const std::string& fallback);
   // A flag that has one supported value.

@@ -76,7 +76,7 @@ void t5_common_keys(ConfigKeys& keys, TransformerConfig& config, const T5Default
   keys.also("use_cache", true);
   const IntRange ids{0, config.vocabulary - 1};
   keys.integer("pad_token_id", config.pad, ids, 0);
-  keys.integers("eos_token_id", config.eos, ids);
+  keys.end_ids("eos_token_id", config.eos, ids);
   keys.integer("decoder_start_token_id", config.decoder_start, ids, config.pad);
 }
 

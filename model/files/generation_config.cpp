@@ -141,7 +141,7 @@ std::vector<std::string> read_stop_strings(ConfigReader& reader, const std::stri
 void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabulary) {
   const IntRange ids{0, vocabulary - 1};
   keys.integer("pad_token_id", settings.pad, ids, settings.pad);
-  keys.integers("eos_token_id", settings.eos_ids, ids);
+  keys.end_ids("eos_token_id", settings.eos_ids, ids);
   keys.integer("decoder_start_token_id", settings.decoder_start, ids, settings.decoder_start);
   keys.integer("bos_token_id", settings.bos, ids);
   keys.number("encoder_repetition_penalty", settings.encoder_repetition_penalty, 1.0, 1e-6, 1e6);
@@ -154,7 +154,7 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
   keys.integer("min_length", settings.min_length, {0, kMaxCount}, 0);
   keys.integer("min_new_tokens", settings.min_new_tokens, {0, kMaxCount});
   keys.integer("forced_bos_token_id", settings.forced_bos, ids);
-  keys.integers("forced_eos_token_id", settings.forced_eos, ids);
+  keys.end_ids("forced_eos_token_id", settings.forced_eos, ids);
   keys.integers("suppress_tokens", settings.suppress, ids);
   keys.integers("begin_suppress_tokens", settings.begin_suppress, ids);
   keys.integer("max_length", settings.max_length, {1, kMaxLength});

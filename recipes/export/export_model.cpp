@@ -61,7 +61,8 @@ std::string decoder_only_families() {
 
 // Adds a problem for each reason why vLLM's draft models cannot be this one: they are decoder-only and have as many ids
 // as the target (SpeculativeConfig.verify_equal_vocab_size_if_draft_model).
-void check_vllm(const ExportOptions& options, const model::TransformerConfig& config, Problems& problems) {
+void check_vllm(const ExportOptions& options, const model::TransformerConfig& config,
+                const std::optional<model::TransformerConfig>& target, Problems& problems) {
   const std::string where = options.model.string();
   if (config.encoder_decoder) {
     problems.add({.where = where,
@@ -70,12 +71,10 @@ void check_vllm(const ExportOptions& options, const model::TransformerConfig& co
                   .found = config.family,
                   .hint = "--format hf exports it for Transformers"});
   }
-  if (!options.target) return;
-  const int64_t wanted = model::read_settings(*options.target, &model::ordinary_kind()).config.vocabulary;
-  if (wanted == config.vocabulary) return;
+  if (!target || target->vocabulary == config.vocabulary) return;
   problems.add({.where = where,
                 .what = "vLLM needs a draft model with as many ids as its target, padding included",
-                .expected = fmt::format("vocab_size {}, as the target", wanted),
+                .expected = fmt::format("vocab_size {}, as the target", target->vocabulary),
                 .found = fmt::format("{}", config.vocabulary),
                 .hint = "use a drafter whose embedding is padded to the target's size, or --format hf"});
 }
@@ -83,6 +82,8 @@ void check_vllm(const ExportOptions& options, const model::TransformerConfig& co
 // Refuses what the format cannot hold, and a model that changed since it was made. Errors: UserError with all problems.
 void check_model(const model::ModelDirectory& opened, const ExportOptions& options) {
   const model::TransformerConfig& config = opened.config();
+  std::optional<model::TransformerConfig> target;
+  if (options.target) target = model::read_settings(*options.target, &model::ordinary_kind()).config;
   Problems problems;
   if (!config.draft_vocabulary.ids.empty()) {
     problems.add({.where = options.model.string(),
@@ -92,7 +93,7 @@ void check_model(const model::ModelDirectory& opened, const ExportOptions& optio
                   .hint = "export the drafter from before its vocabulary was pruned. Draftsmith can run this one; the "
                           "format cannot say that the removed rows have logits of minus infinity"});
   }
-  if (options.format == "vllm") check_vllm(options, config, problems);
+  if (options.format == "vllm") check_vllm(options, config, target, problems);
   if (options.format == kGgufFormat) check_gguf(options.model.string(), config, problems);
   problems.add_all(verify(options.model));
   problems.throw_if_any();

@@ -50,7 +50,7 @@ class Generate(unittest.TestCase):
                                            batch_size=2))
         self.assertEqual(len(draw(1)), 3 * len(texts()))
         self.assertEqual(draw(1), draw(1))
-        self.assertNotEqual(draw(1), draw(2**64 - 1))
+        self.assertNotEqual(draw(1), draw(2**63 - 1))
         first, second = model().generate(texts()[0], method="beam", num_beams=3, n_best=2)
         self.assertGreaterEqual(first.score, second.score)
 
