@@ -115,8 +115,7 @@ Action add_eval(CLI::App& app) {
   add_execution_flags(app, flags->execution);
   app.footer(
       "`draftsmith help options evaluate` explains the keys of a suite. Run the same command again to\n"
-      "continue an interrupted evaluation. `draftsmith report DIR` shows the results again, as a page or\n"
-      "with percentiles of times.\n"
+      "continue an interrupted evaluation. `draftsmith report DIR` shows the results again.\n"
       "Examples:\n"
       "  draftsmith eval suite.toml\n"
       "  draftsmith eval suite.toml --set task.test.limit=100 --out results");

@@ -1,5 +1,5 @@
 # Sources are compiled up to forty at a time, those of tests up to twenty: a group is a file of lines
-# `#include "base/registry.cpp"` and so on. From nothing that takes a fifth of the time; after a change of one file it
+# `#include "base/table.cpp"` and so on. From nothing that takes a fifth of the time; after a change of one file it
 # takes up to half a minute, so who builds all day may turn it off. The preset debug compiles each source alone, which
 # also shows an #include that is missing.
 #

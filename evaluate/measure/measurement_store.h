@@ -61,7 +61,7 @@ inline constexpr const char* kHowToGoOn = "finished measurements are kept; run t
 
 // Circumstances of an evaluation, which do not change its results.
 struct SuiteContext {
-  bool quiet = false;  // shows neither progress nor table
+  bool quiet = false;  // shows no progress
 };
 
 class MeasurementStore {
