@@ -235,18 +235,10 @@ type {{ f.name }} = (_: {{ kind(f.parameters) }}) => any;
 {%- endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}""",
     "alpaca": """{% for message in messages %}{% if message['role'] == 'user' %}
 ### Instruction:
-{{ message['content']|trim -}}
-{% if not loop.last %}
-
-
-{% endif %}
+{{ message['content']|trim -}}{% if not loop.last %}{{ '\\n\\n' }}{% endif %}
 {% elif message['role'] == 'assistant' %}
 ### Response:
-{{ message['content']|trim -}}
-{% if not loop.last %}
-
-
-{% endif %}
+{{ message['content']|trim -}}{% if not loop.last %}{{ '\\n\\n' }}{% endif %}
 {% endif %}
 {% endfor %}
 {% if add_generation_prompt and messages[-1]['role'] != 'assistant' %}

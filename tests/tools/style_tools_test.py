@@ -1,16 +1,10 @@
-"""Tests of tools/check_includes, tools/check_format and tools/lint on small invented repositories."""
+"""Tests of tools/check_includes and tools/check_format on small invented repositories."""
 
-import importlib.machinery
-import importlib.util
-import json
 import pathlib
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
-
-sys.dont_write_bytecode = True  # tools/lint is loaded as a module
 
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 
@@ -126,24 +120,6 @@ class CheckFormat(Repository):
         self.add_program("clang-format-14", "exit 1")
         status, output, _ = self.run_tool("a.cpp", "long.md")
         self.assertEqual((status, len(output)), (1, 1))
-
-
-class Lint(Repository):
-    def test_commands_are_those_of_sources_without_what_only_gcc_knows(self):
-        loader = importlib.machinery.SourceFileLoader("lint", str(TOOLS / "lint"))
-        lint = importlib.util.module_from_spec(importlib.util.spec_from_loader("lint", loader))
-        loader.exec_module(lint)
-        lint.ROOT = folder = self.root / "a b"
-        build = folder / "build/lint"
-        build.mkdir(parents=True)
-        command = f'g++ -DX=1 -Winvalid-pch -Wno-restrict -include "{build}/cmake_pch.hxx" -c "{folder}/base/a.cpp"'
-        entries = [{"directory": str(build), "file": f"{folder}/{name}", "command": command}
-                   for name in ("base/a.cpp", "cmake/precompiled.cpp")]
-        (build / "compile_commands.json").write_text(json.dumps(entries))
-        self.assertEqual(lint.clang_commands(build), ["base/a.cpp"])
-        written = json.loads((build / "compile_commands.json").read_text())
-        self.assertEqual([entry["arguments"] for entry in written],
-                         [["g++", "-DX=1", "-include", f"{build}/cmake_pch.hxx", "-c", f"{folder}/base/a.cpp"]])
 
 
 if __name__ == "__main__":
