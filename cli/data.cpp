@@ -57,9 +57,7 @@ Action add_prepare(CLI::App& app) {
       "    --source-field dialogue --target-fields summary \\\n"
       "    --tokenizer spiece.model --out dialogsum.h5 --max-source 512 --too-long truncate");
   return [flags, options] {
-    Problems problems;
-    recipes::CorpusOptions corpus = options->value(problems);
-    problems.throw_if_any();
+    recipes::CorpusOptions corpus = options->value();
     corpus.tokenizer = flags->tokenizer;
     static_cast<data::TextInput&>(corpus) = data::with_dataset(corpus);
     const std::string made = recipes::make_corpus(corpus, flags->out, progress_style(flags->quiet));

@@ -70,9 +70,7 @@ int run_report(const ReportFlags& flags) {
   const evaluate::Results results = evaluate::load_results(find_results(flags.results));
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(results));
   if (!flags.html.empty()) write_file_atomic(flags.html, evaluate::report_html(results));
-  if (flags.markdown.empty() && flags.html.empty()) {
-    fmt::print("{}", evaluate::results_table(results));
-  }
+  if (flags.markdown.empty() && flags.html.empty()) fmt::print("{}", evaluate::results_table(results));
   return 0;
 }
 

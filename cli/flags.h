@@ -51,6 +51,13 @@ class OptionFlags {
     flags_.parse_into(&options, problems);
     return options;
   }
+  // Returns the same where no other problem is collected. Throws UserError for wrong values.
+  T value() const {
+    Problems problems;
+    T options = value(problems);
+    problems.throw_if_any();
+    return options;
+  }
 
  private:
   T defaults_;

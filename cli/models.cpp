@@ -148,12 +148,7 @@ Action add_prune(CLI::App& app) {
   auto options = std::make_shared<OptionFlags<model::PruneOptions>>(app);
   add_execution_flags(app, flags->execution);
   app.footer(kFooter);
-  return [flags, options] {
-    Problems problems;
-    const model::PruneOptions wanted = options->value(problems);
-    problems.throw_if_any();
-    return run_prune(*flags, wanted);
-  };
+  return [flags, options] { return run_prune(*flags, options->value()); };
 }
 
 Action add_export(CLI::App& app) {
@@ -173,9 +168,7 @@ Action add_export(CLI::App& app) {
       "or, with an exported target:\n"
       "  llama-server --model target.gguf --model-draft drafter.gguf --draft-max 5");
   return [paths, options] {
-    Problems problems;
-    recipes::ExportOptions wanted = options->value(problems);
-    problems.throw_if_any();
+    recipes::ExportOptions wanted = options->value();
     wanted.model = paths->model;
     wanted.out = paths->out;
     return run_export(wanted);

@@ -81,7 +81,7 @@ class Metric {
 
 // ---- Options
 
-// Of the metric `command`.
+// Options of the metric `command`.
 struct CommandOptions {
   std::string command = {};  // for /bin/sh
   std::string label = {};    // name of the score; empty: that of the program

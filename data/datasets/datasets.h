@@ -84,7 +84,7 @@ struct DatasetCategory {
   bool has_references = true;  // each line has the field `reference`
 };
 
-// What a jsonl file holds, by the conventions of known data sets.
+// Content of a jsonl file, by the conventions of known data sets.
 struct JsonlSummary {
   std::string source = {};  // a field
   std::vector<std::string> references = {};

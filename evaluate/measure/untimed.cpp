@@ -1,4 +1,4 @@
-// What is measured before times: outputs and counts of every setting, and drafters teacher-forced.
+// Measures taken before times: outputs and counts of every setting, and drafters teacher-forced.
 #include <algorithm>
 #include <functional>
 #include <map>

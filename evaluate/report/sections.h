@@ -105,7 +105,7 @@ std::vector<std::string> headlines(const Results& results);
 std::vector<const TaskResult*> page_order(const Results& results);
 // Returns a task's heading. That of a task on which settings were chosen says so.
 std::string task_heading(const TaskResult& task);
-// What a page says below the heading of a task on which settings were chosen.
+// Sentence below the heading of a task on which settings were chosen.
 inline constexpr const char* kChoosingPurpose =
     "The numbers below chose the settings that other tasks report. They flatter the chosen settings: the other tasks "
     "say "

@@ -41,7 +41,7 @@ struct Quality {
 // Counts and ratios of DecodeStats over all lines.
 struct Acceptance {
   double alpha = 0;
-  // Whether the window rule ends drafts where the drafter is unsure: alpha then lacks the hard tokens. Absent without
+  // True if the window rule ends drafts where the drafter is unsure: alpha then lacks the hard tokens. Absent without
   // drafts.
   std::optional<bool> alpha_conditional;
   double acceptance_rate = 0;
@@ -182,7 +182,7 @@ struct ForcedAlphaResult {
   int64_t positions = 0;
 };
 
-// What is measured of a drafter once for all methods.
+// Measures of a drafter, once for all methods.
 struct DrafterResult {
   std::optional<double> cost_ratio;
   std::optional<ForcedAlphaResult> alpha_forced;

@@ -73,7 +73,7 @@ std::vector<Setting> with_baselines(const std::vector<Setting>& settings);
 std::vector<Setting> expand_settings(const SuiteOptions& options);
 
 // Returns the settings with each baseline a second time after itself ("A/A greedy"), when sampling with another seed.
-// What differs between the two is noise.
+// Differences between the two are noise.
 std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& settings);
 
 // Returns the name of the setting that a group chose for a value of max_drop: "bild.aligned.drop1".

@@ -1,6 +1,7 @@
 #include "infer/loop/decode_stats.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -8,6 +9,15 @@
 namespace draftsmith::infer {
 
 namespace {
+
+// The counts that add up as numbers.
+constexpr std::array kStatsCounts{
+    &DecodeStats::emitted,       &DecodeStats::target_runs,       &DecodeStats::draft_runs,
+    &DecodeStats::verifications, &DecodeStats::drafted,           &DecodeStats::accepted,
+    &DecodeStats::fallbacks,     &DecodeStats::rollbacks,         &DecodeStats::cut,
+    &DecodeStats::overlap_count, &DecodeStats::target_tokens,     &DecodeStats::layer_runs,
+    &DecodeStats::latency_units, &DecodeStats::early_predictions, &DecodeStats::early_matches,
+    &DecodeStats::compute_units, &DecodeStats::unverified};
 
 constexpr double PhaseSeconds::*kPhases[] = {&PhaseSeconds::encode, &PhaseSeconds::prefill, &PhaseSeconds::draft,
                                              &PhaseSeconds::verify, &PhaseSeconds::other};

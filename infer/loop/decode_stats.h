@@ -2,7 +2,6 @@
 // definitions).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -114,15 +113,6 @@ struct DecodeStats {
   // Returns P(token j accepted | token j-1 accepted), j = 1..G at index j-1.
   std::vector<double> acceptance_by_position() const;
 };
-
-// The counts, in the order in which evaluations keep them.
-inline constexpr std::array kStatsCounts{
-    &DecodeStats::emitted,       &DecodeStats::target_runs,       &DecodeStats::draft_runs,
-    &DecodeStats::verifications, &DecodeStats::drafted,           &DecodeStats::accepted,
-    &DecodeStats::fallbacks,     &DecodeStats::rollbacks,         &DecodeStats::cut,
-    &DecodeStats::overlap_count, &DecodeStats::target_tokens,     &DecodeStats::layer_runs,
-    &DecodeStats::latency_units, &DecodeStats::early_predictions, &DecodeStats::early_matches,
-    &DecodeStats::compute_units, &DecodeStats::unverified};
 
 // ---- JSON of `draftsmith generate --json` and the Python module
 

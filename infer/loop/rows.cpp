@@ -94,13 +94,10 @@ double RowBatch::share_of_step() const {
   return 1 / static_cast<double>(std::max<int64_t>(std::ranges::count(rows, false, &Row::finished), 1));
 }
 
-bool RowBatch::shrinks() const {
-  return std::ranges::count(rows, true, &Row::finished) * 4 >= std::ssize(rows);
-}
-
 std::vector<int64_t> RowBatch::remove_finished(int64_t least) {
-  if (!shrinks()) return {};
-  int64_t spare = least - std::ranges::count(rows, false, &Row::finished);
+  const int64_t ended = std::ranges::count(rows, true, &Row::finished);
+  if (4 * ended < std::ssize(rows)) return {};
+  int64_t spare = least - (std::ssize(rows) - ended);
   std::vector<int64_t> kept;
   std::vector<Row> left;
   for (size_t b = 0; b < rows.size(); ++b) {

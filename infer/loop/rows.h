@@ -158,8 +158,6 @@ struct RowBatch {
   void notify(const Row& row, int64_t before) const;
   // Returns the share that each unfinished row has in a step of the batch: 1 over their number.
   double share_of_step() const;
-  // Returns whether enough rows are finished for remove_finished() to move them.
-  bool shrinks() const;
   // Moves finished rows to `finished` once a quarter of the batch is finished: states copy their caches to shrink.
   // `least`: so many rows stay, finished ones among them. Returns the indices of the rows that stay, or none if nothing
   // changed.

@@ -1,4 +1,4 @@
-// What models on CPUs do to rows of numbers between products: norms, activations and rotations of a decoding step, RMS
+// Work of models on CPUs on rows of numbers, between products: norms, activations and rotations of a decoding step, RMS
 // norm with its gradients, softmax with its gradient. A row's results do not depend on other rows.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What the families share: keys of config.json that are read and written by one list, rotary keys, the layout of stored
-// parameters, limits, names of activations, and parameters' names by a table.
+// Shared parts of the families: keys of config.json that are read and written by one list, rotary keys, the layout of
+// stored parameters, limits, names of activations, and parameters' names by a table.
 #pragma once
 
 #include <cstdint>

@@ -152,11 +152,8 @@ unsigned rms_norm_threads(int64_t width) {
 
 // On CPUs both directions leave out the dispatcher, which takes 2 us, and its registration at the first call.
 RmsNormed rms_normed(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  if (x.is_cpu() && rms_norm_on_cpu_takes(x, weight)) return rms_norm_on_cpu(x, weight, epsilon);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  if (x.is_cpu()) {
-    auto [y, inverse] = forward_on_cpu(x, weight, epsilon);
-    return {std::move(y), std::move(inverse)};
-  }
   static const DeviceOperator op("rms_norm(Tensor x, Tensor weight, float epsilon) -> (Tensor, Tensor)",
                                  &forward_on_cpu, &forward_on_gpu);
   auto [y, inverse] = op(x, weight, epsilon);
@@ -165,11 +162,8 @@ RmsNormed rms_normed(const at::Tensor& x, const at::Tensor& weight, double epsil
 
 RmsNormGradients rms_norm_gradients(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                     const at::Tensor& inverse) {
+  if (x.is_cpu() && rms_norm_on_cpu_takes(x, weight)) return rms_norm_backward_on_cpu(gradient, x, weight, inverse);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  if (x.is_cpu()) {
-    auto [dx, dw] = backward_on_cpu(gradient, x, weight, inverse);
-    return {std::move(dx), std::move(dw)};
-  }
   static const DeviceOperator op(
       "rms_norm_backward(Tensor gradient, Tensor x, Tensor weight, Tensor inverse) -> (Tensor, Tensor)",
       &backward_on_cpu, &backward_on_gpu);

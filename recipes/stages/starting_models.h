@@ -1,4 +1,4 @@
-// What a train stage starts from: models of random weights (`architecture`) or loaded ones (`from`), those that stay
+// Start of a train stage: models of random weights (`architecture`) or loaded ones (`from`), those that stay
 // frozen beside them, and the trainable model over them all. Tables `exits`, `tandem`, `deep_tandem`, `shared_encoder`.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What stages that train share: corpora with their tokenizer, and a teacher's stored distributions.
+// Inputs of stages that train: corpora with their tokenizer, and a teacher's stored distributions.
 #pragma once
 
 #include <filesystem>
