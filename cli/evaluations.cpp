@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 struct EvalFlags {
   Execution execution;
   std::vector<std::string> set;  // --set KEY=VALUE, in order
+  std::string precision;         // of the suite; empty: its own
   fs::path suite;
   fs::path out;
 };
@@ -48,7 +49,9 @@ int run_eval(const EvalFlags& flags) {
   require_one_process();
   const Execution& execution = flags.execution;
   begin_execution(execution);
-  evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
+  std::vector<std::string> set = flags.set;
+  if (!flags.precision.empty()) set.push_back("precision=" + flags.precision);
+  evaluate::SuiteOptions options = load_suite(flags.suite, set);
   execution.apply_to(options);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   evaluate::require_replaceable_results(out / "results.json");
@@ -84,7 +87,7 @@ struct CompareFlags {
 
 // Returns the number of a percentage such as "5%".
 std::string without_percent_sign(const std::string& text) {
-  if (!text.ends_with('%')) throw CLI::ValidationError("is no percentage such as 5%: " + text);
+  if (!text.ends_with('%')) throw CLI::ValidationError("is no percentage such as 3%: " + text);
   return text.substr(0, text.size() - 1);
 }
 
@@ -109,6 +112,9 @@ Action add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
   app.add_option("suite", flags->suite, "Suite: tasks, models and methods (TOML)")->required();
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
+  app.add_option("--precision", flags->precision,
+                 "Stop timing settings whose 95 % interval reaches less than this share of the speedup, such as 0.03")
+      ->type_name("SHARE");
   add_set_flag(app, flags->set);
   add_execution_flags(app, flags->execution);
   app.footer(
@@ -116,7 +122,8 @@ Action add_eval(CLI::App& app) {
       "continue an interrupted evaluation. `draftsmith report DIR` shows the results again.\n"
       "Examples:\n"
       "  draftsmith eval suite.toml\n"
-      "  draftsmith eval suite.toml --set task.test.limit=100 --out results");
+      "  draftsmith eval suite.toml --set task.test.limit=100 --out results\n"
+      "  draftsmith eval suite.toml --precision 0.03 --set repetitions=20");
   return [flags] { return run_eval(*flags); };
 }
 
@@ -140,7 +147,7 @@ Action add_compare(CLI::App& app) {
       ->required();
   app.add_option("second", flags->second, "The other one, whose changes are shown")->required();
   app.add_option("--fail-on-slower", flags->slower,
-                 "Exit with 1 if a setting became slower by more than this, such as 5%, and by more than noise")
+                 "Exit with 1 if a setting became slower by more than this, such as 3%, and by more than noise")
       ->transform(without_percent_sign, "")
       ->type_name("PERCENT")
       ->check(CLI::Range(0.0, 100.0));
@@ -154,10 +161,10 @@ Action add_compare(CLI::App& app) {
       ->check(CLI::IsMember({"speedup", "tokens"}))
       ->capture_default_str();
   app.footer(
-      "Settings are the same if task and name are. Where lines.jsonl lies beside both results, quality is\n"
-      "compared by the paired bootstrap over lines. With a limit, a setting that is missing fails too.\n"
+      "Settings are the same if task and name are. Where lines.jsonl lies beside both results, quality and\n"
+      "speed are compared line by line. With a limit, a setting that is missing fails too.\n"
       "Example:\n"
-      "  draftsmith compare main/results.json results --fail-on-slower 5% --fail-on-worse 0.5");
+      "  draftsmith compare main/results.json results --fail-on-slower 3% --fail-on-worse 0.5");
   return [flags] { return run_compare(*flags); };
 }
 

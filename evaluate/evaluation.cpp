@@ -148,6 +148,8 @@ class Suite {
     common.run.clear();
     common.match_rates.clear();
     common.engagement.clear();
+    common.precision.reset();  // says only which rounds are timed; so does max_minutes
+    common.max_minutes.reset();
     return options_hash(common);
   }
 

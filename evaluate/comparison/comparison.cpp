@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,12 +55,17 @@ struct SpeedChange {
   }
 };
 
-// Returns the change of a setting's speedup; errors of both measurements are independent.
-SpeedChange speedup_change(const SettingResult& first, const SettingResult& second) {
+// Returns the change of a setting's speedup, from pairs of timings where both are known; else the errors of both
+// measurements are taken as independent.
+SpeedChange speedup_change(const SettingResult& first, const std::optional<PairedRatio>& first_pairs,
+                           const SettingResult& second, const std::optional<PairedRatio>& second_pairs) {
   if (first.name == first.baseline) return {};
   const auto log_width = [](const metrics::Interval& interval) { return std::log(interval.high / interval.low) / 2; };
   const Ratio& a = first.speed.speedup;
   const Ratio& b = second.speed.speedup;
+  if (first_pairs && second_pairs) {
+    return {.first = a.value, .second = b.value, .ratio = (*second_pairs / *first_pairs).ratio()};
+  }
   const double ratio = b.value / a.value;
   const double width = std::exp(std::hypot(log_width(a.interval), log_width(b.interval)));
   return {.first = a.value, .second = b.value, .ratio = {.value = ratio, .interval = {ratio / width, ratio * width}}};
@@ -92,7 +98,7 @@ class TaskComparison {
     Table table({{"run", Align::kLeft}, {score}, {"change"}, {"p"}, {"speedup"}, {"change"}, {"tokens/s"}, {"change"}});
     for (const SettingResult* setting : first_.rows()) {
       if (const SettingResult* other = second_.find(setting->name)) {
-        add_row(*setting, lines_of(first_lines, *setting), *other, lines_of(second_lines, *other), table);
+        add_row(*setting, first_lines, *other, second_lines, table);
       } else {
         notes_.push_back("! missing setting: " + setting->name);
         if (limits_.slower || limits_.worse) fail(*setting, "the setting is missing");
@@ -126,14 +132,29 @@ class TaskComparison {
     return found == lines.end() ? nullptr : &found->second;
   }
 
-  void add_row(const SettingResult& a, const SettingLines* a_lines, const SettingResult& b, const SettingLines* b_lines,
+  // Returns the speedup from pairs of timings; nothing where the lines have none.
+  std::optional<PairedRatio> pairs_of(const Lines& lines, const SettingResult& setting, const TaskResult& task) const {
+    const SettingResult* base = task.find(setting.baseline);
+    const SettingLines* own = lines_of(lines, setting);
+    const SettingLines* baseline = base == nullptr ? nullptr : lines_of(lines, *base);
+    if (own == nullptr || baseline == nullptr || own->records.size() != baseline->records.size()) return std::nullopt;
+    if (std::ranges::all_of(own->records, [](const auto& line) { return line.baseline.empty(); })) return std::nullopt;
+    return paired_speedup(own->records, baseline->records);
+  }
+
+  void add_row(const SettingResult& a, const Lines& first_lines, const SettingResult& b, const Lines& second_lines,
                Table& table) {
+    const SettingLines* a_lines = lines_of(first_lines, a);
+    const SettingLines* b_lines = lines_of(second_lines, b);
     const auto quality = quality_cells(a, a_lines, b, b_lines);
-    const SpeedChange speedup = speedup_change(a, b);
+    const SpeedChange speedup =
+        speedup_change(a, pairs_of(first_lines, a, first_), b, pairs_of(second_lines, b, second_));
     SpeedChange rate{.first = a.speed.tokens_per_second, .second = b.speed.tokens_per_second};
     rate.ratio.value = rate.second / rate.first;
     if (a_lines != nullptr && b_lines != nullptr && a_lines->records.size() == b_lines->records.size()) {
-      const Ratio measured = measure_speed(b_lines->records, a_lines->records, resampling_).speedup;
+      SettingRecords alone = b_lines->records;  // beside the other evaluation in place of its own baseline
+      for (LineRecord& line : alone) line.baseline.clear();
+      const Ratio measured = paired_speedup(alone, a_lines->records).ratio();
       if (is_positive(measured.value)) rate.ratio = measured;
     }
     untested_ = untested_ || (is_positive(rate.ratio.value) && !rate.has_interval());
@@ -201,17 +222,25 @@ std::string json_notes(const std::string& what, const ordered_json& first, const
   return notes;
 }
 
+// Returns the times in two lists of a line. Errors: nlohmann::json::exception.
+std::vector<infer::PhaseSeconds> times_of(const nlohmann::json& entry, const std::string& prefix) {
+  std::vector<infer::PhaseSeconds> times;
+  const auto& decode = entry.at(prefix + "decode_seconds");
+  for (size_t i = 0; i < entry.at(prefix + "seconds").size(); ++i) {
+    const double own = decode.at(i);
+    times.push_back({.prefill = entry.at(prefix + "seconds").at(i).get<double>() - own, .verify = own});
+  }
+  return times;
+}
+
 // Adds the line of a file to its setting. Errors: nlohmann::json::exception.
 void add_line(const nlohmann::json& entry, Lines& lines) {
   SettingLines& setting = lines[{entry.at("task"), entry.at("run")}];
   LineRecord& record = setting.records.emplace_back();
   entry.at("turn").get_to(record.turn);
   entry.at("tokens").get_to(record.stats.emitted);
-  const auto& decode = entry.at("decode_seconds");
-  for (size_t i = 0; i < entry.at("seconds").size(); ++i) {
-    const double own = decode.at(i);
-    record.repetitions.push_back({.prefill = entry.at("seconds").at(i).get<double>() - own, .verify = own});
-  }
+  record.repetitions = times_of(entry, "");
+  if (entry.contains("baseline_seconds")) record.baseline = times_of(entry, "baseline_");
   if (entry.contains("failure")) record.failure = entry.at("failure").get<std::string>();
   if (!entry.contains("statistics")) return;
   const auto statistics = entry.at("statistics").get<std::vector<double>>();

@@ -80,9 +80,11 @@ void count_outputs(Engine& engine, MeasurementStore& store, const SuiteContext& 
 // in task.failures instead. Nothing is measured where greedy decoding gives only empty outputs. Errors: Interrupted.
 void measure_forced_alphas(const SuiteOptions& options, Engine& engine, MeasuredTask& task);
 
-// Times all settings on the timed lines and adds the times to task.records. Settings take turns of a few batches, each
-// round beginning with another one, so that drifts of the machine affect all alike. Finished turns are kept in the
-// store. A setting that fails is removed. Errors: Interrupted, and those of the greedy baseline.
+// Times the settings on the timed lines and adds the times to task.records. Each turn of a setting, some batches,
+// stands beside a turn of its own baseline, before it or behind it, so that drifts of the machine affect both alike. A
+// round is one such pair for each line; with SuiteOptions::precision settings that are precise take no part in the
+// later ones. Finished turns are kept in the store. A setting that fails is removed. Errors: Interrupted, and those of
+// the greedy baseline.
 void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, const SuiteContext& context,
                    MeasuredTask& task);
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
@@ -56,14 +57,23 @@ LineRecord LineRecord::from_counts(const nlohmann::json& json) {
 }
 
 nlohmann::json LineRecord::times_json() const {
-  return {{"turn", turn}, {"repetitions", repetitions}, {"latencies", latencies}, {"timed_again", timed_again}};
+  return {{"turn", turn},
+          {"repetitions", repetitions},
+          {"baseline", baseline},
+          {"latencies", latencies},
+          {"timed_again", timed_again}};
 }
 
-void LineRecord::set_times(const nlohmann::json& json) {
+void LineRecord::add_times(const nlohmann::json& json) {
+  const auto append = [&](const char* key, auto& values) {
+    const auto more = json.at(key).get<std::remove_cvref_t<decltype(values)>>();
+    values.insert(values.end(), more.begin(), more.end());
+  };
   json.at("turn").get_to(turn);
-  json.at("repetitions").get_to(repetitions);
-  json.at("latencies").get_to(latencies);
-  json.at("timed_again").get_to(timed_again);
+  append("repetitions", repetitions);
+  append("baseline", baseline);
+  append("latencies", latencies);
+  timed_again += json.at("timed_again").get<int64_t>();
 }
 
 void add_overhead(SettingRecords& batch, double elapsed) {

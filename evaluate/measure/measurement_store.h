@@ -25,8 +25,11 @@ struct LineRecord {
   int64_t prefill_runs = 0;                      // target runs of `stats` that were prefills and emitted a token
   int64_t turn = 0;                              // lines of one turn were timed one after the other
   std::vector<infer::PhaseSeconds> repetitions;  // empty: not timed
-  std::vector<double> latencies = {};            // seconds of the whole batch, one a repetition; empty: unknown
-  int64_t timed_again = 0;                       // timings that were thrown away: the machine stood still meanwhile
+  // Times of the setting's baseline, each from the turn just before or behind that of the repetition with its index.
+  // Empty for baselines.
+  std::vector<infer::PhaseSeconds> baseline = {};
+  std::vector<double> latencies = {};  // seconds of the whole batch, one a repetition; empty: unknown
+  int64_t timed_again = 0;             // turns beside the baseline that were thrown away: the machine stood still
   // Tokens of the next batch's first windows (DecodeBatch::window); absent if windows do not go on across batches.
   std::optional<int64_t> window = std::nullopt;
   std::optional<std::string> failure = std::nullopt;  // defect of the model's numbers: no ids, no counts, not timed
@@ -41,9 +44,10 @@ struct LineRecord {
   // Returns output and counts. Errors of what reads them: nlohmann::json::exception for other values.
   nlohmann::json counts_json() const;
   static LineRecord from_counts(const nlohmann::json& json);
-  // Returns the times: turn, repetitions, latencies, timed_again.
+  // Returns the times: turn, repetitions, baseline, latencies, timed_again.
   nlohmann::json times_json() const;
-  void set_times(const nlohmann::json& json);
+  // Adds times that times_json() wrote behind those that are there.
+  void add_times(const nlohmann::json& json);
 };
 
 // Records of a setting on a task, one for each line in order.

@@ -1,14 +1,12 @@
 #include "evaluate/measure/speed.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
-
-#include "base/random.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -46,145 +44,182 @@ double quotient(double a, double b) {
   return b > 0 ? a / b : 0;
 }
 
-// Sums over lines of one setting.
-struct Sums {
-  double tokens = 0;
-  double seconds = 0;
-  double decode_seconds = 0;
+// Tokens and seconds of a setting and of its baseline, of a line or summed.
+struct PairSums {
+  double own_tokens = 0;
+  double base_tokens = 0;
+  double own_seconds = 0;
+  double base_seconds = 0;
 
-  double rate() const { return quotient(tokens, seconds); }
-  double decode_rate() const { return quotient(tokens, decode_seconds); }
+  // Returns the logarithm of the ratio of both rates. NaN without tokens or seconds.
+  double log_ratio() const {
+    const double least = std::min({own_tokens, base_tokens, own_seconds, base_seconds});
+    return least > 0 ? std::log(own_tokens / own_seconds * (base_seconds / base_tokens)) : NAN;
+  }
+  PairSums& add(const PairSums& other, double sign = 1) {
+    own_tokens += sign * other.own_tokens;
+    base_tokens += sign * other.base_tokens;
+    own_seconds += sign * other.own_seconds;
+    base_seconds += sign * other.base_seconds;
+    return *this;
+  }
 };
 
-// Seconds of one repetition of a line.
-struct Times {
-  double total = 0;
-  double decode = 0;
+// Line that a setting and its baseline were timed on.
+struct PairedLine {
+  int64_t turn = 0;
+  PairSums sums = {};             // seconds of the pair with the least product of both times
+  std::vector<double> logs = {};  // of base / own of each pair
+  double mean = 0;                // of the undisturbed pairs' logs
+  double undisturbed = 0;         // their number; 0: a timing took no time, which no ratio describes
 };
 
-// Timed line of a setting.
-struct TimedLine {
-  double tokens = 0;
-  std::vector<Times> repetitions;
-};
+using Seconds = double (infer::PhaseSeconds::*)() const;
 
-TimedLine timed(const LineRecord& record) {
-  TimedLine line{.tokens = static_cast<double>(record.tokens()), .repetitions = {}};
-  for (const auto& seconds : record.repetitions) line.repetitions.push_back({seconds.total(), seconds.decode()});
-  return line;
+// Returns the lines that both were timed on. Baselines, without LineRecord::baseline, stand beside themselves.
+std::vector<PairedLine> paired_lines(const SettingRecords& run, const SettingRecords& baseline, Seconds seconds) {
+  if (run.size() != baseline.size()) throw std::logic_error("speed: run and baseline differ in lines");
+  std::vector<PairedLine> lines;
+  for (size_t i = 0; i < run.size(); ++i) {
+    const auto& base = run[i].baseline.empty() ? baseline[i].repetitions : run[i].baseline;
+    const size_t pairs = std::min(run[i].repetitions.size(), base.size());
+    if (pairs == 0) continue;
+    PairedLine& line = lines.emplace_back(PairedLine{.turn = run[i].turn});
+    PairSums& sums = line.sums;
+    for (size_t pair = 0; pair < pairs; ++pair) {
+      const double a = (run[i].repetitions[pair].*seconds)();
+      const double b = (base[pair].*seconds)();
+      line.logs.push_back(std::log(b / a));
+      if (pair > 0 && a * b >= sums.own_seconds * sums.base_seconds) continue;
+      sums = {static_cast<double>(run[i].tokens()), static_cast<double>(baseline[i].tokens()), a, b};
+    }
+    if (!std::ranges::all_of(line.logs, [](double log) { return std::isfinite(log); })) line.logs.clear();
+  }
+  return lines;
 }
 
-// Sums of a setting and its baseline over the same lines.
-struct PairOfSums {
-  Sums own;
-  Sums base;
-};
+// Pairs further than kDisturbed standard deviations from their line's shortest pair are disturbed. What a pair differs
+// from the line's mean by counts kMostNoise standard deviations at most, of two pairs, which tell less,
+// kMostNoiseOfTwo. Intervals then hold the truth of simulated machines as often as they say (tests/evaluate/measure).
+constexpr double kDisturbed = 2;
+constexpr double kMostNoise = 1.25;
+constexpr double kMostNoiseOfTwo = 1.5;
 
-// Lines that a setting and its baseline were timed on, in turns.
-class TimedLines {
- public:
-  TimedLines(const SettingRecords& run, const SettingRecords& baseline) : same_(&run == &baseline) {
-    std::map<int64_t, size_t> turns;
-    for (size_t line = 0; line < run.size(); ++line) {
-      if (run[line].repetitions.empty() || baseline[line].repetitions.empty()) continue;
-      own_.push_back(timed(run[line]));
-      base_.push_back(timed(baseline[line]));
-      repetitions_ = std::max({repetitions_, own_.back().repetitions.size(), base_.back().repetitions.size()});
-      turn_of_.push_back(turns.try_emplace(run[line].turn, turns.size()).first->second);
-      lines_of_.resize(turns.size());
-      lines_of_[turn_of_.back()].push_back(turn_of_.size() - 1);
+// Returns the standard deviation of a pair's log. It is that of a normal distribution with the same median distance
+// between successive pairs of a line.
+double deviation_of_pairs(const std::vector<PairedLine>& lines) {
+  std::vector<double> distances;
+  for (const PairedLine& line : lines) {
+    for (size_t i = 1; i < line.logs.size(); ++i) distances.push_back(std::abs(line.logs[i] - line.logs[i - 1]));
+  }
+  constexpr double kMedianDistance = 0.9539;  // of two standard normal numbers
+  return distances.empty() ? 0 : percentiles_of(std::move(distances)).p50 / kMedianDistance;
+}
+
+// Averages the undisturbed pairs of a line, and gives its seconds their ratio. A stop lengthens times, so the shortest
+// pair is the least disturbed one.
+void average(double deviation, PairedLine& line) {
+  constexpr double kRounding = 1e-9;
+  PairSums& sums = line.sums;
+  const double shortest = std::log(sums.base_seconds / sums.own_seconds);
+  double sum = 0;
+  for (const double log : line.logs) {
+    if (std::abs(log - shortest) > kDisturbed * deviation + kRounding) continue;
+    sum += log;
+    ++line.undisturbed;
+  }
+  if (line.undisturbed == 0) return;
+  line.mean = sum / line.undisturbed;
+  const double middle = std::sqrt(sums.own_seconds * sums.base_seconds);
+  sums.own_seconds = middle * std::exp(-line.mean / 2);
+  sums.base_seconds = middle * std::exp(line.mean / 2);
+}
+
+// Adds the variance of what pairs of the same line differ by. Pairs of one turn and round share disturbances.
+void add_machine_noise(const std::vector<PairedLine>& lines, const PairSums& all, double deviation,
+                       PairedRatio& ratio) {
+  std::map<std::pair<int64_t, size_t>, double> noise;  // by turn and round
+  std::set<int64_t> turns;
+  double independent = 0;
+  for (const PairedLine& line : lines) {
+    const auto pairs = static_cast<double>(line.logs.size());
+    if (pairs < 2) continue;
+    turns.insert(line.turn);
+    const double most = (pairs > 2 ? kMostNoise : kMostNoiseOfTwo) * deviation;
+    const double share = (line.sums.own_seconds / all.own_seconds + line.sums.base_seconds / all.base_seconds) / 2;
+    const double weight = share / line.undisturbed * std::sqrt(pairs / (pairs - 1));
+    for (size_t round = 0; round < line.logs.size(); ++round) {
+      const double change = weight * std::clamp(line.logs[round] - line.mean, -most, most);
+      noise[{line.turn, round}] += change;
+      independent += change * change;
     }
-    for (size_t repetition = 0; repetition < repetitions_; ++repetition) all_.push_back(repetition);
   }
+  for (const auto& [place, change] : noise) ratio.machine += change * change;
+  ratio.shared = std::max(0.0, ratio.machine - independent);
+  ratio.freedom = static_cast<double>(noise.size() - turns.size());
+}
 
-  bool empty() const { return own_.empty(); }
-
-  // Returns the sums over all lines, each with its median repetition.
-  PairOfSums sums() {
-    PairOfSums sums;
-    for (size_t line = 0; line < own_.size(); ++line) {
-      add(own_[line], all_.data(), sums.own);
-      add(base_[line], all_.data(), sums.base);
-    }
-    return sums;
+PairedRatio paired_ratio(std::vector<PairedLine> lines) {
+  const double deviation = deviation_of_pairs(lines);
+  PairSums all;
+  for (PairedLine& line : lines) {
+    average(deviation, line);
+    all.add(line.sums);
   }
-
-  // Returns the sums over drawn lines, each with the median of drawn repetitions.
-  PairOfSums resample(RandomSequence& random) {
-    const size_t turns = lines_of_.size();
-    drawn_.resize(2 * turns * repetitions_);
-    if (repetitions_ > 1) {
-      for (size_t& repetition : drawn_) repetition = random.below(repetitions_);
-    }
-    PairOfSums sums;
-    if (repetitions_ == 1 && turns > 1) {
-      for (size_t i = 0; i < turns; ++i) {
-        for (const size_t line : lines_of_[random.below(turns)]) add_drawn(line, sums);
-      }
-    } else {
-      for (size_t i = 0; i < own_.size(); ++i) add_drawn(random.below(own_.size()), sums);
-    }
-    return sums;
+  PairedRatio ratio{.log = all.log_ratio()};
+  if (!std::isfinite(ratio.log)) return ratio;
+  const bool repeated = std::ranges::any_of(lines, [](const PairedLine& line) { return line.logs.size() > 1; });
+  std::map<int64_t, PairSums> parts;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    parts[repeated ? static_cast<int64_t>(i) : lines[i].turn].add(lines[i].sums);
   }
-
- private:
-  void add_drawn(size_t line, PairOfSums& sums) {
-    const size_t turn = turn_of_[line];
-    // A baseline beside itself has the same draw, so that its ratio is 1.
-    const size_t base_turn = same_ ? turn : lines_of_.size() + turn;
-    add(own_[line], drawn_.data() + turn * repetitions_, sums.own);
-    add(base_[line], drawn_.data() + base_turn * repetitions_, sums.base);
+  for (const auto& [place, part] : parts) {
+    PairSums rest = all;
+    ratio.without.push_back(rest.add(part, -1).log_ratio() - ratio.log);
   }
+  if (repeated) add_machine_noise(lines, all, deviation, ratio);
+  return ratio;
+}
 
-  // Adds the line with the median, by total, of these repetitions; of an even number the lower of the two in the
-  // middle.
-  void add(const TimedLine& line, const size_t* repetitions, Sums& sums) {
-    const size_t count = line.repetitions.size();
-    times_.clear();
-    for (size_t r = 0; r < count; ++r) times_.push_back(line.repetitions[repetitions[r] % count]);
-    const auto middle = times_.begin() + static_cast<std::ptrdiff_t>((count - 1) / 2);
-    std::nth_element(times_.begin(), middle, times_.end(),
-                     [](const Times& a, const Times& b) { return a.total < b.total; });
-    sums.tokens += line.tokens;
-    sums.seconds += middle->total;
-    sums.decode_seconds += middle->decode;
-  }
-
-  bool same_;  // setting and baseline are one measurement
-  std::vector<TimedLine> own_;
-  std::vector<TimedLine> base_;
-  std::vector<size_t> turn_of_;                // by line
-  std::vector<std::vector<size_t>> lines_of_;  // by turn
-  size_t repetitions_ = 1;
-  std::vector<size_t> all_;    // 0, 1, ..., repetitions_ - 1
-  std::vector<size_t> drawn_;  // repetitions, by setting (own, baseline) and turn
-  std::vector<Times> times_;   // scratch of add()
-};
-
-using RatioOf = double (*)(const PairOfSums& sums);
-
-constexpr std::array<std::pair<RatioOf, Ratio Speed::*>, 3> kRatios{{
-    {[](const PairOfSums& sums) { return quotient(sums.own.rate(), sums.base.rate()); }, &Speed::speedup},
-    {[](const PairOfSums& sums) { return quotient(sums.base.seconds, sums.own.seconds); }, &Speed::speedup_total},
-    {[](const PairOfSums& sums) { return quotient(sums.own.decode_rate(), sums.base.decode_rate()); },
-     &Speed::speedup_decode},
-}};
-
-void add_ratios(TimedLines& lines, const metrics::ResamplingOptions& resampling, Speed& speed) {
-  const PairOfSums sums = lines.sums();
-  std::array<std::vector<double>, kRatios.size()> drawn;
-  RandomSequence random{CounterRandom(resampling.seed, "evaluate/speed")};
-  for (int64_t resample = 0; resample < resampling.resamples; ++resample) {
-    const PairOfSums of_resample = lines.resample(random);
-    for (size_t i = 0; i < kRatios.size(); ++i) drawn[i].push_back(kRatios[i].first(of_resample));
-  }
-  for (size_t i = 0; i < kRatios.size(); ++i) {
-    const auto& [ratio, member] = kRatios[i];
-    speed.*member = {ratio(sums), metrics::percentile_interval(drawn[i], resampling.confidence)};
-  }
+// Returns the 97.5 % point of Student's distribution, by Fisher's expansion around the normal one's.
+double student_point(double freedom) {
+  const double n = std::max(1.0, freedom);  // 1 also for NaN, where nothing varies
+  return 1.960 + 2.372 / n + 2.823 / (n * n) + 2.556 / (n * n * n);
 }
 
 }  // namespace
+
+ErrorSources PairedRatio::errors() const {
+  const auto n = static_cast<double>(without.size());
+  double lines = 0;  // variance, by the jackknife; of one line unknown
+  for (const double change : without) lines += (n - 1) / n * change * change;
+  if (n < 2) lines = NAN;
+  const double total = n < 2 ? machine : lines + shared;
+  if (n < 2 && freedom == 0) return {};
+  // Welch and Satterthwaite: degrees of freedom of a sum of two estimates
+  const double inverse = (n < 2 ? 0 : lines * lines / (n - 1)) + (total > lines ? shared * shared / freedom : 0);
+  const double point = student_point(n < 2 ? freedom : total * total / inverse);
+  const double ours = freedom > 0 ? std::min(machine, total) : NAN;
+  return {.lines = point * std::sqrt(n < 2 ? NAN : total - ours),
+          .machine = point * std::sqrt(ours),
+          .all = point * std::sqrt(total)};
+}
+
+Ratio PairedRatio::ratio() const {
+  const double half = errors().all;
+  return {std::exp(log), {std::exp(log - half), std::exp(log + half)}};
+}
+
+PairedRatio operator/(const PairedRatio& a, const PairedRatio& b) {
+  PairedRatio ratio{a.log - b.log, a.without, a.machine + b.machine, a.shared + b.shared, a.freedom + b.freedom};
+  ratio.without.resize(std::max(a.without.size(), b.without.size()));
+  for (size_t i = 0; i < b.without.size(); ++i) ratio.without[i] -= b.without[i];
+  return ratio;
+}
+
+PairedRatio paired_speedup(const SettingRecords& run, const SettingRecords& baseline) {
+  return paired_ratio(paired_lines(run, baseline, &infer::PhaseSeconds::total));
+}
 
 infer::DecodeStats timed_counts(const SettingRecords& run) {
   infer::DecodeStats sum;
@@ -196,9 +231,7 @@ infer::DecodeStats timed_counts(const SettingRecords& run) {
   return sum;
 }
 
-Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
-                    const metrics::ResamplingOptions& resampling) {
-  if (run.size() != baseline.size()) throw std::logic_error("speed: run and baseline differ in lines");
+Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline) {
   Speed speed;
   for (const LineRecord& line : run) {
     if (line.repetitions.empty()) continue;
@@ -212,8 +245,14 @@ Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
   speed.latency = measure_latency(run);
   speed.ms_per_token = quotient(1000 * speed.seconds.total(), tokens);
   speed.decode_ms_per_token = quotient(1000 * speed.seconds.decode(), tokens);
-  TimedLines lines(run, baseline);
-  if (!lines.empty()) add_ratios(lines, resampling, speed);
+  std::vector<PairedLine> lines = paired_lines(run, baseline, &infer::PhaseSeconds::total);
+  const PairedRatio speedup = paired_ratio(lines);
+  speed.speedup = speedup.ratio();
+  const ErrorSources errors = speedup.errors();
+  speed.speedup_error = {.lines = speed.speedup.value * errors.lines, .machine = speed.speedup.value * errors.machine};
+  speed.speedup_decode = paired_ratio(paired_lines(run, baseline, &infer::PhaseSeconds::decode)).ratio();
+  for (PairedLine& line : lines) line.sums.own_tokens = line.sums.base_tokens = 1;
+  speed.speedup_total = paired_ratio(std::move(lines)).ratio();
   return speed;
 }
 

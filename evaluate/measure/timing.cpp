@@ -1,9 +1,10 @@
-// Timing of a task's settings in turns, and times of single steps.
+// Timing of a task's settings beside their baselines, and times of single steps.
 #include "base/timing.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <span>
@@ -12,10 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/logging.h"
 #include "base/signals.h"
 #include "evaluate/measure/failures.h"
 #include "evaluate/measure/measured_task.h"
+#include "evaluate/measure/speed.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -107,102 +111,203 @@ constexpr int64_t kSettlingTokens = 4;
 // The machine stood still if a timing's thread waited for longer than this many seconds, and than this share of them.
 constexpr double kStandstill = 0.1;
 constexpr double kMostWaiting = 0.5;
-// Times that a batch is timed at most, whatever the machine does.
+// Times that turns beside each other are timed at most, whatever the machine does.
 constexpr int64_t kMostAttempts = 3;
+// With SuiteOptions::precision: rounds of all settings, rounds before what lines differ by is known well enough to end
+// a setting for it, and minutes unless the suite has others.
+constexpr int64_t kRoundsOfAll = 2;
+constexpr int64_t kRoundsUntilHopeless = 3;
+constexpr double kMinutes = 10;
+
+using Turn = std::vector<int64_t>;  // first lines of common batches that a setting decodes one after the other
+using TimedSettings = std::vector<const Setting*>;
 
 class TaskTiming {
  public:
-  TaskTiming(const SuiteOptions& options, Engine& engine, MeasuredTask& task)
-      : options_(options), engine_(engine), task_(task), settings_(task.settings) {
-    for (const Setting& setting : settings_) common_ = std::lcm(common_, task.batch_size_of(setting));
+  TaskTiming(const SuiteOptions& options, Engine& engine, MeasurementStore& store, MeasuredTask& task)
+      : options_(options), engine_(engine), store_(store), task_(task) {
+    for (const Setting& setting : task.settings) common_ = std::lcm(common_, task.batch_size_of(setting));
   }
 
-  // Returns the number of lines in a common batch: the fewest that every setting decodes in whole batches.
-  int64_t common() const { return common_; }
+  // Returns the turns of so many lines, as an earlier run divided them. The fastest setting's turn takes
+  // kSecondsOfATurn.
+  std::vector<Turn> turns(int64_t lines) {
+    const MeasurementStore::Name name{"batches of a turn", task_.key, std::to_string(common_)};
+    if (store_.find(name) == nullptr) {
+      warm_up();
+      const double batches = fastest_ > 0 ? std::ceil(kSecondsOfATurn / fastest_) : 1;
+      store_.add(name, static_cast<int64_t>(std::min<double>(batches, kMostBatchesOfATurn)));
+    }
+    const auto together = store_.find(name)->get<size_t>();
+    std::vector<Turn> turns;
+    for (int64_t first = 0; first < lines; first += common_) {
+      if (turns.empty() || turns.back().size() == together) turns.emplace_back();
+      turns.back().push_back(first);
+    }
+    return turns;
+  }
+
+  // Returns the settings that a round times: all, or, with a precision, those whose interval further pairs narrow down.
+  // `widest` gets the one with the widest interval: "speculative 1.43 ±0.05".
+  TimedSettings settings_of_round(int64_t round, std::string& widest) const {
+    const double precision = options_.precision.value_or(0);
+    TimedSettings settings;
+    double most = 0;
+    for (const Setting& setting : task_.settings) {
+      if (failed(setting)) continue;
+      const PairedRatio speedup =
+          paired_speedup(task_.records.at(setting.label), task_.records.at(baseline(setting).label));
+      const auto [lines, machine, all] = speedup.errors();
+      const bool hopeless = round >= kRoundsUntilHopeless && lines > precision;
+      if (options_.precision && round >= kRoundsOfAll && (hopeless || !(all > precision))) continue;
+      settings.push_back(&setting);
+      if (!(all > most)) continue;
+      most = all;
+      widest = fmt::format("{} {:.2f} ±{:.2f}", setting.label, speedup.ratio().value, speedup.ratio().value * all);
+    }
+    return settings;
+  }
+
+  // Times a turn of settings beside their baselines, unless the store has it: times in task.records.
+  void time_turn(const Turn& turn, const TimedSettings& settings, int64_t round) {
+    const MeasurementStore::Name name{"times", task_.key, std::to_string(common_), std::to_string(round),
+                                      std::to_string(turn.front())};
+    const nlohmann::json* known = store_.find(name);
+    const auto is_known = [&](const Setting* setting) { return known->contains(measured_name(*setting)); };
+    if (known == nullptr || !std::ranges::all_of(settings, is_known)) {
+      warm_up();
+      store_.add(name, times_of(turn, settings, round));
+      known = store_.find(name);
+    }
+    for (const Setting& setting : task_.settings) {
+      const auto times = known->find(measured_name(setting));
+      if (failed(setting) || times == known->end()) continue;
+      LineRecord* record = &task_.records.at(setting.label).at(static_cast<size_t>(turn.front()));
+      for (const auto& one : *times) (record++)->add_times(one);
+    }
+  }
+
+  // Returns the messages of the settings that failed, by label.
+  const std::map<std::string, std::string>& failures() const { return failed_; }
+
+ private:
+  using Times = std::map<const Setting*, SettingRecords>;  // of the lines of a turn
+
+  const Setting& baseline(const Setting& setting) const { return task_.setting(baseline_of(setting).label); }
+
+  bool failed(const Setting& setting) const {
+    return failed_.contains(setting.label) || failed_.contains(baseline_of(setting).label);
+  }
+
+  // Calls `work` of a setting that has not failed. Its failure ends the setting's timing, not the others'.
+  void attempt(const Setting& setting, const std::function<void()>& work) {
+    if (!failed(setting)) try_setting(setting, "timing", work, failed_);
+  }
 
   // Decodes the first lines with every setting, untimed, until allocations, thread pools and caches settle.
   void warm_up() {
+    if (std::exchange(warm_, true)) return;
     const int64_t lines = std::min<int64_t>(options_.warmup, task_.lines());
     for (int64_t first = 0; first < lines; first += common_) {
-      for (const auto& setting : settings_) {
+      for (const Setting& setting : task_.settings) {
         attempt(setting, [&] {
           const double seconds = seconds_of_common(setting, first, std::min(first + common_, lines));
           fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
         });
       }
-      remove_failed();
       throw_if_stop_requested(kHowToGoOn);
     }
   }
 
-  // Returns the number of common batches in a turn, so that the fastest setting's turn takes kSecondsOfATurn.
-  int64_t batches_of_a_turn() const {
-    if (fastest_ <= 0) return 1;
-    return std::clamp<int64_t>(std::llround(std::ceil(kSecondsOfATurn / fastest_)), 1, kMostBatchesOfATurn);
+  // Returns the settings in groups whose turns follow one another: one or two with their baseline in the second place.
+  std::vector<TimedSettings> groups_of(const TimedSettings& settings) const {
+    std::vector<TimedSettings> groups;
+    for (const Setting* setting : settings) {
+      const Setting* base = &baseline(*setting);
+      if (setting == base) continue;
+      const auto open = std::ranges::find_if(groups, [&](auto& one) { return one.size() == 2 && one[1] == base; });
+      open == groups.end() ? groups.push_back({setting, base}) : open->push_back(setting);
+    }
+    for (const Setting* setting : settings) {  // a baseline may stand beside nothing
+      const auto holds = [&](const TimedSettings& one) { return std::ranges::find(one, setting) != one.end(); };
+      if (std::ranges::none_of(groups, holds)) groups.push_back({setting});
+    }
+    return groups;
   }
 
-  // Times the common batches that begin at these lines.
-  void measure(const std::vector<int64_t>& first_lines) {
-    for (auto& [label, records] : task_.records) {
-      for (const int64_t first : first_lines) {
-        for (LineRecord& record : common_of(records, first)) record.turn = first_lines.front();
-      }
+  // Times the settings of a turn once. Each round and turn begins with another group, and turns their order round.
+  nlohmann::json times_of(const Turn& turn, const TimedSettings& settings, int64_t round) {
+    std::vector<TimedSettings> groups = groups_of(settings);
+    const int64_t shift = round + turn.front() / (common_ * std::ssize(turn));
+    std::ranges::rotate(groups, groups.begin() + shift % std::ssize(groups));
+    Times times;
+    for (TimedSettings& group : groups) {
+      if (shift % 2 == 1) std::ranges::reverse(group);
+      time_group(group, turn, times);
     }
-    for (int64_t repetition = 0; repetition < options_.repetitions; ++repetition) {
-      for (size_t i = 0; i < settings_.size(); ++i) {
-        const Setting& setting = settings_[(i + static_cast<size_t>(repetition) + turns_) % settings_.size()];
-        attempt(setting, [&] { time(setting, first_lines); });
-        throw_if_stop_requested(kHowToGoOn);
-      }
-      remove_failed();
-    }
-    ++turns_;
-  }
-
-  // Returns the times of the common batch that begins at `first_line`.
-  nlohmann::json times_of(int64_t first_line) {
     nlohmann::json json = nlohmann::json::object();
-    for (const auto& setting : settings_) {
-      auto& times = json[measured_name(setting)];
-      for (const LineRecord& record : common_of(task_.records.at(setting.label), first_line)) {
-        times.push_back(record.times_json());
-      }
+    for (const auto& [setting, records] : times) {
+      for (const LineRecord& record : records) json[measured_name(*setting)].push_back(record.times_json());
     }
     return json;
   }
 
-  // Takes over times_of() an earlier run, unless it timed other settings. Returns whether it did.
-  bool resume(int64_t first_line, const nlohmann::json& times) {
-    for (const auto& setting : settings_) {
-      if (!times.contains(measured_name(setting))) return false;
+  // Times a group, all of it again if the machine stood still. If it always does, the last attempt counts.
+  void time_group(const TimedSettings& group, const Turn& turn, Times& times) {
+    Times own;
+    bool stood_still = true;
+    int64_t attempts = 0;
+    for (; stood_still && attempts < kMostAttempts; ++attempts) {
+      stood_still = false;
+      own.clear();
+      for (const Setting* setting : group) {
+        attempt(*setting, [&] { own[setting] = time(*setting, turn, stood_still); });
+        throw_if_stop_requested(kHowToGoOn);
+      }
     }
-    for (const auto& setting : settings_) {
-      const std::span<LineRecord> batch = common_of(task_.records.at(setting.label), first_line);
-      const auto& own = times.at(measured_name(setting));
-      for (size_t row = 0; row < batch.size(); ++row) batch[row].set_times(own.at(row));
+    const auto base = own.find(&baseline(*group.front()));
+    if (base == own.end()) return;
+    base->second.front().timed_again = attempts - 1;
+    for (auto& [setting, records] : own) {
+      SettingRecords& all = times[setting];  // another group may have timed the baseline before
+      all.resize(records.size());
+      for (size_t row = 0; row < records.size(); ++row) {
+        if (setting != base->first) records[row].baseline = base->second[row].repetitions;
+        all[row].add_times(records[row].times_json());
+      }
     }
-    return true;
   }
 
-  // Returns the messages of the settings that failed, by label.
-  const std::map<std::string, std::string>& failed() const { return failed_; }
-
- private:
-  // Calls `work` of a setting that has not failed. Its failure ends the setting's timing, not the others'.
-  void attempt(const Setting& setting, const std::function<void()>& work) {
-    if (!failed_.contains(setting.label)) try_setting(setting, "timing", work, failed_);
+  // Times one turn of a setting. Tells whether the machine stood still meanwhile: this thread then waited for most of a
+  // timing. That concerns no setting, and one such second outweighs all lines of a turn.
+  SettingRecords time(const Setting& setting, const Turn& turn, bool& stood_still) {
+    settle(setting, turn.front());
+    const int64_t end = std::min(turn.back() + common_, task_.lines());
+    SettingRecords times;
+    for (int64_t line = turn.front(); line < end; line = turn.front() + std::ssize(times)) {
+      const Stopwatch watch;
+      const double running = thread_seconds();
+      const SettingRecords batch = engine_.decode(setting, request(setting, line));
+      const double elapsed = watch.seconds();
+      const double waited = elapsed - (thread_seconds() - running);
+      stood_still = stood_still || (waited > kStandstill && waited > kMostWaiting * elapsed);
+      for (const LineRecord& timed : batch) {
+        const auto at = static_cast<size_t>(turn.front()) + times.size();
+        LineRecord& record = times.emplace_back();
+        record.turn = turn.front();
+        if (task_.records.at(setting.label).at(at).failure) continue;
+        record.repetitions = timed.repetitions;
+        record.latencies = timed.latencies;
+      }
+    }
+    return times;
   }
 
-  void remove_failed() {
-    std::erase_if(settings_, [&](const Setting& setting) { return failed_.contains(setting.label); });
-    for (const auto& [label, message] : failed_) task_.records.erase(label);
-  }
-
-  // Returns the first line behind the common batch that begins at `first_line`.
-  int64_t end_of_common(int64_t first_line) const { return std::min(first_line + common_, task_.lines()); }
-
-  std::span<LineRecord> common_of(SettingRecords& records, int64_t first_line) const {
-    return {records.data() + first_line, static_cast<size_t>(end_of_common(first_line) - first_line)};
+  // Decodes a few tokens untimed, since a user's decoding does not follow another model's.
+  void settle(const Setting& setting, int64_t first_line) {
+    DecodeBatch beginning = request(setting, first_line);
+    beginning.max_new_tokens = std::min(beginning.max_new_tokens, kSettlingTokens);
+    engine_.decode(setting, beginning);
   }
 
   // Decodes the lines from `first` to before `last`, at least. Returns the seconds that a common batch takes.
@@ -223,110 +328,42 @@ class TaskTiming {
             first_window(setting, task_.records.at(setting.label), first_line)};
   }
 
-  // Times one turn of a setting.
-  void time(const Setting& setting, const std::vector<int64_t>& first_lines) {
-    settle(setting, first_lines.front());
-    for (const int64_t first : first_lines) {
-      for (int64_t line = first; line < end_of_common(first); line += task_.batch_size_of(setting)) {
-        time_batch(setting, line);
-      }
-    }
-  }
-
-  // A timing of a batch. The machine may have stood still meanwhile: this thread then waited for most of the time. That
-  // concerns no setting, and one such second outweighs all lines of a turn.
-  struct Timing {
-    SettingRecords records;
-    double waited = 0;  // seconds
-    bool stood_still = false;
-  };
-
-  Timing timing_of(const Setting& setting, int64_t first_line) {
-    const Stopwatch watch;
-    const double running = thread_seconds();
-    Timing timing{.records = engine_.decode(setting, request(setting, first_line))};
-    const double elapsed = watch.seconds();
-    timing.waited = elapsed - (thread_seconds() - running);
-    timing.stood_still = timing.waited > kStandstill && timing.waited > kMostWaiting * elapsed;
-    return timing;
-  }
-
-  // Times a batch, again if the machine stood still. If it always did, the timing that waited least counts.
-  void time_batch(const Setting& setting, int64_t first_line) {
-    const std::span<LineRecord> records(task_.records.at(setting.label).data() + first_line,
-                                        task_.batch(setting, first_line).size());
-    Timing best = timing_of(setting, first_line);
-    for (int64_t attempt = 1; best.stood_still && attempt < kMostAttempts; ++attempt) {
-      ++records.front().timed_again;
-      Timing again = timing_of(setting, first_line);
-      if (!again.stood_still || again.waited < best.waited) best = std::move(again);
-    }
-    add_seconds(best.records, records);
-  }
-
-  // Decodes a few tokens untimed, since a user's decoding does not follow another model's.
-  void settle(const Setting& setting, int64_t first_line) {
-    DecodeBatch beginning = request(setting, first_line);
-    beginning.max_new_tokens = std::min(beginning.max_new_tokens, kSettlingTokens);
-    engine_.decode(setting, beginning);
-  }
-
-  static void add_seconds(const SettingRecords& repetition, std::span<LineRecord> records) {
-    for (size_t row = 0; row < records.size(); ++row) {
-      if (records[row].failure) continue;
-      const auto& seconds = repetition.at(row).repetitions;
-      records[row].repetitions.insert(records[row].repetitions.end(), seconds.begin(), seconds.end());
-      const auto& latencies = repetition.at(row).latencies;
-      records[row].latencies.insert(records[row].latencies.end(), latencies.begin(), latencies.end());
-    }
-  }
-
   const SuiteOptions& options_;
   Engine& engine_;
+  MeasurementStore& store_;
   MeasuredTask& task_;
-  std::vector<Setting> settings_;  // those of the task that have not failed
-  int64_t common_ = 1;
+  int64_t common_ = 1;  // lines of a common batch: the fewest that every setting decodes in whole batches
   std::map<std::string, std::string> failed_;
+  bool warm_ = false;
   double fastest_ = 0;  // seconds of the fastest common batch; 0: unknown
-  size_t turns_ = 0;    // number of measure() calls
 };
 
 }  // namespace
 
 void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, const SuiteContext& context,
                    MeasuredTask& task) {
-  TaskTiming timing(options, engine, task);
+  const Stopwatch watch;
+  const double minutes =
+      options.max_minutes.value_or(options.precision ? kMinutes : std::numeric_limits<double>::infinity());
+  TaskTiming timing(options, engine, store, task);
   const int64_t lines = task.task->timed > 0 ? std::min(task.task->timed, task.lines()) : task.lines();
-  const int64_t common = timing.common();
-  Progress progress(
-      {.style = progress_style(context.quiet), .title = "timing " + task.task->name, .unit = "lines", .total = lines});
-  const auto rows = [&](int64_t first) { return std::min(common, lines - first); };
-  const auto name_of = [&](int64_t first) {
-    return MeasurementStore::Name{"times", task.key, std::to_string(first), std::to_string(common)};
-  };
-  std::vector<int64_t> missing;  // first lines of common batches
-  for (int64_t first = 0; first < lines; first += common) {
-    const nlohmann::json* known = store.find(name_of(first));
-    if (known != nullptr && timing.resume(first, *known)) {
-      progress.advance(rows(first));
-    } else {
-      missing.push_back(first);
-    }
-  }
-  if (!missing.empty()) timing.warm_up();
-  const auto together = static_cast<size_t>(timing.batches_of_a_turn());
-  for (size_t begin = 0; begin < missing.size(); begin += together) {
-    const auto from = missing.begin() + static_cast<std::ptrdiff_t>(begin);
-    const std::vector<int64_t> turn(from,
-                                    from + static_cast<std::ptrdiff_t>(std::min(together, missing.size() - begin)));
-    timing.measure(turn);
-    for (const int64_t first : turn) {
-      store.add(name_of(first), timing.times_of(first));
-      progress.advance(rows(first));
+  Progress progress({.style = progress_style(context.quiet),
+                     .title = "timing " + task.task->name,
+                     .unit = "lines",
+                     .total = options.precision ? 0 : lines * options.repetitions});
+  const std::vector<Turn> turns = timing.turns(lines);
+  for (int64_t round = 0; round < options.repetitions; ++round) {
+    std::string widest;
+    const TimedSettings settings = timing.settings_of_round(round, widest);
+    if (!widest.empty()) progress.set_note(widest + ", next round");
+    for (size_t i = 0; i < turns.size() && !settings.empty(); ++i) {
+      if (round > 0 && watch.seconds() > 60 * minutes) break;
+      timing.time_turn(turns[i], settings, round);
+      progress.advance((i + 1 < turns.size() ? turns[i + 1].front() : lines) - turns[i].front());
     }
   }
   progress.finish();
-  remove_failed(timing.failed(), "timing", task);
+  remove_failed(timing.failures(), "timing", task);
 }
 
 }  // namespace draftsmith::evaluate

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -191,6 +194,31 @@ std::string noise_note(const SettingResult& setting, Form form) {
                      name);
 }
 
+// Returns how much of the intervals the machine alone makes; empty if that is unknown.
+std::string machine_note(const TaskResult& task) {
+  double most = NAN;
+  for (const SettingResult& setting : task.settings) most = std::fmax(most, setting.speed.speedup_error.machine);
+  if (std::isnan(most)) return "";
+  return fmt::format("  ± holds other lines and another day; the machine alone makes at most ±{:.2f}", most);
+}
+
+// Returns which settings are not as precise as the suite wants, and what they want; empty if all are.
+std::string precision_note(const TaskView& view) {
+  const auto precision = view.results.options.find("precision");
+  if (precision == view.results.options.end() || !precision->is_number()) return "";
+  std::vector<std::string> wide;
+  for (const SettingResult& setting : view.task.settings) {
+    const auto& [value, interval] = setting.speed.speedup;
+    const double error = std::log(interval.high / interval.low) / 2;
+    if (!(error > precision->get<double>())) continue;
+    const bool lines = setting.speed.speedup_error.lines > precision->get<double>() * value;
+    wide.push_back(fmt::format("{} ±{:.3f} ({})", setting.name, error * value, lines ? "lines" : "repetitions"));
+  }
+  if (wide.empty()) return "";
+  return fmt::format("  Wider than {:g} % of the speedup, and what they want more of: {}",
+                     100 * precision->get<double>(), fmt::join(wide, ", "));
+}
+
 // Returns the note that explains the mark of conditional alphas; empty if no setting has one.
 std::string conditional_note(const TaskResult& task) {
   const auto conditional = [](auto* setting) { return setting->acceptance.alpha_conditional.value_or(false); };
@@ -219,7 +247,7 @@ std::vector<std::string> setting_notes(const TaskView& view, Form form) {
     if (!note.empty()) notes.push_back(std::move(note));
   };
   if (task.timed_again > 0) {
-    add(fmt::format("  {} timings were repeated: the machine had stood still for most of their time",
+    add(fmt::format("  {} pairs of timings were repeated: the machine had stood still for most of their time",
                     task.timed_again));
   }
   for (const SettingFailure& failure : task.failures) {
@@ -228,6 +256,8 @@ std::vector<std::string> setting_notes(const TaskView& view, Form form) {
   for (const SettingResult& setting : task.settings) {
     for (const auto& note : kNotes) add(note(setting, form));
   }
+  add(machine_note(task));
+  add(precision_note(view));
   add(lossless_verdict(task));
   add(conditional_note(task));
   add(busy_note(view.results));
@@ -238,8 +268,8 @@ std::string settings_caption(const TaskResult& task, Form form) {
   std::string cut;
   if (task.cut_sources > 0) cut = fmt::format(", {} sources cut (longer than max_source_tokens)", task.cut_sources);
   if (form == Form::kFull) {
-    return fmt::format("{} lines{}, {}; 95 % bootstrap intervals in brackets; runs are means over outputs.", task.lines,
-                       cut, task.signature);
+    return fmt::format("{} lines{}, {}; 95 % intervals in brackets; runs are means over outputs.", task.lines, cut,
+                       task.signature);
   }
   return fmt::format("{} ({} lines{}, greedy {} tokens/s)\n{}", task.name, task.lines, cut,
                      fixed(task.baseline.speed.tokens_per_second, 0), task.signature);

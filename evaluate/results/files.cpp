@@ -15,13 +15,21 @@
 namespace draftsmith::evaluate {
 namespace {
 
+void add_seconds(const std::string& prefix, const std::vector<infer::PhaseSeconds>& times,
+                 nlohmann::ordered_json& json) {
+  json[prefix + "seconds"] = nlohmann::ordered_json::array();
+  json[prefix + "decode_seconds"] = nlohmann::ordered_json::array();
+  for (const infer::PhaseSeconds& seconds : times) {
+    json[prefix + "seconds"].push_back(seconds.total());
+    json[prefix + "decode_seconds"].push_back(seconds.decode());
+  }
+}
+
 // Returns a JSON object a line for each line and setting of the task: `task`, `run` (the setting's own name, also where
 // a choice gave it another), `line` (from 0), `turn`, `tokens`, and the lists `seconds` and `decode_seconds` with one
-// number a repetition, empty where the line was not timed. Scored tasks have `statistics`, whose sums the metric scores
+// number a repetition, empty where the line was not timed. `baseline_seconds` and `baseline_decode_seconds` are the
+// baseline's beside them, absent from baselines. Scored tasks have `statistics`, whose sums the metric scores
 // (metrics::LineStatistics).
-//
-// speedup = (Σ tokens / Σ median seconds) of the run over the same of its baseline, over the timed lines;
-// speedup_decode takes the decode_seconds of the median repetitions (evaluate/measure/speed.h).
 std::string lines_jsonl(const MeasuredTask& task) {
   std::string text;
   for (const auto& [label, records] : task.records) {
@@ -31,13 +39,9 @@ std::string lines_jsonl(const MeasuredTask& task) {
                                   {"run", label},
                                   {"line", line},
                                   {"turn", records[line].turn},
-                                  {"tokens", records[line].tokens()},
-                                  {"seconds", nlohmann::ordered_json::array()},
-                                  {"decode_seconds", nlohmann::ordered_json::array()}};
-      for (const infer::PhaseSeconds& seconds : records[line].repetitions) {
-        json["seconds"].push_back(seconds.total());
-        json["decode_seconds"].push_back(seconds.decode());
-      }
+                                  {"tokens", records[line].tokens()}};
+      add_seconds("", records[line].repetitions, json);
+      if (!records[line].baseline.empty()) add_seconds("baseline_", records[line].baseline, json);
       if (statistics != task.statistics.end() && statistics->second.width > 0) {
         json["statistics"] = statistics->second.line(static_cast<int64_t>(line));
       }

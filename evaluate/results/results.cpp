@@ -47,8 +47,9 @@ struct Keys;
 DRAFTSMITH_KEYS(infer::PhaseSeconds, encode, prefill, draft, verify, other);
 DRAFTSMITH_KEYS(Percentiles, p50, p95, p99);
 DRAFTSMITH_KEYS(Latency, sentence_ms, token_ms);
-DRAFTSMITH_KEYS(Speed, lines, tokens, tokens_per_second, ms_per_token, speedup, speedup_total, speedup_decode,
-                decode_ms_per_token, seconds, sentences_per_second, latency);
+DRAFTSMITH_KEYS(ErrorSources, lines, machine);
+DRAFTSMITH_KEYS(Speed, lines, tokens, tokens_per_second, ms_per_token, speedup, speedup_error, speedup_total,
+                speedup_decode, decode_ms_per_token, seconds, sentences_per_second, latency);
 DRAFTSMITH_KEYS(Acceptance, alpha, alpha_conditional, acceptance_rate, tokens_per_target_run, accepted_histogram,
                 acceptance_by_position, fallback_rate, rollback_rate, tokens, target_runs, draft_runs,
                 target_runs_per_output, draft_runs_per_output);

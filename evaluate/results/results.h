@@ -232,7 +232,7 @@ struct TaskResult {
   std::optional<metrics::CommandOptions> command = {};  // of the metric command
   int64_t lines = 0;
   int64_t cut_sources = 0;
-  int64_t timed_again = 0;  // timings that were thrown away because the machine stood still
+  int64_t timed_again = 0;  // pairs of timings that were thrown away because the machine stood still
   int64_t max_new_tokens = 0;
   bool chooses = false;  // settings are chosen on this task (validation data)
   SettingResult baseline;

@@ -2,6 +2,7 @@
 #include "metrics/scoring.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -43,7 +44,6 @@ metrics::LineStatistics statistics_of(const metrics::Metric& metric, const std::
 
 // Returns the measured settings of the member's group, with what they lose of the leading score.
 std::vector<ChosenSetting> candidates_of(const MeasuredTask& measured, const Setting& member) {
-  const metrics::ResamplingOptions few{.resamples = 1, .seed = 1, .confidence = 0.95};  // only the values are used
   const auto metric = task_metric(*measured.task);
   const auto score_of = [&](const std::string& label) { return metric->score(measured.statistics.at(label).sum(), 0); };
   const double baseline = score_of(baseline_of(member).label);
@@ -51,11 +51,11 @@ std::vector<ChosenSetting> candidates_of(const MeasuredTask& measured, const Set
   for (const Setting& setting : measured.settings) {
     if (setting.group != member.group || setting.choose_on != member.choose_on) continue;
     const Speed speed =
-        measure_speed(measured.records.at(setting.label), measured.records.at(baseline_of(setting).label), few);
+        measure_speed(measured.records.at(setting.label), measured.records.at(baseline_of(setting).label));
     candidates.push_back({.on = member.choose_on,
                           .setting = setting.label,
                           .drop_there = metric->loss(baseline, score_of(setting.label)) / metric->point(),
-                          .speedup_there = speed.speedup.value});
+                          .speedup_there = std::isfinite(speed.speedup.value) ? speed.speedup.value : 0});
   }
   return candidates;
 }

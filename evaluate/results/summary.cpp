@@ -182,7 +182,7 @@ class TaskSummary {
     result.baseline = baseline.label;
     result.hypotheses = hypotheses_file(*measured_.task, name);
     result.quality = quality(setting);
-    result.speed = measure_speed(records(setting), records(baseline), resampling_of(options_));
+    result.speed = measure_speed(records(setting), records(baseline));
     result.failed_lines = failed_lines(records(setting));
     result.acceptance = acceptance(setting, stats);
     if (const auto costs = measured_.costs.find(setting.drafter_label()); costs != measured_.costs.end()) {

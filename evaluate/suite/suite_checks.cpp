@@ -310,6 +310,15 @@ void check_lines(const TaskOptions& task, const std::string& where, Problems& pr
   }
 }
 
+// Requires timed lines that an interval can be made of.
+void check_precision(const SuiteOptions& options, const std::string& dot, Problems& problems) {
+  for (size_t i = 0; options.precision && i < options.task.size(); ++i) {
+    if (options.task[i].timed != 1) continue;
+    problems.add({fmt::format("{}task[{}].timed", dot, i), "one line does not say how others would differ",
+                  "at least 2 timed lines for precision", "1", "time more lines, or leave precision out"});
+  }
+}
+
 }  // namespace
 
 void check_task(const TaskOptions& task, const std::string& where, Problems& problems) {
@@ -378,6 +387,7 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
   check_validation_data(options, dot, problems);
   check_rates(options, dot + "match_rates", problems);
   check_engagement(options, dot + "engagement", problems);
+  check_precision(options, dot, problems);
   try {
     const std::vector<Setting> settings = with_baselines(all);
     check_drafting(settings, options.drafter, dot + "run", problems);

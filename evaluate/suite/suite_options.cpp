@@ -142,7 +142,12 @@ Fields<SuiteOptions> SuiteOptions::fields() {
       .add("engagement", &SuiteOptions::engagement,
            "Quality against the share of tokens that the large model decides (BiLD's figure 2).")
       .add("repetitions", &SuiteOptions::repetitions, Range{1, 100},
-           "Timed repetitions, the methods taking turns of a few lines; a sample's time is their median.")
+           "Rounds of timing at most. In each, every method is timed once on every timed line, beside its baseline.")
+      .add("precision", &SuiteOptions::precision, Above{0}, Range{0, 1},
+           "Half of a speedup's 95 % interval, as a share of the speedup, at which a method is timed no more after two "
+           "rounds; absent: all methods are timed `repetitions` times.")
+      .add("max_minutes", &SuiteOptions::max_minutes, Above{0}, Unit{"minutes"},
+           "Time after which no line of a task is timed again; absent: 10 with precision, else no limit.")
       .add("warmup", &SuiteOptions::warmup, Range{0, 1000}, Unit{"lines"},
            "Lines decoded by every method before timing starts.")
       .add("max_new_tokens", &SuiteOptions::max_new_tokens, Range{1}, Unit{"tokens"}, "Most tokens put out a line.")

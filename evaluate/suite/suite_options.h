@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,8 @@ struct SuiteOptions {
   std::vector<MatchRateTable> match_rates;
   std::vector<EngagementTable> engagement;
   int64_t repetitions = 3;
+  std::optional<double> precision;
+  std::optional<double> max_minutes;
   int64_t warmup = 3;
   int64_t max_new_tokens = 128;
   int64_t batch_size = 1;
