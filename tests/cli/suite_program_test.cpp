@@ -280,7 +280,7 @@ TEST_F(CompareProgram, ShowsWhatChangedAndExitsWithOneBeyondTheLimits) {
   EXPECT_EQ(compare({"--fail-on-slower", "15%", "--fail-on-worse", "1.5"}).exit_code, 0);
   const auto wrong = compare({"--fail-on-slower", "0.05"});
   EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("is no percentage such as 5%: 0.05"));
+  EXPECT_THAT(wrong.err, HasSubstr("is no percentage such as 3%: 0.05"));
   const auto nothing = run_program({"compare", (root_ / "first").string(), root_.path().string()});
   EXPECT_EQ(nothing.exit_code, 2);
   EXPECT_THAT(nothing.err, HasSubstr("there are no results"));

@@ -2,6 +2,8 @@
 #include "evaluate/measure/speed.h"
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,15 +15,73 @@
 namespace draftsmith::evaluate {
 namespace {
 
-TEST(Speed, RatesArePooledOverLinesAtTheirMedians) {
-  const SettingRecords baseline{timed(10, {1, 100, 2}, 10), timed(10, {5}, 10)};
+TEST(Speed, RatesArePooledOverLines) {
+  const SettingRecords baseline{timed(10, {2}, 10), timed(10, {5}, 10)};
   const SettingRecords run{timed(10, {0.5}, 4), timed(5, {2}, 2)};
-  const Speed speed = measure_speed(run, baseline, {.resamples = 100});
+  const Speed speed = measure_speed(run, baseline);
   EXPECT_DOUBLE_EQ(speed.speedup.value, (15 / 4.5) / (20 / 9.0));
   EXPECT_DOUBLE_EQ(speed.speedup_total.value, 9.0 / 4.5);
   EXPECT_DOUBLE_EQ(speed.speedup_decode.value, (7.0 / 20) / (2.5 / 15));
   EXPECT_EQ(speed.tokens, 15);
   EXPECT_DOUBLE_EQ(speed.tokens_per_second, 15 / 4.5);
+}
+
+// Returns lines whose pairs of timings have these seconds, encoders left out.
+SettingRecords paired(const std::vector<std::vector<std::pair<double, double>>>& lines) {
+  SettingRecords run;
+  for (const auto& pairs : lines) {
+    LineRecord& line = run.emplace_back(timed(10, {}, 10));
+    for (const auto& [own, base] : pairs) {
+      line.repetitions.push_back({.verify = own});
+      line.baseline.push_back({.verify = base});
+    }
+  }
+  return run;
+}
+
+TEST(Speed, APaceThatBothSidesOfAPairShareCancels) {
+  const SettingRecords run = paired({{{1, 2}, {1.5, 3}, {0.7, 1.4}}, {{2, 4}, {2.2, 4.4}, {5, 10}}});
+  const Ratio speedup = measure_speed(run, run).speedup;
+  EXPECT_NEAR(speedup.value, 2, 1e-12);
+  EXPECT_NEAR(speedup.interval.low, 2, 1e-9);
+  EXPECT_NEAR(speedup.interval.high, 2, 1e-9);
+}
+
+TEST(Speed, PairsWithAStopAreLeftOutAndBothSidesAreTreatedAlike) {
+  std::vector<std::vector<std::pair<double, double>>> lines;
+  std::vector<std::vector<std::pair<double, double>>> swapped;
+  for (int i = 0; i < 30; ++i) {
+    const double noise = 0.01 * (i % 5);
+    lines.push_back({{1, 2 + noise}, {1 + noise / 2, 2}, {1.5, 3}});
+    if (i == 7) lines.back()[1].first = 80;   // a stop in the setting's timing
+    if (i == 9) lines.back()[2].second = 50;  // and in its baseline's
+    swapped.emplace_back();
+    for (const auto& [own, base] : lines.back()) swapped.back().emplace_back(base, own);
+  }
+  SettingRecords run = paired(lines);
+  const SettingRecords other = paired(swapped);
+  for (size_t i = 0; i < run.size(); ++i) run[i].turn = static_cast<int64_t>(i);
+  const Ratio speedup = measure_speed(run, run).speedup;
+  EXPECT_NEAR(speedup.value, 2, 0.005);
+  EXPECT_LT(speedup.interval.high - speedup.interval.low, 0.02);
+  EXPECT_NEAR(measure_speed(other, other).speedup.value, 1 / speedup.value, 1e-12);
+}
+
+TEST(Speed, OfTheSameLinesTwiceHasOnlyTheMachinesError) {
+  SettingRecords first;
+  SettingRecords second;
+  for (int i = 0; i < 20; ++i) {
+    const double ratio = 1 + 0.1 * (i % 7);
+    first.push_back(paired({{{1, ratio}, {1, ratio * 1.01}}}).front());
+    second.push_back(paired({{{2, 2.2 * ratio}, {2, 2.2 * ratio * 0.99}}}).front());
+    first.back().turn = second.back().turn = i;
+  }
+  const PairedRatio a = paired_speedup(first, first);
+  const PairedRatio b = paired_speedup(second, second);
+  const Ratio change = (b / a).ratio();
+  EXPECT_NEAR(change.value, 1.1 * 0.99, 0.003);
+  EXPECT_LT(change.interval.high - change.interval.low, 0.02);
+  EXPECT_GT(a.ratio().interval.high - a.ratio().interval.low, 0.1);
 }
 
 TEST(Latency, PercentilesLieBetweenNeighbouringLines) {
@@ -50,7 +110,7 @@ TEST(Latency, IsThatOfTheMedianRepetitionAndOfOneSample) {
   EXPECT_DOUBLE_EQ(line.latency(), 20);
   EXPECT_DOUBLE_EQ(measure_latency({line}).token_ms.p50, 5000);
   LineRecord back = timed(12, {}, 12);
-  back.set_times(line.times_json());
+  back.add_times(line.times_json());
   EXPECT_DOUBLE_EQ(back.latency(), 20);
 }
 
@@ -88,7 +148,8 @@ TEST(EvaluationRecords, ComeBackFromJsonAsTheyWere) {
   LineRecord back = LineRecord::from_counts(nlohmann::json::parse(record.counts_json().dump()));
   EXPECT_EQ(back.counts_json(), record.counts_json());
   EXPECT_TRUE(back.repetitions.empty());
-  back.set_times(nlohmann::json::parse(record.times_json().dump()));
+  record.baseline = {{.verify = 0.4}, {.verify = 0.5}};
+  back.add_times(nlohmann::json::parse(record.times_json().dump()));
   EXPECT_EQ(back.times_json(), record.times_json());
   EXPECT_EQ(back.turn, 4);
   EXPECT_EQ(back.ids, record.ids);

@@ -75,10 +75,9 @@ class DriftingEngine : public FakeEngine {
   double drift_ = 0;
 };
 
-TEST(Speedups, TheSameSettingTwiceAgreesWithinItsInterval) {
-  int agree = 0;
+TEST(Speedups, IntervalsHoldTheTruthOnAMachineThatDrifts) {
   int cover = 0;
-  for (uint64_t seed = 0; seed < 100; ++seed) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
     FakeSuite suite({}, 60);
     SettingGrid once = FakeSuite::run("assisted");
     once.name = "once";
@@ -89,37 +88,35 @@ TEST(Speedups, TheSameSettingTwiceAgreesWithinItsInterval) {
     suite.options.forced_lines = 0;
     DriftingEngine engine(seed);
     const Results results = suite.evaluate(engine).results;
-    const Ratio& first = setting_of(results, "once").speed.speedup;
-    if (holds(first, setting_of(results, "again").speed.speedup.value)) ++agree;
-    if (holds(first, 2)) ++cover;
+    for (const char* name : {"once", "again"}) {
+      if (holds(setting_of(results, name).speed.speedup, 2)) ++cover;
+    }
   }
-  EXPECT_GE(agree, 90);
-  EXPECT_GE(cover, 90);
+  EXPECT_GE(cover, 90) << "of 100";
 }
 
+// Without disturbed pairs the estimate is a ratio of sums.
 TEST(Speedups, CanBeComputedFromTheLinesFile) {
   FakeSuite suite({"assisted"}, 40);
-  DriftingEngine engine(1);
-  const Results results = suite.evaluate(engine).results;
-  struct Sum {
-    double tokens = 0;
-    double seconds = 0;
+  FakeEngine engine;
+  engine.seconds = [](const Setting& run, int64_t line) {
+    return (run.decode.drafts() ? 0.05 : 0.1) * static_cast<double>(1 + line * 7 % 10);
   };
-  std::map<std::string, Sum> sums;
+  const Results results = suite.evaluate(engine).results;
+  double own = 0;
+  double base = 0;
   std::istringstream file(read_file(suite.directory / "out/lines.jsonl"));
   for (std::string text; std::getline(file, text);) {
     const auto line = nlohmann::json::parse(text);
     EXPECT_EQ(line.at("task"), "test");
-    auto seconds = line.at("seconds").get<std::vector<double>>();
-    ASSERT_EQ(seconds.size(), 3U);
-    std::sort(seconds.begin(), seconds.end());
-    sums[line.at("run")].tokens += line.at("tokens").get<double>();
-    sums[line.at("run")].seconds += seconds[1];
+    EXPECT_EQ(line.contains("baseline_seconds"), line.at("run") != "greedy");
+    if (line.at("run") != "assisted.small") continue;
+    ASSERT_EQ(line.at("seconds").size(), 3U);
+    ASSERT_EQ(line.at("baseline_decode_seconds").size(), 3U);
+    for (const double seconds : line.at("seconds")) own += seconds;
+    for (const double seconds : line.at("baseline_seconds")) base += seconds;
   }
-  const Sum& run = sums.at("assisted.small");
-  const Sum& greedy = sums.at("greedy");
-  EXPECT_NEAR(setting_of(results, "assisted.small").speed.speedup.value,
-              run.tokens / run.seconds / (greedy.tokens / greedy.seconds), 1e-9);
+  EXPECT_NEAR(setting_of(results, "assisted.small").speed.speedup.value, base / own, 1e-9);
 }
 
 TEST(Speedups, BaselinesThatAreDisturbedOrOfSeveralTemperaturesAreToldApart) {
@@ -163,8 +160,8 @@ TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
   EXPECT_EQ(turns, std::vector<size_t>(static_cast<size_t>(3 * 3 * suite.options.repetitions), 8));  // 24 lines
 }
 
-// A stop of a virtual machine lasts seconds, and belongs to no setting.
-TEST(EvaluationMeasure, TimesABatchAgainIfTheMachineStoodStill) {
+// A stop of a virtual machine lasts seconds, and belongs to no setting. Both sides of a pair are timed again.
+TEST(EvaluationMeasure, TimesAPairAgainIfTheMachineStoodStill) {
   FakeSuite suite;
   suite.options.max_new_tokens = 50;
   FakeEngine engine;
@@ -177,6 +174,10 @@ TEST(EvaluationMeasure, TimesABatchAgainIfTheMachineStoodStill) {
   };
   const Results results = suite.evaluate(engine).results;
   EXPECT_EQ(results.tasks.front().timed_again, 1);
+  FakeEngine steady;
+  steady.seconds = [](const Setting&, int64_t) { return 0.2; };
+  suite.evaluate(steady);
+  EXPECT_EQ(engine.decodes, steady.decodes + 4) << "two turns of one line, each after some tokens";
 }
 
 }  // namespace

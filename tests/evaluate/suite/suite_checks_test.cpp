@@ -80,6 +80,31 @@ TEST(EvaluationChecks, RunsThatCannotWorkAreErrorsOfTheSuite) {
               HasSubstr("the same name"));
 }
 
+TEST(EvaluationChecks, APrecisionIsAShareThatTimedLinesCanGive) {
+  SuiteOptions options = checked_suite({drafted_run("assisted")});
+  for (const double wrong : {0.0, -0.1, 1.5}) {
+    options.precision = wrong;
+    EXPECT_THAT(problems_of(options), AllOf(HasSubstr("precision"), HasSubstr("above 0, at most 1"))) << wrong;
+  }
+  options.precision = 0.03;
+  EXPECT_EQ(problems_of(options), "");
+  options.task[0].timed = 1;
+  EXPECT_THAT(problems_of(options), AllOf(HasSubstr("task[0].timed"), HasSubstr("at least 2 timed lines")));
+  options.precision.reset();
+  options.max_minutes = 0;
+  EXPECT_THAT(problems_of(options), AllOf(HasSubstr("max_minutes"), HasSubstr("above 0")));
+}
+
+// Finished stages of suites without the keys stay finished.
+TEST(EvaluationChecks, PrecisionAndMinutesIdentifyASuiteOnlyWhereTheyAreGiven) {
+  SuiteOptions options = checked_suite({drafted_run("assisted")});
+  EXPECT_FALSE(options_identity(options).contains("precision"));
+  EXPECT_FALSE(options_identity(options).contains("max_minutes"));
+  const std::string without = options_hash(options);
+  options.precision = 0.03;
+  EXPECT_NE(options_hash(options), without);
+}
+
 TEST(EvaluationChecks, SettingsAreNotChosenOnTheLinesTheyAreReportedOn) {
   SettingGrid run = drafted_run("bild");
   run.choose_on = "val";
