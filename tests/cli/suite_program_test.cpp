@@ -173,6 +173,15 @@ TEST_F(DatasetProgram, ListPrintsWhatThereIsAndMistakesInNamesExitWithTwo) {
               HasSubstr("the task has fewer references than sources"));
 }
 
+TEST_F(DatasetProgram, PrecisionsOutsideOfTheirRangeExitWithTwo) {
+  const std::string suite = write_suite(folder_.path().string(), "{ dataset = \"mine/test\", direction = \"de-en\" }");
+  for (const char* wrong : {"0", "-0.1", "1.5"}) {
+    const auto result = run_here({"eval", suite, std::string("--precision=") + wrong});
+    EXPECT_EQ(result.exit_code, 2) << wrong;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("precision"), HasSubstr("above 0, at most 1"))) << wrong;
+  }
+}
+
 TEST_F(DatasetProgram, PathsThatAreNotThereAreNamedWithTheirLinesAndTheDataFolder) {
   const std::string suite =
       write_text(folder_ / "suite.toml",
