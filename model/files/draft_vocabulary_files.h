@@ -9,7 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "model/families/common.h"
+#include "model/families/family.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {

@@ -11,7 +11,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "model/families/common.h"
 #include "model/families/family.h"
 #include "model/files/generation_config.h"
 #include "model/files/weight_files.h"

@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "model/families/common.h"
+#include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/files/safetensors.h"

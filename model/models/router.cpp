@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/random_tensors.h"
 #include "base/utf8.h"
-#include "model/families/common.h"
+#include "model/families/family.h"
 #include "model/files/model_directory.h"
 #include "model/files/safetensors.h"
 #include "model/transformer/transformer_parts.h"
