@@ -9,7 +9,7 @@
 #include "model/cpu/packed_weights.h"
 #include "model/families/family.h"
 #include "model/files/copy_model.h"
-#include "model/files/draft_vocabulary_files.h"
+#include "model/transformer/draft_vocabulary.h"
 #include "model/files/model_directory.h"
 #include "model/files/weight_files.h"
 #include "model/layers/parameter_source.h"

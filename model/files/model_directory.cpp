@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/sha256.h"
-#include "model/files/draft_vocabulary_files.h"
+#include "model/transformer/draft_vocabulary.h"
 #include "model/files/weight_files.h"
 
 namespace draftsmith::model {
