@@ -7,14 +7,15 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/registry.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "infer/load_models.h"
 #include "infer/loop/decode_stats.h"
-#include "infer/loop/prefill.h"
 #include "infer/loop/rows.h"
 #include "model/files/generation_config.h"
 #include "model/transformer/language_model.h"
@@ -23,6 +24,43 @@ namespace draftsmith::infer {
 
 struct DecodeSettings;  // infer/loop/processors.h
 struct DraftParts;      // infer/loop/drafting.h
+
+// ---- Prompts
+// Prompts of decoder-only models that are too long, and how many new tokens have room.
+
+// Treatment of a prompt that leaves no room: it
+enum class LongPrompts {
+  kError,         // is an error that names the remedy
+  kTruncateLeft,  // drops the prompt's beginning so that the wanted tokens fit behind it
+  kSkip,          // gives empty results
+};
+
+// Returns their names in options.
+const NamedValues<LongPrompts>& long_prompt_policies();
+
+struct Context {
+  int64_t tokens = 0;  // prompt and new tokens together; 0: no limit
+  std::string owner;   // the limit's owner, for messages: "the model X"
+  std::string lift{};  // the option that lifts the limit, for messages; empty: none does
+};
+
+struct PromptFit {
+  int64_t dropped = 0;  // prompt tokens that are left out
+  int64_t wanted = 0;   // new tokens asked for
+  int64_t room = 0;     // new tokens that fit, at most `wanted`
+  bool skipped = false;
+};
+
+// Returns how a prompt of `prompt` tokens fits with `wanted` >= 1 new tokens. A prompt that fills the context leaves no
+// room. kTruncateLeft shortens the prompt to make room for the wanted tokens, but to no less than half the context;
+// then fewer new tokens fit. Errors: UserError at `where` for kError and a prompt that leaves no room.
+PromptFit fit_prompt(int64_t prompt, int64_t wanted, const Context& context, LongPrompts policy,
+                     const std::string& where);
+
+// Requires a prompt after which the model predicts something (model::tokens_at_once()). Errors: UserError at `where`.
+void require_length(const model::LanguageModel& model, int64_t prompt, const std::string& where);
+
+// ---- Generation
 
 struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included

@@ -25,7 +25,7 @@
 #include "infer/forced/decisions.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
-#include "infer/loop/prefill.h"
+#include "infer/loop/rows.h"
 #include "infer/loop/processors.h"
 #include "infer/parts.h"
 #include "infer/self_drafting/methods.h"

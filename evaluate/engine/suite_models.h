@@ -26,7 +26,7 @@
 #include "infer/drafters/registry.h"
 #include "infer/load_models.h"
 #include "infer/loop/processors.h"
-#include "infer/prompts.h"
+#include "infer/generator.h"
 #include "infer/routers.h"
 #include "infer/self_drafting/methods.h"
 #include "model/models/language_models.h"

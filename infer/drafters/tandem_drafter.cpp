@@ -10,7 +10,7 @@
 #include "base/timing.h"
 #include "infer/costs/step_costs.h"
 #include "infer/forced/teacher_forcing.h"
-#include "infer/loop/prefill.h"
+#include "infer/loop/rows.h"
 #include "infer/loop/processors.h"
 #include "infer/sampling/sampling.h"
 #include "model/models/tandem.h"
