@@ -16,7 +16,6 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "cli/application.h"
-#include "cli/flags.h"
 #include "cli/inputs.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/drafters/registry.h"
@@ -41,7 +40,7 @@ struct GenerateFlags {
   bool ids = false;
   bool json = false;
   std::optional<bool> stream;  // absent: stream on a terminal
-  Execution execution;
+  ExecutionOptions execution;
   std::unique_ptr<OptionFlags<DecodeOptions>> decoding;
 };
 

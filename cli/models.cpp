@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "cli/application.h"
-#include "cli/flags.h"
 #include "cli/inputs.h"
 #include "data/hdf5/hdf5.h"
 #include "infer/forced/teacher_forcing.h"
@@ -26,7 +25,7 @@ namespace {
 struct PruneFlags {
   std::string model;
   std::string out;
-  Execution execution;
+  ExecutionOptions execution;
 };
 
 int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
@@ -71,7 +70,7 @@ struct LogitsFlags {
   std::string out;
   std::string dtype = "fp32";
   bool ids = false;
-  Execution execution;
+  ExecutionOptions execution;
 };
 
 // Positions computed at once: 32 MB of a vocabulary of 32,000.
