@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/error.h"
+#include "base/utf8.h"
+#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/models/language_models.h"
 
@@ -14,11 +17,7 @@ namespace draftsmith::infer {
 namespace fs = std::filesystem;
 
 LoadedModel load_model_directory(const fs::path& directory, const model::LoadOptions& options) {
-  LoadedModel loaded;
-  loaded.directory = directory;
-  model::LoadedLanguageModel read = model::load_language_model(directory, options);
-  loaded.model = std::move(read.model);
-  loaded.generation = std::move(read.generation);
+  LoadedModel loaded{model::load_language_model(directory, options), directory, nullptr};
   if (data::has_tokenizer(directory)) {
     loaded.tokenizer = data::load_tokenizer(directory);
     const model::TransformerModel& predicts = *model::transformers_of(*loaded.model).front();
@@ -52,6 +51,24 @@ std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& 
   std::vector<int64_t> ids(pieces.begin(), pieces.end());
   if (!info.eos.empty()) ids.push_back(info.eos.front());
   return ids;
+}
+
+std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const LoadedModel& loaded, LineKind kind,
+                                                   bool ids) {
+  const model::ModelInfo& info = loaded.model->info();
+  data::LineReader lines = data::open_lines(file);
+  std::vector<std::vector<int64_t>> result;
+  for (std::string line; lines.next(line);) {
+    if (ids) {
+      result.push_back(data::parse_token_ids(line, info.vocabulary, lines.where(), "omit --ids to read text"));
+      continue;
+    }
+    if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
+    const data::Tokenizer& tokenizer = tokenizer_of(loaded, "give token ids with --ids");
+    const bool source = kind == LineKind::kSource;
+    result.push_back(source ? source_ids(line, tokenizer, info) : target_ids(line, tokenizer, info));
+  }
+  return result;
 }
 
 std::unique_ptr<model::Exits> find_exits(const fs::path& directory, const model::LanguageModel& model,

@@ -1,5 +1,5 @@
 // The models of a generator, and the loading of model directories for decoding: a model with its tokenizer, which reads
-// texts, its generation settings and its exits.
+// texts and lines of files, its generation settings and its exits.
 #pragma once
 
 #include <filesystem>
@@ -14,6 +14,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/generation_config.h"
 #include "model/models/exits.h"
+#include "model/models/language_models.h"
 
 namespace draftsmith::model {
 class RouterPredictor;  // model/models/router.h
@@ -36,12 +37,10 @@ struct GenerationModels {
   DraftTarget draft_target() const { return {*target, target_tokenizer, exits}; }
 };
 
-// A model with its directory's tokenizer and generation settings.
-struct LoadedModel {
+// A model and its generation settings, with its directory and the tokenizer there.
+struct LoadedModel : model::LoadedLanguageModel {
   std::filesystem::path directory;
-  std::unique_ptr<model::LanguageModel> model;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the directory has none, and the model reads ids alone
-  model::GenerationConfig generation;
 };
 
 // Loads a directory of a model that decodes alone. Errors: UserError, those of load_language_model() and a tokenizer
@@ -57,6 +56,14 @@ std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& 
 // Returns the ids of a text as a target, with EOS.
 std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
                                 const model::ModelInfo& info);
+
+enum class LineKind { kSource, kTarget };
+
+// Reads the token ids of every line of `file` ("-" is standard input). If `ids`, lines are ids separated by blanks,
+// which are taken as they are. Otherwise lines are text, read by source_ids() or target_ids(). Empty lines are valid.
+// Errors: a UserError with file:line for invalid UTF-8, words that are not ids, and ids outside the vocabulary.
+std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const LoadedModel& loaded, LineKind kind,
+                                                   bool ids);
 
 // Loads exits of the model in `directory`, which was loaded as `model`: those in the directory `given` or, where that
 // is empty, those inside its own, nullptr if there are none. Models that are no transformers have none. Errors:
