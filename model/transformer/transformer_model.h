@@ -142,6 +142,8 @@ class TransformerModel : public LanguageModel {
   // Makes the parts anew, which hold handles of the parameters, when those are replaced.
   void rebuild();
   void require_parameters() const;
+  // Returns the state as a transformer's. Throws std::logic_error for one of another kind of model.
+  static DecoderState& own_state(DecodeState& state);
   // Returns an empty state, in the memory of an earlier one if one fits.
   std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity);
   // Replays a step's work, which the first call records.
@@ -166,8 +168,8 @@ class TransformerModel : public LanguageModel {
   // Does the work of a step, or of a part of one, that has been prepared; it may be recorded on the device.
   // DecoderState::count_runs() is to follow.
   StepOutput run(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
-  // Returns whether steps are computed by run_on_cpu(): all layers are packed for it
-  // (model/transformer/cpu_decoder.cpp).
+  StepOutput run_by_operators(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+  // Returns whether steps are computed by run_on_cpu(): all layers are packed for it.
   bool takes_cpu_steps() const;
   StepOutput run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
   // Writes hidden state 0 of a step's tokens: [B*L,D].
