@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "infer/acceptance/lossy.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/beam/beam_search.h"
 #include "infer/decode_options.h"
 #include "infer/generator.h"

@@ -1,8 +1,7 @@
 #include "infer/parts.h"
 
 #include "base/registry.h"
-#include "infer/acceptance/lossy.h"
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {

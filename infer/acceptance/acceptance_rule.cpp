@@ -7,16 +7,6 @@ at::Tensor drafted_positions(const Verification& verification) {
   return positions.unsqueeze(0).lt(verification.counts.unsqueeze(1));
 }
 
-at::Tensor leading(const at::Tensor& kept) {
-  return kept.to(at::kLong).cumprod(1).sum(1);
-}
-
-at::Tensor at_position(const at::Tensor& values, const at::Tensor& position) {
-  const int64_t positions = values.size(1);
-  const auto first = at::arange(values.size(0), position.options()).mul_(positions);  // [B]
-  return values.reshape({-1, values.size(2)}).index_select(0, first.add_(position));
-}
-
 at::Tensor uniforms_of(const Verification& verification, Draw use, int64_t count) {
   if (verification.on_device != nullptr) return row_uniforms(*verification.on_device, use, 0, count);
   return uniforms(verification.rows, use, 0, count, verification.logits.device());

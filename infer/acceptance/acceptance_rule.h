@@ -88,15 +88,11 @@ class WatchedRule final : public AcceptanceRule {
 
 // Returns whether each position holds a token that its row drafted, bool [B,G].
 at::Tensor drafted_positions(const Verification& verification);
-// Returns the length of the leading run of true: bool [B,G] -> int64 [B].
-at::Tensor leading(const at::Tensor& kept);
 // Returns the random numbers of the next `count` new tokens, on the logits' device: fp64 [B,count].
 at::Tensor uniforms_of(const Verification& verification, Draw use, int64_t count);
 // Returns the target's token at position `at` int64 [B] of each row: the most likely one, or a draw from the warped
 // distribution.
 at::Tensor target_token(const Verification& verification, const at::Tensor& at);
-// Returns values [B,V] at `position` int64 [B] of values [B,P,V]. Copies whole rows instead of gathering elements.
-at::Tensor at_position(const at::Tensor& values, const at::Tensor& position);
 // Returns sum_x min(p, q) of warped p [B,>=G,V] and q [B,G,V]: fp64 [B,G].
 at::Tensor overlap(const at::Tensor& p, const at::Tensor& q);
 

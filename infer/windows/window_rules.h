@@ -34,6 +34,17 @@ double router_features(const T* logits, int64_t vocabulary, std::span<float> pro
 
 // ---- The fixed window
 
+// Base of rules whose windows have at most the same number of tokens everywhere.
+class BoundedWindow : public WindowRule {
+ public:
+  explicit BoundedWindow(int64_t most) : most_(most) {}
+  int64_t maximum() const override { return most_; }
+  int64_t length(int64_t /*row*/) const override { return most_; }
+
+ private:
+  int64_t most_;
+};
+
 // The window `fixed`: always G tokens (Leviathan et al., Algorithm 1; BiLD without fallback).
 class FixedWindow : public BoundedWindow {
  public:

@@ -12,7 +12,7 @@
 #include "data/corpus/corpus.h"
 #include "data/router/router_data.h"
 #include "data/tokenizers/tokenizer.h"
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/drafter.h"
 #include "infer/generator.h"
 #include "infer/routers.h"

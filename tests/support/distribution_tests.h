@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
 #include "infer/windows/window_rules.h"

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/parts.h"
 #include "tests/infer/windows/window_fixtures.h"
