@@ -6,7 +6,7 @@
 
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/drafter.h"
-#include "infer/loop/drafting.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {

@@ -23,7 +23,7 @@
 namespace draftsmith::infer {
 
 struct DecodeSettings;  // infer/loop/processors.h
-struct DraftParts;      // infer/loop/drafting.h
+struct DraftParts;      // infer/loop/decode_loop.h
 
 // ---- Prompts
 // Prompts of decoder-only models that are too long, and how many new tokens have room.

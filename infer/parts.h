@@ -8,7 +8,7 @@
 
 #include "infer/decode_options.h"
 #include "infer/load_models.h"
-#include "infer/loop/drafting.h"
+#include "infer/loop/decode_loop.h"
 
 namespace draftsmith::infer {
 

@@ -2,6 +2,19 @@
 
 namespace draftsmith::infer {
 
+PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens) {
+  std::vector<at::Tensor> columns = {judgement.accepted.unsqueeze(1), judgement.next.unsqueeze(1)};
+  if (tokens.defined()) columns.push_back(tokens);
+  if (judgement.overlap.defined()) columns.push_back(judgement.overlap.view(at::kLong));
+  return {at::cat(columns, 1), tokens.defined() ? tokens.size(1) : 0, judgement.overlap.defined()};
+}
+
+Judgement PackedJudgement::judgement_of(const at::Tensor& host) const {
+  Judgement judgement{.accepted = host.select(1, 0), .next = host.select(1, 1)};
+  if (overlap) judgement.overlap = host.narrow(1, 2 + tokens, host.size(1) - 2 - tokens).view(at::kDouble);
+  return judgement;
+}
+
 at::Tensor drafted_positions(const Verification& verification) {
   const auto positions = at::arange(verification.tokens.size(1), verification.tokens.options());  // [G]
   return positions.unsqueeze(0).lt(verification.counts.unsqueeze(1));

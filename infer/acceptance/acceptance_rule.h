@@ -62,6 +62,21 @@ class AcceptanceRule {
   virtual Judgement judge(const Verification& verification) = 0;
 };
 
+// Judgement on the device in one tensor, with the drafted tokens or without: one copy brings all to the host.
+struct PackedJudgement {
+  at::Tensor columns;    // int64 [B,C]: accepted, next, the drafted tokens, the bits of the overlap's fp64
+  int64_t tokens = 0;    // columns of drafted tokens
+  bool overlap = false;  // the overlap was measured
+
+  // Returns the drafted tokens, int64 [B,G], from a copy of the columns on the host.
+  at::Tensor tokens_of(const at::Tensor& host) const { return host.narrow(1, 2, tokens); }
+  // Returns the judgement from this copy.
+  Judgement judgement_of(const at::Tensor& host) const;
+};
+
+// Packs a judgement and, if defined, the drafted tokens [B,G] on the device.
+PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens);
+
 // A rule whose judgements another hears of. It does not judge on the device, where nobody can listen.
 class WatchedRule final : public AcceptanceRule {
  public:

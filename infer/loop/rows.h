@@ -116,6 +116,9 @@ Row row_before_output(const std::vector<int64_t>& source, bool encoder_decoder, 
 // whether the row is finished. A row that fails is finished by a call without tokens.
 using OnTokens = std::function<void(size_t output, std::span<const int64_t> tokens, bool finished)>;
 
+// Returns each row's number of tokens.
+std::vector<int64_t> lengths_of(std::span<const Row> rows);
+
 // The next four return without waiting for a GPU to have its copy.
 
 // Returns uniform random numbers, fp64 [B,count], for the new tokens from index emitted() + first on, on `device`.
