@@ -9,9 +9,9 @@
 #include "model/cpu/packed_weights.h"
 #include "model/families/family.h"
 #include "model/files/copy_model.h"
+#include "model/files/write_weights.h"
 #include "model/transformer/draft_vocabulary.h"
 #include "model/files/model_directory.h"
-#include "model/files/weight_files.h"
 #include "model/layers/parameter_source.h"
 #include "model/transformer/parameters.h"
 

@@ -10,7 +10,8 @@
 #include "base/utf8.h"
 #include "model/families/family.h"
 #include "model/files/model_directory.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
+#include "model/files/write_weights.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {

@@ -13,7 +13,8 @@
 #include "base/files.h"
 #include "base/utf8.h"
 #include "model/families/family.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
+#include "model/files/write_weights.h"
 
 namespace draftsmith::model {
 

@@ -11,7 +11,7 @@
 
 #include "base/device_tensors.h"
 #include "base/error.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
 #include "model/layers/linear.h"
 #include "model/transformer/cpu_pass.h"
 #include "model/transformer/decoder_state.h"

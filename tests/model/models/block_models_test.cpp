@@ -1,5 +1,6 @@
 // Block prediction and deep Tandem: what each hidden state may read, alone, in ragged batches and in packed rows;
 // decoding over caches against passes over the whole text; directories.
+#include "model/files/write_weights.h"
 #include "model/models/block_models.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // The router's network: its formula, gradients, fast path, and directories.
+#include "model/files/write_weights.h"
 #include "model/models/router.h"
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // Pruning: what is cut, and by what; models of a pruned vocabulary, whose logits of the ids that stayed are the same,
 // and whose maps must fit.
+#include "model/files/write_weights.h"
 #include "model/pruning/pruning.h"
 
 #include <cstring>
