@@ -213,8 +213,8 @@ void report_unknown_keys(const FieldList& fields, const toml::table& table, cons
   }
 }
 
-// Reads a flag's text as TOML, {value = ...}, or as a bare string if it is none. Returns nothing for a broken list, table
-// or quoted string.
+// Reads a flag's text as TOML, {value = ...}, or as a bare string if it is none. Returns nothing for a broken list,
+// table or quoted string.
 std::optional<toml::table> value_of_text(const std::string& text) {
   constexpr const char* kBlanks = " \t\r\n\v\f";
   const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());

@@ -11,8 +11,8 @@
 
 #include "data/tokenizers/tokenizer.h"
 #include "infer/drafters/drafter.h"
-#include "model/files/checkpoint.h"
 #include "model/files/generation_config.h"
+#include "model/files/model_directory.h"
 #include "model/models/exits.h"
 #include "model/models/language_models.h"
 

@@ -369,11 +369,12 @@ WeightFiles::WeightFiles(const fs::path& directory) {
       return;
     }
   }
-  throw UserError({.where = directory.string(),
-                   .what = "no weights in this model directory",
-                   .expected = fmt::format("{}, {}, or one of them in shards with its .index.json", kWeightsFile, kPickled),
-                   .found = "neither",
-                   .hint = "is this the right directory?"});
+  throw UserError(
+      {.where = directory.string(),
+       .what = "no weights in this model directory",
+       .expected = fmt::format("{}, {}, or one of them in shards with its .index.json", kWeightsFile, kPickled),
+       .found = "neither",
+       .hint = "is this the right directory?"});
 }
 
 void WeightFiles::open_shards(const fs::path& index) {

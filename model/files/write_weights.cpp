@@ -74,7 +74,8 @@ void write_safetensors(const std::filesystem::path& file, std::vector<TensorToSt
   out.commit();
 }
 
-void write_weight_files(const std::filesystem::path& directory, const std::vector<TensorToStore>& tensors, uint64_t shard_bytes) {
+void write_weight_files(const std::filesystem::path& directory, const std::vector<TensorToStore>& tensors,
+                        uint64_t shard_bytes) {
   std::vector<std::vector<TensorToStore>> shards(1);
   uint64_t in_shard = 0;
   uint64_t total = 0;

@@ -1,5 +1,5 @@
-// Weights, written: safetensors files, with an aligned header, under a temporary name that is then renamed, and those of a
-// model directory. Their reader is model/files/weight_files.h.
+// Weights, written: safetensors files, with an aligned header, under a temporary name that is then renamed, and those
+// of a model directory. Their reader is model/files/weight_files.h.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 #include "base/random_tensors.h"
 #include "base/utf8.h"
 #include "model/families/family.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/files/weight_files.h"
 #include "model/files/write_weights.h"

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/families/family.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 
 namespace draftsmith::model {

@@ -1,6 +1,6 @@
-// Work on hidden states on CPUs, for packed models: what all passes share, steps of decoders, and encoders. A pass is one
-// program of a team (model/cpu/team.h), in memory that is kept from pass to pass. A row's sums do not depend on other
-// rows.
+// Work on hidden states on CPUs, for packed models: what all passes share, steps of decoders, and encoders. A pass is
+// one program of a team (model/cpu/team.h), in memory that is kept from pass to pass. A row's sums do not depend on
+// other rows.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
-// A block (self-attention, cross-attention in the decoder of an encoder-decoder, feed-forward) and a stack of blocks, with
-// its bias by positions. Encoder and decoder stacks share this code: causal or not, with cross-attention or without.
+// A block (self-attention, cross-attention in the decoder of an encoder-decoder, feed-forward) and a stack of blocks,
+// with its bias by positions. Encoder and decoder stacks share this code: causal or not, with cross-attention or
+// without.
 #pragma once
 
 #include <algorithm>

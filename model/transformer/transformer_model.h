@@ -60,7 +60,7 @@ class TransformerModel : public LanguageModel {
   // Makes random weights by the family's own initialisation (config.initializer_* and `seed`).
   TransformerModel(TransformerConfig config, uint64_t seed);
   // Takes parameters under their canonical names (model/transformer/parameters.h). Most callers want load_model()
-  // (model/files/checkpoint.h), which reads a Hugging Face directory and maps its names. All tensors must have one
+  // (model/files/model_directory.h), which reads a Hugging Face directory and maps its names. All tensors must have one
   // dtype and device, except those that keeps_fp32_in_half() names. Throws UserError naming the tensors that are
   // missing, unknown or misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);

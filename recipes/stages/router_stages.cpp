@@ -17,7 +17,6 @@
 #include "infer/generator.h"
 #include "infer/routers.h"
 #include "infer/windows/window_rules.h"
-#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/router.h"
 #include "recipes/stage.h"

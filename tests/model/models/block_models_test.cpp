@@ -1,6 +1,5 @@
 // Block prediction and deep Tandem: what each hidden state may read, alone, in ragged batches and in packed rows;
 // decoding over caches against passes over the whole text; directories.
-#include "model/files/write_weights.h"
 #include "model/models/block_models.h"
 
 #include <algorithm>
@@ -13,7 +12,9 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/random_tensors.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "model/files/write_weights.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/language_models.h"
 #include "tests/model/files/checkpoint_files.h"

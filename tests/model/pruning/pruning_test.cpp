@@ -1,6 +1,5 @@
 // Pruning: what is cut, and by what; models of a pruned vocabulary, whose logits of the ids that stayed are the same,
 // and whose maps must fit.
-#include "model/files/write_weights.h"
 #include "model/pruning/pruning.h"
 
 #include <cstring>
@@ -13,6 +12,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/files/checkpoint.h"
+#include "model/files/write_weights.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"

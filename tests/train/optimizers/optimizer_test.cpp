@@ -1,6 +1,4 @@
 // Optimizers against their formulas and the Python originals, and parameter groups.
-#include "model/files/weight_files.h"
-#include "model/files/write_weights.h"
 #include "train/optimizers/optimizer.h"
 
 #include <cmath>
@@ -10,6 +8,8 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "model/files/weight_files.h"
+#include "model/files/write_weights.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
