@@ -26,7 +26,6 @@
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
-#include "infer/parts.h"
 
 namespace draftsmith::bench {
 namespace {

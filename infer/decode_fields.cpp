@@ -9,8 +9,7 @@
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/beam/beam_search.h"
 #include "infer/decode_options.h"
-#include "infer/generator.h"
-#include "infer/parts.h"
+#include "infer/load_models.h"
 #include "infer/self_drafting/methods.h"
 #include "infer/windows/window_rules.h"
 

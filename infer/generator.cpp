@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "base/device_graph.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/beam/beam_search.h"
 #include "infer/drafters/drafter.h"
 #include "infer/drafters/registry.h"
@@ -12,147 +11,79 @@
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/device_loop.h"
 #include "infer/loop/processors.h"
-#include "infer/parts.h"
 #include "infer/self_drafting/methods.h"
-#include "model/models/language_models.h"
+#include "infer/windows/window_rules.h"
 #include "model/transformer/transformer_model.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
 
-namespace {
+// ---- Parts of draft-then-verify methods
 
-// ---- Prompts
-
-// Number of new tokens if neither options nor model say.
-constexpr int64_t kUsualNewTokens = 128;
-
-std::string where_of(uint64_t line) {
-  return "input " + std::to_string(line + 1);
+DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const GenerationModels& models) {
+  return {std::move(drafter), make_window_rule(options, models), make_acceptance_rule(options)};
 }
 
-void check_ids(const std::vector<int64_t>& source, int64_t vocabulary, uint64_t line) {
-  for (const int64_t id : source) {
-    if (id >= 0 && id < vocabulary) continue;
-    throw UserError({where_of(line), "a token id is outside the model's vocabulary",
-                     "ids in 0.." + std::to_string(vocabulary - 1), std::to_string(id),
-                     "encode the input with the model's own tokenizer"});
+namespace {
+
+template <class Add>
+void check_free_token(const PartTraits& parts, const Add& add) {
+  if (parts.acceptance.target != TargetRole::kReads) return;
+  if (!parts.drafter.reads_target) {
+    add("without the free token the target writes nothing, and this drafter does not read it either",
+        "drafter tandem, or free_token = true", "drafter " + std::string(parts.drafter.name),
+        "decode with the drafter alone");
+  } else if (parts.window.decides == Decides::kBeforeToken) {
+    add("without the free token a window that may end before its first token would write nothing",
+        "a window rule that keeps the token it looks at, or free_token = true", "window " + parts.window.name,
+        "use the window fixed or dynamic");
+  }
+}
+
+// A window that replays an earlier pass must not fall out of step with it.
+template <class Add>
+void check_replay(const PartTraits& parts, double temperature, const Add& add) {
+  const AcceptanceTraits& acceptance = parts.acceptance;
+  const std::string window = "window " + parts.window.name;
+  if (acceptance.target != TargetRole::kVerifies) {
+    add(window + " replays where drafts were rejected, and without verification none is",
+        "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
+        "use the window fixed");
+  }
+  if (temperature != 0) {
+    add(window + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere", "temperature 0",
+        "temperature " + std::to_string(temperature), "use another window rule to sample");
+  }
+  if (!parts.drafter.logits) {
+    add(window + " replays whole windows, and this drafter ends its drafts where it likes",
+        "a drafter with probabilities", "drafter " + std::string(parts.drafter.name), "use the window fixed");
   }
 }
 
 }  // namespace
 
-void require_length(const model::LanguageModel& model, int64_t prompt, const std::string& where) {
-  const int64_t shortest = model::tokens_at_once(model);
-  if (prompt >= shortest) return;
-  throw UserError({.where = where,
-                   .what = "nothing predicts a text's first block, and the prompt ends in it",
-                   .expected = fmt::format("at least {} tokens, the block of {}", shortest, model.info().name),
-                   .found = fmt::format("{} tokens", prompt),
-                   .hint = "give longer prompts, or decode with another model than one of block prediction"});
-}
-
-const NamedValues<LongPrompts>& long_prompt_policies() {
-  static const NamedValues<LongPrompts> kPolicies(
-      "policy for long prompts",
-      {{"error", LongPrompts::kError}, {"truncate-left", LongPrompts::kTruncateLeft}, {"skip", LongPrompts::kSkip}});
-  return kPolicies;
-}
-
-PromptFit fit_prompt(int64_t prompt, int64_t wanted, const Context& context, LongPrompts policy,
-                     const std::string& where) {
-  if (context.tokens == 0) return {.wanted = wanted, .room = wanted};
-  if (policy == LongPrompts::kTruncateLeft) {
-    const int64_t half = std::max<int64_t>((context.tokens + 1) / 2, 1);
-    const int64_t kept = std::min({prompt, std::max(context.tokens - wanted, half), context.tokens - 1});
-    if (kept > 0) return {.dropped = prompt - kept, .wanted = wanted, .room = std::min(wanted, context.tokens - kept)};
-  } else if (prompt < context.tokens) {
-    return {.wanted = wanted, .room = std::min(wanted, context.tokens - prompt)};
-  } else if (policy == LongPrompts::kSkip) {
-    return {.wanted = wanted, .skipped = true};
-  }
-  throw UserError({.where = where,
-                   .what = "the prompt leaves no room for a new token in the context of " + context.owner,
-                   .expected = fmt::format("fewer than {} tokens", context.tokens),
-                   .found = fmt::format("{} tokens", prompt),
-                   .hint = "shorten the prompt, or choose --long-prompts truncate-left or skip" +
-                           (context.lift.empty() ? "" : "; " + context.lift)});
-}
-
-// Maker of prompts from inputs: token ids for an encoder, or the prompt of a decoder-only model.
-class Prompts {
- public:
-  // `generation` are the model's settings with those of the options in their place. All must outlive this.
-  Prompts(const GenerationModels& models, const DecodeOptions& options, const model::GenerationConfig& generation);
-
-  // Returns the prompt without its `dropped` oldest tokens, though a BOS stays; of an encoder-decoder model it is the
-  // start token.
-  std::vector<int64_t> prompt_of(const std::vector<int64_t>& source, int64_t dropped) const;
-
-  // Returns how the prompt of a source fits the context; an encoder's input always does. Messages name the source by
-  // `line`, counted from 0. Errors: UserError for an id outside the vocabulary, an empty prompt where the model has no
-  // first token, one that is shorter than the first block of block prediction, and a prompt too long under
-  // long_prompts = error.
-  PromptFit fit(const std::vector<int64_t>& source, uint64_t line) const;
-
- private:
-  std::optional<int64_t> max_new_tokens() const;
-  int64_t wanted_tokens(int64_t prompt) const;
-
-  const GenerationModels& models_;
-  const DecodeOptions& options_;
-  const model::GenerationConfig& generation_;
-  const model::ModelInfo& target_;
-  const model::LanguageModel* drafter_;  // nullptr: none, or no model
-  Context context_;  // the shorter one of the target's and the drafter's, since both hold the whole text
-};
-
-Prompts::Prompts(const GenerationModels& models, const DecodeOptions& options,
-                 const model::GenerationConfig& generation)
-    : models_(models),
-      options_(options),
-      generation_(generation),
-      target_(models.target->info()),
-      drafter_(options.drafts() && models.drafter != nullptr ? models.drafter->model() : nullptr),
-      context_{target_.max_positions, "the model " + target_.name} {
-  const auto limit = [&](int64_t tokens, const std::string& owner, const std::string& lift = "") {
-    if (tokens > 0 && (context_.tokens == 0 || tokens < context_.tokens)) context_ = {tokens, owner, lift};
+void validate_parts(const PartTraits& parts, double temperature, Problems& problems) {
+  const DrafterTraits& drafter = parts.drafter;
+  const WindowTraits& window = parts.window;
+  const AcceptanceTraits& acceptance = parts.acceptance;
+  const std::string where =
+      "drafter " + std::string(drafter.name) + ", window " + window.name + ", acceptance " + acceptance.name;
+  const auto add = [&](std::string what, std::string expected, std::string found, std::string hint) {
+    problems.add({where, std::move(what), std::move(expected), std::move(found), std::move(hint)});
   };
-  if (drafter_ != nullptr) limit(drafter_->info().max_positions, "the drafter " + models.drafter->name());
-  if (!max_new_tokens() && generation.max_length) {
-    limit(*generation.max_length, "max_length in the model's generation_config.json",
-          "--max-new-tokens lifts this limit");
+  if (acceptance.greedy_only && temperature != 0) {
+    add("acceptance " + acceptance.name + " compares with the target's most likely token, which is not sampling",
+        "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
   }
-}
-
-std::optional<int64_t> Prompts::max_new_tokens() const {
-  return options_.max_new_tokens ? options_.max_new_tokens : generation_.max_new_tokens;
-}
-
-int64_t Prompts::wanted_tokens(int64_t prompt) const {
-  if (const auto given = max_new_tokens()) return *given;
-  return generation_.max_length ? std::max<int64_t>(1, *generation_.max_length - prompt) : kUsualNewTokens;
-}
-
-std::vector<int64_t> Prompts::prompt_of(const std::vector<int64_t>& source, int64_t dropped) const {
-  if (target_.encoder_decoder) return {generation_.decoder_start};
-  if (source.empty() && generation_.bos) return {*generation_.bos};
-  std::vector<int64_t> prompt(source.begin() + dropped, source.end());
-  if (dropped > 0 && generation_.bos && source.front() == *generation_.bos) prompt.front() = source.front();
-  return prompt;
-}
-
-PromptFit Prompts::fit(const std::vector<int64_t>& source, uint64_t line) const {
-  check_ids(source, target_.vocabulary, line);
-  const auto prompt = static_cast<int64_t>(prompt_of(source, 0).size());
-  if (prompt == 0) {
-    throw UserError({where_of(line), "the prompt is empty and the model has no first token", "at least one token",
-                     "none", "give a prompt"});
+  check_free_token(parts, add);
+  if (window.replays) check_replay(parts, temperature, add);
+  if (window.asks_router && !drafter.is_model) {
+    problems.add(router_needs_model("window " + window.name, std::string(drafter.name)));
+  } else if (window.decides != Decides::kUpFront && !drafter.logits) {
+    add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
+        "a drafter whose probabilities say how sure it is", "drafter " + std::string(drafter.name),
+        "use the window fixed");
   }
-  require_length(*models_.target, prompt, where_of(line));
-  if (drafter_ != nullptr) require_length(*drafter_, prompt, where_of(line));
-  return fit_prompt(prompt, wanted_tokens(prompt), context_, long_prompt_policies().at(options_.long_prompts),
-                    where_of(line));
 }
 
 // ---- Generation

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/registry.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/acceptance/acceptance_rule.h"
 #include "infer/decode_options.h"
+#include "infer/drafters/drafter.h"
 #include "infer/load_models.h"
 #include "infer/loop/decode_stats.h"
 #include "infer/loop/rows.h"
+#include "infer/windows/window_rule.h"
 #include "model/files/generation_config.h"
 #include "model/transformer/language_model.h"
 
@@ -25,40 +27,22 @@ namespace draftsmith::infer {
 struct DecodeSettings;  // infer/loop/processors.h
 struct DraftParts;      // infer/loop/decode_loop.h
 
-// ---- Prompts
-// Prompts of decoder-only models that are too long, and how many new tokens have room.
+// ---- Parts of draft-then-verify methods
 
-// Treatment of a prompt that leaves no room: it
-enum class LongPrompts {
-  kError,         // is an error that names the remedy
-  kTruncateLeft,  // drops the prompt's beginning so that the wanted tokens fit behind it
-  kSkip,          // gives empty results
+// Makes the parts of a method that drafts, around a drafter. Errors: UserError for an unknown name of a rule, or if the
+// window rule asks a router or a record of accepted lengths and `models` has none.
+DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter,
+                      const GenerationModels& models = {});
+
+// The properties of parts that decide whether they belong together.
+struct PartTraits {
+  DrafterTraits drafter;
+  WindowTraits window;
+  AcceptanceTraits acceptance;
 };
 
-// Returns their names in options.
-const NamedValues<LongPrompts>& long_prompt_policies();
-
-struct Context {
-  int64_t tokens = 0;  // prompt and new tokens together; 0: no limit
-  std::string owner;   // the limit's owner, for messages: "the model X"
-  std::string lift{};  // the option that lifts the limit, for messages; empty: none does
-};
-
-struct PromptFit {
-  int64_t dropped = 0;  // prompt tokens that are left out
-  int64_t wanted = 0;   // new tokens asked for
-  int64_t room = 0;     // new tokens that fit, at most `wanted`
-  bool skipped = false;
-};
-
-// Returns how a prompt of `prompt` tokens fits with `wanted` >= 1 new tokens. A prompt that fills the context leaves no
-// room. kTruncateLeft shortens the prompt to make room for the wanted tokens, but to no less than half the context;
-// then fewer new tokens fit. Errors: UserError at `where` for kError and a prompt that leaves no room.
-PromptFit fit_prompt(int64_t prompt, int64_t wanted, const Context& context, LongPrompts policy,
-                     const std::string& where);
-
-// Requires a prompt after which the model predicts something (model::tokens_at_once()). Errors: UserError at `where`.
-void require_length(const model::LanguageModel& model, int64_t prompt, const std::string& where);
+// Reports each pair of parts that makes no sense; `temperature` 0 is greedy decoding.
+void validate_parts(const PartTraits& parts, double temperature, Problems& problems);
 
 // ---- Generation
 

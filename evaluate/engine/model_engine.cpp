@@ -20,6 +20,7 @@
 #include "base/timing.h"
 #include "evaluate/engine/suite_models.h"
 #include "evaluate/evaluation.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/drafter.h"
 #include "infer/forced/decisions.h"
@@ -27,7 +28,6 @@
 #include "infer/generator.h"
 #include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
-#include "infer/parts.h"
 #include "infer/self_drafting/methods.h"
 #include "infer/windows/window_rules.h"
 

@@ -36,4 +36,24 @@ at::Tensor overlap(const at::Tensor& p, const at::Tensor& q) {
   return at::minimum(p.narrow(1, 0, q.size(1)), q).sum(-1, false, at::kDouble);
 }
 
+Judgement judge_greedy_tensors(const Verification& verification, double slack) {
+  const int64_t window = verification.tokens.size(1);
+  const auto choice = most_likely(verification.logits);  // [B,G+1]
+  const auto own = choice.narrow(1, 0, window);          // [B,G]
+  const auto same = own.eq(verification.tokens);         // [B,G]
+  auto kept = same;
+  if (slack >= 0) {
+    const auto heads = verification.logits.narrow(1, 0, window);  // [B,G,V]
+    const auto logit = [&](const at::Tensor& ids) {
+      return heads.gather(2, ids.clamp_min(0).unsqueeze(2)).squeeze(2).to(at::kDouble);
+    };
+    kept = logit(verification.tokens).ge(logit(own).sub(slack)) & own.ne(kNoToken);
+  }
+  Judgement judgement;
+  judgement.accepted = leading(kept & drafted_positions(verification));
+  judgement.next = choice.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1);
+  judgement.overlap = same.to(at::kDouble);  // one-hot distributions overlap fully or not at all
+  return judgement;
+}
+
 }  // namespace draftsmith::infer

@@ -108,6 +108,9 @@ at::Tensor uniforms_of(const Verification& verification, Draw use, int64_t count
 // Returns the target's token at position `at` int64 [B] of each row: the most likely one, or a draw from the warped
 // distribution.
 at::Tensor target_token(const Verification& verification, const at::Tensor& at);
+// Judges at temperature 0 in tensor operations, every position at once: keeps the target's most likely tokens, and
+// those whose logit is at most `slack` below the largest.
+Judgement judge_greedy_tensors(const Verification& verification, double slack);
 // Returns sum_x min(p, q) of warped p [B,>=G,V] and q [B,G,V]: fp64 [B,G].
 at::Tensor overlap(const at::Tensor& p, const at::Tensor& q);
 

@@ -4,12 +4,16 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/Dispatch.h>
 
 #include "base/device_tensors.h"
+#include "base/registry.h"
 #include "infer/acceptance/acceptance_rule.h"
+#include "infer/decode_options.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/sampling/sampling.h"
 
@@ -110,27 +114,6 @@ RowJudgement judge_greedy_row(const RowVerification<T>& in, int64_t b, double* o
       return {j, own};
     }
   }
-}
-
-// Judges in tensor operations, every position at once.
-Judgement judge_greedy_tensors(const Verification& verification, double slack) {
-  const int64_t window = verification.tokens.size(1);
-  const auto choice = most_likely(verification.logits);  // [B,G+1]
-  const auto own = choice.narrow(1, 0, window);          // [B,G]
-  const auto same = own.eq(verification.tokens);         // [B,G]
-  auto kept = same;
-  if (slack >= 0) {
-    const auto heads = verification.logits.narrow(1, 0, window);  // [B,G,V]
-    const auto logit = [&](const at::Tensor& ids) {
-      return heads.gather(2, ids.clamp_min(0).unsqueeze(2)).squeeze(2).to(at::kDouble);
-    };
-    kept = logit(verification.tokens).ge(logit(own).sub(slack)) & own.ne(kNoToken);
-  }
-  Judgement judgement;
-  judgement.accepted = leading(kept & drafted_positions(verification));
-  judgement.next = choice.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1);
-  judgement.overlap = same.to(at::kDouble);  // one-hot distributions overlap fully or not at all
-  return judgement;
 }
 
 Judgement judge_greedily(const Verification& verification, double slack) {
@@ -415,6 +398,47 @@ Judgement RollbackAcceptance::judge_tensors(const Verification& verification) co
   judgement.accepted = leading(drafted_positions(verification) & distant.logical_not());
   judgement.next = target_token(verification, judgement.accepted);
   return judgement;
+}
+
+// ---- The list of rules
+
+namespace {
+
+struct AcceptanceRuleEntry {
+  std::string name;
+  std::unique_ptr<AcceptanceRule> (*make)(const DecodeOptions&);  // a rule's traits cost no more than making it
+};
+
+template <class Rule, class... Arguments>
+std::unique_ptr<AcceptanceRule> accepting(Arguments... arguments) {
+  return std::make_unique<Rule>(arguments...);
+}
+
+const Registry<AcceptanceRuleEntry>& acceptance_rules() {
+  static const Registry<AcceptanceRuleEntry> kRules(
+      "acceptance rule",
+      {{"accept_all", [](const DecodeOptions& o) { return accepting<AcceptAll>(o.free_token); }},
+       {"exact", [](const DecodeOptions&) { return accepting<ExactAcceptance>(); }},
+       {"rejection", [](const DecodeOptions& o) { return accepting<RejectionAcceptance>(o.lenience); }},
+       {"block", [](const DecodeOptions&) { return accepting<BlockAcceptance>(); }},
+       {"rollback", [](const DecodeOptions& o) {
+          return accepting<RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule), o.verify_end);
+        }}});
+  return kRules;
+}
+
+}  // namespace
+
+std::vector<std::string> acceptance_rule_names() {
+  return acceptance_rules().names();
+}
+
+AcceptanceTraits acceptance_traits(const DecodeOptions& options) {
+  return make_acceptance_rule(options)->traits();
+}
+
+std::unique_ptr<AcceptanceRule> make_acceptance_rule(const DecodeOptions& options) {
+  return acceptance_rules().at(options.acceptance_name()).make(options);
 }
 
 }  // namespace draftsmith::infer

@@ -4,10 +4,16 @@
 // `rollback` of BiLD.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "base/registry.h"
 #include "infer/acceptance/acceptance_rule.h"
 
 namespace draftsmith::infer {
+
+struct DecodeOptions;  // infer/decode_options.h
 
 // ---- Greedy verification
 
@@ -122,5 +128,15 @@ class RollbackAcceptance : public AcceptanceRule {
   RollbackRule rule_;
   bool verify_end_;
 };
+
+// ---- The list of rules
+
+std::vector<std::string> acceptance_rule_names();
+
+// Returns the properties of the options' rule. Errors: UserError for an unknown name.
+AcceptanceTraits acceptance_traits(const DecodeOptions& options);
+
+// Makes the options' rule. Errors: UserError for an unknown name.
+std::unique_ptr<AcceptanceRule> make_acceptance_rule(const DecodeOptions& options);
 
 }  // namespace draftsmith::infer

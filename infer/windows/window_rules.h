@@ -1,21 +1,28 @@
 // Window rules, which decide how many tokens are drafted before the target verifies: `fixed`, `dynamic`, `fallback`,
-// `entropy`, `oracle` and `router`. Features of a drafter's distribution that they read.
+// `entropy`, `oracle` and `router`. The list of rules, and features of a
+// drafter's distribution that they read.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/aten.h"
 #include "base/device_tensors.h"
+#include "base/error.h"
 #include "base/registry.h"
 #include "infer/sampling/sampling.h"
 #include "infer/windows/window_rule.h"
 #include "model/models/router.h"
 
 namespace draftsmith::infer {
+
+struct DecodeOptions;     // infer/decode_options.h
+struct GenerationModels;  // infer/load_models.h
 
 // ---- Features of a drafter's distribution
 // Its entropy and its most likely tokens, at temperature 1 without truncation.
@@ -223,5 +230,22 @@ class RouterWindow : public BoundedWindow {
   std::vector<float> probabilities_;  // [k] of one row
   std::vector<int64_t> ids_;          // [k] of one row
 };
+
+// ---- The list of rules
+
+std::vector<std::string> window_rule_names();
+
+// Returns the properties of the options' rule, which are known before anything is loaded. Errors: UserError for an
+// unknown name.
+WindowTraits window_traits(const DecodeOptions& options);
+
+// Makes the options' rule. Errors: UserError for an unknown name, or if the rule asks a router or a record of accepted
+// lengths and `models` has none.
+std::unique_ptr<WindowRule> make_window_rule(const DecodeOptions& options, const GenerationModels& models);
+
+// Returns the problem that the window rule asks a router and none was given.
+Problem missing_router(const std::string& where);
+// Returns the problem that a router is given for a drafter that is no model of its own.
+Problem router_needs_model(const std::string& where, const std::string& drafter);
 
 }  // namespace draftsmith::infer

@@ -15,7 +15,7 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/forced/teacher_forcing.h"
-#include "infer/parts.h"
+#include "infer/generator.h"
 #include "infer/windows/window_rules.h"
 #include "tests/support/batches.h"
 #include "tests/support/distribution_tests.h"

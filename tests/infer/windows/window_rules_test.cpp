@@ -10,7 +10,6 @@
 
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/parts.h"
 #include "tests/infer/windows/window_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
