@@ -26,6 +26,7 @@
 #include "infer/forced/decisions.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
 #include "infer/self_drafting/methods.h"

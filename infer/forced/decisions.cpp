@@ -7,6 +7,7 @@
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/registry.h"
 #include "infer/generator.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"
 #include "infer/self_drafting/methods.h"
 #include "model/transformer/transformer_parts.h"

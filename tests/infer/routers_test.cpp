@@ -1,4 +1,5 @@
 // What is collected for a router: exact features and targets at the positions that verification examined.
+#include "infer/loop/decode_loop.h"
 #include "infer/routers.h"
 
 #include <cmath>

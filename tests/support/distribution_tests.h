@@ -16,6 +16,7 @@
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/batches.h"

@@ -1,6 +1,7 @@
 // Decoding with a Tandem secondary, verified and standing alone: identities with the primary, losslessness,
 // distributions of samples, alpha over given outputs, caches that equal recomputation, padded vocabularies, and what
 // does not fit.
+#include "infer/loop/decode_loop.h"
 #include "model/models/tandem.h"
 
 #include <algorithm>

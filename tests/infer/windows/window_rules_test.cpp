@@ -1,5 +1,6 @@
 // Window rules: when they are asked, that they answer on the CPU as LibTorch's operators would, the dynamic window of
 // assisted generation within a text and across texts, and the oracle that replays accepted lengths.
+#include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 
 #include <algorithm>
