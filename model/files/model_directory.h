@@ -68,7 +68,7 @@ struct ModelKind {
 // Returns the kind of models that have only what their family has.
 const ModelKind& ordinary_kind();
 
-// Returns all kinds, the ordinary one first. The list is in model/models/language_models.cpp.
+// Returns all kinds, the ordinary one first. This list and the functions below are in model/models/language_models.cpp.
 const std::vector<ModelKind>& model_kinds();
 
 // Returns the kind of a configuration.
