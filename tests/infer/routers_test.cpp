@@ -1,5 +1,4 @@
 // What is collected for a router: exact features and targets at the positions that verification examined.
-#include "infer/loop/decode_loop.h"
 #include "infer/routers.h"
 
 #include <cmath>
@@ -8,6 +7,7 @@
 
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 #include "tests/support/oracle_fixtures.h"
 

@@ -1,7 +1,6 @@
 // Decoding with a Tandem secondary, verified and standing alone: identities with the primary, losslessness,
 // distributions of samples, alpha over given outputs, caches that equal recomputation, padded vocabularies, and what
 // does not fit.
-#include "infer/loop/decode_loop.h"
 #include "model/models/tandem.h"
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 #include "tests/support/batches.h"
 #include "tests/support/distribution_tests.h"

@@ -1,6 +1,5 @@
 // Window rules: when they are asked, that they answer on the CPU as LibTorch's operators would, the dynamic window of
 // assisted generation within a text and across texts, and the oracle that replays accepted lengths.
-#include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
+#include "infer/loop/decode_loop.h"
 #include "tests/infer/windows/window_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
