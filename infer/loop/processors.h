@@ -19,9 +19,6 @@
 
 namespace draftsmith::infer {
 
-struct DecodeOptions;     // infer/decode_options.h
-struct GenerationModels;  // infer/load_models.h
-
 // ---- Vocabularies
 // Drafter and target must mean the same piece by an id. Ids above a tokenizer's pieces and added tokens only pad a
 // model's logits to a round number.
@@ -90,16 +87,5 @@ struct DecodeSettings {
   // Rules out padding ids and applies the processors. Changes the logits in place: [B,P,V], or [B,V] for one position.
   void process(const at::Tensor& logits, const ProcessorContext& context) const;
 };
-
-// ---- Settings of a generation
-// The options, and the model's own where options are silent.
-
-// Returns the model's generation settings with those that the options give in their place. Errors: UserError for
-// settings that no method here supports, and for stop strings of a model without a tokenizer.
-model::GenerationConfig generation_settings(const GenerationModels& models, const DecodeOptions& options);
-
-// Returns what every method applies at every position. `generation` is what generation_settings() returned.
-DecodeSettings decode_settings(const GenerationModels& models, const DecodeOptions& options,
-                               const model::GenerationConfig& generation);
 
 }  // namespace draftsmith::infer
