@@ -12,7 +12,6 @@
 #include "base/files.h"
 #include "base/signals.h"
 #include "cli/application.h"
-#include "cli/flags.h"
 #include "cli/inputs.h"
 #include "distributed/process_group.h"
 #include "evaluate/comparison/comparison.h"
@@ -20,6 +19,7 @@
 #include "evaluate/report/report.h"
 #include "evaluate/results/results.h"
 #include "evaluate/suite/suite_options.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::cli {
 
@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct EvalFlags {
-  Execution execution;
+  recipes::Execution execution;
   std::vector<std::string> set;  // --set KEY=VALUE, in order
   fs::path suite;
   fs::path out;
@@ -46,7 +46,7 @@ void require_one_process() {
 
 int run_eval(const EvalFlags& flags) {
   require_one_process();
-  const Execution& execution = flags.execution;
+  const recipes::Execution& execution = flags.execution;
   begin_execution(execution);
   evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
   execution.apply_to(options);

@@ -9,13 +9,9 @@
 
 #include "base/error.h"
 #include "base/toml.h"
-#include "base/utf8.h"
 #include "data/datasets/datasets.h"
-#include "data/text/readers.h"
-#include "data/tokenizers/tokenizer.h"
 #include "evaluate/suite/suite_options.h"
 #include "evaluate/suite/tasks.h"
-#include "infer/load_models.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -75,24 +71,6 @@ evaluate::SuiteOptions load_suite(const fs::path& file, const std::vector<std::s
   check_lines(options, problems);
   problems.throw_if_any();
   return options;
-}
-
-std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const infer::LoadedModel& loaded,
-                                                   LineKind kind, bool ids) {
-  const model::ModelInfo& info = loaded.model->info();
-  data::LineReader lines = data::open_lines(file);
-  std::vector<std::vector<int64_t>> result;
-  for (std::string line; lines.next(line);) {
-    if (ids) {
-      result.push_back(data::parse_token_ids(line, info.vocabulary, lines.where(), "omit --ids to read text"));
-      continue;
-    }
-    if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
-    const data::Tokenizer& tokenizer = infer::tokenizer_of(loaded, "give token ids with --ids");
-    const bool source = kind == LineKind::kSource;
-    result.push_back(source ? infer::source_ids(line, tokenizer, info) : infer::target_ids(line, tokenizer, info));
-  }
-  return result;
 }
 
 fs::path find_results(const fs::path& path) {

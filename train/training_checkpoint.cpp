@@ -13,7 +13,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
+#include "model/files/write_weights.h"
 
 namespace draftsmith::train {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/signals.h"
 #include "evaluate/measure/failures.h"
 #include "evaluate/measure/measured_task.h"
-#include "infer/parts.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::evaluate {
 namespace {

@@ -13,7 +13,7 @@
 #include "evaluate/suite/suite_options.h"
 #include "evaluate/suite/tasks.h"
 #include "evaluate/theory/formulas.h"
-#include "infer/parts.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::evaluate {
 namespace {

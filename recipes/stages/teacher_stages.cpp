@@ -19,7 +19,6 @@
 #include "data/tokenizers/tokenizer.h"
 #include "distributed/process_group.h"
 #include "infer/generator.h"
-#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"

@@ -12,7 +12,6 @@
 #include "base/options.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
-#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/signals.h"
+#include "model/files/checkpoint.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/models.h"
 #include "tests/support/process_groups.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/train/fixtures.h"

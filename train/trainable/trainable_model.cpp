@@ -5,7 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
 #include "model/models/shared_encoder.h"
 #include "train/objectives/linear_loss.h"
 

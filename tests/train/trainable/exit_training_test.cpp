@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/files.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

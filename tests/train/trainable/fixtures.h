@@ -18,6 +18,7 @@
 #include "base/random.h"
 #include "base/random_tensors.h"
 #include "base/signals.h"
+#include "model/files/checkpoint.h"
 #include "model/models/exits.h"
 #include "model/models/tandem.h"
 #include "tests/model/models/tandem_passes.h"

@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "model/files/checkpoint.h"
 #include "model/models/companion.h"
 #include "model/models/shared_encoder.h"
 #include "tests/support/pieces_tokenizer.h"
