@@ -48,7 +48,7 @@ int run_eval(const EvalFlags& flags) {
   require_one_process();
   const Execution& execution = flags.execution;
   begin_execution(execution);
-  evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
+  evaluate::SuiteOptions options = evaluate::load_suite(flags.suite, flags.set);
   execution.apply_to(options);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   evaluate::require_replaceable_results(out / "results.json");
