@@ -1,4 +1,6 @@
-// Reports of text: tables for the console, a Markdown page, and results.csv.
+// Reports of text: tables for the console, a Markdown page, and results.csv. page.cpp has the HTML page.
+#include "evaluate/report/report.h"
+
 #include <sstream>
 #include <string>
 #include <vector>
@@ -6,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "base/table.h"
-#include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {
