@@ -10,7 +10,7 @@
 #include "base/device_tensors.h"
 #include "base/signals.h"
 #include "model/cpu/instructions.h"
-#include "train/batch.h"
+#include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
 

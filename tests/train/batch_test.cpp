@@ -1,6 +1,4 @@
 // Batches of decoder-only models: packed rows, prompts and continuations, token budgets and the last position.
-#include "train/batch.h"
-
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -12,10 +10,10 @@
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy.h"
 #include "train/objectives/objective.h"
 #include "train/teacher/student_samples.h"
 #include "train/teacher/teacher_source.h"
+#include "train/trainable/trainable_model.h"
 #include "train/trainer.h"
 
 namespace draftsmith::train {

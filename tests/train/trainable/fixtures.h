@@ -23,7 +23,7 @@
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 #include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy.h"
+#include "train/objectives/objective.h"
 #include "train/trainable/exit_trainables.h"
 #include "train/trainable/tandem_trainables.h"
 #include "train/training_step.h"
