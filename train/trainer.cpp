@@ -20,7 +20,6 @@
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
 #include "train/schedule.h"
-#include "train/training_log.h"
 #include "train/training_step.h"
 #include "train/validation.h"
 

@@ -2,7 +2,7 @@
 // step.
 //
 // In the run's directory:
-//   checkpoints/step-000001000/   the newest training checkpoint (training_checkpoint.h); `last` links to it
+//   checkpoints/step-000001000/   the newest training checkpoint (train/run_directory.h); `last` links to it
 //   best-000000800/, best         the best model so far, a model directory
 //   model/                        the result, a model directory; appears when the run has finished
 //   metrics.jsonl                 the log
@@ -21,9 +21,9 @@
 #include "distributed/process_group.h"
 #include "model/files/generation_config.h"
 #include "train/options.h"
+#include "train/run_directory.h"
 #include "train/teacher/teacher_source.h"
 #include "train/trainable/trainable_model.h"
-#include "train/training_checkpoint.h"
 
 namespace draftsmith::train {
 
