@@ -146,7 +146,8 @@ TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
   };
   for (const std::string& message :
        {error_with({.trainable = trainable, .corpus = corpus, .distilled = &live}),
-        error_with({.trainable = trainable, .corpus = corpus, .validation = &corpus, .teacher = &teacher})}) {
+        error_with(
+            {.trainable = trainable, .corpus = corpus, .validation = {.corpus = &corpus, .teacher = &teacher}})}) {
     EXPECT_THAT(message, AllOf(HasSubstr("short-teacher"), HasSubstr("at most 8 tokens")));
   }
 }

@@ -63,7 +63,8 @@ class BlockTraining : public testing::Test {
   }
   TrainResult train(TrainableModel& trainable, const TrainOptions& training, const std::string& run) const {
     const data::Corpus corpus(folder_ / "train.h5");
-    return run_training({.trainable = trainable, .corpus = corpus, .validation = &corpus}, training, folder_ / run);
+    return run_training({.trainable = trainable, .corpus = corpus, .validation = {.corpus = &corpus}}, training,
+                        folder_ / run);
   }
   TemporaryDirectory folder_;
 };

@@ -172,7 +172,8 @@ class TandemTraining : public testing::Test {
 
   TrainResult train(TrainableModel& trainable, const TrainOptions& training, const std::string& run) const {
     const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
-    return run_training({.trainable = trainable, .corpus = corpus, .validation = &validation}, training, folder_ / run);
+    return run_training({.trainable = trainable, .corpus = corpus, .validation = {.corpus = &validation}}, training,
+                        folder_ / run);
   }
 
   TrainResult train(Pair& pair, TandemTrainableOptions tandem, const TrainOptions& training,
