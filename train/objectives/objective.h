@@ -6,6 +6,7 @@
 // A new objective is a class in objective.cpp, its options below, and its name in make_objective().
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
