@@ -80,12 +80,12 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
     PlainTrainable trainable(model);
     model.to(at::kCPU, at::kDouble);
     model.requires_grad(true);
-    CrossEntropy objective({});
+    const auto objective = make_objective({});
     double alone = 0;
     std::vector<int64_t> all;
     for (int64_t i = 0; i < corpus.size(); ++i) {
       all.push_back(i);
-      const Loss loss = objective.loss(trainable, make_batch(corpus, {i}, model.info()), {});
+      const Loss loss = objective->loss(trainable, make_batch(corpus, {i}, model.info()), {});
       loss.sum.backward();
       alone += loss.sum.item<double>();
     }
@@ -96,7 +96,7 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
     }
     const Batch batch = make_batch(corpus, all, model.info(), 24);
     ASSERT_LT(batch.decoder_input.tokens.size(0), corpus.size());
-    const Loss packed = objective.loss(trainable, batch, {});
+    const Loss packed = objective->loss(trainable, batch, {});
     packed.sum.backward();
     EXPECT_NEAR(packed.sum.item<double>(), alone, 1e-9 * alone) << config.family;
     EXPECT_EQ(packed.count, corpus.info().target_tokens);

@@ -89,7 +89,7 @@ TEST_F(BlockTraining, BlockPredictionIsJudgedOnTheTokensThatItPredicts) {
       expected -= log_probs[p + 1 - kBlock][batch.labels[p].item<int64_t>()].item<double>();
     }
   }
-  const Loss loss = CrossEntropy({}).loss(trainable, make_batch(corpus, all, model.info(), 24), {});
+  const Loss loss = make_objective({})->loss(trainable, make_batch(corpus, all, model.info(), 24), {});
   EXPECT_EQ(loss.count, labels);
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-9 * expected);
 }

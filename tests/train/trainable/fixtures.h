@@ -32,10 +32,10 @@ namespace draftsmith::train {
 
 // Compares each parameter's gradient with the change of the loss along a random direction. fp64.
 inline void expect_right_gradients(TrainableModel& trainable, const Batch& batch) {
-  CrossEntropy objective({.label_smoothing = 0.1});
+  const auto objective = make_objective({.cross_entropy = {.label_smoothing = 0.1}});
   const model::DropoutContext dropout{.probability = 0.1, .seed = 4, .step = 2};
   require_gradients(trainable, true);
-  objective.loss(trainable, batch, dropout).sum.backward();
+  objective->loss(trainable, batch, dropout).sum.backward();
   const at::NoGradGuard no_grad;
   constexpr double kStep = 1e-6;
   for (const auto& [name, parameter] : trainable.parameters()) {
@@ -43,7 +43,7 @@ inline void expect_right_gradients(TrainableModel& trainable, const Batch& batch
     const at::Tensor direction = normal_tensor(value.sizes().vec(), 1, 9, name, at::kDouble);
     const auto loss_at = [&](double distance) {
       value.add_(direction, distance);
-      const double loss = objective.loss(trainable, batch, dropout).sum.item<double>();
+      const double loss = objective->loss(trainable, batch, dropout).sum.item<double>();
       value.sub_(direction, distance);
       return loss;
     };
