@@ -14,8 +14,8 @@
 #include "base/signals.h"
 #include "base/toml.h"
 #include "cli/application.h"
-#include "cli/inputs.h"
 #include "distributed/process_group.h"
+#include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/suite/suite_options.h"
 #include "recipes/pipeline.h"
@@ -95,7 +95,7 @@ std::string validate_file(const std::filesystem::path& file, const std::vector<s
     const recipes::Recipe recipe = recipes::load_recipe(file, overrides);
     return fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
   }
-  const evaluate::SuiteOptions suite = load_suite(file, overrides);
+  const evaluate::SuiteOptions suite = evaluate::load_suite(file, overrides);
   std::string text = fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name,
                                  suite.task.size(), suite.run.size());
   for (const evaluate::TaskOptions& task : suite.task) {

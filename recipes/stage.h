@@ -1,4 +1,4 @@
-// Stage of a recipe: its options, its work and its identity. stage_kinds.cpp lists the kinds of stages.
+// Stage of a recipe: its options, its work and its identity; the kinds of stages, which stage.cpp lists.
 #pragma once
 
 #include <filesystem>

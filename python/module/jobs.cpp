@@ -13,7 +13,6 @@
 #include "base/device.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "cli/inputs.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/suite/suite_options.h"
@@ -63,7 +62,7 @@ py::dict evaluate_suite(const Path& file, const Path& out, const std::vector<std
   {
     const py::gil_scoped_release others;
     begin_execution(execution);
-    evaluate::SuiteOptions options = cli::load_suite(file, set);
+    evaluate::SuiteOptions options = evaluate::load_suite(file, set);
     execution.apply_to(options);
     directory = out.empty() ? Path("results") / options.name : out;
     result = evaluate::run_evaluation(options, directory, {.quiet = execution.quiet});

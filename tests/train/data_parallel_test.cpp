@@ -48,7 +48,7 @@ struct Process {
     try {
       ended.state = run_training({.trainable = trainable,
                                   .corpus = corpus,
-                                  .validation = validation,
+                                  .validation = {.corpus = validation},
                                   .distilled = distilled,
                                   .world = &world},
                                  options, own)

@@ -1,10 +1,11 @@
 // The list of stage kinds, and kind = "evaluate": an evaluation suite inside a recipe.
+#include "recipes/stage.h"
+
 #include <iostream>
 
 #include "base/device.h"
 #include "distributed/process_group.h"
 #include "evaluate/evaluation.h"
-#include "recipes/stage.h"
 
 namespace draftsmith::recipes {
 

@@ -1,4 +1,5 @@
-// Evaluation engine of model directories. It loads target and drafters once and decodes with Generator.
+// The engine of model directories. It loads target and drafters once and decodes with Generator.
+#include "evaluate/engine/engine.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +20,6 @@
 #include "base/environment.h"
 #include "base/timing.h"
 #include "evaluate/engine/suite_models.h"
-#include "evaluate/evaluation.h"
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/drafter.h"
