@@ -17,7 +17,6 @@
 
 #include "base/logging.h"
 #include "base/signals.h"
-#include "evaluate/measure/failures.h"
 #include "evaluate/measure/measured_task.h"
 #include "evaluate/measure/speed.h"
 

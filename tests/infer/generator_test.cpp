@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/forced/decisions.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/session.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/errors.h"

@@ -13,7 +13,7 @@
 
 #include "base/device_tensors.h"
 #include "base/error.h"
-#include "train/batch.h"
+#include "train/trainable/trainable_model.h"
 #include "train/trainer.h"
 
 namespace draftsmith::train {

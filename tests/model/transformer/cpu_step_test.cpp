@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "model/transformer/cpu_encoder.h"
+#include "model/transformer/cpu_pass.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"

@@ -1,9 +1,13 @@
-// Training checkpoints: everything a run needs to go on as if it had never stopped.
+// What a training run keeps in its directory while it goes on: checkpoints, which have everything that it needs to go
+// on as if it had never stopped, and its log, one JSON object a line.
 //
-//   step-000001000/model/                the trained parameters (fp32), see TrainableModel::save
-//   step-000001000/optimizer.safetensors the optimizer's tensors
-//   step-000001000/state.json            counters, and the identity of the run
-//   step-000001000/DONE                  written last
+//   checkpoints/step-000001000/
+//     model/                 the trained parameters (fp32), see TrainableModel::save
+//     optimizer.safetensors  the optimizer's tensors
+//     state.json             counters, and the identity of the run
+//     DONE                   written last
+//   metrics.jsonl            the log
+//   validation.json          the measures of the result, where the run validates
 //
 // A checkpoint is written under a temporary name and renamed; older ones are removed only afterwards. Of several
 // processes the leader alone reads and writes.
@@ -11,18 +15,25 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "base/logging.h"
 #include "data/corpus/batches.h"
 #include "train/optimizers/optimizer.h"
 #include "train/schedule.h"
 #include "train/trainable/trainable_model.h"
+#include "train/training_step.h"
+#include "train/validation.h"
 
 namespace draftsmith::train {
+
+// ---- Checkpoints
 
 // Every counter of a training run. Random numbers are functions of (seed, counter) everywhere, so a run resumes from
 // these counters, the weights and the optimizer's tensors.
@@ -80,5 +91,54 @@ class CheckpointFolder {
   std::filesystem::path folder_;
   std::string identity_;
 };
+
+// ---- The log, for the console and in metrics.jsonl
+
+struct TrainingLogOptions {
+  ProgressStyle progress = ProgressStyle::kQuiet;
+  int64_t last_step = 0;    // of the checkpoint that the run resumes from: later lines are dropped
+  bool validated = true;    // false: the validation after last_step comes again, and its line is dropped too
+  int64_t total_steps = 0;  // expected
+};
+
+class TrainingLog {
+ public:
+  // Continues the log in `directory`. Errors: UserError for a file that cannot be written.
+  TrainingLog(const std::filesystem::path& directory, const TrainingLogOptions& options);
+
+  // Moves the progress bar by one step, and shows the measures of window_line().
+  void advance(const nlohmann::ordered_json& measures);
+  // Writes these measures.
+  void add(const nlohmann::ordered_json& measures);
+  // Writes a validation of the model after `step`, which took `seconds`. `is_best`: by the run's own measure.
+  void add(int64_t step, const ValidationResult& result, bool is_best, double seconds);
+  void finish();
+
+ private:
+  std::filesystem::path file_;
+  std::ofstream out_;
+  std::unique_ptr<Progress> progress_;
+};
+
+// Drops the lines of a metrics.jsonl whose step is above `last_step`, and an incomplete last line of a killed run;
+// unless `validated`, also the line of the validation after that step.
+void truncate_metrics(const std::filesystem::path& file, int64_t last_step, bool validated = true);
+
+// Writes validation.json from a run's metrics.jsonl: {"model": the measures at the step `kept`, of the model that the
+// run keeps, "last": those at the last validation}, each with its step. Errors: RunError when there is no such line.
+void write_validation_summary(const std::filesystem::path& directory, int64_t kept);
+
+// ---- Sums over the steps since the last line of the log
+// TrainingState holds them, so that a resumed run writes the same lines.
+
+// Adds a step.
+void add_to_window(TrainingState& state, const StepResult& result, double clip_norm, double seconds);
+
+// Returns the log's line of the steps since the last one: measures by name, the loss per label or sequence, labels a
+// second without padding and validations. `lr` and `gradient_norm`, before clipping, are the last step's.
+nlohmann::ordered_json window_line(const TrainingState& state, double lr, double gradient_norm);
+
+// Begins the next line's sums.
+void clear_window(TrainingState& state);
 
 }  // namespace draftsmith::train
