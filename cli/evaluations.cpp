@@ -27,11 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double kLongestWait = 1440;  // minutes
+
 struct EvalFlags {
   Execution execution;
   std::vector<std::string> set;  // --set KEY=VALUE, in order
   fs::path suite;
   fs::path out;
+  double idle_minutes = 0;  // --wait-for-idle
 };
 
 void require_one_process() {
@@ -44,8 +47,18 @@ void require_one_process() {
                    .hint = "start it without torchrun"});
 }
 
+// Errors: UserError for a time that nobody waits for.
+void require_waiting_time(double minutes) {
+  if (minutes >= 0 && minutes <= kLongestWait) return;  // not of NaN
+  throw UserError({.where = "--wait-for-idle",
+                   .what = "is no time that an evaluation waits for other processes",
+                   .expected = fmt::format("minutes, at most {:g}; 0: it does not wait", kLongestWait),
+                   .found = fmt::format("{:g}", minutes)});
+}
+
 int run_eval(const EvalFlags& flags) {
   require_one_process();
+  require_waiting_time(flags.idle_minutes);
   const Execution& execution = flags.execution;
   begin_execution(execution);
   evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
@@ -53,7 +66,8 @@ int run_eval(const EvalFlags& flags) {
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
-  const auto result = evaluate::run_evaluation(options, out, {.quiet = execution.quiet});
+  const auto result =
+      evaluate::run_evaluation(options, out, {.quiet = execution.quiet, .idle_minutes = flags.idle_minutes});
   fmt::print("{}\nwritten: {}\n", result.table, out.string());
   std::fflush(stdout);  // before the errors
   evaluate::throw_if_failed(result);
@@ -109,6 +123,9 @@ Action add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
   app.add_option("suite", flags->suite, "Suite: tasks, models and methods (TOML)")->required();
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
+  app.add_option("--wait-for-idle", flags->idle_minutes,
+                 "Wait at most so long until other processes use less than a tenth of the processors for five seconds")
+      ->type_name("MINUTES");
   add_set_flag(app, flags->set);
   add_execution_flags(app, flags->execution);
   app.footer(

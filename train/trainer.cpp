@@ -268,12 +268,22 @@ struct TrainingRun {
     }
   }
 
+  // Accumulates a step's gradients. A stop waits for its end, so that no work is lost.
+  StepResult gradients(const MicroBatches& data) {
+    const LongWork work({}, [&] { tick(); });
+    return accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
+  }
+
+  void tick() {
+    if (log) log->tick();
+  }
+
   void step() {
     const Stopwatch watch;
     const Progressed before = state.progressed();
     const MicroBatches data = next_step(batches, state.position, options.accumulate);
     const double waited_before = world.waited();
-    const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
+    const StepResult result = gradients(data);
     stop_agreed = result.stop;
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
@@ -302,6 +312,7 @@ struct TrainingRun {
     const std::string& measure = options.validation.measure;
     const auto measured = [&]() -> nlohmann::json {
       if (!world.leads()) return nullptr;
+      const LongWork work("the validation was not finished", [&] { tick(); });
       result = validate(inputs.trainable, validation_inputs, options.validation);
       return {exact_text(result.loss), exact_text(value_of(result, measure))};
     };

@@ -43,8 +43,14 @@ void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) 
     const infer::DecodeOptions& decode = setting.decode;
     longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
   }
+  Progress progress({.style = progress_style(),
+                     .title = "step times on " + task.task->name,
+                     .unit = "settings",
+                     .total = std::ssize(task.settings)});
+  const LongWork work(kHowToGoOn);
   for (const Setting& setting : task.settings) {
-    throw_if_stop_requested(kHowToGoOn);
+    work_point();
+    progress.advance();
     if (setting.drafter_label().empty()) continue;
     const auto message = failure_of([&] { calibrate_setting(setting, options.calibrate, longest, engine, task); });
     if (message) task.failures.push_back({setting.label, "step times", *message});
@@ -131,7 +137,7 @@ class TaskTiming {
         });
       }
       remove_failed();
-      throw_if_stop_requested(kHowToGoOn);
+      work_point();
     }
   }
 
@@ -152,7 +158,7 @@ class TaskTiming {
       for (size_t i = 0; i < settings_.size(); ++i) {
         const Setting& setting = settings_[(i + static_cast<size_t>(repetition) + turns_) % settings_.size()];
         attempt(setting, [&] { time(setting, first_lines); });
-        throw_if_stop_requested(kHowToGoOn);
+        work_point();
       }
       remove_failed();
     }
@@ -300,6 +306,7 @@ void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore
   const int64_t common = timing.common();
   Progress progress(
       {.style = progress_style(context.quiet), .title = "timing " + task.task->name, .unit = "lines", .total = lines});
+  const LongWork work(kHowToGoOn, [&] { progress.tick(); });
   const auto rows = [&](int64_t first) { return std::min(common, lines - first); };
   const auto name_of = [&](int64_t first) {
     return MeasurementStore::Name{"times", task.key, std::to_string(first), std::to_string(common)};

@@ -87,7 +87,13 @@ void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
   const auto metric = task_metric(*measured.task);
   std::map<std::vector<std::string>, metrics::LineStatistics> known;
   std::map<std::string, std::string> failed;
+  Progress progress({.style = progress_style(),
+                     .title = "scoring " + measured.task->name,
+                     .unit = "settings",
+                     .total = std::ssize(measured.settings)});
   for (const Setting& setting : measured.settings) {
+    work_point();
+    progress.advance();
     auto& lines = measured.hypotheses[setting.label];
     std::vector<std::string> texts;
     for (const LineRecord& record : measured.records.at(setting.label)) {

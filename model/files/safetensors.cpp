@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 
 namespace draftsmith::model {
@@ -311,19 +312,20 @@ namespace {
 // The tensors begin at a multiple of this, so that a mapped file can be read with any vector width.
 constexpr size_t kTensorAlignment = 64;
 
-uint64_t stored_bytes(const TensorPlace& place) {
-  return static_cast<uint64_t>(c10::multiply_integers(place.shape)) * c10::elementSize(place.dtype);
+uint64_t stored_bytes(const TensorToStore& item) {
+  return static_cast<uint64_t>(item.tensor.numel()) * c10::elementSize(item.dtype);
 }
 
 // The header with its length in front, padded with spaces as the format allows.
-std::string make_header(const std::vector<TensorPlace>& places) {
+std::string make_header(const std::vector<TensorToStore>& tensors) {
   nlohmann::ordered_json header;
   header["__metadata__"]["format"] = "pt";
   uint64_t offset = 0;
-  for (const TensorPlace& place : places) {
-    const uint64_t end = offset + stored_bytes(place);
-    header[place.name] = {
-        {"dtype", stored_dtype_name(place.dtype)}, {"shape", place.shape}, {"data_offsets", {offset, end}}};
+  for (const TensorToStore& item : tensors) {
+    const uint64_t end = offset + stored_bytes(item);
+    header[item.name] = {{"dtype", stored_dtype_name(item.dtype)},
+                         {"shape", item.tensor.sizes().vec()},
+                         {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();
@@ -348,36 +350,21 @@ void require_finite(const std::string& where, const std::string& name, const at:
   }
 }
 
-std::vector<TensorPlace> in_file_order(std::vector<TensorPlace> places) {
-  std::sort(places.begin(), places.end(), [](const TensorPlace& a, const TensorPlace& b) {
+void write_safetensors(const std::filesystem::path& file, std::vector<TensorToStore> tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorToStore& a, const TensorToStore& b) {
     const auto width_a = c10::elementSize(a.dtype);
     const auto width_b = c10::elementSize(b.dtype);
     return width_a != width_b ? width_a > width_b : a.name < b.name;
   });
-  return places;
-}
-
-void write_safetensors(const std::filesystem::path& file, const std::vector<TensorPlace>& places,
-                       const std::function<at::Tensor(const TensorPlace&)>& tensor) {
   AtomicFile out(file);
-  out.write(make_header(places));
-  for (const TensorPlace& place : places) {
-    const at::Tensor stored = tensor(place).detach().to(at::kCPU, place.dtype).contiguous();
-    require_finite(file.string(), place.name, stored);
-    out.write(stored.const_data_ptr(), stored_bytes(place));
+  out.write(make_header(tensors));
+  for (const TensorToStore& item : tensors) {
+    work_point();
+    const at::Tensor stored = item.tensor.detach().to(at::kCPU, item.dtype).contiguous();
+    require_finite(file.string(), item.name, stored);
+    out.write(stored.const_data_ptr(), stored_bytes(item));
   }
   out.commit();
-}
-
-void write_safetensors(const std::filesystem::path& file, std::vector<TensorToStore> tensors) {
-  std::vector<TensorPlace> places;
-  std::map<std::string, at::Tensor> by_name;
-  for (const TensorToStore& item : tensors) {
-    places.push_back({item.name, item.tensor.sizes().vec(), item.dtype});
-    by_name.emplace(item.name, item.tensor);
-  }
-  write_safetensors(file, in_file_order(std::move(places)),
-                    [&](const TensorPlace& place) { return by_name.at(place.name); });
 }
 
 }  // namespace draftsmith::model

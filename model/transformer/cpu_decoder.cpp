@@ -221,6 +221,9 @@ void pick_rows(const StepLayout& layout, Logits logits, std::vector<int64_t>& ro
 
 }  // namespace
 
+// Tokens from which on a step, of long prompts, is computed layer by layer: each may take a second.
+constexpr int64_t kLongStep = 1024;
+
 bool TransformerModel::takes_cpu_steps() const {
   const auto stored = [](const at::Tensor& table) { return table.is_cpu() && table.is_contiguous(); };
   const auto fits = [](const RowNorm& norm) { return norm.weight != nullptr; };
@@ -280,8 +283,10 @@ StepOutput TransformerModel::run_on_cpu(const StepPart& part, const StepLayout& 
     embed_on_cpu(part.tokens, layout, first);
   }
   step.set_input(first);
+  const bool is_long = state.rows() * layout.tokens >= kLongStep;
   for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
     step.add_layer(views[static_cast<size_t>(i)], i, wanted(i + 1));
+    if (is_long) step.run_part();
   }
   static thread_local std::vector<int64_t> rows;
   if (part.logits != Logits::kNone) {

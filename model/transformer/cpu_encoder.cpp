@@ -6,6 +6,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/signals.h"
 #include "model/cpu/block_attention.h"
 
 namespace draftsmith::model {
@@ -20,7 +21,10 @@ template <class Compute>
 void in_groups(const at::Tensor& states, const Compute& compute) {
   const int64_t rows = states.size(0),
                 most = std::max<int64_t>(1, kTokensAtOnce / std::max<int64_t>(1, states.size(1)));
-  for (int64_t begin = 0; begin < rows; begin += most) compute(begin, std::min(begin + most, rows));
+  for (int64_t begin = 0; begin < rows; begin += most) {
+    work_point();
+    compute(begin, std::min(begin + most, rows));
+  }
 }
 
 }  // namespace
@@ -62,6 +66,7 @@ void CpuEncoder::encode_rows(const Layers& layers, const at::Tensor& hidden, int
 
 std::vector<CrossCache> CpuEncoder::cross_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states) {
   tokens_ = states.size(1);
+  caches_.clear();  // of a call that was ended
   for (const LayerWeightsView& layer : decoder) {
     const AttentionWeightsView& cross = *layer.cross;
     const std::vector<int64_t> shape{states.size(0), cross.key_value_heads, tokens_, cross.head_width};

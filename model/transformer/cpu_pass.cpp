@@ -3,11 +3,19 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/signals.h"
+
 namespace draftsmith::model {
 namespace {
 
 // Rows that each thread norms for itself: fewer take less time than one more phase.
 constexpr int64_t kNormedByAll = 4;
+
+// Returns a number that no other pass of the process has.
+uint64_t next_pass() {
+  static std::atomic<uint64_t> passes{0};
+  return ++passes;
+}
 
 // Numbers that a buffer keeps anyway.
 constexpr int64_t kKept = 1 << 22;
@@ -30,8 +38,7 @@ void CpuPass::Buffer::fit(int64_t numbers) {
 }
 
 void CpuPass::begin_pass(int64_t rows, int64_t width, std::span<const LayerWeightsView> layers) {
-  static std::atomic<uint64_t> passes{0};
-  number_ = ++passes;
+  number_ = next_pass();
   rows_ = rows;
   width_ = width;
   norms_ = 0;
@@ -80,6 +87,13 @@ void CpuPass::add_feed_forward(const FeedForwardWeightsView& weights, const floa
 
 void CpuPass::run() {
   Team::current().run(*this);
+}
+
+void CpuPass::run_part() {
+  run();
+  phases_.clear();
+  number_ = next_pass();  // what was kept for a phase is found by its number
+  work_point();
 }
 
 void CpuPass::run(int64_t phase, int64_t begin, int64_t end) const {

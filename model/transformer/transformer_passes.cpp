@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/device_tensors.h"
+#include "base/signals.h"
 #include "model/layers/embedding.h"
 #include "model/transformer/cpu_encoder.h"
 #include "model/transformer/parameters.h"
@@ -167,6 +168,7 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
   const SequencePass pass{.self_bias = stack.self_bias(hidden, source, {.drops = dropout.active()}),
                           .dropout = &dropout};
   for (int64_t i = 0; i < stack.layers(); ++i) {
+    work_point();
     hidden = stack.block(i)(hidden, pass);
   }
   return dropout(stack.final_norm(hidden));
@@ -202,6 +204,7 @@ ForwardOutput TransformerModel::forward(const ForwardInput& input, const Dropout
   };
   keep(0);
   for (int64_t i = 0; i < parts_->decoder.layers(); ++i) {
+    work_point();
     const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
     hidden = parts_->decoder.block(i)(hidden, pass, primary);
     keep(i + 1);

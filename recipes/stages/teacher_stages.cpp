@@ -90,10 +90,11 @@ class OutputWriter {
     return std::find(ends.begin(), ends.end(), ids.back()) == ends.end();
   }
 
-  void add(const data::ShardRange& range, data::CorpusWriter& shard) {
-    const auto results = generator_.generate(
-        sources_.of_range(range.first, range.last), static_cast<uint64_t>(range.first),
-        [](size_t, const auto&) { throw_if_stop_requested("whole shards are saved; run it again to continue"); });
+  void add(const data::ShardRange& range, Progress& progress, data::CorpusWriter& shard) {
+    const LongWork work(kShardsSaved, [&] { progress.tick(); });
+    const auto results =
+        generator_.generate(sources_.of_range(range.first, range.last), static_cast<uint64_t>(range.first), {},
+                            count_underway(progress, range.size(), limit_));
     infer::throw_if_failed(results);
     for (int64_t i = range.first; i < range.last; ++i) {
       const auto& output = results[static_cast<size_t>(i - range.first)].ids;
@@ -135,7 +136,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
                      .done_before = shards.safe()});
   const auto write = [&](const data::ShardRange& range) {
     data::CorpusWriter shard(shards.place(range), info);
-    outputs.add(range, shard);
+    outputs.add(range, progress, shard);
     shard.finish();
     shards.add(range);
   };
@@ -151,8 +152,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
     for (int64_t i = 0; i < corpus.size(); ++i) cut += outputs.is_cut(corpus.target(i)) ? 1 : 0;
   }
   info.provenance["count: outputs cut at max_new_tokens"] = fmt::format("{}", cut);
-  if (!shards.merged()) data::merge_corpora(shards.parts(), file, info);
-  shards.remove();
+  merge_shards(run, shards, [&](const auto& parts) { data::merge_corpora(parts, file, info); });
   if (cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", cut, options.max_new_tokens);
 }
 
@@ -265,9 +265,9 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
   const bool alone = run.execution.world->is_alone();
   const auto on_positions = [&](int64_t positions) {
     if (alone) progress.advance(positions);
-    throw_if_stop_requested("whole shards are saved; run it again to continue");
   };
   const auto write = [&](const data::ShardRange& shard) {
+    const LongWork work(kShardsSaved, [&] { progress.tick(); });
     const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
     data::write_teacher_cache(shards.place(shard), info, rows.by_example(corpus, shard.first, shard.last));
     shards.add(shard);
@@ -292,8 +292,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   });
   if (!shards.merged()) write_shards(*teacher, options, corpus, info, run, shards);
   if (!run.execution.world->leads()) return;
-  if (!shards.merged()) data::merge_teacher_caches(shards.parts(), file, info);
-  shards.remove();
+  merge_shards(run, shards, [&](const auto& parts) { data::merge_teacher_caches(parts, file, info); });
 }
 
 }  // namespace
