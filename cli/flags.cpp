@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/environment.h"
 #include "base/logging.h"
 
 namespace draftsmith::cli {

@@ -12,6 +12,7 @@
 #include "infer/parts.h"
 #include "infer/prompts.h"
 #include "infer/self_drafting/methods.h"
+#include "model/files/generation_config.h"
 #include "model/transformer/transformer_model.h"
 #include "model/transformer/transformer_parts.h"
 

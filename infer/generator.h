@@ -10,14 +10,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "infer/load_models.h"
 #include "infer/loop/decode_stats.h"
 #include "infer/loop/prefill.h"
 #include "infer/loop/rows.h"
-#include "model/files/generation_config.h"
-#include "model/transformer/language_model.h"
 
 namespace draftsmith::infer {
 

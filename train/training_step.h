@@ -10,7 +10,6 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/aten.h"
-#include "base/error.h"
 #include "data/corpus/batches.h"
 #include "data/corpus/corpus.h"
 #include "distributed/process_group.h"
