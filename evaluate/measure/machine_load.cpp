@@ -32,6 +32,7 @@ std::optional<double> wait_for_idle(double minutes, const MachineWatch& machine,
   constexpr double kLook = 0.5;  // seconds between looks at signals
   constexpr double kSpan = 5;    // seconds that a load is measured over
   auto before = machine.times();
+  if (!before) return std::nullopt;
   double waited = 0;
   for (double end = kSpan;; end += kSpan) {
     while (waited < end) {

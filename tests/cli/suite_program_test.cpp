@@ -90,6 +90,17 @@ TEST_F(BadSuite, RunsThatCannotBe) {
   expect_refused(HasSubstr("did you mean 'speculative'?"));
 }
 
+TEST_F(BadSuite, TimesThatNobodyWaitsFor) {
+  for (const char* minutes : {"-1", "nan", "1e9"}) {
+    const ProgramResult result = run_here({"eval", suite(), "--out", out(), fmt::format("--wait-for-idle={}", minutes)});
+    EXPECT_EQ(result.exit_code, 2) << minutes;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("--wait-for-idle"), HasSubstr("minutes, at most 1440"))) << minutes;
+  }
+  const ProgramResult result = run_here({"eval", suite(), "--out", out(), "--wait-for-idle", "soon"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--wait-for-idle"));
+}
+
 TEST_F(BadSuite, FilesThatAreNotThere) {
   write_suite("model = \"DIR\"", "model = \"no/model\"");
   expect_refused(AllOf(HasSubstr("suite.toml:1:"), HasSubstr("no/model (not there)")));

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <set>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -13,6 +15,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/logging.h"
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/toml.h"
@@ -336,6 +339,56 @@ TEST_F(TeacherOutputs, AreSampledFromWholeDistributionsWhateverTheModelsSettings
   sampling.insert("temperature", 1.0);
   const data::Corpus sampled = outputs(sampling, "sampled");
   EXPECT_NE(targets_of(sampled), targets_of(greedy));
+}
+
+// One batch, which takes a second.
+TEST_F(TeacherOutputs, AskedToStopAmidABatchTheyLeaveNothing) {
+  data::CorpusWriter writer(folder_ / "many.h5", {.tokenizer_hash = "abc", .vocabulary = 40});
+  for (int32_t i = 0; i < 4000; ++i) writer.add({}, Tokens{2 + i % 30, 30 - i % 20, 9, 1});
+  writer.finish();
+  toml::table many = table();
+  many.insert_or_assign("corpus", text("many.h5"));
+  many.insert_or_assign("max_new_tokens", 60);
+  many.insert_or_assign("shard_examples", 4096);
+  many.insert("batch_size", 4096);
+  many.insert("temperature", 1.0);
+  const fs::path stopped = folder_ / "stopped";
+  fs::create_directories(stopped);
+  {
+    const SignalWatch watch;
+    const auto pass = [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); };
+    std::thread user([&] {
+      for (int i = 0; i < 1000 && fs::is_empty(stopped); ++i) pass();  // the shard is begun
+      pass();
+      request_stop(SIGTERM);
+    });
+    EXPECT_THROW(outputs(many, "stopped"), Interrupted);
+    user.join();
+  }
+  EXPECT_TRUE(fs::is_empty(stopped));
+}
+
+TEST(OutputsUnderway, CountByTheirShareOfTheLongest) {
+  Progress::Clock::time_point now{};
+  std::string printed;
+  Progress progress(
+      {.style = ProgressStyle::kLines, .title = "teacher outputs", .unit = "outputs", .total = 8}, [&] { return now; },
+      [&](const std::string& line) { printed = line; });
+  const infer::OnTokens hear = count_underway(progress, 4, 10);
+  const std::vector<int64_t> five(5, 3), two(2, 3);
+  hear(0, five, false);
+  hear(1, two, true);  // an end before the limit
+  hear(2, {}, true);   // a failure
+  hear(3, five, false);
+  now += std::chrono::seconds(30);
+  progress.tick();
+  EXPECT_EQ(printed, "teacher outputs  37% 3/8 outputs, 0.10/s, 50s left\n");
+  hear(0, five, true);
+  hear(3, five, true);
+  progress.advance(4);
+  now += std::chrono::seconds(10);
+  progress.tick();
+  EXPECT_EQ(printed, "teacher outputs  50% 4/8 outputs, 0.10/s, 40s left\n");
 }
 
 // A tokenizer whose texts begin with BOS.
