@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "base/table.h"
 #include "base/toml.h"
+#include "base/util.h"
 
 namespace draftsmith {
 
