@@ -236,4 +236,26 @@ c10::Device choose_device(const std::string& name, const std::string& where) {
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(*index));
 }
 
+Fields<ExecutionOptions> ExecutionOptions::fields() {
+  return Fields<ExecutionOptions>("run: flags of every command that runs a model")
+      .add("device", &ExecutionOptions::device, NoResult{}, "auto (the first GPU, else the CPU), cpu, cuda or cuda:N.")
+      .add("threads", &ExecutionOptions::threads, Range{0, 1024}, Unit{"threads"}, NoResult{},
+           "CPU threads; 0 lets LibTorch choose, usually one for each physical core.")
+      .add("matmul_precision", &ExecutionOptions::matmul_precision, NoResult{},
+           "Matrix products on GPUs: highest, or high (TF32 for fp32, and shorter sums for bf16 and fp16: faster; "
+           "near ties may go another way).")
+      .add("quiet", &ExecutionOptions::quiet, NoResult{}, "Show no progress, and no messages except warnings.");
+}
+
+c10::Device begin_execution(const ExecutionOptions& execution) {
+  Problems problems;
+  validate_options(execution, "", problems);
+  problems.throw_if_any();
+  set_quiet(execution.quiet);
+  const c10::Device device = choose_device(execution.device);
+  set_threads(execution.threads);
+  set_matmul_precision(execution.matmul_precision);
+  return device;
+}
+
 }  // namespace draftsmith

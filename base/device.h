@@ -1,5 +1,5 @@
-// Devices: number type, threads and precision, as named by options and flags; what a device is and does, and which one
-// is chosen.
+// Devices: number type, threads and precision, as named by options and flags; what a device is and does, which one is
+// chosen, and how a command begins on it.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
+
+#include "base/options.h"
 
 namespace draftsmith {
 
@@ -57,5 +59,18 @@ c10::Device choose_device(const std::string& name, const std::string& where = "-
 // GPU. Both throw if that fails. Exposed for tests.
 std::optional<std::string> reason_against_gpu(const std::function<int()>& capability,
                                               const std::function<void()>& probe);
+
+// How a command runs: what changes no result. The fields are flags of every command that runs a model.
+struct ExecutionOptions {
+  std::string device = "auto";
+  int64_t threads = 0;  // 0: LibTorch's choice
+  std::string matmul_precision = "highest";
+  bool quiet = false;
+
+  static Fields<ExecutionOptions> fields();
+};
+
+// Checks the options and sets quiet, threads and precision. Returns the device. Throws a UserError with every problem.
+c10::Device begin_execution(const ExecutionOptions& execution);
 
 }  // namespace draftsmith

@@ -19,7 +19,7 @@ struct DropoutKey {
 };
 
 // Dropout on the CPU draws random bits for 128 elements (16 Philox blocks) at a time, in loops that the compiler
-// vectorises, with a copy for AVX-512.
+// vectorises for each set of instructions.
 namespace dropout_detail {
 
 // Number of blocks that are drawn together, and number of elements that they decide: two for each 32-bit word. In a

@@ -62,19 +62,27 @@ DRAFTSMITH_INLINE float exponential(float x) {
   return x < -87.0F ? 0.0F : p * power;
 }
 
+// Adds the second half of 2 * kHalf numbers to the first, then the second half of those, down to one.
+template <int kHalf, class T>
+DRAFTSMITH_INLINE T fold_halves(T* partial) {
+#pragma GCC unroll 16
+  for (int j = 0; j < kHalf; ++j) partial[j] += partial[j + kHalf];
+  if constexpr (kHalf > 1) return fold_halves<kHalf / 2>(partial);
+  return partial[0];
+}
+
 // Returns the sum of term(0) to term(count - 1), by partial sums of a vector: the order depends on `count` alone.
+// Unrolled, the partial sums stay in registers; else each would visit the stack.
 template <class T, class Term>
 DRAFTSMITH_INLINE T sum_in_lanes(int64_t count, const Term& term) {
-  constexpr int64_t kLanes = 16;
+  constexpr int kLanes = 16;
   T partial[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
+#pragma GCC unroll 16
     for (int64_t j = 0; j < kLanes; ++j) partial[j] += term(i + j);
   }
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (int64_t j = 0; j < half; ++j) partial[j] += partial[j + half];
-  }
-  T sum = partial[0];
+  T sum = fold_halves<kLanes / 2>(partial);
   for (; i < count; ++i) sum += term(i);
   return sum;
 }

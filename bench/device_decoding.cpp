@@ -26,7 +26,7 @@
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
-#include "infer/parts.h"
+#include "infer/loop/decode_loop.h"
 
 namespace draftsmith::bench {
 namespace {

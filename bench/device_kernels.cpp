@@ -28,7 +28,7 @@
 #include "model/layers/linear_rows.h"
 #include "model/layers/rms_norm.h"
 #include "model/layers/step_operators.h"
-#include "train/objectives/cross_entropy.h"
+#include "train/objectives/losses.h"
 
 namespace {
 

@@ -13,7 +13,6 @@
 #include "base/table.h"
 #include "base/utf8.h"
 #include "cli/application.h"
-#include "cli/flags.h"
 #include "data/corpus/corpus.h"
 #include "data/datasets/datasets.h"
 #include "data/text/readers.h"

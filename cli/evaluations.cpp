@@ -1,9 +1,11 @@
 // `draftsmith eval`, `report` and `compare`: run a suite, show its results again, and show what changed between two.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,14 +14,13 @@
 #include "base/files.h"
 #include "base/signals.h"
 #include "cli/application.h"
-#include "cli/flags.h"
-#include "cli/inputs.h"
 #include "distributed/process_group.h"
 #include "evaluate/comparison/comparison.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/results.h"
 #include "evaluate/suite/suite_options.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::cli {
 
@@ -30,12 +31,31 @@ namespace fs = std::filesystem;
 constexpr double kLongestWait = 1440;  // minutes
 
 struct EvalFlags {
-  Execution execution;
+  recipes::Execution execution;
   std::vector<std::string> set;  // --set KEY=VALUE, in order
   fs::path suite;
   fs::path out;
   double idle_minutes = 0;  // --wait-for-idle
 };
+
+// Returns the file of results that the user named, or named the directory of: of an evaluation, a stage or a recipe's
+// work. Errors: UserError if there is none, or several.
+fs::path find_results(const fs::path& path) {
+  if (fs::is_regular_file(path)) return path;
+  if (fs::exists(path / "results.json")) return path / "results.json";
+  std::vector<std::string> files;  // of the stages in use of a work directory
+  for (const auto& entry : fs::is_directory(path) ? fs::directory_iterator(path) : fs::directory_iterator()) {
+    const fs::path file = entry.path() / "results.json";
+    if (entry.is_symlink() && fs::exists(file)) files.push_back(file.string());
+  }
+  std::sort(files.begin(), files.end());
+  if (files.size() == 1) return files.front();
+  throw UserError({.where = path.string(),
+                   .what = files.empty() ? "there are no results" : "there are several results",
+                   .expected = "a results.json, or a directory with one: of an evaluation, a stage or a recipe's work",
+                   .found = files.empty() ? "none" : fmt::format("{}", fmt::join(files, ", ")),
+                   .hint = files.empty() ? "" : "name one of them"});
+}
 
 void require_one_process() {
   const auto launch = find_launch();
@@ -59,9 +79,9 @@ void require_waiting_time(double minutes) {
 int run_eval(const EvalFlags& flags) {
   require_one_process();
   require_waiting_time(flags.idle_minutes);
-  const Execution& execution = flags.execution;
+  const recipes::Execution& execution = flags.execution;
   begin_execution(execution);
-  evaluate::SuiteOptions options = load_suite(flags.suite, flags.set);
+  evaluate::SuiteOptions options = evaluate::load_suite(flags.suite, flags.set);
   execution.apply_to(options);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   evaluate::require_replaceable_results(out / "results.json");

@@ -16,8 +16,6 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "cli/application.h"
-#include "cli/flags.h"
-#include "cli/inputs.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/drafters/registry.h"
 #include "infer/generator.h"
@@ -41,7 +39,7 @@ struct GenerateFlags {
   bool ids = false;
   bool json = false;
   std::optional<bool> stream;  // absent: stream on a terminal
-  Execution execution;
+  ExecutionOptions execution;
   std::unique_ptr<OptionFlags<DecodeOptions>> decoding;
 };
 
@@ -259,7 +257,7 @@ int run_generate(const GenerateFlags& flags) {
                           .option_prefix = "--"});
   infer::Generator generator = session.generator(options);
   const infer::LoadedModel& target = session.target();
-  const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
+  const auto sources = infer::read_token_lines(flags.input, target, infer::LineKind::kSource, flags.ids);
   warn_of_fits(generator.fit(sources));
   if (target.generation.num_beams != 1 && options.method == "greedy") {
     log_warning("the model's generation settings ask for {} beams; method greedy has none, --method beam has",

@@ -11,8 +11,6 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "cli/application.h"
-#include "cli/flags.h"
-#include "cli/inputs.h"
 #include "data/hdf5/hdf5.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/load_models.h"
@@ -27,7 +25,7 @@ namespace {
 struct PruneFlags {
   std::string model;
   std::string out;
-  Execution execution;
+  ExecutionOptions execution;
 };
 
 int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
@@ -72,7 +70,7 @@ struct LogitsFlags {
   std::string out;
   std::string dtype = "fp32";
   bool ids = false;
-  Execution execution;
+  ExecutionOptions execution;
 };
 
 // Positions computed at once: 32 MB of a vocabulary of 32,000.
@@ -100,8 +98,8 @@ int run_logits(const LogitsFlags& flags) {
   const at::NoGradGuard no_grad;
   const auto loaded =
       infer::load_model_directory(flags.model, {.device = device, .dtype = parse_weight_type(flags.dtype)});
-  const auto sources = read_token_lines(flags.source, loaded, LineKind::kSource, flags.ids);
-  const auto targets = read_token_lines(flags.target, loaded, LineKind::kTarget, flags.ids);
+  const auto sources = infer::read_token_lines(flags.source, loaded, infer::LineKind::kSource, flags.ids);
+  const auto targets = infer::read_token_lines(flags.target, loaded, infer::LineKind::kTarget, flags.ids);
   require_same_lines(flags, sources.size(), targets.size());
   data::Hdf5Writer writer(flags.out);
   const SignalWatch signals;

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/table.h"
 #include "cli/application.h"
-#include "cli/flags.h"
 #include "evaluate/theory/formulas.h"
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/registry.h"
@@ -33,7 +32,7 @@ struct PlanFlags {
   int64_t batch = 1;
   int64_t length = 64;
   int64_t source_length = 32;
-  Execution execution;
+  ExecutionOptions execution;
   std::vector<double> alphas = {0.5, 0.6, 0.7, 0.8, 0.9, 0.95};
   int64_t max_window = 8;
   bool json = false;

@@ -14,20 +14,20 @@
 #include "base/signals.h"
 #include "base/toml.h"
 #include "cli/application.h"
-#include "cli/flags.h"
-#include "cli/inputs.h"
 #include "distributed/process_group.h"
+#include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/suite/suite_options.h"
 #include "recipes/pipeline.h"
 #include "recipes/recipe.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::cli {
 
 namespace {
 
 struct TrainFlags {
-  Execution execution;
+  recipes::Execution execution;
   std::vector<std::string> set;  // --set KEY=VALUE, in order
   std::filesystem::path recipe;
   std::filesystem::path work;
@@ -38,7 +38,7 @@ struct TrainFlags {
 
 // Returns the flags of one of several processes: its share of the machine's processors, its own GPU, and quiet unless
 // it leads.
-Execution for_launch(Execution execution, const Launch& launch) {
+recipes::Execution for_launch(recipes::Execution execution, const Launch& launch) {
   // Not the launcher's own choice: torchrun sets OMP_NUM_THREADS to 1.
   if (execution.threads == 0) execution.threads = std::max<int64_t>(1, cpu_cores() / launch.local_size);
   const bool any_gpu = execution.device == "cuda" || (execution.device == "auto" && choose_device("auto").is_cuda());
@@ -64,7 +64,7 @@ std::string finished_table(const std::filesystem::path& directory) {
 
 int run_train(const TrainFlags& flags) {
   const auto launch = find_launch();
-  Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
+  recipes::Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
   const c10::Device device = begin_execution(execution);
   const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.set);
   const SignalWatch signals;
@@ -95,7 +95,7 @@ std::string validate_file(const std::filesystem::path& file, const std::vector<s
     const recipes::Recipe recipe = recipes::load_recipe(file, overrides);
     return fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
   }
-  const evaluate::SuiteOptions suite = load_suite(file, overrides);
+  const evaluate::SuiteOptions suite = evaluate::load_suite(file, overrides);
   std::string text = fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name,
                                  suite.task.size(), suite.run.size());
   for (const evaluate::TaskOptions& task : suite.task) {

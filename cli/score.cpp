@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "cli/application.h"
-#include "cli/flags.h"
 #include "data/text/readers.h"
 #include "metrics/metric.h"
 #include "metrics/scoring.h"

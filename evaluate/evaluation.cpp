@@ -2,20 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/logging.h"
 #include "base/sha256.h"
 #include "base/signals.h"
-#include "evaluate/measure/failures.h"
+#include "base/toml.h"
+#include "data/datasets/datasets.h"
 #include "evaluate/measure/machine_load.h"
 #include "evaluate/measure/measured_task.h"
 #include "evaluate/report/report.h"
@@ -28,6 +33,124 @@ namespace draftsmith::evaluate {
 namespace {
 
 namespace fs = std::filesystem;
+
+// ---- Reading of a suite
+
+// Puts the data folder in place of "$DATA" at the beginning of texts. Returns what was written, by the paths.
+std::map<std::string, std::string> find_data(toml::table& table) {
+  std::map<std::string, std::string> written;
+  for_each_string(table, [&](toml::value<std::string>& value) {
+    const std::string text = value.get();
+    value = data::real_path(text);
+    written[value.get()] = text;
+  });
+  return written;
+}
+
+// Reports the suite's paths that do not exist.
+void check_files(const fs::path& file, const toml::table& table, const SuiteOptions& options,
+                 const std::map<std::string, std::string>& written, Problems& problems) {
+  const auto listed = option_paths(options);
+  const std::set<fs::path> paths(listed.begin(), listed.end());
+  std::set<std::string> reported;
+  for_each_string(table, [&](const toml::value<std::string>& value) {
+    if (!paths.contains(value.get()) || fs::exists(value.get()) || !reported.insert(value.get()).second) return;
+    const std::string where = location_of(value);
+    problems.add(data::missing_path(written.at(value.get()), where.empty() ? file.string() : where));
+  });
+}
+
+// Reads the tasks' files, so that missing references and fields are found before a model is loaded.
+void check_task_files(const SuiteOptions& options, Problems& problems) {
+  for (const TaskOptions& task : options.task) {
+    try {
+      load_task(task);
+    } catch (const UserError& error) {
+      problems.add_all(error.problems());
+    }
+  }
+}
+
+}  // namespace
+
+SuiteOptions load_suite(const fs::path& file, const std::vector<std::string>& overrides) {
+  Problems problems;
+  toml::table table = load_toml(file);
+  data::list_tasks(table);
+  apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
+  data::fill_in_dataset_tasks(table, problems);
+  const auto written = find_data(table);
+  auto options = parse_options<SuiteOptions>(table, "", problems);
+  check_files(file, table, options, written, problems);
+  problems.throw_if_any();
+  if (!table.contains("name")) options.name = file.stem().string();
+  check_task_files(options, problems);
+  problems.throw_if_any();
+  return options;
+}
+
+namespace {
+
+// ---- Files of an evaluation
+
+// Returns a JSON object a line for each line and setting of the task: `task`, `run` (the setting's own name, also where
+// a choice gave it another), `line` (from 0), `turn`, `tokens`, and the lists `seconds` and `decode_seconds` with one
+// number a repetition, empty where the line was not timed. Scored tasks have `statistics`, whose sums the metric scores
+// (metrics::LineStatistics).
+//
+// speedup = (Σ tokens / Σ median seconds) of the run over the same of its baseline, over the timed lines;
+// speedup_decode takes the decode_seconds of the median repetitions (evaluate/measure/speed.h).
+std::string lines_jsonl(const MeasuredTask& task) {
+  std::string text;
+  for (const auto& [label, records] : task.records) {
+    const auto statistics = task.statistics.find(label);
+    for (size_t line = 0; line < records.size(); ++line) {
+      nlohmann::ordered_json json{{"task", task.task->name},
+                                  {"run", label},
+                                  {"line", line},
+                                  {"turn", records[line].turn},
+                                  {"tokens", records[line].tokens()},
+                                  {"seconds", nlohmann::ordered_json::array()},
+                                  {"decode_seconds", nlohmann::ordered_json::array()}};
+      for (const infer::PhaseSeconds& seconds : records[line].repetitions) {
+        json["seconds"].push_back(seconds.total());
+        json["decode_seconds"].push_back(seconds.decode());
+      }
+      if (statistics != task.statistics.end() && statistics->second.width > 0) {
+        json["statistics"] = statistics->second.line(static_cast<int64_t>(line));
+      }
+      if (records[line].failure) json["failure"] = *records[line].failure;
+      text += json.dump() + "\n";
+    }
+  }
+  return text;
+}
+
+// Writes results, report, hypotheses and lines to the directory. results.json comes last.
+void write_evaluation(const Results& results, const std::vector<MeasuredTask>& tasks, const fs::path& out_dir) {
+  make_directories(out_dir / "hyp");
+  for (const auto& task : tasks) {
+    const auto write = [&](const std::string& row, const std::string& label) {
+      std::string lines;
+      for (const auto& line : task.hypotheses.at(label)) lines += line + "\n";
+      write_file_atomic(out_dir / hypotheses_file(*task.task, row), lines);
+    };
+    for (const Setting& setting : task.settings) {
+      if (task.has_row(setting)) write(setting.label, setting.label);
+    }
+    for (const ChosenSetting& chosen : task.chosen) {
+      write(chosen_label(task.setting(chosen.setting).group, chosen.max_drop), chosen.setting);
+    }
+  }
+  std::string lines;
+  for (const auto& task : tasks) lines += lines_jsonl(task);
+  write_file_atomic(out_dir / "lines.jsonl", lines);
+  write_file_atomic(out_dir / "results.csv", results_csv(results));
+  write_file_atomic(out_dir / "report.html", report_html(results));
+  write_json(out_dir / "results.json", to_json(results));
+}
+
+// ---- Running of a suite
 
 double to_thousandths(double value) {
   return std::round(value * 1000) / 1000;

@@ -1,13 +1,13 @@
-// Evaluation of a suite: every method on every task, in turns, timed. Methods are compared with autoregressive decoding
-// of the same prompts in the same process (methods.md §3).
+// Evaluation of a suite: reads it, and runs every method on every task, in turns, timed. Methods are compared with
+// autoregressive decoding of the same prompts in the same process (methods.md §3).
 //
 // The output directory gets results.json, results.csv, report.html, hyp/<task>.<setting>.txt (one hypothesis a line)
-// and lines.jsonl (tokens and times of each line, evaluate/results/files.cpp). measurements.jsonl exists only while the
-// evaluation runs: an interrupted one continues from it (evaluate/measure/measurement_store.h).
+// and lines.jsonl: tokens, times and scores of each line under each setting, from which anyone can recompute the
+// speedups, and compare two evaluations line by line. measurements.jsonl exists only while the evaluation runs: an
+// interrupted one continues from it (evaluate/measure/measurement_store.h).
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,8 +28,10 @@ struct SuiteResult {
 // Throws a RunError that names all failed checks, if there are any. Call it after the table is shown.
 void throw_if_failed(const SuiteResult& result);
 
-// Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.
-std::unique_ptr<Engine> make_model_engine(const SuiteOptions& options);
+// Reads a suite and applies `--set` overlays; a path may begin with the name of a task, run or drafter. A suite without
+// a name takes the file's. Errors: a UserError with all problems: missing files and model directories, references that
+// lack lines.
+SuiteOptions load_suite(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
 // Runs a suite that is valid (validate_options()). A setting that fails, by an exception or for want of memory, is in
 // the results' failures, and all others are measured; only the greedy baseline's failure ends the suite. The

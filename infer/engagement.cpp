@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "infer/acceptance/lossy.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/drafter.h"
-#include "infer/loop/drafting.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {

@@ -3,20 +3,146 @@
 #include <algorithm>
 
 #include "base/device_graph.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/beam/beam_search.h"
+#include "infer/drafters/drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/device_loop.h"
-#include "infer/loop/prefill.h"
-#include "infer/parts.h"
-#include "infer/prompts.h"
+#include "infer/loop/processors.h"
 #include "infer/self_drafting/methods.h"
-#include "model/files/generation_config.h"
+#include "infer/windows/window_rules.h"
 #include "model/transformer/transformer_model.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
+
+// ---- Parts of draft-then-verify methods
+
+DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const GenerationModels& models) {
+  return {std::move(drafter), make_window_rule(options, models), make_acceptance_rule(options)};
+}
+
+namespace {
+
+template <class Add>
+void check_free_token(const PartTraits& parts, const Add& add) {
+  if (parts.acceptance.target != TargetRole::kReads) return;
+  if (!parts.drafter.reads_target) {
+    add("without the free token the target writes nothing, and this drafter does not read it either",
+        "drafter tandem, or free_token = true", "drafter " + std::string(parts.drafter.name),
+        "decode with the drafter alone");
+  } else if (parts.window.decides == Decides::kBeforeToken) {
+    add("without the free token a window that may end before its first token would write nothing",
+        "a window rule that keeps the token it looks at, or free_token = true", "window " + parts.window.name,
+        "use the window fixed or dynamic");
+  }
+}
+
+// A window that replays an earlier pass must not fall out of step with it.
+template <class Add>
+void check_replay(const PartTraits& parts, double temperature, const Add& add) {
+  const AcceptanceTraits& acceptance = parts.acceptance;
+  const std::string window = "window " + parts.window.name;
+  if (acceptance.target != TargetRole::kVerifies) {
+    add(window + " replays where drafts were rejected, and without verification none is",
+        "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
+        "use the window fixed");
+  }
+  if (temperature != 0) {
+    add(window + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere", "temperature 0",
+        "temperature " + std::to_string(temperature), "use another window rule to sample");
+  }
+  if (!parts.drafter.logits) {
+    add(window + " replays whole windows, and this drafter ends its drafts where it likes",
+        "a drafter with probabilities", "drafter " + std::string(parts.drafter.name), "use the window fixed");
+  }
+}
+
+}  // namespace
+
+void validate_parts(const PartTraits& parts, double temperature, Problems& problems) {
+  const DrafterTraits& drafter = parts.drafter;
+  const WindowTraits& window = parts.window;
+  const AcceptanceTraits& acceptance = parts.acceptance;
+  const std::string where =
+      "drafter " + std::string(drafter.name) + ", window " + window.name + ", acceptance " + acceptance.name;
+  const auto add = [&](std::string what, std::string expected, std::string found, std::string hint) {
+    problems.add({where, std::move(what), std::move(expected), std::move(found), std::move(hint)});
+  };
+  if (acceptance.greedy_only && temperature != 0) {
+    add("acceptance " + acceptance.name + " compares with the target's most likely token, which is not sampling",
+        "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
+  }
+  check_free_token(parts, add);
+  if (window.replays) check_replay(parts, temperature, add);
+  if (window.asks_router && !drafter.is_model) {
+    problems.add(router_needs_model("window " + window.name, std::string(drafter.name)));
+  } else if (window.decides != Decides::kUpFront && !drafter.logits) {
+    add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
+        "a drafter whose probabilities say how sure it is", "drafter " + std::string(drafter.name),
+        "use the window fixed");
+  }
+}
+
+// ---- Settings of a generation
+// The options, and the model's own where options are silent.
+
+namespace {
+
+model::GenerationConfig settings_of(const GenerationModels& models) {
+  if (models.generation) return *models.generation;
+  model::GenerationConfig settings;
+  settings.eos_ids = models.target->info().eos;
+  settings.pad = models.target->info().pad;
+  settings.decoder_start = models.target->info().decoder_start;
+  return settings;
+}
+
+Warping warping_of(const DecodeOptions& options, const model::GenerationConfig& settings) {
+  const double usual = options.samples_by_default() ? settings.temperature.value_or(1.0) : 0.0;
+  return {options.temperature.value_or(usual), options.top_k.value_or(settings.top_k.value_or(0)),
+          options.top_p.value_or(settings.top_p.value_or(1.0)), options.min_p.value_or(settings.min_p.value_or(0.0))};
+}
+
+void require_tokenizer_for_stops(const GenerationModels& models) {
+  if (models.target_tokenizer != nullptr) return;
+  throw UserError({.where = "stop_strings of " + models.target->info().name,
+                   .what = "stop strings are looked for in text, and the model has no tokenizer",
+                   .expected = "a tokenizer in the model's directory",
+                   .found = "none",
+                   .hint = "leave stop_strings out, or add the tokenizer"});
+}
+
+// Returns the model's generation settings with those that the options give in their place. Errors: UserError for
+// settings that no method here supports, and for stop strings of a model without a tokenizer.
+model::GenerationConfig generation_settings(const GenerationModels& models, const DecodeOptions& options) {
+  model::GenerationConfig settings = settings_of(models);
+  settings.repetition_penalty = options.repetition_penalty.value_or(settings.repetition_penalty);
+  settings.no_repeat_ngram_size = options.no_repeat_ngram_size.value_or(settings.no_repeat_ngram_size);
+  if (options.min_new_tokens) settings.min_new_tokens = options.min_new_tokens;
+  if (!options.stop_strings.empty()) settings.stop_strings = options.stop_strings;
+  model::require_supported(settings, models.target->info().name);
+  if (!settings.stop_strings.empty()) require_tokenizer_for_stops(models);
+  return settings;
+}
+
+// Returns what every method applies at every position. `generation` is what generation_settings() returned.
+DecodeSettings decode_settings(const GenerationModels& models, const DecodeOptions& options,
+                               const model::GenerationConfig& generation) {
+  DecodeSettings settings;
+  settings.warping = warping_of(options, generation);
+  settings.processors = LogitsProcessors(generation);
+  settings.eos = generation.eos_ids;
+  settings.measure_alpha = options.measure_alpha;
+  if (models.target_tokenizer != nullptr) settings.ids = ids_in_use(*models.target_tokenizer, settings.eos);
+  return settings;
+}
+
+}  // namespace
+
+// ---- Generation
 
 namespace {
 

@@ -4,7 +4,6 @@
 
 #include <ATen/Dispatch.h>
 
-#include "infer/parts.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/windows/window_rules.h"
 

@@ -10,7 +10,7 @@
 
 #include "data/router/router_data.h"
 #include "infer/drafters/registry.h"
-#include "infer/loop/drafting.h"
+#include "infer/loop/decode_loop.h"
 #include "model/models/router.h"
 
 namespace draftsmith::infer {

@@ -6,8 +6,8 @@
 #include "base/logging.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/registry.h"
-#include "infer/parts.h"
 #include "infer/routers.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
 

@@ -18,7 +18,7 @@
 #include "infer/drafters/drafter.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"
-#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 
 namespace draftsmith::infer {
 

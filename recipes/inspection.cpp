@@ -23,7 +23,6 @@
 #include "data/teacher/teacher_cache.h"
 #include "evaluate/results/results.h"
 #include "model/files/model_directory.h"
-#include "model/files/weight_files.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/exits.h"
 #include "model/models/language_models.h"

@@ -1,4 +1,4 @@
-// Stage of a recipe: its options, its work and its identity. stage_kinds.cpp lists the kinds of stages.
+// Stage of a recipe: its options, its work and its identity; the kinds of stages, which stage.cpp lists.
 #pragma once
 
 #include <filesystem>
@@ -27,18 +27,13 @@ namespace draftsmith::recipes {
 // Returns ProcessGroup::single().
 ProcessGroup* only_process();
 
-// How a command runs: what changes no result. The fields are flags of every command that runs a model.
-struct Execution {
-  std::string device = "auto";
-  int64_t threads = 0;  // 0: LibTorch's choice
-  std::string matmul_precision = "highest";
-  bool quiet = false;
+// How a recipe runs.
+struct Execution : ExecutionOptions {
   ProcessGroup* world = only_process();  // processes that run the recipe together
 
   ProgressStyle progress() const { return progress_style(quiet); }
   // Replaces a suite's device and threads by those that flags name.
   void apply_to(evaluate::SuiteOptions& suite) const;
-  static Fields<Execution> fields();
 };
 
 struct StageContext {

@@ -20,7 +20,6 @@
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
 #include "train/schedule.h"
-#include "train/training_log.h"
 #include "train/training_step.h"
 #include "train/validation.h"
 
@@ -28,15 +27,14 @@ namespace draftsmith::train {
 namespace {
 
 // Checks that the teacher can read the batches that are made for the model.
-void check_teacher(const TrainerInputs& inputs, Problems& problems) {
-  const model::ModelInfo& info = inputs.trainable.info();
-  const model::ModelInfo& teacher = inputs.teacher->info();
+void check_teacher(const model::ModelInfo& info, const ValidationInputs& validation, Problems& problems) {
+  const model::ModelInfo& teacher = validation.teacher->info();
   const std::string where = "teacher " + teacher.name;
-  const int64_t vocabulary = inputs.validation->info().vocabulary;
+  const int64_t vocabulary = validation.corpus->info().vocabulary;
   if (teacher.vocabulary < vocabulary) {
     problems.add(
         {.where = where,
-         .what = "the validation corpus " + inputs.validation->file().string() + " has more token ids than the teacher",
+         .what = "the validation corpus " + validation.corpus->file().string() + " has more token ids than the teacher",
          .expected = fmt::format("at least {}", vocabulary),
          .found = std::to_string(teacher.vocabulary),
          .hint = "overlap and drafting need a teacher with the model's own tokenizer"});
@@ -78,7 +76,8 @@ void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
   if (inputs.trainable.info().encoder_decoder) return;
   const model::ModelInfo* live = inputs.distilled ? inputs.distilled->live() : nullptr;
   if (live) check_length(inputs.corpus, *live, problems);
-  if (inputs.validation && inputs.teacher) check_length(*inputs.validation, inputs.teacher->info(), problems);
+  const ValidationInputs& validation = inputs.validation;
+  if (validation.corpus && validation.teacher) check_length(*validation.corpus, validation.teacher->info(), problems);
 }
 
 }  // namespace
@@ -107,8 +106,9 @@ void check_inputs(const TrainerInputs& inputs) {
   }
   Problems problems;
   check_corpus(inputs.corpus, info, problems);
-  if (inputs.validation) check_corpus(*inputs.validation, info, problems);
-  if (inputs.validation && inputs.teacher) check_teacher(inputs, problems);
+  const ValidationInputs& validation = inputs.validation;
+  if (validation.corpus) check_corpus(*validation.corpus, info, problems);
+  if (validation.corpus && validation.teacher) check_teacher(info, validation, problems);
   check_teachers_lengths(inputs, problems);
   problems.throw_if_any();
 }
@@ -154,7 +154,6 @@ struct TrainingRun {
         directory(std::move(where)),
         length(parse_period(options.length, "train.length")),
         world(*inputs.world),
-        validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher},
         batches(inputs.corpus, options.batches,
                 inputs.trainable.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
         scale(scale_of(inputs.corpus, batches.batches(0), options.accumulate)),
@@ -164,18 +163,18 @@ struct TrainingRun {
         optimizer(make_optimizer(inputs.trainable.parameters(), options.optimizer)),
         checkpoints(directory / "checkpoints", sha256(inputs.identity + options_hash(options))) {
     check_inputs(inputs);
-    check_validation(inputs.trainable, validation_inputs, options.validation);
+    check_validation(inputs.trainable, inputs.validation, options.validation);
     check_groups();
     warn_of_idle_processes();
   }
 
-  bool validates() const { return inputs.validation != nullptr; }
+  bool validates() const { return inputs.validation.corpus != nullptr; }
   bool over() const { return state.finished || done(length, state.progressed(), length) >= 1; }
   std::filesystem::path best_directory(int64_t step) const { return directory / fmt::format("{}-{:09}", kBest, step); }
 
   model::SaveOptions save_options() const {
     model::SaveOptions save;
-    if (inputs.tokenizer) save.tokenizer = inputs.tokenizer->file();
+    if (inputs.validation.tokenizer) save.tokenizer = inputs.validation.tokenizer->file();
     save.generation = inputs.generation;
     return save;
   }
@@ -313,7 +312,7 @@ struct TrainingRun {
     const auto measured = [&]() -> nlohmann::json {
       if (!world.leads()) return nullptr;
       const LongWork work("the validation was not finished", [&] { tick(); });
-      result = validate(inputs.trainable, validation_inputs, options.validation);
+      result = validate(inputs.trainable, inputs.validation, options.validation);
       return {exact_text(result.loss), exact_text(value_of(result, measure))};
     };
     std::vector<nlohmann::json> parts;
@@ -325,7 +324,7 @@ struct TrainingRun {
     }
     state.validation_due = false;
     const double loss = exact_number(parts.front().at(0)), value = exact_number(parts.front().at(1));
-    const std::string corpus = inputs.validation->file().string();
+    const std::string corpus = inputs.validation.corpus->file().string();
     require_finite_measure(loss, "loss", state.step, corpus);
     require_finite_measure(value, measure, state.step, corpus);
     const bool better = count_validation(state, value, measure);
@@ -397,7 +396,6 @@ struct TrainingRun {
   std::filesystem::path directory;
   Period length;
   ProcessGroup& world;
-  ValidationInputs validation_inputs;
   data::BatchOrder batches;
   PeriodScale scale;
   Schedule schedule;

@@ -2,7 +2,7 @@
 // step.
 //
 // In the run's directory:
-//   checkpoints/step-000001000/   the newest training checkpoint (training_checkpoint.h); `last` links to it
+//   checkpoints/step-000001000/   the newest training checkpoint (train/run_directory.h); `last` links to it
 //   best-000000800/, best         the best model so far, a model directory
 //   model/                        the result, a model directory; appears when the run has finished
 //   metrics.jsonl                 the log
@@ -12,18 +12,17 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/error.h"
 #include "base/logging.h"
 #include "data/corpus/corpus.h"
-#include "data/tokenizers/tokenizer.h"
 #include "distributed/process_group.h"
 #include "model/files/generation_config.h"
 #include "train/options.h"
+#include "train/run_directory.h"
 #include "train/teacher/teacher_source.h"
 #include "train/trainable/trainable_model.h"
-#include "train/training_checkpoint.h"
+#include "train/validation.h"
 
 namespace draftsmith::train {
 
@@ -31,11 +30,8 @@ namespace draftsmith::train {
 struct TrainerInputs {
   TrainableModel& trainable;  // holds the result afterwards
   const data::Corpus& corpus;
-  const data::Corpus* validation = nullptr;    // none: no validation
-  const data::Tokenizer* tokenizer = nullptr;  // copied into model directories; needed for BLEU
-  std::vector<std::string> references = {};    // validation texts for BLEU, one an example; empty: the decoded targets
-  model::TransformerModel* teacher = nullptr;  // for overlap and speculative decodes
-  TeacherSource* distilled = nullptr;          // for distill; none: the teacher that the trained models run anyway
+  ValidationInputs validation = {};    // its tokenizer is copied into model directories, too
+  TeacherSource* distilled = nullptr;  // for distill; none: the teacher that the trained models run anyway
   std::optional<model::GenerationConfig> generation = {};  // written beside the models
   std::string identity = {};  // hash of inputs and options; a run of another identity is not resumed
   ProgressStyle progress = ProgressStyle::kQuiet;

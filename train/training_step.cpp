@@ -4,14 +4,13 @@
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
-#include <nlohmann/json.hpp>
 
 #include "base/bf16_product.h"
 #include "base/device_tensors.h"
 #include "base/error.h"
 #include "base/signals.h"
 #include "model/cpu/instructions.h"
-#include "train/batch.h"
+#include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
 
@@ -19,38 +18,6 @@ bool trains_in_bf16(const std::string& precision, at::Device device) {
   if (precision != "auto") return precision == "bf16";
   const auto needed = has_bf16_tiles() ? model::Instructions::kAmx : model::Instructions::kAvx512;
   return device.is_cpu() && has_bf16_product() && model::cpu_instructions() >= needed;
-}
-
-void add_to_window(TrainingState& state, const StepResult& result, double clip_norm, double seconds) {
-  state.seconds += seconds;
-  state.window_seconds += seconds;
-  state.window_loss += result.loss_sum;
-  state.window_labels += result.labels;
-  state.window_divisor += result.divisor;
-  ++state.window_updates;
-  if (is_clipped(result, clip_norm)) ++state.window_clipped;
-  state.window_largest_norm = std::max(state.window_largest_norm, result.gradient_norm);
-}
-
-nlohmann::ordered_json window_line(const TrainingState& state, double lr, double gradient_norm) {
-  const auto labels = static_cast<double>(std::max<int64_t>(1, state.window_labels));
-  const auto divisor = static_cast<double>(std::max<int64_t>(1, state.window_divisor));
-  const auto updates = static_cast<double>(std::max<int64_t>(1, state.window_updates));
-  return {{"step", state.step},
-          {"epochs", state.epochs},
-          {"labels", state.labels},
-          {"loss", state.window_loss / divisor},
-          {"lr", lr},
-          {"gradient_norm", gradient_norm},
-          {"gradient_norm_max", state.window_largest_norm},
-          {"clipped", static_cast<double>(state.window_clipped) / updates},
-          {"tokens_per_second", labels / std::max(state.window_seconds, 1e-9)},
-          {"seconds", state.seconds}};
-}
-
-void clear_window(TrainingState& state) {
-  state.window_loss = state.window_seconds = state.window_largest_norm = 0;
-  state.window_labels = state.window_divisor = state.window_updates = state.window_clipped = 0;
 }
 
 MicroBatches next_step(data::BatchOrder& order, data::BatchPosition& position, int64_t accumulate) {

@@ -1,5 +1,5 @@
 // One optimizer step: the type of its matrix products, its micro-batches, and the gradients over them by forward and
-// backward passes, with the check for NaN. Sums over steps are for the log.
+// backward passes, with the check for NaN.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,11 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "base/aten.h"
 #include "data/corpus/batches.h"
 #include "data/corpus/corpus.h"
 #include "distributed/process_group.h"
 #include "train/objectives/objective.h"
-#include "train/training_checkpoint.h"
 
 namespace draftsmith::train {
 
@@ -62,18 +59,5 @@ bool is_clipped(const StepResult& result, double clip_norm);
 
 // Returns the factor for the summed gradients: 1/divisor, reduced so that the norm is at most `clip_norm` (0: off).
 double gradient_scale(const StepResult& result, double clip_norm);
-
-// ---- Sums over the steps since the last line of the log
-// TrainingState holds them, so that a resumed run writes the same lines.
-
-// Adds a step.
-void add_to_window(TrainingState& state, const StepResult& result, double clip_norm, double seconds);
-
-// Returns the log's line of the steps since the last one: measures by name, the loss per label or sequence, labels a
-// second without padding and validations. `lr` and `gradient_norm`, before clipping, are the last step's.
-nlohmann::ordered_json window_line(const TrainingState& state, double lr, double gradient_norm);
-
-// Begins the next line's sums.
-void clear_window(TrainingState& state);
 
 }  // namespace draftsmith::train

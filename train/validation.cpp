@@ -19,7 +19,7 @@
 #include "infer/loop/processors.h"
 #include "infer/sampling/row_kernels.h"
 #include "metrics/metric.h"
-#include "train/objectives/cross_entropy.h"
+#include "train/objectives/objective.h"
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {

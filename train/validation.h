@@ -47,10 +47,10 @@ struct ValidationResult {
 
 // Inputs of a validation. Pointers must outlive it.
 struct ValidationInputs {
-  const data::Corpus* corpus = nullptr;
-  const data::Tokenizer* tokenizer = nullptr;
-  std::vector<std::string> references = {};  // one an example; empty: the decoded targets
-  model::TransformerModel* teacher = nullptr;
+  const data::Corpus* corpus = nullptr;        // none: no validation
+  const data::Tokenizer* tokenizer = nullptr;  // for BLEU
+  std::vector<std::string> references = {};    // texts for BLEU, one an example; empty: the decoded targets
+  model::TransformerModel* teacher = nullptr;  // for overlap and speculative decodes
 };
 
 // Checks the inputs. Errors (UserError): BLEU without a tokenizer; BLEU or a speculative decode for models that cannot

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -116,5 +117,8 @@ class Engine {
   // Returns a text that differs for other models. Measurements of another fingerprint are not resumed.
   virtual std::string fingerprint() const = 0;
 };
+
+// Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.
+std::unique_ptr<Engine> make_model_engine(const SuiteOptions& options);
 
 }  // namespace draftsmith::evaluate

@@ -1,8 +1,9 @@
 // Models and drafters of a suite by the names that its settings use, and the coder of its task lines. Both are parts of
-// the evaluation engine (evaluate/engine/model_engine.cpp).
+// the evaluation engine (evaluate/engine/engine.cpp).
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -19,14 +20,13 @@
 #include "base/error.h"
 #include "data/chat/chat_template.h"
 #include "data/tokenizers/tokenizer.h"
-#include "evaluate/engine/engine.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/suite_options.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/registry.h"
+#include "infer/generator.h"
 #include "infer/load_models.h"
 #include "infer/loop/processors.h"
-#include "infer/prompts.h"
 #include "infer/routers.h"
 #include "infer/self_drafting/methods.h"
 #include "model/models/language_models.h"
@@ -41,7 +41,7 @@ class LineCoder {
   explicit LineCoder(const infer::LoadedModel& target) : target_(target) {}
 
   // Returns the ids of a source line, like Engine::encode(), but does not check the room in the context.
-  Prompt prompt(const std::string& source, const TaskOptions& task, bool& cut) const {
+  std::vector<int64_t> prompt(const std::string& source, const TaskOptions& task, bool& cut) const {
     auto [prompt, end] = whole(source, task);
     const auto room = task.max_source_tokens - std::ssize(end);
     if (task.max_source_tokens > 0 && room < 1) {
@@ -92,7 +92,7 @@ class LineCoder {
   static constexpr const char* kOwnIds = "ids = true needs ids made with the model's own tokenizer";
 
   template <class Ids>
-  static void append(const Ids& ids, Prompt& prompt) {
+  static void append(const Ids& ids, std::vector<int64_t>& prompt) {
     prompt.insert(prompt.end(), ids.begin(), ids.end());
   }
 
@@ -112,8 +112,8 @@ class LineCoder {
 
   // Source before it is cut, and the end that a cut keeps: suffix and EOS.
   struct Whole {
-    Prompt text;
-    Prompt end;
+    std::vector<int64_t> text;
+    std::vector<int64_t> end;
   };
 
   Whole whole(const std::string& source, const TaskOptions& task) const {

@@ -1,5 +1,5 @@
 // Measurements of one task of a suite, and the passes that make them: outputs and counts of every setting, drafters
-// teacher-forced, times in turns, times of single steps (methods.md §3).
+// teacher-forced; in timing.cpp times in turns, and times of single steps (methods.md §3).
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,10 @@ struct MeasuredTask {
   // setting is one of the target, or compares_with_own_greedy() holds.
   const SettingRecords& own_greedy(const Setting& setting) const;
 };
+
+// Calls `work`. Returns what the exception that it threw says, in one line; nothing if it threw none. What fails is
+// reported, and the evaluation goes on. Errors: Interrupted.
+std::optional<std::string> failure_of(const std::function<void()>& work);
 
 // Calls `work` of a setting. Its failure goes to `failed` (message by label); that of the greedy baseline is thrown,
 // since all others are compared with it. Errors: Interrupted.

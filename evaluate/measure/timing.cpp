@@ -14,7 +14,6 @@
 
 #include "base/logging.h"
 #include "base/signals.h"
-#include "evaluate/measure/failures.h"
 #include "evaluate/measure/measured_task.h"
 
 namespace draftsmith::evaluate {

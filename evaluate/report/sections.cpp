@@ -1,10 +1,15 @@
+// The list of sections, what they share, and the one that each report has: quality, speed and acceptance of each
+// setting of a task in a table, and notes on errors, checks of lossless settings, choices and the machine.
 #include "evaluate/report/sections.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "evaluate/measure/machine_load.h"
 #include "metrics/scoring.h"
 
 namespace draftsmith::evaluate {
@@ -61,6 +66,254 @@ ShownSettings fastest_settings(const TaskResult& task, size_t limit, bool (*show
   fastest.resize(limit);
   std::erase_if(settings, [&](auto* setting) { return std::ranges::find(fastest, setting) == fastest.end(); });
   return {settings, left_out};
+}
+
+namespace {
+
+// ---- All settings
+
+// Mark of an alpha over tokens that the window rule chose to draft.
+constexpr const char* kConditionalMark = "†";
+
+bool known(const metrics::Interval& interval) {
+  return std::isfinite(interval.low) && std::isfinite(interval.high);
+}
+
+// Returns a number with its interval: "1.93 ±0.02", on pages "1.93 [1.91, 1.95]".
+std::string with_interval(double value, const metrics::Interval& interval, int digits, Form form) {
+  const std::string text = fixed(value, digits);
+  if (text.empty()) return text;
+  if (!known(interval)) return form == Form::kFull ? text : "";
+  if (form == Form::kBrief) return fmt::format("{} ±{:.{}f}", text, (interval.high - interval.low) / 2, digits);
+  return fmt::format("{} [{:.{}f}, {:.{}f}]", text, interval.low, digits, interval.high, digits);
+}
+
+// ---- table ----
+
+// Cell of the table of settings with its column. Tables of a form lack the columns without a header for it.
+struct SettingCell {
+  std::string brief;  // header
+  std::string full;
+  std::string text;
+  std::string title;            // of pages: what the column is
+  bool best_is_lowest = false;  // of pages: sorting begins with the lowest number
+
+  const std::string& header(Form form) const { return form == Form::kBrief ? brief : full; }
+};
+
+// Returns the cells of a setting in all columns of the form.
+std::vector<SettingCell> cells_of(const SettingResult& setting, const metrics::Metric& score, Form form) {
+  const std::string name = score.leading_score();
+  const metrics::NamedScore* quality = setting.quality.find(name);
+  const auto& difference = setting.quality.difference;
+  const Speed& speed = setting.speed;
+  const Acceptance& acceptance = setting.acceptance;
+  const std::string alpha = fixed(acceptance.alpha, 3);
+  const bool conditional = !alpha.empty() && acceptance.alpha_conditional.value_or(false);
+  const bool falls_back = setting.falls_back();
+  std::vector<SettingCell> cells{
+      {"run", "setting", setting.name, "run"},
+      {name, score_words(name),
+       quality == nullptr ? "" : with_interval(quality->value, quality->interval, score.digits(), form),
+       name + ", with its 95 % interval" + (score.lower_is_better() ? "; lower is better" : ""),
+       score.lower_is_better()},
+      {"diff", "difference", difference ? fixed(difference->value, score.digits()) : "",
+       "diff: from the setting's own baseline", score.lower_is_better()},
+      {"", "p-value", difference ? fixed(difference->p_value, 3) : "", "p: of the difference, by the paired bootstrap"},
+      {"speedup", "speedup", with_interval(speed.speedup.value, speed.speedup.interval, 2, form),
+       "speedup: tokens a second over those of the baseline"},
+      {"", "speedup a line", fixed(speed.speedup_total.value, 2),
+       "speedup_total: time a line, whatever the outputs' lengths"},
+      {"decode", "decoding alone", fixed(speed.speedup_decode.value, 2), "decode: speedup without encoder and prompt"},
+      {"theory", "predicted", setting.predicted ? fixed(setting.predicted->speedup, 2) : "",
+       "theory: predicts the speedup of decoding alone from alpha and step times"},
+      {"acct", "accounted", setting.accounted ? fixed(setting.accounted->speedup, 2) : "",
+       "acct: the speedup that the counted runs explain"},
+      {"tok/run", "tokens a target run", fixed(acceptance.tokens_per_target_run, form == Form::kBrief ? 2 : 3),
+       "tok/run: new tokens for each run of the target"},
+      {"alpha", "acceptance rate", alpha + (conditional ? kConditionalMark : ""),
+       "alpha: expected overlap of both models' distributions"},
+      {"", "drafted tokens kept", fixed(acceptance.acceptance_rate, 3), "acceptance_rate: share of all drafted tokens"},
+      {"fallb", "target steps in", falls_back ? fixed(acceptance.fallback_rate, 3) : "",
+       "fallb: fallbacks a new token (BiLD)"},
+      {"rollb", "takes back", falls_back ? fixed(acceptance.rollback_rate, 3) : "",
+       "rollb: rollbacks a new token (BiLD)"},
+      {"", "target runs", fixed(acceptance.target_runs_per_output, 1), "target_runs_per_output"},
+      {"", "drafter runs", fixed(acceptance.draft_runs_per_output, 1), "draft_runs_per_output"},
+      {"", "tokens a second", fixed(setting.speed.tokens_per_second, 0), "tokens_per_second"}};
+  std::erase_if(cells, [&](const SettingCell& cell) { return cell.header(form).empty(); });
+  return cells;
+}
+
+Table settings_table(const TaskResult& task, Form form) {
+  const auto metric = metric_of(task);
+  std::vector<Column> headers;
+  for (const SettingCell& cell : cells_of(task.baseline, *metric, form)) {
+    const Align align = headers.empty() ? Align::kLeft : Align::kRight;
+    headers.push_back({cell.header(form), align, cell.title, cell.best_is_lowest});
+  }
+  Table table(std::move(headers));
+  for (const SettingResult* setting : task.rows()) {
+    std::vector<std::string> texts;
+    for (const SettingCell& cell : cells_of(*setting, *metric, form)) texts.push_back(cell.text);
+    table.add_row(std::move(texts));
+    if (form == Form::kBrief && setting == &task.baseline) table.add_rule();
+  }
+  table.drop_empty_columns();
+  return table;
+}
+
+// ---- notes ----
+
+// Returns whether rounding explains all differences of a lossless setting.
+std::string difference_words(const Exactness& exactness) {
+  std::string text = fmt::format("largest margin {:.2g}", exactness.largest_margin.value_or(NAN));
+  if (exactness.tolerance) text += fmt::format(", tolerance {:.2g}", *exactness.tolerance);
+  text += exactness.first_unexplained ? ": more than rounding explains" : ": rounding";
+  if (const auto& first = exactness.first_unexplained) {
+    const auto id = [](const std::optional<int64_t>& token) { return token ? std::to_string(*token) : "nothing"; };
+    text += fmt::format(" (first on line {} behind {} new tokens: {} for {})", first->line + 1, first->position,
+                        id(first->token), id(first->greedy_token));
+  }
+  return text;
+}
+
+// The next functions return a note on a setting; empty if there is nothing to say.
+
+std::string failed_lines_note(const SettingResult& setting, Form /*form*/) {
+  if (!setting.failed_lines) return "";
+  const FailedLines& failed = *setting.failed_lines;
+  return fmt::format("! {}: {} lines failed (first line {}: {}): scores count them as empty, speeds lack them",
+                     setting.name, failed.lines, failed.first + 1, failed.failure);
+}
+
+// Brief reports note differences of lossless settings only.
+std::string exactness_note(const SettingResult& setting, Form form) {
+  if (!setting.exactness || setting.exactness->differing_lines == 0) return "";
+  const Exactness& exactness = *setting.exactness;
+  const std::string differ = fmt::format("{}: {} of {} lines differ from greedy decoding", setting.name,
+                                         exactness.differing_lines, exactness.lines);
+  if (!exactness.lossless) return form == Form::kFull ? differ + "." : "";
+  return fmt::format("{} {}, {}", exactness.first_unexplained ? "!" : " ", differ, difference_words(exactness));
+}
+
+std::string first_tokens_note(const SettingResult& setting, Form /*form*/) {
+  if (!setting.first_tokens || setting.first_tokens->passed) return "";
+  return fmt::format("! {}: {} first tokens do not have the target's distribution, p = {:.2g}", setting.name,
+                     setting.first_tokens->tokens, setting.first_tokens->p_value);
+}
+
+// Returns the verdict on all lossless settings of a task; empty if there are none.
+std::string lossless_verdict(const TaskResult& task) {
+  std::vector<std::string> failed;
+  int64_t greedy = 0;
+  int64_t sampled = 0;
+  double least = 1;
+  for (const SettingResult* setting : task.rows()) {
+    if (!setting->lossless_check) continue;
+    if (!*setting->lossless_check) failed.push_back(setting->name);
+    if (setting->first_tokens) {
+      ++sampled;
+      least = std::min(least, setting->first_tokens->p_value);
+    } else {
+      ++greedy;
+    }
+  }
+  if (greedy + sampled == 0) return "";
+  if (!failed.empty()) {
+    return fmt::format("! Lossless check FAILED: {} of {} settings: {}", failed.size(), greedy + sampled,
+                       fmt::join(failed, ", "));
+  }
+  std::string text = fmt::format("  Lossless check passed: {} greedy settings", greedy);
+  if (sampled > 0) text += fmt::format(", {} sampled ones (first tokens, least p = {:.2g})", sampled, least);
+  return text;
+}
+
+std::string chosen_note(const SettingResult& setting, Form /*form*/) {
+  if (!setting.chosen) return "";
+  const ChosenSetting& chosen = *setting.chosen;
+  return fmt::format("  {}: {}, chosen on {} for at most {:g} points lost; there it lost {:.2f}{}", setting.name,
+                     chosen.setting, chosen.on, chosen.max_drop, chosen.drop_there,
+                     chosen.allowed ? "" : ", and no other setting less");
+}
+
+// Returns the noise floor, from a baseline that was measured twice.
+std::string noise_note(const SettingResult& setting, Form form) {
+  const Ratio& speedup = setting.speed.speedup;
+  if (!setting.repeats || !known(speedup.interval)) return "";
+  const auto [low, high] = std::pair(speedup.interval.low, speedup.interval.high);
+  const std::string name = fmt::format("{} {}", setting.name, with_interval(speedup.value, speedup.interval, 2, form));
+  if (low <= 1 && high >= 1) {
+    return fmt::format("  {}: noise floor, differences of speedup below {:.2f} are none", name,
+                       std::max(1 - low, high - 1));
+  }
+  return fmt::format("! {}: the same decoding twice differs by more than its interval; something disturbed the machine",
+                     name);
+}
+
+// Returns the note that explains the mark of conditional alphas; empty if no setting has one.
+std::string conditional_note(const TaskResult& task) {
+  const auto conditional = [](auto* setting) { return setting->acceptance.alpha_conditional.value_or(false); };
+  if (std::ranges::none_of(task.rows(), conditional)) return "";
+  return fmt::format("  {} alpha where the window rule let the drafter go on: higher than over fixed windows",
+                     kConditionalMark);
+}
+
+// Returns a warning that other processes were at work during the evaluation, and how much slower rows became; empty if
+// they used little of the processors, or that is not recorded.
+std::string busy_note(const Results& results) {
+  const auto load = results.environment.find("other_load");
+  if (load == results.environment.end() || !load->is_number() || load->get<double>() < kDisturbingLoad) return "";
+  std::string text = fmt::format(
+      "! Other processes used {:.0f} % of the processors meanwhile: these are speeds of a busy machine, and low ones",
+      100 * load->get<double>());
+  const auto slower = results.environment.find("slowdown");
+  if (slower == results.environment.end() || !slower->is_object()) return text;
+  return text + fmt::format("; rows took {:.2f} to {:.2f} times as long as in their fastest repetitions",
+                            slower->value("least", NAN), slower->value("most", NAN));
+}
+
+// Returns the notes below the table. Those on errors begin with "!".
+std::vector<std::string> setting_notes(const TaskView& view, Form form) {
+  constexpr std::array kNotes{failed_lines_note, noise_note, exactness_note, chosen_note, first_tokens_note};
+  const TaskResult& task = view.task;
+  std::vector<std::string> notes;
+  const auto add = [&](std::string note) {
+    if (!note.empty()) notes.push_back(std::move(note));
+  };
+  if (task.timed_again > 0) {
+    add(fmt::format("  {} timings were repeated: the machine had stood still for most of their time",
+                    task.timed_again));
+  }
+  for (const SettingFailure& failure : task.failures) {
+    add(fmt::format("! {} failed during {}: {}", failure.setting, failure.during, failure.message));
+  }
+  for (const SettingResult& setting : task.settings) {
+    for (const auto& note : kNotes) add(note(setting, form));
+  }
+  add(lossless_verdict(task));
+  add(conditional_note(task));
+  add(busy_note(view.results));
+  return notes;
+}
+
+std::string settings_caption(const TaskResult& task, Form form) {
+  std::string cut;
+  if (task.cut_sources > 0) cut = fmt::format(", {} sources cut (longer than max_source_tokens)", task.cut_sources);
+  if (form == Form::kFull) {
+    return fmt::format("{} lines{}, {}; 95 % bootstrap intervals in brackets; runs are means over outputs.", task.lines,
+                       cut, task.signature);
+  }
+  return fmt::format("{} ({} lines{}, greedy {} tokens/s)\n{}", task.name, task.lines, cut,
+                     fixed(task.baseline.speed.tokens_per_second, 0), task.signature);
+}
+
+}  // namespace
+
+std::vector<Part> setting_parts(const TaskView& view, Form form) {
+  return {{.caption = settings_caption(view.task, form),
+           .table = settings_table(view.task, form),
+           .notes = setting_notes(view, form)}};
 }
 
 }  // namespace draftsmith::evaluate

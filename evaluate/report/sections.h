@@ -62,7 +62,7 @@ const std::vector<Section>& sections();
 std::vector<Part> quality_speed_parts(const TaskView& view, Form form);  // all settings as points
 std::vector<Part> category_parts(const TaskView& view, Form form);       // speedups by category of a data set
 std::vector<Part> time_parts(const TaskView& view, Form form);           // throughput, percentiles of times, phases
-// settings.cpp
+// sections.cpp
 std::vector<Part> setting_parts(const TaskView& view, Form form);  // quality, speed and acceptance
 // theory.cpp
 std::vector<Part> theory_parts(const TaskView& view, Form form);  // predicted speed, best windows (SpecGame)

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "evaluate/measure/failures.h"
 #include "evaluate/results/summary.h"
 #include "infer/forced/decisions.h"
 

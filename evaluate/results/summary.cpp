@@ -9,11 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/measure/failures.h"
+#include <fmt/format.h>
+
 #include "evaluate/suite/suite_options.h"
 #include "evaluate/suite/tasks.h"
 #include "evaluate/theory/formulas.h"
-#include "infer/parts.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -313,6 +314,10 @@ TaskPrediction task_prediction(const MeasuredTask& measured) {
   result.models.assign(models.begin(), models.end());
   std::ranges::stable_partition(result.models, [](const auto& model) { return model.first == kTargetName; });
   return result;
+}
+
+std::string hypotheses_file(const TaskOptions& task, const std::string& row) {
+  return fmt::format("hyp/{}.{}.txt", file_safe(task.name), file_safe(row));
 }
 
 TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine) {

@@ -1,8 +1,7 @@
-// From measurements to results: scores of outputs, choices among settings, checks of what settings promise, a summary
-// of each task, and the files of an evaluation.
+// From measurements to results: scores of outputs, choices among settings, checks of what settings promise, and a
+// summary of each task.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -88,6 +87,9 @@ std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& de
 // decodes and also drafts is listed once, as a drafter.
 TaskPrediction task_prediction(const MeasuredTask& measured);
 
+// Returns the file of a row's hypotheses, relative to results.json.
+std::string hypotheses_file(const TaskOptions& task, const std::string& row);
+
 // Returns the results of the task: quality with intervals, speed, acceptance, prediction, checks, examples.
 TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine);
 
@@ -97,15 +99,5 @@ TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& opti
 // most six. A setting that fails is added to `failures`.
 std::vector<Example> example_outputs(const MeasuredTask& measured, Engine& engine,
                                      std::vector<SettingFailure>& failures);
-
-// ---- Files (files.cpp)
-
-// Returns the file of a row's hypotheses, relative to results.json.
-std::string hypotheses_file(const TaskOptions& task, const std::string& row);
-
-// Writes results, report, hypotheses and lines of an evaluation to its directory (evaluate/evaluation.h lists them).
-// results.json comes last.
-void write_evaluation(const Results& results, const std::vector<MeasuredTask>& tasks,
-                      const std::filesystem::path& out_dir);
 
 }  // namespace draftsmith::evaluate

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "base/sha256.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/beam/beam_search.h"
-#include "infer/parts.h"
 #include "infer/windows/window_rules.h"
 #include "model/models/router.h"
 

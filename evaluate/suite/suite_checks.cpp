@@ -15,7 +15,9 @@
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/suite_options.h"
 #include "evaluate/suite/tasks.h"
-#include "infer/parts.h"
+#include "infer/acceptance/acceptance_rules.h"
+#include "infer/generator.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::evaluate {
 

@@ -2,19 +2,22 @@
 
 namespace draftsmith::infer {
 
+PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens) {
+  std::vector<at::Tensor> columns = {judgement.accepted.unsqueeze(1), judgement.next.unsqueeze(1)};
+  if (tokens.defined()) columns.push_back(tokens);
+  if (judgement.overlap.defined()) columns.push_back(judgement.overlap.view(at::kLong));
+  return {at::cat(columns, 1), tokens.defined() ? tokens.size(1) : 0, judgement.overlap.defined()};
+}
+
+Judgement PackedJudgement::judgement_of(const at::Tensor& host) const {
+  Judgement judgement{.accepted = host.select(1, 0), .next = host.select(1, 1)};
+  if (overlap) judgement.overlap = host.narrow(1, 2 + tokens, host.size(1) - 2 - tokens).view(at::kDouble);
+  return judgement;
+}
+
 at::Tensor drafted_positions(const Verification& verification) {
   const auto positions = at::arange(verification.tokens.size(1), verification.tokens.options());  // [G]
   return positions.unsqueeze(0).lt(verification.counts.unsqueeze(1));
-}
-
-at::Tensor leading(const at::Tensor& kept) {
-  return kept.to(at::kLong).cumprod(1).sum(1);
-}
-
-at::Tensor at_position(const at::Tensor& values, const at::Tensor& position) {
-  const int64_t positions = values.size(1);
-  const auto first = at::arange(values.size(0), position.options()).mul_(positions);  // [B]
-  return values.reshape({-1, values.size(2)}).index_select(0, first.add_(position));
 }
 
 at::Tensor uniforms_of(const Verification& verification, Draw use, int64_t count) {
@@ -31,6 +34,26 @@ at::Tensor target_token(const Verification& verification, const at::Tensor& at) 
 
 at::Tensor overlap(const at::Tensor& p, const at::Tensor& q) {
   return at::minimum(p.narrow(1, 0, q.size(1)), q).sum(-1, false, at::kDouble);
+}
+
+Judgement judge_greedy_tensors(const Verification& verification, double slack) {
+  const int64_t window = verification.tokens.size(1);
+  const auto choice = most_likely(verification.logits);  // [B,G+1]
+  const auto own = choice.narrow(1, 0, window);          // [B,G]
+  const auto same = own.eq(verification.tokens);         // [B,G]
+  auto kept = same;
+  if (slack >= 0) {
+    const auto heads = verification.logits.narrow(1, 0, window);  // [B,G,V]
+    const auto logit = [&](const at::Tensor& ids) {
+      return heads.gather(2, ids.clamp_min(0).unsqueeze(2)).squeeze(2).to(at::kDouble);
+    };
+    kept = logit(verification.tokens).ge(logit(own).sub(slack)) & own.ne(kNoToken);
+  }
+  Judgement judgement;
+  judgement.accepted = leading(kept & drafted_positions(verification));
+  judgement.next = choice.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1);
+  judgement.overlap = same.to(at::kDouble);  // one-hot distributions overlap fully or not at all
+  return judgement;
 }
 
 }  // namespace draftsmith::infer

@@ -62,6 +62,21 @@ class AcceptanceRule {
   virtual Judgement judge(const Verification& verification) = 0;
 };
 
+// Judgement on the device in one tensor, with the drafted tokens or without: one copy brings all to the host.
+struct PackedJudgement {
+  at::Tensor columns;    // int64 [B,C]: accepted, next, the drafted tokens, the bits of the overlap's fp64
+  int64_t tokens = 0;    // columns of drafted tokens
+  bool overlap = false;  // the overlap was measured
+
+  // Returns the drafted tokens, int64 [B,G], from a copy of the columns on the host.
+  at::Tensor tokens_of(const at::Tensor& host) const { return host.narrow(1, 2, tokens); }
+  // Returns the judgement from this copy.
+  Judgement judgement_of(const at::Tensor& host) const;
+};
+
+// Packs a judgement and, if defined, the drafted tokens [B,G] on the device.
+PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens);
+
 // A rule whose judgements another hears of. It does not judge on the device, where nobody can listen.
 class WatchedRule final : public AcceptanceRule {
  public:
@@ -88,15 +103,14 @@ class WatchedRule final : public AcceptanceRule {
 
 // Returns whether each position holds a token that its row drafted, bool [B,G].
 at::Tensor drafted_positions(const Verification& verification);
-// Returns the length of the leading run of true: bool [B,G] -> int64 [B].
-at::Tensor leading(const at::Tensor& kept);
 // Returns the random numbers of the next `count` new tokens, on the logits' device: fp64 [B,count].
 at::Tensor uniforms_of(const Verification& verification, Draw use, int64_t count);
 // Returns the target's token at position `at` int64 [B] of each row: the most likely one, or a draw from the warped
 // distribution.
 at::Tensor target_token(const Verification& verification, const at::Tensor& at);
-// Returns values [B,V] at `position` int64 [B] of values [B,P,V]. Copies whole rows instead of gathering elements.
-at::Tensor at_position(const at::Tensor& values, const at::Tensor& position);
+// Judges at temperature 0 in tensor operations, every position at once: keeps the target's most likely tokens, and
+// those whose logit is at most `slack` below the largest.
+Judgement judge_greedy_tensors(const Verification& verification, double slack);
 // Returns sum_x min(p, q) of warped p [B,>=G,V] and q [B,G,V]: fp64 [B,G].
 at::Tensor overlap(const at::Tensor& p, const at::Tensor& q);
 

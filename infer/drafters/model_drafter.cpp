@@ -8,9 +8,9 @@
 #include "infer/costs/step_costs.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/load_models.h"
-#include "infer/loop/prefill.h"
 #include "infer/loop/processors.h"
-#include "model/files/checkpoint.h"
+#include "infer/loop/rows.h"
+#include "model/files/model_directory.h"
 #include "model/models/shared_encoder.h"
 
 namespace draftsmith::infer {

@@ -10,7 +10,7 @@
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
-struct LoadOptions;  // model/files/checkpoint.h
+struct LoadOptions;  // model/files/model_directory.h
 }
 
 namespace draftsmith::infer {

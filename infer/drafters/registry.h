@@ -15,7 +15,7 @@ class NgramTable;  // data/ngrams/ngram_table.h
 }
 
 namespace draftsmith::model {
-struct LoadOptions;  // model/files/checkpoint.h
+struct LoadOptions;  // model/files/model_directory.h
 }
 
 namespace draftsmith::infer {

@@ -4,9 +4,11 @@
 #include <memory>
 
 #include "infer/acceptance/acceptance_rule.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/registry.h"
+#include "infer/generator.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"
-#include "infer/parts.h"
 #include "infer/self_drafting/methods.h"
 #include "model/transformer/transformer_parts.h"
 

@@ -9,7 +9,6 @@
 #include "base/signals.h"
 #include "infer/acceptance/acceptance_rule.h"
 #include "infer/drafters/drafter.h"
-#include "infer/loop/prefill.h"
 #include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
 #include "infer/sampling/sampling.h"

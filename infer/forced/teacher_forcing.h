@@ -80,7 +80,7 @@ class TeacherForcing {
   // Returns the valid positions of each row among the next `positions`.
   std::vector<int64_t> valid(int64_t positions) const;
   // Return what came before: the encoder's states (encoder-decoder), or the prompts' hidden states
-  // (infer/loop/prefill.h).
+  // (infer/loop/rows.h).
   const model::EncoderStates& encoder() const { return encoder_; }
   const std::vector<at::Tensor>& prompt_hidden() const { return prompt_hidden_; }
 

@@ -1,75 +1,238 @@
+// Drafting, and the loop that drafts, verifies and commits. Loops in which nothing is judged are in unjudged_loops.cpp.
 #include "infer/loop/decode_loop.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <optional>
 
 #include "base/device_tensors.h"
-#include "model/models/language_models.h"
 
 namespace draftsmith::infer {
 
 namespace {
 
-// Does what choose_next() does. Returns int64 [B] on the logits' device.
-at::Tensor choose_on_device(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings) {
-  settings.process(logits, {batch.rows});
-  if (settings.warping.greedy()) return most_likely(logits);
-  const auto random = uniforms(batch.rows, Draw::kNext, 0, 1, logits.device()).squeeze(1);
-  return draw(warp(logits, settings.warping), random);
+// Clears the flags of rows that the rule stops: go_on bool [B].
+void intersect(std::vector<int64_t>& active, const at::Tensor& go_on) {
+  const auto on_host = go_on.is_cpu() ? go_on : go_on.cpu();
+  const bool* answers = on_host.const_data_ptr<bool>();
+  for (size_t b = 0; b < active.size(); ++b) active[b] &= answers[b] ? 1 : 0;
+}
+
+// Returns probabilities [B,V] that are one-hot at the tokens of the active rows, and zero in the others.
+at::Tensor one_hot(std::span<const int64_t> tokens, std::span<const int64_t> active, const model::ModelInfo& target) {
+  auto q = at::zeros({std::ssize(tokens), target.vocabulary}, at::kFloat);
+  auto* values = q.mutable_data_ptr<float>();
+  for (size_t b = 0; b < tokens.size(); ++b, values += target.vocabulary) {
+    if (active[b] != 0) values[tokens[b]] = 1;
+  }
+  return q.to(target.device);
 }
 
 }  // namespace
 
-std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings) {
-  return to_host(choose_on_device(batch, logits, settings));
+void Draft::set_tokens(const at::Tensor& host_tokens, std::span<const int64_t> eos) {
+  const auto ids = host_tokens.accessor<int64_t, 2>();
+  for (size_t b = 0; b < on_host.size(); ++b) {
+    const auto row = ids[static_cast<int64_t>(b)];
+    for (int64_t j = 0; j < counts[b]; ++j) {
+      on_host[b].push_back(row[j]);
+      if (row[j] == kNoToken || std::find(eos.begin(), eos.end(), row[j]) != eos.end()) break;
+    }
+  }
+  read = true;
 }
 
-void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings, int64_t at_once) {
-  const double share = batch.share_of_step();
+at::Tensor Draft::drawn(const at::Tensor& all) const {
+  return unread.empty() ? all : at::stack(unread, 1);
+}
+
+void Draft::fail_rows(std::span<Row> rows) {
+  for (size_t b = 0; b < rows.size(); ++b) {
+    auto& ids = on_host[b];
+    if (ids.empty() || rows[b].finished ||
+        !rows[b].fails(ids.back(), rows[b].emitted() + std::ssize(ids) - 1, "drafter")) {
+      continue;
+    }
+    ids.clear();
+    counts[b] = 0;
+  }
+}
+
+void Draft::read_tokens(std::span<const int64_t> eos) {
+  if (!read && !unread.empty()) set_tokens(at::stack(unread, 1).cpu(), eos);
+}
+
+void Drafting::Window::end_rows_at_limits() {
+  for (size_t b = 0; b < active.size(); ++b) active[b] &= counts[b] < limits[b] ? 1 : 0;
+}
+
+Drafting::Drafting(const model::ModelInfo& target, const DraftParts& parts, const DecodeSettings& settings)
+    : target_(target), parts_(parts), settings_(settings), decides_(parts.window->traits().decides) {
+  const DrafterTraits drafter = parts.drafter->traits();
+  const AcceptanceTraits acceptance = parts.acceptance->traits();
+  const bool wants_most_likely = settings.warping.greedy() && settings.processors.empty();
+  reads_tokens_ =
+      target.device.is_cpu() || decides_ != Decides::kUpFront || settings.processors.needs_history() || drafter.on_host;
+  const bool reads_q = !settings.warping.greedy() && (acceptance.needs_distribution || settings.measure_alpha);
+  reads_probabilities_ = acceptance.target == TargetRole::kVerifies && reads_q;
+  asks_for_tokens_ = !drafter.logits || (decides_ == Decides::kUpFront && wants_most_likely && !reads_probabilities_);
+}
+
+void Drafting::begin(RowBatch& batch) const {
+  const AcceptanceTraits acceptance = parts_.acceptance->traits();
+  // Elsewhere outputs depend on windows, so windows must not depend on earlier batches.
+  if (!acceptance.lossless || !settings_.warping.greedy()) parts_.window->carry(std::nullopt);
+  parts_.window->begin(batch.rows);
+  for (Row& row : batch.rows) row.handover = acceptance.target == TargetRole::kAddsToken;
+}
+
+void Drafting::end_unjudged(const RowBatch& batch, size_t b, int64_t drafted, int64_t base) const {
+  const Row& row = batch.rows[b];
+  parts_.window->observe(static_cast<int64_t>(b),
+                         {.drafted = drafted, .accepted = drafted, .judged = false, .at_limit = row.remaining() == 0});
+  batch.notify(row, base);
+}
+
+void Drafting::remove_finished(RowBatch& batch) const {
+  const auto kept = batch.remove_finished();
+  if (kept.empty()) return;
+  parts_.drafter->select_rows(kept);
+  parts_.window->select_rows(kept);
+}
+
+// A window never passes the length limit. Lossless rules leave room for the target's own token, which would be the last
+// one in any case; for lossy rules it matters who writes the last token.
+Drafting::Window Drafting::begin_window(const RowBatch& batch) const {
+  const int64_t reserved = parts_.acceptance->traits().lossless ? 1 : 0;
+  Window window;
+  window.read = reads_tokens_;
+  window.counts.assign(batch.rows.size(), 0);
+  window.steps.assign(batch.rows.size(), 0);
+  window.on_host.resize(batch.rows.size());
+  window.active.assign(batch.rows.size(), 1);
   for (size_t b = 0; b < batch.rows.size(); ++b) {
+    const Row& row = batch.rows[b];
+    const bool drafts = !row.finished && !row.handover;
+    const int64_t wanted = parts_.window->length(static_cast<int64_t>(b));
+    window.limits.push_back(drafts ? std::min(wanted, row.remaining() - reserved) : 0);
+  }
+  window.end_rows_at_limits();
+  return window;
+}
+
+// Counts the drafter's next step.
+void Drafting::count_step(RowBatch& batch, const DraftRequest& request, Window& window) const {
+  const auto rows = static_cast<double>(std::ranges::count(window.active, 1));
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    if (window.active[b] == 0) continue;
     Row& row = batch.rows[b];
-    if (row.finished) continue;
-    const bool ran = row.emitted() == 0 || row.length() % at_once == 0;
-    row.stats.target_runs += ran ? 1 : 0;
-    ++row.stats.target_tokens;
-    if (ran) row.stats.target_steps.add({.share = share, .before = row.length() - 1});
-    if (row.fails(next[b], row.emitted(), "target")) continue;
-    row.emit(next[b], settings.eos);
-    batch.notify(row, row.length() - 1);
+    const int64_t tokens = parts_.drafter->step_tokens(request, b);
+    ++window.steps[b];
+    ++row.stats.draft_runs;
+    row.stats.draft_steps.add(
+        {.share = 1 / rows, .before = row.length() + window.counts[b] - tokens, .tokens = tokens});
   }
 }
 
-void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
-  const int64_t at_once = model::tokens_at_once(target);
-  at::Tensor pending = last_tokens(batch.rows, target.info().device);  // [B,1]
-  while (batch.goes_on()) {
-    timer.enter(Phase::kVerify);
-    model::StepInput input;
-    input.logits = model::Logits::kLast;
-    for (const Row& row : batch.rows) input.new_tokens.push_back(row.finished ? 0 : 1);
-    input.tokens = pending;
-    const auto logits = target.step(input, *batch.state).logits;  // [B,1,V]
-    const at::Tensor chosen = choose_on_device(batch, viewed(logits, {logits.size(0), logits.size(2)}), settings);
-    const auto next = to_host(chosen);
-    timer.enter(Phase::kOther);
-    commit_next(batch, next, settings, at_once);
-    batch.share_time(timer);
-    // The chosen tokens are on the device already; only rows that left or failed make other ones of them.
-    const auto rows = batch.rows.size();
-    batch.remove_finished();
-    const bool same =
-        batch.rows.size() == rows && std::ranges::none_of(next, [](int64_t id) { return id == kNoToken; });
-    pending = same ? viewed(chosen, {std::ssize(batch.rows), 1}) : last_tokens(batch.rows, target.info().device);
+Draft Drafting::draft(RowBatch& batch) const {
+  Window window = begin_window(batch);
+  while (any(window.active)) {
+    const DraftRequest request{batch.rows, window.tokens, window.active, window.on_host};
+    count_step(batch, request, window);
+    const auto proposed = asks_for_tokens_ ? parts_.drafter->next_tokens(request) : std::nullopt;  // [B]
+    const bool added =
+        proposed ? add_proposals(*proposed, window) : add_step(batch, parts_.drafter->next_logits(request), window);
+    if (!added) break;
+    window.end_rows_at_limits();
+  }
+  return window;
+}
+
+// Adds the proposed token of each active row that has one. Returns false if no row has any.
+bool Drafting::add_proposals(std::span<const int64_t> proposed, Window& window) const {
+  auto& active = window.active;
+  for (size_t b = 0; b < active.size(); ++b) active[b] &= proposed[b] != kNoProposal ? 1 : 0;
+  if (!any(active)) return false;
+  if (reads_probabilities_) window.probabilities.push_back(one_hot(proposed, active, target_));
+  window.tokens.emplace_back();
+  for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
+  append_on_host(proposed, window);
+  return true;
+}
+
+// Adds one token for each active row that the window rule lets go on. Returns false if no row adds any. On a device
+// tokens are taken before the rule has answered, so that one copy brings both to the host.
+bool Drafting::add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const {
+  auto& active = window.active;
+  settings_.process(logits, {batch.rows, window.on_host, window.width()});
+  const bool before = decides_ == Decides::kBeforeToken;
+  const bool together = decides_ != Decides::kUpFront && !logits.is_cpu();
+  if (before && !together) {
+    intersect(active, parts_.window->go_on({logits, {}, active}));
+    if (!any(active)) return false;
+  }
+  const size_t distributions = window.probabilities.size();
+  const auto chosen = choose(batch, logits, window);  // [B]
+  std::vector<int64_t> on_host;                       // tokens, then the rule's answers if they come together
+  if (reads_tokens_ && !together) on_host = to_host(chosen);
+  const bool valid = !on_host.empty() && std::ranges::none_of(on_host, [](int64_t token) { return token < 0; });
+  const at::Tensor tokens = valid ? chosen : chosen.clamp_min(0);
+  if (together) {
+    const auto go_on = parts_.window->go_on({logits, before ? at::Tensor() : tokens, active});  // [B]
+    on_host = to_host(at::stack({chosen, go_on.to(at::kLong)}));
+  }
+  const auto apply_answers = [&] {
+    for (size_t b = 0; b < active.size(); ++b) active[b] &= on_host[active.size() + b];
+  };
+  if (before && together) {
+    apply_answers();
+    if (!any(active)) {
+      window.probabilities.resize(distributions);
+      return false;
+    }
+  }
+  window.tokens.push_back(tokens);
+  for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
+  if (!reads_tokens_) {
+    window.unread.push_back(chosen);
+    return true;
+  }
+  append_on_host(std::span(on_host).first(active.size()), window);
+  if (!valid) end_failed_rows(batch, window);
+  if (decides_ != Decides::kAfterToken) return true;
+  window.end_rows_at_limits();  // rows at their limit are not asked about
+  if (together) {
+    apply_answers();
+  } else if (any(active)) {
+    intersect(active, parts_.window->go_on({logits, tokens, active}));
+  }
+  return true;
+}
+
+// Fails the rows whose last token is kNoToken. They draft no more.
+void Drafting::end_failed_rows(RowBatch& batch, Window& window) {
+  window.fail_rows(batch.rows);
+  for (size_t b = 0; b < batch.rows.size(); ++b) window.active[b] &= batch.rows[b].finished ? 0 : 1;
+}
+
+// Appends a step's tokens of the active rows to on_host. An EOS ends the row's draft.
+void Drafting::append_on_host(std::span<const int64_t> tokens, Window& window) const {
+  for (size_t b = 0; b < tokens.size(); ++b) {
+    if (window.active[b] == 0) continue;
+    window.on_host[b].push_back(tokens[b]);
+    if (std::find(settings_.eos.begin(), settings_.eos.end(), tokens[b]) != settings_.eos.end()) window.active[b] = 0;
   }
 }
+
+at::Tensor Drafting::choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const {
+  if (settings_.warping.greedy()) return most_likely(logits);
+  const auto q = warp(logits, settings_.warping);  // [B,V]
+  if (reads_probabilities_) window.probabilities.push_back(q);
+  return draw(q, uniforms(batch.rows, Draw::kDraft, window.width(), 1, logits.device()).squeeze(1));
+}
+
+// ---- Draft, verify, commit
 
 namespace {
-
-std::vector<int64_t> lengths_of(std::span<const Row> rows) {
-  std::vector<int64_t> lengths;
-  for (const Row& row : rows) lengths.push_back(row.length());
-  return lengths;
-}
 
 // Returns the tokens for the target to process, int64 [B,G+1]: each row's last committed token and its draft.
 at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Device device) {
@@ -97,121 +260,6 @@ at::Tensor drafted_tokens(const at::Tensor& pending) {
   for (int64_t b = 0; b < pending.size(0); ++b) std::copy_n(from + b * (window + 1), window, to + b * window);
   return drafted;
 }
-
-// Ends the window of a draft that was kept without a verdict. `base`: the row's length before it.
-void end_unjudged(const RowBatch& batch, size_t b, int64_t drafted, int64_t base, const DraftParts& parts) {
-  const Row& row = batch.rows[b];
-  parts.window->observe(static_cast<int64_t>(b),
-                        {.drafted = drafted, .accepted = drafted, .judged = false, .at_limit = row.remaining() == 0});
-  batch.notify(row, base);
-}
-
-// Draft, keep, read: a drafter that stands alone.
-class StandaloneLoop {
- public:
-  StandaloneLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings)
-      : target_(target),
-        parts_(parts),
-        settings_(settings),
-        drafting_(target.info(), parts, settings),
-        adds_token_(parts.acceptance->traits().target == TargetRole::kAddsToken) {}
-
-  void run(RowBatch& batch, PhaseTimer& timer) {
-    drafting_.begin(batch);
-    while (batch.goes_on()) {
-      timer.enter(Phase::kDraft);
-      Draft draft = drafting_.draft(batch);
-      draft.read_tokens(settings_.eos);
-      draft.fail_rows(batch.rows);
-
-      timer.enter(Phase::kOther);
-      const std::vector<int64_t> base = lengths_of(batch.rows);
-      for (size_t b = 0; b < batch.rows.size(); ++b) {
-        if (!batch.rows[b].finished) keep_draft(batch.rows[b], draft.on_host[b]);
-      }
-      batch.share_time(timer);
-
-      timer.enter(Phase::kVerify);
-      const model::StepOutput target = read_blocks(batch, base, draft);
-      const auto free = target.logits.defined() ? free_tokens(batch, target.logits) : std::vector<int64_t>{};
-      timer.enter(Phase::kOther);
-      if (!free.empty()) commit_free_tokens(batch, free);
-      batch.share_time(timer);
-      for (size_t b = 0; b < batch.rows.size(); ++b) {
-        end_unjudged(batch, b, std::ssize(draft.on_host[b]), base[b], parts_);
-      }
-
-      timer.enter(Phase::kDraft);
-      parts_.drafter->observe({batch.rows, target, base});
-      timer.enter(Phase::kOther);
-      drafting_.remove_finished(batch);
-    }
-  }
-
- private:
-  void keep_draft(Row& row, std::span<const int64_t> drafted) const {
-    if (drafted.empty() && !adds_token_) throw std::logic_error("a block without a token");
-    row.stats.drafted += std::ssize(drafted);
-    row.stats.accepted += std::ssize(drafted);
-    for (const int64_t token : drafted) row.emit(token, settings_.eos);
-  }
-
-  // Runs the target once over the tokens of each unfinished row that it has not processed: from the last one before the
-  // draft to the last but one or, if it adds a token, to the last one. `base`: each row's length before its draft.
-  // Returns nothing if all rows are finished.
-  model::StepOutput read_blocks(RowBatch& batch, std::span<const int64_t> base, const Draft& draft) {
-    model::StepInput input;
-    std::vector<std::span<const int64_t>> unread;
-    for (size_t b = 0; b < batch.rows.size(); ++b) {
-      const Row& row = batch.rows[b];
-      input.new_tokens.push_back(row.finished ? 0 : row.length() - base[b] + (adds_token_ ? 1 : 0));
-      unread.push_back(std::span(row.tokens)
-                           .subspan(static_cast<size_t>(base[b]) - 1, static_cast<size_t>(input.new_tokens.back())));
-    }
-    const double share = batch.share_of_step();
-    for (size_t b = 0; b < batch.rows.size(); ++b) {
-      const int64_t before = base[b] - 1;
-      const int64_t processed = input.new_tokens[b];
-      DecodeStats& stats = batch.rows[b].stats;
-      parts_.drafter->count_layers(
-          {.before = before, .drafted = draft.steps[b], .processed = processed, .share = share}, stats);
-      stats.target_tokens += processed;
-      if (batch.rows[b].finished) continue;  // a row that its draft finished needs no run of the target
-      stats.target_steps.add({.share = share, .before = before, .tokens = processed, .logits = adds_token_ ? 1 : 0});
-      ++stats.target_runs;
-      ++stats.fallbacks;
-    }
-    if (!any(input.new_tokens)) return {};
-    input.tokens = padded(unread, target_.info().pad, target_.info().device);  // [B,L]
-    input.logits = adds_token_ ? model::Logits::kLast : model::Logits::kNone;
-    input.hidden_layers = parts_.drafter->target_layers();
-    return parts_.drafter->run_target(target_, input, *batch.state);
-  }
-
-  // Returns the target's token after each block, [B], from its logits [B,1,V].
-  std::vector<int64_t> free_tokens(const RowBatch& batch, const at::Tensor& logits) const {
-    const int64_t rows = std::ssize(batch.rows);
-    settings_.process(logits, {batch.rows});
-    const auto none = at::zeros({rows}, at::TensorOptions(at::kLong).device(logits.device()));
-    const Verification empty{batch.rows, logits, none.view({rows, 1}).narrow(1, 0, 0), none, {}, settings_.warping};
-    return to_host(parts_.acceptance->judge(empty).next);
-  }
-
-  void commit_free_tokens(RowBatch& batch, std::span<const int64_t> tokens) const {
-    for (size_t b = 0; b < batch.rows.size(); ++b) {
-      Row& row = batch.rows[b];
-      if (row.finished) continue;
-      row.handover = false;
-      if (!row.fails(tokens[b], row.emitted(), "target")) row.emit(tokens[b], settings_.eos);
-    }
-  }
-
-  model::LanguageModel& target_;
-  const DraftParts& parts_;
-  const DecodeSettings& settings_;
-  Drafting drafting_;
-  bool adds_token_;  // the target adds a token to each block
-};
 
 // Draft, verify, commit.
 class DecodeLoop {
@@ -314,7 +362,7 @@ class DecodeLoop {
     row.stats.unverified += count;
     parts_.drafter->count_layers({.before = base - 1, .drafted = count}, row.stats);
     for (const int64_t token : drafted) row.emit(token, settings_.eos);
-    end_unjudged(batch, b, count, base, parts_);
+    drafting_.end_unjudged(batch, b, count, base);
   }
 
   model::LanguageModel& target_;
@@ -330,22 +378,9 @@ class DecodeLoop {
 void decode_with_drafts(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings,
                         RowBatch& batch, PhaseTimer& timer) {
   if (parts.acceptance->traits().target != TargetRole::kVerifies) {
-    return StandaloneLoop(target, parts, settings).run(batch, timer);
+    return decode_unjudged(target, parts, settings, batch, timer);
   }
   DecodeLoop(target, parts, settings).run(batch, timer);
-}
-
-PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens) {
-  std::vector<at::Tensor> columns = {judgement.accepted.unsqueeze(1), judgement.next.unsqueeze(1)};
-  if (tokens.defined()) columns.push_back(tokens);
-  if (judgement.overlap.defined()) columns.push_back(judgement.overlap.view(at::kLong));
-  return {at::cat(columns, 1), tokens.defined() ? tokens.size(1) : 0, judgement.overlap.defined()};
-}
-
-Judgement PackedJudgement::judgement_of(const at::Tensor& host) const {
-  Judgement judgement{.accepted = host.select(1, 0), .next = host.select(1, 1)};
-  if (overlap) judgement.overlap = host.narrow(1, 2 + tokens, host.size(1) - 2 - tokens).view(at::kDouble);
-  return judgement;
 }
 
 Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft) {

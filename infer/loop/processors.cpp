@@ -6,6 +6,7 @@
 #include <set>
 
 namespace draftsmith::infer {
+
 namespace {
 
 constexpr const char* kHint = "use a drafter made with the target's tokenizer";

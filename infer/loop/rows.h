@@ -1,5 +1,5 @@
-// Rows of a batch that is being decoded: tokens so far, limits, stop strings and statistics, with the target's state
-// and transfers between host and device.
+// Rows of a batch that is being decoded: tokens so far, limits, stop strings and statistics, with the target's state,
+// transfers between host and device, and decode states that have processed the prompts.
 #pragma once
 
 #include <algorithm>
@@ -117,6 +117,9 @@ Row row_before_output(const std::vector<int64_t>& source, bool encoder_decoder, 
 // whether the row is finished. A row that fails is finished by a call without tokens.
 using OnTokens = std::function<void(size_t output, std::span<const int64_t> tokens, bool finished)>;
 
+// Returns each row's number of tokens.
+std::vector<int64_t> lengths_of(std::span<const Row> rows);
+
 // The next four return without waiting for a GPU to have its copy.
 
 // Returns uniform random numbers, fp64 [B,count], for the new tokens from index emitted() + first on, on `device`.
@@ -175,5 +178,33 @@ struct RowBatch {
   // alike, and a GPU must be waited for to read its clock.)
   void share_time(PhaseTimer& timer);
 };
+
+// ---- Prompts
+// Decode states of which all prompt tokens but the last are processed.
+
+struct StateSize {
+  int64_t capacity = 0;  // tokens a row can hold
+  int64_t samples = 1;   // rows for each source or prompt
+};
+
+struct Prefill {
+  std::unique_ptr<model::DecodeState> state;
+  // Hidden states of the prompts, in the form of DraftBegin::prompt_hidden.
+  std::vector<at::Tensor> prompt_hidden;
+};
+
+// Returns the most tokens of a prompt that one step processes. Longer prompts take several steps, so that memory for
+// attention scores grows with a prompt's length, not with its square.
+int64_t prefill_chunk(at::Device device);
+
+// Returns the state for `rows`, which are ordered sources x samples; the samples of a source have the same tokens.
+// Encoder-decoder: an empty state over `encoder`, because the only committed token is the start token. Decoder-only:
+// each prompt is processed once up to its last token, without logits, and its samples copy its keys and values. Also
+// returns the prompts' hidden states, one tensor for each of `hidden_layers` (model::StepInput).
+Prefill prefill(model::LanguageModel& model, const model::EncoderStates& encoder, std::span<const Row> rows,
+                const StateSize& size, const std::vector<int64_t>& hidden_layers = {});
+
+// Repeats each row of a state `samples` times: row i becomes the former row i / samples. Does nothing for samples = 1.
+void repeat_rows(model::DecodeState& state, int64_t samples);
 
 }  // namespace draftsmith::infer

@@ -47,8 +47,8 @@ struct Decided {
   at::Tensor next;      // int64 [B] the token after them; kNoToken: bad numbers
 };
 
-// Returns decide_by_rejection() of infer/acceptance/rejection_rules.h; nothing where no kernel takes the arguments:
-// empty ones, or a machine that cannot run kernels.
+// Returns decide_by_rejection(); nothing where no kernel takes the arguments: empty ones, or a machine that cannot run
+// kernels.
 std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted);
 
 // Returns the source of the kernel of the most likely token, infer/sampling/kernels/most_likely.cu.
@@ -73,6 +73,15 @@ at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tok
 // Draws one token for each row, int64 [B], from weights [B,V] (>= 0, not necessarily normalised) and uniforms fp64 [B]
 // in [0,1). A token of weight 0 is never drawn unless all weights are 0. A row whose sum is not finite gives kNoToken.
 at::Tensor draw(const at::Tensor& weights, const at::Tensor& uniforms);
+
+// Keeps each row's leading tokens x with r < p(x)/q(x), and draws the token after them: from norm(max(0, p - q)) after
+// a rejection, else from p.
+Decided decide_by_rejection(const DraftedTokens& drafted);
+
+// Returns the length of the leading run of true: bool [B,G] -> int64 [B].
+at::Tensor leading(const at::Tensor& kept);
+// Returns values [B,V] at `position` int64 [B] of values [B,P,V]. Copies whole rows instead of gathering elements.
+at::Tensor at_position(const at::Tensor& values, const at::Tensor& position);
 
 // The use of a random number. A position's numbers may be read again after a draft was discarded. This biases nothing
 // where whether an unexamined token is discarded depends only on earlier positions; elsewhere each round has numbers of

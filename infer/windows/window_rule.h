@@ -72,15 +72,4 @@ class WindowRule {
   virtual void carry(std::optional<int64_t> /*window*/) {}
 };
 
-// Base of rules whose windows have at most the same number of tokens everywhere.
-class BoundedWindow : public WindowRule {
- public:
-  explicit BoundedWindow(int64_t most) : most_(most) {}
-  int64_t maximum() const override { return most_; }
-  int64_t length(int64_t /*row*/) const override { return most_; }
-
- private:
-  int64_t most_;
-};
-
 }  // namespace draftsmith::infer

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 
 #include <ATen/Dispatch.h>
 
 #include "base/device_tensors.h"
+#include "base/error.h"
+#include "infer/decode_options.h"
+#include "infer/load_models.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/sampling/sampling.h"
 
@@ -187,6 +192,98 @@ at::Tensor RouterWindow::go_on(const DraftStep& step) {
     }
   });
   return answers;
+}
+
+// ---- The list of rules
+
+namespace {
+
+using O = DecodeOptions;
+using M = GenerationModels;
+
+struct WindowRuleEntry {
+  std::string name;
+  WindowTraits (*traits)(const O&);
+  std::unique_ptr<WindowRule> (*make)(const O&, const M&);
+};
+
+template <class Rule>
+WindowTraits kind_of_rule(const O&) {
+  return Rule::kind();
+}
+
+DynamicWindowOptions dynamic_options(const O& options) {
+  const WindowSchedule schedule = window_schedules().at(options.schedule);
+  const bool constant = schedule == WindowSchedule::kConstant;
+  return {options.window.value_or(constant ? 20 : 5), schedule, options.confidence.value_or(constant ? 0.4 : 0)};
+}
+
+std::unique_ptr<WindowRule> router_window(const O& options, const M& models) {
+  if (models.router == nullptr) throw UserError(missing_router("window router"));
+  const model::RouterConfig& config = models.router->config();
+  return std::make_unique<RouterWindow>(*models.router, options.threshold.value_or(config.threshold),
+                                        options.max_draft.value_or(config.max_draft));
+}
+
+std::unique_ptr<WindowRule> oracle_window(const O& options, const M& models) {
+  if (models.accepted_lengths == nullptr) {
+    throw UserError({.where = "window oracle",
+                     .what = "knows where the next rejection is only from an earlier run",
+                     .expected = "an evaluation, which makes that run",
+                     .found = "none",
+                     .hint = "use window_rule = \"oracle\" in a suite of `draftsmith eval`"});
+  }
+  return std::make_unique<OracleWindow>(options.longest_draft(), *models.accepted_lengths);
+}
+
+template <class Rule, class... Arguments>
+std::unique_ptr<WindowRule> made(Arguments... arguments) {
+  return std::make_unique<Rule>(arguments...);
+}
+
+const Registry<WindowRuleEntry>& window_rules() {
+  static const Registry<WindowRuleEntry> kRules(
+      "window rule",
+      {{"fixed", kind_of_rule<FixedWindow>, [](const O& o, const M&) { return made<FixedWindow>(o.fixed_window()); }},
+       {"fallback", kind_of_rule<FallbackWindow>,
+        [](const O& o, const M&) { return made<FallbackWindow>(o.fallback, o.longest_draft()); }},
+       {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
+        [](const O& o, const M&) { return made<DynamicWindow>(dynamic_options(o)); }},
+       {"entropy", kind_of_rule<EntropyWindow>,
+        [](const O& o, const M&) { return made<EntropyWindow>(o.max_entropy, o.longest_draft()); }},
+       {"router", kind_of_rule<RouterWindow>, router_window},
+       {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
+  return kRules;
+}
+
+}  // namespace
+
+std::vector<std::string> window_rule_names() {
+  return window_rules().names();
+}
+
+WindowTraits window_traits(const DecodeOptions& options) {
+  return window_rules().at(options.window_rule_name()).traits(options);
+}
+
+std::unique_ptr<WindowRule> make_window_rule(const DecodeOptions& options, const GenerationModels& models) {
+  return window_rules().at(options.window_rule_name()).make(options, models);
+}
+
+Problem missing_router(const std::string& where) {
+  return {.where = where,
+          .what = "this window rule asks a router, and none was given",
+          .expected = "the directory of a router",
+          .found = "none",
+          .hint = "give --router DIR (router = \"DIR\" in a suite), made by a stage of kind router"};
+}
+
+Problem router_needs_model(const std::string& where, const std::string& drafter) {
+  return {.where = where,
+          .what = "a router is trained for a drafter that is a model of its own",
+          .expected = "a model or a Tandem secondary as drafter",
+          .found = drafter.empty() ? "none" : drafter,
+          .hint = "the windows dynamic, entropy and fallback need no router"};
 }
 
 }  // namespace draftsmith::infer

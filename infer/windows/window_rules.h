@@ -1,21 +1,28 @@
 // Window rules, which decide how many tokens are drafted before the target verifies: `fixed`, `dynamic`, `fallback`,
-// `entropy`, `oracle` and `router`. Features of a drafter's distribution that they read.
+// `entropy`, `oracle` and `router`. The list of rules, and features of a
+// drafter's distribution that they read.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/aten.h"
 #include "base/device_tensors.h"
+#include "base/error.h"
 #include "base/registry.h"
 #include "infer/sampling/sampling.h"
 #include "infer/windows/window_rule.h"
 #include "model/models/router.h"
 
 namespace draftsmith::infer {
+
+struct DecodeOptions;     // infer/decode_options.h
+struct GenerationModels;  // infer/load_models.h
 
 // ---- Features of a drafter's distribution
 // Its entropy and its most likely tokens, at temperature 1 without truncation.
@@ -33,6 +40,17 @@ template <class T>
 double router_features(const T* logits, int64_t vocabulary, std::span<float> probabilities, std::span<int64_t> ids);
 
 // ---- The fixed window
+
+// Base of rules whose windows have at most the same number of tokens everywhere.
+class BoundedWindow : public WindowRule {
+ public:
+  explicit BoundedWindow(int64_t most) : most_(most) {}
+  int64_t maximum() const override { return most_; }
+  int64_t length(int64_t /*row*/) const override { return most_; }
+
+ private:
+  int64_t most_;
+};
 
 // The window `fixed`: always G tokens (Leviathan et al., Algorithm 1; BiLD without fallback).
 class FixedWindow : public BoundedWindow {
@@ -212,5 +230,22 @@ class RouterWindow : public BoundedWindow {
   std::vector<float> probabilities_;  // [k] of one row
   std::vector<int64_t> ids_;          // [k] of one row
 };
+
+// ---- The list of rules
+
+std::vector<std::string> window_rule_names();
+
+// Returns the properties of the options' rule, which are known before anything is loaded. Errors: UserError for an
+// unknown name.
+WindowTraits window_traits(const DecodeOptions& options);
+
+// Makes the options' rule. Errors: UserError for an unknown name, or if the rule asks a router or a record of accepted
+// lengths and `models` has none.
+std::unique_ptr<WindowRule> make_window_rule(const DecodeOptions& options, const GenerationModels& models);
+
+// Returns the problem that the window rule asks a router and none was given.
+Problem missing_router(const std::string& where);
+// Returns the problem that a router is given for a drafter that is no model of its own.
+Problem router_needs_model(const std::string& where, const std::string& drafter);
 
 }  // namespace draftsmith::infer

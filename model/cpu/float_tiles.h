@@ -2,52 +2,70 @@
 // inside a namespace that has the set's kLanes and Floats, where DRAFTSMITH_TARGET names the set.
 
 using Words = uint32_t __attribute__((vector_size(4 * kLanes)));
+// Vectors in memory: one instruction reads or writes each. Copies of bytes would go in halves, by way of the stack.
+using FloatsAt [[gnu::may_alias, gnu::aligned(4)]] = Floats;
+using WordsAt [[gnu::may_alias, gnu::aligned(2)]] = Words;
 
-// The first output of a pair of vectors; the second vector begins 16 outputs later.
-constexpr int64_t pair_begin(int64_t pair) {
-  return pair * kLanes / 16 * 32 + pair * kLanes % 16;
+// Returns the first output of a panel's v-th vector: see bf16_place().
+constexpr int64_t vector_begin(float /*stored*/, int64_t v) {
+  return v * kLanes;
+}
+constexpr int64_t vector_begin(uint16_t /*stored*/, int64_t v) {
+  return v / 2 * kLanes / 16 * 32 + v / 2 * kLanes % 16 + v % 2 * 16;
 }
 
-DRAFTSMITH_TARGET inline void load_pair(const float* weights, int64_t pair, Floats* to) {
-  __builtin_memcpy(to, weights + pair_begin(pair), sizeof(Floats));
-  __builtin_memcpy(to + 1, weights + pair_begin(pair) + 16, sizeof(Floats));
+// Loads two vectors of an input's weights, the v-th and the next.
+DRAFTSMITH_TARGET inline void load_pair(const float* weights, int64_t v, Floats* to) {
+  to[0] = *reinterpret_cast<const FloatsAt*>(weights + v * kLanes);
+  to[1] = *reinterpret_cast<const FloatsAt*>(weights + (v + 1) * kLanes);
 }
-
-DRAFTSMITH_TARGET inline void load_pair(const uint16_t* weights, int64_t pair, Floats* to) {
-  Words words;
-  __builtin_memcpy(&words, weights + pair * kLanes * 2, sizeof(words));
+DRAFTSMITH_TARGET inline void load_pair(const uint16_t* weights, int64_t v, Floats* to) {
+  const Words words = *reinterpret_cast<const WordsAt*>(weights + v * kLanes);
   to[0] = reinterpret_cast<Floats>(words << 16);
   to[1] = reinterpret_cast<Floats>(words & 0xffff0000U);
 }
 
+// Every inner loop is unrolled, so that sums and weights stay in registers.
 template <class Stored, int Share, int Rows>
 DRAFTSMITH_TARGET void multiply(const FloatTask<Stored>& task) {
-  constexpr int64_t kAsked = kPanel / Share;  // weights of an input that this pass asks for
-  constexpr int kVectors = tile_vectors(kLanes, Rows);
-  for (int64_t tile = 0; tile < kPanel / kLanes / 2; tile += kVectors / 2) {
+  constexpr int kVectors = float_vectors(kLanes, Rows, std::is_same_v<Stored, uint16_t>);
+  constexpr bool kKept = Rows > 1 && (Rows + 1) * kVectors < (kLanes == 16 ? 32 : 16);  // sums and weights in registers
+  constexpr int64_t kTiles = kPanel / kLanes / kVectors;
+  constexpr int64_t kAsked = kPanel / Share / kTiles;  // weights asked for with an input
+  constexpr int64_t kLineWeights = kLine / static_cast<int64_t>(sizeof(Stored));
+  const Stored* ahead = Share == 1 && kTiles == 1 ? task.weights + kAhead / sizeof(Stored) : task.ahead;
+  for (int64_t first = 0; first < kTiles * kVectors; first += kVectors) {
     Floats sums[Rows][kVectors];
+#pragma GCC unroll 8
     for (int row = 0; row < Rows; ++row) {
+#pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
-        __builtin_memcpy(&sums[row][v], task.sums[row] + pair_begin(tile + v / 2) + v % 2 * 16, sizeof(Floats));
+        sums[row][v] = *reinterpret_cast<FloatsAt*>(task.sums[row] + vector_begin(Stored{}, first + v));
       }
     }
     const Stored* weights = task.weights;
-    for (int64_t i = 0; i < task.inputs; ++i, weights += kPanel) {
-      if (tile == 0) {
-        for (int64_t asked = 0; asked < kAsked; asked += kLine / static_cast<int64_t>(sizeof(Stored))) {
-          __builtin_prefetch(task.ahead + i * kAsked + asked);
-        }
-      }
+    for (int64_t i = 0; i < task.inputs; ++i, weights += kPanel, ahead += kAsked) {
+#pragma GCC unroll 8
+      for (int64_t asked = 0; asked < kAsked; asked += kLineWeights) __builtin_prefetch(ahead + asked);
       Floats weight[kVectors];
-      for (int v = 0; v < kVectors; v += 2) load_pair(weights, tile + v / 2, weight + v);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; v += 2) load_pair(weights, first + v, weight + v);
+      if constexpr (kKept) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) asm("" : "+v"(weight[v]));  // or each row would load it
+      }
+#pragma GCC unroll 8
       for (int row = 0; row < Rows; ++row) {
         const float factor = task.x[row * task.width + i];
+#pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) sums[row][v] += weight[v] * factor;
       }
     }
+#pragma GCC unroll 8
     for (int row = 0; row < Rows; ++row) {
+#pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
-        __builtin_memcpy(task.sums[row] + pair_begin(tile + v / 2) + v % 2 * 16, &sums[row][v], sizeof(Floats));
+        *reinterpret_cast<FloatsAt*>(task.sums[row] + vector_begin(Stored{}, first + v)) = sums[row][v];
       }
     }
   }

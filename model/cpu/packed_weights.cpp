@@ -88,7 +88,7 @@ const float* numbers_or_null(const at::Tensor& numbers) {
 
 // ---- fp32 and bf16
 
-constexpr int64_t kChunk = 1 << 14;            // bytes of weights that several passes share in a cache
+constexpr int64_t kChunk = 1 << 14;            // bytes of weights that passes and tiles share in the first cache
 constexpr int64_t kProductsPerTask = 1 << 17;  // multiplications; a second thread costs about as much as these
 
 // Returns the place of an output in a panel's line.
@@ -159,7 +159,7 @@ class FloatMatrix final : public PackedWeights {
   void add_products(const Number* panel, const float* x, int64_t rows, float (*sums)[kPanel]) const {
     constexpr auto kSize = static_cast<int64_t>(sizeof(Number));
     const RowPasses passes(rows);
-    const int64_t chunk = passes.count == 1 ? inputs_ : kChunk / kPanel / kSize;
+    const int64_t chunk = rows == 1 ? inputs_ : kChunk / kPanel / kSize;
     for (int64_t begin = 0; begin < inputs_; begin += chunk) {
       const Number* weights = panel + begin * kPanel;
       for (int64_t pass = 0; pass < passes.count; ++pass) {

@@ -18,9 +18,14 @@ constexpr int64_t kLine = 64;  // bytes of a cache's line
 
 // Vectors of a row's sums that are in registers at once: all of a panel's where the registers of one row or of AVX-512
 // suffice.
-constexpr int tile_vectors(int64_t lanes, int rows) {
+constexpr int float_vectors(int64_t lanes, int rows, bool widened) {
   if (lanes == 16) return 4;
-  return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
+  return rows == 1 ? 8 : rows <= (widened ? 2 : 3) ? 4 : 2;
+}
+// With 16 registers each vector of weights takes two, its sizes and signs.
+constexpr int int8_vectors(int64_t lanes, int rows) {
+  if (lanes == 16) return 4;
+  return rows == 1 ? 4 : rows <= 4 ? 2 : 1;
 }
 
 #define DRAFTSMITH_TARGET
@@ -236,26 +241,42 @@ void Int8Tiles::multiply(int64_t /*rows*/, const Int8Task& /*task*/) {
 
 #endif
 
-// Each operation is a loop of its own over a copy of the row: the outputs may be the residual, and a loop that might
-// overwrite what it reads does not become vector code.
+namespace {
+
+// Finishes the outputs of one row. Each output reads its own residual alone, which may lie at the same place.
+template <bool kScaled, bool kAdded, bool kRelu>
+DRAFTSMITH_INLINE void finish_row(const float* sums, const PanelOutputs& to, const float* bias, int64_t row) {
+  const float* scales = to.scales;
+  const float* residual = to.residual + (kAdded ? row * to.stride : 0);
+  float* out = to.out + row * to.stride;
+#pragma GCC ivdep
+  for (int64_t o = 0; o < to.valid; ++o) {
+    float y = kScaled ? std::fma(sums[o], scales[o], bias[o]) : sums[o];
+    if (kAdded) y += residual[o];
+    out[o] = kRelu && y < 0 ? 0.0F : y;  // keeps NaN
+  }
+}
+
+template <bool kScaled>
+DRAFTSMITH_INLINE void finish_rows(int64_t rows, const float (*sums)[kPanel], const PanelOutputs& to,
+                                   const float* bias) {
+  for (int64_t row = 0; row < rows; ++row) {
+    if (to.residual != nullptr) {
+      to.relu ? finish_row<kScaled, true, true>(sums[row], to, bias, row)
+              : finish_row<kScaled, true, false>(sums[row], to, bias, row);
+    } else {
+      to.relu ? finish_row<kScaled, false, true>(sums[row], to, bias, row)
+              : finish_row<kScaled, false, false>(sums[row], to, bias, row);
+    }
+  }
+}
+
+}  // namespace
+
 DRAFTSMITH_VECTOR_CODE void finish_panel(int64_t rows, const float (*sums)[kPanel], const PanelOutputs& to) {
   static constexpr float kZeros[kPanel] = {};
-  const float* bias = to.bias == nullptr ? kZeros : to.bias;
-  for (int64_t row = 0; row < rows; ++row) {
-    alignas(64) float y[kPanel];
-    for (int64_t o = 0; o < kPanel; ++o) y[o] = sums[row][o];
-    if (to.scales != nullptr) {
-      for (int64_t o = 0; o < kPanel; ++o) y[o] = std::fma(y[o], to.scales[o], bias[o]);
-    }
-    if (to.residual != nullptr) {
-      const float* residual = to.residual + row * to.stride;
-      for (int64_t o = 0; o < to.valid; ++o) y[o] += residual[o];
-    }
-    if (to.relu) {
-      for (int64_t o = 0; o < kPanel; ++o) y[o] = y[o] < 0 ? 0.0F : y[o];  // keeps NaN
-    }
-    std::memcpy(to.out + row * to.stride, y, static_cast<size_t>(to.valid) * sizeof(float));
-  }
+  if (to.scales == nullptr) return finish_rows<false>(rows, sums, to, nullptr);
+  finish_rows<true>(rows, sums, to, to.bias == nullptr ? kZeros : to.bias);
 }
 
 }  // namespace draftsmith::model

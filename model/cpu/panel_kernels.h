@@ -61,8 +61,8 @@ struct Int8Task {
   float (*sums)[kPanel];  // [rows,64]
 };
 
-// The kernels for 1 to kPanelRows rows, of 1, 2 and more passes. A pass asks for its share of the next chunk's weights,
-// so that memory is read while all passes compute.
+// The kernels for 1 to kPanelRows rows, of 1, 2 and more passes. A pass asks for its share of the next chunk's weights
+// in all of its tiles, so that memory is read while all of them compute.
 template <class Task>
 struct PanelKernels {
   using Rows = std::array<void (*)(const Task&), kPanelRows>;
@@ -73,7 +73,7 @@ struct PanelKernels {
   }
 };
 
-// Bytes ahead of the weights in use that a single pass asks for: what reads fastest from memory.
+// Bytes ahead of the weights in use that a kernel asks for which reads them once: what reads fastest from memory.
 inline constexpr int64_t kAhead = 1 << 10;
 
 // Rows of inputs in passes of about as many each.
@@ -82,11 +82,10 @@ struct RowPasses {
       : all(rows), count((rows + kPanelRows - 1) / kPanelRows), each((rows + count - 1) / count) {}
   // Returns the number of rows of a pass, which begin at pass * each.
   int64_t rows(int64_t pass) const { return std::min(each, all - pass * each); }
-  // Returns the weights that a pass asks for while it computes with a chunk of so many.
+  // Returns the weights that a pass asks for while it computes with a chunk of so many: its share of the next chunk.
   template <class Weight>
   const Weight* ahead(const Weight* chunk, int64_t size, int64_t pass) const {
-    if (count == 1) return chunk + kAhead / static_cast<int64_t>(sizeof(Weight));
-    return chunk + size + pass * size / (count == 2 ? 2 : 4);
+    return chunk + size + pass * size / (count <= 2 ? count : 4);
   }
 
   int64_t all;

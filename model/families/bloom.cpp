@@ -2,7 +2,6 @@
 // Transformers 5.23's BloomConfig.
 #include <nlohmann/json.hpp>
 
-#include "model/families/common.h"
 #include "model/families/family.h"
 
 namespace draftsmith::model {

@@ -1,14 +1,275 @@
-// The list of families, the family of a config.json, and where its parameters are stored.
 #include "model/families/family.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 namespace draftsmith::model {
+
+ConfigReader::ConfigReader(const nlohmann::json& object, std::string where, Problems& problems)
+    : JsonReader(object, where, problems), object_(object), where_(std::move(where)), problems_(problems) {}
+
+double ConfigReader::number(const std::string& key, double fallback, double least, double most) {
+  const double value = get_double(key, fallback);
+  if (value < least || value > most) {
+    wrong(key, "is out of range", fmt::format("a number in {} to {}", least, most));
+    return fallback;
+  }
+  return value;
+}
+
+void ConfigReader::wrong(const std::string& key, const std::string& what, const std::string& expected) {
+  problems_.add({where_, fmt::format("'{}' {}", key, what), expected, has(key) ? brief(at(key)) : "nothing", ""});
+}
+
+bool ConfigKeys::read_or_write(const std::string& key, const nlohmann::ordered_json& value,
+                               const nlohmann::ordered_json& fallback) {
+  listed_.insert(key);
+  if (to_ != nullptr && (all_ || value != fallback)) (*to_)[key] = value;
+  return reads();
+}
+
+void ConfigKeys::integer(const std::string& key, int64_t& value, IntRange range, std::optional<int64_t> fallback) {
+  if (!read_or_write(key, value, fallback.value_or(value - 1))) return;
+  value = fallback ? from_->get_int(key, range, *fallback) : from_->get_int(key, range);
+}
+
+void ConfigKeys::integer(const std::string& key, std::optional<int64_t>& value, IntRange range) {
+  if (!read_or_write(key, value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(), nullptr)) return;
+  if (has(key)) value = from_->get_int(key, range, range.min);
+}
+
+void ConfigKeys::number(const std::string& key, double& value, double fallback, double least, double most) {
+  if (read_or_write(key, value, fallback)) value = from_->number(key, fallback, least, most);
+}
+
+void ConfigKeys::number(const std::string& key, std::optional<double>& value, double least, double most) {
+  if (!read_or_write(key, value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(), nullptr)) return;
+  if (has(key)) value = from_->number(key, least, least, most);
+}
+
+void ConfigKeys::flag(const std::string& key, bool& value, bool fallback) {
+  if (read_or_write(key, value, fallback)) value = from_->get_bool(key, fallback);
+}
+
+void ConfigKeys::text(const std::string& key, std::string& value, const std::string& fallback) {
+  if (read_or_write(key, value, fallback)) value = from_->get_string(key, fallback);
+}
+
+void ConfigKeys::integers(const std::string& key, std::vector<int64_t>& value, IntRange range) {
+  if (read_or_write(key, value, nlohmann::ordered_json::array()) && has(key)) value = from_->get_ints(key, range);
+}
+
+void ConfigKeys::end_ids(const std::string& key, std::vector<int64_t>& value, IntRange range) {
+  if (to_ != nullptr && value.size() == 1) {
+    (*to_)[key] = value.front();
+  } else {
+    integers(key, value, range);
+  }
+}
+
+void ConfigKeys::activation(const std::string& key, Activation& value, const std::string& fallback) {
+  if (!read_or_write(key, activation_name(value), fallback)) return;
+  const auto named = activation_named(from_->get_string(key, fallback));
+  if (!named) from_->wrong(key, "is not a known activation", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
+  value = named.value_or(value);
+}
+
+void ConfigKeys::fixed(const std::string& key, bool value) {
+  if (!read_or_write(key, value, nullptr) || from_->get_bool(key, value) == value) return;
+  from_->wrong(key, "asks for a form of this family that is not supported", value ? "true" : "false");
+}
+
+bool ConfigKeys::custom(const std::string& key, const nlohmann::ordered_json& value) {
+  return read_or_write(key, value, value.empty() ? value : nlohmann::ordered_json()) && has(key);
+}
+
+void ConfigKeys::also(const std::string& key, const nlohmann::ordered_json& value) {
+  if (to_ != nullptr) (*to_)[key] = value;
+}
+
+std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
+  if (to_ != nullptr) return ConfigKeys((*to_)[key], all_);
+  if (has(key) && from_->at(key).is_object()) return ConfigKeys(from_->within(from_->at(key)));
+  from_->wrong(key, "is missing from a model of this architecture", "a JSON object");
+  return std::nullopt;
+}
+
+namespace {
+
+constexpr double kMostBase = 1e12;
+
+// rope_parameters or rope_scaling, or nothing.
+const nlohmann::json* settings_of(ConfigReader& reader) {
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (!reader.has(key)) continue;
+    if (reader.at(key).is_object()) return &reader.at(key);
+    reader.wrong(key, "is not an object", "an object with rope_type");
+  }
+  return nullptr;
+}
+
+void read_scaling(ConfigReader& settings, RotaryConfig& config) {
+  const std::string type = settings.get_string(settings.has("rope_type") ? "rope_type" : "type", "default");
+  if (type == "default") return;
+  config.factor = settings.number("factor", 1.0, 1.0, 1e6);
+  if (type == "linear") {
+    config.scaling = RotaryScaling::kLinear;
+  } else if (type == "llama3") {
+    config.scaling = RotaryScaling::kLlama3;
+    config.low_frequency_factor = settings.number("low_freq_factor", 1.0, 1e-6, 1e6);
+    config.high_frequency_factor = settings.number("high_freq_factor", 4.0, 1e-6, 1e6);
+    config.original_positions = settings.get_int("original_max_position_embeddings", {1, kMaxPositions}, 8192);
+    if (config.high_frequency_factor <= config.low_frequency_factor) {
+      settings.wrong("high_freq_factor", "must be larger than low_freq_factor", "a larger number");
+    }
+  } else {
+    settings.wrong(settings.has("rope_type") ? "rope_type" : "type", "is a rotary scaling that is not supported",
+                   "default, linear or llama3");
+  }
+}
+
+}  // namespace
+
+RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int64_t width) {
+  RotaryConfig config;
+  config.width = width;
+  config.base = reader.number(base_key, 10000.0, 1.0, kMostBase);
+  if (const nlohmann::json* settings = settings_of(reader)) {
+    ConfigReader inner = reader.within(*settings);
+    config.base = inner.number("rope_theta", config.base, 1.0, kMostBase);
+    read_scaling(inner, config);
+  }
+  return config;
+}
+
+nlohmann::ordered_json rotary_json(const RotaryConfig& config) {
+  nlohmann::ordered_json out;
+  out["rope_theta"] = config.base;
+  out["rope_type"] = "default";
+  if (config.scaling == RotaryScaling::kNone) return out;
+  out["rope_type"] = config.scaling == RotaryScaling::kLinear ? "linear" : "llama3";
+  out["factor"] = config.factor;
+  if (config.scaling == RotaryScaling::kLinear) return out;
+  out["low_freq_factor"] = config.low_frequency_factor;
+  out["high_freq_factor"] = config.high_frequency_factor;
+  out["original_max_position_embeddings"] = config.original_positions;
+  return out;
+}
+
+std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const StoredTensor& stored) {
+  std::vector<int64_t> result = shape;
+  result.front() *= stored.parts;
+  if (stored.transposed) {
+    std::reverse(result.begin(), result.end());
+  }
+  return result;
+}
+
+at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, int64_t heads) {
+  at::Tensor outputs_first = where.transposed && stored.dim() == 2 ? stored.t() : stored;
+  const int64_t outputs = outputs_first.size(0) / where.parts;
+  switch (where.join) {
+    case Join::kNone:
+      break;
+    case Join::kBlocks:
+      return outputs_first.narrow(0, where.part * outputs, outputs);
+    case Join::kHeads:
+      return outputs_first.unflatten(0, {heads, where.parts, outputs / heads}).select(1, where.part).flatten(0, 1);
+  }
+  return outputs_first;
+}
+
+at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const StoredTensor& where, int64_t heads) {
+  at::Tensor joined = parameters.front();
+  if (where.join == Join::kBlocks) {
+    joined = at::cat(parameters);
+  } else if (where.join == Join::kHeads) {
+    std::vector<at::Tensor> by_head;
+    for (const at::Tensor& parameter : parameters) {
+      by_head.push_back(parameter.unflatten(0, {heads, parameter.size(0) / heads}));
+    }
+    joined = at::stack(by_head, 1).flatten(0, 2);
+  }
+  return where.transposed && joined.dim() == 2 ? joined.t() : joined;
+}
+
+namespace {
+
+// The first name of an activation is the one that is written.
+constexpr std::pair<const char*, Activation> kActivations[] = {{"relu", Activation::kRelu},
+                                                               {"gelu_new", Activation::kGeluTanh},
+                                                               {"gelu_pytorch_tanh", Activation::kGeluTanh},
+                                                               {"gelu_fast", Activation::kGeluTanh},
+                                                               {"gelu", Activation::kGelu},
+                                                               {"silu", Activation::kSilu},
+                                                               {"swish", Activation::kSilu}};
+
+}  // namespace
+
+std::optional<Activation> activation_named(const std::string& name) {
+  for (const auto& [known, activation] : kActivations) {
+    if (known == name) return activation;
+  }
+  return std::nullopt;
+}
+
+std::string activation_name(Activation activation) {
+  for (const auto& [name, known] : kActivations) {
+    if (known == activation) return name;
+  }
+  throw std::logic_error("activation_name: unknown activation");
+}
+
+TransformerConfig decoder_only(const std::string& family) {
+  TransformerConfig config;
+  config.family = family;
+  config.encoder_decoder = false;
+  config.eos = {};
+  return config;
+}
+
+TransformerConfig decoder_only_with_biases(const std::string& family) {
+  TransformerConfig config = decoder_only(family);
+  config.norm = Norm::kLayer;
+  config.norm_epsilon = 1e-5;
+  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
+  return config;
+}
+
+void read_split_width(ConfigKeys& keys, TransformerConfig& config, const std::string& heads_key) {
+  if (!keys.reads()) return;
+  if (config.width % config.heads != 0) {
+    keys.reader().wrong(heads_key, "does not divide the width", fmt::format("a divisor of {}", config.width));
+  }
+  config.head_width = std::max<int64_t>(1, config.width / config.heads);
+}
+
+void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const DecoderOnlyDefaults& defaults) {
+  keys.integer("vocab_size", config.vocabulary, {2, kMaxVocabulary}, defaults.vocabulary);
+  keys.number("initializer_range", config.initializer_range, 0.02, 0.0, 1e3);
+  keys.flag("tie_word_embeddings", config.tied_head, defaults.tied_head);
+  keys.also("use_cache", true);
+  const IntRange ids{0, config.vocabulary - 1};
+  keys.integer("bos_token_id", config.bos, ids);
+  keys.end_ids("eos_token_id", config.eos, ids);
+  if (config.eos.empty()) keys.also("eos_token_id", nullptr);
+  if (keys.reads() && config.eos.empty() && defaults.eos < config.vocabulary) config.eos = {defaults.eos};
+  keys.integer("pad_token_id", config.pad, ids, config.eos.empty() ? 0 : config.eos.front());
+  if (!keys.reads()) return;
+  if (!config.bos && defaults.bos < config.vocabulary) config.bos = defaults.bos;
+  config.decoder_start = config.bos.value_or(config.pad);
+  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
+}
+
+// ---- Families
+
 namespace {
 
 std::vector<std::string> known_architectures() {

@@ -2,7 +2,6 @@
 // value joined. Keys and defaults are those of Transformers 5.23's GPT2Config.
 #include <nlohmann/json.hpp>
 
-#include "model/families/common.h"
 #include "model/families/family.h"
 
 namespace draftsmith::model {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "model/families/common.h"
 #include "model/families/family.h"
 
 namespace draftsmith::model {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "model/families/common.h"
+#include "model/families/family.h"
 
 namespace draftsmith::model {
 

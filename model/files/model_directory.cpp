@@ -14,49 +14,13 @@
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/sha256.h"
-#include "model/files/draft_vocabulary_files.h"
+#include "model/cpu/packed_weights.h"
 #include "model/files/weight_files.h"
+#include "model/layers/parameter_source.h"
+#include "model/transformer/draft_vocabulary.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
-
-const ModelKind& kind_of(const TransformerConfig& config) {
-  for (const ModelKind& kind : model_kinds()) {
-    if (kind.describes != nullptr && kind.describes(config)) return kind;
-  }
-  return ordinary_kind();
-}
-
-const ModelKind& kind_of(const nlohmann::json& config_json) {
-  const auto architectures = config_json.find("architectures");
-  if (architectures == config_json.end() || !architectures->is_array() || architectures->empty() ||
-      !architectures->front().is_string()) {
-    return ordinary_kind();
-  }
-  const auto architecture = architectures->front().get<std::string>();
-  for (const ModelKind& kind : model_kinds()) {
-    if (!kind.prefix.empty() && architecture.starts_with(kind.prefix)) return kind;
-  }
-  return ordinary_kind();
-}
-
-const ModelKind& kind_of_directory(const std::filesystem::path& directory) {
-  std::error_code status;
-  if (!std::filesystem::is_regular_file(directory / "config.json", status)) return ordinary_kind();
-  try {
-    return kind_of(load_json(directory / "config.json", {.max_bytes = 16'000'000}));
-  } catch (const UserError&) {
-    return ordinary_kind();
-  }
-}
-
-void require_kind(const ModelKind& found, const ModelKind& wanted, const std::string& where) {
-  if (found == wanted) return;
-  throw UserError({.where = where,
-                   .what = "is a model of another kind",
-                   .expected = wanted.name,
-                   .found = found.name,
-                   .hint = found.hint});
-}
 
 namespace {
 
@@ -113,28 +77,6 @@ std::string model_hash(const fs::path& directory) {
 
 bool is_hash(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-fs::path require_free_place(const fs::path& directory) {
-  fs::path place = directory.has_filename() ? directory : directory.parent_path();
-  std::error_code status;
-  if (fs::exists(place, status) && !(fs::is_directory(place, status) && fs::is_empty(place, status))) {
-    throw UserError({.where = place.string(),
-                     .what = "exists already and is not overwritten",
-                     .expected = "a new directory",
-                     .found = {},
-                     .hint = "choose another name, or remove it"});
-  }
-  return place;
-}
-
-void write_new_directory(const fs::path& directory, const std::function<void(const fs::path& temporary)>& fill) {
-  const fs::path target = require_free_place(directory);
-  if (target.has_parent_path()) make_directories(target.parent_path());
-  AtomicPath place(target);
-  make_directories(place.temporary());
-  fill(place.temporary());
-  place.commit();
 }
 
 namespace {
@@ -347,6 +289,131 @@ void ModelDirectory::check_others(Problems& problems) const {
                     .found = weights_.entry(name).dtype + " " + shape_text(weights_.entry(name).shape),
                     .hint = "do config.json and the weights belong together?"});
     }
+  }
+}
+
+// ---- Loading
+
+namespace {
+
+// The parameters of an opened directory. They are read one at a time, converted to the computing type and moved to the
+// device. Those that need no conversion are not copied: they are views of the mapped files and must not be written to.
+class DirectoryParameters final : public ParameterSource {
+ public:
+  // Parameters of a model in `dtype`; if it is loaded for decoding, in number_type() of it.
+  DirectoryParameters(const ModelDirectory& directory, const LoadOptions& options)
+      : directory_(directory),
+        device_(options.device),
+        dtype_(options.dtype),
+        numbers_(options.pack ? number_type(dtype_, device_) : dtype_) {
+    for (const ModelDirectory::Stored& stored : directory.parameters()) parameters_[stored.parameter.name] = &stored;
+    directory.weights().will_need();
+  }
+
+  at::Tensor find(const std::string& name) override {
+    const at::Tensor value = stored(name);
+    if (!value.defined()) return {};
+    return value.to(device_, parameter_dtype(directory_.config(), name, numbers_)).contiguous();
+  }
+
+  // Does as find(), but always returns memory of its own.
+  at::Tensor copy(const std::string& name) {
+    return stored(name).to(at::TensorOptions(device_).dtype(parameter_dtype(directory_.config(), name, numbers_)),
+                           /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
+  }
+
+  // Returns the parameter as stored if others are fp32 on the CPU, otherwise as find().
+  at::Tensor unconverted(const std::string& name) override {
+    if (!device_.is_cpu() || numbers_ != at::kFloat) return find(name);
+    const at::Tensor value = stored(name);
+    return value.defined() ? value.contiguous() : value;
+  }
+
+  at::ScalarType type() const override { return dtype_; }
+
+  // Releases the pages of the files that were read so far.
+  void built() override {
+    last_ = at::Tensor();
+    last_name_.clear();
+    directory_.weights().forget_pages();
+  }
+
+ private:
+  // Returns the parameter as stored, perhaps strided; undefined if there is none.
+  at::Tensor stored(const std::string& name) {
+    const auto found = parameters_.find(name);
+    if (found == parameters_.end()) return {};
+    const StoredTensor& where = found->second->tensor;
+    if (where.name != last_name_) {
+      last_ = directory_.weights().stored(where.name);
+      last_name_ = where.name;
+    }
+    return take_parameter(last_, where, directory_.config().heads);
+  }
+
+  const ModelDirectory& directory_;
+  at::Device device_;
+  at::ScalarType dtype_;
+  at::ScalarType numbers_;  // the type of parameters that are not packed
+  std::map<std::string, const ModelDirectory::Stored*> parameters_;
+  std::string last_name_;  // the stored tensor that was read last: often several parameters are joined in one
+  at::Tensor last_;
+};
+
+// Errors: UserError for a device without int8 weights, and for models that are not packed.
+void require_int8_fits(const ModelDirectory& opened, const LoadOptions& options) {
+  if (options.device.is_cpu() && options.pack) return;
+  throw UserError({opened.path().string(), "weights of int8 are for decoding on CPUs",
+                   options.pack ? "--device cpu, or fp32, bf16 or fp16" : "fp32, bf16, fp16 or fp64",
+                   options.pack ? "int8 on " + options.device.str() : "int8 for a model that is not packed", ""});
+}
+
+// Errors: UserError that names the first tensor with numbers that are not finite, if there is one.
+void require_finite(const ModelDirectory& opened) {
+  for (const ModelDirectory::Stored& stored : opened.parameters()) {
+    const std::string& name = stored.tensor.name;
+    if (opened.weights().stored(name).isfinite().all().item<bool>()) continue;
+    throw UserError({opened.weights().where(name), "a number is NaN or infinite, which int8 cannot hold",
+                     "finite weights", "", "the file is damaged, or its training diverged"});
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
+  return load_model(ModelDirectory(directory), options);
+}
+
+std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options) {
+  if (options.dtype == at::kChar) require_int8_fits(opened, options);
+  DirectoryParameters source(opened, options);
+  std::unique_ptr<TransformerModel> model;
+  if (options.pack) {
+    try {
+      model = std::make_unique<TransformerModel>(opened.config(), source);
+    } catch (const RunError&) {
+      if (source.type() == at::kChar) require_finite(opened);
+      throw;
+    }
+  } else {
+    std::map<std::string, at::Tensor> parameters;
+    for (const auto& [parameter, stored] : opened.parameters()) {
+      parameters[parameter.name] = source.copy(parameter.name);
+      source.built();
+    }
+    model = std::make_unique<TransformerModel>(opened.config(), std::move(parameters));
+  }
+  model->set_name(opened.path().string());
+  return model;
+}
+
+void require_vocabulary_fits(const TransformerConfig& config, int64_t tokenizer_vocabulary, const std::string& where) {
+  if (tokenizer_vocabulary > config.vocabulary) {
+    throw UserError({.where = where,
+                     .what = "the tokenizer has more ids than the model has embeddings",
+                     .expected = fmt::format("at most {} (vocab_size of the model)", config.vocabulary),
+                     .found = fmt::format("{}", tokenizer_vocabulary),
+                     .hint = "tokenizer and model do not belong together"});
   }
 }
 

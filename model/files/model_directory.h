@@ -1,22 +1,24 @@
-// Hugging Face model directories: kinds of models, a model's hash, new directories, and a directory opened and checked
-// but not loaded. That one gives the kind, family, configuration, generation settings and the stored tensor of each
-// parameter; loading and inspecting both start there.
+// Hugging Face model directories, read: kinds of models, a model's hash, a directory opened and checked, and loading.
+// The opened one gives the kind, family, configuration, generation settings and the stored tensor of each parameter;
+// loading and inspecting both start there. model/files/checkpoint.h writes such directories.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "model/families/common.h"
+#include "base/aten.h"
 #include "model/families/family.h"
 #include "model/files/generation_config.h"
 #include "model/files/weight_files.h"
 #include "model/transformer/parameters.h"
 #include "model/transformer/transformer_config.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
 
@@ -66,7 +68,7 @@ struct ModelKind {
 // Returns the kind of models that have only what their family has.
 const ModelKind& ordinary_kind();
 
-// Returns all kinds, the ordinary one first. The list is in model/models/language_models.cpp.
+// Returns all kinds, the ordinary one first. This list and the functions below are in model/models/language_models.cpp.
 const std::vector<ModelKind>& model_kinds();
 
 // Returns the kind of a configuration.
@@ -90,18 +92,6 @@ void require_kind(const ModelKind& found, const ModelKind& wanted, const std::st
 std::string model_hash(const std::filesystem::path& directory);
 // Returns whether a text has the form of such a hash.
 bool is_hash(const std::string& text);
-
-// ---- New directories of models and other results
-// They get their names only when everything in them is written.
-
-// Returns the directory's path without a trailing slash if nothing but perhaps an empty directory lies there. Long runs
-// call it before they start. Errors: UserError.
-std::filesystem::path require_free_place(const std::filesystem::path& directory);
-
-// Lets `fill` write into an empty directory with a temporary name, then renames it to `directory`. If `fill` throws,
-// nothing is left. Missing parents are created. Errors: those of require_free_place(); RunError.
-void write_new_directory(const std::filesystem::path& directory,
-                         const std::function<void(const std::filesystem::path& temporary)>& fill);
 
 // ---- What a directory says of its model
 
@@ -162,5 +152,29 @@ class ModelDirectory {
   bool without_prefix_ = false;  // the files leave out the family's optional prefix
   std::vector<Stored> parameters_;
 };
+
+// ---- Loading
+
+struct LoadOptions {
+  at::Device device = at::kCPU;
+  // Of the loaded model, whatever is stored; fp16 keeps some weights in fp32. kChar: weights of linear layers in int8
+  // with a scale for each output, all other numbers in fp32; packed on CPUs only. kBFloat16 packed on a CPU: likewise
+  // only the weights of linear layers, whose inputs and sums are fp32.
+  at::ScalarType dtype = at::kFloat;
+  // Loads for decoding only, in no more memory than the weights need. Weights in the needed type stay in the mapped
+  // files, which may be removed or replaced while the model lives, but not written over in place. Set false if the
+  // parameters are to be trained, changed or compared.
+  bool pack = true;
+};
+
+// Loads an ordinary model. Errors: UserError that names every problem of the directory, see ModelDirectory; in int8 for
+// other devices than CPUs, unpacked models, and weights that are not finite. Other kinds are refused: model/models/ has
+// functions that load them.
+std::unique_ptr<TransformerModel> load_model(const std::filesystem::path& directory, const LoadOptions& options = {});
+// Loads the model of an opened directory of any kind.
+std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options = {});
+
+// Refuses a tokenizer with more ids than the model has embeddings; fewer are fine. Errors: UserError.
+void require_vocabulary_fits(const TransformerConfig& config, int64_t tokenizer_vocabulary, const std::string& where);
 
 }  // namespace draftsmith::model

@@ -1,8 +1,9 @@
-#include "model/files/pickled_weights.h"
-
+// pytorch_model.bin, read. LibTorch finds the archive's records, and its tensors lie over a mapping of the file. The
+// pickle that describes them is followed without running anything.
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -18,7 +19,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/utf8.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
 
 namespace draftsmith::model {
 

@@ -1,24 +1,319 @@
 #include "model/files/weight_files.h"
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <limits>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "model/files/pickled_weights.h"
-#include "model/files/safetensors.h"
 
 namespace draftsmith::model {
+
+at::Tensor TensorFile::read(const std::string& name, at::ScalarType dtype) const {
+  return stored(name).to(dtype, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
+}
+
+// ---- Header
+// It is checked against the bytes that follow it before any offset or shape is used.
+
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMostHeaderProblems = 20;
+
+// Bytes of one element; 0 for an unknown type.
+uint64_t element_bytes(const std::string& dtype) {
+  static const std::map<std::string, uint64_t> kBytes = {
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"I64", 8},     {"U64", 8}, {"F64", 8}, {"C64", 8}};
+  const auto it = kBytes.find(dtype);
+  return it == kBytes.end() ? 0 : it->second;
+}
+
+std::string tensor_where(const std::filesystem::path& file, const std::string& name) {
+  return fmt::format("{}: tensor '{}'", file.string(), printable(name));
+}
+
+// An array of non-negative integers that fit int64, or nothing.
+std::optional<std::vector<int64_t>> sizes(const json& value) {
+  if (!value.is_array()) {
+    return std::nullopt;
+  }
+  std::vector<int64_t> list;
+  for (const json& item : value) {
+    if (!item.is_number_unsigned() ||
+        item.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return std::nullopt;
+    }
+    list.push_back(item.get<int64_t>());
+  }
+  return list;
+}
+
+// Bytes that a shape needs, or nothing when they overflow.
+std::optional<uint64_t> needed_bytes(const std::vector<int64_t>& shape, uint64_t element) {
+  uint64_t bytes = element;
+  bool empty = false;
+  for (const int64_t size : shape) {
+    empty = empty || size == 0;
+    // A zero among the sizes must not hide that the others overflow: strides are their products.
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(std::max<int64_t>(size, 1)), &bytes)) {
+      return std::nullopt;
+    }
+  }
+  return bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ? std::nullopt
+                                                                            : std::optional(empty ? 0 : bytes);
+}
+
+// Reads and checks one header entry by itself. Returns nothing, with a problem, if it is wrong.
+std::optional<TensorEntry> read_entry(const std::string& name, const json& value, uint64_t data_bytes,
+                                      const std::filesystem::path& file, Problems& problems) {
+  const auto fail = [&](const std::string& what, const std::string& expected, const json& found) {
+    problems.add({.where = tensor_where(file, name),
+                  .what = what,
+                  .expected = expected,
+                  .found = found.is_string() ? found.get<std::string>() : brief(found),
+                  .hint = {}});
+    return std::nullopt;
+  };
+  if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
+    return fail("header entry is incomplete", "an object with dtype, shape and data_offsets", value);
+  }
+  const json& dtype = value["dtype"];
+  if (!dtype.is_string() || element_bytes(dtype.get<std::string>()) == 0) {
+    return fail("unknown dtype", "F32, F16, BF16, F64 or another type of the safetensors format", dtype);
+  }
+  const auto shape = sizes(value["shape"]);
+  if (!shape || shape->size() > 64) {
+    return fail("bad shape", "a list of at most 64 integers, none negative", value["shape"]);
+  }
+  const auto offsets = sizes(value["data_offsets"]);
+  if (!offsets || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1]) {
+    return fail("bad data_offsets", "[begin, end] with 0 <= begin <= end", value["data_offsets"]);
+  }
+  const TensorEntry entry{.dtype = dtype.get<std::string>(),
+                          .shape = *shape,
+                          .begin = static_cast<uint64_t>((*offsets)[0]),
+                          .end = static_cast<uint64_t>((*offsets)[1])};
+  const auto bytes = needed_bytes(entry.shape, element_bytes(entry.dtype));
+  if (!bytes) return fail("the shape's size overflows", "a tensor that fits in memory", value["shape"]);
+  if (entry.end > data_bytes) {
+    return fail("bytes lie outside the file: it is truncated or its header is wrong",
+                fmt::format("at most {} bytes of data", data_bytes), value["data_offsets"]);
+  }
+  if (entry.end - entry.begin != *bytes) {
+    return fail("byte range does not match shape and dtype",
+                fmt::format("{} bytes for {} {}", *bytes, entry.dtype, shape_text(entry.shape)),
+                fmt::format("{} bytes, data_offsets {}", entry.end - entry.begin, value["data_offsets"].dump()));
+  }
+  return entry;
+}
+
+// The format wants the tensors to cover the data section exactly, without overlap or hole.
+void check_cover(const std::filesystem::path& file, const std::map<std::string, TensorEntry>& tensors,
+                 uint64_t data_bytes, Problems& problems) {
+  std::vector<std::pair<const std::string*, const TensorEntry*>> order;
+  for (const auto& [name, entry] : tensors) {
+    order.emplace_back(&name, &entry);
+  }
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second->begin, a.second->end) < std::tie(b.second->begin, b.second->end);
+  });
+  uint64_t covered = 0;
+  const std::string* previous = nullptr;
+  for (const auto& [name, entry] : order) {
+    if (entry->begin != covered && problems.list().size() < kMostHeaderProblems) {
+      const bool overlap = entry->begin < covered;
+      problems.add({.where = tensor_where(file, *name),
+                    .what = overlap ? fmt::format("bytes overlap the bytes of tensor '{}'", printable(*previous))
+                                    : "there is a hole before this tensor's bytes",
+                    .expected = fmt::format("data_offsets that begin at {}", covered),
+                    .found = fmt::format("{}", entry->begin),
+                    .hint = {}});
+    }
+    covered = std::max(covered, entry->end);
+    previous = name;
+  }
+  if (covered != data_bytes && problems.empty()) {
+    problems.add({.where = file.string(),
+                  .what = "the file holds bytes that belong to no tensor",
+                  .expected = fmt::format("{} bytes of data", covered),
+                  .found = fmt::format("{} bytes", data_bytes),
+                  .hint = "the file is damaged; fetch or write it again"});
+  }
+}
+
+// Parses and checks a header. `data_bytes` is the size of the data section.
+std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t data_bytes,
+                                               const std::filesystem::path& file) {
+  const json root = parse_json(text, file.string() + ": header");
+  if (!root.is_object()) {
+    throw UserError({.where = file.string(),
+                     .what = "the header is not a JSON object",
+                     .expected = "an object of tensors",
+                     .found = root.type_name(),
+                     .hint = {}});
+  }
+  std::map<std::string, TensorEntry> tensors;
+  Problems problems;
+  for (const auto& [name, value] : root.items()) {
+    if (problems.list().size() >= kMostHeaderProblems) break;
+    if (name == "__metadata__") {
+      const auto is_text = [](const json& item) { return item.is_string(); };
+      if (value.is_object() && std::all_of(value.begin(), value.end(), is_text)) continue;
+      problems.add({.where = file.string() + ": header",
+                    .what = "__metadata__ is malformed",
+                    .expected = "an object whose values are strings",
+                    .found = brief(value),
+                    .hint = {}});
+    } else if (auto entry = read_entry(name, value, data_bytes, file, problems)) {
+      tensors.emplace(name, std::move(*entry));
+    }
+  }
+  problems.throw_if_any();
+  check_cover(file, tensors, data_bytes, problems);
+  problems.throw_if_any();
+  return tensors;
+}
+
+constexpr std::pair<const char*, at::ScalarType> kStoredTypes[] = {{"F32", at::kFloat},     {"F16", at::kHalf},
+                                                                   {"BF16", at::kBFloat16}, {"F64", at::kDouble},
+                                                                   {"I64", at::kLong},      {"BOOL", at::kBool}};
+
+}  // namespace
+
+std::optional<at::ScalarType> float_type(const std::string& dtype) {
+  for (const auto& [name, type] : kStoredTypes) {
+    if (name == dtype && at::isFloatingType(type)) return type;
+  }
+  return std::nullopt;
+}
+
+std::string stored_dtype_name(at::ScalarType type) {
+  for (const auto& [name, known] : kStoredTypes) {
+    if (known == type) return name;
+  }
+  throw std::logic_error(std::string("stored_dtype_name: not one we write: ") + c10::toString(type));
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Shapes shapes_of(const std::map<std::string, at::Tensor>& tensors) {
+  Shapes shapes;
+  for (const auto& [name, tensor] : tensors) shapes[name] = tensor.sizes().vec();
+  return shapes;
+}
+
+Shapes shapes_of(const TensorFile& file) {
+  Shapes shapes;
+  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
+  return shapes;
+}
+
+void check_shapes(const Shapes& expected, const Shapes& found, const std::string& where, const std::string& hint,
+                  Problems& problems) {
+  for (const auto& [name, shape] : expected) {
+    const auto present = found.find(name);
+    if (present == found.end()) {
+      problems.add({where, "the tensor " + name + " is missing", shape_text(shape), "none", hint});
+    } else if (present->second != shape) {
+      problems.add(
+          {where, "the tensor " + name + " has another shape", shape_text(shape), shape_text(present->second), hint});
+    }
+  }
+  for (const auto& [name, shape] : found) {
+    if (expected.contains(name)) continue;
+    problems.add({where, "the tensor " + printable(name) + " is none of these", "no tensor of this name",
+                  shape_text(shape), hint});
+  }
+}
+
+namespace {
+
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+constexpr int64_t kLengthBytes = 8;
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path file) : file_(std::move(file)), mapping_(file_) {
+  if (mapping_.bytes() < kLengthBytes) {
+    throw UserError({.where = file_.string(),
+                     .what = "file is too short to be a safetensors file",
+                     .expected = "a safetensors file",
+                     .found = fmt::format("{} bytes", mapping_.bytes()),
+                     .hint = {}});
+  }
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, mapping_.data().get(), sizeof(header_bytes));
+  const auto most = std::min(kMaxHeaderBytes, static_cast<uint64_t>(mapping_.bytes() - kLengthBytes));
+  if (header_bytes > most) {
+    throw UserError({.where = file_.string(),
+                     .what = "the header's length is impossible: the file is truncated or no safetensors file",
+                     .expected = fmt::format("at most {} bytes", most),
+                     .found = fmt::format("{} bytes", header_bytes),
+                     .hint = "fetch or write the file again"});
+  }
+  data_begin_ = kLengthBytes + static_cast<int64_t>(header_bytes);
+  tensors_ = read_header({mapping_.data().get() + kLengthBytes, header_bytes},
+                         static_cast<uint64_t>(mapping_.bytes() - data_begin_), file_);
+}
+
+const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end()) {
+    throw std::logic_error("SafetensorsFile: no tensor '" + name + "' in " + file_.string());
+  }
+  return it->second;
+}
+
+std::span<const std::byte> SafetensorsFile::bytes(const std::string& name) const {
+  const TensorEntry& wanted = entry(name);
+  return std::as_bytes(std::span(mapping_.data().get() + data_begin_ + wanted.begin, wanted.end - wanted.begin));
+}
+
+at::Tensor SafetensorsFile::stored(const std::string& name) const {
+  const TensorEntry& wanted = entry(name);
+  const auto type = float_type(wanted.dtype);
+  if (!type) {
+    throw UserError({.where = fmt::format("{}: tensor '{}'", file_.string(), printable(name)),
+                     .what = "weights must be floating point numbers",
+                     .expected = "dtype F32, F16, BF16 or F64",
+                     .found = wanted.dtype,
+                     .hint = "quantised checkpoints are not supported; use the original one"});
+  }
+  const auto source = bytes(name);
+  const at::TensorOptions options(*type);
+  if (source.empty() || reinterpret_cast<uintptr_t>(source.data()) % c10::elementSize(*type) != 0) {
+    at::Tensor copy = at::empty(wanted.shape, options);
+    if (!source.empty()) std::memcpy(copy.data_ptr(), source.data(), source.size());
+    return copy;
+  }
+  return at::from_blob(
+      const_cast<std::byte*>(source.data()), wanted.shape, [mapping = mapping_.data()](void*) {}, options);
+}
+
+// ---- The weights of a model directory
 
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kSingle = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kPickled = "pytorch_model.bin";
 
 // Opens a file by the end of its name: ".safetensors", otherwise a pickled state dict. Errors: those of the readers.
@@ -60,7 +355,7 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
 }  // namespace
 
 WeightFiles::WeightFiles(const fs::path& directory) {
-  for (const char* single : {kSingle, kPickled}) {
+  for (const char* single : {kWeightsFile, kPickled}) {
     const fs::path index = directory / (std::string(single) + ".index.json");
     if (fs::exists(directory / single)) {
       files_.push_back(open_tensor_file(directory / single));
@@ -74,11 +369,12 @@ WeightFiles::WeightFiles(const fs::path& directory) {
       return;
     }
   }
-  throw UserError({.where = directory.string(),
-                   .what = "no weights in this model directory",
-                   .expected = fmt::format("{}, {}, or one of them in shards with its .index.json", kSingle, kPickled),
-                   .found = "neither",
-                   .hint = "is this the right directory?"});
+  throw UserError(
+      {.where = directory.string(),
+       .what = "no weights in this model directory",
+       .expected = fmt::format("{}, {}, or one of them in shards with its .index.json", kWeightsFile, kPickled),
+       .found = "neither",
+       .hint = "is this the right directory?"});
 }
 
 void WeightFiles::open_shards(const fs::path& index) {
@@ -131,36 +427,6 @@ void WeightFiles::forget_pages() const {
 
 std::span<const std::byte> WeightFiles::bytes(const std::string& name) const {
   return files_[file_of_.at(name)]->bytes(name);
-}
-
-void write_weight_files(const fs::path& directory, const std::vector<TensorToStore>& tensors, uint64_t shard_bytes) {
-  std::vector<std::vector<TensorToStore>> shards(1);
-  uint64_t in_shard = 0;
-  uint64_t total = 0;
-  for (const TensorToStore& item : tensors) {
-    const uint64_t bytes = static_cast<uint64_t>(item.tensor.numel()) * c10::elementSize(item.dtype);
-    if (!shards.back().empty() && in_shard + bytes > shard_bytes) {
-      shards.emplace_back();
-      in_shard = 0;
-    }
-    shards.back().push_back(item);
-    in_shard += bytes;
-    total += bytes;
-  }
-  if (shards.size() == 1) {
-    write_safetensors(directory / kSingle, tensors);
-    return;
-  }
-  nlohmann::ordered_json index;
-  index["metadata"]["total_size"] = total;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    for (const TensorToStore& item : shards[i]) {
-      index["weight_map"][item.name] = file;
-    }
-    write_safetensors(directory / file, std::move(shards[i]));
-  }
-  write_json(directory / kIndex, index);
 }
 
 }  // namespace draftsmith::model

@@ -7,7 +7,6 @@
 #include "model/cpu/packed_weights.h"
 #include "model/layers/dropout.h"
 #include "model/layers/linear.h"
-#include "model/layers/norm.h"
 #include "model/layers/rotary.h"
 
 namespace draftsmith::model {
@@ -39,6 +38,10 @@ struct ScoreBias {
   at::Tensor has_keys = {};
   RotaryTable rotary = {};  // of positions 0..T-1; undefined: queries and keys are not rotated
 };
+
+// Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts, in the form that attention reads;
+// undefined: none. Where autocast is on, its rounded form is made here, once for all layers of a device.
+ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused);
 
 // Returns an additive mask of the keys beyond each row's length: 0, or a number that softmax turns into exactly 0.
 // [B,1,1,S]

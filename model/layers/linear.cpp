@@ -3,11 +3,71 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "model/layers/mixed_products.h"
 
 namespace draftsmith::model {
+
+// ---- Embeddings
+
+namespace {
+
+// Columns of a thread's share, at least: four lines of a cache.
+constexpr int64_t kColumns = 64;
+
+// Adds rows [N,D] to those of `sums` [V,D] that ids [N] name. Each sum is taken in the order of the ids, whatever the
+// number of threads.
+void add_rows(const at::Tensor& ids, const at::Tensor& rows, at::Tensor& sums) {
+  const auto* id = ids.const_data_ptr<int64_t>();
+  const auto* from = rows.const_data_ptr<float>();
+  auto* to = sums.mutable_data_ptr<float>();
+  const int64_t width = sums.size(1);
+  at::parallel_for(0, width, kColumns, [&](int64_t begin, int64_t end) {
+    for (int64_t n = 0; n < ids.numel(); ++n) {
+      const float* row = from + n * width;
+      float* sum = to + id[n] * width;
+      for (int64_t i = begin; i < end; ++i) sum[i] += row[i];
+    }
+  });
+}
+
+class Embedded : public torch::autograd::Function<Embedded> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& table, const at::Tensor& ids) {
+    context->saved_data["table"] = table;
+    context->saved_data["ids"] = ids;
+    return at::embedding(table, ids);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const at::Tensor table = context->saved_data["table"].toTensor();
+    at::Tensor& sums = table.mutable_grad();
+    if (!sums.defined()) sums = at::zeros(table.sizes(), table.options().requires_grad(false));
+    add_rows(context->saved_data["ids"].toTensor().contiguous(), gradients[0].to(at::kFloat).contiguous(), sums);
+    return {at::Tensor(), at::Tensor()};
+  }
+};
+
+bool by_rows(const at::Tensor& table) {
+  const bool learns = at::GradMode::is_enabled() && table.requires_grad() && table.is_leaf();
+  if (!learns || !table.is_cpu() || table.scalar_type() != at::kFloat) return false;
+  const at::Tensor& sums = table.grad();
+  return !sums.defined() || (sums.is_contiguous() && sums.scalar_type() == at::kFloat && !sums.requires_grad());
+}
+
+}  // namespace
+
+at::Tensor embedded(const at::Tensor& table, const at::Tensor& ids) {
+  return by_rows(table) ? Embedded::apply(table, ids) : at::embedding(table, ids);
+}
+
+// ---- Linear layers
+
 namespace {
 
 at::Tensor converted(const at::Tensor& x, const at::Tensor& weight) {
@@ -122,6 +182,52 @@ std::vector<at::Tensor> joint_linear(const at::Tensor& x, const std::vector<cons
 at::Tensor linear_relu(const at::Tensor& x, const Linear& layer) {
   if (is_mixed(x, layer)) return mixed_products(x, {layer.weight()}, /*relu=*/true).front();
   return applied(PostOp::kRelu, layer(x));
+}
+
+// ---- The feed-forward sublayer
+
+at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) const {
+  if (linear.fuses(x)) return linear(x);
+  return activation_ == Activation::kRelu ? linear_relu(x, linear) : applied(activation_, linear(x));
+}
+
+at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
+  const bool gated = gate_.weight().defined();
+  if ((gated ? gate_ : up_).finishes(x)) return gated ? gate_.gated(norm_, up_, x) : up_.after(norm_, x);
+  const at::Tensor normed = norm_(x);
+  if (!gated) return activated(up_, normed);
+  if (gate_.fuses(normed)) return gate_(normed) * up_(normed);
+  const std::vector<at::Tensor> parts = joint_linear(normed, {&gate_, &up_});
+  return applied(activation_, parts[0]) * parts[1];
+}
+
+at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const {
+  const at::Tensor inner = inner_of(x);
+  if (!dropout.active()) {
+    return down_.add_to(residual, inner);
+  }
+  return residual + dropout(down_(inner_dropout_ ? dropout(inner) : inner));
+}
+
+std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {
+  const bool gated = gate_.weight().defined();
+  FeedForwardWeightsView view{.norm = norm_.row_norm(),
+                              .gate = gate_.own_weights(),
+                              .up = up_.own_weights(),
+                              .down = down_.own_weights(),
+                              .activation = activation_};
+  const bool whole = view.norm.weight != nullptr && view.up != nullptr && view.down != nullptr;
+  if (!whole || gated != (view.gate != nullptr)) return std::nullopt;
+  return view;
+}
+
+void FeedForward::pack(WeightArena& arena) {
+  const bool gated = gate_.weight().defined();
+  if (gated) {
+    gate_.pack(arena, activation_);
+  }
+  up_.pack(arena, gated ? PostOp::kNone : activation_);
+  down_.pack(arena);
 }
 
 }  // namespace draftsmith::model

@@ -1,20 +1,74 @@
-// The linear layer y = f(x W^T + b): plain at::linear for training and rare dtypes,
-// packed weights of fp32, bf16 and int8 for decoding on CPUs (model/cpu; at::linear's generic GEMV reads weights at 0.4
-// times the speed). Few rows on other devices are one launch (model/layers/linear_rows.h).
+// Layers of one matrix or none, and the sublayer made of them: embeddings, norms, linear layers, feed-forward.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 
 #include "base/aten.h"
 #include "model/cpu/packed_weights.h"
+#include "model/cpu/row_operations.h"
+#include "model/layers/dropout.h"
 #include "model/layers/linear_rows.h"
-#include "model/layers/norm.h"
+#include "model/layers/parameter_source.h"
 #include "model/layers/post_op.h"
+#include "model/layers/rms_norm.h"
 
 namespace draftsmith::model {
+
+// ---- Embeddings
+// Rows of an embedding table, with gradients by rows: those of a batch's ids, not of the whole vocabulary.
+
+// Returns the rows of `table` [V,D] that `ids` name, in the table's type. ids int64 [...] -> [..., D]. Where a leaf of
+// fp32 on the CPU learns, the backward pass adds its rows to the table's gradient in place: no other gradient of the
+// size of the table is made, but torch::autograd::grad() does not see it.
+at::Tensor embedded(const at::Tensor& table, const at::Tensor& ids);
+
+// ---- Norms
+// Normalisation of hidden states: RMS norm (T5, Llama; Zhang & Sennrich 2019, y = w x / sqrt(mean(x^2) + eps)) and
+// layer norm. Statistics of half types are taken in fp32.
+
+class NormLayer {
+ public:
+  NormLayer() = default;
+  // weight [D]; bias [D] for Norm::kLayer, undefined for Norm::kRms.
+  NormLayer(Norm kind, double epsilon, at::Tensor weight, at::Tensor bias)
+      : kind_(kind), epsilon_(epsilon), weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+  // x [...,D] -> [...,D], in the weight's dtype.
+  at::Tensor operator()(const at::Tensor& x) const {
+    if (kind_ == Norm::kRms) return rms_norm(x, weight_, epsilon_);
+    return at::layer_norm(x.to(weight_.scalar_type()), {x.size(-1)}, weight_, bias_, epsilon_);
+  }
+  // Returns the numbers of an RMS norm; an undefined weight for layer norm.
+  InputNorm rms() const { return kind_ == Norm::kRms ? InputNorm{weight_, epsilon_} : InputNorm(); }
+
+  // Returns the norm of fp32 rows on a CPU, a view; without weights if it is of other numbers.
+  RowNorm row_norm() const {
+    const auto takes = [](const at::Tensor& x) {
+      return x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
+    };
+    if (!takes(weight_) || (bias_.defined() && !takes(bias_))) return {};
+    return {weight_.const_data_ptr<float>(), bias_.defined() ? bias_.const_data_ptr<float>() : nullptr, epsilon_,
+            kind_ == Norm::kLayer};
+  }
+
+  const at::Tensor& weight() const { return weight_; }
+  const at::Tensor& bias() const { return bias_; }
+
+ private:
+  Norm kind_ = Norm::kRms;
+  double epsilon_ = 1e-6;
+  at::Tensor weight_;
+  at::Tensor bias_;
+};
+
+// ---- Linear layers
+// The linear layer y = f(x W^T + b): plain at::linear for training and rare dtypes,
+// packed weights of fp32, bf16 and int8 for decoding on CPUs (model/cpu; at::linear's generic GEMV reads weights at 0.4
+// times the speed). Few rows on other devices are one launch (model/layers/linear_rows.h).
 
 class Linear {
  public:
@@ -74,5 +128,46 @@ std::vector<at::Tensor> joint_linear(const at::Tensor& x, const std::vector<cons
 
 // Returns ReLU of the layer's outputs of x, which the layer does not apply itself.
 at::Tensor linear_relu(const at::Tensor& x, const Linear& layer);
+
+// ---- The feed-forward sublayer
+// x + dropout(W_down f(W_up norm(x))), or with a gate f(W_gate n) * (W_up n) (Shazeer 2020,
+// GLU variants). T5 has another dropout before W_down.
+
+struct FeedForwardWeights {
+  NormLayer norm;
+  Linear gate;  // undefined unless config.gated
+  Linear up;
+  Linear down;
+};
+
+class FeedForward {
+ public:
+  FeedForward(Activation activation, bool inner_dropout, FeedForwardWeights weights)
+      : activation_(activation),
+        inner_dropout_(inner_dropout),
+        norm_(std::move(weights.norm)),
+        gate_(std::move(weights.gate)),
+        up_(std::move(weights.up)),
+        down_(std::move(weights.down)) {}
+
+  // Returns residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x unless sublayers are parallel.
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const;
+  // Returns what steps on CPUs read; nothing if it is not packed for them.
+  std::optional<FeedForwardWeightsView> packed_view() const;
+  void pack(WeightArena& arena);
+
+ private:
+  // Returns f(linear(x)), with the activation fused if the layer supports it.
+  at::Tensor activated(const Linear& linear, const at::Tensor& x) const;
+  // Returns the inputs of W_down for x before its norm: [...,D] -> [...,F].
+  at::Tensor inner_of(const at::Tensor& x) const;
+
+  Activation activation_;
+  bool inner_dropout_;
+  NormLayer norm_;
+  Linear gate_;
+  Linear up_;
+  Linear down_;
+};
 
 }  // namespace draftsmith::model

@@ -9,7 +9,7 @@
 
 #include "base/device_tensors.h"
 #include "base/error.h"
-#include "model/families/common.h"
+#include "model/families/family.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_parts.h"
 

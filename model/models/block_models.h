@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {

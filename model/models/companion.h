@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/transformer/parameters.h"
 #include "model/transformer/transformer_model.h"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "model/files/safetensors.h"
 #include "model/layers/linear.h"
 #include "model/transformer/transformer_model.h"
 

@@ -7,10 +7,11 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "model/families/common.h"
+#include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
+#include "model/files/write_weights.h"
 #include "model/models/exits.h"
 
 namespace draftsmith::model {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "model/transformer/language_model.h"
 
 namespace draftsmith::model {

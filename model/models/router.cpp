@@ -8,9 +8,11 @@
 #include "base/json.h"
 #include "base/random_tensors.h"
 #include "base/utf8.h"
-#include "model/families/common.h"
+#include "model/families/family.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
+#include "model/files/write_weights.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {

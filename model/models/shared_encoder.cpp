@@ -4,7 +4,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "model/families/common.h"
+#include "model/families/family.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 
 namespace draftsmith::model {

@@ -10,7 +10,8 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "model/families/common.h"
+#include "model/families/family.h"
+#include "model/files/checkpoint.h"
 #include "model/files/copy_model.h"
 #include "model/files/model_directory.h"
 #include "model/models/companion.h"

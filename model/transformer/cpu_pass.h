@@ -1,13 +1,18 @@
-// Work on hidden states that steps and encoders on CPUs share, for packed models: one program of a team
-// (model/cpu/team.h), in memory that is kept from pass to pass. A row's sums do not depend on other rows.
+// Work on hidden states on CPUs, for packed models: what all passes share, steps of decoders, and encoders. A pass is
+// one program of a team (model/cpu/team.h), in memory that is kept from pass to pass. A row's sums do not depend on
+// other rows.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "model/cpu/block_attention.h"
 #include "model/cpu/packed_weights.h"
 #include "model/cpu/team.h"
+#include "model/layers/dense_attention.h"
+#include "model/layers/step_operators.h"
+#include "model/transformer/decoder_state.h"
 
 namespace draftsmith::model {
 
@@ -100,6 +105,88 @@ class CpuPass : public TeamProgram {
   Buffer normed_;
   Buffer inner_;
   Buffer up_;
+};
+
+// ---- Steps of a decoder
+// Layers over their caches, and the head. Steps allocate nothing from the second one of a size on, apart from what
+// callers keep.
+
+// Rows of hidden states that become logits: finished hidden states W^T, of rows [rows] of a step's tokens.
+struct HeadPass {
+  RowNorm norm;
+  float scale = 1;  // of normed states
+  const PackedWeights* head = nullptr;
+  std::span<const int64_t> rows = {};
+  float* logits = nullptr;  // [rows,V]
+};
+
+class CpuStep final : public CpuPass {
+ public:
+  // Returns the calling thread's, which keeps its memory from step to step.
+  static CpuStep& of_thread();
+
+  // Begins a step with layers of these, whose hidden states have `width` numbers. The state has room for the layout
+  // (make_room()). All that is given outlives run().
+  void begin(const StepLayout& layout, DecoderState& state, int64_t width, std::span<const LayerWeightsView> layers);
+  // Returns memory for the input of the first layer: [B*L,D].
+  float* input() { return buffers_[0].data(); }
+  // Sets the input of the first layer, where it is not in that memory.
+  void set_input(const float* hidden) { hidden_ = hidden; }
+  // Adds a layer, which reads what the last one wrote, and writes to `output` [B*L,D]; null: to memory of this step.
+  void add_layer(const LayerWeightsView& weights, int64_t layer, float* output = nullptr);
+  // Adds the head.
+  void add_head(const HeadPass& pass);
+
+ private:
+  // Computes attention, to the prefix or to the source.
+  void compute(const Phase& phase, int64_t begin, int64_t end) const override;
+  KernelShape shape_of(Work work, const AttentionWeightsView& weights, int64_t layer) const;
+  void add_attention(Work work, const AttentionWeightsView& weights, int64_t layer);
+  void write_key_value(const Phase& phase, int64_t row, int64_t head) const;
+
+  const StepLayout* layout_ = nullptr;
+  DecoderState* state_ = nullptr;
+  VisibleKeys self_;
+  VisibleKeys cross_;
+  RowNorm head_norm_;
+  const float* hidden_ = nullptr;
+};
+
+// ---- An encoder
+// Its layers over whole sources, and the keys and values that decoders attend to.
+
+class CpuEncoder final : public CpuPass {
+ public:
+  // Returns the calling thread's, which keeps its memory.
+  static CpuEncoder& of_thread();
+
+  struct Layers {
+    std::span<const LayerWeightsView> weights;
+    RowNorm final_norm;
+    at::Tensor bias = {};  // of scores, fp32 [H,2S-1], PositionBias::by_distance; undefined: none
+  };
+  // Replaces the embedded tokens hidden [B,S,D] of rows of these lengths by the encoder's output. Tokens behind a row's
+  // end become finite numbers that nothing depends on. Its memory is for as many rows as have about a thousand tokens.
+  void encode(const Layers& layers, const std::vector<int64_t>& lengths, const at::Tensor& hidden);
+  // Returns the keys and values of encoder states [R,S,D] for each decoder layer.
+  std::vector<CrossCache> cross_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states);
+
+ private:
+  // Computes the rows [begin,end) of hidden.
+  void encode_rows(const Layers& layers, const at::Tensor& hidden, int64_t begin, int64_t end);
+  // Computes the rows [begin,end) of the caches.
+  void fill_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states, int64_t begin, int64_t end);
+  void compute(const Phase& phase, int64_t begin, int64_t end) const override;
+  // Computes a part of the queries of one head of keys.
+  void attend(const Phase& phase, int64_t row, int64_t head, int64_t part) const;
+  void split(const Phase& phase, int64_t row, int64_t head) const;
+
+  const std::vector<int64_t>* lengths_ = nullptr;
+  int64_t tokens_ = 0;     // S
+  int64_t first_row_ = 0;  // of the pass in the batch
+  at::Tensor bias_;
+  std::vector<CrossCache> caches_;
+  Buffer key_value_;
 };
 
 }  // namespace draftsmith::model

@@ -102,6 +102,10 @@ bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& cano
   return config.encoder_decoder && canonical_name.ends_with(".feed_forward.down.weight");
 }
 
+at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype) {
+  return dtype == at::kHalf && keeps_fp32_in_half(config, parameter) ? at::kFloat : dtype;
+}
+
 namespace {
 
 double power(int64_t value) {

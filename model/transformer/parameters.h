@@ -46,6 +46,8 @@ int64_t count_numbers(const TransformerConfig& config);
 
 // Returns whether a parameter stays in fp32 in a model of fp16 (T5's feed-forward down projection overflows).
 bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name);
+// Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
+at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype);
 
 // ---- Initial weights of a model that is trained from scratch
 

@@ -1,49 +1,17 @@
 #include "model/transformer/stack.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
+#include <vector>
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 
 #include "base/device_tensors.h"
 #include "model/layers/attention.h"
 
 namespace draftsmith::model {
-
-namespace {
-
-// Returns the numbers with rows [S] whose starts are multiples of 16 numbers apart, as fused attention reads them: it
-// would copy others in every layer, or not take them.
-at::Tensor with_aligned_rows(const at::Tensor& additive) {
-  constexpr int64_t kAlignment = 16;
-  const int64_t keys = additive.size(3);
-  const int64_t missing = (kAlignment - keys % kAlignment) % kAlignment;
-  return missing == 0 ? additive.contiguous() : at::constant_pad_nd(additive, {0, missing}).narrow(3, 0, keys);
-}
-
-// Returns a bias of scores of this shape, [B,H,T,S], to which `additive` broadcasts, in the form that attention reads;
-// undefined: none. Where autocast is on, its rounded form is made here, once for all layers of a device.
-ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused) {
-  ScoreBias bias;
-  bias.fused = fused;
-  if (!additive.defined()) return bias;
-  const auto formed = [&](const at::Tensor& numbers) {
-    return fused ? with_aligned_rows(numbers)
-                 : numbers.expand(shape).reshape({shape[0] * shape[1], shape[2], shape[3]});
-  };
-  const at::DeviceType device = additive.device().type();
-  if (additive.is_cpu() || !at::autocast::is_autocast_enabled(device)) {
-    bias.additive = formed(additive);
-  } else {
-    bias.additive = additive;
-    bias.rounded = formed(additive.detach().to(at::autocast::get_autocast_dtype(device)));
-  }
-  return bias;
-}
-
-}  // namespace
 
 void self_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys) {
   keys.first = layout.base;
@@ -66,6 +34,111 @@ void cross_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys
     keys.first.push_back(state.source_length(static_cast<int64_t>(b)));
   }
 }
+
+// ---- Bias of attention scores by positions
+
+namespace {
+
+// Buckets of the distances 0..max_distance with `buckets` buckets in one direction. The logarithm is taken by ATen in
+// fp32, as the reference does: bucket borders fall on exact integers, where another rounding gives another bucket.
+at::Tensor distance_buckets(int64_t buckets, int64_t max_distance) {
+  const int64_t exact = buckets / 2;
+  const at::Tensor distance = at::arange(0, std::max<int64_t>(max_distance, exact) + 64, at::kLong);
+  const double span = std::log(static_cast<double>(max_distance) / static_cast<double>(exact));
+  at::Tensor large = at::log(distance.to(at::kFloat) / exact) / span * (buckets - exact);
+  large = (large.clamp_min(0).to(at::kLong) + exact).clamp_max(buckets - 1);
+  return at::where(distance < exact, distance, large);
+}
+
+}  // namespace
+
+RelativeBias::RelativeBias(at::Tensor weight, bool bidirectional, int64_t max_distance) : weight_(std::move(weight)) {
+  const int64_t buckets = bidirectional ? weight_.size(0) / 2 : weight_.size(0);
+  const at::Tensor before = distance_buckets(buckets, max_distance);
+  const at::Tensor after = bidirectional ? before + buckets : at::zeros_like(before);
+  furthest_ = before.size(0) - 1;
+  host_buckets_ =
+      at::cat({before.narrow(0, 0, 1), after.narrow(0, 1, furthest_), before.narrow(0, 1, furthest_).flip(0)});
+  buckets_ = host_buckets_.to(weight_.device());
+  positions_ = at::arange(furthest_ + 1, buckets_.options());
+}
+
+at::Tensor RelativeBias::full(int64_t queries, int64_t keys) const {
+  const int64_t longest = std::max(queries, keys);
+  const at::Tensor positions = longest <= furthest_ ? positions_ : at::arange(longest, positions_.options());
+  at::Tensor distance = positions.narrow(0, 0, keys) - positions.narrow(0, 0, queries).unsqueeze(1);  // [T,S]
+  if (longest > furthest_) distance.clamp_(-furthest_, furthest_);
+  return at::embedding(weight_, buckets_.take(distance)).permute({2, 0, 1}).unsqueeze(0);
+}
+
+at::Tensor RelativeBias::of_distances(int64_t first, int64_t count) const {
+  const at::Tensor distance = at::arange(first, first + count, at::kLong).clamp_(-furthest_, furthest_);
+  return weight_.detach().index_select(0, host_buckets_.take(distance).to(weight_.device())).t().contiguous();
+}
+
+namespace {
+
+// Returns ALiBi's slopes, each head's penalty for a step of distance: 2^(-8 i / H) for powers of two, interpolated
+// otherwise. [H]
+at::Tensor alibi_slopes(int64_t heads) {
+  int64_t power = 1;  // the largest power of two up to H
+  while (2 * power <= heads) power *= 2;
+  std::vector<double> slopes;
+  for (int64_t i = 1; i <= power; ++i) {
+    slopes.push_back(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(power)));
+  }
+  // The others take every second slope of twice as many heads.
+  for (int64_t i = 1; static_cast<int64_t>(slopes.size()) < heads; i += 2) {
+    slopes.push_back(std::exp2(-4.0 * static_cast<double>(i) / static_cast<double>(power)));
+  }
+  return at::tensor(slopes, at::kDouble);
+}
+
+}  // namespace
+
+PositionBias::PositionBias(const TransformerConfig& config, const at::Tensor& weight, bool bidirectional,
+                           const at::Tensor& like) {
+  if (config.positions == Positions::kRelativeBias) {
+    relative_.emplace(weight, bidirectional, config.relative_max_distance);
+  } else if (config.positions == Positions::kAlibi) {
+    slopes_ = alibi_slopes(config.heads).to(like.device(), like.scalar_type());
+  }
+}
+
+at::Tensor PositionBias::full(int64_t queries, int64_t keys) const {
+  if (relative_) {
+    return relative_->full(queries, keys);
+  }
+  if (!slopes_.defined()) {
+    return {};
+  }
+  const at::Tensor query = at::arange(queries, slopes_.options()).unsqueeze(1);     // [T,1]
+  const at::Tensor distance = (query - at::arange(keys, slopes_.options())).abs();  // [T,S]; blocks look ahead
+  return (slopes_.view({-1, 1, 1}) * -distance).unsqueeze(0);
+}
+
+at::Tensor PositionBias::reversed_table(int64_t n, int64_t later) const {
+  if (relative_) {
+    return relative_->reversed_table(n);
+  }
+  if (!slopes_.defined()) {
+    return {};
+  }
+  return slopes_.unsqueeze(1) * -at::arange(1 - n, 1 + later, slopes_.options()).abs();  // [H,n+later]
+}
+
+at::Tensor PositionBias::by_distance(int64_t n) const {
+  if (relative_) {
+    return relative_->by_distance(n);
+  }
+  if (!slopes_.defined()) {
+    return {};
+  }
+  const at::Tensor distance = at::arange(std::min<int64_t>(1 - n, n), n, slopes_.options()).abs();
+  return slopes_.unsqueeze(1) * -distance;  // [H,2n-1]
+}
+
+// ---- Blocks and stacks
 
 namespace {
 

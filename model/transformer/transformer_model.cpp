@@ -1,20 +1,37 @@
+// A transformer's parts, its encoder and its steps. Passes by LibTorch's operators are in transformer_passes.cpp.
 #include "model/transformer/transformer_model.h"
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <limits>
 #include <stdexcept>
 
+#include <ATen/Dispatch.h>
+
+#include "base/device_tensors.h"
 #include "base/error.h"
-#include "model/files/safetensors.h"
+#include "base/signals.h"
+#include "model/files/weight_files.h"
+#include "model/layers/linear.h"
+#include "model/transformer/cpu_pass.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/parameters.h"
+#include "model/transformer/stack.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
+
 namespace {
 
 // On devices states hold a multiple of so many tokens, so that later ones fit in too.
 constexpr int64_t kCapacityStep = 64;
+
+// Tokens from which on a step, of long prompts, is computed layer by layer: each may take a second.
+constexpr int64_t kLongStep = 1024;
+
+// Positions that a decode state's tables begin with.
+constexpr int64_t kFirstPositions = 65;
 
 ModelInfo make_info(const TransformerConfig& config, const TransformerParts& parts, const std::string& name) {
   ModelInfo info;
@@ -31,15 +48,46 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
   return info;
 }
 
-DecoderState& own_state(DecodeState& state) {
-  auto* own = dynamic_cast<DecoderState*>(&state);
-  if (own == nullptr) {
-    throw std::logic_error("this decode state was made by another kind of model");
+}  // namespace
+
+// ---- Building
+
+TransformerParts::TransformerParts(const TransformerConfig& config, const Building& building)
+    : decoder(config, true, building) {
+  const std::string weight = head_parameter(config);
+  if (building.arena != nullptr) {
+    head = Linear(building.matrix(weight));
+    head.pack(*building.arena);
+    // A head that keeps its plain weight shares it with the embedding.
+    const bool shared = config.tied_head && !head.weight().is_meta();
+    embedding = shared ? head.weight() : building.source.unconverted("embedding.weight");
+  } else {
+    embedding = building.find("embedding.weight");
+    head = Linear(config.tied_head ? embedding : building.find(weight));
   }
-  return *own;
+  vocabulary_rows = VocabularyRows(config, embedding.device());
+  dtype = building.find("decoder.final_norm.weight").scalar_type();
+  building.source.built();
+  if (config.has_encoder()) {
+    encoder.emplace(config, false, building);
+  } else if (config.encoder_decoder) {
+    encoder_projection = Linear(building.matrix("encoder_projection.weight"));
+    if (building.arena != nullptr) encoder_projection.pack(*building.arena);
+  }
+  if (config.positions == Positions::kLearned) {
+    positions = building.find("positions.weight");
+  }
+  if (config.embedding_norm) {
+    embedding_norm.emplace(config.norm, config.norm_epsilon, building.find("embedding_norm.weight"),
+                           building.find("embedding_norm.bias"));
+  }
+  if (building.arena != nullptr) keep_first_positions();
 }
 
-}  // namespace
+void TransformerParts::keep_first_positions() {
+  const at::NoGradGuard no_gradients;
+  if (embedding.is_cpu()) first_positions = decoder.position_tables(kFirstPositions);
+}
 
 TransformerModel::TransformerModel(TransformerConfig config, uint64_t seed)
     : TransformerModel(config, initial_parameters(config, seed)) {}
@@ -112,11 +160,68 @@ void TransformerModel::pack() {
   parts_->keep_first_positions();
 }
 
+// ---- The encoder
+
+at::Tensor TransformerModel::embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const {
+  at::Tensor hidden =
+      embedded(parts_->embedding, parts_->vocabulary_rows.of(tokens.to(parts_->embedding.device()))).to(parts_->dtype);
+  if (parts_->positions.defined()) {
+    hidden =
+        hidden + at::embedding(parts_->positions,
+                               positions().clamp_max(parts_->positions.size(0) - 1).to(parts_->positions.device()));
+  }
+  return parts_->embedding_norm ? (*parts_->embedding_norm)(hidden) : hidden;
+}
+
+at::Tensor TransformerModel::embed_sequences(const TokenBatch& batch) const {
+  return embed_at(batch.tokens, [&] {
+    if (!batch.segments.empty()) return upload(segment_index(batch).position, info_.device);
+    return at::arange(batch.tokens.size(1), at::TensorOptions(at::kLong).device(info_.device));
+  });
+}
+
+at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dropout) const {
+  if (!parts_->encoder) {
+    throw std::logic_error("a decoder-only model, a Tandem secondary or a drafter that shares an encoder has none");
+  }
+  at::Tensor hidden = dropout(embed_sequences(source));
+  const Stack& stack = *parts_->encoder;
+  const bool by_program = !dropout.active() && !at::GradMode::is_enabled() && hidden.is_cpu() &&
+                          hidden.scalar_type() == at::kFloat && !stack.packed_views().empty() &&
+                          stack.final_row_norm().weight != nullptr && !stack.rotates();
+  if (by_program) {
+    hidden = hidden.contiguous();
+    CpuEncoder::of_thread().encode({stack.packed_views(), stack.final_row_norm(), stack.sequence_bias(hidden.size(1))},
+                                   source.lengths, hidden);
+    return hidden;
+  }
+  const SequencePass pass{.self_bias = stack.self_bias(hidden, source, {.drops = dropout.active()}),
+                          .dropout = &dropout};
+  for (int64_t i = 0; i < stack.layers(); ++i) {
+    work_point();
+    hidden = stack.block(i)(hidden, pass);
+  }
+  return dropout(stack.final_norm(hidden));
+}
+
 EncoderStates TransformerModel::encode(const TokenBatch& source) {
   const DecodingGuard guard;
   Dropout none({});
   return {encode_states(source, none), source.lengths};
 }
+
+std::vector<CrossCache> TransformerModel::cross_caches(const at::Tensor& memory) const {
+  if (memory.is_cpu() && memory.scalar_type() == at::kFloat && !parts_->decoder.packed_views().empty()) {
+    return CpuEncoder::of_thread().cross_caches(parts_->decoder.packed_views(), memory);
+  }
+  std::vector<CrossCache> caches;
+  for (int64_t i = 0; i < parts_->decoder.layers(); ++i) {
+    caches.push_back(parts_->decoder.block(i).cross_cache(memory));
+  }
+  return caches;
+}
+
+// ---- Decoding
 
 std::unique_ptr<DecodeState> TransformerModel::begin(const EncoderStates& source, int64_t capacity, int64_t samples) {
   const DecodingGuard guard;
@@ -157,25 +262,32 @@ std::unique_ptr<DecoderState> TransformerModel::new_state(int64_t rows, int64_t 
   return state;
 }
 
-StepOutput TransformerModel::run_recorded(StepGraph& graph, const StepPart& part, const StepLayout& layout,
-                                          DecoderState& state) const {
-  const at::Tensor places = state.packed_places(layout);
-  if (graph.work) {
-    graph.tokens.copy_(part.tokens, /*non_blocking=*/true);
-    graph.places.copy_(places, /*non_blocking=*/true);
-  } else {
-    graph.tokens = part.tokens.to(info_.device, /*non_blocking=*/true, /*copy=*/true);
-    graph.places = places.to(info_.device, /*non_blocking=*/true);
-    StepPart recorded = part;
-    recorded.tokens = graph.tokens;
-    StepLayout placed = state.placed(layout, graph.places);
-    placed.recorded = true;
-    graph.work =
-        record_graph(info_.device, state.graphs().memory(), [&] { graph.output = run(recorded, placed, state); });
-    if (!graph.work) return run(recorded, state.placed(layout, graph.places), state);
+void TransformerModel::prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const {
+  state.check(layers, layout);
+  int64_t needed = 1;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    needed = std::max(needed, layout.base[b] + layout.new_tokens[b] + 1);
   }
-  graph.work->replay();
-  return graph.output;
+  const int64_t present = state.positions().count;
+  if (needed > present) {
+    if (needed <= parts_->first_positions.count) return state.set_positions(parts_->first_positions);
+    const int64_t all = state.capacity() + 1;
+    const bool grows = parts_->embedding.is_cpu();
+    const int64_t roomy = grows ? std::min(std::max(kFirstPositions, 2 * present), all) : all;
+    state.set_positions(parts_->decoder.position_tables(std::max(needed, roomy)));
+  }
+}
+
+DecoderState& TransformerModel::own_state(DecodeState& state) {
+  auto* own = dynamic_cast<DecoderState*>(&state);
+  if (own == nullptr) {
+    throw std::logic_error("this decode state was made by another kind of model");
+  }
+  return *own;
+}
+
+StepOutput TransformerModel::run(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
+  return takes_cpu_steps() ? run_on_cpu(part, layout, state) : run_by_operators(part, layout, state);
 }
 
 StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
@@ -203,23 +315,6 @@ void TransformerModel::give_back(std::unique_ptr<DecodeState> state) {
   states_.put(std::unique_ptr<DecoderState>(static_cast<DecoderState*>(state.release())));
 }
 
-std::optional<DevicePlaces> TransformerModel::device_places(DecodeState& state) {
-  if (info_.device.is_cpu() || !has_step_places(info_.device)) return std::nullopt;
-  if (config_.block_attention > 1) return std::nullopt;
-  const DecodingGuard guard;
-  DecoderState& own = own_state(state);
-  const std::vector<int64_t> none(static_cast<size_t>(own.rows()), 0);
-  prepare({0, config_.decoder_layers}, own.layout_of(none, 1), own);
-  return own.device_places();
-}
-
-StepOutput TransformerModel::step_on_device(const DeviceStepInput& input, DecodeState& state) {
-  const DecodingGuard guard;
-  DecoderState& own = own_state(state);
-  return run({.layers = {0, config_.decoder_layers}, .tokens = input.tokens, .logits = input.logits},
-             own.device_layout(input), own);
-}
-
 at::Tensor TransformerModel::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                         DecoderState& state) {
   const std::array<int64_t, 1> last{layers.end};
@@ -231,6 +326,124 @@ StepOutput TransformerModel::run_part(const StepPart& part, const StepLayout& la
   prepare(part.layers, layout, state);
   StepOutput output = run(part, layout, state);
   state.count_runs(part.layers, layout);
+  return output;
+}
+
+// ---- Steps of a packed model on a CPU, from tokens to logits
+
+namespace {
+
+template <class T>
+void add_rows(const at::Tensor& table, const std::vector<int64_t>& rows, bool first, float* to) {
+  const int64_t width = table.size(1);
+  const T* from = table.const_data_ptr<T>();
+  for (const int64_t row : rows) {
+    const T* numbers = from + row * width;
+    for (int64_t i = 0; i < width; ++i) to[i] = static_cast<float>(numbers[i]) + (first ? 0.0F : to[i]);
+    to += width;
+  }
+}
+
+// Writes rows of a table [N,D] to `to`, or adds them.
+void gather(const at::Tensor& table, const std::vector<int64_t>& rows, bool first, float* to) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, table.scalar_type(), "embed",
+                                  [&] { add_rows<scalar_t>(table, rows, first, to); });
+}
+
+// Sets `rows` to the rows of a step's tokens that get logits: each row's last new token, or all.
+void pick_rows(const StepLayout& layout, Logits logits, std::vector<int64_t>& rows) {
+  rows.clear();
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    const int64_t first = static_cast<int64_t>(b) * layout.tokens;
+    if (logits == Logits::kLast) {
+      rows.push_back(first + std::max<int64_t>(0, layout.new_tokens[b] - 1));
+      continue;
+    }
+    for (int64_t j = 0; j < layout.tokens; ++j) rows.push_back(first + j);
+  }
+}
+
+}  // namespace
+
+bool TransformerModel::takes_cpu_steps() const {
+  const auto stored = [](const at::Tensor& table) { return table.is_cpu() && table.is_contiguous(); };
+  const auto fits = [](const RowNorm& norm) { return norm.weight != nullptr; };
+  return !parts_->decoder.packed_views().empty() && parts_->head.own_weights() != nullptr &&
+         fits(parts_->decoder.final_row_norm()) && stored(parts_->embedding) &&
+         (!parts_->embedding_norm || fits(parts_->embedding_norm->row_norm())) &&
+         (!parts_->positions.defined() || stored(parts_->positions));
+}
+
+void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const {
+  static thread_local std::vector<int64_t> rows;
+  const at::Tensor ids = tokens.contiguous();
+  const auto* id = ids.const_data_ptr<int64_t>();
+  rows.clear();
+  for (int64_t i = 0; i < ids.numel(); ++i) {
+    if (id[i] < 0 || id[i] >= config_.vocabulary) throw std::logic_error("a token is outside the vocabulary");
+    rows.push_back(parts_->vocabulary_rows.row_of(id[i]));
+  }
+  gather(parts_->embedding, rows, true, to);
+  if (parts_->positions.defined()) {
+    rows.clear();
+    for (const int64_t base : layout.base) {
+      for (int64_t j = 0; j < layout.tokens; ++j) {
+        rows.push_back(std::min(base + (layout.siblings ? 0 : j), parts_->positions.size(0) - 1));
+      }
+    }
+    gather(parts_->positions, rows, false, to);
+  }
+  if (parts_->embedding_norm) {
+    const int64_t width = config_.width;
+    normalize_rows(parts_->embedding_norm->row_norm(), to, ids.numel(), width, to);
+  }
+}
+
+StepOutput TransformerModel::run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
+  const auto views = parts_->decoder.packed_views();
+  const std::array<int64_t, 3> shape{state.rows(), layout.tokens, config_.width};
+  for (int64_t i = part.layers.begin; i < part.layers.end; ++i) state.make_room(i, layout);
+  CpuStep& step = CpuStep::of_thread();
+  step.begin(layout, state, config_.width, views);
+  StepOutput output;
+  output.hidden.resize(part.hidden_layers.size());
+  // Returns memory for the output of a layer if it is wanted, else null.
+  const auto wanted = [&](int64_t layer) -> float* {
+    const auto found = std::find(part.hidden_layers.begin(), part.hidden_layers.end(), layer);
+    if (found == part.hidden_layers.end()) return nullptr;
+    at::Tensor& tensor = output.hidden[static_cast<size_t>(found - part.hidden_layers.begin())];
+    tensor = host_empty(shape, at::kFloat);
+    return tensor.mutable_data_ptr<float>();
+  };
+  float* first = wanted(part.layers.begin);
+  if (first == nullptr) first = step.input();
+  if (part.hidden.defined()) {
+    const at::Tensor given = part.hidden.contiguous();
+    std::memcpy(first, given.const_data_ptr<float>(), static_cast<size_t>(given.numel()) * sizeof(float));
+  } else {
+    embed_on_cpu(part.tokens, layout, first);
+  }
+  step.set_input(first);
+  const bool is_long = state.rows() * layout.tokens >= kLongStep;
+  for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
+    step.add_layer(views[static_cast<size_t>(i)], i, wanted(i + 1));
+    if (is_long) step.run_part();
+  }
+  static thread_local std::vector<int64_t> rows;
+  if (part.logits != Logits::kNone) {
+    pick_rows(layout, part.logits, rows);
+    const int64_t picked = part.logits == Logits::kLast ? 1 : layout.tokens;
+    output.logits = state.logits_of({state.rows(), picked, parts_->head.own_weights()->outputs()});
+    step.add_head({.norm = parts_->decoder.final_row_norm(),
+                   .scale = static_cast<float>(config_.output_scale),
+                   .head = parts_->head.own_weights(),
+                   .rows = rows,
+                   .logits = output.logits.mutable_data_ptr<float>()});
+  }
+  step.run();
+  if (output.logits.defined() && parts_->vocabulary_rows.pruned()) {
+    output.logits = parts_->vocabulary_rows.spread(output.logits, -std::numeric_limits<double>::infinity());
+  }
   return output;
 }
 

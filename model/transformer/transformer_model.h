@@ -60,7 +60,7 @@ class TransformerModel : public LanguageModel {
   // Makes random weights by the family's own initialisation (config.initializer_* and `seed`).
   TransformerModel(TransformerConfig config, uint64_t seed);
   // Takes parameters under their canonical names (model/transformer/parameters.h). Most callers want load_model()
-  // (model/files/checkpoint.h), which reads a Hugging Face directory and maps its names. All tensors must have one
+  // (model/files/model_directory.h), which reads a Hugging Face directory and maps its names. All tensors must have one
   // dtype and device, except those that keeps_fp32_in_half() names. Throws UserError naming the tensors that are
   // missing, unknown or misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
@@ -142,6 +142,8 @@ class TransformerModel : public LanguageModel {
   // Makes the parts anew, which hold handles of the parameters, when those are replaced.
   void rebuild();
   void require_parameters() const;
+  // Returns the state as a transformer's. Throws std::logic_error for one of another kind of model.
+  static DecoderState& own_state(DecodeState& state);
   // Returns an empty state, in the memory of an earlier one if one fits.
   std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity);
   // Replays a step's work, which the first call records.
@@ -166,8 +168,8 @@ class TransformerModel : public LanguageModel {
   // Does the work of a step, or of a part of one, that has been prepared; it may be recorded on the device.
   // DecoderState::count_runs() is to follow.
   StepOutput run(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
-  // Returns whether steps are computed by run_on_cpu(): all layers are packed for it
-  // (model/transformer/cpu_decoder.cpp).
+  StepOutput run_by_operators(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
+  // Returns whether steps are computed by run_on_cpu(): all layers are packed for it.
   bool takes_cpu_steps() const;
   StepOutput run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
   // Writes hidden state 0 of a step's tokens: [B*L,D].

@@ -1,23 +1,20 @@
-// The parts of a transformer, and TransformerModel's passes over them: whole sequences, and steps on any device. Those
-// of a packed model on a CPU are in cpu_decoder.cpp.
+// TransformerModel's passes by LibTorch's operators: whole sequences with gradients, and steps on any device. Steps of
+// a packed model on a CPU are in transformer_model.cpp.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <stdexcept>
 
 #include "base/device_tensors.h"
 #include "base/signals.h"
-#include "model/layers/embedding.h"
-#include "model/transformer/cpu_encoder.h"
-#include "model/transformer/parameters.h"
+#include "model/transformer/decoder_state.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_model.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
-namespace {
 
-// Positions that a decode state's tables begin with.
-constexpr int64_t kFirstPositions = 65;
+namespace {
 
 StepVisibility self_visibility(const StepLayout& layout, const DecoderState& state) {
   VisibleKeys visible;
@@ -78,65 +75,10 @@ void check_primary(const TransformerConfig& config, const PrimaryStates& primary
 
 }  // namespace
 
-TransformerParts::TransformerParts(const TransformerConfig& config, const Building& building)
-    : decoder(config, true, building) {
-  const std::string weight = head_parameter(config);
-  if (building.arena != nullptr) {
-    head = Linear(building.matrix(weight));
-    head.pack(*building.arena);
-    // A head that keeps its plain weight shares it with the embedding.
-    const bool shared = config.tied_head && !head.weight().is_meta();
-    embedding = shared ? head.weight() : building.source.unconverted("embedding.weight");
-  } else {
-    embedding = building.find("embedding.weight");
-    head = Linear(config.tied_head ? embedding : building.find(weight));
-  }
-  vocabulary_rows = VocabularyRows(config, embedding.device());
-  dtype = building.find("decoder.final_norm.weight").scalar_type();
-  building.source.built();
-  if (config.has_encoder()) {
-    encoder.emplace(config, false, building);
-  } else if (config.encoder_decoder) {
-    encoder_projection = Linear(building.matrix("encoder_projection.weight"));
-    if (building.arena != nullptr) encoder_projection.pack(*building.arena);
-  }
-  if (config.positions == Positions::kLearned) {
-    positions = building.find("positions.weight");
-  }
-  if (config.embedding_norm) {
-    embedding_norm.emplace(config.norm, config.norm_epsilon, building.find("embedding_norm.weight"),
-                           building.find("embedding_norm.bias"));
-  }
-  if (building.arena != nullptr) keep_first_positions();
-}
-
-void TransformerParts::keep_first_positions() {
-  const at::NoGradGuard no_gradients;
-  if (embedding.is_cpu()) first_positions = decoder.position_tables(kFirstPositions);
-}
-
 at::Tensor TransformerModel::token_embeddings(const at::Tensor& tokens) const {
   const DecodingGuard guard;
   return at::embedding(parts_->embedding, parts_->vocabulary_rows.of(tokens.to(parts_->embedding.device())))
       .to(at::kFloat);
-}
-
-at::Tensor TransformerModel::embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const {
-  at::Tensor hidden =
-      embedded(parts_->embedding, parts_->vocabulary_rows.of(tokens.to(parts_->embedding.device()))).to(parts_->dtype);
-  if (parts_->positions.defined()) {
-    hidden =
-        hidden + at::embedding(parts_->positions,
-                               positions().clamp_max(parts_->positions.size(0) - 1).to(parts_->positions.device()));
-  }
-  return parts_->embedding_norm ? (*parts_->embedding_norm)(hidden) : hidden;
-}
-
-at::Tensor TransformerModel::embed_sequences(const TokenBatch& batch) const {
-  return embed_at(batch.tokens, [&] {
-    if (!batch.segments.empty()) return upload(segment_index(batch).position, info_.device);
-    return at::arange(batch.tokens.size(1), at::TensorOptions(at::kLong).device(info_.device));
-  });
 }
 
 at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& layout) const {
@@ -148,30 +90,6 @@ at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& l
     const at::Tensor& placed = layout.places.position;
     return placed.defined() ? placed : at::tensor(positions_of(layout), at::kLong).view(tokens.sizes());
   });
-}
-
-at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dropout) const {
-  if (!parts_->encoder) {
-    throw std::logic_error("a decoder-only model, a Tandem secondary or a drafter that shares an encoder has none");
-  }
-  at::Tensor hidden = dropout(embed_sequences(source));
-  const Stack& stack = *parts_->encoder;
-  const bool by_program = !dropout.active() && !at::GradMode::is_enabled() && hidden.is_cpu() &&
-                          hidden.scalar_type() == at::kFloat && !stack.packed_views().empty() &&
-                          stack.final_row_norm().weight != nullptr && !stack.rotates();
-  if (by_program) {
-    hidden = hidden.contiguous();
-    CpuEncoder::of_thread().encode({stack.packed_views(), stack.final_row_norm(), stack.sequence_bias(hidden.size(1))},
-                                   source.lengths, hidden);
-    return hidden;
-  }
-  const SequencePass pass{.self_bias = stack.self_bias(hidden, source, {.drops = dropout.active()}),
-                          .dropout = &dropout};
-  for (int64_t i = 0; i < stack.layers(); ++i) {
-    work_point();
-    hidden = stack.block(i)(hidden, pass);
-  }
-  return dropout(stack.final_norm(hidden));
 }
 
 at::Tensor TransformerModel::memory(const ForwardInput& input, Dropout& dropout) const {
@@ -229,40 +147,13 @@ at::Tensor TransformerModel::head(const at::Tensor& hidden) const {
   return parts_->vocabulary_rows.spread(parts_->head(hidden), -std::numeric_limits<double>::infinity());
 }
 
-std::vector<CrossCache> TransformerModel::cross_caches(const at::Tensor& memory) const {
-  if (memory.is_cpu() && memory.scalar_type() == at::kFloat && !parts_->decoder.packed_views().empty()) {
-    return CpuEncoder::of_thread().cross_caches(parts_->decoder.packed_views(), memory);
-  }
-  std::vector<CrossCache> caches;
-  for (int64_t i = 0; i < parts_->decoder.layers(); ++i) {
-    caches.push_back(parts_->decoder.block(i).cross_cache(memory));
-  }
-  return caches;
-}
-
-void TransformerModel::prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const {
-  state.check(layers, layout);
-  int64_t needed = 1;
-  for (size_t b = 0; b < layout.base.size(); ++b) {
-    needed = std::max(needed, layout.base[b] + layout.new_tokens[b] + 1);
-  }
-  const int64_t present = state.positions().count;
-  if (needed > present) {
-    if (needed <= parts_->first_positions.count) return state.set_positions(parts_->first_positions);
-    const int64_t all = state.capacity() + 1;
-    const bool grows = parts_->embedding.is_cpu();
-    const int64_t roomy = grows ? std::min(std::max(kFirstPositions, 2 * present), all) : all;
-    state.set_positions(parts_->decoder.position_tables(std::max(needed, roomy)));
-  }
-}
-
 std::vector<int64_t> TransformerModel::rotary_positions(const StepLayout& layout) const {
   const bool read = config_.positions == Positions::kRotary && !layout.places.position.defined();
   return read ? positions_of(layout) : std::vector<int64_t>{};
 }
 
-StepOutput TransformerModel::run(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
-  if (takes_cpu_steps()) return run_on_cpu(part, layout, state);
+StepOutput TransformerModel::run_by_operators(const StepPart& part, const StepLayout& layout,
+                                              DecoderState& state) const {
   StepOutput output;
   output.hidden.resize(part.hidden_layers.size());
   const auto keep = [&](int64_t layer, const at::Tensor& hidden) {
@@ -322,6 +213,46 @@ void TransformerModel::write_primary(const std::vector<at::Tensor>& representati
         parts_->decoder.block(i).project_primary(representations[static_cast<size_t>(i)].to(parts_->dtype));
     write_kv({i, i + 1}, projected, layout, state);
   }
+}
+
+// ---- Steps on devices
+
+StepOutput TransformerModel::run_recorded(StepGraph& graph, const StepPart& part, const StepLayout& layout,
+                                          DecoderState& state) const {
+  const at::Tensor places = state.packed_places(layout);
+  if (graph.work) {
+    graph.tokens.copy_(part.tokens, /*non_blocking=*/true);
+    graph.places.copy_(places, /*non_blocking=*/true);
+  } else {
+    graph.tokens = part.tokens.to(info_.device, /*non_blocking=*/true, /*copy=*/true);
+    graph.places = places.to(info_.device, /*non_blocking=*/true);
+    StepPart recorded = part;
+    recorded.tokens = graph.tokens;
+    StepLayout placed = state.placed(layout, graph.places);
+    placed.recorded = true;
+    graph.work =
+        record_graph(info_.device, state.graphs().memory(), [&] { graph.output = run(recorded, placed, state); });
+    if (!graph.work) return run(recorded, state.placed(layout, graph.places), state);
+  }
+  graph.work->replay();
+  return graph.output;
+}
+
+std::optional<DevicePlaces> TransformerModel::device_places(DecodeState& state) {
+  if (info_.device.is_cpu() || !has_step_places(info_.device)) return std::nullopt;
+  if (config_.block_attention > 1) return std::nullopt;
+  const DecodingGuard guard;
+  DecoderState& own = own_state(state);
+  const std::vector<int64_t> none(static_cast<size_t>(own.rows()), 0);
+  prepare({0, config_.decoder_layers}, own.layout_of(none, 1), own);
+  return own.device_places();
+}
+
+StepOutput TransformerModel::step_on_device(const DeviceStepInput& input, DecodeState& state) {
+  const DecodingGuard guard;
+  DecoderState& own = own_state(state);
+  return run({.layers = {0, config_.decoder_layers}, .tokens = input.tokens, .logits = input.logits},
+             own.device_layout(input), own);
 }
 
 }  // namespace draftsmith::model

@@ -22,7 +22,6 @@
 #include "infer/loop/processors.h"
 #include "infer/session.h"
 #include "python/module/module.h"
-#include "recipes/stage.h"
 
 namespace draftsmith::python {
 namespace {
@@ -167,7 +166,7 @@ std::vector<infer::GenerationResult> Decoder::decode(const DecodeCall& call, siz
 
 std::unique_ptr<Decoder> load(const std::string& target, const std::string& drafter, const std::string& dtype,
                               const std::string& drafter_dtype, const std::string& flags) {
-  const auto execution = options_of<recipes::Execution>(flags);
+  const auto execution = options_of<ExecutionOptions>(flags);
   infer::SessionOptions options;
   options.target = target;
   options.drafter = drafter;

@@ -10,16 +10,16 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include "base/device.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "cli/flags.h"
-#include "cli/inputs.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/suite/suite_options.h"
 #include "metrics/scoring.h"
 #include "python/module/module.h"
 #include "recipes/pipeline.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::python {
 namespace {
@@ -37,11 +37,11 @@ struct Job {
 // Runs a recipe; an empty `work` is the program's. Returns a list of dicts: stage, directory, skipped.
 py::list train(const Path& file, const Path& work, const std::string& until, bool fresh,
                const std::vector<std::string>& set, const std::string& flags) {
-  const auto execution = options_of<recipes::Execution>(flags);
+  const recipes::Execution execution{options_of<ExecutionOptions>(flags)};
   std::vector<recipes::StageResult> results;
   {
     const py::gil_scoped_release others;
-    cli::begin_execution(execution);
+    begin_execution(execution);
     const recipes::Recipe recipe = recipes::load_recipe(file, set);
     results = recipes::run_recipe(recipe, {.work = work, .until = until, .fresh = fresh, .execution = execution});
   }
@@ -56,13 +56,13 @@ py::list train(const Path& file, const Path& work, const std::string& until, boo
 // Runs a suite; an empty `out` is the program's. Returns a dict: directory, results, rows, table, failures.
 py::dict evaluate_suite(const Path& file, const Path& out, const std::vector<std::string>& set,
                         const std::string& flags) {
-  const auto execution = options_of<recipes::Execution>(flags);
+  const recipes::Execution execution{options_of<ExecutionOptions>(flags)};
   Path directory;
   std::optional<evaluate::SuiteResult> result;
   {
     const py::gil_scoped_release others;
-    cli::begin_execution(execution);
-    evaluate::SuiteOptions options = cli::load_suite(file, set);
+    begin_execution(execution);
+    evaluate::SuiteOptions options = evaluate::load_suite(file, set);
     execution.apply_to(options);
     directory = out.empty() ? Path("results") / options.name : out;
     result = evaluate::run_evaluation(options, directory, {.quiet = execution.quiet});

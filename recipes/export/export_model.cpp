@@ -19,6 +19,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/exits.h"
+#include "model/transformer/parameters.h"
 #include "recipes/export/gguf.h"
 #include "recipes/inspection.h"
 

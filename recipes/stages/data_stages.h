@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "data/corpus/prepare.h"
 #include "data/datasets/datasets.h"
 #include "data/hdf5/shards.h"
+#include "data/teacher/teacher_cache.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
@@ -94,6 +96,11 @@ infer::OnTokens count_underway(Progress& progress, int64_t outputs, int64_t limi
 
 // What Interrupted says of a file that is made of shards.
 inline constexpr const char* kShardsSaved = "whole shards are saved; run it again to continue";
+
+// Opens and checks a teacher's stored distributions for training on `corpus`. Errors: a UserError with all problems,
+// each naming both sides: another corpus, another tokenizer or, if `teacher` is given, another teacher.
+data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
+                                      const std::optional<std::filesystem::path>& teacher);
 
 using ShardWork = std::function<void(const data::ShardRange&)>;
 

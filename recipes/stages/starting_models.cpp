@@ -6,7 +6,6 @@
 #include "base/device.h"
 #include "base/logging.h"
 #include "model/families/family.h"
-#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/block_models.h"
 #include "model/models/companion.h"

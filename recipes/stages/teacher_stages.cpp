@@ -19,7 +19,6 @@
 #include "data/tokenizers/tokenizer.h"
 #include "distributed/process_group.h"
 #include "infer/generator.h"
-#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
@@ -295,7 +294,47 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   merge_shards(run, shards, [&](const auto& parts) { data::merge_teacher_caches(parts, file, info); });
 }
 
+std::string short_hash(const std::string& hash) {
+  return hash.substr(0, 16);
+}
+
+std::string named(const data::TeacherCacheInfo& info, const char* key) {
+  const auto found = info.provenance.find(key);
+  return found == info.provenance.end() ? "one that the cache does not name" : found->second;
+}
+
 }  // namespace
+
+data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
+                                      const std::optional<std::filesystem::path>& teacher) {
+  data::TeacherCache cache(file);
+  const data::TeacherCacheInfo& info = cache.info();
+  Problems problems;
+  const auto add = [&](const char* what, std::string expected, std::string found, const char* hint) {
+    problems.add({file.string(), what, std::move(expected), std::move(found), hint});
+  };
+  if (info.tokenizer_hash != corpus.info().tokenizer_hash) {
+    add("the teacher cache was made with another tokenizer than the corpus",
+        fmt::format("tokenizer {} of {}", short_hash(corpus.info().tokenizer_hash), corpus.file().string()),
+        "tokenizer " + short_hash(info.tokenizer_hash),
+        "make the cache from this corpus, with a teacher that has the corpus's tokenizer");
+  }
+  if (const std::string hash = data::corpus_hash(corpus); info.corpus_hash != hash) {
+    add("the teacher cache was made from another corpus",
+        fmt::format("{} ({}, {} target tokens)", corpus.file().string(), short_hash(hash), corpus.info().target_tokens),
+        fmt::format("{} ({}, {} positions)", named(info, "corpus"), short_hash(info.corpus_hash), info.positions),
+        "set `corpus` of the teacher-logits stage to the training corpus");
+  }
+  if (teacher) {
+    if (const std::string hash = model::model_hash(*teacher); info.teacher_hash != hash) {
+      add("the teacher cache was made by another teacher", fmt::format("{} ({})", teacher->string(), short_hash(hash)),
+          fmt::format("{} ({})", named(info, "teacher"), short_hash(info.teacher_hash)),
+          "set `teacher` to the model of the teacher-logits stage, or omit it");
+    }
+  }
+  problems.throw_if_any();
+  return cache;
+}
 
 StageKind teacher_outputs_stage() {
   return make_stage_kind<TeacherOutputsOptions>("teacher-outputs", 1, run_teacher_outputs, Processes::kAll);

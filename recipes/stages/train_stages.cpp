@@ -2,6 +2,7 @@
 // early-prediction heads for layers of a frozen model (train/trainable/exit_trainables.h): model/ is a copy of the
 // model's directory with draftsmith/exits inside.
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -10,14 +11,13 @@
 #include "base/device.h"
 #include "base/logging.h"
 #include "base/options.h"
+#include "data/corpus/corpus.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
-#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
 #include "recipes/stages/starting_models.h"
-#include "recipes/stages/training_inputs.h"
 #include "train/options.h"
 #include "train/teacher/cached_teacher.h"
 #include "train/trainable/exit_trainables.h"
@@ -28,6 +28,37 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Input of stages that train: a corpus, a validation corpus, and the tokenizer of both.
+struct TrainingData {
+  // Opens the files. Errors: UserError for missing or damaged files, and for a corpus of another tokenizer.
+  TrainingData(const fs::path& tokenizer_file, const fs::path& corpus_file,
+               const std::optional<fs::path>& validation_corpus)
+      : tokenizer(data::load_tokenizer(tokenizer_file)), corpus(corpus_file) {
+    require_own_tokenizer(corpus);
+    if (validation_corpus) require_own_tokenizer(validation.emplace(*validation_corpus));
+  }
+
+  // Returns a trainer's inputs, which refer to this object.
+  train::TrainerInputs inputs(train::TrainableModel& trainable, const StageContext& run) const {
+    return {.trainable = trainable,
+            .corpus = corpus,
+            .validation = {.corpus = validation ? &*validation : nullptr, .tokenizer = tokenizer.get()},
+            .identity = run.identity,
+            .progress = run.execution.progress(),
+            .world = run.execution.world};
+  }
+
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  data::Corpus corpus;
+  std::optional<data::Corpus> validation;
+
+ private:
+  void require_own_tokenizer(const data::Corpus& one) const {
+    require_same_tokenizer(tokenizer->hash(), one.info().tokenizer_hash, one.file(),
+                           "prepare it with the tokenizer of this stage");
+  }
+};
 
 struct TrainStageOptions : StartOptions {
   std::filesystem::path corpus;
@@ -150,9 +181,11 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
                                    options.from->string());
   }
   train::TrainerInputs inputs = files.inputs(*start.trainable, run);
-  inputs.references = std::move(references);
-  inputs.teacher = teacher.get();
-  if (shares_with_teacher(options) && !start.trainable->teaches()) inputs.teacher = start.models.back().get();
+  inputs.validation.references = std::move(references);
+  inputs.validation.teacher = teacher.get();
+  if (shares_with_teacher(options) && !start.trainable->teaches()) {
+    inputs.validation.teacher = start.models.back().get();
+  }
   const auto distilled = distilled_from(options, files.corpus, teacher.get());
   inputs.distilled = distilled.get();
   if (options.from) inputs.generation = model::read_settings(*options.from).generation;

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 
 #include "cli/application.h"
-#include "cli/flags.h"
 #include "tests/cli/program.h"
 #include "tests/support/files.h"
 #include "tests/support/paths.h"
@@ -105,7 +104,7 @@ struct FlagOptions {
   bool stemmer = false;
   std::vector<int64_t> grid;
   std::optional<double> top_p;
-  Execution run;
+  ExecutionOptions run;
   static Fields<FlagOptions> fields() {
     return Fields<FlagOptions>("draft")
         .add("max_draft", &FlagOptions::max_draft, Range{1, 64}, Unit{"tokens"}, "Longest draft.")

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "infer/sampling/sampling.h"
-#include "model/layers/feed_forward.h"
-#include "model/layers/relative_bias.h"
+#include "model/layers/linear.h"
+#include "model/transformer/stack.h"
 #include "tests/device/device.h"
 #include "tests/support/tensors.h"
 

@@ -11,7 +11,6 @@
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
-#include "train/objectives/cross_entropy.h"
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
 #include "train/teacher/teacher_source.h"

@@ -1,6 +1,5 @@
 // Settings that fail and tasks that a command scores: the others are measured, nothing is measured twice, all is
 // written.
-#include "evaluate/measure/failures.h"
 
 #include <new>
 #include <stdexcept>

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/summary.h"
+#include "model/files/checkpoint.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/evaluate/model_suite.h"
 #include "tests/support/errors.h"

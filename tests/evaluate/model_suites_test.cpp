@@ -6,6 +6,7 @@
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
 #include "evaluate/evaluation.h"
+#include "model/files/checkpoint.h"
 #include "model/models/block_models.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/language_models.h"

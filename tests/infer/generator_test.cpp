@@ -12,6 +12,7 @@
 #include "base/signals.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/forced/decisions.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/session.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/errors.h"

@@ -11,7 +11,7 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
-#include "infer/parts.h"
+#include "infer/loop/decode_loop.h"
 #include "model/pruning/pruning.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/distribution_tests.h"

@@ -5,8 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 #include "tests/support/oracle_fixtures.h"
 

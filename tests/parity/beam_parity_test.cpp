@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "infer/generator.h"
-#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "tests/parity/model_comparison.h"
 #include "tests/support/paths.h"
 

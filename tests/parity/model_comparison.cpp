@@ -8,7 +8,7 @@
 #include "base/files.h"
 #include "infer/generator.h"
 #include "model/families/family.h"
-#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "tests/support/random_steps.h"
 #include "tests/support/tensors.h"
 

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/files/checkpoint.h"
+#include "model/files/write_weights.h"
 #include "tests/parity/model_comparison.h"
 
 namespace draftsmith::model {

@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
 #include "tests/support/paths.h"
 #include "tests/support/tensors.h"
 

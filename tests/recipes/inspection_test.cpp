@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "model/files/checkpoint.h"
 #include "model/models/block_models.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/tandem.h"

@@ -197,7 +197,7 @@ TEST_F(RecipeFile, TheDeviceOfAnEvaluationIsTheRecipesUnlessTheCommandLineNamesO
   const Recipe recipe = load(std::string(kEvaluation) + "drafter = [\"small\"]\n", {"e.device=\"tpu\""});
   const auto error_on = [&](const std::string& device) {
     return error_of([&] {
-      recipe.stages[0].kind->run(recipe.stages[0].table, {folder_ / "e", "", {.device = device}});
+      recipe.stages[0].kind->run(recipe.stages[0].table, {folder_ / "e", "", {{.device = device}}});
     });
   };
   EXPECT_THAT(error_on("auto"), HasSubstr("tpu"));

@@ -13,9 +13,10 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/batches.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "infer/generator.h"
-#include "infer/parts.h"
 #include "infer/sampling/sampling.h"
 #include "model/transformer/language_model.h"
 

@@ -1,6 +1,4 @@
 // Batches of decoder-only models: packed rows, prompts and continuations, token budgets and the last position.
-#include "train/batch.h"
-
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -12,10 +10,10 @@
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy.h"
 #include "train/objectives/objective.h"
 #include "train/teacher/student_samples.h"
 #include "train/teacher/teacher_source.h"
+#include "train/trainable/trainable_model.h"
 #include "train/trainer.h"
 
 namespace draftsmith::train {
@@ -82,12 +80,12 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
     PlainTrainable trainable(model);
     model.to(at::kCPU, at::kDouble);
     model.requires_grad(true);
-    CrossEntropy objective({});
+    const auto objective = make_objective({});
     double alone = 0;
     std::vector<int64_t> all;
     for (int64_t i = 0; i < corpus.size(); ++i) {
       all.push_back(i);
-      const Loss loss = objective.loss(trainable, make_batch(corpus, {i}, model.info()), {});
+      const Loss loss = objective->loss(trainable, make_batch(corpus, {i}, model.info()), {});
       loss.sum.backward();
       alone += loss.sum.item<double>();
     }
@@ -98,7 +96,7 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
     }
     const Batch batch = make_batch(corpus, all, model.info(), 24);
     ASSERT_LT(batch.decoder_input.tokens.size(0), corpus.size());
-    const Loss packed = objective.loss(trainable, batch, {});
+    const Loss packed = objective->loss(trainable, batch, {});
     packed.sum.backward();
     EXPECT_NEAR(packed.sum.item<double>(), alone, 1e-9 * alone) << config.family;
     EXPECT_EQ(packed.count, corpus.info().target_tokens);
@@ -148,7 +146,8 @@ TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
   };
   for (const std::string& message :
        {error_with({.trainable = trainable, .corpus = corpus, .distilled = &live}),
-        error_with({.trainable = trainable, .corpus = corpus, .validation = &corpus, .teacher = &teacher})}) {
+        error_with(
+            {.trainable = trainable, .corpus = corpus, .validation = {.corpus = &corpus, .teacher = &teacher}})}) {
     EXPECT_THAT(message, AllOf(HasSubstr("short-teacher"), HasSubstr("at most 8 tokens")));
   }
 }

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/signals.h"
+#include "model/files/checkpoint.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/models.h"
 #include "tests/support/process_groups.h"
@@ -47,7 +48,7 @@ struct Process {
     try {
       ended.state = run_training({.trainable = trainable,
                                   .corpus = corpus,
-                                  .validation = validation,
+                                  .validation = {.corpus = validation},
                                   .distilled = distilled,
                                   .world = &world},
                                  options, own)

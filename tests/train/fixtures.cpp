@@ -71,8 +71,8 @@ TrainResult train_tiny_validated(const std::filesystem::path& directory, const T
   const data::Corpus corpus(directory.parent_path() / "train.h5");
   const data::Corpus validation(directory.parent_path() / "validation.h5");
   PlainTrainable trainable(model);
-  return run_training(TrainerInputs{.trainable = trainable, .corpus = corpus, .validation = &validation}, options,
-                      directory);
+  return run_training(TrainerInputs{.trainable = trainable, .corpus = corpus, .validation = {.corpus = &validation}},
+                      options, directory);
 }
 
 std::vector<nlohmann::json> untimed_log(const std::filesystem::path& run) {

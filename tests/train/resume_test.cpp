@@ -16,7 +16,7 @@
 #include "base/signals.h"
 #include "tests/support/files.h"
 #include "tests/train/fixtures.h"
-#include "train/training_log.h"
+#include "train/run_directory.h"
 
 namespace draftsmith::train {
 namespace {

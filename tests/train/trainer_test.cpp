@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/train/fixtures.h"
@@ -80,7 +80,7 @@ TEST_F(TrainerTest, AValidationThatIsNotFiniteIsAnErrorAndNeverTheBest) {
   TrainOptions options = tiny_options();
   options.length = "4 steps";
   options.validation.every = "1 steps";
-  const TrainerInputs inputs{.trainable = trainable, .corpus = corpus, .validation = &validation};
+  const TrainerInputs inputs{.trainable = trainable, .corpus = corpus, .validation = {.corpus = &validation}};
   EXPECT_THAT(error_of<RunError>([&] { run_training(inputs, options, run_directory()); }),
               AllOf(HasSubstr("validation"), HasSubstr("high.h5"), HasSubstr("training step 1\n")));
   EXPECT_FALSE(std::filesystem::exists(run_directory() / "best"));
@@ -98,7 +98,8 @@ TEST_F(TrainerTest, ValidationsThatCannotBeAreRefusedBeforeAnythingIsWritten) {
   other_start.decoder_start = 2;
   model::TransformerModel teacher(other_start, 6);
   PlainTrainable trainable(model);
-  const TrainerInputs inputs{.trainable = trainable, .corpus = corpus, .validation = &corpus, .teacher = &teacher};
+  const TrainerInputs inputs{
+      .trainable = trainable, .corpus = corpus, .validation = {.corpus = &corpus, .teacher = &teacher}};
   EXPECT_THAT(error_of([&] { run_training(inputs, {}, run_directory()); }),
               HasSubstr("begin their outputs with different tokens"));
   EXPECT_FALSE(std::filesystem::exists(run_directory()));

@@ -107,9 +107,9 @@ TEST_F(Validation, ChoosesTheBestModelAndShowsItsCost) {
     options.length = "2 steps";
     options.validation = drafting(1);
     options.validation.measure = measure;
-    const TrainResult result =
-        run_training({.trainable = trainable, .corpus = corpus, .validation = &*corpus_, .teacher = &target}, options,
-                     folder_ / measure);
+    const TrainResult result = run_training(
+        {.trainable = trainable, .corpus = corpus, .validation = {.corpus = &*corpus_, .teacher = &target}}, options,
+        folder_ / measure);
     const auto summary = nlohmann::json::parse(read_file(folder_ / measure / "validation.json"));
     EXPECT_EQ(summary.at("model").at(measure).get<double>(), *result.state.best_value);
     EXPECT_NE(summary.at("model").at("overlap"), summary.at("model").at("alpha"));

@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/bf16_product.h"
-#include "train/plain_arithmetic.h"
+#include "base/device_tensors.h"
 
 namespace draftsmith::train {
 namespace {

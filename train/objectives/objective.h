@@ -3,16 +3,19 @@
 // large batch. If a model makes several predictions, the loss is the weighted sum of their losses, and the counts are
 // those of the first prediction.
 //
-// A new objective is a class in this folder, its options below, and its name in make_objective.cpp.
+// A new objective is a class in objective.cpp, its options below, and its name in make_objective().
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "base/aten.h"
 #include "base/options.h"
-#include "train/teacher/student_samples.h"
+#include "train/objectives/linear_loss.h"
+#include "train/objectives/losses.h"
+#include "train/teacher/teacher_source.h"
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
@@ -45,25 +48,12 @@ struct CrossEntropyOptions {
   static Fields<CrossEntropyOptions> fields();
 };
 
-struct DistillOptions {
-  double lambda = 0.5;
-  std::string divergence = "forward_kl";
-  double beta = 0.5;
-  double temperature = 1.0;
-  double label_smoothing = 0.0;
-  std::string normalization = "tokens";
-  OnPolicyOptions on_policy = {};
-  static Fields<DistillOptions> fields();
-};
-
 struct ObjectiveOptions {
   std::string name = "cross_entropy";
   CrossEntropyOptions cross_entropy = {};
   DistillOptions distill = {};
   static Fields<ObjectiveOptions> fields();
 };
-
-class TeacherSource;  // train/teacher/teacher_source.h
 
 // Inputs of objectives beside the batches. Pointers must outlive the objective.
 struct ObjectiveInputs {
@@ -81,5 +71,31 @@ std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options, const
 inline bool needs_teacher(const ObjectiveOptions& options) {
   return options.name == "distill";
 }
+
+// ---- Losses of predictions, of which the objectives are made
+
+// The labels of predictions that their head has rows for, and what their losses weigh.
+struct Targets {
+  HeadLabels labels;        // Q of them
+  at::Tensor weights = {};  // [Q] as in PositionLoss
+  int64_t sequences = 0;    // that have labels in the head
+};
+
+// Returns the cross entropy at these targets.
+std::shared_ptr<PositionLoss> cross_entropy_loss(const Targets& targets, double label_smoothing);
+
+// Returns the loss of a student's logits at its targets. `teacher`, which must outlive it, is at the P labels that the
+// targets were taken from. Its rows() throw std::logic_error for a top-k teacher if the student lacks ids.
+std::shared_ptr<PositionLoss> distillation_loss(const Targets& targets, TeacherDistributions& teacher,
+                                                SharedRows shared, const DistillOptions& options);
+
+// Returns the loss of distillation for one batch: for the predictions that are taught, and cross entropy for the
+// others. `teacher` is at the batch's labels. `sequences` int64 [P]: the number of each label's sequence, from 0 on; if
+// given, the loss is a sum of sequences' mean losses.
+Loss distillation_of(const TrainableOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
+                     const DistillOptions& options, const at::Tensor& sequences = {});
+
+// Returns the cross entropy without smoothing and the arg max at each position; no gradients, little memory.
+Prediction predict(const at::Tensor& hidden, const model::HeadWeights& head, const at::Tensor& labels);
 
 }  // namespace draftsmith::train

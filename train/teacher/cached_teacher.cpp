@@ -14,7 +14,7 @@
 #include "base/device_tensors.h"
 #include "base/error.h"
 #include "base/signals.h"
-#include "train/batch.h"
+#include "train/trainable/trainable_model.h"
 #include "train/trainer.h"
 
 namespace draftsmith::train {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/device_tensors.h"
 #include "base/random.h"
 #include "data/corpus/batches.h"
 #include "infer/generator.h"
-#include "train/plain_arithmetic.h"
 
 namespace draftsmith::train {
 

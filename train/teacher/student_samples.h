@@ -6,7 +6,6 @@
 
 #include "base/options.h"
 #include "data/corpus/corpus.h"
-#include "train/batch.h"
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {

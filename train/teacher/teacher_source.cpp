@@ -2,8 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "base/device_tensors.h"
 #include "base/error.h"
-#include "train/plain_arithmetic.h"
 
 namespace draftsmith::train {
 

@@ -7,7 +7,6 @@
 #include "model/files/model_directory.h"
 #include "model/models/block_models.h"
 #include "model/models/companion.h"
-#include "train/plain_arithmetic.h"
 
 namespace draftsmith::train {
 namespace {

@@ -1,21 +1,55 @@
-// A trainable model: one model, or several that learn together, with what its pass puts out. The trainer, its
-// checkpoints and its validations use only this interface.
+// A trainable model: one model, or several that learn together, with the batches that its pass reads and what it puts
+// out. The trainer, its checkpoints and its validations use only this interface.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/aten.h"
+#include "data/corpus/corpus.h"
 #include "model/files/checkpoint.h"
 #include "model/models/exits.h"
+#include "model/transformer/language_model.h"
 #include "model/transformer/transformer_model.h"
-#include "train/batch.h"
 
 namespace draftsmith::train {
+
+// ---- Batches
+
+// A micro-batch as tensors: the input of a model's forward pass and of an objective.
+struct Batch {
+  model::TokenBatch source;  // [B,S]; undefined for decoder-only models
+  // [B,T]: the decoder start token, then all but the last target token. Decoder-only: the source, if there is one,
+  // replaces the start token, and a row may pack several examples.
+  model::TokenBatch decoder_input;
+  at::Tensor labels;                  // int64 [P]: target tokens of all rows, padding left out, row after row
+  at::Tensor positions;               // int64 [P]: where each label stands in the flattened [B*T]
+  std::vector<int64_t> places;        // [P]: the same on the host
+  std::vector<int64_t> label_counts;  // labels of each example, in the order of `labels`
+  std::vector<int64_t> examples;      // [B]: indices in the corpus; empty when made from tokens
+  int64_t label_count() const { return labels.size(0); }
+  // Returns the number of each label's example in the batch, on the labels' device: int64 [P].
+  at::Tensor sequences() const;
+};
+
+// Makes a batch of a corpus's examples on the model's device. Padding positions and prompts never reach the head or the
+// loss. `pack_tokens` as in data::BatchOptions.
+Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
+                 int64_t pack_tokens = 0);
+
+struct ExampleTokens {
+  std::span<const int32_t> source, target;
+};
+// Makes a batch of tokens that belong to no corpus.
+Batch make_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens = 0);
+
+// ---- Predictions
 
 // The output of trained models that objectives and validations read: hidden states at a batch's labels, and the head
 // that makes logits of them. It holds no logits: at all positions together they would be [P,V].
@@ -81,6 +115,8 @@ struct TextWriters {
   // object must outlive it. Not for Tandems.
   std::shared_ptr<model::LanguageModel> alone() const;
 };
+
+// ---- Trainable models
 
 class TrainableModel {
  public:

@@ -11,10 +11,10 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/engagement.h"
-#include "infer/parts.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/token_ids.h"
 

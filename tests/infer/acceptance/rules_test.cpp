@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/acceptance/acceptance_rule.h"
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tensors.h"

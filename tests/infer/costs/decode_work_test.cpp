@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/loop/prefill.h"
+#include "infer/loop/rows.h"
 #include "tests/infer/windows/window_fixtures.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/models.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"

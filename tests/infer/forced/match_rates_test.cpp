@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random_tensors.h"
-#include "infer/loop/prefill.h"
+#include "infer/loop/rows.h"
 #include "model/models/exits.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"

@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "infer/loop/prefill.h"
+#include "infer/generator.h"
+#include "infer/loop/rows.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

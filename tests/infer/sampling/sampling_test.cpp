@@ -8,8 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random_tensors.h"
-#include "infer/acceptance/lossy.h"
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/sampling/row_kernels.h"
 #include "tests/support/oracle_fixtures.h"
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "infer/loop/decode_stats.h"
-#include "infer/loop/prefill.h"
 #include "infer/loop/rows.h"
 #include "model/transformer/transformer_model.h"
 

@@ -8,9 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/parts.h"
+#include "infer/loop/decode_loop.h"
 #include "tests/infer/windows/window_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"

@@ -13,7 +13,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/families/family.h"
-#include "model/files/safetensors.h"
+#include "model/files/write_weights.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {

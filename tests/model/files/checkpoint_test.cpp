@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "model/files/copy_model.h"
 #include "model/files/model_directory.h"
+#include "model/files/write_weights.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

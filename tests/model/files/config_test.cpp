@@ -8,6 +8,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/generation_config.h"
 #include "model/files/model_directory.h"
+#include "model/files/write_weights.h"
 #include "model/layers/rotary.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"

@@ -11,11 +11,9 @@
 #include "base/bf16_product.h"
 #include "base/device_tensors.h"
 #include "base/random_tensors.h"
-#include "model/layers/embedding.h"
 #include "model/layers/head_attention.h"
 #include "model/layers/linear.h"
 #include "model/layers/mixed_products.h"
-#include "model/layers/norm.h"
 #include "model/layers/rms_norm.h"
 #include "tests/support/tensors.h"
 

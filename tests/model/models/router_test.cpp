@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "model/files/write_weights.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/cpu/packed_weights.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/companion.h"
 #include "model/models/tandem.h"

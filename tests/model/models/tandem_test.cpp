@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/companion.h"
 #include "tests/model/files/checkpoint_files.h"

@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/files/checkpoint.h"
+#include "model/files/write_weights.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"

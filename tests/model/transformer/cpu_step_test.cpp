@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/signals.h"
-#include "model/transformer/cpu_encoder.h"
+#include "model/transformer/cpu_pass.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"

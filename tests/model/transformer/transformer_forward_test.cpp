@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/parameters.h"
-#include "model/transformer/position_bias.h"
+#include "model/transformer/stack.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

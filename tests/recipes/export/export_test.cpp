@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "model/files/write_weights.h"
 #include "recipes/export/export_model.h"
 #include "recipes/inspection.h"
 #include "recipes/pipeline.h"

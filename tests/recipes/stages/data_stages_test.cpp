@@ -28,7 +28,6 @@
 #include "model/files/model_directory.h"
 #include "recipes/inspection.h"
 #include "recipes/stage.h"
-#include "recipes/stages/training_inputs.h"
 #include "tests/recipes/stages/stage_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

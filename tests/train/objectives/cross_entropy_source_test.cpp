@@ -7,7 +7,7 @@
 #include "tests/support/cuda_shim.h"
 #include "tests/support/kernel_gate.h"
 #include "tests/support/tensors.h"
-#include "train/objectives/cross_entropy.h"
+#include "train/objectives/losses.h"
 // The shim comes first.
 #include "train/objectives/kernels/cross_entropy.cu"
 

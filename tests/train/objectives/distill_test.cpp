@@ -62,8 +62,7 @@ class DistillTest : public testing::Test {
     const data::Corpus validation(folder_ / "validation.h5");
     return run_training({.trainable = trainable,
                          .corpus = *corpus_,
-                         .validation = &validation,
-                         .teacher = &teacher_,
+                         .validation = {.corpus = &validation, .teacher = &teacher_},
                          .distilled = &source},
                         options, folder_ / directory);
   }

@@ -12,9 +12,8 @@
 
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy.h"
-#include "train/objectives/distill.h"
 #include "train/objectives/linear_loss.h"
+#include "train/objectives/objective.h"
 
 namespace draftsmith::train {
 

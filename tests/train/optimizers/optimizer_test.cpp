@@ -8,7 +8,8 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/files/safetensors.h"
+#include "model/files/weight_files.h"
+#include "model/files/write_weights.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"

@@ -63,7 +63,8 @@ class BlockTraining : public testing::Test {
   }
   TrainResult train(TrainableModel& trainable, const TrainOptions& training, const std::string& run) const {
     const data::Corpus corpus(folder_ / "train.h5");
-    return run_training({.trainable = trainable, .corpus = corpus, .validation = &corpus}, training, folder_ / run);
+    return run_training({.trainable = trainable, .corpus = corpus, .validation = {.corpus = &corpus}}, training,
+                        folder_ / run);
   }
   TemporaryDirectory folder_;
 };
@@ -88,7 +89,7 @@ TEST_F(BlockTraining, BlockPredictionIsJudgedOnTheTokensThatItPredicts) {
       expected -= log_probs[p + 1 - kBlock][batch.labels[p].item<int64_t>()].item<double>();
     }
   }
-  const Loss loss = CrossEntropy({}).loss(trainable, make_batch(corpus, all, model.info(), 24), {});
+  const Loss loss = make_objective({})->loss(trainable, make_batch(corpus, all, model.info(), 24), {});
   EXPECT_EQ(loss.count, labels);
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-9 * expected);
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/files.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
@@ -76,7 +77,7 @@ TEST_F(ExitTraining, TheLossIsTheWeightedSumOfTheLayersLosses) {
       const at::Tensor logits = pair.model->exit_head(at_labels(layers[i], batch));
       expected += static_cast<double>(i + 1) / 6 * cross_entropy_by_definition(logits, batch.labels);
     }
-    const Loss loss = CrossEntropy({}).loss(pair.trainable, batch, {});
+    const Loss loss = make_objective({})->loss(pair.trainable, batch, {});
     EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-9 * expected);
     EXPECT_EQ(loss.count, batch.label_count());
   }

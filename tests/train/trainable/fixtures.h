@@ -18,12 +18,13 @@
 #include "base/random.h"
 #include "base/random_tensors.h"
 #include "base/signals.h"
+#include "model/files/checkpoint.h"
 #include "model/models/exits.h"
 #include "model/models/tandem.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/models.h"
 #include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy.h"
+#include "train/objectives/objective.h"
 #include "train/trainable/exit_trainables.h"
 #include "train/trainable/tandem_trainables.h"
 #include "train/training_step.h"
@@ -32,10 +33,10 @@ namespace draftsmith::train {
 
 // Compares each parameter's gradient with the change of the loss along a random direction. fp64.
 inline void expect_right_gradients(TrainableModel& trainable, const Batch& batch) {
-  CrossEntropy objective({.label_smoothing = 0.1});
+  const auto objective = make_objective({.cross_entropy = {.label_smoothing = 0.1}});
   const model::DropoutContext dropout{.probability = 0.1, .seed = 4, .step = 2};
   require_gradients(trainable, true);
-  objective.loss(trainable, batch, dropout).sum.backward();
+  objective->loss(trainable, batch, dropout).sum.backward();
   const at::NoGradGuard no_grad;
   constexpr double kStep = 1e-6;
   for (const auto& [name, parameter] : trainable.parameters()) {
@@ -43,7 +44,7 @@ inline void expect_right_gradients(TrainableModel& trainable, const Batch& batch
     const at::Tensor direction = normal_tensor(value.sizes().vec(), 1, 9, name, at::kDouble);
     const auto loss_at = [&](double distance) {
       value.add_(direction, distance);
-      const double loss = objective.loss(trainable, batch, dropout).sum.item<double>();
+      const double loss = objective->loss(trainable, batch, dropout).sum.item<double>();
       value.sub_(direction, distance);
       return loss;
     };
@@ -172,7 +173,8 @@ class TandemTraining : public testing::Test {
 
   TrainResult train(TrainableModel& trainable, const TrainOptions& training, const std::string& run) const {
     const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
-    return run_training({.trainable = trainable, .corpus = corpus, .validation = &validation}, training, folder_ / run);
+    return run_training({.trainable = trainable, .corpus = corpus, .validation = {.corpus = &validation}}, training,
+                        folder_ / run);
   }
 
   TrainResult train(Pair& pair, TandemTrainableOptions tandem, const TrainOptions& training,

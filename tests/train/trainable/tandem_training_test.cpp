@@ -45,7 +45,7 @@ TEST_F(TandemTraining, BothLossesAreTheSecondarysAndThePrimarysWhoTeaches) {
   EXPECT_FALSE(output.predictions[1].taught);
   const at::NoGradGuard no_grad;
   EXPECT_LT(difference(output.teacher->hidden, hidden_at_labels(*pair.primary, batch, {})), 1e-5);
-  const auto loss = [&](TrainableModel& trainable) { return CrossEntropy({}).loss(trainable, batch, {}); };
+  const auto loss = [&](TrainableModel& trainable) { return make_objective({})->loss(trainable, batch, {}); };
   const double expected = loss(alone).sum.item<double>() + loss(secondary).sum.item<double>();
   EXPECT_NEAR(loss(both).sum.item<double>(), expected, 1e-4 * expected);
   EXPECT_EQ(loss(both).count, batch.label_count());
@@ -57,14 +57,14 @@ TEST_F(TandemTraining, PackedRowsHaveTheLossOfTheirTexts) {
   TandemTrainable trainable = pair.trainable(TandemConfiguration::kPrimaryFrozen);
   const data::Corpus corpus(folder_ / "copy.h5");
   const at::NoGradGuard no_grad;
-  CrossEntropy objective({});
+  const auto objective = make_objective({});
   double alone = 0;
   for (int64_t i = 0; i < 7; ++i) {
-    alone += objective.loss(trainable, make_batch(corpus, {i}, trainable.info()), {}).sum.item<double>();
+    alone += objective->loss(trainable, make_batch(corpus, {i}, trainable.info()), {}).sum.item<double>();
   }
   const Batch packed = make_batch(corpus, {0, 1, 2, 3, 4, 5, 6}, trainable.info(), 24);
   ASSERT_LT(packed.decoder_input.lengths.size(), 7u);
-  EXPECT_NEAR(objective.loss(trainable, packed, {}).sum.item<double>(), alone, 1e-9 * alone);
+  EXPECT_NEAR(objective->loss(trainable, packed, {}).sum.item<double>(), alone, 1e-9 * alone);
 }
 
 TEST_F(TandemTraining, AFrozenPrimaryStaysAndIsNamedByTheResult) {
@@ -81,7 +81,7 @@ TEST_F(TandemTraining, AFrozenPrimaryStaysAndIsNamedByTheResult) {
   TandemTrainable packed = pair.trainable(TandemConfiguration::kPrimaryFrozen);
   require_gradients(packed, true);
   const data::Corpus corpus(folder_ / "train.h5");
-  CrossEntropy({}).loss(packed, make_batch(corpus, {0, 1}, packed.info()), {}).sum.backward();
+  make_objective({})->loss(packed, make_batch(corpus, {0, 1}, packed.info()), {}).sum.backward();
   EXPECT_TRUE(pair.secondary->parameters().at("decoder.0.primary_projection.weight").grad().defined());
 }
 

@@ -1,5 +1,5 @@
 // Cross entropy over the vocabulary with label smoothing, and its slope along the logits, for
-// train/objectives/cross_entropy.h. One position a block, which reads its logits twice and writes them once.
+// train/objectives/losses.h. One position a block, which reads its logits twice and writes them once.
 //
 // Sums are of fp32, in an order that the number of threads alone decides: a position's loss does not
 // depend on the others. NaN and positive infinity among the logits give a loss of NaN.

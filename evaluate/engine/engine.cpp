@@ -1,4 +1,5 @@
-// Evaluation engine of model directories. It loads target and drafters once and decodes with Generator.
+// The engine of model directories. It loads target and drafters once and decodes with Generator.
+#include "evaluate/engine/engine.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,15 +21,15 @@
 #include "base/signals.h"
 #include "base/timing.h"
 #include "evaluate/engine/suite_models.h"
-#include "evaluate/evaluation.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/drafter.h"
 #include "infer/forced/decisions.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
-#include "infer/loop/prefill.h"
+#include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"
-#include "infer/parts.h"
+#include "infer/loop/rows.h"
 #include "infer/self_drafting/methods.h"
 #include "infer/windows/window_rules.h"
 

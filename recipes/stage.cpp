@@ -1,10 +1,11 @@
 // The list of stage kinds, and kind = "evaluate": an evaluation suite inside a recipe.
+#include "recipes/stage.h"
+
 #include <iostream>
 
 #include "base/device.h"
 #include "distributed/process_group.h"
 #include "evaluate/evaluation.h"
-#include "recipes/stage.h"
 
 namespace draftsmith::recipes {
 
@@ -12,19 +13,8 @@ ProcessGroup* only_process() {
   return &ProcessGroup::single();
 }
 
-Fields<Execution> Execution::fields() {
-  return Fields<Execution>("run: flags of every command that runs a model")
-      .add("device", &Execution::device, NoResult{}, "auto (the first GPU, else the CPU), cpu, cuda or cuda:N.")
-      .add("threads", &Execution::threads, Range{0, 1024}, Unit{"threads"}, NoResult{},
-           "CPU threads; 0 lets LibTorch choose, usually one for each physical core.")
-      .add("matmul_precision", &Execution::matmul_precision, NoResult{},
-           "Matrix products on GPUs: highest, or high (TF32 for fp32, and shorter sums for bf16 and fp16: faster; "
-           "near ties may go another way).")
-      .add("quiet", &Execution::quiet, NoResult{}, "Show no progress, and no messages except warnings.");
-}
-
 void Execution::apply_to(evaluate::SuiteOptions& suite) const {
-  if (device != Execution().device) suite.device = device;
+  if (device != ExecutionOptions().device) suite.device = device;
   if (threads > 0) suite.threads = threads;
 }
 

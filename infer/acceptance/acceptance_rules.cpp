@@ -1,18 +1,101 @@
-#include "infer/acceptance/rejection_rules.h"
+#include "infer/acceptance/acceptance_rules.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
-#include <tuple>
+#include <memory>
+#include <string>
 #include <vector>
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
+#include <ATen/Dispatch.h>
 
-#include "infer/acceptance/row_judging.h"
+#include "base/device_tensors.h"
+#include "base/registry.h"
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/decode_options.h"
 #include "infer/sampling/row_kernels.h"
+#include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
+
+// ---- Judgement on the CPU
+// Drafts are judged row by row and position by position, so that positions behind the first rejected token cost
+// nothing.
+
+namespace {
+
+// A rule's judgement of one row.
+struct RowJudgement {
+  int64_t accepted = 0;
+  int64_t next = 0;  // the target's token; kNoToken: its logits are not numbers
+};
+
+// A verification on the CPU as plain numbers of type T. The verification must outlive it.
+template <class T>
+class RowVerification {
+ public:
+  explicit RowVerification(const Verification& verification)
+      : verification_(verification),
+        logits_(verification.logits.contiguous()),
+        tokens_(verification.tokens.contiguous()),
+        counts_(verification.counts.contiguous()) {
+    for (const at::Tensor& q : verification.probabilities) q_.push_back(q.to(logits_.scalar_type()).contiguous());
+  }
+
+  const Verification& whole() const { return verification_; }
+  const Row& row(int64_t b) const { return verification_.rows[static_cast<size_t>(b)]; }
+  int64_t vocabulary() const { return logits_.size(2); }
+  int64_t drafted(int64_t b) const { return counts_.const_data_ptr<int64_t>()[b]; }
+  int64_t token(int64_t b, int64_t j) const { return tokens_.const_data_ptr<int64_t>()[b * tokens_.size(1) + j]; }
+  // Returns the target's logits, [V], for j up to drafted(b).
+  const T* logits(int64_t b, int64_t j) const {
+    return logits_.const_data_ptr<T>() + (b * logits_.size(1) + j) * vocabulary();
+  }
+  // Returns the drafter's warped probabilities, [V].
+  const T* drafter(int64_t b, int64_t j) const {
+    return q_[static_cast<size_t>(j)].template const_data_ptr<T>() + b * vocabulary();
+  }
+
+ private:
+  const Verification& verification_;
+  at::Tensor logits_;  // [B,G+1,V]
+  at::Tensor tokens_;  // [B,G]
+  at::Tensor counts_;  // [B]
+  std::vector<at::Tensor> q_;
+};
+
+// Judges every row that is not finished with judge(rows, b, overlaps): RowVerification of the logits' type, the row's
+// index and the place for its overlaps, [G], or null if they are not wanted.
+template <class Judge>
+Judgement judge_rows(const Verification& verification, bool overlap, const Judge& judge) {
+  const int64_t rows = verification.tokens.size(0);
+  const int64_t window = verification.tokens.size(1);
+  Judgement judgement;
+  judgement.accepted = host_empty({rows}, at::kLong);
+  judgement.next = host_empty({rows}, at::kLong);
+  if (overlap) {
+    judgement.overlap = host_empty({rows, window}, at::kDouble);
+    std::fill_n(judgement.overlap.template mutable_data_ptr<double>(), rows * window, 0.0);
+  }
+  AT_DISPATCH_FLOATING_TYPES(verification.logits.scalar_type(), "judge", [&] {
+    const RowVerification<scalar_t> numbers(verification);
+    for (int64_t b = 0; b < rows; ++b) {
+      RowJudgement row;
+      if (!numbers.row(b).finished) {
+        row = judge(numbers, b, overlap ? judgement.overlap.template mutable_data_ptr<double>() + b * window : nullptr);
+      }
+      judgement.accepted.template mutable_data_ptr<int64_t>()[b] = row.accepted;
+      judgement.next.template mutable_data_ptr<int64_t>()[b] = row.next;
+    }
+  });
+  return judgement;
+}
+
+}  // namespace
+
+// ---- Rules
+
 namespace {
 
 // Slack of the greedy rules that keep the target's own choices alone.
@@ -33,27 +116,6 @@ RowJudgement judge_greedy_row(const RowVerification<T>& in, int64_t b, double* o
   }
 }
 
-// Judges in tensor operations, every position at once.
-Judgement judge_greedy_tensors(const Verification& verification, double slack) {
-  const int64_t window = verification.tokens.size(1);
-  const auto choice = most_likely(verification.logits);  // [B,G+1]
-  const auto own = choice.narrow(1, 0, window);          // [B,G]
-  const auto same = own.eq(verification.tokens);         // [B,G]
-  auto kept = same;
-  if (slack >= 0) {
-    const auto heads = verification.logits.narrow(1, 0, window);  // [B,G,V]
-    const auto logit = [&](const at::Tensor& ids) {
-      return heads.gather(2, ids.clamp_min(0).unsqueeze(2)).squeeze(2).to(at::kDouble);
-    };
-    kept = logit(verification.tokens).ge(logit(own).sub(slack)) & own.ne(kNoToken);
-  }
-  Judgement judgement;
-  judgement.accepted = leading(kept & drafted_positions(verification));
-  judgement.next = choice.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1);
-  judgement.overlap = same.to(at::kDouble);  // one-hot distributions overlap fully or not at all
-  return judgement;
-}
-
 Judgement judge_greedily(const Verification& verification, double slack) {
   if (!has_row_kernels(verification.logits)) return judge_greedy_tensors(verification, slack);
   return judge_rows(verification, verification.tokens.size(1) > 0, [=](const auto& rows, int64_t b, double* values) {
@@ -69,69 +131,6 @@ Judgement ExactAcceptance::judge(const Verification& verification) {
 
 Judgement ExactAcceptance::judge_tensors(const Verification& verification) const {
   return judge_greedy_tensors(verification, kOwnChoices);
-}
-
-namespace {
-
-// Returns weights [B,V]: max(0, p - q) after a rejection, p after a full acceptance or if p - q has no mass.
-at::Tensor residual(const DraftedTokens& in, const at::Tensor& accepted) {
-  const auto target = at_position(in.p, accepted);  // [B,V]
-  const int64_t window = in.tokens.size(1);
-  if (window == 0) return target;
-  const auto rejected = accepted.lt(in.counts).unsqueeze(1);               // [B,1]
-  const auto drafter = at_position(in.q, accepted.clamp_max(window - 1));  // [B,V]
-  const auto rest = target.sub(drafter).clamp_min_(0);
-  return at::where(rejected & rest.sum(1, true).gt(0), rest, target);
-}
-
-at::Tensor leading_accepted(const DraftedTokens& in) {
-  const int64_t window = in.tokens.size(1);
-  if (window == 0) return at::zeros_like(in.counts);
-  const auto index = in.tokens.unsqueeze(2);                                   // [B,G,1]
-  const auto p_token = in.p.narrow(1, 0, window).gather(2, index).squeeze(2);  // [B,G]
-  const auto q_token = in.q.gather(2, index).squeeze(2);                       // [B,G]
-  const auto positions = at::arange(window, in.tokens.options()).unsqueeze(0);
-  // r < p/q without dividing; strict, so that p = 0 is never accepted.
-  return leading(in.r_accept.mul(q_token).lt(p_token) & positions.lt(in.counts.unsqueeze(1)));
-}
-
-std::tuple<at::Tensor, at::Tensor> reject_in_tensors(const at::Tensor& p, const at::Tensor& q, const at::Tensor& tokens,
-                                                     const at::Tensor& counts, const at::Tensor& r_accept,
-                                                     const at::Tensor& r_next) {
-  const DraftedTokens in{p, q, tokens, counts, r_accept, r_next};
-  const at::Tensor accepted = leading_accepted(in);
-  return {accepted, draw(residual(in, accepted), r_next.gather(1, accepted.unsqueeze(1)).squeeze(1))};
-}
-
-std::tuple<at::Tensor, at::Tensor> reject_on_gpu(const at::Tensor& p, const at::Tensor& q, const at::Tensor& tokens,
-                                                 const at::Tensor& counts, const at::Tensor& r_accept,
-                                                 const at::Tensor& r_next) {
-  const auto decided = reject_by_kernel({p, q, tokens, counts, r_accept, r_next});
-  if (decided) return {decided->accepted, decided->next};
-  return reject_in_tensors(p, q, tokens, counts, r_accept, r_next);
-}
-
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def(
-      "reject(Tensor p, Tensor q, Tensor tokens, Tensor counts, Tensor r_accept, Tensor r_next) -> (Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("reject", &reject_in_tensors);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("reject", &reject_on_gpu);
-}
-
-}  // namespace
-
-Decided decide_by_rejection(const DraftedTokens& drafted) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::reject", "").typed<decltype(reject_in_tensors)>();
-  const auto [accepted, next] =
-      op.call(drafted.p, drafted.q, drafted.tokens, drafted.counts, drafted.r_accept, drafted.r_next);
-  return {accepted, next};
 }
 
 namespace {
@@ -327,6 +326,119 @@ Judgement BlockAcceptance::judge(const Verification& verification) {
   const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
   return judge_rows(verification, overlaps,
                     [](const auto& rows, int64_t b, double* values) { return RowBlock(rows, b).judge(values); });
+}
+
+// ---- BiLD
+
+const NamedValues<RollbackRule>& rollback_rules() {
+  static const NamedValues<RollbackRule> kRules(
+      "rollback rule", {{"effective", RollbackRule::kEffective}, {"literal", RollbackRule::kLiteral}});
+  return kRules;
+}
+
+namespace {
+
+// Finds the target's own choice at each position once: it also replaces a token that is rolled back.
+template <class T>
+RowJudgement judge_rollback(const RowVerification<T>& in, int64_t b, double* overlaps, double threshold,
+                            RollbackRule rule) {
+  const Warping& warping = in.whole().warping;
+  const Row& row = in.row(b);
+  const int64_t vocabulary = in.vocabulary();
+  std::vector<T> p(static_cast<size_t>(warping.greedy() ? 0 : vocabulary));  // of one position, warped
+  const auto distant = [&](const T* logits, int64_t token) {
+    const SoftmaxSums sums = row_softmax_sums(logits, vocabulary);
+    return !(sums.highest - static_cast<double>(logits[token]) + std::log(sums.total) <= threshold);  // or NaN
+  };
+  for (int64_t j = 0;; ++j) {
+    const T* logits = in.logits(b, j);
+    const bool drafted = j < in.drafted(b);
+    const int64_t token = drafted ? in.token(b, j) : kNoToken;
+    const int64_t own = warping.greedy() ? row_argmax(logits, vocabulary) : kNoToken;
+    const bool is_own = drafted && warping.greedy() && own == token;
+    const bool broken = warping.greedy() && own == kNoToken;  // logits that fail the row, wherever they stand
+    if (drafted && overlaps != nullptr) {
+      overlaps[j] = is_own ? 1 : 0;
+      if (!warping.greedy()) {
+        row_warp(logits, vocabulary, warping, p.data());
+        overlaps[j] = row_overlap(p.data(), in.drafter(b, j), vocabulary);
+      }
+    }
+    if (drafted && !broken && ((is_own && rule == RollbackRule::kEffective) || !distant(logits, token))) continue;
+    if (warping.greedy()) return {j, own};
+    row_warp(logits, vocabulary, warping, p.data());
+    return {j, row_draw(p.data(), vocabulary, row.random.uniform(Draw::kNext, row.emitted() + j))};
+  }
+}
+
+}  // namespace
+
+Judgement RollbackAcceptance::judge(const Verification& verification) {
+  if (!has_row_kernels(verification.logits)) return judge_tensors(verification);
+  const bool overlaps =
+      verification.tokens.size(1) > 0 && (verification.warping.greedy() || verification.measure_overlap);
+  return judge_rows(verification, overlaps, [this](const auto& rows, int64_t b, double* values) {
+    return judge_rollback(rows, b, values, threshold_, rule_);
+  });
+}
+
+Judgement RollbackAcceptance::judge_tensors(const Verification& verification) const {
+  const int64_t window = verification.tokens.size(1);
+  const auto heads = verification.logits.narrow(1, 0, window);  // [B,G,V]
+  // Not "greater": NaN is distant too, so that its position is the one judged. [B,G]
+  auto distant = token_log_probability(heads, verification.tokens).neg().le(threshold_).logical_not();
+  Judgement judgement;
+  if (verification.warping.greedy()) {
+    const auto own = most_likely(heads).eq(verification.tokens);  // [B,G]
+    judgement.overlap = own.to(at::kDouble);
+    if (rule_ == RollbackRule::kEffective) distant = distant & own.logical_not();
+  } else if (verification.measure_overlap && window > 0) {
+    judgement.overlap = overlap(warp(heads, verification.warping), at::stack(verification.probabilities, 1));
+  }
+  judgement.accepted = leading(drafted_positions(verification) & distant.logical_not());
+  judgement.next = target_token(verification, judgement.accepted);
+  return judgement;
+}
+
+// ---- The list of rules
+
+namespace {
+
+struct AcceptanceRuleEntry {
+  std::string name;
+  std::unique_ptr<AcceptanceRule> (*make)(const DecodeOptions&);  // a rule's traits cost no more than making it
+};
+
+template <class Rule, class... Arguments>
+std::unique_ptr<AcceptanceRule> accepting(Arguments... arguments) {
+  return std::make_unique<Rule>(arguments...);
+}
+
+const Registry<AcceptanceRuleEntry>& acceptance_rules() {
+  static const Registry<AcceptanceRuleEntry> kRules(
+      "acceptance rule",
+      {{"accept_all", [](const DecodeOptions& o) { return accepting<AcceptAll>(o.free_token); }},
+       {"exact", [](const DecodeOptions&) { return accepting<ExactAcceptance>(); }},
+       {"rejection", [](const DecodeOptions& o) { return accepting<RejectionAcceptance>(o.lenience); }},
+       {"block", [](const DecodeOptions&) { return accepting<BlockAcceptance>(); }},
+       {"rollback", [](const DecodeOptions& o) {
+          return accepting<RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule), o.verify_end);
+        }}});
+  return kRules;
+}
+
+}  // namespace
+
+std::vector<std::string> acceptance_rule_names() {
+  return acceptance_rules().names();
+}
+
+AcceptanceTraits acceptance_traits(const DecodeOptions& options) {
+  return make_acceptance_rule(options)->traits();
+}
+
+std::unique_ptr<AcceptanceRule> make_acceptance_rule(const DecodeOptions& options) {
+  return acceptance_rules().at(options.acceptance_name()).make(options);
 }
 
 }  // namespace draftsmith::infer

@@ -1,13 +1,96 @@
-#include "train/objectives/divergence.h"
+#include "train/objectives/losses.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 #include <stdexcept>
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <fmt/format.h>
+#include <torch/library.h>
+
+#include "base/device_kernels.h"
 #include "base/device_tensors.h"
-#include "train/objectives/cross_entropy.h"
+#include "base/error.h"
+
+namespace draftsmith {
+
+std::span<const KernelText> train_kernel_texts();  // files *.cu and *.cuh below train/, made by CMake
+
+}  // namespace draftsmith
 
 namespace draftsmith::train {
+namespace {
+
+constexpr unsigned kThreads = 1024;
+
+// By LibTorch's operators, on any device.
+at::Tensor cross_entropy_by_operators(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
+  const at::Tensor log_probs = logits.log_softmax(1);  // [C,V]
+  at::Tensor losses = log_probs.gather(1, labels.unsqueeze(1)).squeeze(1).neg();
+  const auto vocabulary = static_cast<double>(logits.size(1));
+  if (smoothing > 0) losses = losses * (1 - smoothing) - log_probs.sum(1) * (smoothing / vocabulary);
+  if (!slope) return losses;
+  at::exp_out(logits, log_probs);
+  cross_entropy_gradient(logits, labels, smoothing);
+  return losses;
+}
+
+at::Tensor cross_entropy_on_gpu(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
+  static DeviceKernels kernels(cross_entropy_source());
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const bool takes = logits.scalar_type() == at::kFloat && logits.numel() > 0 && logits.size(0) <= kMost &&
+                     logits.size(1) <= kMost - kThreads && logits.is_contiguous() && labels.is_contiguous();
+  const void* kernel = takes ? kernels.find(logits.device(), "cross_entropy", logits.scalar_type()) : nullptr;
+  if (kernel == nullptr) return cross_entropy_by_operators(logits, labels, smoothing, slope);
+  at::Tensor losses = at::empty({logits.size(0)}, logits.options());
+  kernels.launch(kernel, logits.device(), {static_cast<unsigned>(logits.size(0))}, {kThreads},
+                 logits.mutable_data_ptr(), labels.const_data_ptr(), losses.mutable_data_ptr(),
+                 static_cast<int>(logits.size(1)), smoothing, slope ? 1 : 0);
+  return losses;
+}
+
+TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
+  library.def("cross_entropy(Tensor(a!) logits, Tensor labels, float smoothing, bool slope) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
+  library.impl("cross_entropy", &cross_entropy_by_operators);
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
+  library.impl("cross_entropy", &cross_entropy_on_gpu);
+}
+
+}  // namespace
+
+void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels, double smoothing) {
+  if (smoothing > 0) probabilities.sub_(smoothing / static_cast<double>(probabilities.size(1)));
+  probabilities.scatter_add_(1, labels.unsqueeze(1),
+                             at::full({labels.size(0), 1}, smoothing - 1, probabilities.options()));
+}
+
+KernelSource cross_entropy_source() {
+  return kernel_source(train_kernel_texts(), "train/objectives/kernels/cross_entropy.cu");
+}
+
+at::Tensor cross_entropy_losses(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
+  static const auto handle = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("draftsmith::cross_entropy", "")
+                                 .typed<at::Tensor(at::Tensor&, const at::Tensor&, double, bool)>();
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return handle.call(logits, labels, smoothing, slope);
+}
+
+at::Tensor cross_entropy_values(const at::Tensor& log_probs, const at::Tensor& labels, double smoothing) {
+  const at::Tensor nll = log_probs.gather(1, labels.unsqueeze(1)).squeeze(1).neg();
+  if (smoothing == 0) return nll;
+  const at::Tensor all = log_probs.sum(1).neg() / log_probs.size(1);
+  return nll * (1 - smoothing) + all * smoothing;
+}
+
 namespace {
 
 DivergenceAt forward_kl(const at::Tensor& log_p, const at::Tensor& log_q) {
@@ -146,6 +229,33 @@ at::Tensor shared_log_probs(const at::Tensor& logits, const at::Tensor& log_prob
 }
 
 }  // namespace
+
+Fields<DistillOptions> DistillOptions::fields() {
+  using T = DistillOptions;
+  return Fields<T>("distillation")
+      .add("lambda", &T::lambda, Range{0, 1},
+           "Weight of cross entropy on the corpus's tokens: loss = lambda * CE + (1 - lambda) * T^2 * D(p, q), p the "
+           "teacher's and q the student's distribution at temperature T. 1: cross entropy alone.")
+      .add("divergence", &T::divergence, Choices(divergence_names()),
+           "D: forward_kl is KL(p||q), reverse_kl is KL(q||p), jsd is beta * KL(p||m) + (1 - beta) * KL(q||m) with "
+           "m = beta * p + (1 - beta) * q, tv is half the sum of |p - q|: what speculative sampling rejects; "
+           "nla is -log(1 - tv), lk goes from forward_kl to tv as the acceptance 1 - tv grows.")
+      .add("beta", &T::beta, Above{0}, Range{0, 0.999}, "Weight of the teacher in jsd.")
+      .add("temperature", &T::temperature, Above{0}, "T: both logits are divided by it before D.")
+      .add("label_smoothing", &T::label_smoothing, Range{0, 0.99}, "Of the cross entropy, as in cross_entropy.")
+      .add(
+          "normalization", &T::normalization, Choices{"tokens", "sequences"},
+          "What a step's loss is the mean of. tokens: all labels count alike. sequences: each sequence's mean over its "
+          "labels counts alike (DistillSpec), so that labels of short outputs count more.")
+      .add("on_policy", &T::on_policy, "Learning from samples of the student.")
+      .check([](const DistillOptions& options, const std::string& where, Problems& problems) {
+        if (options.on_policy.share == 0 || options.lambda < 1) return;
+        problems.add({.where = where + ".on_policy.share",
+                      .what = "samples of the student teach by the divergence, which has no weight",
+                      .expected = "0, or lambda below 1",
+                      .found = fmt::format("{} with lambda = 1", options.on_policy.share)});
+      });
+}
 
 SharedRows::SharedRows(const model::TransformerConfig& student, int64_t teacher_vocabulary, at::Device device) {
   const std::vector<int64_t>& kept = student.draft_vocabulary.ids;

@@ -1,24 +1,36 @@
-// Measures taken before times: outputs and counts of every setting, and drafters teacher-forced.
+#include "evaluate/measure/measured_task.h"
+
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <map>
+#include <new>
 #include <optional>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include "base/logging.h"
 #include "base/sha256.h"
 #include "base/signals.h"
-#include "evaluate/measure/failures.h"
-#include "evaluate/measure/measured_task.h"
-#include "infer/parts.h"
+#include "infer/windows/window_rules.h"
 
 namespace draftsmith::evaluate {
 namespace {
+
+constexpr size_t kLongestMessage = 400;  // bytes: messages of memory managers go on with advice
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  const auto doubled = std::ranges::unique(text, [](char a, char b) { return a == ' ' && b == ' '; });
+  text.erase(doubled.begin(), doubled.end());
+  return text.size() <= kLongestMessage ? text : text.substr(0, text.rfind(' ', kLongestMessage)) + " ...";
+}
 
 // Returns why a setting has no results: its own message, or that of a setting it is compared with; nothing if it has.
 std::optional<std::string> reason(const Setting& setting, const std::map<std::string, std::string>& failed) {
@@ -97,6 +109,23 @@ const Setting& MeasuredTask::setting(const std::string& label) const {
 const SettingRecords& MeasuredTask::own_greedy(const Setting& setting) const {
   const auto own = records.find(greedy_of(setting).label);
   return own == records.end() ? records.at(kGreedyLabel) : own->second;
+}
+
+std::optional<std::string> failure_of(const std::function<void()>& work) {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const c10::Error& error) {
+    return one_line(error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
+  } catch (const std::logic_error& error) {
+    return one_line(std::string("internal error: ") + error.what());
+  } catch (const std::exception& error) {
+    return one_line(error.what());
+  }
 }
 
 void try_setting(const Setting& setting, const std::string& during, const std::function<void()>& work,
