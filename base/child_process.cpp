@@ -1,9 +1,13 @@
 #include "base/child_process.h"
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -170,59 +174,36 @@ ShellResult run_shell(const std::string& command, std::string_view input, const 
   return result;
 }
 
-namespace {
-
-constexpr char kWhole = '.';  // the end of a result that was written whole
-
-// Ends a copy of this process with this object.
-class CopiedProcess {
- public:
-  explicit CopiedProcess(pid_t id) : id_(id) {}
-  ~CopiedProcess() {
-    ::kill(id_, SIGKILL);
-    waitpid(id_, nullptr, 0);
-  }
-  CopiedProcess(const CopiedProcess&) = delete;
-  CopiedProcess& operator=(const CopiedProcess&) = delete;
-
- private:
-  pid_t id_;
-};
-
-// Works in the copy and writes the result. Ends the copy without destructors and buffers: those are the first one's.
-[[noreturn]] void work_as_copy(const std::function<std::string()>& work, int descriptor) noexcept {
-  const std::string result = work() + kWhole;
-  for (size_t at = 0; at < result.size();) {
-    const ssize_t written = ::write(descriptor, result.data() + at, result.size() - at);
-    if (written > 0) at += static_cast<size_t>(written);
-    if (written < 0 && errno != EINTR) break;
-  }
-  _exit(0);
-}
-
-}  // namespace
-
 std::string run_in_copy(const std::function<std::string()>& work) {
-  constexpr int kLook = 100;  // milliseconds between points where long work may end
-  Pipe pipe;
-  const pid_t id = fork();
+  const std::unique_ptr<FILE, int (*)(FILE*)> result(std::tmpfile(), std::fclose);
+  const pid_t id = result ? fork() : -1;
   if (id < 0) throw RunError({.where = "fork", .what = "no process can be made", .found = std::strerror(errno)});
-  if (id == 0) work_as_copy(work, pipe.write_end());
-  const CopiedProcess copy(id);
-  pipe.close_write();
-  make_nonblocking(pipe.read_end());
-  std::string result;
-  while (pipe.read_end() >= 0) {
-    work_point();
-    pollfd end{pipe.read_end(), POLLIN, 0};
-    poll(&end, 1, kLook);
-    read_all(pipe, result);
+  // Ends the copy without destructors and buffers: those are the first one's.
+  const auto work_as_copy = [&]() noexcept {
+    const std::string text = work();
+    std::fwrite(text.data(), 1, text.size(), result.get());
+    _exit(std::fflush(result.get()) == 0 ? 0 : 1);
+  };
+  if (id == 0) work_as_copy();
+  int status = 0;
+  try {
+    while (waitpid(id, &status, WNOHANG) == 0) {
+      work_point();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  } catch (...) {
+    ::kill(id, SIGKILL);
+    waitpid(id, nullptr, 0);
+    throw;
   }
-  if (!result.ends_with(kWhole)) {
+  if (status != 0) {
     throw RunError({.where = "copy of this process", .what = "it was killed", .hint = "is there too little memory?"});
   }
-  result.pop_back();
-  return result;
+  std::fseek(result.get(), 0, SEEK_END);
+  std::string text(static_cast<size_t>(std::ftell(result.get())), '\0');
+  std::rewind(result.get());
+  text.resize(std::fread(text.data(), 1, text.size(), result.get()));
+  return text;
 }
 
 std::string shell_word(const std::string& text) {

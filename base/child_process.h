@@ -83,9 +83,9 @@ struct ShellResult {
 // requested meanwhile (base/signals.h), with the group killed; RunError if no process can be started.
 ShellResult run_shell(const std::string& command, std::string_view input, const ShellLimits& limits = {});
 
-// Returns what `work` returns in a copy of this process, which has its memory and none of its other threads. For calls
-// of libraries that look at no signal: while the copy works this process waits, and where long work ends
-// (base/signals.h) the copy is killed. `work` throws nothing. Errors: Interrupted; RunError if the copy is killed.
+// Returns what `work`, which throws nothing, returns in a copy of this process, without its other threads. For calls of
+// libraries that look at no signal: when long work ends (base/signals.h), the copy is killed. Errors: Interrupted;
+// RunError if the copy was killed.
 std::string run_in_copy(const std::function<std::string()>& work);
 
 // Returns the text as one word of a shell: as it is, or in single quotes.

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "base/timing.h"
 #include "base/utf8.h"
 
 namespace draftsmith {
@@ -81,12 +80,11 @@ Progress::~Progress() {
 
 void Progress::advance(int64_t count) {
   done_ += count;
-  underway_ = 0;
   tick();
 }
 
 void Progress::tick() {
-  if (options_.style == ProgressStyle::kQuiet) return;
+  if (finished_ || options_.style == ProgressStyle::kQuiet) return;
   const auto now = now_();
   const auto since = now - last_print_;
   if (options_.style == ProgressStyle::kBar ? since >= kBarInterval : since >= kLineInterval) print(now);
@@ -113,39 +111,37 @@ void Progress::print(Clock::time_point now) {
 
 std::string Progress::line(Clock::time_point now) const {
   const double elapsed = seconds_between(begin_, now);
-  const double done = static_cast<double>(done_) + underway_;
-  const auto total = static_cast<double>(options_.total);
-  const double rate = elapsed > 0 ? (done - static_cast<double>(options_.done_before)) / elapsed : 0;
+  const double rate = elapsed > 0 ? static_cast<double>(done_ - options_.done_before) / elapsed : 0;
   std::string text = options_.title;
   if (options_.total > 0) {
-    const double part = std::clamp(done / total, 0.0, 1.0);
+    const double part = std::clamp(static_cast<double>(done_) / static_cast<double>(options_.total), 0.0, 1.0);
     if (options_.style == ProgressStyle::kBar) {
       const int filled = static_cast<int>(part * kBarCells);
       text += fmt::format(" [{}{}]", std::string(static_cast<size_t>(filled), '#'),
                           std::string(static_cast<size_t>(kBarCells - filled), '.'));
     }
-    text += fmt::format(" {:3.0f}% {}/{}", std::floor(100 * part), human_count(std::floor(done)), human_count(total));
-  } else {
-    text += fmt::format(" {}", human_count(std::floor(done)));
+    text += fmt::format(" {:3.0f}% {}/{}", std::floor(100 * part), human_count(static_cast<double>(done_)),
+                        human_count(static_cast<double>(options_.total)));
+  } else if (!options_.unit.empty()) {
+    text += fmt::format(" {}", human_count(static_cast<double>(done_)));
   }
   if (!options_.unit.empty()) text += " " + options_.unit;
-  if (rate > 0 && options_.unit != "s") text += fmt::format(", {}/s", human_count(rate));
+  if (rate > 0) text += fmt::format(", {}/s", human_count(rate));
   if (finished_) {
     text += ", took " + human_duration(elapsed);
-  } else if (total > done && rate > 0) {
-    text += ", " + human_duration((total - done) / rate) + " left";
+  } else if (options_.total > done_ && rate > 0) {
+    text += ", " + human_duration(static_cast<double>(options_.total - done_) / rate) + " left";
+  } else if (rate == 0) {
+    text += ", " + human_duration(elapsed) + " so far";
   }
   // A longer note would wrap the bar onto a second line.
   if (!note_.empty() && display_width(text) + display_width(note_) + 2 <= kLineWidth) text += ", " + note_;
   return text;
 }
 
-TimedWork::TimedWork(std::string title, std::string saved, ProgressStyle style)
-    : progress_({.style = style, .title = std::move(title), .unit = "s"}),
-      work_(std::move(saved), [this, watch = Stopwatch()] {
-        progress_.set_underway(watch.seconds());
-        progress_.tick();
-      }) {}
+TimedWork::TimedWork(std::string title, std::string saved)
+    : progress_({.style = progress_style(), .title = std::move(title), .unit = {}}),
+      work_(std::move(saved), [this] { progress_.tick(); }) {}
 
 std::string human_duration(double seconds) {
   if (seconds < 9.95) return fmt::format("{:.1f}s", seconds);

@@ -44,7 +44,7 @@ ProgressStyle progress_style(bool quiet = false);
 struct ProgressOptions {
   ProgressStyle style = ProgressStyle::kQuiet;
   std::string title;        // "tokenizing"
-  std::string unit;         // unit of the counts: "lines", "tokens"; "s": seconds, whose rate is not shown
+  std::string unit;         // unit of the counts: "lines", "tokens"; empty: only the time is known
   int64_t total = 0;        // 0: unknown, no bar and no time left
   int64_t done_before = 0;  // finished in an earlier run: counts as done, but not in the rate
 };
@@ -62,15 +62,13 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Counts `count` more as done, and what was underway as over. Prints as tick() does.
+  // Counts `count` more as done. Frequent calls are cheap: a line is printed only when it is due.
   void advance(int64_t count = 1);
-  // Sets how much is done of what comes next, in the same unit: 12.5 outputs of a batch.
-  void set_underway(double count) { underway_ = count; }
-  // Prints a line if one is due. Frequent calls are cheap. Long work calls it at its points (base/signals.h).
+  // Prints a line if one is due. Long work calls it at its points (base/signals.h).
   void tick();
   // Sets the text at the end of the line: "loss 2.31".
   void set_note(std::string note) { note_ = std::move(note); }
-  // Prints the last line with the total time; later calls do nothing. Work that is mostly short leaves it out.
+  // Prints the last line with the total time; later calls do nothing.
   void finish();
 
  private:
@@ -81,7 +79,6 @@ class Progress {
   std::function<Clock::time_point()> now_;
   Sink sink_;
   int64_t done_ = 0;
-  double underway_ = 0;
   Clock::time_point begin_;
   Clock::time_point last_print_;
   bool bar_is_open_ = false;
@@ -89,10 +86,10 @@ class Progress {
   std::string note_;
 };
 
-// Long work (base/signals.h) of which only the time is known: its progress shows seconds.
+// Long work (base/signals.h) whose progress shows the time alone. Short work shows none.
 class TimedWork {
  public:
-  TimedWork(std::string title, std::string saved, ProgressStyle style = progress_style());
+  TimedWork(std::string title, std::string saved);
 
  private:
   Progress progress_;

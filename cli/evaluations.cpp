@@ -28,14 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLongestWait = 1440;  // minutes
-
 struct EvalFlags {
   recipes::Execution execution;
   std::vector<std::string> set;  // --set KEY=VALUE, in order
   fs::path suite;
   fs::path out;
-  double idle_minutes = 0;  // --wait-for-idle
+  int idle_minutes = 0;  // --wait-for-idle
 };
 
 // Returns the file of results that the user named, or named the directory of: of an evaluation, a stage or a recipe's
@@ -67,18 +65,8 @@ void require_one_process() {
                    .hint = "start it without torchrun"});
 }
 
-// Errors: UserError for a time that nobody waits for.
-void require_waiting_time(double minutes) {
-  if (minutes >= 0 && minutes <= kLongestWait) return;  // not of NaN
-  throw UserError({.where = "--wait-for-idle",
-                   .what = "is no time that an evaluation waits for other processes",
-                   .expected = fmt::format("minutes, at most {:g}; 0: it does not wait", kLongestWait),
-                   .found = fmt::format("{:g}", minutes)});
-}
-
 int run_eval(const EvalFlags& flags) {
   require_one_process();
-  require_waiting_time(flags.idle_minutes);
   const recipes::Execution& execution = flags.execution;
   begin_execution(execution);
   evaluate::SuiteOptions options = evaluate::load_suite(flags.suite, flags.set);
@@ -145,6 +133,7 @@ Action add_eval(CLI::App& app) {
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
   app.add_option("--wait-for-idle", flags->idle_minutes,
                  "Wait at most so long until other processes use less than a tenth of the processors for five seconds")
+      ->check(CLI::Range(0, 1440))
       ->type_name("MINUTES");
   add_set_flag(app, flags->set);
   add_execution_flags(app, flags->execution);

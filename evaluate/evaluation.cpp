@@ -183,7 +183,7 @@ class Suite {
     make_directories(out_dir_);
     MeasurementStore store(out_dir_, common_key() + " " + engine_.fingerprint());
     if (store.resumed() > 0) log_info("resuming with {} measurements in {}", store.resumed(), out_dir_.string());
-    if (context_.idle_minutes > 0) wait_for_idle(context_.idle_minutes, progress_style(context_.quiet));
+    if (context_.idle_minutes > 0) wait();
     before_ = processor_times();
     for (auto& task : tasks_) {
       if (!task.chooses) add_chosen(settings_, tasks_, task);
@@ -288,6 +288,12 @@ class Suite {
     calibrate(options_, engine_, task);
   }
 
+  void wait() const {
+    const auto load = wait_for_idle(context_.idle_minutes);
+    if (!load) return log_warning("this system does not tell how busy it is (/proc/stat): nothing was waited for");
+    log_info("other processes use {:.0f} % of the processors: the evaluation begins", 100 * *load);
+  }
+
   Results summarize() {
     Results results;
     results.suite = options_.name;
@@ -295,24 +301,10 @@ class Suite {
     results.environment.update(engine_.description());
     add_load(results);
     results.options = options_to_json(options_);
-    Progress progress(
-        {.style = progress_style(context_.quiet),
-         .title = "summarizing",
-         .unit = "tables",
-         .total = std::ssize(tasks_) + std::ssize(options_.match_rates) + std::ssize(options_.engagement)});
-    const LongWork work(kHowToGoOn, [&] { progress.tick(); });
-    for (const auto& task : tasks_) {
-      results.tasks.push_back(summarize_task(task, options_, engine_));
-      progress.advance();
-    }
-    for (const auto& table : options_.match_rates) {
-      results.match_rates.push_back(count_match_rates(table));
-      progress.advance();
-    }
-    for (const auto& table : options_.engagement) {
-      add_curve(table, results);
-      progress.advance();
-    }
+    const TimedWork work("summarizing", kHowToGoOn);
+    for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
+    for (const auto& table : options_.match_rates) results.match_rates.push_back(count_match_rates(table));
+    for (const auto& table : options_.engagement) add_curve(table, results);
     return results;
   }
 

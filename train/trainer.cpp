@@ -267,12 +267,6 @@ struct TrainingRun {
     }
   }
 
-  // Accumulates a step's gradients. A stop waits for its end, so that no work is lost.
-  StepResult gradients(const MicroBatches& data) {
-    const LongWork work({}, [&] { tick(); });
-    return accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
-  }
-
   void tick() {
     if (log) log->tick();
   }
@@ -282,7 +276,7 @@ struct TrainingRun {
     const Progressed before = state.progressed();
     const MicroBatches data = next_step(batches, state.position, options.accumulate);
     const double waited_before = world.waited();
-    const StepResult result = gradients(data);
+    const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
     stop_agreed = result.stop;
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
@@ -413,6 +407,7 @@ struct TrainingRun {
 TrainResult run_training(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory) {
   TrainingRun run(std::move(inputs), std::move(options), std::move(directory));
   keep_freed_memory();
+  const LongWork work({}, [&] { run.tick(); });  // a stop waits for the end of a step, so that no work is lost
   run.resume();
   run.require_gradients();
   if (run.state.validation_due) run.complete_step(true);

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <thread>
 
-#include <fmt/format.h>
-
+#include "base/logging.h"
 #include "base/signals.h"
+#include "base/timing.h"
 
 namespace draftsmith::evaluate {
 
@@ -28,44 +27,26 @@ std::optional<double> slowdown(const SettingRecords& records) {
   return fastest > 0 ? std::optional(median / fastest) : std::nullopt;
 }
 
-std::optional<double> wait_for_idle(double minutes, const MachineWatch& machine, Progress& progress) {
-  constexpr double kLook = 0.5;  // seconds between looks at signals
-  constexpr double kSpan = 5;    // seconds that a load is measured over
-  auto before = machine.times();
-  if (!before) return std::nullopt;
-  double waited = 0;
-  for (double end = kSpan;; end += kSpan) {
-    while (waited < end) {
-      throw_if_stop_requested("nothing was measured");
-      machine.sleep(kLook);
-      waited += kLook;
-      progress.set_underway(waited);
-      progress.tick();
-    }
-    const auto now = machine.times();
-    const auto load = other_load(before, now);
-    if (!load || *load < kDisturbingLoad || waited >= 60 * minutes) return load;
-    progress.set_note(fmt::format("others use {:.0f} % of the processors", 100 * *load));
-    before = now;
+std::optional<ProcessorTimes> times_after(double seconds) {
+  for (const Stopwatch watch; watch.seconds() < seconds;) {
+    work_point();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
+  return processor_times();
 }
 
-void wait_for_idle(double minutes, ProgressStyle style) {
-  Progress progress({.style = style,
-                     .title = "waiting for other processes",
-                     .unit = "s",
-                     .total = static_cast<int64_t>(std::ceil(60 * minutes))});
-  const auto sleep = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); };
-  const auto load = wait_for_idle(minutes, {.sleep = sleep}, progress);
-  progress.finish();
-  if (!load) {
-    log_warning("this system does not tell how busy it is (/proc/stat): nothing was waited for");
-  } else if (*load < kDisturbingLoad) {
-    log_info("other processes use {:.0f} % of the processors: the evaluation begins", 100 * *load);
-  } else {
-    log_warning("after {} other processes still use {:.0f} % of the processors: the evaluation begins anyway",
-                human_duration(60 * minutes), 100 * *load);
+std::optional<double> wait_for_idle(int minutes, const TimesAfter& times) {
+  constexpr double kSpan = 5;  // seconds that a load is measured over
+  const TimedWork work("waiting for other processes", "nothing was measured");
+  auto before = times(0);
+  std::optional<double> load;
+  for (double waited = 0; before && waited < 60 * minutes; waited += kSpan) {
+    const auto now = times(kSpan);
+    load = other_load(before, now);
+    if (!load || *load < kDisturbingLoad) break;
+    before = now;
   }
+  return load;
 }
 
 }  // namespace draftsmith::evaluate

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/environment.h"
-#include "base/logging.h"
 #include "evaluate/measure/measurement_store.h"
 
 namespace draftsmith::evaluate {
@@ -22,16 +21,12 @@ std::optional<double> other_load(const std::optional<ProcessorTimes>& before, co
 // timed twice.
 std::optional<double> slowdown(const SettingRecords& records);
 
-// The machine as wait_for_idle() sees it.
-struct MachineWatch {
-  std::function<std::optional<ProcessorTimes>()> times = processor_times;
-  std::function<void(double seconds)> sleep;
-};
+// Reads the processors' times after so many seconds.
+using TimesAfter = std::function<std::optional<ProcessorTimes>(double seconds)>;
+std::optional<ProcessorTimes> times_after(double seconds);
 
-// Waits until other processes use less than kDisturbingLoad for five seconds, or `minutes` are over, and says what it
-// found. Errors: Interrupted.
-void wait_for_idle(double minutes, ProgressStyle style);
-// Does so with a machine of the caller's, for tests. Returns the load that it found.
-std::optional<double> wait_for_idle(double minutes, const MachineWatch& machine, Progress& progress);
+// Waits until other processes use less than kDisturbingLoad for five seconds, or `minutes` are over. Returns their last
+// load; nothing, at once, where the system does not tell. Errors: Interrupted.
+std::optional<double> wait_for_idle(int minutes, const TimesAfter& times = times_after);
 
 }  // namespace draftsmith::evaluate

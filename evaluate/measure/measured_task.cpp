@@ -183,13 +183,8 @@ void measure_forced_alphas(const SuiteOptions& options, Engine& engine, Measured
   const auto prompts = std::span(task.prompts).first(lines);
   std::map<std::string, Outputs> sampled;  // by model
   std::set<std::string> seen;
-  Progress progress({.style = progress_style(),
-                     .title = "drafters teacher-forced on " + task.task->name,
-                     .unit = "settings",
-                     .total = std::ssize(task.settings)});
-  const LongWork work(kHowToGoOn, [&] { progress.tick(); });
+  const TimedWork work("drafters teacher-forced on " + task.task->name, kHowToGoOn);
   for (const Setting& setting : task.settings) {
-    progress.advance();
     const std::string drafter = setting.drafter_label();
     if (lines == 0 || drafter.empty() || typical_lines(task.own_greedy(setting)).empty()) continue;
     if (!seen.insert(drafter).second) continue;

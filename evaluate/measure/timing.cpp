@@ -42,14 +42,9 @@ void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) 
     const infer::DecodeOptions& decode = setting.decode;
     longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
   }
-  Progress progress({.style = progress_style(),
-                     .title = "step times on " + task.task->name,
-                     .unit = "settings",
-                     .total = std::ssize(task.settings)});
-  const LongWork work(kHowToGoOn);
+  const TimedWork work("step times on " + task.task->name, kHowToGoOn);
   for (const Setting& setting : task.settings) {
     work_point();
-    progress.advance();
     if (setting.drafter_label().empty()) continue;
     const auto message = failure_of([&] { calibrate_setting(setting, options.calibrate, longest, engine, task); });
     if (message) task.failures.push_back({setting.label, "step times", *message});

@@ -1,9 +1,7 @@
 #include "recipes/stages/data_stages.h"
 
 #include <algorithm>
-#include <span>
 #include <sstream>
-#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -170,22 +168,6 @@ std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::
   return others;
 }
 
-void merge_shards(const StageContext& run, data::Shards& shards, const MergeShards& merge) {
-  const TimedWork work("merging shards", kShardsSaved, run.execution.progress());
-  if (!shards.merged()) merge(shards.parts());
-  shards.remove();
-}
-
-infer::OnTokens count_underway(Progress& progress, int64_t outputs, int64_t limit) {
-  return [&progress, limit, tokens_of = std::vector<int64_t>(static_cast<size_t>(outputs)), sum = int64_t{0}](
-             size_t output, std::span<const int64_t> tokens, bool finished) mutable {
-    int64_t& own = tokens_of.at(output);
-    const int64_t before = std::exchange(own, finished ? limit : std::min(limit, own + std::ssize(tokens)));
-    sum += own - before;
-    progress.set_underway(static_cast<double>(sum) / static_cast<double>(limit));
-  };
-}
-
 Fields<CorpusOptions> CorpusOptions::fields() {
   return Fields<CorpusOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
       .add("tokenizer", &CorpusOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
@@ -292,8 +274,7 @@ std::vector<std::string> all_lines(const TokenizerStageOptions& options) {
 }
 
 void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run) {
-  const TimedWork work("training the tokenizer", "run the recipe again to train the tokenizer from the beginning",
-                       run.execution.progress());
+  const TimedWork work("training the tokenizer", "run the recipe again to train the tokenizer from the beginning");
   const auto report = data::train_tokenizer(all_lines(options), options, run.directory / "spiece.model");
   log_info("  {} pieces from {} lines", report.vocabulary, report.lines);
   for (const auto& [name, count] : report.unused) log_info("  {}: {}", name, count);

@@ -20,7 +20,6 @@
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
-#include "infer/loop/rows.h"
 #include "model/transformer/language_model.h"
 #include "recipes/stage.h"
 
@@ -90,10 +89,6 @@ struct DecodingOptions {
   void require_prompts(const data::Corpus& inputs) const;
 };
 
-// Returns what hears of the tokens of one call of a generator, and tells `progress` how far its outputs are: each
-// counts by its share of the longest, which has `limit` tokens.
-infer::OnTokens count_underway(Progress& progress, int64_t outputs, int64_t limit);
-
 // What Interrupted says of a file that is made of shards.
 inline constexpr const char* kShardsSaved = "whole shards are saved; run it again to continue";
 
@@ -110,10 +105,5 @@ using ShardWork = std::function<void(const data::ShardRange&)>;
 // Interrupted, and as ProcessGroup::gather().
 std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::vector<data::ShardRange>& missing,
                                             const ShardWork& write, const ShardWork& written);
-
-using MergeShards = std::function<void(const std::vector<std::filesystem::path>& parts)>;
-
-// Ends a file's job: merges the shards unless an earlier run had, then removes them. Errors: Interrupted.
-void merge_shards(const StageContext& run, data::Shards& shards, const MergeShards& merge);
 
 }  // namespace draftsmith::recipes

@@ -76,9 +76,7 @@ void decode_observed(infer::Generator& generator, const DecodedSources& sources,
   const LongWork work("run the recipe again to collect from the beginning", [&] { progress.tick(); });
   for (int64_t first = 0; first < count; first += kTogether) {
     const int64_t last = std::min(first + kTogether, count);
-    infer::throw_if_failed(
-        generator.generate(sources.of_range(first, last), static_cast<uint64_t>(first), {},
-                           count_underway(progress, last - first, generator.options().max_new_tokens.value())));
+    infer::throw_if_failed(generator.generate(sources.of_range(first, last), static_cast<uint64_t>(first)));
     progress.advance(last - first);
   }
 }

@@ -46,29 +46,23 @@ TEST_F(ProgressTest, LinesComeEveryTenSecondsWithRateAndTimeLeft) {
   EXPECT_EQ(out_.back(), "tokenizing 100% 1000/1000 lines, 40/s, took 25s\n");
 }
 
-// An output of a large batch takes minutes: its tokens show how far it is.
-TEST_F(ProgressTest, WhatIsUnderwayCountsInPart) {
+TEST_F(ProgressTest, LinesComeWhileNothingIsDoneYet) {
   Progress progress = make({.style = ProgressStyle::kLines, .title = "outputs", .unit = "outputs", .total = 100});
-  pass(10);
+  Progress exporting = make({.style = ProgressStyle::kLines, .title = "exporting", .unit = {}});
+  pass(15);
   progress.tick();
-  progress.set_underway(12.5);
+  exporting.tick();
   pass(5);
   progress.tick();  // not due yet
-  pass(5);
-  progress.tick();
   progress.advance(20);
   pass(20);
   progress.tick();
-  EXPECT_THAT(out_, ElementsAre("outputs   0% 0/100 outputs\n", "outputs  12% 12/100 outputs, 0.62/s, 2m20s left\n",
+  EXPECT_THAT(out_, ElementsAre("outputs   0% 0/100 outputs, 15s so far\n", "exporting, 15s so far\n",
                                 "outputs  20% 20/100 outputs, 0.50/s, 2m40s left\n"));
-}
-
-TEST_F(ProgressTest, SecondsHaveNoRate) {
-  Progress progress = make({.style = ProgressStyle::kLines, .title = "waiting", .unit = "s", .total = 60});
-  pass(12);
-  progress.set_underway(12);
+  progress.finish();
+  pass(20);
   progress.tick();
-  EXPECT_THAT(out_, ElementsAre("waiting  20% 12/60 s, 48s left\n"));
+  EXPECT_EQ(out_.size(), 4u) << "nothing after the end";
 }
 
 TEST_F(ProgressTest, BarIsRedrawnInPlaceAndEndsItsLine) {

@@ -91,15 +91,12 @@ TEST_F(BadSuite, RunsThatCannotBe) {
 }
 
 TEST_F(BadSuite, TimesThatNobodyWaitsFor) {
-  for (const char* minutes : {"-1", "nan", "1e9"}) {
+  for (const char* minutes : {"-1", "1441", "0.5", "nan", "soon"}) {
     const ProgramResult result =
         run_here({"eval", suite(), "--out", out(), fmt::format("--wait-for-idle={}", minutes)});
     EXPECT_EQ(result.exit_code, 2) << minutes;
-    EXPECT_THAT(result.err, AllOf(HasSubstr("--wait-for-idle"), HasSubstr("minutes, at most 1440"))) << minutes;
+    EXPECT_THAT(result.err, HasSubstr("--wait-for-idle")) << minutes;
   }
-  const ProgramResult result = run_here({"eval", suite(), "--out", out(), "--wait-for-idle", "soon"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("--wait-for-idle"));
 }
 
 TEST_F(BadSuite, FilesThatAreNotThere) {

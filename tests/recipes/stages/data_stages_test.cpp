@@ -367,29 +367,6 @@ TEST_F(TeacherOutputs, AskedToStopAmidABatchTheyLeaveNothing) {
   EXPECT_TRUE(fs::is_empty(stopped));
 }
 
-TEST(OutputsUnderway, CountByTheirShareOfTheLongest) {
-  Progress::Clock::time_point now{};
-  std::string printed;
-  Progress progress(
-      {.style = ProgressStyle::kLines, .title = "teacher outputs", .unit = "outputs", .total = 8}, [&] { return now; },
-      [&](const std::string& line) { printed = line; });
-  const infer::OnTokens hear = count_underway(progress, 4, 10);
-  const std::vector<int64_t> five(5, 3), two(2, 3);
-  hear(0, five, false);
-  hear(1, two, true);  // an end before the limit
-  hear(2, {}, true);   // a failure
-  hear(3, five, false);
-  now += std::chrono::seconds(30);
-  progress.tick();
-  EXPECT_EQ(printed, "teacher outputs  37% 3/8 outputs, 0.10/s, 50s left\n");
-  hear(0, five, true);
-  hear(3, five, true);
-  progress.advance(4);
-  now += std::chrono::seconds(10);
-  progress.tick();
-  EXPECT_EQ(printed, "teacher outputs  50% 4/8 outputs, 0.10/s, 40s left\n");
-}
-
 // A tokenizer whose texts begin with BOS.
 class FramedPieces : public infer::testing::Pieces {
  public:
