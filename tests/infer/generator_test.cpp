@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "base/signals.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/forced/decisions.h"
 #include "infer/loop/decode_loop.h"
