@@ -63,7 +63,7 @@ void write_warning(fmt::string_view format, fmt::format_args values) {
 }  // namespace logging_detail
 
 ProgressStyle progress_style(bool quiet) {
-  if (quiet) return ProgressStyle::kQuiet;
+  if (quiet || quiet_log) return ProgressStyle::kQuiet;
   return isatty(STDERR_FILENO) ? ProgressStyle::kBar : ProgressStyle::kLines;
 }
 
@@ -80,7 +80,11 @@ Progress::~Progress() {
 
 void Progress::advance(int64_t count) {
   done_ += count;
-  if (options_.style == ProgressStyle::kQuiet) return;
+  tick();
+}
+
+void Progress::tick() {
+  if (finished_ || options_.style == ProgressStyle::kQuiet) return;
   const auto now = now_();
   const auto since = now - last_print_;
   if (options_.style == ProgressStyle::kBar ? since >= kBarInterval : since >= kLineInterval) print(now);
@@ -118,7 +122,7 @@ std::string Progress::line(Clock::time_point now) const {
     }
     text += fmt::format(" {:3.0f}% {}/{}", std::floor(100 * part), human_count(static_cast<double>(done_)),
                         human_count(static_cast<double>(options_.total)));
-  } else {
+  } else if (!options_.unit.empty()) {
     text += fmt::format(" {}", human_count(static_cast<double>(done_)));
   }
   if (!options_.unit.empty()) text += " " + options_.unit;
@@ -127,11 +131,17 @@ std::string Progress::line(Clock::time_point now) const {
     text += ", took " + human_duration(elapsed);
   } else if (options_.total > done_ && rate > 0) {
     text += ", " + human_duration(static_cast<double>(options_.total - done_) / rate) + " left";
+  } else if (rate == 0) {
+    text += ", " + human_duration(elapsed) + " so far";
   }
   // A longer note would wrap the bar onto a second line.
   if (!note_.empty() && display_width(text) + display_width(note_) + 2 <= kLineWidth) text += ", " + note_;
   return text;
 }
+
+TimedWork::TimedWork(std::string title, std::string saved)
+    : progress_({.style = progress_style(), .title = std::move(title), .unit = {}}),
+      work_(std::move(saved), [this] { progress_.tick(); }) {}
 
 std::string human_duration(double seconds) {
   if (seconds < 9.95) return fmt::format("{:.1f}s", seconds);

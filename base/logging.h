@@ -9,6 +9,8 @@
 
 #include <fmt/core.h>
 
+#include "base/signals.h"
+
 namespace draftsmith {
 
 // Leaves out the messages of log_info() from now on, or writes them again: --quiet.
@@ -36,13 +38,13 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
 // with --quiet.
 enum class ProgressStyle { kBar, kLines, kQuiet };
 
-// Returns kQuiet if `quiet`, else kBar on a terminal, else kLines.
-ProgressStyle progress_style(bool quiet);
+// Returns kQuiet if `quiet` or after set_quiet(true), else kBar on a terminal, else kLines.
+ProgressStyle progress_style(bool quiet = false);
 
 struct ProgressOptions {
   ProgressStyle style = ProgressStyle::kQuiet;
   std::string title;        // "tokenizing"
-  std::string unit;         // unit of the counts: "lines", "tokens"
+  std::string unit;         // unit of the counts: "lines", "tokens"; empty: only the time is known
   int64_t total = 0;        // 0: unknown, no bar and no time left
   int64_t done_before = 0;  // finished in an earlier run: counts as done, but not in the rate
 };
@@ -62,6 +64,8 @@ class Progress {
 
   // Counts `count` more as done. Frequent calls are cheap: a line is printed only when it is due.
   void advance(int64_t count = 1);
+  // Prints a line if one is due. Long work calls it at its points (base/signals.h).
+  void tick();
   // Sets the text at the end of the line: "loss 2.31".
   void set_note(std::string note) { note_ = std::move(note); }
   // Prints the last line with the total time; later calls do nothing.
@@ -80,6 +84,16 @@ class Progress {
   bool bar_is_open_ = false;
   bool finished_ = false;
   std::string note_;
+};
+
+// Long work (base/signals.h) whose progress shows the time alone. Short work shows none.
+class TimedWork {
+ public:
+  TimedWork(std::string title, std::string saved);
+
+ private:
+  Progress progress_;
+  LongWork work_;
 };
 
 // Returns a duration as text: "1h02m", "3m07s", "42s", "0.8s".

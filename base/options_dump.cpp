@@ -1,5 +1,4 @@
 // From options structs to TOML text, JSON, hashes and help; lists of grids.
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -10,7 +9,6 @@
 #include "base/sha256.h"
 #include "base/table.h"
 #include "base/toml.h"
-#include "base/utf8.h"
 #include "base/util.h"
 
 namespace draftsmith {

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/signals.h"
 
 namespace draftsmith {
 
@@ -63,6 +64,7 @@ std::string sha256_file(const std::filesystem::path& file) {
   std::vector<char> buffer(1 << 20);
   Sha256 hash;
   while (const size_t count = std::fread(buffer.data(), 1, buffer.size(), stream.get())) {
+    work_point();
     hash.update({buffer.data(), count});
   }
   if (std::ferror(stream.get())) throw failed();

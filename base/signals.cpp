@@ -3,6 +3,7 @@
 #include <atomic>
 #include <csignal>
 #include <stdexcept>
+#include <utility>
 
 namespace draftsmith {
 
@@ -14,6 +15,8 @@ std::atomic<bool> watching{false};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 struct sigaction earlier_interrupt, earlier_terminate;
+
+thread_local const LongWork* innermost_work = nullptr;
 
 void note_signal(int signal) {
   received.store(signal, std::memory_order_relaxed);
@@ -56,8 +59,22 @@ void request_stop(int signal) {
   received.compare_exchange_strong(none, signal, std::memory_order_relaxed);
 }
 
-void throw_if_stop_requested(const std::string& saved) {
-  if (const int signal = stop_requested()) throw Interrupted(signal, saved);
+void throw_if_stop_requested(std::string_view saved) {
+  if (const int signal = stop_requested()) throw Interrupted(signal, std::string(saved));
+}
+
+LongWork::LongWork(std::string saved, std::function<void()> tick)
+    : saved_(std::move(saved)), tick_(std::move(tick)), outer_(std::exchange(innermost_work, this)) {}
+
+LongWork::~LongWork() {
+  innermost_work = outer_;
+}
+
+void work_point() {
+  const LongWork* work = innermost_work;
+  if (work == nullptr) return;
+  if (!work->saved_.empty()) throw_if_stop_requested(work->saved_);
+  if (work->tick_) work->tick_();
 }
 
 }  // namespace draftsmith

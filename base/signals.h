@@ -1,7 +1,9 @@
 // SIGINT and SIGTERM as a request that loops poll, so that a run saves its work and exits with 130 or 143.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -40,6 +42,28 @@ int stop_requested();
 void request_stop(int signal);
 
 // Throws Interrupted if a stop was requested.
-void throw_if_stop_requested(const std::string& saved);
+void throw_if_stop_requested(std::string_view saved);
+
+// Long work of this thread. While it exists, each work_point() on the way ends it if a stop was requested, and calls
+// `tick`, which lets a progress print. Without `saved` (as in Interrupted) a stop waits, as within a training step. Of
+// several the innermost counts.
+class LongWork {
+ public:
+  explicit LongWork(std::string saved, std::function<void()> tick = {});
+  ~LongWork();
+  LongWork(const LongWork&) = delete;
+  LongWork& operator=(const LongWork&) = delete;
+
+ private:
+  friend void work_point();
+  std::string saved_;
+  std::function<void()> tick_;
+  const LongWork* outer_;
+};
+
+// Marks a place where long work may end: between rounds of decoding, layers of a pass, lines of a file. Takes
+// nanoseconds, and does nothing outside of long work. Errors: Interrupted, after which what was computed is to be
+// dropped.
+void work_point();
 
 }  // namespace draftsmith

@@ -1,6 +1,6 @@
 // Checks of decoding on a device, random weights made there, to be passed before anything is timed: tools/gpu runs it.
 //
-//   build/release/bench/bench_device_checks --shapes tiny-t5,t5-large --device cuda --dtypes fp32,bf16 --json FILE
+//   build/release/bench/bench_device_checks --shapes tiny-t5,t5-large --device cuda --json FILE
 //
 // Own kernels run, steps are recorded, neither changes the numbers, and lossless methods give greedy decoding's ids.
 // Prints a JSON record a check. Ends with 1 if any fails.
@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
 #include "base/device_kernels.h"
 #include "bench/support/benches.h"
 #include "bench/support/program.h"
@@ -188,14 +187,11 @@ int main(int argc, char** argv) {
   using namespace draftsmith;
   bench::Program program("Checks of decoding on a device, random weights");
   std::vector<std::string> shapes{"tiny-t5", "tiny-llama"};
-  std::vector<std::string> dtypes{"fp32", "bf16"};
   program.app.add_option("--shapes", shapes)->delimiter(',');
-  program.app.add_option("--dtypes", dtypes)->delimiter(',');
   return program.run(argc, argv, [&](at::Device device, bench::Records& records) {
     bool passed = true;
     for (const std::string& shape : shapes) {
-      for (const std::string& dtype : dtypes) {
-        const at::ScalarType type = parse_dtype(dtype, "--dtypes");
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
         passed &= records.guard(shape, [&] { return bench::Checks(shape, device, type, records).run(); });
       }
     }

@@ -325,7 +325,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--rounds", flags.rounds)->check(CLI::PositiveNumber);
   app.add_option("--new-tokens", flags.new_tokens)->check(CLI::PositiveNumber);
   app.add_option("--source", flags.source, "tokens of a source or prompt")->check(CLI::PositiveNumber);
-  app.add_option("--window", flags.window, "drafted tokens of a round")->check(CLI::PositiveNumber);
 }
 
 void measure(const Flags& flags, at::Device device, Records& records) {

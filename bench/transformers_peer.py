@@ -9,8 +9,6 @@ take in turns. A training step is Draftsmith's: cross entropy, clipping at 1, Ad
 record for each shape and batch; FILE is complete after each.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

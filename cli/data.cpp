@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/logging.h"
+#include "base/signals.h"
 #include "base/table.h"
 #include "base/utf8.h"
 #include "cli/application.h"
@@ -59,6 +60,7 @@ Action add_prepare(CLI::App& app) {
     recipes::CorpusOptions corpus = options->value();
     corpus.tokenizer = flags->tokenizer;
     static_cast<data::TextInput&>(corpus) = data::with_dataset(corpus);
+    const SignalWatch signals;
     const std::string made = recipes::make_corpus(corpus, flags->out, progress_style(flags->quiet));
     if (!flags->quiet) fmt::print("{}: {}\n", flags->out.string(), made);
     return 0;

@@ -177,16 +177,22 @@ void warn_of_fits(const std::vector<infer::PromptFit>& fits) {
 // Batches whose lines are sorted by length together: enough for even batches, few enough for early output.
 constexpr size_t kBatchesAtOnce = 16;
 
-// Returns the number of failed outputs.
+// Returns the number of failed outputs. Where the outputs do not show how far it is, a progress does.
 int64_t generate_lines(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
                        const Printer& printer) {
   int64_t failed = 0;
+  Progress progress({.style = progress_style(isatty(STDOUT_FILENO) != 0),
+                     .title = "generating",
+                     .unit = "outputs",
+                     .total = std::ssize(sources) * generator.options().outputs_of_line()});
+  const LongWork work("The lines printed are complete.", [&] { progress.tick(); });
   const auto batch = static_cast<size_t>(generator.options().lines_together());
   const size_t at_once = batch == 1 ? 1 : batch * kBatchesAtOnce;
   for (size_t first = 0; first < sources.size(); first += at_once) {
     generator.generate(sources.subspan(first, std::min(at_once, sources.size() - first)), first,
                        [&](size_t, std::span<const infer::GenerationResult> results) {
                          failed += printer.print(results);
+                         progress.advance(std::ssize(results));
                          throw_if_stop_requested("The lines printed are complete.");
                        });
   }
@@ -215,6 +221,7 @@ int64_t generate_live(infer::Generator& generator, std::span<const std::vector<i
       throw_if_stop_requested("The last line printed may be incomplete.");
     };
     try {
+      const LongWork work("The last line printed may be incomplete.");
       const auto results = generator.generate(sources.subspan(line, 1), line, {}, print);
       std::cout << '\n';
       flush_output();

@@ -8,6 +8,7 @@
 
 #include "base/device.h"
 #include "base/error.h"
+#include "base/logging.h"
 #include "base/signals.h"
 #include "cli/application.h"
 #include "data/hdf5/hdf5.h"
@@ -102,11 +103,14 @@ int run_logits(const LogitsFlags& flags) {
   require_same_lines(flags, sources.size(), targets.size());
   data::Hdf5Writer writer(flags.out);
   const SignalWatch signals;
+  Progress progress({.style = progress_style(), .title = "logits", .unit = "lines", .total = std::ssize(sources)});
+  const LongWork work("Nothing was written.", [&] { progress.tick(); });
   for (size_t line = 0; line < sources.size(); ++line) {
-    throw_if_stop_requested("Nothing was written.");
+    work_point();
     const size_t dataset = writer.create(fmt::format("/logits/{}", line), data::Hdf5Type::kFloat32,
                                          std::ssize(targets[line]), loaded.model->info().vocabulary);
     write_line(*loaded.model, {std::span(&sources[line], 1), std::span(&targets[line], 1)}, dataset, writer);
+    progress.advance();
   }
   writer.finish();
   return 0;

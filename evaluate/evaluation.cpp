@@ -21,6 +21,7 @@
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/datasets/datasets.h"
+#include "evaluate/measure/machine_load.h"
 #include "evaluate/measure/measured_task.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/summary.h"
@@ -155,12 +156,8 @@ void write_evaluation(const Results& results, const std::vector<MeasuredTask>& t
 
 // ---- Running of a suite
 
-// Returns the share of the processors that others used since `before`, 0..1; nothing where the system does not tell.
-std::optional<double> other_load(const std::optional<ProcessorTimes>& before) {
-  const auto now = processor_times();
-  if (!before || !now || now->wall <= before->wall) return std::nullopt;
-  const double others = (now->busy - before->busy) - (now->own - before->own);
-  return std::clamp(others / ((now->wall - before->wall) * static_cast<double>(cpu_cores())), 0.0, 1.0);
+double to_thousandths(double value) {
+  return std::round(value * 1000) / 1000;
 }
 
 // Returns the task without its metric: how outputs are scored changes none of their measurements.
@@ -179,6 +176,7 @@ class Suite {
         context_(context) {}
 
   SuiteResult run() {
+    const LongWork work(kHowToGoOn);
     check();
     for (const bool chooses : {true, false}) {
       for (const auto& task : options_.task) {
@@ -189,6 +187,8 @@ class Suite {
     make_directories(out_dir_);
     MeasurementStore store(out_dir_, common_key() + " " + engine_.fingerprint());
     if (store.resumed() > 0) log_info("resuming with {} measurements in {}", store.resumed(), out_dir_.string());
+    if (context_.idle_minutes > 0) wait();
+    before_ = processor_times();
     for (auto& task : tasks_) {
       if (!task.chooses) add_chosen(settings_, tasks_, task);
       measure(task, store);
@@ -294,21 +294,43 @@ class Suite {
     calibrate(options_, engine_, task);
   }
 
+  void wait() const {
+    const auto load = wait_for_idle(context_.idle_minutes);
+    if (!load) return log_warning("this system does not tell how busy it is (/proc/stat): nothing was waited for");
+    log_info("other processes use {:.0f} % of the processors: the evaluation begins", 100 * *load);
+  }
+
   Results summarize() {
     Results results;
     results.suite = options_.name;
     results.environment = environment();
     results.environment.update(engine_.description());
-    if (const auto load = other_load(before_)) results.environment["other_load"] = std::round(*load * 1000) / 1000;
+    add_load(results);
     results.options = options_to_json(options_);
+    const TimedWork work("summarizing", kHowToGoOn);
     for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
     for (const auto& table : options_.match_rates) results.match_rates.push_back(count_match_rates(table));
     for (const auto& table : options_.engagement) add_curve(table, results);
     return results;
   }
 
+  // Adds how much of the machine others used, and by how much rows became slower: the least and the most.
+  void add_load(Results& results) const {
+    const auto load = other_load(before_, processor_times());
+    if (!load) return;
+    results.environment["other_load"] = to_thousandths(*load);
+    std::vector<double> slower;
+    for (const MeasuredTask& task : tasks_) {
+      for (const auto& [label, records] : task.records) {
+        if (const auto own = slowdown(records)) slower.push_back(to_thousandths(*own));
+      }
+    }
+    if (slower.empty()) return;
+    results.environment["slowdown"] = {{"least", std::ranges::min(slower)}, {"most", std::ranges::max(slower)}};
+  }
+
   MatchRateResult count_match_rates(const MatchRateTable& table) {
-    throw_if_stop_requested(kHowToGoOn);
+    work_point();
     const MeasuredTask& task = task_named(table.task);
     const int64_t lines = std::min(table.prompts, task.lines());
     return {.name = table.name,
@@ -334,8 +356,8 @@ class Suite {
   fs::path out_dir_;
   Engine& engine_;
   const SuiteContext& context_;
-  std::vector<MeasuredTask> tasks_;  // choosing ones first
-  std::optional<ProcessorTimes> before_ = processor_times();
+  std::vector<MeasuredTask> tasks_;       // choosing ones first
+  std::optional<ProcessorTimes> before_;  // when measuring began
 };
 
 }  // namespace

@@ -22,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kNothingWritten = "nothing was written";
-
 // Receives the source or the target of an example.
 using OnTokens = std::function<void(std::span<const int32_t> tokens)>;
 
@@ -59,7 +57,7 @@ std::vector<int64_t> count_tokens(const Whole& whole, const fs::path& file) {
   std::vector<int64_t> counts(static_cast<size_t>(whole.model->config().vocabulary), 0);
   int64_t tokens = 0;
   whole.read(file, [&](std::span<const int32_t> ids) {
-    throw_if_stop_requested(kNothingWritten);
+    work_point();
     for (const int32_t id : ids) ++counts[static_cast<size_t>(id)];
     tokens += std::ssize(ids);
   });
@@ -101,6 +99,7 @@ std::string describe_pruning(const model::TransformerConfig& before, const model
 
 std::string prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options) {
   model::require_free_place(out);
+  const TimedWork work("pruning", "nothing was written");
   if (fs::exists(model::exits_directory(model))) {
     log_info("{}: its exits are not copied, because they belong to the whole model", model.string());
   }
@@ -117,7 +116,7 @@ std::string prune_directory(const fs::path& model, const fs::path& out, const mo
   model::require_prunable(whole.model->config(), options, evidence);
   if (options.vocabulary_from) evidence.token_counts = count_tokens(whole, *options.vocabulary_from);
   const auto pruned = model::prune(*whole.model, options, evidence);
-  throw_if_stop_requested(kNothingWritten);
+  work_point();
   model::SaveOptions save;
   save.generation = model::read_settings(model).generation;
   if (whole.tokenizer) save.tokenizer = whole.tokenizer->file();

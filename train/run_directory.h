@@ -108,6 +108,8 @@ class TrainingLog {
 
   // Moves the progress bar by one step, and shows the measures of window_line().
   void advance(const nlohmann::ordered_json& measures);
+  // Prints the progress if a line is due, as long steps and validations ask.
+  void tick() { progress_->tick(); }
   // Writes these measures.
   void add(const nlohmann::ordered_json& measures);
   // Writes a validation of the model after `step`, which took `seconds`. `is_best`: by the run's own measure.

@@ -267,6 +267,10 @@ struct TrainingRun {
     }
   }
 
+  void tick() {
+    if (log) log->tick();
+  }
+
   void step() {
     const Stopwatch watch;
     const Progressed before = state.progressed();
@@ -301,6 +305,7 @@ struct TrainingRun {
     const std::string& measure = options.validation.measure;
     const auto measured = [&]() -> nlohmann::json {
       if (!world.leads()) return nullptr;
+      const LongWork work("the validation was not finished", [&] { tick(); });
       result = validate(inputs.trainable, inputs.validation, options.validation);
       return {exact_text(result.loss), exact_text(value_of(result, measure))};
     };
@@ -402,6 +407,7 @@ struct TrainingRun {
 TrainResult run_training(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory) {
   TrainingRun run(std::move(inputs), std::move(options), std::move(directory));
   keep_freed_memory();
+  const LongWork work({}, [&] { run.tick(); });  // a stop waits for the end of a step, so that no work is lost
   run.resume();
   run.require_gradients();
   if (run.state.validation_due) run.complete_step(true);

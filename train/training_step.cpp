@@ -7,6 +7,7 @@
 
 #include "base/bf16_product.h"
 #include "base/device_tensors.h"
+#include "base/error.h"
 #include "base/signals.h"
 #include "model/cpu/instructions.h"
 #include "train/trainable/trainable_model.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/aten.h"
-#include "base/error.h"
 #include "data/corpus/batches.h"
 #include "data/corpus/corpus.h"
 #include "distributed/process_group.h"

@@ -94,10 +94,6 @@ int64_t examples_to_use(const ValidationInputs& inputs, int64_t limit) {
   return limit == 0 ? inputs.corpus->size() : std::min(limit, inputs.corpus->size());
 }
 
-void stop_if_asked() {
-  throw_if_stop_requested("the validation was not finished");
-}
-
 // Labels of the first `count` examples.
 int64_t count_labels(const data::Corpus& corpus, int64_t count) {
   int64_t labels = 0;
@@ -122,7 +118,7 @@ std::vector<PredictionSums> measure(TrainableModel& trainable, const ValidationI
   const auto form = trainable.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined;
   data::BatchOrder order(*inputs.corpus, {.token_budget = options.token_budget}, form);
   for (const auto& examples : order.of_range(0, count)) {
-    stop_if_asked();
+    work_point();
     const Batch batch = make_batch(*inputs.corpus, examples, trainable.info());
     TrainableOutput output = trainable.forward(batch, {});
     std::vector<Predictions>& measured = output.predictions;
@@ -148,7 +144,7 @@ std::vector<infer::GenerationResult> decoded(const infer::GenerationModels& mode
                                              const infer::DecodeOptions& decoding,
                                              const std::vector<std::vector<int64_t>>& sources) {
   infer::Generator generator(models, decoding);
-  auto results = generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); });
+  auto results = generator.generate(sources);
   infer::throw_if_failed(results);
   return results;
 }

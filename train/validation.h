@@ -59,8 +59,8 @@ struct ValidationInputs {
 void check_validation(const TrainableModel& trainable, const ValidationInputs& inputs,
                       const ValidationOptions& options);
 
-// Validates. Errors: Interrupted between two batches after SIGINT or SIGTERM (base/signals.h); RunError when a text
-// cannot be decoded.
+// Validates, as long work that may end at its points (base/signals.h). Errors: Interrupted; RunError when a text cannot
+// be decoded.
 ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options);
 
 // Returns the value of a measure by its name in ValidationOptions; "loss" is the weighted one, if there is one.

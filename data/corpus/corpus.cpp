@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/signals.h"
 #include "base/table.h"
 #include "data/hdf5/hdf5.h"
 #include "data/tokenizers/tokenizer.h"
@@ -125,7 +126,10 @@ void merge_corpora(const std::vector<std::filesystem::path>& parts, const std::f
   CorpusWriter writer(file, info);
   for (const std::filesystem::path& part : parts) {
     const Corpus corpus(part);
-    for (int64_t i = 0; i < corpus.size(); ++i) writer.add(corpus.source(i), corpus.target(i));
+    for (int64_t i = 0; i < corpus.size(); ++i) {
+      work_point();
+      writer.add(corpus.source(i), corpus.target(i));
+    }
   }
   writer.finish();
 }

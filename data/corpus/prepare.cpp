@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 #include "data/chat/chat_template.h"
 #include "data/text/readers.h"
@@ -62,11 +63,15 @@ class ChunkTokenizer {
     if (!options.prompts) end_.push_back(tokenizer.eos());
   }
 
-  // Errors: UserError for the first example that the options do not allow.
+  // Stops early if a stop was requested: the chunk is not to be used then. Errors: UserError for the first example that
+  // the options do not allow.
   Chunk operator()(const std::vector<Example>& examples) const {
     Chunk chunk;
     chunk.examples = std::ssize(examples);
-    for (const Example& example : examples) add(example, chunk);
+    for (const Example& example : examples) {
+      if (stop_requested() != 0) break;
+      add(example, chunk);
+    }
     return chunk;
   }
 
@@ -264,6 +269,7 @@ PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, 
   const auto write_oldest = [&] {
     const Chunk chunk = pending.front().get();
     pending.pop_front();
+    throw_if_stop_requested("the corpus was not written");
     write_chunk(chunk, writer, report);
     if (progress) progress(chunk.examples);
   };

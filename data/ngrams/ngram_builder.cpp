@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "data/hdf5/hdf5.h"
 #include "data/ngrams/ngram_table.h"
 
@@ -133,6 +134,7 @@ TableArrays count_ngrams(const Corpus& corpus, int64_t order, const ProgressCall
   if (order > 1) keys.reserve(static_cast<size_t>(corpus.info().target_tokens));
   for (int64_t first = 0; first < corpus.size(); first += kExamplesAtOnce) {
     const int64_t last = std::min(first + kExamplesAtOnce, corpus.size());
+    work_point();
     for (int64_t i = first; i < last; ++i) count_row(corpus.target(i), order, arrays.unigrams, keys);
     if (progress) progress(last - first);
   }
@@ -169,6 +171,7 @@ void find_best(TableArrays& arrays, int64_t order) {
   const auto contexts = std::ssize(bigrams.totals);
   const NgramCounts pairs(arrays.unigrams, bigrams, {});
   for (int64_t context = 0; context < contexts; ++context) {
+    work_point();
     const int64_t seen = bigrams.totals[static_cast<size_t>(context)] > 0 ? context : -1;
     arrays.bigrams.best.push_back(best_of(pairs, bigrams, context, {.bigram = seen}, pairs.most_likely({})));
   }
@@ -176,6 +179,7 @@ void find_best(TableArrays& arrays, int64_t order) {
   const NgramLevel trigrams = arrays.trigrams.level();
   const NgramCounts counts(arrays.unigrams, arrays.bigrams.level(), trigrams);
   for (int64_t pair = 0; pair < std::ssize(bigrams.tokens); ++pair) {
+    work_point();
     const auto at = static_cast<size_t>(pair);
     NgramNodes nodes = counts.find({.before = contexts, .last = bigrams.tokens[at]});
     const int64_t lower = counts.most_likely(nodes);

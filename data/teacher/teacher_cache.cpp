@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "base/signals.h"
 #include "base/table.h"
 #include "data/hdf5/hdf5.h"
 
@@ -185,7 +186,10 @@ void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheIn
   Hdf5Writer output(file);
   const auto write = [&](const char* name, Hdf5Type type, int64_t columns, auto rows_of) {
     const size_t dataset = output.create(name, type, offsets.back(), columns);
-    for (const TeacherRows& rows : examples) output.append(dataset, rows.*rows_of);
+    for (const TeacherRows& rows : examples) {
+      work_point();
+      output.append(dataset, rows.*rows_of);
+    }
   };
   if (!info.whole()) {
     write("/teacher/ids", Hdf5Type::kInt32, info.k, &TeacherRows::ids);

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 
 namespace draftsmith::data {
@@ -41,6 +42,7 @@ LineReader open_lines(const std::string& file) {
 }
 
 bool LineReader::next(std::string& line) {
+  work_point();
   if (!std::getline(*input_, line)) {
     if (input_->bad()) throw UserError({.where = file_.string(), .what = "reading failed"});
     return false;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -208,13 +209,14 @@ class TaskComparison {
 
 // Returns a note for each value of two objects that differs: "other option: threads: 2 → 4".
 std::string json_notes(const std::string& what, const ordered_json& first, const ordered_json& second) {
+  constexpr std::array<std::string_view, 5> kAlwaysOthers{"date", "command", "other_load", "slowdown", "name"};
   std::vector<std::string> keys;
   for (const ordered_json* json : {&first, &second}) {
     for (const auto& [key, value] : json->items()) add_new(keys, key);
   }
   std::string notes;
   for (const std::string& key : keys) {
-    if (key == "date" || key == "command" || key == "other_load" || key == "name") continue;  // always others
+    if (std::ranges::find(kAlwaysOthers, key) != kAlwaysOthers.end()) continue;
     const auto words = [&](const ordered_json& json) { return json.contains(key) ? brief(json.at(key)) : "nothing"; };
     const std::string change = fmt::format("other {}: {}: {} → {}", what, key, words(first), words(second));
     if (words(first) != words(second)) notes += wrapped(change, kColumns);

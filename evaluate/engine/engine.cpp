@@ -18,6 +18,7 @@
 #include "base/device.h"
 #include "base/device_kernels.h"
 #include "base/environment.h"
+#include "base/signals.h"
 #include "base/timing.h"
 #include "evaluate/engine/suite_models.h"
 #include "infer/acceptance/acceptance_rules.h"
@@ -84,6 +85,8 @@ class ModelEngine final : public Engine {
     infer::Generator& generator = generator_for(run, batch.max_new_tokens, batch.count);
     const at::Device device = models_.target().model->info().device;
     generator.carry_window(batch.window);
+    std::optional<LongWork> timed;  // within it no progress is printed
+    if (!batch.count) timed.emplace(kHowToGoOn);
     synchronize(device);
     const Stopwatch watch;
     auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));

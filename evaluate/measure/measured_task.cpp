@@ -58,7 +58,7 @@ void count_setting(const Setting& setting, Engine& engine, MeasurementStore& sto
     if (const nlohmann::json* known = store.find(name)) {
       for (const auto& record : *known) records.push_back(LineRecord::from_counts(record));
     } else {
-      throw_if_stop_requested(kHowToGoOn);
+      work_point();
       nlohmann::json counted = nlohmann::json::array();
       for (LineRecord& record : engine.decode(setting, {task.batch(setting, first), first, task.max_new_tokens, true,
                                                         first_window(setting, records, first)})) {
@@ -87,7 +87,7 @@ Outputs sampled_outputs(const MeasuredTask& task, const Setting& setting, std::s
   Outputs outputs;
   const auto together = static_cast<size_t>(task.batch_size);
   for (size_t first = 0; first < prompts.size(); first += together) {
-    throw_if_stop_requested(kHowToGoOn);
+    work_point();
     const auto batch = prompts.subspan(first, std::min(together, prompts.size() - first));
     const DecodeBatch sampling{batch, static_cast<int64_t>(first), task.max_new_tokens, false};
     for (LineRecord& record : engine.decode(sampling_of(setting), sampling)) outputs.push_back(std::move(record.ids));
@@ -168,6 +168,7 @@ void count_outputs(Engine& engine, MeasurementStore& store, const SuiteContext& 
                      .title = "evaluating " + task.task->name,
                      .unit = "outputs",
                      .total = task.lines() * std::ssize(task.settings)});
+  const LongWork work(kHowToGoOn, [&] { progress.tick(); });
   std::map<std::string, std::string> failed;
   for (const Setting& setting : task.settings) {
     try_setting(
@@ -182,11 +183,12 @@ void measure_forced_alphas(const SuiteOptions& options, Engine& engine, Measured
   const auto prompts = std::span(task.prompts).first(lines);
   std::map<std::string, Outputs> sampled;  // by model
   std::set<std::string> seen;
+  const TimedWork work("drafters teacher-forced on " + task.task->name, kHowToGoOn);
   for (const Setting& setting : task.settings) {
     const std::string drafter = setting.drafter_label();
     if (lines == 0 || drafter.empty() || typical_lines(task.own_greedy(setting)).empty()) continue;
     if (!seen.insert(drafter).second) continue;
-    throw_if_stop_requested(kHowToGoOn);
+    work_point();
     const auto message = failure_of([&] {
       if (!sampled.contains(setting.model)) {
         sampled[setting.model] = sampled_outputs(task, setting, prompts, engine);

@@ -65,7 +65,8 @@ inline constexpr const char* kHowToGoOn = "finished measurements are kept; run t
 
 // Circumstances of an evaluation, which do not change its results.
 struct SuiteContext {
-  bool quiet = false;  // shows no progress
+  bool quiet = false;    // shows no progress
+  int idle_minutes = 0;  // waits so long at most until other processes use little of the machine
 };
 
 class MeasurementStore {

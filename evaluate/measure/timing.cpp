@@ -46,8 +46,9 @@ void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) 
     const infer::DecodeOptions& decode = setting.decode;
     longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
   }
+  const TimedWork work("step times on " + task.task->name, kHowToGoOn);
   for (const Setting& setting : task.settings) {
-    throw_if_stop_requested(kHowToGoOn);
+    work_point();
     if (setting.drafter_label().empty()) continue;
     const auto message = failure_of([&] { calibrate_setting(setting, options.calibrate, longest, engine, task); });
     if (message) task.failures.push_back({setting.label, "step times", *message});
@@ -214,7 +215,7 @@ class TaskTiming {
           fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
         });
       }
-      throw_if_stop_requested(kHowToGoOn);
+      work_point();
     }
   }
 
@@ -261,7 +262,7 @@ class TaskTiming {
       own.clear();
       for (const Setting* setting : group) {
         attempt(*setting, [&] { own[setting] = time(*setting, turn, stood_still); });
-        throw_if_stop_requested(kHowToGoOn);
+        work_point();
       }
     }
     const auto base = own.find(&baseline(*group.front()));
@@ -350,6 +351,7 @@ void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore
                      .title = "timing " + task.task->name,
                      .unit = "lines",
                      .total = options.precision ? 0 : lines * options.repetitions});
+  const LongWork work(kHowToGoOn, [&] { progress.tick(); });
   const std::vector<Turn> turns = timing.turns(lines);
   for (int64_t round = 0; round < options.repetitions; ++round) {
     std::string widest;

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "evaluate/measure/machine_load.h"
 #include "metrics/scoring.h"
 
 namespace draftsmith::evaluate {
@@ -285,15 +286,18 @@ std::string conditional_note(const TaskResult& task) {
                      kConditionalMark);
 }
 
-// Returns a warning that other processes were at work during the evaluation; empty if they used little of the
-// processors, or that is not recorded.
+// Returns a warning that other processes were at work during the evaluation, and how much slower rows became; empty if
+// they used little of the processors, or that is not recorded.
 std::string busy_note(const Results& results) {
-  constexpr double kDisturbing = 0.1;  // share of the processors above which others disturb times
   const auto load = results.environment.find("other_load");
-  if (load == results.environment.end() || !load->is_number() || load->get<double>() < kDisturbing) return "";
-  return fmt::format(
+  if (load == results.environment.end() || !load->is_number() || load->get<double>() < kDisturbingLoad) return "";
+  std::string text = fmt::format(
       "! Other processes used {:.0f} % of the processors meanwhile: these are speeds of a busy machine, and low ones",
       100 * load->get<double>());
+  const auto slower = results.environment.find("slowdown");
+  if (slower == results.environment.end() || !slower->is_object()) return text;
+  return text + fmt::format("; rows took {:.2f} to {:.2f} times as long as in their fastest repetitions",
+                            slower->value("least", NAN), slower->value("most", NAN));
 }
 
 // Returns the notes below the table. Those on errors begin with "!".

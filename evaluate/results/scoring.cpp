@@ -87,7 +87,9 @@ void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
   const auto metric = task_metric(*measured.task);
   std::map<std::vector<std::string>, metrics::LineStatistics> known;
   std::map<std::string, std::string> failed;
+  const TimedWork work("scoring " + measured.task->name, kHowToGoOn);
   for (const Setting& setting : measured.settings) {
+    work_point();
     auto& lines = measured.hypotheses[setting.label];
     std::vector<std::string> texts;
     for (const LineRecord& record : measured.records.at(setting.label)) {
@@ -109,6 +111,7 @@ metrics::ResamplingOptions resampling_of(const SuiteOptions& options) {
 
 Quality quality_of(const metrics::Metric& metric, const metrics::LineStatistics& own,
                    const metrics::LineStatistics* baseline, const SuiteOptions& options) {
+  work_point();
   Quality quality;
   if (metric.scores().empty()) return quality;
   quality.scores = metrics::all_scores(metric, own, resampling_of(options));

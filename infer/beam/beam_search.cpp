@@ -190,7 +190,7 @@ class BeamLoop {
   }
 
   void run() {
-    while (!batch_.rows.empty()) {
+    while (batch_.goes_on()) {
       timer_.enter(Phase::kVerify);
       const std::vector<Continuation> best = best_of_step();
       timer_.enter(Phase::kOther);

@@ -6,6 +6,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "base/signals.h"
 #include "infer/acceptance/acceptance_rule.h"
 #include "infer/drafters/drafter.h"
 #include "infer/loop/processors.h"
@@ -42,6 +43,7 @@ constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
 
 void for_each_batch(const ForcedBatch& texts, size_t rows, const std::function<void(const ForcedBatch&)>& use) {
   for (size_t first = 0; first < texts.sources.size(); first += rows) {
+    work_point();
     const size_t count = std::min(rows, texts.sources.size() - first);
     ForcedBatch batch = texts;
     batch.sources = texts.sources.subspan(first, count);
@@ -89,6 +91,7 @@ std::vector<int64_t> TeacherForcing::valid(int64_t positions) const {
 }
 
 model::StepOutput TeacherForcing::next_output(int64_t positions) {
+  work_point();
   const int64_t width = std::min(positions, longest_ - done_);
   model::StepInput input;
   input.new_tokens = valid(width);

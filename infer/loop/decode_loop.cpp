@@ -275,7 +275,7 @@ class DecodeLoop {
 
   void run(RowBatch& batch, PhaseTimer& timer) {
     drafting_.begin(batch);
-    while (!batch.rows.empty()) {
+    while (batch.goes_on()) {
       timer.enter(Phase::kDraft);
       if (begins_rounds_) {
         for (Row& row : batch.rows) row.random.begin_round(row.emitted());

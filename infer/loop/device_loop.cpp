@@ -94,7 +94,7 @@ void DeviceLoop::run(RowBatch& batch, PhaseTimer& timer) {
   std::vector<int64_t> drafted;
   for (const Row& row : batch.rows) drafted.push_back(row.length() - 1);
   begin(batch, drafted);
-  while (!batch.rows.empty()) {
+  while (batch.goes_on()) {
     launch(batch, timer);
     if (flights_.size() > kRoundsAhead) land(batch);
     batch.share_time(timer);

@@ -232,6 +232,7 @@ std::vector<at::Tensor> process(model::LanguageModel& model, const model::StepIn
   const int64_t length = (width + chunks - 1) / chunks;
   std::vector<at::Tensor> hidden(prompts.hidden_layers.size());
   for (int64_t begin = 0; begin < width; begin += length) {
+    work_point();
     const int64_t count = std::min(length, width - begin);
     const std::vector<at::Tensor> part = model.step(chunk_of(prompts, begin, count), state).hidden;
     for (size_t i = 0; i < part.size(); ++i) {

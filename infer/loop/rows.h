@@ -17,6 +17,7 @@
 
 #include "base/aten.h"
 #include "base/error.h"
+#include "base/signals.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/loop/decode_stats.h"
 #include "infer/sampling/sampling.h"
@@ -157,6 +158,12 @@ struct RowBatch {
   std::vector<Row> finished;                  // rows that left the batch
   OnTokens on_tokens;                         // may be empty
 
+  // Returns whether rows are left to decode. Every loop asks before a round, where long work may end.
+  bool goes_on() const {
+    if (rows.empty()) return false;
+    work_point();
+    return true;
+  }
   // Passes the tokens of `row` from index `before` on to on_tokens. remove_finished() reports the end of failed rows.
   void notify(const Row& row, int64_t before) const;
   // Returns the share that each unfinished row has in a step of the batch: 1 over their number.

@@ -42,7 +42,7 @@ void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSet
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
   const int64_t at_once = model::tokens_at_once(target);
   at::Tensor pending = last_tokens(batch.rows, target.info().device);  // [B,1]
-  while (!batch.rows.empty()) {
+  while (batch.goes_on()) {
     timer.enter(Phase::kVerify);
     model::StepInput input;
     input.logits = model::Logits::kLast;
@@ -77,7 +77,7 @@ class StandaloneLoop {
 
   void run(RowBatch& batch, PhaseTimer& timer) {
     drafting_.begin(batch);
-    while (!batch.rows.empty()) {
+    while (batch.goes_on()) {
       timer.enter(Phase::kDraft);
       Draft draft = drafting_.draft(batch);
       draft.read_tokens(settings_.eos);

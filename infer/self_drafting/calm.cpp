@@ -236,7 +236,7 @@ double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest) 
 
 void decode_calm(model::TransformerModel& target, const model::Exits* exits, const CalmSettings& calm,
                  const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
-  while (!batch.rows.empty()) {
+  while (batch.goes_on()) {
     timer.enter(Phase::kVerify);
     const at::Tensor logits = Ascent(target, exits, calm, settings.ids, batch).run();
     const auto next = choose_next(batch, logits, settings);

@@ -53,7 +53,7 @@ class PpdLoop {
 
   void run(RowBatch& batch, PhaseTimer& timer) {
     resumes_.assign(batch.rows.size(), 0);
-    while (!batch.rows.empty()) {
+    while (batch.goes_on()) {
       round(batch, timer);
       select_rows(batch.remove_finished());
     }

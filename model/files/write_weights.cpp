@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/signals.h"
 #include "model/files/weight_files.h"
 
 namespace draftsmith::model {
@@ -67,6 +68,7 @@ void write_safetensors(const std::filesystem::path& file, std::vector<TensorToSt
   AtomicFile out(file);
   out.write(make_header(tensors));
   for (const TensorToStore& item : tensors) {
+    work_point();
     const at::Tensor stored = item.tensor.detach().to(at::kCPU, item.dtype).contiguous();
     require_finite_tensor(file.string(), item.name, stored);
     out.write(stored.const_data_ptr(), stored_bytes(item));

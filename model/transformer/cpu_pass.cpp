@@ -7,6 +7,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/signals.h"
 #include "model/cpu/block_attention.h"
 #include "model/cpu/row_operations.h"
 #include "model/transformer/stack.h"
@@ -17,6 +18,12 @@ namespace {
 
 // Rows that each thread norms for itself: fewer take less time than one more phase.
 constexpr int64_t kNormedByAll = 4;
+
+// Returns a number that no other pass of the process has.
+uint64_t next_pass() {
+  static std::atomic<uint64_t> passes{0};
+  return ++passes;
+}
 
 // Numbers that a buffer keeps anyway.
 constexpr int64_t kKept = 1 << 22;
@@ -39,8 +46,7 @@ void CpuPass::Buffer::fit(int64_t numbers) {
 }
 
 void CpuPass::begin_pass(int64_t rows, int64_t width, std::span<const LayerWeightsView> layers) {
-  static std::atomic<uint64_t> passes{0};
-  number_ = ++passes;
+  number_ = next_pass();
   rows_ = rows;
   width_ = width;
   norms_ = 0;
@@ -89,6 +95,13 @@ void CpuPass::add_feed_forward(const FeedForwardWeightsView& weights, const floa
 
 void CpuPass::run() {
   Team::current().run(*this);
+}
+
+void CpuPass::run_part() {
+  run();
+  phases_.clear();
+  number_ = next_pass();  // what was kept for a phase is found by its number
+  work_point();
 }
 
 void CpuPass::run(int64_t phase, int64_t begin, int64_t end) const {
@@ -297,7 +310,10 @@ template <class Compute>
 void in_groups(const at::Tensor& states, const Compute& compute) {
   const int64_t rows = states.size(0),
                 most = std::max<int64_t>(1, kTokensAtOnce / std::max<int64_t>(1, states.size(1)));
-  for (int64_t begin = 0; begin < rows; begin += most) compute(begin, std::min(begin + most, rows));
+  for (int64_t begin = 0; begin < rows; begin += most) {
+    work_point();
+    compute(begin, std::min(begin + most, rows));
+  }
 }
 
 }  // namespace
@@ -339,6 +355,7 @@ void CpuEncoder::encode_rows(const Layers& layers, const at::Tensor& hidden, int
 
 std::vector<CrossCache> CpuEncoder::cross_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states) {
   tokens_ = states.size(1);
+  caches_.clear();  // of a call that was ended
   for (const LayerWeightsView& layer : decoder) {
     const AttentionWeightsView& cross = *layer.cross;
     const std::vector<int64_t> shape{states.size(0), cross.key_value_heads, tokens_, cross.head_width};

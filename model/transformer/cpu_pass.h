@@ -20,6 +20,8 @@ class CpuPass : public TeamProgram {
  public:
   // Computes what was added.
   void run();
+  // Does so where more will be added, at a point where long work may end (base/signals.h).
+  void run_part();
 
   int64_t phases() const override { return static_cast<int64_t>(phases_.size()); }
   int64_t items(int64_t phase) const override { return phases_[static_cast<size_t>(phase)].items; }

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "base/device_tensors.h"
+#include "base/signals.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_model.h"
@@ -121,6 +122,7 @@ ForwardOutput TransformerModel::forward(const ForwardInput& input, const Dropout
   };
   keep(0);
   for (int64_t i = 0; i < parts_->decoder.layers(); ++i) {
+    work_point();
     const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
     hidden = parts_->decoder.block(i)(hidden, pass, primary);
     keep(i + 1);

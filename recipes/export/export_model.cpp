@@ -29,7 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kStopped = "nothing was exported";
 constexpr const char* kGgufFormat = "gguf";
 constexpr const char* kBlockType = "q8_0";  // --dtype of GGUF's blocks
 
@@ -163,14 +162,15 @@ ExportSummary export_directory(const model::ModelDirectory& opened, const Export
   const auto model = load_whole(opened, stored_type(opened));
   ExportSummary summary{.dtype = model::stored_dtype_name(dtype), .parameters = model->parameters().size()};
   for (const auto& [name, parameter] : model->parameters()) {
+    work_point();
     require_fits(options, name, parameter, model::parameter_dtype(opened.config(), name, dtype));
   }
-  throw_if_stop_requested(kStopped);
+  work_point();
   model::write_new_directory(out, [&](const fs::path& temporary) {
     write_model(temporary, *model, opened, options, dtype);
     const model::ModelDirectory written(temporary);  // checks it
     write_file_atomic(temporary / "README.md", card(out.filename(), options, written, summary.dtype));
-    throw_if_stop_requested(kStopped);
+    work_point();
   });
   return summary;
 }
@@ -192,6 +192,7 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
   const auto model = load_whole(opened, at::kFloat);
   const std::vector<GgufTensor> tensors = gguf_tensors(opened.config(), type);
   for (const GgufTensor& tensor : tensors) {
+    work_point();
     const at::Tensor values = to_gguf(tensor, *model);
     // A block's factor is fp16, and each of its numbers at most 127 times it.
     if (tensor.type == GgufType::kQ8_0) require_fits(options, tensor.name, values.div(127), at::kHalf);
@@ -202,7 +203,7 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
                            fmt::format("Exported by Draftsmith {} ({})", version(), git_commit()));
   std::ranges::move(gguf_tokenizer(options.model, opened.config().vocabulary), std::back_inserter(description));
   write_gguf(options.out, description, tensors, [&](const GgufTensor& tensor) {
-    throw_if_stop_requested(kStopped);
+    work_point();
     return to_gguf(tensor, *model);
   });
   return {.dtype = gguf_type_name(type), .parameters = model->parameters().size()};
@@ -240,6 +241,7 @@ std::string vllm_command(const fs::path& target, const fs::path& drafter) {
 }
 
 ExportSummary export_model(const ExportOptions& options) {
+  const TimedWork work("exporting", "nothing was exported");
   const model::ModelDirectory opened(options.model);
   check_model(opened, options);
   if (fs::exists(model::exits_directory(options.model))) {

@@ -157,7 +157,7 @@ std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::
         others.push_back(ranges[i]);
         continue;
       }
-      throw_if_stop_requested("whole shards are saved; run it again to continue");
+      throw_if_stop_requested(kShardsSaved);
       write(ranges[i]);
       const size_t end = std::min(ranges.size(), i + static_cast<size_t>(world.size()));
       std::for_each(ranges.begin() + static_cast<std::ptrdiff_t>(i), ranges.begin() + static_cast<std::ptrdiff_t>(end),
@@ -186,6 +186,7 @@ std::string make_corpus(const CorpusOptions& options, const std::filesystem::pat
                      .title = "tokenizing",
                      .unit = "examples",
                      .total = input.separator.empty() ? data::count_lines(stream->files().front()) : 0});
+  const LongWork work("the corpus was not written", [&] { progress.tick(); });
   const auto report =
       data::prepare_corpus(*stream, *tokenizer, prepare, out, [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
@@ -224,11 +225,9 @@ void run_ngram(const NgramStageOptions& options, const StageContext& run) {
                      .title = "counting",
                      .unit = "examples",
                      .total = data::read_corpus_info(options.corpus).examples});
-  const auto report =
-      data::build_ngram_table(options.corpus, options, run.directory / "ngram.h5", [&](int64_t examples) {
-        progress.advance(examples);
-        throw_if_stop_requested("run the recipe again to count from the beginning");
-      });
+  const LongWork work("run the recipe again to count from the beginning", [&] { progress.tick(); });
+  const auto report = data::build_ngram_table(options.corpus, options, run.directory / "ngram.h5",
+                                              [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
   log_info("  {}", report);
 }
@@ -275,6 +274,7 @@ std::vector<std::string> all_lines(const TokenizerStageOptions& options) {
 }
 
 void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run) {
+  const TimedWork work("training the tokenizer", "run the recipe again to train the tokenizer from the beginning");
   const auto report = data::train_tokenizer(all_lines(options), options, run.directory / "spiece.model");
   log_info("  {} pieces from {} lines", report.vocabulary, report.lines);
   for (const auto& [name, count] : report.unused) log_info("  {}: {}", name, count);

@@ -89,6 +89,9 @@ struct DecodingOptions {
   void require_prompts(const data::Corpus& inputs) const;
 };
 
+// What Interrupted says of a file that is made of shards.
+inline constexpr const char* kShardsSaved = "whole shards are saved; run it again to continue";
+
 // Opens and checks a teacher's stored distributions for training on `corpus`. Errors: a UserError with all problems,
 // each naming both sides: another corpus, another tokenizer or, if `teacher` is given, another teacher.
 data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,

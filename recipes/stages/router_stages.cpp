@@ -73,11 +73,10 @@ data::RouterDataInfo data_info(const RouterDataOptions& options, const StageCont
 // Decodes the first `count` sources, 256 together.
 void decode_observed(infer::Generator& generator, const DecodedSources& sources, int64_t count, Progress& progress) {
   constexpr int64_t kTogether = 256;
+  const LongWork work("run the recipe again to collect from the beginning", [&] { progress.tick(); });
   for (int64_t first = 0; first < count; first += kTogether) {
     const int64_t last = std::min(first + kTogether, count);
-    infer::throw_if_failed(generator.generate(
-        sources.of_range(first, last), static_cast<uint64_t>(first),
-        [](size_t, const auto&) { throw_if_stop_requested("run the recipe again to collect from the beginning"); }));
+    infer::throw_if_failed(generator.generate(sources.of_range(first, last), static_cast<uint64_t>(first)));
     progress.advance(last - first);
   }
 }
@@ -136,12 +135,12 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
   const std::string name = input_name(run, "drafter", options.drafter);
   Progress progress(
       {.style = run.execution.progress(), .title = "training the router", .unit = "epochs", .total = options.epochs});
+  const LongWork work("run the recipe again to train the router from the beginning", [&] { progress.tick(); });
   const train::TrainedRouter trained = train::train_router(
       data, {infer::router_embeddings(drafter.get(), "drafter", name), name, model::model_hash(options.drafter)},
       options, [&](int64_t, double cross_entropy) {
         progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
         progress.advance();
-        throw_if_stop_requested("run the recipe again to train the router from the beginning");
       });
   progress.finish();
   model::save_router(run.directory / "router", trained.router);

@@ -89,10 +89,9 @@ class OutputWriter {
     return std::find(ends.begin(), ends.end(), ids.back()) == ends.end();
   }
 
-  void add(const data::ShardRange& range, data::CorpusWriter& shard) {
-    const auto results = generator_.generate(
-        sources_.of_range(range.first, range.last), static_cast<uint64_t>(range.first),
-        [](size_t, const auto&) { throw_if_stop_requested("whole shards are saved; run it again to continue"); });
+  void add(const data::ShardRange& range, data::CorpusWriter& shard, const infer::Generator::OnResults& on_results) {
+    const auto results =
+        generator_.generate(sources_.of_range(range.first, range.last), static_cast<uint64_t>(range.first), on_results);
     infer::throw_if_failed(results);
     for (int64_t i = range.first; i < range.last; ++i) {
       const auto& output = results[static_cast<size_t>(i - range.first)].ids;
@@ -132,13 +131,20 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
                      .unit = "outputs",
                      .total = count,
                      .done_before = shards.safe()});
+  const bool alone = run.execution.world->is_alone();  // else whole shards are counted
+  const auto count_batch = [&](size_t, const auto& results) {
+    if (alone) progress.advance(std::ssize(results));
+  };
   const auto write = [&](const data::ShardRange& range) {
+    const LongWork work(kShardsSaved, [&] { progress.tick(); });
     data::CorpusWriter shard(shards.place(range), info);
-    outputs.add(range, shard);
+    outputs.add(range, shard, count_batch);
     shard.finish();
     shards.add(range);
   };
-  const auto written = [&](const data::ShardRange& range) { progress.advance(range.size()); };
+  const auto written = [&](const data::ShardRange& range) {
+    if (!alone) progress.advance(range.size());
+  };
   for (const auto& range : divide_shards(run, shards.missing(options.shard_examples), write, written))
     shards.add(range);
   progress.finish();
@@ -150,6 +156,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
     for (int64_t i = 0; i < corpus.size(); ++i) cut += outputs.is_cut(corpus.target(i)) ? 1 : 0;
   }
   info.provenance["count: outputs cut at max_new_tokens"] = fmt::format("{}", cut);
+  const TimedWork work("merging shards", kShardsSaved);
   if (!shards.merged()) data::merge_corpora(shards.parts(), file, info);
   shards.remove();
   if (cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", cut, options.max_new_tokens);
@@ -264,9 +271,9 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
   const bool alone = run.execution.world->is_alone();
   const auto on_positions = [&](int64_t positions) {
     if (alone) progress.advance(positions);
-    throw_if_stop_requested("whole shards are saved; run it again to continue");
   };
   const auto write = [&](const data::ShardRange& shard) {
+    const LongWork work(kShardsSaved, [&] { progress.tick(); });
     const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
     data::write_teacher_cache(shards.place(shard), info, rows.by_example(corpus, shard.first, shard.last));
     shards.add(shard);
@@ -291,6 +298,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   });
   if (!shards.merged()) write_shards(*teacher, options, corpus, info, run, shards);
   if (!run.execution.world->leads()) return;
+  const TimedWork work("merging shards", kShardsSaved);
   if (!shards.merged()) data::merge_teacher_caches(shards.parts(), file, info);
   shards.remove();
 }

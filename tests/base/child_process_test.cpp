@@ -1,14 +1,19 @@
-// Commands of users: both ways at once, and every way in which a command can end. Requests to stop.
+// Commands of users: both ways at once, and every way in which a command can end. Requests to stop, long work that they
+// end, and copies of the process.
 #include "base/child_process.h"
 
 #include <csignal>
 #include <stdexcept>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "base/error.h"
 #include "base/signals.h"
+#include "base/timing.h"
 
 namespace draftsmith {
 namespace {
@@ -69,6 +74,71 @@ TEST(Signals, AreRequestsWhileWatched) {
     EXPECT_EQ(stop.exit_code(), 143);
     EXPECT_THAT(stop.what(), testing::HasSubstr("step 5 is saved"));
   }
+}
+
+TEST(LongWork, EndsAtItsPointsAndLetsAProgressPrint) {
+  const SignalWatch watch;
+  int64_t outer_ticks = 0, ticks = 0;
+  work_point();  // outside of long work
+  const LongWork outer("the outer work", [&] { ++outer_ticks; });
+  {
+    const LongWork step({}, [&] { ++ticks; });
+    request_stop(SIGTERM);
+    work_point();
+    work_point();
+  }
+  EXPECT_EQ(ticks, 2) << "without anything saved a stop waits";
+  try {
+    work_point();
+    FAIL();
+  } catch (const Interrupted& stop) {
+    EXPECT_EQ(stop.exit_code(), 143);
+    EXPECT_THAT(stop.what(), testing::HasSubstr("the outer work"));
+  }
+  EXPECT_EQ(outer_ticks, 0);
+}
+
+TEST(LongWork, IsThatOfItsThread) {
+  const SignalWatch watch;
+  const LongWork work("saved");
+  request_stop(SIGINT);
+  std::thread([] { work_point(); }).join();
+  EXPECT_THROW(work_point(), Interrupted);
+}
+
+TEST(CopiedProcess, ReturnsWhatItWorkedOut) {
+  const std::string large(3'000'000, 'x');
+  int calls = 0;
+  EXPECT_EQ(run_in_copy([&] {
+              ++calls;
+              return large + std::to_string(calls);
+            }),
+            large + "1");
+  EXPECT_EQ(calls, 0) << "memory is not shared";
+  EXPECT_EQ(run_in_copy([] { return std::string(); }), "");
+}
+
+TEST(CopiedProcess, EndsWithTheWork) {
+  const SignalWatch watch;
+  int ticks = 0;
+  const LongWork work("nothing", [&] {
+    if (++ticks == 2) request_stop(SIGTERM);
+  });
+  const Stopwatch stopwatch;
+  EXPECT_THROW(run_in_copy([] {
+                 sleep(60);
+                 return std::string();
+               }),
+               Interrupted);
+  EXPECT_LT(stopwatch.seconds(), 10);
+}
+
+TEST(CopiedProcess, ThatIsKilledIsAnError) {
+  EXPECT_THROW(run_in_copy([]() -> std::string {
+                 std::raise(SIGKILL);
+                 return "late";
+               }),
+               RunError);
 }
 
 TEST(Signals, ASecondOneEndsTheProcess) {

@@ -46,6 +46,25 @@ TEST_F(ProgressTest, LinesComeEveryTenSecondsWithRateAndTimeLeft) {
   EXPECT_EQ(out_.back(), "tokenizing 100% 1000/1000 lines, 40/s, took 25s\n");
 }
 
+TEST_F(ProgressTest, LinesComeWhileNothingIsDoneYet) {
+  Progress progress = make({.style = ProgressStyle::kLines, .title = "outputs", .unit = "outputs", .total = 100});
+  Progress exporting = make({.style = ProgressStyle::kLines, .title = "exporting", .unit = {}});
+  pass(15);
+  progress.tick();
+  exporting.tick();
+  pass(5);
+  progress.tick();  // not due yet
+  progress.advance(20);
+  pass(20);
+  progress.tick();
+  EXPECT_THAT(out_, ElementsAre("outputs   0% 0/100 outputs, 15s so far\n", "exporting, 15s so far\n",
+                                "outputs  20% 20/100 outputs, 0.50/s, 2m40s left\n"));
+  progress.finish();
+  pass(20);
+  progress.tick();
+  EXPECT_EQ(out_.size(), 4u) << "nothing after the end";
+}
+
 TEST_F(ProgressTest, BarIsRedrawnInPlaceAndEndsItsLine) {
   {
     Progress progress = make({.style = ProgressStyle::kBar, .title = "train", .unit = "steps", .total = 4});

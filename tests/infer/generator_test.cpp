@@ -1,6 +1,7 @@
 // What surrounds the loop: combinations that make no sense, vocabularies, order of results, sharing; sessions that load
 // what a method asks for; and where the tokens of an output are from.
 #include <algorithm>
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "base/signals.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/forced/decisions.h"
 #include "infer/loop/decode_loop.h"
@@ -112,6 +115,34 @@ TEST(Generator, ResultsAreReportedInOrderAsTheyComplete) {
   EXPECT_EQ(reported.size(), 10u);
   EXPECT_EQ(reported, ids_of(results));
   EXPECT_LE(target.encodes(), 5) << "samples of a source share its encoding";
+}
+
+// A stop in the middle of a batch is heard in the round where it comes, and the next call finds nothing of it.
+TEST(Generator, AStopEndsABatchAtOnce) {
+  OracleModel target(oracle_info(5), random_oracle(5, 1));
+  OracleModel drafter(oracle_info(5), mixture(random_oracle(5, 1), random_oracle(5, 2), 0.5));
+  const std::vector<Ids> sources = {{2}, {2, 2, 2}, {3, 3}};
+  for (const char* method : {"greedy", "sample", "assisted", "speculative", "bild", "beam"}) {
+    DecodeOptions options;
+    options.method = method;
+    options.batch_size = 3;
+    options.max_new_tokens = 100;
+    options.min_new_tokens = 100;
+    Generator generator(models_of(target, options.drafts() ? &drafter : nullptr), options);
+    const auto whole = ids_of(generator.generate(sources));
+    int64_t points = 0, steps = 0;
+    {
+      const SignalWatch watch;
+      const LongWork work("what is complete", [&] {
+        if (++points == 5) request_stop(SIGINT);
+        steps = target.steps();
+      });
+      EXPECT_THROW(generator.generate(sources), Interrupted) << method;
+      EXPECT_EQ(points, 5) << method;
+      EXPECT_LE(target.steps() - steps, 1) << method;
+    }
+    EXPECT_EQ(ids_of(generator.generate(sources)), whole) << method;
+  }
 }
 
 TEST(Generator, DecoderOnlyModelsContinuePrompts) {

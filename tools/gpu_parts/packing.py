@@ -1,8 +1,6 @@
 """Where programs, libraries and interpreters are: in a build, or unpacked from what `tools/gpu pack` made. Packing:
 stripped programs, the Debian libraries that they load, and compiled kernels, in one archive."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """The page docs/results/gpu.md, of the results of both calls of a loan: a table for each measure of a step."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import statistics

@@ -1,7 +1,5 @@
 """Steps and commands of a run: each has a time limit, and its end, whatever it is, becomes a record in results.json."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The steps of a run, and their plans: machine, tests, checks, speeds, Transformers."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/signals.h"
 #include "train/optimizers/optimizer.h"
 #include "train/router/router_report.h"
 
@@ -190,6 +191,7 @@ class RouterTrainer {
     const int64_t batches = (training_.size() + options_.batch_size - 1) / options_.batch_size;
     const at::Tensor order = shuffled(epoch);
     for (int64_t batch = 0; batch < batches; ++batch) {
+      work_point();
       const int64_t first = batch * options_.batch_size;
       const RouterPositions rows =
           training_.at(order.narrow(0, first, std::min(options_.batch_size, training_.size() - first)));
@@ -220,6 +222,7 @@ class RouterTrainer {
     constexpr int64_t kAtOnce = 8192;
     std::vector<at::Tensor> parts;
     for (int64_t first = 0; first < positions.size(); first += kAtOnce) {
+      work_point();
       const int64_t count = std::min(kAtOnce, positions.size() - first);
       parts.push_back(at::sigmoid(logits(positions.at(at::arange(first, first + count, at::kLong)))));
     }

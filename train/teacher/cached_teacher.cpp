@@ -13,6 +13,7 @@
 
 #include "base/device_tensors.h"
 #include "base/error.h"
+#include "base/signals.h"
 #include "train/trainable/trainable_model.h"
 #include "train/trainer.h"
 
@@ -194,6 +195,7 @@ int64_t TeacherLogits::add_batch(const std::vector<int64_t>& examples, const at:
   const at::Tensor positions = at::arange(batch.label_count(), batch.labels.options());  // [P]
   const int64_t block = std::max<int64_t>(1, kTeacherLogitsAtOnce / info_.vocabulary);
   for (int64_t begin = 0; begin < batch.label_count(); begin += block) {
+    work_point();
     const int64_t count = std::min(block, batch.label_count() - begin);
     const TeacherBlock given = distributions->block(positions.narrow(0, begin, count));  // logits [C,V]
     const StoredRows stored = store_rows(given.logits, batch.labels.narrow(0, begin, count), form_);

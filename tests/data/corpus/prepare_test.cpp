@@ -1,12 +1,15 @@
 #include "data/corpus/prepare.h"
 
 #include <algorithm>
+#include <csignal>
+#include <iterator>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "base/files.h"
+#include "base/signals.h"
 #include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
@@ -175,6 +178,21 @@ TEST_F(Prepare, EmptyReferencesBesideOthersArePassedOverAndCounted) {
   ASSERT_EQ(Corpus(out_).size(), 1);
   EXPECT_THAT(Corpus(out_).target(0), testing::ElementsAreArray(with_eos("the bird")));
   EXPECT_EQ(Corpus(out_).info().provenance.at("count: references not used"), "2");
+}
+
+TEST_F(Prepare, AStopLeavesNoCorpus) {
+  const SignalWatch watch;
+  std::string lines;
+  for (int i = 0; i < 50'000; ++i) lines += "the cat\n";
+  const auto stream =
+      open_parallel(write_text(directory_ / "a.src", lines), write_text(directory_ / "a.tgt", lines), {});
+  int64_t chunks = 0;
+  const auto stop = [&](int64_t) {
+    if (++chunks == 2) request_stop(SIGTERM);
+  };
+  EXPECT_THROW(prepare_corpus(*stream, *tokenizer_, {.threads = 2}, out_, stop), Interrupted);
+  EXPECT_EQ(chunks, 2);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 3) << "two texts, a tokenizer";
 }
 
 // Counting lines and hashing would take the text away.

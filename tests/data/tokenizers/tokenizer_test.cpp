@@ -1,9 +1,12 @@
 #include "data/tokenizers/tokenizer.h"
 
+#include <csignal>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "base/signals.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -44,6 +47,15 @@ TEST(Tokenizer, TrainingIsDeterministicAndIndependentOfTheFilesName) {
     const auto b = train_tokenizer(caption_lines(), {.type = type, .vocabulary = 150}, directory / "other.model");
     EXPECT_EQ(a.hash, b.hash) << type;
   }
+}
+
+TEST(Tokenizer, TrainingEndsWhenAStopIsRequested) {
+  const TemporaryDirectory directory;
+  const SignalWatch watch;
+  const LongWork work("nothing");
+  request_stop(SIGTERM);
+  EXPECT_THROW(train_tokenizer(caption_lines(), {.vocabulary = 120}, directory / "a.model"), Interrupted);
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
 TEST(Tokenizer, TrainingCountsLinesItDoesNotUse) {

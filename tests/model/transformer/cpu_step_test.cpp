@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "base/signals.h"
 #include "model/transformer/cpu_pass.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
@@ -21,9 +22,10 @@ std::vector<TransformerConfig> families() {
   return all;
 }
 
-std::unique_ptr<DecodeState> state_of(TransformerModel& model, const std::vector<int64_t>& source_lengths) {
-  if (!model.config().encoder_decoder) return model.begin(std::ssize(source_lengths), 40);
-  return model.begin(model.encode(random_batch(source_lengths, 20, 3)), 40);
+std::unique_ptr<DecodeState> state_of(TransformerModel& model, const std::vector<int64_t>& source_lengths,
+                                      int64_t capacity = 40) {
+  if (!model.config().encoder_decoder) return model.begin(std::ssize(source_lengths), capacity);
+  return model.begin(model.encode(random_batch(source_lengths, 20, 3)), capacity);
 }
 
 // Logits and hidden states of steps of many lengths, with a rollback and rows that leave.
@@ -151,6 +153,28 @@ TEST(CpuStep, GivesATokenOfAPromptTheSameBitsInEveryChunk) {
     };
     const at::Tensor whole = prompt(300);
     for (const int64_t chunk : {50, 100, 150}) EXPECT_TRUE(at::equal(prompt(chunk), whole)) << config.family << chunk;
+  }
+}
+
+// A step of many tokens is computed layer by layer, so that a stop is heard in between.
+TEST(CpuStep, OfManyTokensGivesARowTheSameBitsAlone) {
+  constexpr int64_t kRows = 4, kTokens = 270;  // more than a thousand together
+  for (const TransformerConfig& config : families_of_prompts()) {
+    const auto model = tiny_model(config, at::kFloat);
+    model->pack();
+    const auto step = [&](int64_t rows) {
+      const std::vector<int64_t> sources(static_cast<size_t>(rows), 30);
+      const auto state = state_of(*model, sources, 300);
+      std::vector<std::vector<int64_t>> tokens;
+      for (int64_t row = 0; row < rows; ++row) tokens.push_back(many_tokens(0, kTokens));
+      return model->step(step_input(tokens), *state).logits.clone();
+    };
+    const at::Tensor alone = step(1)[0];
+    EXPECT_TRUE(at::equal(step(kRows)[0], alone)) << config.family;
+    int64_t points = 0;
+    const LongWork work({}, [&] { ++points; });
+    EXPECT_TRUE(at::equal(step(kRows)[0], alone)) << config.family;
+    EXPECT_GE(points, config.decoder_layers) << config.family;
   }
 }
 

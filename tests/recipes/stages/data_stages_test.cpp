@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <set>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -13,6 +15,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/logging.h"
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/toml.h"
@@ -335,6 +338,33 @@ TEST_F(TeacherOutputs, AreSampledFromWholeDistributionsWhateverTheModelsSettings
   sampling.insert("temperature", 1.0);
   const data::Corpus sampled = outputs(sampling, "sampled");
   EXPECT_NE(targets_of(sampled), targets_of(greedy));
+}
+
+// One batch, which takes a second.
+TEST_F(TeacherOutputs, AskedToStopAmidABatchTheyLeaveNothing) {
+  data::CorpusWriter writer(folder_ / "many.h5", {.tokenizer_hash = "abc", .vocabulary = 40});
+  for (int32_t i = 0; i < 4000; ++i) writer.add({}, Tokens{2 + i % 30, 30 - i % 20, 9, 1});
+  writer.finish();
+  toml::table many = table();
+  many.insert_or_assign("corpus", text("many.h5"));
+  many.insert_or_assign("max_new_tokens", 60);
+  many.insert_or_assign("shard_examples", 4096);
+  many.insert("batch_size", 4096);
+  many.insert("temperature", 1.0);
+  const fs::path stopped = folder_ / "stopped";
+  fs::create_directories(stopped);
+  {
+    const SignalWatch watch;
+    const auto pass = [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); };
+    std::thread user([&] {
+      for (int i = 0; i < 1000 && fs::is_empty(stopped); ++i) pass();  // the shard is begun
+      pass();
+      request_stop(SIGTERM);
+    });
+    EXPECT_THROW(outputs(many, "stopped"), Interrupted);
+    user.join();
+  }
+  EXPECT_TRUE(fs::is_empty(stopped));
 }
 
 // A tokenizer whose texts begin with BOS.
