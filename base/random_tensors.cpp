@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <stdexcept>
 #include <type_traits>
@@ -17,7 +16,6 @@
 #include "base/aten.h"
 #include "base/device_kernels.h"
 #include "base/random.h"
-#include "base/util.h"
 
 namespace draftsmith {
 
@@ -27,81 +25,7 @@ namespace {
 
 // Groups drawn at a time. Their words (8 KB) stay in the first-level cache until they are used.
 constexpr int64_t kChunk = 32;
-constexpr int64_t kWordsOfGroup = 4 * kLanes;
 using ChunkWords = std::array<uint32_t, static_cast<size_t>(kChunk* kWordsOfGroup)>;
-
-// Computes philox4x32 (base/random.h) of 16 blocks at once.
-DRAFTSMITH_INLINE void draw_group(uint32_t group, const DropoutKey& key, uint32_t* words) {
-  constexpr auto kCount = static_cast<uint32_t>(kLanes);
-  uint32_t a[kCount], b[kCount], c[kCount], d[kCount];
-  for (uint32_t lane = 0; lane < kCount; ++lane) {
-    a[lane] = group * kCount + lane;
-    b[lane] = key.site;
-    c[lane] = static_cast<uint32_t>(key.step);
-    d[lane] = static_cast<uint32_t>(key.step >> 32);
-  }
-  auto key0 = static_cast<uint32_t>(key.seed);
-  auto key1 = static_cast<uint32_t>(key.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (uint32_t lane = 0; lane < kCount; ++lane) {
-      const uint64_t product0 = uint64_t{0xd2511f53} * a[lane];
-      const uint64_t product1 = uint64_t{0xcd9e8d57} * c[lane];
-      const uint32_t next_a = static_cast<uint32_t>(product1 >> 32) ^ b[lane] ^ key0;
-      const uint32_t next_c = static_cast<uint32_t>(product0 >> 32) ^ d[lane] ^ key1;
-      b[lane] = static_cast<uint32_t>(product1);
-      d[lane] = static_cast<uint32_t>(product0);
-      a[lane] = next_a;
-      c[lane] = next_c;
-    }
-    key0 += 0x9e3779b9;
-    key1 += 0xbb67ae85;
-  }
-  for (uint32_t lane = 0; lane < kCount; ++lane) {
-    words[lane] = a[lane];
-    words[kCount + lane] = b[lane];
-    words[2 * kCount + lane] = c[lane];
-    words[3 * kCount + lane] = d[lane];
-  }
-}
-
-DRAFTSMITH_VECTOR_CODE void draw_groups(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
-  for (int64_t i = 0; i < count; ++i) draw_group(static_cast<uint32_t>(first + i), key, words + i * kWordsOfGroup);
-}
-
-// Returns the number of a bf16 tensor's word.
-DRAFTSMITH_INLINE float widened(uint16_t word) {
-  return std::bit_cast<float>(uint32_t{word} << 16);
-}
-
-// Returns x as bf16, rounded to nearest even, as at::BFloat16 does.
-DRAFTSMITH_INLINE uint16_t narrowed(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
-}
-
-// Computes a whole group, without branches: of fp32, or of bf16 as words.
-template <class T>
-DRAFTSMITH_INLINE void apply_whole_group(const T* in, T* out, const uint32_t* words, uint32_t threshold) {
-  const auto scale = static_cast<float>(scale_of(threshold));
-  const auto kept = [&](T x, uint32_t bits) {
-    const uint32_t all = bits < threshold ? 0 : ~uint32_t{0};
-    if constexpr (std::is_same_v<T, float>) {
-      return std::bit_cast<float>(std::bit_cast<uint32_t>(x * scale) & all);
-    } else {
-      return static_cast<uint16_t>(narrowed(widened(x) * scale) & all);
-    }
-  };
-  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[i] = kept(in[i], words[i] & 0xffff);
-  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[kWordsOfGroup + i] = kept(in[kWordsOfGroup + i], words[i] >> 16);
-}
-
-template <class T>
-DRAFTSMITH_VECTOR_CODE void apply_groups(const T* in, T* out, int64_t count, const uint32_t* words,
-                                         uint32_t threshold) {
-  for (int64_t i = 0; i < count; ++i)
-    apply_whole_group(in + i * kGroup, out + i * kGroup, words + i * kWordsOfGroup, threshold);
-}
 
 // Computes the first `count` of a group's 128 elements.
 template <class T>
@@ -122,10 +46,6 @@ void apply_group(const T* in, T* out, int64_t count, const uint32_t* words, uint
 
 uint32_t threshold_of(double probability) {
   return static_cast<uint32_t>(std::lround(probability * 65536));
-}
-
-double scale_of(uint32_t threshold) {
-  return 65536.0 / (65536.0 - threshold);
 }
 
 template <class T>

@@ -8,31 +8,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "base/dropout_groups.h"
+
 namespace draftsmith {
 
-// Key of one mask in a training run: the micro-batch and the place in the model. Masks of different keys are
-// independent.
-struct DropoutKey {
-  uint64_t seed = 0;
-  uint64_t step = 0;  // micro-batch counter
-  uint32_t site = 0;  // running number of the dropout within the forward pass
-};
-
-// Dropout on the CPU draws random bits for 128 elements (16 Philox blocks) at a time, in loops that the compiler
-// vectorises for each set of instructions.
 namespace dropout_detail {
-
-// Number of blocks that are drawn together, and number of elements that they decide: two for each 32-bit word. In a
-// group, element e = 64 half + 16 word + lane is decided by the low (half 0) or high 16 bits of word `word` of block
-// 16 group + lane.
-constexpr int64_t kLanes = 16;
-constexpr int64_t kGroup = 8 * kLanes;
 
 // Returns the 16-bit threshold: elements whose bits are below it are dropped.
 uint32_t threshold_of(double probability);
-
-// Returns 1 / (1 - threshold / 2^16).
-double scale_of(uint32_t threshold);
 
 // Writes out[i] = in[i] * scale for i in [0, count), or 0 where element 128 first_group + i is dropped. T is
 // float, double, at::BFloat16 or at::Half.

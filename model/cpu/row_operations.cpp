@@ -315,6 +315,10 @@ void softmax_rows_backward(const float* probabilities, float* gradients, int64_t
   }
 }
 
+DRAFTSMITH_VECTOR_CODE void keep_where(const uint16_t* output, uint16_t* words, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) words[i] = output[i] == 0 ? 0 : words[i];
+}
+
 DRAFTSMITH_VECTOR_CODE
 void widen_rows(const uint16_t* from, int64_t stride, float* to, int64_t rows, int64_t columns) {
   for (int64_t row = 0; row < rows; ++row) {

@@ -64,6 +64,9 @@ void softmax_rows(float* scores, int64_t rows, int64_t columns);
 // Replaces gradients of softmax rows by those of their scores: g = p (g - sum(p g)). Both [rows,columns].
 void softmax_rows_backward(const float* probabilities, float* gradients, int64_t rows, int64_t columns);
 
+// Sets bf16 words to zero where those of a ReLU's output are zero.
+void keep_where(const uint16_t* output, uint16_t* words, int64_t count);
+
 // Writes bf16 words [rows,columns], whose rows are `stride` apart, as fp32 without gaps.
 void widen_rows(const uint16_t* from, int64_t stride, float* to, int64_t rows, int64_t columns);
 

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/bf16_product.h"
+#include "model/cpu/row_operations.h"
 
 namespace draftsmith::model {
 namespace {
@@ -138,8 +139,7 @@ struct Slope {
       std::memcpy(to, words(given) + begin, static_cast<size_t>(count) * sizeof(uint16_t));
     }
     if (!output.defined()) return;
-    const uint16_t* const after = words(output) + begin;
-    for (int64_t i = 0; i < count; ++i) to[i] = after[i] == 0 ? 0 : to[i];
+    keep_where(words(output) + begin, to, count);
   }
 
   RowsInMemory<const uint16_t> rows(int64_t begin) const {
