@@ -33,7 +33,9 @@ DRAFTSMITH_TARGET void multiply(const FloatTask<Stored>& task) {
   constexpr int64_t kTiles = kPanel / kLanes / kVectors;
   constexpr int64_t kAsked = kPanel / Share / kTiles;  // weights asked for with an input
   constexpr int64_t kLineWeights = kLine / static_cast<int64_t>(sizeof(Stored));
-  const Stored* ahead = Rows == 1 && Share == 1 ? task.weights + kAhead / sizeof(Stored) : task.ahead;
+  // Several rows compute longer with a line, and ask for it further ahead.
+  constexpr int64_t kBytesAhead = Rows == 1 ? kAhead : 3 * kAhead;
+  const Stored* ahead = Share == 1 && kTiles == 1 ? task.weights + kBytesAhead / sizeof(Stored) : task.ahead;
   for (int64_t first = 0; first < kTiles * kVectors; first += kVectors) {
     Floats sums[Rows][kVectors];
 #pragma GCC unroll 8
