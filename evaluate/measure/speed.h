@@ -32,7 +32,7 @@ struct Ratio {
   metrics::Interval interval;
 };
 
-// Half of a 95 % interval as each source of error alone would make it: other lines, and the machine on another day.
+// Half of a 95 % interval as each source of error alone would make it: other lines, and the machine meanwhile.
 // NaN: unknown, without two lines or two pairs of a line.
 struct ErrorSources {
   double lines = std::numeric_limits<double>::quiet_NaN();
