@@ -258,8 +258,8 @@ std::string machine_note(const TaskResult& task) {
   double most = NAN;
   for (const SettingResult& setting : task.settings) most = std::fmax(most, setting.speed.speedup_error.machine);
   if (std::isnan(most)) return "";
-  return fmt::format("  ± holds other lines and the machine's unrest meanwhile, which alone makes at most ±{:.2f}",
-                     most);
+  return fmt::format(
+      "  ± holds other lines and the machine's unrest meanwhile; the machine alone makes at most ±{:.2f}", most);
 }
 
 // Returns which settings are not as precise as the suite wants, and what they want; empty if all are.
