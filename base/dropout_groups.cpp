@@ -42,18 +42,6 @@ DRAFTSMITH_INLINE void draw_group(uint32_t group, const DropoutKey& key, uint32_
   }
 }
 
-// Returns the number of a bf16 tensor's word.
-DRAFTSMITH_INLINE float widened(uint16_t word) {
-  return std::bit_cast<float>(uint32_t{word} << 16);
-}
-
-// Returns x as bf16, rounded to nearest even, as at::BFloat16 does.
-DRAFTSMITH_INLINE uint16_t narrowed(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
-}
-
 // Computes a whole group, without branches: of fp32, or of bf16 as words.
 template <class T>
 DRAFTSMITH_INLINE void apply_whole_group(const T* in, T* out, const uint32_t* words, uint32_t threshold) {
@@ -63,7 +51,7 @@ DRAFTSMITH_INLINE void apply_whole_group(const T* in, T* out, const uint32_t* wo
     if constexpr (std::is_same_v<T, float>) {
       return std::bit_cast<float>(std::bit_cast<uint32_t>(x * scale) & all);
     } else {
-      return static_cast<uint16_t>(narrowed(widened(x) * scale) & all);
+      return static_cast<uint16_t>(narrowed_bf16(widened_bf16(x) * scale) & all);
     }
   };
   for (int64_t i = 0; i < kWordsOfGroup; ++i) out[i] = kept(in[i], words[i] & 0xffff);

@@ -62,6 +62,18 @@ DRAFTSMITH_INLINE float exponential(float x) {
   return x < -87.0F ? 0.0F : p * power;
 }
 
+// Returns the number of a bf16 word.
+DRAFTSMITH_INLINE float widened_bf16(uint16_t word) {
+  return std::bit_cast<float>(uint32_t{word} << 16);
+}
+
+// Returns x as a bf16 word, rounded to nearest even, as at::BFloat16 does.
+DRAFTSMITH_INLINE uint16_t narrowed_bf16(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
+}
+
 // Adds the second half of 2 * kHalf numbers to the first, then the second half of those, down to one.
 template <int kHalf, class T>
 DRAFTSMITH_INLINE T fold_halves(T* partial) {

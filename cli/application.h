@@ -36,7 +36,7 @@ Action add_inspect(CLI::App& app);
 Action add_verify(CLI::App& app);
 
 // ---- Flags
-// Those made from the fields of an options struct, and those that many commands share. A field `max_draft` becomes
+// Flags from the fields of an options struct, and flags that many commands share. A field `max_draft` becomes
 // --max-draft; the flag of a list is repeated for each element.
 
 // Type-erased part of OptionFlags.

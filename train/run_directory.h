@@ -1,4 +1,4 @@
-// What a training run keeps in its directory while it goes on: checkpoints, which have everything that it needs to go
+// Contents of a training run's directory while it goes on: checkpoints, which have everything that it needs to go
 // on as if it had never stopped, and its log, one JSON object a line.
 //
 //   checkpoints/step-000001000/

@@ -17,6 +17,7 @@
 
 #include "base/logging.h"
 #include "base/signals.h"
+#include "base/util.h"
 #include "evaluate/measure/measured_task.h"
 #include "evaluate/measure/speed.h"
 
@@ -54,16 +55,6 @@ void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) 
     if (message) task.failures.push_back({setting.label, "step times", *message});
   }
 }
-
-namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-}  // namespace
 
 std::vector<size_t> typical_lines(const SettingRecords& greedy) {
   std::vector<size_t> order;

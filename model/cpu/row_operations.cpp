@@ -5,7 +5,6 @@
 #endif
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -324,7 +323,7 @@ void widen_rows(const uint16_t* from, int64_t stride, float* to, int64_t rows, i
   for (int64_t row = 0; row < rows; ++row) {
     const uint16_t* in = from + row * stride;
     float* out = to + row * columns;
-    for (int64_t i = 0; i < columns; ++i) out[i] = std::bit_cast<float>(uint32_t{in[i]} << 16);
+    for (int64_t i = 0; i < columns; ++i) out[i] = widened_bf16(in[i]);
   }
 }
 
@@ -333,11 +332,7 @@ void narrow_rows(const float* from, uint16_t* to, int64_t stride, int64_t rows, 
   for (int64_t row = 0; row < rows; ++row) {
     const float* in = from + row * columns;
     uint16_t* out = to + row * stride;
-    for (int64_t i = 0; i < columns; ++i) {
-      const auto bits = std::bit_cast<uint32_t>(in[i]);
-      const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-      out[i] = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
-    }
+    for (int64_t i = 0; i < columns; ++i) out[i] = narrowed_bf16(in[i]);
   }
 }
 

@@ -157,9 +157,9 @@ class ModelDirectory {
 
 struct LoadOptions {
   at::Device device = at::kCPU;
-  // Of the loaded model, whatever is stored; fp16 keeps some weights in fp32. kChar: weights of linear layers in int8
-  // with a scale for each output, all other numbers in fp32; packed on CPUs only. kBFloat16 packed on a CPU: likewise
-  // only the weights of linear layers, whose inputs and sums are fp32.
+  // Type of the loaded model, whatever is stored; fp16 keeps some weights in fp32. kChar: weights of linear layers in
+  // int8 with a scale for each output, all other numbers in fp32; packed on CPUs only. kBFloat16 packed on a CPU:
+  // likewise only the weights of linear layers, whose inputs and sums are fp32.
   at::ScalarType dtype = at::kFloat;
   // Loads for decoding only, in no more memory than the weights need. Weights in the needed type stay in the mapped
   // files, which may be removed or replaced while the model lives, but not written over in place. Set false if the

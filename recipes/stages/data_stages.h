@@ -89,7 +89,7 @@ struct DecodingOptions {
   void require_prompts(const data::Corpus& inputs) const;
 };
 
-// What Interrupted says of a file that is made of shards.
+// Hint of an Interrupted while a file of shards is made.
 inline constexpr const char* kShardsSaved = "whole shards are saved; run it again to continue";
 
 // Opens and checks a teacher's stored distributions for training on `corpus`. Errors: a UserError with all problems,
