@@ -37,8 +37,8 @@ void bloom_keys(ConfigKeys& keys, TransformerConfig& config) {
 const NameTable& bloom_names(const TransformerConfig&) {
   static const NameTable kTable = {
       .outside = {{"embedding.weight", "transformer.word_embeddings.weight"},
-                  {"embedding_norm.weight", "transformer.word_embeddings_layernorm.weight"},
-                  {"embedding_norm.bias", "transformer.word_embeddings_layernorm.bias"},
+                  {"decoder.embedding_norm.weight", "transformer.word_embeddings_layernorm.weight"},
+                  {"decoder.embedding_norm.bias", "transformer.word_embeddings_layernorm.bias"},
                   {"head.weight", "lm_head.weight"},
                   {"decoder.final_norm.weight", "transformer.ln_f.weight"},
                   {"decoder.final_norm.bias", "transformer.ln_f.bias"}},

@@ -37,7 +37,7 @@ void gpt2_keys(ConfigKeys& keys, TransformerConfig& config) {
 
 const NameTable& gpt2_names(const TransformerConfig&) {
   static const NameTable kTable = {.outside = {{"embedding.weight", "transformer.wte.weight"},
-                                               {"positions.weight", "transformer.wpe.weight"},
+                                               {"decoder.positions.weight", "transformer.wpe.weight"},
                                                {"head.weight", "lm_head.weight"},
                                                {"decoder.final_norm.weight", "transformer.ln_f.weight"},
                                                {"decoder.final_norm.bias", "transformer.ln_f.bias"}},

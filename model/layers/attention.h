@@ -2,6 +2,7 @@
 // attention over whole sequences. Attention over caches is in cached_attention.h.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "model/cpu/packed_weights.h"
@@ -57,6 +58,9 @@ struct AttentionWeights {
   Linear key;     // [kv*K,D]
   Linear value;   // [kv*K,D]
   Linear output;  // [D,H*K]
+  // RMS norms of queries and keys (QueryKeyNorm), of the self-attention alone: [K], or of all heads [H*K] and [kv*K].
+  std::optional<NormLayer> query_norm = {};
+  std::optional<NormLayer> key_norm = {};
 };
 
 struct KeyValue {

@@ -69,10 +69,10 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
   std::vector<ParameterSpec> specs;
   specs.push_back({"embedding.weight", {config.vocabulary_rows(), config.width}});
   if (config.embedding_norm) {
-    add_norm(config, "embedding_norm", specs);
+    add_norm(config, "decoder.embedding_norm", specs);
   }
   if (config.positions == Positions::kLearned) {
-    specs.push_back({"positions.weight", {config.max_positions, config.width}});
+    specs.push_back({"decoder.positions.weight", {config.max_positions, config.width}});
   }
   if (config.has_encoder()) {
     add_stack(config, false, specs);

@@ -2,13 +2,15 @@
 // model/families/ maps them to the names of each family's files.
 //
 //   embedding.weight                                [V,D]           fewer rows with a pruned vocabulary
-//   embedding_norm.weight                           [D]             config.embedding_norm
-//   positions.weight                                [P,D]           Positions::kLearned
-//   {encoder|decoder}.relative_bias.weight          [buckets,H]     Positions::kRelativeBias; layer 0's, used by all
+//   {encoder|decoder}.embedding_norm.weight         [D]             config.embedding_norm
+//   {stack}.positions.weight                        [offset+P,D]    Positions::kLearned
+//   {stack}.relative_bias.weight                    [buckets,H]     Positions::kRelativeBias; layer 0's, used by all
+//   {stack}.{i}.self_attention.relative_bias.weight [buckets,H]     relative_bias_in_layers: in place of the stack's
 //   layers {stack}.{i}.self_attention.norm.weight          [D]             (+ .bias for Norm::kLayer, likewise below)
 //   {stack}.{i}.self_attention.query.weight         [H*K,D]         (+ .bias for projection_bias; output_bias,
 //   {stack}.{i}.self_attention.{key,value}.weight   [kv_heads*K,D]   feed_forward_bias likewise)
 //   {stack}.{i}.self_attention.output.weight        [D,H*K]
+//   {stack}.{i}.self_attention.{query,key}_norm.weight [K]          QueryKeyNorm::kHead; kWidth: [H*K], [kv_heads*K]
 //   decoder.{i}.cross_attention.*                   the same five   encoder-decoder models only
 //   {stack}.{i}.feed_forward.norm.weight            [D]
 //   {stack}.{i}.feed_forward.{gate,up}.weight       [F,D]           gate only where config.gated
@@ -16,8 +18,9 @@
 //   decoder.{i}.primary_projection.weight           [D,D_L]         Tandem secondaries (model/models/tandem.h)
 //   encoder_projection.weight                       [D,D_L]         in place of an encoder: encoder-decoder Tandem
 //                                                                   secondaries and model/models/shared_encoder.h
-//   {stack}.final_norm.weight                       [D]
+//   {stack}.final_norm.weight                       [D]             config.final_norm
 //   head.weight                                     [V,D]           only when not tied; rows as the embedding
+//   head.bias                                       [V]             config.head_bias; rows as the embedding
 #pragma once
 
 #include <cstdint>

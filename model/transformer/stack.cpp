@@ -182,6 +182,9 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
 
 Block::Block(const TransformerConfig& config, const std::string& prefix, const Building& building)
     : parallel_residual_(config.parallel_residual),
+      norm_place_(config.norm_place),
+      residual_scale_(config.residual_scale),
+      rotates_(config.positions == Positions::kRotary),
       clamps_half_(config.encoder_decoder),
       self_(make_attention(config, prefix + ".self_attention", building, true)),
       feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {

@@ -11,9 +11,17 @@
 
 namespace draftsmith::model {
 
-// Positions of tokens: T5's bucketed bias on attention scores, rotated queries and keys (Llama, GPT-NeoX), embeddings
-// of positions (GPT-2), ALiBi's linear bias (BLOOM).
-enum class Positions { kRelativeBias, kRotary, kLearned, kAlibi };
+// Positions of tokens: T5's bucketed bias on attention scores, rotated queries and keys (Llama, GPT-NeoX), learned
+// embeddings of positions (GPT-2, BART), ALiBi's linear bias (BLOOM), fixed sinusoids added to the embeddings (Marian).
+enum class Positions { kRelativeBias, kRotary, kLearned, kAlibi, kSinusoid };
+
+// Where a sublayer f has its norm: x + f(norm(x)); norm(x + f(x)), as in the first transformer (Marian, BART); or
+// x + norm(f(x)) (OLMo-2).
+enum class NormPlace { kBefore, kAfterSum, kAfterSublayer };
+
+// RMS norms of self-attention's queries and keys before they are rotated: of each head by one weight [K] (Qwen3), or of
+// all heads of a token together (OLMo-2).
+enum class QueryKeyNorm { kNone, kHead, kWidth };
 
 // The ids that a drafter with a pruned vocabulary has embeddings and logits for (model/transformer/draft_vocabulary.h).
 struct DraftVocabulary {
@@ -52,15 +60,28 @@ struct TransformerConfig {
   bool output_bias = false;        // so has attention's output projection
   bool feed_forward_bias = false;  // and the feed-forward layers
   bool parallel_residual = false;  // x + attention(norm1 x) + feed_forward(norm2 x) (GPT-NeoX)
-  bool embedding_norm = false;     // the embedded tokens are normed (BLOOM)
+  NormPlace norm_place = NormPlace::kBefore;
+  bool final_norm = true;  // each stack ends with a norm; Marian and BART have none
+  QueryKeyNorm query_key_norm = QueryKeyNorm::kNone;
+  bool embedding_norm = false;  // the embedded tokens, with positions, are normed in each stack (BLOOM, BART)
   Positions positions = Positions::kRelativeBias;
-  RotaryConfig rotary;  // Positions::kRotary
+  // Learned positions: rows of the tables [offset+P,D] before position 0 (BART, OPT: 2). Sinusoids: the number that
+  // position 0 has (M2M-100: 2).
+  int64_t position_offset = 0;
+  // Sinusoids of M2M-100: wavelengths reach 2 pi 10^4 at the last of D/2 pairs. Otherwise at the one behind it.
+  bool sinusoids_reach_end = false;
+  RotaryConfig rotary;                         // Positions::kRotary
+  std::vector<int64_t> unrotated_layers = {};  // decoder layers without rotation, rising (SmolLM3)
+  bool relative_bias_in_layers = false;        // each layer has its own table of relative bias (UMT5)
   int64_t relative_buckets = 32;
   int64_t relative_max_distance = 128;
 
   double attention_scale = 1.0;  // factor on q·k; T5: 1
+  double embedding_scale = 1.0;  // factor on embedded tokens, before positions are added (Marian, Granite)
+  double residual_scale = 1.0;   // factor on what each sublayer adds (Granite)
   double output_scale = 1.0;     // factor on the decoder output before the head
   bool tied_head = true;         // the head is the shared embedding
+  bool head_bias = false;        // logits have a bias [V], a constant that training leaves as it is (Marian, BART)
 
   double dropout = 0.1;             // dropout_rate
   double initializer_factor = 1.0;  // T5's factor on all initial standard deviations

@@ -75,11 +75,11 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
     if (building.arena != nullptr) encoder_projection.pack(*building.arena);
   }
   if (config.positions == Positions::kLearned) {
-    positions = building.find("positions.weight");
+    positions = building.find("decoder.positions.weight");
   }
   if (config.embedding_norm) {
-    embedding_norm.emplace(config.norm, config.norm_epsilon, building.find("embedding_norm.weight"),
-                           building.find("embedding_norm.bias"));
+    embedding_norm.emplace(config.norm, config.norm_epsilon, building.find("decoder.embedding_norm.weight"),
+                           building.find("decoder.embedding_norm.bias"));
   }
   if (building.arena != nullptr) keep_first_positions();
 }

@@ -232,7 +232,7 @@ class HandModel {
   explicit HandModel(const model::TransformerModel& model) : config_(model.config()), own_(model.parameters()) {}
 
   at::Tensor embed(int64_t token, int64_t position) const {
-    return own_.at("embedding.weight")[token] + own_.at("positions.weight")[position];
+    return own_.at("embedding.weight")[token] + own_.at("decoder.positions.weight")[position];
   }
 
   // As if `x` [D] were the layer's input at the next position.
