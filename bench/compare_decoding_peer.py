@@ -1,6 +1,6 @@
 r"""One measurement of one peer, in a process of its own (CTranslate2 beside torch in one process loses half its speed).
 
-    compare_decoding_peer.py make t5|llama DIR LAYERS WIDTH HEADS FF VOCABULARY    # DIR/hf: a model of random weights
+    compare_decoding_peer.py make DIR ARCHITECTURE CONFIG    # DIR/hf: a model of random weights; CONFIG is JSON
     compare_decoding_peer.py convert DIR        # DIR/hf into DIR/ctranslate2
     compare_decoding_peer.py types              # CTranslate2's compute types here, with the backend of CT2_USE_MKL
     compare_decoding_peer.py transformers|ctranslate2|llama.cpp DIR SOURCES TYPE NEW_TOKENS THREADS BATCH FEWEST
@@ -19,43 +19,37 @@ import time
 
 
 class IdTokenizer:
-    """What CTranslate2's converter asks of a tokenizer: here, each id is its own name."""
-    pad_token, eos_token, unk_token = "0", "1", "2"
+    """What CTranslate2's converter asks of a tokenizer: here, each id is its own name, but for a Marian's padding."""
+    pad_token, eos_token, unk_token, bos_token = "0", "1", "2", "2"
 
-    def __init__(self, vocabulary):
-        self.vocabulary = vocabulary
+    def __init__(self, config):
+        self.names = [str(token) for token in range(config["vocab_size"])]
+        if config["model_type"] == "marian":
+            self.names[config["pad_token_id"]] = "<pad>"
 
     def get_vocab(self):
-        return {str(token): token for token in range(self.vocabulary)}
+        return {name: token for token, name in enumerate(self.names)}
 
     def convert_ids_to_tokens(self, token):
-        return str(token)
+        return self.names[token]
 
 
-def make(kind, folder, *sizes):
+def make(folder, architecture, settings):
     import torch
     import transformers
-    layers, width, heads, ff_width, vocabulary = map(int, sizes)
+    model_class = getattr(transformers, architecture)
     torch.manual_seed(17)
-    if kind == "t5":
-        model = transformers.T5ForConditionalGeneration(transformers.T5Config(
-            vocab_size=vocabulary, d_model=width, d_kv=64, d_ff=ff_width, num_layers=layers, num_decoder_layers=layers,
-            num_heads=heads, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0))
-    else:
-        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
-            vocab_size=vocabulary, hidden_size=width, intermediate_size=ff_width, num_hidden_layers=layers,
-            num_attention_heads=heads, num_key_value_heads=heads, max_position_embeddings=16384, rms_norm_eps=1e-5,
-            bos_token_id=1, eos_token_id=2, pad_token_id=0, tie_word_embeddings=False))
+    model = model_class(model_class.config_class(**json.loads(settings)))
     model.eval().save_pretrained(f"{folder}/hf", safe_serialization=True)
 
 
 def convert(folder):
     import ctranslate2
-    vocabulary = json.loads(pathlib.Path(f"{folder}/hf/config.json").read_text())["vocab_size"]
+    config = json.loads(pathlib.Path(f"{folder}/hf/config.json").read_text())
 
     class Converter(ctranslate2.converters.TransformersConverter):
         def load_tokenizer(self, tokenizer_class, model_name_or_path, **arguments):
-            return IdTokenizer(vocabulary)
+            return IdTokenizer(config)
 
     Converter(f"{folder}/hf").convert(f"{folder}/ctranslate2", force=True)
 
