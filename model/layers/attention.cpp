@@ -218,7 +218,13 @@ std::optional<AttentionWeightsView> Attention::packed_view() const {
                             .key_value_heads = heads_.key_values(),
                             .head_width = heads_.width,
                             .scale = heads_.scale};
-  const bool whole = view.norm.weight != nullptr && view.input != nullptr && view.output != nullptr;
+  bool whole = view.norm.weight != nullptr && view.input != nullptr && view.output != nullptr;
+  if (weights_.query_norm) {
+    view.query_norm = weights_.query_norm->row_norm();
+    view.key_norm = weights_.key_norm->row_norm();
+    view.norms_width = weights_.query_norm->weight().numel() != heads_.width;
+    whole = whole && view.query_norm.weight != nullptr && view.key_norm.weight != nullptr;
+  }
   if (!whole || (!self_ && view.key_value == nullptr)) return std::nullopt;
   return view;
 }

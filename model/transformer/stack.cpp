@@ -257,11 +257,17 @@ CrossCache Block::cross_cache(const at::Tensor& memory) const {
 }
 
 std::optional<LayerWeightsView> Block::packed_view() const {
-  const auto self = self_.packed_view();
+  auto self = self_.packed_view();
   const auto cross = cross_ ? cross_->packed_view() : std::nullopt;
   const auto feed_forward = feed_forward_.packed_view();
   if (!self || !feed_forward || cross_.has_value() != cross.has_value()) return std::nullopt;
-  return LayerWeightsView{*self, cross, *feed_forward, parallel_residual_};
+  self->rotates = rotates_;
+  return LayerWeightsView{.self = *self,
+                          .cross = cross,
+                          .feed_forward = *feed_forward,
+                          .parallel_residual = parallel_residual_,
+                          .norm_place = norm_place_,
+                          .residual_scale = static_cast<float>(residual_scale_)};
 }
 
 void Block::pack(WeightArena& arena) {

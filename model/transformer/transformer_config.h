@@ -15,10 +15,6 @@ namespace draftsmith::model {
 // embeddings of positions (GPT-2, BART), ALiBi's linear bias (BLOOM), fixed sinusoids added to the embeddings (Marian).
 enum class Positions { kRelativeBias, kRotary, kLearned, kAlibi, kSinusoid };
 
-// Where a sublayer f has its norm: x + f(norm(x)); norm(x + f(x)), as in the first transformer (Marian, BART); or
-// x + norm(f(x)) (OLMo-2).
-enum class NormPlace { kBefore, kAfterSum, kAfterSublayer };
-
 // RMS norms of self-attention's queries and keys before they are rotated: of each head by one weight [K] (Qwen3), or of
 // all heads of a token together (OLMo-2).
 enum class QueryKeyNorm { kNone, kHead, kWidth };

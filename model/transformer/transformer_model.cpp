@@ -188,11 +188,16 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
   const Stack& stack = *parts_->encoder;
   const bool by_program = !dropout.active() && !at::GradMode::is_enabled() && hidden.is_cpu() &&
                           hidden.scalar_type() == at::kFloat && !stack.packed_views().empty() &&
-                          stack.final_row_norm().weight != nullptr && !stack.rotates();
+                          (!config_.final_norm || stack.final_row_norm().weight != nullptr) && !stack.rotates() &&
+                          config_.query_key_norm == QueryKeyNorm::kNone;
   if (by_program) {
     hidden = hidden.contiguous();
-    CpuEncoder::of_thread().encode({stack.packed_views(), stack.final_row_norm(), stack.sequence_bias(hidden.size(1))},
-                                   source.lengths, hidden);
+    std::vector<at::Tensor> biases;  // of the first layer, for all, or of each
+    for (int64_t i = 0; i < (config_.relative_bias_in_layers ? stack.layers() : 1); ++i) {
+      biases.push_back(stack.sequence_bias(hidden.size(1), i));
+    }
+    CpuEncoder::of_thread().encode({stack.packed_views(), stack.final_row_norm(), std::move(biases)}, source.lengths,
+                                   hidden);
     return hidden;
   }
   const SequencePass pass{.self_bias = stack.self_bias(hidden, source, {.drops = dropout.active()}),
@@ -369,9 +374,9 @@ bool TransformerModel::takes_cpu_steps() const {
   const auto stored = [](const at::Tensor& table) { return table.is_cpu() && table.is_contiguous(); };
   const auto fits = [](const RowNorm& norm) { return norm.weight != nullptr; };
   return !parts_->decoder.packed_views().empty() && parts_->head.own_weights() != nullptr &&
-         fits(parts_->decoder.final_row_norm()) && stored(parts_->embedding) &&
-         (!parts_->embedding_norm || fits(parts_->embedding_norm->row_norm())) &&
-         (!parts_->positions.defined() || stored(parts_->positions));
+         (!config_.final_norm || fits(parts_->decoder.final_row_norm())) && stored(parts_->embedding) &&
+         (!parts_->decoder_input.norm || fits(parts_->decoder_input.norm->row_norm())) &&
+         (!parts_->decoder_input.positions.defined() || stored(parts_->decoder_input.positions));
 }
 
 void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const {
@@ -384,18 +389,22 @@ void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& 
     rows.push_back(parts_->vocabulary_rows.row_of(id[i]));
   }
   gather(parts_->embedding, rows, true, to);
-  if (parts_->positions.defined()) {
+  if (const auto scale = static_cast<float>(config_.embedding_scale); scale != 1) {
+    for (int64_t i = 0; i < ids.numel() * config_.width; ++i) to[i] *= scale;
+  }
+  const StackInput& input = parts_->decoder_input;
+  if (input.positions.defined()) {
     rows.clear();
     for (const int64_t base : layout.base) {
       for (int64_t j = 0; j < layout.tokens; ++j) {
-        rows.push_back(std::min(base + (layout.siblings ? 0 : j), parts_->positions.size(0) - 1));
+        rows.push_back(std::min(base + (layout.siblings ? 0 : j), input.count() - 1) + input.first_row);
       }
     }
-    gather(parts_->positions, rows, false, to);
+    gather(input.positions, rows, false, to);
   }
-  if (parts_->embedding_norm) {
+  if (input.norm) {
     const int64_t width = config_.width;
-    normalize_rows(parts_->embedding_norm->row_norm(), to, ids.numel(), width, to);
+    normalize_rows(input.norm->row_norm(), to, ids.numel(), width, to);
   }
 }
 
