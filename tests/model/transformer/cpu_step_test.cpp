@@ -15,6 +15,7 @@ namespace {
 
 std::vector<TransformerConfig> families() {
   std::vector<TransformerConfig> all{tiny_t5(), tiny_mt5(), tiny_llama(), tiny_gpt2(), tiny_neox(), tiny_bloom()};
+  for (const TransformerConfig& form : tiny_forms()) all.push_back(form);
   TransformerConfig wide = t5_config({.vocabulary = 150, .width = 96, .heads = 3, .head_width = 32, .ff_width = 200});
   all.push_back(wide);
   wide.draft_vocabulary = {{0, 1, 2, 5, 9, 11, 100, 149}, 2};
