@@ -109,6 +109,9 @@ struct TransformerConfig {
   int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   bool tandem_secondary() const { return tandem.primary_width > 0; }
   bool shares_encoder() const { return shared_encoder_width > 0; }
+  // Returns whether the model has T5's own ways: unscaled initial weights, dropouts inside and behind the stacks, and
+  // fp16 that needs care.
+  bool t5_like() const { return encoder_decoder && positions == Positions::kRelativeBias; }
   bool has_encoder() const { return encoder_decoder && !tandem_secondary() && !shares_encoder(); }
   // Returns the width of the encoder states that a model without an encoder projects.
   int64_t projected_width() const { return shares_encoder() ? shared_encoder_width : tandem.primary_width; }
