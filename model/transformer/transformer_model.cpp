@@ -353,7 +353,7 @@ bool TransformerModel::takes_cpu_steps() const {
   const auto stored = [](const at::Tensor& table) { return table.is_cpu() && table.is_contiguous(); };
   const auto fits = [](const RowNorm& norm) { return norm.weight != nullptr; };
   return !parts_->decoder.packed_views().empty() && parts_->head.own_weights() != nullptr &&
-         fits(parts_->decoder.final_row_norm()) && stored(parts_->embedding) &&
+         (!config_.final_norm || fits(parts_->decoder.final_row_norm())) && stored(parts_->embedding) &&
          (!parts_->decoder_input.norm || fits(parts_->decoder_input.norm->row_norm())) &&
          (!parts_->decoder_input.positions.defined() || stored(parts_->decoder_input.positions));
 }
@@ -368,6 +368,9 @@ void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& 
     rows.push_back(parts_->vocabulary_rows.row_of(id[i]));
   }
   gather(parts_->embedding, rows, true, to);
+  if (const auto scale = static_cast<float>(config_.embedding_scale); scale != 1) {
+    for (int64_t i = 0; i < ids.numel() * config_.width; ++i) to[i] *= scale;
+  }
   const StackInput& input = parts_->decoder_input;
   if (input.positions.defined()) {
     rows.clear();
