@@ -4,9 +4,9 @@
 //   embedding.weight                                [V,D]           fewer rows with a pruned vocabulary
 //   {encoder|decoder}.embedding_norm.weight         [D]             config.embedding_norm
 //   {stack}.positions.weight                        [offset+P,D]    Positions::kLearned
-//   {stack}.relative_bias.weight                    [buckets,H]     Positions::kRelativeBias; layer 0's, used by all
+//   {stack}.relative_bias.weight                    [buckets,H]     Positions::kRelativeBias; used by all layers
 //   {stack}.{i}.self_attention.relative_bias.weight [buckets,H]     relative_bias_in_layers: in place of the stack's
-//   layers {stack}.{i}.self_attention.norm.weight          [D]             (+ .bias for Norm::kLayer, likewise below)
+//   {stack}.{i}.self_attention.norm.weight          [D]             (+ .bias for Norm::kLayer, likewise below)
 //   {stack}.{i}.self_attention.query.weight         [H*K,D]         (+ .bias for projection_bias; output_bias,
 //   {stack}.{i}.self_attention.{key,value}.weight   [kv_heads*K,D]   feed_forward_bias likewise)
 //   {stack}.{i}.self_attention.output.weight        [D,H*K]
