@@ -125,7 +125,8 @@ double training_flops(const model::TransformerConfig& config, int64_t rows, int6
   const double written = static_cast<double>(config.encoder_decoder ? target : source + target);
   double forward = 0;  // of one row
   for (const model::ParameterSpec& spec : model::expected_parameters(config)) {
-    if (spec.shape.size() != 2 || spec.name.ends_with("relative_bias.weight")) continue;
+    const bool looked_up = spec.name.ends_with("relative_bias.weight") || spec.name.ends_with(".positions.weight");
+    if (spec.shape.size() != 2 || looked_up) continue;
     const bool of_source = spec.name.starts_with("encoder.") || spec.name.ends_with(".cross_attention.key.weight") ||
                            spec.name.ends_with(".cross_attention.value.weight");
     const bool of_target = spec.name.starts_with("decoder.") || spec.name == model::head_parameter(config);

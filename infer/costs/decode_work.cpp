@@ -25,11 +25,16 @@ bool projects_primary(const std::string& name) {
   return name.find(".primary_projection.") != std::string::npos;
 }
 
-// Returns whether every token of the decoder reads the whole parameter: of the table of relative positions it takes a
-// few numbers.
+// Returns whether tokens read a few numbers of the parameter alone, or it belongs to the embedding.
+bool of_the_input(const std::string& name) {
+  return name.ends_with("relative_bias.weight") || name.ends_with(".positions.weight") ||
+         name.find(".embedding_norm.") != std::string::npos;
+}
+
+// Returns whether every token of the decoder reads the whole parameter.
 bool of_decoder(const std::string& name) {
   return name.starts_with("decoder.") && !projects_encoder_states(name) && !projects_primary(name) &&
-         !name.ends_with("relative_bias.weight");
+         !of_the_input(name);
 }
 
 // Returns whether a layer of the decoder has the parameter.
@@ -44,7 +49,7 @@ bool of_own_keys(const std::string& name) {
 }
 
 bool of_encoder(const std::string& name) {
-  return name.starts_with("encoder.") && !name.ends_with("relative_bias.weight");
+  return name.starts_with("encoder.") && !of_the_input(name);
 }
 
 int64_t bytes_of(const ParameterSpec& spec, const TransformerConfig& config, c10::ScalarType type) {
@@ -71,7 +76,7 @@ Work weights_work(const TransformerConfig& config, c10::ScalarType type, double 
 // The head and the norm before it.
 Reads read_by_the_head(const TransformerConfig& config) {
   return [head = model::head_parameter(config)](const std::string& name) {
-    return name == head || name.starts_with("decoder.final_norm.");
+    return name == head || name == "head.bias" || name.starts_with("decoder.final_norm.");
   };
 }
 

@@ -11,6 +11,7 @@
 #include "base/aten.h"
 #include "model/cpu/panel_kernels.h"
 #include "model/cpu/row_operations.h"
+#include "model/layers/parameter_source.h"
 
 namespace draftsmith::model {
 
@@ -76,6 +77,10 @@ struct AttentionWeightsView {
   int64_t key_value_heads = 0;
   int64_t head_width = 0;
   double scale = 1;
+  RowNorm query_norm = {};  // of a self-attention's queries, and of its keys, before rotation; without weights: none
+  RowNorm key_norm = {};
+  bool norms_width = false;  // of all heads of a token together; else of each
+  bool rotates = false;      // queries and keys, by the state's table
 
   int64_t inner() const { return heads * head_width; }
   // Returns the numbers of a token's keys, and of its values.
@@ -95,6 +100,11 @@ struct LayerWeightsView {
   std::optional<AttentionWeightsView> cross;
   FeedForwardWeightsView feed_forward;
   bool parallel_residual = false;  // the feed-forward sublayer reads the layer's input
+  NormPlace norm_place = NormPlace::kBefore;
+  float residual_scale = 1;  // factor on what each sublayer adds
+
+  // Returns whether sums may be written over the rows that a sublayer adds to.
+  bool adds_in_place() const { return norm_place == NormPlace::kBefore && residual_scale == 1; }
 };
 
 // ---- Memory in huge pages

@@ -96,14 +96,33 @@ at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorO
   return upload(present, options.device());
 }
 
-Projected Attention::project(const at::Tensor& normed) const {
-  if (self_ && use_fused(normed)) return parted(fused_(normed));
-  const std::vector<at::Tensor> parts = joint_linear(normed, {&weights_.query, &weights_.key, &weights_.value});
-  return {parts[0], parts[1], parts[2], {}};
+namespace {
+
+// Returns the norm of x [...,h*K], over as many numbers as it has weights: of each head, or of all of them.
+at::Tensor norm_of_heads(const NormLayer& norm, const at::Tensor& x) {
+  const int64_t width = norm.weight().size(0);
+  return norm(x.unflatten(-1, {x.size(-1) / width, width})).flatten(-2).to(x.scalar_type());
 }
 
-Projected Attention::project_after_norm(const at::Tensor& x) const {
-  return self_ && fused_.few_rows(x) ? parted(fused_.after(weights_.norm, x)) : project(norm(x));
+}  // namespace
+
+Projected Attention::normed(Projected projected) const {
+  if (!weights_.query_norm) return projected;
+  projected.query = norm_of_heads(*weights_.query_norm, projected.query);
+  projected.key = norm_of_heads(*weights_.key_norm, projected.key);
+  projected.query_key = at::Tensor();  // they have left the memory that they shared
+  return projected;
+}
+
+Projected Attention::project(const at::Tensor& input) const {
+  if (self_ && use_fused(input)) return normed(parted(fused_(input)));
+  const std::vector<at::Tensor> parts = joint_linear(input, {&weights_.query, &weights_.key, &weights_.value});
+  return normed({parts[0], parts[1], parts[2], {}});
+}
+
+Projected Attention::project_residual(const at::Tensor& x) const {
+  const bool joined = weights_.residual.norms_input() && self_ && fused_.few_rows(x);
+  return joined ? normed(parted(fused_.after(weights_.norm, x))) : project(input_of(x));
 }
 
 Projected Attention::parted(const at::Tensor& all) const {
@@ -116,13 +135,16 @@ Projected Attention::parted(const at::Tensor& all) const {
 
 KeyValue Attention::project_key_value(const at::Tensor& input) const {
   const int64_t shared = heads_.shared_inner();
+  const auto key_of = [&](const at::Tensor& key) {
+    return weights_.key_norm ? norm_of_heads(*weights_.key_norm, key) : key;
+  };
   if (use_fused(input)) {
     const int64_t begin = self_ ? heads_.inner() : 0;
     const at::Tensor all = fused_(input);  // [B,L,2*kv*K], behind the query for self-attention
-    return {all.narrow(-1, begin, shared), all.narrow(-1, begin + shared, shared)};
+    return {key_of(all.narrow(-1, begin, shared)), all.narrow(-1, begin + shared, shared)};
   }
   const std::vector<at::Tensor> parts = joint_linear(input, {&weights_.key, &weights_.value});
-  return {parts[0], parts[1]};
+  return {key_of(parts[0]), parts[1]};
 }
 
 // Heads of x [B,T,h*K] side by side, each given to the queries that share it. [B*H,T,K]
@@ -184,29 +206,25 @@ at::Tensor Attention::context_by_products(const Projected& projected, const Scor
 
 at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias,
                                  Dropout& dropout) const {
-  const at::Tensor normed = norm(x);
+  const at::Tensor input = input_of(x);
   Projected projected;
   if (self_) {
-    projected = project(normed);
+    projected = project(input);
     const auto rotated = [&](const at::Tensor& heads) {
       return bias.rotary.positions() > 0 ? rotate_sequence(heads, heads_.width, bias.rotary) : heads;
     };
     projected.query = rotated(projected.query);
     projected.key = rotated(projected.key);
     if (memory.defined()) {
-      const KeyValue other = project_key_value(norm(memory));
+      const KeyValue other = project_key_value(input_of(memory));
       projected.key = at::cat({rotated(other.key), projected.key}, 1);  // [B,2T,kv*K]
       projected.value = at::cat({other.value, projected.value}, 1);
     }
   } else {
     KeyValue from_memory = project_key_value(memory);
-    projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value), {}};
+    projected = {weights_.query(input), std::move(from_memory.key), std::move(from_memory.value), {}};
   }
-  const at::Tensor context = attend(projected, bias, dropout);
-  if (!dropout.active()) {
-    return weights_.output.add_to(x, context);
-  }
-  return x + dropout(weights_.output(context));
+  return add_output(x, attend(projected, bias, dropout), dropout);
 }
 
 std::optional<AttentionWeightsView> Attention::packed_view() const {
@@ -218,7 +236,13 @@ std::optional<AttentionWeightsView> Attention::packed_view() const {
                             .key_value_heads = heads_.key_values(),
                             .head_width = heads_.width,
                             .scale = heads_.scale};
-  const bool whole = view.norm.weight != nullptr && view.input != nullptr && view.output != nullptr;
+  bool whole = view.norm.weight != nullptr && view.input != nullptr && view.output != nullptr;
+  if (weights_.query_norm) {
+    view.query_norm = weights_.query_norm->row_norm();
+    view.key_norm = weights_.key_norm->row_norm();
+    view.norms_width = weights_.query_norm->weight().numel() != heads_.width;
+    whole = whole && view.query_norm.weight != nullptr && view.key_norm.weight != nullptr;
+  }
   if (!whole || (!self_ && view.key_value == nullptr)) return std::nullopt;
   return view;
 }

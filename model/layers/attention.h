@@ -53,6 +53,7 @@ at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorO
 double excluded_score(at::ScalarType type);
 
 struct AttentionWeights {
+  Residual residual;
   NormLayer norm;
   Linear query;   // [H*K,D]
   Linear key;     // [kv*K,D]
@@ -82,24 +83,27 @@ class Attention {
       : heads_(heads), weights_(std::move(weights)), self_(self) {}
 
   const HeadShape& heads() const { return heads_; }
-  at::Tensor norm(const at::Tensor& x) const { return weights_.norm(x); }
-  // Returns the projections of normed input [B,L,D].
-  Projected project(const at::Tensor& normed) const;
-  // Returns project(norm(x)), in one launch for few rows on a device.
-  Projected project_after_norm(const at::Tensor& x) const;
-  // Returns the query's projection of norm(x), likewise.
-  at::Tensor query_after_norm(const at::Tensor& x) const { return weights_.query.after(weights_.norm, x); }
-  // Returns keys and values of [B,L,D]: normed input of a self-attention, encoder states of a cross-attention.
+  // Returns what is projected of the residual x: norm(x), or x where the norm stands behind the sublayer.
+  at::Tensor input_of(const at::Tensor& x) const { return weights_.residual.norms_input() ? weights_.norm(x) : x; }
+  // Returns the projections of input [B,L,D]; queries and keys have their norms.
+  Projected project(const at::Tensor& input) const;
+  // Returns project(input_of(x)), in one launch for few rows on a device.
+  Projected project_residual(const at::Tensor& x) const;
+  // Returns a cross-attention's query of the residual x, likewise.
+  at::Tensor query_of(const at::Tensor& x) const {
+    return weights_.residual.norms_input() ? weights_.query.after(weights_.norm, x) : weights_.query(x);
+  }
+  // Returns keys and values of [B,L,D]: input_of() of a self-attention, encoder states of a cross-attention.
   KeyValue project_key_value(const at::Tensor& input) const;
-  // Returns residual + W_o context; context [B,L,H*K] -> [B,L,D].
-  at::Tensor add_output(const at::Tensor& residual, const at::Tensor& context) const {
-    return weights_.output.add_to(residual, context);
+  // Returns residual + dropout(W_o context), or another form of the sum; context [B,L,H*K] -> [B,L,D].
+  at::Tensor add_output(const at::Tensor& residual, const at::Tensor& context, Dropout& dropout) const {
+    return sublayer_sum(weights_.residual, weights_.norm, residual, weights_.output, context, dropout);
   }
 
-  // Applies the whole sublayer to whole sequences x [B,T,D], with gradients: x + dropout(attention(norm(x), memory)).
-  // `memory` of a cross-attention: encoder states [B,S,D]; of a self-attention undefined or, in a Tandem, other hidden
-  // states of the same tokens [B,T,D]. Queries and keys of a self-attention are rotated by the bias's table. With a
-  // memory its keys are the memory's, normed, followed by x's own, S = 2T.
+  // Applies the whole sublayer to whole sequences x [B,T,D], with gradients: x + dropout(attention(norm(x), memory)),
+  // or another form of Residual. `memory` of a cross-attention: encoder states [B,S,D]; of a self-attention undefined
+  // or, in a Tandem, other hidden states of the same tokens [B,T,D]. Queries and keys of a self-attention are rotated
+  // by the bias's table. With a memory its keys are the memory's, as input_of() it, followed by x's own, S = 2T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout) const;
 
   // Returns what steps on CPUs read; nothing if it is not packed for them.
@@ -109,8 +113,10 @@ class Attention {
 
  private:
   at::Tensor split(const at::Tensor& x) const;
-  // Returns the parts of the fused projections of a self-attention.
+  // Returns the parts of the fused projections of a self-attention, without norms.
   Projected parted(const at::Tensor& all) const;
+  // Applies the norms of queries and keys, if there are any.
+  Projected normed(Projected projected) const;
   at::Tensor heads_of(const at::Tensor& x) const;
   at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
   at::Tensor fused_context(const Projected& projected, const ScoreBias& bias) const;

@@ -46,7 +46,10 @@ int64_t StepVisibility::used(int64_t tokens, int64_t present) const {
 }
 
 const ScoreMask& StepVisibility::mask(const CachedAttentionInput& input, int64_t used) {
-  if (!mask_) mask_ = score_mask(input, slots(input.query.size(1)), used, !recorded_ && keys_.all_see());
+  if (!mask_ || !masked_table_.is_same(input.bias_table)) {
+    mask_ = score_mask(input, slots(input.query.size(1)), used, !recorded_ && keys_.all_see());
+    masked_table_ = input.bias_table;
+  }
   return *mask_;
 }
 

@@ -24,6 +24,7 @@ class StepVisibility {
   const VisibleSlots& slots(int64_t tokens);
   // Returns the number of slots to read of caches of `present` slots.
   int64_t used(int64_t tokens, int64_t present) const;
+  // Returns the mask, which is made anew when a layer has another table of bias than the layer before.
   const ScoreMask& mask(const CachedAttentionInput& input, int64_t used);
   // Returns whether the batch is known to have all rows of the caches, in their order.
   bool in_order(int64_t cache_rows) const;
@@ -33,6 +34,7 @@ class StepVisibility {
   VisibleSlots slots_;
   bool recorded_ = false;
   std::optional<ScoreMask> mask_;
+  at::Tensor masked_table_;  // the bias in mask_
 };
 
 // Returns the context [B,L,H*K]; zeros for a query that sees no key.

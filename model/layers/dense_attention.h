@@ -54,7 +54,7 @@ struct CachedAttentionInput {
   int64_t heads() const { return query.size(2) / keys.size(3); }
 };
 
-// Mask and bias of scores, the same for all layers of a step.
+// Mask and bias of scores, the same for all layers of a step that share a table of bias.
 struct ScoreMask {
   at::Tensor additive;  // [B,H or 1,L,T]
   at::Tensor has_keys;  // [B,1,L,1] 0 for a query that sees no key, else 1; undefined: all see some

@@ -184,6 +184,22 @@ at::Tensor linear_relu(const at::Tensor& x, const Linear& layer) {
   return applied(PostOp::kRelu, layer(x));
 }
 
+// ---- Norm and sum of a sublayer
+
+at::Tensor sublayer_sum(const Residual& form, const NormLayer& norm, const at::Tensor& residual, const Linear& last,
+                        const at::Tensor& inner, Dropout& dropout) {
+  const bool norms_output = form.place == NormPlace::kAfterSublayer;
+  at::Tensor sum;
+  if (!dropout.active() && !norms_output && form.scale == 1.0) {
+    sum = last.add_to(residual, inner);
+  } else {
+    at::Tensor added = last(inner);
+    added = dropout(norms_output ? norm(added) : added);
+    sum = residual + (form.scale == 1.0 ? added : added * form.scale);
+  }
+  return form.place == NormPlace::kAfterSum ? norm(sum) : sum;
+}
+
 // ---- The feed-forward sublayer
 
 at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) const {
@@ -193,8 +209,10 @@ at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) con
 
 at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
   const bool gated = gate_.weight().defined();
-  if ((gated ? gate_ : up_).finishes(x)) return gated ? gate_.gated(norm_, up_, x) : up_.after(norm_, x);
-  const at::Tensor normed = norm_(x);
+  if (residual_.norms_input() && (gated ? gate_ : up_).finishes(x)) {
+    return gated ? gate_.gated(norm_, up_, x) : up_.after(norm_, x);
+  }
+  const at::Tensor normed = residual_.norms_input() ? norm_(x) : x;
   if (!gated) return activated(up_, normed);
   if (gate_.fuses(normed)) return gate_(normed) * up_(normed);
   const std::vector<at::Tensor> parts = joint_linear(normed, {&gate_, &up_});
@@ -203,10 +221,7 @@ at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
 
 at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const {
   const at::Tensor inner = inner_of(x);
-  if (!dropout.active()) {
-    return down_.add_to(residual, inner);
-  }
-  return residual + dropout(down_(inner_dropout_ ? dropout(inner) : inner));
+  return sublayer_sum(residual_, norm_, residual, down_, inner_dropout_ ? dropout(inner) : inner, dropout);
 }
 
 std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {

@@ -57,6 +57,7 @@ class NormLayer {
 
   const at::Tensor& weight() const { return weight_; }
   const at::Tensor& bias() const { return bias_; }
+  bool defined() const { return weight_.defined(); }
 
  private:
   Norm kind_ = Norm::kRms;
@@ -129,11 +130,27 @@ std::vector<at::Tensor> joint_linear(const at::Tensor& x, const std::vector<cons
 // Returns ReLU of the layer's outputs of x, which the layer does not apply itself.
 at::Tensor linear_relu(const at::Tensor& x, const Linear& layer);
 
+// ---- Norm and sum of a sublayer
+
+// Where the norm of a sublayer f stands, and what its addition is multiplied by: x + s f(norm(x)), norm(x + s f(x)) or
+// x + s norm(f(x)).
+struct Residual {
+  NormPlace place = NormPlace::kBefore;
+  double scale = 1.0;  // s
+
+  bool norms_input() const { return place == NormPlace::kBefore; }
+};
+
+// Returns what a sublayer that ends with `last` makes of the residual; `inner` is that layer's input. [...,D]
+at::Tensor sublayer_sum(const Residual& form, const NormLayer& norm, const at::Tensor& residual, const Linear& last,
+                        const at::Tensor& inner, Dropout& dropout);
+
 // ---- The feed-forward sublayer
 // x + dropout(W_down f(W_up norm(x))), or with a gate f(W_gate n) * (W_up n) (Shazeer 2020,
-// GLU variants). T5 has another dropout before W_down.
+// GLU variants), and the other forms of Residual. T5 has another dropout before W_down.
 
 struct FeedForwardWeights {
+  Residual residual;
   NormLayer norm;
   Linear gate;  // undefined unless config.gated
   Linear up;
@@ -145,12 +162,14 @@ class FeedForward {
   FeedForward(Activation activation, bool inner_dropout, FeedForwardWeights weights)
       : activation_(activation),
         inner_dropout_(inner_dropout),
+        residual_(weights.residual),
         norm_(std::move(weights.norm)),
         gate_(std::move(weights.gate)),
         up_(std::move(weights.up)),
         down_(std::move(weights.down)) {}
 
-  // Returns residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x unless sublayers are parallel.
+  // Returns residual + dropout(feed_forward(norm(x))), both [...,D], or another form of the sum. The residual is x
+  // unless sublayers are parallel.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const;
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<FeedForwardWeightsView> packed_view() const;
@@ -159,11 +178,12 @@ class FeedForward {
  private:
   // Returns f(linear(x)), with the activation fused if the layer supports it.
   at::Tensor activated(const Linear& linear, const at::Tensor& x) const;
-  // Returns the inputs of W_down for x before its norm: [...,D] -> [...,F].
+  // Returns the inputs of W_down for the sublayer's input x, before its norm: [...,D] -> [...,F].
   at::Tensor inner_of(const at::Tensor& x) const;
 
   Activation activation_;
   bool inner_dropout_;
+  Residual residual_;
   NormLayer norm_;
   Linear gate_;
   Linear up_;

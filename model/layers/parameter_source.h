@@ -44,6 +44,10 @@ class GivenParameters final : public ParameterSource {
 
 enum class Norm { kRms, kLayer };
 
+// Where a sublayer f has its norm: x + f(norm(x)); norm(x + f(x)), as in the first transformer (Marian, BART); or
+// x + norm(f(x)) (OLMo-2).
+enum class NormPlace { kBefore, kAfterSum, kAfterSublayer };
+
 // Operation on a linear layer's outputs. The kernels of model/layers/kernels know these by number.
 enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };
 // The one between a feed-forward sublayer's projections; not kNone.

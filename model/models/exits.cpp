@@ -101,6 +101,10 @@ void check_exits(const ExitConfig& exits, const TransformerConfig& config, const
       wrong(fmt::format("the rank of the exit at layer {} is out of range", layer), fmt::format("1 to {}", most),
             std::to_string(exit.rank));
     }
+    if (exit.own_norm && !config.final_norm) {
+      wrong(fmt::format("the exit at layer {} has a norm, which begins as the model's last one", layer),
+            "own_norm = false: this model ends without a norm", "own_norm = true");
+    }
   }
 }
 
@@ -129,6 +133,10 @@ const at::Tensor& head_weight(const TransformerModel& model) {
   return model.parameters().at(head_parameter(model.config()));
 }
 
+HeadWeights own_head(const TransformerModel& model) {
+  return {.weight = head_weight(model), .bias = model.head_bias()};
+}
+
 const ExitShape* Exits::find(int64_t layer) const {
   for (const ExitShape& exit : config_.exits) {
     if (exit.layer == layer) return &exit;
@@ -153,11 +161,14 @@ at::Tensor Exits::finish(const TransformerModel& model, int64_t layer, const at:
 
 HeadWeights Exits::head(const TransformerModel& model, int64_t layer) const {
   const ExitShape* exit = find(layer);
-  if (exit == nullptr || exit->head == ExitHead::kShared) return {head_weight(model)};
-  if (exit->head == ExitHead::kFull) return {parameters_.at(parameter_name(layer, "head.weight"))};
+  if (exit == nullptr || exit->head == ExitHead::kShared) return own_head(model);
+  if (exit->head == ExitHead::kFull) {
+    return {.weight = parameters_.at(parameter_name(layer, "head.weight")), .bias = model.head_bias()};
+  }
   return {.weight = head_weight(model),
           .down = parameters_.at(parameter_name(layer, "head.down")),
-          .up = parameters_.at(parameter_name(layer, "head.up"))};
+          .up = parameters_.at(parameter_name(layer, "head.up")),
+          .bias = model.head_bias()};
 }
 
 Linear Exits::linear(int64_t layer, const char* part) const {
@@ -172,7 +183,9 @@ at::Tensor Exits::logits(const TransformerModel& model, int64_t layer, const at:
   if (exit == nullptr || exit->head == ExitHead::kShared) return model.head(read);
   const VocabularyRows& rows = model.vocabulary_rows();
   if (exit->head == ExitHead::kFull) {
-    return rows.spread(linear(layer, "head.weight")(read), -std::numeric_limits<double>::infinity());
+    const at::Tensor own = linear(layer, "head.weight")(read);
+    const at::Tensor& bias = model.head_bias();
+    return rows.spread(bias.defined() ? own + bias : own, -std::numeric_limits<double>::infinity());
   }
   const at::Tensor shared = model.head(read);                  // [...,V]
   const at::Tensor narrow = linear(layer, "head.down")(read);  // [...,r]

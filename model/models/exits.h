@@ -42,21 +42,25 @@ struct ExitConfig {
 };
 
 // Adds a problem at `where` for each layer outside 1..config.decoder_layers, given twice or out of order, each rank
-// outside 1..width (or the vocabulary's rows, where they are fewer), for no exit at all, and for models that do not
-// predict the next token by themselves (Tandem secondaries, block prediction).
+// outside 1..width (or the vocabulary's rows, where they are fewer), a norm where the model ends without one, for no
+// exit at all, and for models that do not predict the next token by themselves (Tandem secondaries, block prediction).
 void check_exits(const ExitConfig& exits, const TransformerConfig& config, const std::string& where,
                  Problems& problems);
 
-// The weights of a head over its input h: h weight^T, plus (h down^T) up^T if there is a low-rank addition.
+// The weights of a head over its input h: h weight^T, plus (h down^T) up^T if there is a low-rank addition, plus the
+// model's bias.
 struct HeadWeights {
   at::Tensor weight;     // [rows,D]
   at::Tensor down = {};  // [r,D]; undefined: no addition
   at::Tensor up = {};    // [rows,r]
+  at::Tensor bias = {};  // [rows], a constant; undefined: none
 };
 
 // Returns the weight of a model's own head: head.weight, or the shared embedding if it is tied. [rows,D]. The model
 // must have parameters().
 const at::Tensor& head_weight(const TransformerModel& model);
+// Returns the same with the model's bias.
+HeadWeights own_head(const TransformerModel& model);
 
 class Exits {
  public:

@@ -54,7 +54,7 @@ void require_shared_encoder_pair(const TransformerConfig& drafter, const Transfo
   if (!target.has_encoder()) {
     problems.add({.where = names.companion,
                   .what = "has no encoder that a drafter could share",
-                  .expected = "an encoder-decoder (T5, mT5)",
+                  .expected = "an encoder-decoder",
                   .found = target.family});
   }
   check_pair(kSharedRole, drafter, target, names, problems);

@@ -194,7 +194,10 @@ class Pruner {
   int64_t heads() const { return options_.heads > 0 ? options_.heads : from_.config().heads; }
   // Queries that share a key head.
   int64_t group() const { return from_.config().heads / from_.config().key_value_heads(); }
-  bool shares_heads() const { return from_.config().positions == Positions::kRelativeBias; }
+  // Returns whether all layers of a stack keep the same heads, since they share one bias.
+  bool shares_heads() const {
+    return from_.config().positions == Positions::kRelativeBias && !from_.config().relative_bias_in_layers;
+  }
 
   static bool is_block(const std::string& name) {
     return name.find("_attention.") != std::string::npos || name.find(".feed_forward.") != std::string::npos;
@@ -210,7 +213,7 @@ class Pruner {
     const std::vector<int64_t> ids = most_frequent_ids(counts, special, options_.vocabulary_size.value_or(size));
     config_.draft_vocabulary = {ids, evidence_.unknown ? *evidence_.unknown : nearest_to_the_others(ids, special)};
     const at::Tensor rows = at::tensor(ids, at::kLong);
-    for (const char* name : {"embedding.weight", "head.weight"}) {
+    for (const char* name : {"embedding.weight", "head.weight", "head.bias"}) {
       if (has(name)) parameters_[name] = value(name).index_select(0, rows);
     }
   }
@@ -257,7 +260,17 @@ class Pruner {
       }
       prune_feed_forward(source + ".feed_forward", target + ".feed_forward");
     }
+    if (stack == "decoder") keep_unrotated(kept);
     (stack == "encoder" ? config_.encoder_layers : config_.decoder_layers) = static_cast<int64_t>(kept.size());
+  }
+
+  // Numbers the layers without rotation as they are among the kept ones.
+  void keep_unrotated(const std::vector<int64_t>& kept) {
+    config_.unrotated_layers.clear();
+    for (size_t to = 0; to < kept.size(); ++to) {
+      if (!std::ranges::binary_search(from_.config().unrotated_layers, kept[to])) continue;
+      config_.unrotated_layers.push_back(static_cast<int64_t>(to));
+    }
   }
 
   // Returns for each group of heads that share keys the product of the norms of its value rows and output columns. [kv]
@@ -298,6 +311,11 @@ class Pruner {
       copy(from + ".value" + kind, to + ".value" + kind, rows, 0);
       copy(from + ".output" + kind, to + ".output" + kind, query_rows, 1);
     }
+    const bool of_width = from_.config().query_key_norm == QueryKeyNorm::kWidth;
+    copy(from + ".query_norm.weight", to + ".query_norm.weight", of_width ? query_rows : at::Tensor(), 0);
+    copy(from + ".key_norm.weight", to + ".key_norm.weight", of_width ? rows : at::Tensor(), 0);
+    copy(from + ".relative_bias.weight", to + ".relative_bias.weight",
+         groups.defined() ? rows_of(groups, group()) : groups, 1);
   }
 
   void prune_feed_forward(const std::string& from, const std::string& to) {

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <utility>
-
-#include <ATen/Parallel.h>
 
 #include "base/signals.h"
 #include "model/cpu/block_attention.h"
@@ -34,6 +31,11 @@ struct NormedRows {
   int64_t key = 0;
   std::vector<float> rows;
 };
+
+// Replaces numbers y by x + factor y.
+void add_scaled(const float* x, float factor, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] + factor * y[i];
+}
 
 }  // namespace
 
@@ -75,22 +77,47 @@ CpuPass::Input CpuPass::normed(Input input) {
   return {.rows = normed_.data(), .count = input.count};
 }
 
-void CpuPass::add_product(const Input& input, const PackedWeights& weights, const float* residual, float* output) {
-  phases_.push_back({.work = Work::kProduct,
-                     .items = weights.panels(),
-                     .input = input,
-                     .weights = &weights,
-                     .residual = residual,
-                     .output = output});
+void CpuPass::add_product(const Input& input, const PackedWeights& weights, float* output) {
+  phases_.push_back(
+      {.work = Work::kProduct, .items = weights.panels(), .input = input, .weights = &weights, .output = output});
 }
 
-void CpuPass::add_feed_forward(const FeedForwardWeightsView& weights, const float* input, const float* residual,
-                               float* output) {
-  phases_.push_back({.work = Work::kFeedForward,
-                     .items = weights.up->panels(),
-                     .input = normed(all_rows(input, &weights.norm)),
-                     .feed_forward = &weights});
-  add_product(all_rows(inner_.data()), *weights.down, residual, output);
+CpuPass::Sublayer CpuPass::begin_sublayer(const LayerWeightsView& layer, const RowNorm& norm, const float* read) {
+  Sublayer sublayer{.layer = &layer, .norm = &norm, .residual = all_rows(stream_.rows)};
+  if (layer.norm_place == NormPlace::kBefore) {
+    sublayer.input = normed(all_rows(read, &norm));
+  } else {
+    if (stream_.norm != nullptr) sublayer.residual = normed(all_rows(stream_.rows, stream_.norm));
+    sublayer.input = sublayer.residual;
+  }
+  return sublayer;
+}
+
+void CpuPass::end_sublayer(const Sublayer& sublayer, const float* inner, const PackedWeights& weights, float* to) {
+  const NormPlace place = sublayer.layer->norm_place;
+  const bool norms_output = place == NormPlace::kAfterSublayer;
+  add_product(all_rows(inner), weights, norms_output ? normed_.data() : to);
+  if (norms_output) {
+    phases_.push_back(
+        {.work = Work::kNorm, .items = rows_, .input = all_rows(normed_.data(), sublayer.norm), .output = to});
+  }
+  phases_.back().residual = sublayer.residual;
+  phases_.back().scale = sublayer.layer->residual_scale;
+  stream_ = {to, place == NormPlace::kAfterSum ? sublayer.norm : nullptr};
+}
+
+void CpuPass::add_feed_forward(const LayerWeightsView& layer, const float* read, float* to) {
+  const FeedForwardWeightsView& weights = layer.feed_forward;
+  const Sublayer sublayer = begin_sublayer(layer, weights.norm, read);
+  phases_.push_back(
+      {.work = Work::kFeedForward, .items = weights.up->panels(), .input = sublayer.input, .feed_forward = &weights});
+  end_sublayer(sublayer, inner_.data(), *weights.down, to);
+}
+
+void CpuPass::settle(float* to) {
+  if (stream_.norm == nullptr && stream_.rows == to) return;
+  phases_.push_back({.work = Work::kNorm, .items = rows_, .input = all_rows(stream_.rows, stream_.norm), .output = to});
+  stream_ = {to};
 }
 
 void CpuPass::run() {
@@ -108,7 +135,12 @@ void CpuPass::run(int64_t phase, int64_t begin, int64_t end) const {
   const Phase& found = phases_[static_cast<size_t>(phase)];
   switch (found.work) {
     case Work::kNorm:
-      return normalize(found.input, begin, end, found.output);
+      normalize(found.input, begin, end, found.output);
+      if (found.residual.rows != nullptr) {
+        const int64_t from = begin * width_;
+        add_scaled(found.residual.rows + from, found.scale, found.output + from, (end - begin) * width_);
+      }
+      return;
     case Work::kProduct:
       return multiply(found, begin, end);
     case Work::kFeedForward:
@@ -121,8 +153,10 @@ void CpuPass::run(int64_t phase, int64_t begin, int64_t end) const {
 void CpuPass::normalize(const Input& input, int64_t begin, int64_t end, float* to) const {
   for (int64_t row = begin; row < end; ++row) {
     const int64_t from = input.picked.empty() ? row : input.picked[static_cast<size_t>(row)];
+    const float* x = input.rows + from * width_;
     float* out = to + row * width_;
-    normalize_rows(*input.norm, input.rows + from * width_, 1, width_, out);
+    if (input.norm == nullptr) std::copy_n(x, width_, out);
+    if (input.norm != nullptr) normalize_rows(*input.norm, x, 1, width_, out);
     if (input.scale != 1) {
       for (int64_t i = 0; i < width_; ++i) out[i] *= input.scale;
     }
@@ -130,7 +164,7 @@ void CpuPass::normalize(const Input& input, int64_t begin, int64_t end, float* t
 }
 
 const float* CpuPass::rows_of(const Input& input) const {
-  if (input.norm == nullptr) return input.rows;
+  if (input.key == 0) return input.rows;
   static thread_local NormedRows kept;
   if (kept.pass != number_ || kept.key != input.key) {
     kept.rows.resize(std::max(kept.rows.size(), static_cast<size_t>(input.count * width_)));
@@ -146,10 +180,20 @@ uint64_t CpuPass::number_of(const Phase& phase) const {
   return number_ << kBits | static_cast<uint64_t>(&phase - phases_.data());
 }
 
+// Of input and residual, threads norm one at most for themselves: they keep one input's rows.
 void CpuPass::multiply(const Phase& phase, int64_t begin, int64_t end) const {
-  phase.weights->run({begin, end},
-                     {rows_of(phase.input), phase.residual, phase.input.count, phase.output, number_of(phase)},
-                     PackedWeights::Finish::kNone);
+  const float* residual = rows_of(phase.residual);
+  const bool scaled = phase.scale != 1;
+  phase.weights->run(
+      {begin, end},
+      {rows_of(phase.input), scaled ? nullptr : residual, phase.input.count, phase.output, number_of(phase)},
+      PackedWeights::Finish::kNone);
+  if (!scaled) return;
+  const int64_t outputs = phase.weights->outputs();
+  const int64_t from = begin * kPanel, to = std::min(end * kPanel, outputs);
+  for (int64_t row = 0; row < phase.input.count; ++row) {
+    add_scaled(residual + row * outputs + from, phase.scale, phase.output + row * outputs + from, to - from);
+  }
 }
 
 void CpuPass::feed_forward(const Phase& phase, int64_t begin, int64_t end) const {
@@ -185,13 +229,16 @@ void CpuStep::begin(const StepLayout& layout, DecoderState& state, int64_t width
   self_keys(layout, state, self_);
   if (!state.source_of_row().empty()) cross_keys(layout, state, cross_);
   begin_pass(std::ssize(layout.base) * layout.tokens, width, layers);
-  hidden_ = input();
+  set_input(input());
 }
 
 void CpuStep::add_attention(Work work, const AttentionWeightsView& weights, int64_t layer) {
   const int64_t heads = std::ssize(layout_->base) * weights.key_value_heads;
   const KernelShape shape = shape_of(work, weights, layer);
   const VisibleKeys& visible = work == Work::kSelfAttention ? self_ : cross_;
+  if (weights.query_norm.weight != nullptr && weights.norms_width) {
+    phases_.push_back({.work = Work::kHeadNorm, .items = rows_, .attention = &weights});
+  }
   Phase phase{.work = work, .items = heads, .attention = &weights, .layer = layer};
   if (attends_in_blocks(shape, visible)) {
     if (work == Work::kSelfAttention) {
@@ -204,27 +251,44 @@ void CpuStep::add_attention(Work work, const AttentionWeightsView& weights, int6
 }
 
 void CpuStep::add_layer(const LayerWeightsView& weights, int64_t layer, float* output) {
-  float* to = output == nullptr ? other_than(hidden_) : output;
-  add_product(normed(all_rows(hidden_, &weights.self.norm)), *weights.self.input, nullptr, projected_.data());
+  const float* before = stream_.rows;
+  const bool in_place = weights.adds_in_place();
+  float* to = in_place && output != nullptr ? output : other_than(before);
+  const auto next = [&] { return to = in_place ? to : other_than(to); };
+  const Sublayer self = begin_sublayer(weights, weights.self.norm, before);
+  add_product(self.input, *weights.self.input, projected_.data());
   add_attention(Work::kSelfAttention, weights.self, layer);
-  add_product(all_rows(context_.data()), *weights.self.output, hidden_, to);
+  end_sublayer(self, context_.data(), *weights.self.output, to);
   if (weights.cross) {
-    add_product(normed(all_rows(to, &weights.cross->norm)), *weights.cross->input, nullptr, projected_.data());
+    const Sublayer cross = begin_sublayer(weights, weights.cross->norm, stream_.rows);
+    add_product(cross.input, *weights.cross->input, projected_.data());
     add_attention(Work::kCrossAttention, *weights.cross, layer);
-    add_product(all_rows(context_.data()), *weights.cross->output, to, to);
+    end_sublayer(cross, context_.data(), *weights.cross->output, next());
   }
-  add_feed_forward(weights.feed_forward, weights.parallel_residual ? hidden_ : to, to, to);
-  hidden_ = to;
+  add_feed_forward(weights, weights.parallel_residual ? before : stream_.rows, next());
+  if (output != nullptr) settle(output);
 }
 
 void CpuStep::add_head(const HeadPass& pass) {
   head_norm_ = pass.norm;
-  const Input rows{
-      .rows = hidden_, .count = std::ssize(pass.rows), .norm = &head_norm_, .scale = pass.scale, .picked = pass.rows};
-  add_product(normed(rows), *pass.head, nullptr, pass.logits);
+  const bool norms = head_norm_.weight != nullptr;
+  if (norms && stream_.norm != nullptr) settle(other_than(stream_.rows));
+  const Input rows{.rows = stream_.rows,
+                   .count = std::ssize(pass.rows),
+                   .norm = norms ? &head_norm_ : stream_.norm,
+                   .scale = pass.scale,
+                   .picked = pass.rows};
+  add_product(normed(rows), *pass.head, pass.logits);
 }
 
-// Rotates the keys of a head and the queries that read it, and writes keys and values to the cache.
+void CpuStep::norm_heads(const AttentionWeightsView& weights, int64_t token) const {
+  float* query = projected_.data() + token * weights.input->outputs();
+  float* key = query + weights.inner();
+  normalize_rows(weights.query_norm, query, 1, weights.inner(), query);
+  normalize_rows(weights.key_norm, key, 1, weights.shared_inner(), key);
+}
+
+// Norms and rotates the keys of a head and the queries that read it, and writes keys and values to the cache.
 void CpuStep::write_key_value(const Phase& phase, int64_t row, int64_t head) const {
   const AttentionWeightsView& weights = *phase.attention;
   const LayerCache& cache = state_->cache(phase.layer);
@@ -233,11 +297,16 @@ void CpuStep::write_key_value(const Phase& phase, int64_t row, int64_t head) con
   const int64_t cached = cache.keys.size(2) * width;  // numbers of a head
   const int64_t place = (state_->cache_rows()[static_cast<size_t>(row)] * weights.key_value_heads + head) * cached;
   const int64_t base = layout_->base[static_cast<size_t>(row)];
+  const bool norms = weights.query_norm.weight != nullptr && !weights.norms_width;
   for (int64_t j = 0; j < layout_->new_tokens[static_cast<size_t>(row)]; ++j) {
     float* token = projected_.data() + (row * layout_->tokens + j) * weights.input->outputs();
     float* query = token + head * group * width;
     float* key = token + weights.inner() + head * width;
-    if (rotary.positions() > 0) {
+    if (norms) {
+      normalize_rows(weights.query_norm, query, group, width, query);
+      normalize_rows(weights.key_norm, key, 1, width, key);
+    }
+    if (weights.rotates) {
       const int64_t half = rotary.cosine.size(1);
       const int64_t position = std::min(base + (layout_->siblings ? 0 : j), rotary.positions() - 1);
       const float* cosine = rotary.cosine.const_data_ptr<float>() + position * half;
@@ -254,7 +323,7 @@ void CpuStep::write_key_value(const Phase& phase, int64_t row, int64_t head) con
 
 KernelShape CpuStep::shape_of(Work work, const AttentionWeightsView& weights, int64_t layer) const {
   const bool self = work == Work::kSelfAttention;
-  const at::Tensor& bias = state_->positions().bias;
+  const at::Tensor& bias = state_->positions().bias_of(layer);
   KernelShape shape;
   shape.tokens = layout_->tokens;
   shape.heads = weights.heads;
@@ -271,6 +340,10 @@ KernelShape CpuStep::shape_of(Work work, const AttentionWeightsView& weights, in
 void CpuStep::compute(const Phase& phase, int64_t begin, int64_t end) const {
   const AttentionWeightsView& weights = *phase.attention;
   const int64_t heads = weights.key_value_heads, group = weights.heads / heads;
+  if (phase.work == Work::kHeadNorm) {
+    for (int64_t token = begin; token < end; ++token) norm_heads(weights, token);
+    return;
+  }
   if (phase.work == Work::kSplit) {
     for (int64_t item = begin; item < end; ++item) write_key_value(phase, item / heads, item % heads);
     return;
@@ -278,7 +351,7 @@ void CpuStep::compute(const Phase& phase, int64_t begin, int64_t end) const {
   const bool self = phase.work == Work::kSelfAttention;
   const at::Tensor& keys = self ? state_->cache(phase.layer).keys : state_->cross(phase.layer).keys;
   const at::Tensor& values = self ? state_->cache(phase.layer).values : state_->cross(phase.layer).values;
-  const at::Tensor& bias = state_->positions().bias;
+  const at::Tensor& bias = state_->positions().bias_of(phase.layer);
   const VisibleKeys& visible = self ? self_ : cross_;
   const KernelShape shape = shape_of(phase.work, weights, phase.layer);
   const KernelPointers<float> pointers{projected_.data(), keys.const_data_ptr<float>(), values.const_data_ptr<float>(),
@@ -294,148 +367,6 @@ void CpuStep::compute(const Phase& phase, int64_t begin, int64_t end) const {
     }
     if (self) write_key_value(phase, row, head);
     for (int64_t i = 0; i < group; ++i) attend_head(shape, visible, pointers, row, head * group + i);
-  }
-}
-
-// ---- An encoder
-
-namespace {
-
-// Tokens of rows that are computed together, unless one row has more: many enough for the rate of products, few enough
-// to keep their memory.
-constexpr int64_t kTokensAtOnce = 1024;
-
-// Calls compute(begin, end) for groups of the rows of states [B,S,D].
-template <class Compute>
-void in_groups(const at::Tensor& states, const Compute& compute) {
-  const int64_t rows = states.size(0),
-                most = std::max<int64_t>(1, kTokensAtOnce / std::max<int64_t>(1, states.size(1)));
-  for (int64_t begin = 0; begin < rows; begin += most) {
-    work_point();
-    compute(begin, std::min(begin + most, rows));
-  }
-}
-
-}  // namespace
-
-CpuEncoder& CpuEncoder::of_thread() {
-  static thread_local CpuEncoder encoder;
-  return encoder;
-}
-
-void CpuEncoder::encode(const Layers& layers, const std::vector<int64_t>& lengths, const at::Tensor& hidden) {
-  lengths_ = &lengths;
-  tokens_ = hidden.size(1);
-  bias_ = layers.bias.defined() ? layers.bias.contiguous() : at::Tensor();
-  in_groups(hidden, [&](int64_t begin, int64_t end) { encode_rows(layers, hidden, begin, end); });
-  bias_ = at::Tensor();
-}
-
-void CpuEncoder::encode_rows(const Layers& layers, const at::Tensor& hidden, int64_t begin, int64_t end) {
-  const int64_t rows = end - begin;
-  first_row_ = begin;
-  begin_pass(rows * tokens_, hidden.size(2), layers.weights);
-  const AttentionWeightsView& heads = layers.weights.front().self;
-  const int64_t part =
-      block_tokens(tokens_, rows * heads.key_value_heads, heads.heads / heads.key_value_heads, at::get_num_threads());
-  auto* output = hidden.mutable_data_ptr<float>() + begin * tokens_ * hidden.size(2);
-  for (const LayerWeightsView& layer : layers.weights) {
-    const AttentionWeightsView& self = layer.self;
-    add_product(normed(all_rows(output, &self.norm)), *self.input, nullptr, projected_.data());
-    Phase attention{.work = Work::kSelfAttention, .attention = &self, .part = part};
-    attention.items = rows * self.key_value_heads * attention.parts(tokens_);
-    phases_.push_back(attention);
-    add_product(all_rows(context_.data()), *self.output, output, output);
-    add_feed_forward(layer.feed_forward, output, output, output);
-  }
-  phases_.push_back(
-      {.work = Work::kNorm, .items = rows_, .input = all_rows(output, &layers.final_norm), .output = output});
-  run();
-}
-
-std::vector<CrossCache> CpuEncoder::cross_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states) {
-  tokens_ = states.size(1);
-  caches_.clear();  // of a call that was ended
-  for (const LayerWeightsView& layer : decoder) {
-    const AttentionWeightsView& cross = *layer.cross;
-    const std::vector<int64_t> shape{states.size(0), cross.key_value_heads, tokens_, cross.head_width};
-    caches_.push_back({at::empty(shape, at::kFloat), at::empty(shape, at::kFloat)});
-  }
-  const at::Tensor input = states.contiguous();
-  in_groups(input, [&](int64_t begin, int64_t end) { fill_caches(decoder, input, begin, end); });
-  return std::exchange(caches_, {});
-}
-
-void CpuEncoder::fill_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states, int64_t begin,
-                             int64_t end) {
-  first_row_ = begin;
-  begin_pass((end - begin) * tokens_, states.size(2), {});
-  const float* input = states.const_data_ptr<float>() + begin * tokens_ * states.size(2);
-  int64_t outputs = 0;
-  for (const LayerWeightsView& layer : decoder) outputs = std::max(outputs, layer.cross->key_value->outputs());
-  key_value_.fit(rows_ * outputs);
-  for (int64_t i = 0; i < std::ssize(decoder); ++i) {
-    const AttentionWeightsView& cross = *decoder[static_cast<size_t>(i)].cross;
-    add_product(all_rows(input), *cross.key_value, nullptr, key_value_.data());
-    phases_.push_back(
-        {.work = Work::kSplit, .items = (end - begin) * cross.key_value_heads, .attention = &cross, .layer = i});
-  }
-  run();
-}
-
-void CpuEncoder::compute(const Phase& phase, int64_t begin, int64_t end) const {
-  const int64_t heads = phase.attention->key_value_heads;
-  for (int64_t item = begin; item < end; ++item) {
-    if (phase.work == Work::kSplit) {
-      split(phase, item / heads, item % heads);
-    } else {
-      const int64_t parts = phase.parts(tokens_);
-      attend(phase, item / parts / heads, item / parts % heads, item % parts);
-    }
-  }
-}
-
-void CpuEncoder::attend(const Phase& phase, int64_t row, int64_t head, int64_t part) const {
-  const AttentionWeightsView& weights = *phase.attention;
-  const int64_t stride = weights.input->outputs(), width = weights.head_width;
-  const int64_t group = weights.heads / weights.key_value_heads, distances = 2 * tokens_ - 1;
-  const float* first = projected_.data() + row * tokens_ * stride;
-  const float* keys = first + weights.inner() + head * width;
-  float* context = context_.data() + row * tokens_ * weights.inner() + head * group * width;
-  const int64_t length = std::min((*lengths_)[static_cast<size_t>(first_row_ + row)], tokens_);
-  const int64_t begin = part * phase.part, end = std::min(begin + phase.part, tokens_);
-  const float* bias =
-      bias_.defined() ? bias_.const_data_ptr<float>() + head * group * distances + tokens_ - 1 : nullptr;
-  attend_blocks({.query = first + head * group * width,
-                 .keys = keys,
-                 .values = keys + weights.shared_inner(),
-                 .bias = bias,
-                 .context = context,
-                 .heads = group,
-                 .width = width,
-                 .prefix = length,
-                 .query_stride = stride,
-                 .key_stride = stride,
-                 .context_stride = weights.inner(),
-                 .bias_stride = distances,
-                 .scale = weights.scale},
-                begin, std::min(end, length));
-  for (int64_t t = std::max(begin, length); t < end; ++t) {
-    std::fill_n(context + t * weights.inner(), group * width, 0.0F);
-  }
-}
-
-// Copies a head's keys and values to the caches: [S,K].
-void CpuEncoder::split(const Phase& phase, int64_t row, int64_t head) const {
-  const AttentionWeightsView& weights = *phase.attention;
-  const CrossCache& cache = caches_[static_cast<size_t>(phase.layer)];
-  const int64_t width = weights.head_width;
-  const int64_t place = ((first_row_ + row) * weights.key_value_heads + head) * tokens_ * width;
-  for (int64_t t = 0; t < tokens_; ++t) {
-    const float* key = key_value_.data() + (row * tokens_ + t) * weights.key_value->outputs() + head * width;
-    const auto bytes = static_cast<size_t>(width) * sizeof(float);
-    std::memcpy(cache.keys.mutable_data_ptr<float>() + place + t * width, key, bytes);
-    std::memcpy(cache.values.mutable_data_ptr<float>() + place + t * width, key + weights.shared_inner(), bytes);
   }
 }
 

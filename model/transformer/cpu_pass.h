@@ -28,7 +28,7 @@ class CpuPass : public TeamProgram {
   void run(int64_t phase, int64_t begin, int64_t end) const override;
 
  protected:
-  enum class Work { kNorm, kProduct, kFeedForward, kSelfAttention, kCrossAttention, kSplit };
+  enum class Work { kNorm, kProduct, kFeedForward, kSelfAttention, kCrossAttention, kSplit, kHeadNorm };
 
   // Rows that a product or norm reads.
   struct Input {
@@ -37,14 +37,15 @@ class CpuPass : public TeamProgram {
     const RowNorm* norm = nullptr;         // of the rows; null: as they are
     float scale = 1;                       // of normed rows
     std::span<const int64_t> picked = {};  // numbers of the rows; empty: the first ones
-    int64_t key = 0;                       // of this norm within the pass
+    int64_t key = 0;                       // within the pass, of what each thread computes for itself; 0: nothing
   };
   struct Phase {
     Work work = Work::kNorm;
     int64_t items = 0;
     Input input = {};
     const PackedWeights* weights = nullptr;
-    const float* residual = nullptr;
+    Input residual = {};  // added to what a product or norm gives
+    float scale = 1;      // factor on the latter
     float* output = nullptr;
     const AttentionWeightsView* attention = nullptr;
     const FeedForwardWeightsView* feed_forward = nullptr;
@@ -53,6 +54,20 @@ class CpuPass : public TeamProgram {
 
     // Returns how many parts so many tokens have.
     int64_t parts(int64_t tokens) const { return part == 0 ? 1 : (tokens + part - 1) / part; }
+  };
+
+  // The rows that sublayers add to, and a norm that these still go through (NormPlace::kAfterSum): whoever reads them
+  // norms them, which takes no phase of its own.
+  struct Stream {
+    const float* rows = nullptr;
+    const RowNorm* norm = nullptr;
+  };
+  // A sublayer's input, and what its output is added to.
+  struct Sublayer {
+    const LayerWeightsView* layer = nullptr;
+    const RowNorm* norm = nullptr;
+    Input input = {};
+    Input residual = {};
   };
 
   // Memory that is kept from pass to pass. Much of it (16 MB) is given back when a pass needs less than an eighth.
@@ -76,9 +91,16 @@ class CpuPass : public TeamProgram {
   Input all_rows(const float* rows, const RowNorm* norm = nullptr) const {
     return {.rows = rows, .count = rows_, .norm = norm};
   }
-  void add_product(const Input& input, const PackedWeights& weights, const float* residual, float* output);
-  void add_feed_forward(const FeedForwardWeightsView& weights, const float* input, const float* residual,
-                        float* output);
+  void add_product(const Input& input, const PackedWeights& weights, float* output);
+  // Begins a sublayer of the stream. A norm before it is of the rows `read`: the stream's, unless residuals are
+  // parallel.
+  Sublayer begin_sublayer(const LayerWeightsView& layer, const RowNorm& norm, const float* read);
+  // Ends it with the product of its inner rows, and writes the stream to `to`: other memory than before, unless the
+  // layer adds in place.
+  void end_sublayer(const Sublayer& sublayer, const float* inner, const PackedWeights& weights, float* to);
+  void add_feed_forward(const LayerWeightsView& layer, const float* read, float* to);
+  // Writes the stream to `to` as it is, without a norm that others would have to apply.
+  void settle(float* to);
   // Returns memory for a layer's output that is not `input`.
   float* other_than(const float* input) const { return buffers_[input == buffers_[0].data() ? 1 : 0].data(); }
   // Computes items of any other work.
@@ -86,6 +108,7 @@ class CpuPass : public TeamProgram {
 
   int64_t rows_ = 0;
   int64_t width_ = 0;
+  Stream stream_;
   std::vector<Phase> phases_;
   Buffer buffers_[2];  // hidden states, of layers in turn
   Buffer projected_;
@@ -96,6 +119,7 @@ class CpuPass : public TeamProgram {
   const float* rows_of(const Input& input) const;
   // Returns the number, of all passes of the process, of what a phase's products read.
   uint64_t number_of(const Phase& phase) const;
+  // Writes an input's rows [begin,end), normed and scaled.
   void normalize(const Input& input, int64_t begin, int64_t end, float* to) const;
   void multiply(const Phase& phase, int64_t begin, int64_t end) const;
   void feed_forward(const Phase& phase, int64_t begin, int64_t end) const;
@@ -113,7 +137,7 @@ class CpuPass : public TeamProgram {
 
 // Rows of hidden states that become logits: finished hidden states W^T, of rows [rows] of a step's tokens.
 struct HeadPass {
-  RowNorm norm;
+  RowNorm norm;     // without weights: none
   float scale = 1;  // of normed states
   const PackedWeights* head = nullptr;
   std::span<const int64_t> rows = {};
@@ -131,7 +155,7 @@ class CpuStep final : public CpuPass {
   // Returns memory for the input of the first layer: [B*L,D].
   float* input() { return buffers_[0].data(); }
   // Sets the input of the first layer, where it is not in that memory.
-  void set_input(const float* hidden) { hidden_ = hidden; }
+  void set_input(const float* hidden) { stream_ = {hidden}; }
   // Adds a layer, which reads what the last one wrote, and writes to `output` [B*L,D]; null: to memory of this step.
   void add_layer(const LayerWeightsView& weights, int64_t layer, float* output = nullptr);
   // Adds the head.
@@ -143,13 +167,14 @@ class CpuStep final : public CpuPass {
   KernelShape shape_of(Work work, const AttentionWeightsView& weights, int64_t layer) const;
   void add_attention(Work work, const AttentionWeightsView& weights, int64_t layer);
   void write_key_value(const Phase& phase, int64_t row, int64_t head) const;
+  // Norms the queries and keys of a token, all heads together.
+  void norm_heads(const AttentionWeightsView& weights, int64_t token) const;
 
   const StepLayout* layout_ = nullptr;
   DecoderState* state_ = nullptr;
   VisibleKeys self_;
   VisibleKeys cross_;
   RowNorm head_norm_;
-  const float* hidden_ = nullptr;
 };
 
 // ---- An encoder
@@ -162,8 +187,9 @@ class CpuEncoder final : public CpuPass {
 
   struct Layers {
     std::span<const LayerWeightsView> weights;
-    RowNorm final_norm;
-    at::Tensor bias = {};  // of scores, fp32 [H,2S-1], PositionBias::by_distance; undefined: none
+    RowNorm final_norm;  // without weights: none
+    // Biases of scores, fp32 [H,2S-1], PositionBias::by_distance: one for all layers or one for each; empty: none.
+    std::vector<at::Tensor> biases = {};
   };
   // Replaces the embedded tokens hidden [B,S,D] of rows of these lengths by the encoder's output. Tokens behind a row's
   // end become finite numbers that nothing depends on. Its memory is for as many rows as have about a thousand tokens.
@@ -180,11 +206,13 @@ class CpuEncoder final : public CpuPass {
   // Computes a part of the queries of one head of keys.
   void attend(const Phase& phase, int64_t row, int64_t head, int64_t part) const;
   void split(const Phase& phase, int64_t row, int64_t head) const;
+  // Returns the bias of a layer's scores; null: none.
+  const float* bias_of(int64_t layer) const;
 
   const std::vector<int64_t>* lengths_ = nullptr;
   int64_t tokens_ = 0;     // S
   int64_t first_row_ = 0;  // of the pass in the batch
-  at::Tensor bias_;
+  std::vector<at::Tensor> biases_;
   std::vector<CrossCache> caches_;
   Buffer key_value_;
 };

@@ -103,6 +103,11 @@ struct PositionTables {
   int64_t count = 0;  // positions they cover
   at::Tensor bias;    // [H,n], PositionBias::reversed_table; undefined: none
   RotaryTable rotary;
+  std::vector<at::Tensor> layer_biases = {};  // of each layer instead of `bias`, where layers have their own
+
+  const at::Tensor& bias_of(int64_t layer) const {
+    return layer_biases.empty() ? bias : layer_biases[static_cast<size_t>(layer)];
+  }
 };
 
 struct DecoderStateShape {

@@ -34,6 +34,19 @@ void add_attention(const TransformerConfig& config, const std::string& prefix, s
   add_linear(prefix + ".output", config.width, inner, config.output_bias, specs);
 }
 
+// Adds what self-attention has and cross-attention lacks.
+void add_self_attention(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
+  add_attention(config, prefix, specs);
+  if (config.query_key_norm != QueryKeyNorm::kNone) {
+    const bool by_head = config.query_key_norm == QueryKeyNorm::kHead;
+    specs.push_back({prefix + ".query_norm.weight", {(by_head ? 1 : config.heads) * config.head_width}});
+    specs.push_back({prefix + ".key_norm.weight", {(by_head ? 1 : config.key_value_heads()) * config.head_width}});
+  }
+  if (config.relative_bias_in_layers) {
+    specs.push_back({prefix + ".relative_bias.weight", {config.relative_buckets, config.heads}});
+  }
+}
+
 void add_feed_forward(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
   add_norm(config, prefix + ".norm", specs);
   if (config.gated) {
@@ -45,13 +58,19 @@ void add_feed_forward(const TransformerConfig& config, const std::string& prefix
 
 void add_stack(const TransformerConfig& config, bool decoder, std::vector<ParameterSpec>& specs) {
   const std::string stack = decoder ? "decoder" : "encoder";
-  if (config.positions == Positions::kRelativeBias) {
+  if (config.embedding_norm) {
+    add_norm(config, stack + ".embedding_norm", specs);
+  }
+  if (config.positions == Positions::kLearned) {
+    specs.push_back({stack + ".positions.weight", {config.position_offset + config.max_positions, config.width}});
+  }
+  if (config.positions == Positions::kRelativeBias && !config.relative_bias_in_layers) {
     specs.push_back({stack + ".relative_bias.weight", {config.relative_buckets, config.heads}});
   }
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
     const std::string block = stack + "." + std::to_string(i);
-    add_attention(config, block + ".self_attention", specs);
+    add_self_attention(config, block + ".self_attention", specs);
     if (decoder && config.encoder_decoder) {
       add_attention(config, block + ".cross_attention", specs);
     }
@@ -60,7 +79,9 @@ void add_stack(const TransformerConfig& config, bool decoder, std::vector<Parame
       specs.push_back({block + ".primary_projection.weight", {config.width, config.tandem.primary_width}});
     }
   }
-  add_norm(config, stack + ".final_norm", specs);
+  if (config.final_norm) {
+    add_norm(config, stack + ".final_norm", specs);
+  }
 }
 
 }  // namespace
@@ -68,12 +89,6 @@ void add_stack(const TransformerConfig& config, bool decoder, std::vector<Parame
 std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) {
   std::vector<ParameterSpec> specs;
   specs.push_back({"embedding.weight", {config.vocabulary_rows(), config.width}});
-  if (config.embedding_norm) {
-    add_norm(config, "decoder.embedding_norm", specs);
-  }
-  if (config.positions == Positions::kLearned) {
-    specs.push_back({"decoder.positions.weight", {config.max_positions, config.width}});
-  }
   if (config.has_encoder()) {
     add_stack(config, false, specs);
   } else if (config.encoder_decoder) {
@@ -82,6 +97,9 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
   add_stack(config, true, specs);
   if (!config.tied_head) {
     specs.push_back({"head.weight", {config.vocabulary_rows(), config.width}});
+  }
+  if (config.head_bias) {
+    specs.push_back({"head.bias", {config.vocabulary_rows()}});
   }
   return specs;
 }
@@ -99,7 +117,11 @@ int64_t count_numbers(const TransformerConfig& config) {
 }
 
 bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name) {
-  return config.encoder_decoder && canonical_name.ends_with(".feed_forward.down.weight");
+  return config.t5_like() && canonical_name.ends_with(".feed_forward.down.weight");
+}
+
+bool is_constant(const std::string& name) {
+  return name.ends_with("head.bias");
 }
 
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype) {
@@ -116,8 +138,8 @@ bool projects(const std::string& name) {
   return name.ends_with("primary_projection.weight") || name == "encoder_projection.weight";
 }
 
-// Returns the deviation of a weight of a decoder-only model: one number for all, except what adds to the residual
-// stream in GPT-2 (Radford et al. 2019).
+// Returns the deviation of a weight of a model that is not T5-like: one number for all, except what adds to the
+// residual stream in GPT-2 (Radford et al. 2019).
 double plain_deviation(const std::string& name, const TransformerConfig& config) {
   const bool embeds = name == "embedding.weight" || name == "head.weight";
   const bool adds = name.ends_with(".output.weight") || name.ends_with(".down.weight");
@@ -159,10 +181,10 @@ at::Tensor initial_projection(const ParameterSpec& spec, ProjectionStart start, 
 }
 
 InitialValues initial_values(const ParameterSpec& spec, const TransformerConfig& config) {
-  if (spec.name.ends_with("norm.weight")) return {config.encoder_decoder ? config.initializer_factor : 1.0, 0};
+  if (spec.name.ends_with("norm.weight")) return {config.t5_like() ? config.initializer_factor : 1.0, 0};
   if (spec.name.ends_with(".bias")) return {};
   if (projects(spec.name)) return {0, power(spec.shape.at(1))};
-  return {0, config.encoder_decoder ? deviation(spec.name, config) : plain_deviation(spec.name, config)};
+  return {0, config.t5_like() ? deviation(spec.name, config) : plain_deviation(spec.name, config)};
 }
 
 std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& config, uint64_t seed) {

@@ -4,9 +4,9 @@
 //   embedding.weight                                [V,D]           fewer rows with a pruned vocabulary
 //   {encoder|decoder}.embedding_norm.weight         [D]             config.embedding_norm
 //   {stack}.positions.weight                        [offset+P,D]    Positions::kLearned
-//   {stack}.relative_bias.weight                    [buckets,H]     Positions::kRelativeBias; layer 0's, used by all
+//   {stack}.relative_bias.weight                    [buckets,H]     Positions::kRelativeBias; used by all layers
 //   {stack}.{i}.self_attention.relative_bias.weight [buckets,H]     relative_bias_in_layers: in place of the stack's
-//   layers {stack}.{i}.self_attention.norm.weight          [D]             (+ .bias for Norm::kLayer, likewise below)
+//   {stack}.{i}.self_attention.norm.weight          [D]             (+ .bias for Norm::kLayer, likewise below)
 //   {stack}.{i}.self_attention.query.weight         [H*K,D]         (+ .bias for projection_bias; output_bias,
 //   {stack}.{i}.self_attention.{key,value}.weight   [kv_heads*K,D]   feed_forward_bias likewise)
 //   {stack}.{i}.self_attention.output.weight        [D,H*K]
@@ -49,6 +49,8 @@ int64_t count_numbers(const TransformerConfig& config);
 
 // Returns whether a parameter stays in fp32 in a model of fp16 (T5's feed-forward down projection overflows).
 bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name);
+// Returns whether no training changes a parameter, under its canonical name or behind a prefix: the bias on logits.
+bool is_constant(const std::string& name);
 // Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype);
 
@@ -64,7 +66,7 @@ struct InitialValues {
 // makes the query's deviation sqrt(K) smaller than the key's): normal with deviation f·(D K)^-½ for queries, f·D^-½ for
 // keys, values, feed-forward inputs and relative biases, f·(H K)^-½ and f·F^-½ for the outputs, 1 for embeddings and
 // D^-½ for an untied head unless config.embedding_std says otherwise; norms are f, their biases 0. f =
-// config.initializer_factor. Decoder-only models: deviation config.initializer_range, norms 1, biases 0.
+// config.initializer_factor. All others: deviation config.initializer_range, norms 1, biases 0.
 InitialValues initial_values(const ParameterSpec& spec, const TransformerConfig& config);
 
 // Draws all parameters from initial_values(): by canonical name, fp32 on the CPU.

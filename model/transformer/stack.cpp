@@ -158,14 +158,25 @@ Attention make_attention(const TransformerConfig& config, const std::string& pre
   weights.key = make_linear(prefix + ".key", building);
   weights.value = make_linear(prefix + ".value", building);
   weights.output = make_linear(prefix + ".output", building);
+  weights.residual = {config.norm_place, config.residual_scale};
+  if (self && config.query_key_norm != QueryKeyNorm::kNone) {
+    const auto norm_of = [&](const char* part) {
+      return NormLayer(Norm::kRms, config.norm_epsilon, building.find(prefix + part), {});
+    };
+    weights.query_norm = norm_of(".query_norm.weight");
+    weights.key_norm = norm_of(".key_norm.weight");
+  }
   return {{config.heads, config.head_width, config.attention_scale, config.kv_heads}, std::move(weights), self};
 }
 
 FeedForward make_feed_forward(const TransformerConfig& config, const std::string& prefix, const Building& building) {
   return {config.activation,
-          config.encoder_decoder,
-          {make_norm(config, prefix + ".norm", building), make_linear(prefix + ".gate", building),
-           make_linear(prefix + ".up", building), make_linear(prefix + ".down", building)}};
+          config.t5_like(),
+          {{config.norm_place, config.residual_scale},
+           make_norm(config, prefix + ".norm", building),
+           make_linear(prefix + ".gate", building),
+           make_linear(prefix + ".up", building),
+           make_linear(prefix + ".down", building)}};
 }
 
 // fp16 hidden states of T5 that overflowed are brought back into range, as Transformers does after each sublayer.
@@ -180,12 +191,17 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
 
 }  // namespace
 
+Block::Block(const TransformerConfig& config, const std::string& stack, int64_t layer, const Building& building)
+    : Block(config, stack + "." + std::to_string(layer), building) {
+  rotates_ = rotates_ && !std::ranges::binary_search(config.unrotated_layers, layer);
+}
+
 Block::Block(const TransformerConfig& config, const std::string& prefix, const Building& building)
     : parallel_residual_(config.parallel_residual),
       norm_place_(config.norm_place),
       residual_scale_(config.residual_scale),
       rotates_(config.positions == Positions::kRotary),
-      clamps_half_(config.encoder_decoder),
+      clamps_half_(config.t5_like()),
       self_(make_attention(config, prefix + ".self_attention", building, true)),
       feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {
   if (config.encoder_decoder && prefix.starts_with("decoder.")) {
@@ -202,7 +218,9 @@ at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, 
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
-  at::Tensor hidden = within_half(self_(x, earlier, pass.self_bias, *pass.dropout), clamps_half_);
+  ScoreBias bias = pass.self_bias;
+  if (!rotates_) bias.rotary = {};
+  at::Tensor hidden = within_half(self_(x, earlier, bias, *pass.dropout), clamps_half_);
   if (cross_) {
     hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout), clamps_half_);
   }
@@ -210,9 +228,10 @@ at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, cons
 }
 
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
-  Projected projected = self_.project_after_norm(x);
+  Projected projected = self_.project_residual(x);
   const PositionTables& tables = pass.state.positions();
-  if (tables.rotary.positions() > 0) {
+  Dropout none({});
+  if (rotates_ && tables.rotary.positions() > 0) {
     const StepPositions positions{pass.positions, pass.layout.places.position};
     const auto rotated = [&](const at::Tensor& heads) {
       return rotate_step(heads, self_.heads().width, tables.rotary, positions);
@@ -226,23 +245,22 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
   }
   pass.state.write(layer, {projected.key, projected.value}, pass.layout);
   const LayerCache& cache = pass.state.cache(layer);
-  const at::Tensor context =
-      cached_attention({projected.query, cache.keys, cache.values, tables.bias, self_.heads().scale}, pass.self);
-  at::Tensor hidden = within_half(self_.add_output(x, context), clamps_half_);
+  const at::Tensor context = cached_attention(
+      {projected.query, cache.keys, cache.values, tables.bias_of(layer), self_.heads().scale}, pass.self);
+  at::Tensor hidden = within_half(self_.add_output(x, context, none), clamps_half_);
   if (cross_) {
     const CrossCache& source = pass.state.cross(layer);
-    const at::Tensor query = cross_->query_after_norm(hidden);
+    const at::Tensor query = cross_->query_of(hidden);
     const at::Tensor from_source =
         cached_attention({query, source.keys, source.values, at::Tensor(), cross_->heads().scale}, pass.cross);
-    hidden = within_half(cross_->add_output(hidden, from_source), clamps_half_);
+    hidden = within_half(cross_->add_output(hidden, from_source, none), clamps_half_);
   }
-  Dropout none({});
   return feed_forward(x, hidden, none);
 }
 
 KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const {
-  KeyValue projected = self_.project_key_value(self_.norm(x));
-  if (rotary.positions() > 0) {
+  KeyValue projected = self_.project_key_value(self_.input_of(x));
+  if (rotates_ && rotary.positions() > 0) {
     projected.key = rotate_step(projected.key, self_.heads().width, rotary, positions);
   }
   return projected;
@@ -257,11 +275,17 @@ CrossCache Block::cross_cache(const at::Tensor& memory) const {
 }
 
 std::optional<LayerWeightsView> Block::packed_view() const {
-  const auto self = self_.packed_view();
+  auto self = self_.packed_view();
   const auto cross = cross_ ? cross_->packed_view() : std::nullopt;
   const auto feed_forward = feed_forward_.packed_view();
   if (!self || !feed_forward || cross_.has_value() != cross.has_value()) return std::nullopt;
-  return LayerWeightsView{*self, cross, *feed_forward, parallel_residual_};
+  self->rotates = rotates_;
+  return LayerWeightsView{.self = *self,
+                          .cross = cross,
+                          .feed_forward = *feed_forward,
+                          .parallel_residual = parallel_residual_,
+                          .norm_place = norm_place_,
+                          .residual_scale = static_cast<float>(residual_scale_)};
 }
 
 void Block::pack(WeightArena& arena) {
@@ -280,16 +304,23 @@ Stack::Stack(const TransformerConfig& config, bool decoder, const Building& buil
   const std::string name = decoder ? "decoder" : "encoder";
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
-    blocks_.emplace_back(config, name + "." + std::to_string(i), building);
+    blocks_.emplace_back(config, name, i, building);
     if (building.arena != nullptr) {
       blocks_.back().pack(*building.arena);
     }
     building.source.built();
   }
-  final_norm_ = make_norm(config, name + ".final_norm", building);
-  const at::Tensor norm = building.find(name + ".final_norm.weight");
+  if (config.final_norm) final_norm_ = make_norm(config, name + ".final_norm", building);
+  const at::Tensor norm =
+      building.find(name + (config.final_norm ? ".final_norm" : ".0.feed_forward.norm") + ".weight");
   options_ = norm.options().requires_grad(false);
-  bias_ = PositionBias(config, building.find(name + ".relative_bias.weight"), !decoder, norm);
+  const auto add_bias = [&](const std::string& prefix) {
+    biases_.emplace_back(config, building.find(prefix + ".relative_bias.weight"), !decoder, norm);
+  };
+  if (!config.relative_bias_in_layers) add_bias(name);
+  for (int64_t i = 0; config.relative_bias_in_layers && i < layers; ++i) {
+    add_bias(name + "." + std::to_string(i) + ".self_attention");
+  }
   if (config.positions == Positions::kRotary) {
     rotary_ = config.rotary;
   }
@@ -297,7 +328,11 @@ Stack::Stack(const TransformerConfig& config, bool decoder, const Building& buil
 }
 
 PositionTables Stack::position_tables(int64_t count) const {
-  PositionTables tables{count, bias_.reversed_table(count, std::max<int64_t>(0, block_ - 1)), {}};
+  const auto table = [&](const PositionBias& bias) {
+    return bias.reversed_table(count, std::max<int64_t>(0, block_ - 1));
+  };
+  PositionTables tables{count, table(bias_of(0)), {}};
+  for (size_t i = 0; has_layer_biases() && i < biases_.size(); ++i) tables.layer_biases.push_back(table(biases_[i]));
   if (rotary_) {
     tables.rotary = rotary_table(*rotary_, count, options_);
   }
@@ -367,9 +402,10 @@ at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, co
   return hidden;
 }
 
-ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const SelfAttentionForm& form) const {
+ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const SelfAttentionForm& form,
+                           int64_t layer) const {
   const int64_t tokens = x.size(1);
-  at::Tensor additive = bias_.full(tokens, tokens);  // [1,H,T,T]
+  at::Tensor additive = bias_of(layer).full(tokens, tokens);  // [1,H,T,T]
   const at::TensorOptions options = (additive.defined() ? additive : x).options().requires_grad(false);
   SegmentIndex packed;
   if (!batch.segments.empty()) {

@@ -118,7 +118,8 @@ SegmentIndex segment_index(const TokenBatch& batch);
 
 class Block {
  public:
-  Block(const TransformerConfig& config, const std::string& prefix, const Building& building);
+  // `stack`: "encoder" or "decoder".
+  Block(const TransformerConfig& config, const std::string& stack, int64_t layer, const Building& building);
 
   // Applies the block to whole sequences. [B,T,D] -> [B,T,D]. A Tandem secondary's block also attends to the primary's
   // representations of the same tokens [B,T,D_L], if given and as far as pass.self_bias shows them.
@@ -139,6 +140,8 @@ class Block {
   void pack(WeightArena& arena);
 
  private:
+  // `prefix`: of the names of the block's parameters. Every block rotates that can.
+  Block(const TransformerConfig& config, const std::string& prefix, const Building& building);
   // Applies the feed-forward sublayer, which reads `x` if the residual is parallel and else what attention returned.
   at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
 
@@ -170,21 +173,26 @@ class Stack {
   const Block& block(int64_t i) const { return blocks_.at(static_cast<size_t>(i)); }
   // Returns the layers as steps on CPUs read them; none if they are not packed for them.
   std::span<const LayerWeightsView> packed_views() const { return packed_; }
-  // Returns the bias of the scores of T tokens that all see each other, by distance: PositionBias::by_distance.
-  at::Tensor sequence_bias(int64_t tokens) const { return bias_.by_distance(tokens); }
+  // Returns the bias of a layer's scores of T tokens that all see each other, by distance: PositionBias::by_distance.
+  at::Tensor sequence_bias(int64_t tokens, int64_t layer) const { return bias_of(layer).by_distance(tokens); }
+  // Returns whether layers have biases of their own, so that each needs its own self_bias().
+  bool has_layer_biases() const { return biases_.size() > 1; }
   bool rotates() const { return rotary_.has_value(); }
+  bool has_final_norm() const { return final_norm_.defined(); }
   RowNorm final_row_norm() const { return final_norm_.row_norm(); }
   // Returns tables of positions 0..count-1 for cached steps.
   PositionTables position_tables(int64_t count) const;
 
-  // Returns the self-attention bias of whole sequences of these lengths and segments. x [B,T,D] gives sizes, dtype and
-  // device.
-  ScoreBias self_bias(const at::Tensor& x, const TokenBatch& batch, const SelfAttentionForm& form = {}) const;
+  // Returns the self-attention bias of a layer over whole sequences of these lengths and segments. x [B,T,D] gives
+  // sizes, dtype and device.
+  ScoreBias self_bias(const at::Tensor& x, const TokenBatch& batch, const SelfAttentionForm& form = {},
+                      int64_t layer = 0) const;
   // Returns the additive cross-attention mask of queries x [B,T,D] over memory [B,S,D]. `drops` as in
   // SelfAttentionForm.
   ScoreBias cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths,
                        bool drops) const;
-  at::Tensor final_norm(const at::Tensor& x) const { return final_norm_(x); }
+  // Returns x itself where the stack ends without a norm.
+  at::Tensor final_norm(const at::Tensor& x) const { return final_norm_.defined() ? final_norm_(x) : x; }
 
   void pack(WeightArena& arena);
 
@@ -194,13 +202,16 @@ class Stack {
   // Returns which tokens are hidden from each token by order, segments and lengths. bool [B or 1,1,T,T]; undefined when
   // all are visible.
   at::Tensor hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const;
+  const PositionBias& bias_of(int64_t layer) const {
+    return biases_.at(has_layer_biases() ? static_cast<size_t>(layer) : 0);
+  }
 
   bool causal_;
   int64_t block_;  // γ of block attention; 0: none
   int64_t heads_;
   at::TensorOptions options_;  // of the weights
   std::vector<Block> blocks_;
-  PositionBias bias_;
+  std::vector<PositionBias> biases_;  // one for all layers, or one of each
   std::optional<RotaryConfig> rotary_;
   NormLayer final_norm_;
   std::vector<LayerWeightsView> packed_;

@@ -15,10 +15,6 @@ namespace draftsmith::model {
 // embeddings of positions (GPT-2, BART), ALiBi's linear bias (BLOOM), fixed sinusoids added to the embeddings (Marian).
 enum class Positions { kRelativeBias, kRotary, kLearned, kAlibi, kSinusoid };
 
-// Where a sublayer f has its norm: x + f(norm(x)); norm(x + f(x)), as in the first transformer (Marian, BART); or
-// x + norm(f(x)) (OLMo-2).
-enum class NormPlace { kBefore, kAfterSum, kAfterSublayer };
-
 // RMS norms of self-attention's queries and keys before they are rotated: of each head by one weight [K] (Qwen3), or of
 // all heads of a token together (OLMo-2).
 enum class QueryKeyNorm { kNone, kHead, kWidth };
@@ -113,6 +109,9 @@ struct TransformerConfig {
   int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   bool tandem_secondary() const { return tandem.primary_width > 0; }
   bool shares_encoder() const { return shared_encoder_width > 0; }
+  // Returns whether the model has T5's own ways: unscaled initial weights, dropouts inside and behind the stacks, and
+  // fp16 that needs care.
+  bool t5_like() const { return encoder_decoder && positions == Positions::kRelativeBias; }
   bool has_encoder() const { return encoder_decoder && !tandem_secondary() && !shares_encoder(); }
   // Returns the width of the encoder states that a model without an encoder projects.
   int64_t projected_width() const { return shares_encoder() ? shared_encoder_width : tandem.primary_width; }

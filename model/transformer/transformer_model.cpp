@@ -1,4 +1,5 @@
-// A transformer's parts, its encoder and its steps. Passes by LibTorch's operators are in transformer_passes.cpp.
+// A transformer's encoder and its steps. Its parts are in transformer_parts.cpp, passes by LibTorch's operators in
+// transformer_passes.cpp.
 #include "model/transformer/transformer_model.h"
 
 #include <algorithm>
@@ -8,12 +9,12 @@
 #include <stdexcept>
 
 #include <ATen/Dispatch.h>
+#include <fmt/format.h>
 
 #include "base/device_tensors.h"
 #include "base/error.h"
 #include "base/signals.h"
 #include "model/files/weight_files.h"
-#include "model/layers/linear.h"
 #include "model/transformer/cpu_pass.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/parameters.h"
@@ -30,9 +31,6 @@ constexpr int64_t kCapacityStep = 64;
 // Tokens from which on a step, of long prompts, is computed layer by layer: each may take a second.
 constexpr int64_t kLongStep = 1024;
 
-// Positions that a decode state's tables begin with.
-constexpr int64_t kFirstPositions = 65;
-
 ModelInfo make_info(const TransformerConfig& config, const TransformerParts& parts, const std::string& name) {
   ModelInfo info;
   info.name = name;
@@ -42,6 +40,7 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
   info.eos = config.eos;
   info.layers = config.decoder_layers;
   info.max_positions = config.max_positions;
+  if (parts.encoder && parts.encoder_input.positions.defined()) info.max_source = config.max_positions;
   info.encoder_decoder = config.encoder_decoder;
   info.device = parts.embedding.device();
   info.dtype = parts.dtype;
@@ -51,43 +50,6 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
 }  // namespace
 
 // ---- Building
-
-TransformerParts::TransformerParts(const TransformerConfig& config, const Building& building)
-    : decoder(config, true, building) {
-  const std::string weight = head_parameter(config);
-  if (building.arena != nullptr) {
-    head = Linear(building.matrix(weight));
-    head.pack(*building.arena);
-    // A head that keeps its plain weight shares it with the embedding.
-    const bool shared = config.tied_head && !head.weight().is_meta();
-    embedding = shared ? head.weight() : building.source.unconverted("embedding.weight");
-  } else {
-    embedding = building.find("embedding.weight");
-    head = Linear(config.tied_head ? embedding : building.find(weight));
-  }
-  vocabulary_rows = VocabularyRows(config, embedding.device());
-  dtype = building.find("decoder.final_norm.weight").scalar_type();
-  building.source.built();
-  if (config.has_encoder()) {
-    encoder.emplace(config, false, building);
-  } else if (config.encoder_decoder) {
-    encoder_projection = Linear(building.matrix("encoder_projection.weight"));
-    if (building.arena != nullptr) encoder_projection.pack(*building.arena);
-  }
-  if (config.positions == Positions::kLearned) {
-    positions = building.find("decoder.positions.weight");
-  }
-  if (config.embedding_norm) {
-    embedding_norm.emplace(config.norm, config.norm_epsilon, building.find("decoder.embedding_norm.weight"),
-                           building.find("decoder.embedding_norm.bias"));
-  }
-  if (building.arena != nullptr) keep_first_positions();
-}
-
-void TransformerParts::keep_first_positions() {
-  const at::NoGradGuard no_gradients;
-  if (embedding.is_cpu()) first_positions = decoder.position_tables(kFirstPositions);
-}
 
 TransformerModel::TransformerModel(TransformerConfig config, uint64_t seed)
     : TransformerModel(config, initial_parameters(config, seed)) {}
@@ -146,7 +108,7 @@ void TransformerModel::to(at::Device device, at::ScalarType dtype) {
 
 void TransformerModel::requires_grad(bool on) {
   require_parameters();
-  for (auto& [name, tensor] : parameters_) tensor.requires_grad_(on);
+  for (auto& [name, tensor] : parameters_) tensor.requires_grad_(on && !is_constant(name));
 }
 
 void TransformerModel::pack() {
@@ -162,19 +124,37 @@ void TransformerModel::pack() {
 
 // ---- The encoder
 
-at::Tensor TransformerModel::embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const {
-  at::Tensor hidden =
-      embedded(parts_->embedding, parts_->vocabulary_rows.of(tokens.to(parts_->embedding.device()))).to(parts_->dtype);
-  if (parts_->positions.defined()) {
-    hidden =
-        hidden + at::embedding(parts_->positions,
-                               positions().clamp_max(parts_->positions.size(0) - 1).to(parts_->positions.device()));
+namespace {
+
+void require_fitting_sources(const ModelInfo& info, const TokenBatch& source) {
+  if (info.max_source == 0) return;
+  for (const int64_t length : source.lengths) {
+    if (length <= info.max_source) continue;
+    throw UserError({.where = info.name,
+                     .what = "a source is longer than the encoder's positions",
+                     .expected = fmt::format("at most {} tokens", info.max_source),
+                     .found = fmt::format("{} tokens", length),
+                     .hint = "shorten or split the source"});
   }
-  return parts_->embedding_norm ? (*parts_->embedding_norm)(hidden) : hidden;
 }
 
-at::Tensor TransformerModel::embed_sequences(const TokenBatch& batch) const {
-  return embed_at(batch.tokens, [&] {
+}  // namespace
+
+at::Tensor TransformerModel::embed_at(const at::Tensor& tokens, const StackInput& input,
+                                      const std::function<at::Tensor()>& positions) const {
+  at::Tensor hidden =
+      embedded(parts_->embedding, parts_->vocabulary_rows.of(tokens.to(parts_->embedding.device()))).to(parts_->dtype);
+  if (config_.embedding_scale != 1.0) hidden = hidden * config_.embedding_scale;
+  if (input.positions.defined()) {
+    at::Tensor rows = positions().clamp_max(input.count() - 1);
+    if (input.first_row > 0) rows = rows + input.first_row;
+    hidden = hidden + at::embedding(input.positions, rows.to(input.positions.device()));
+  }
+  return input.norm ? (*input.norm)(hidden) : hidden;
+}
+
+at::Tensor TransformerModel::embed_sequences(const TokenBatch& batch, const StackInput& input) const {
+  return embed_at(batch.tokens, input, [&] {
     if (!batch.segments.empty()) return upload(segment_index(batch).position, info_.device);
     return at::arange(batch.tokens.size(1), at::TensorOptions(at::kLong).device(info_.device));
   });
@@ -184,24 +164,33 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
   if (!parts_->encoder) {
     throw std::logic_error("a decoder-only model, a Tandem secondary or a drafter that shares an encoder has none");
   }
-  at::Tensor hidden = dropout(embed_sequences(source));
+  require_fitting_sources(info_, source);
+  at::Tensor hidden = dropout(embed_sequences(source, parts_->encoder_input));
   const Stack& stack = *parts_->encoder;
   const bool by_program = !dropout.active() && !at::GradMode::is_enabled() && hidden.is_cpu() &&
                           hidden.scalar_type() == at::kFloat && !stack.packed_views().empty() &&
-                          stack.final_row_norm().weight != nullptr && !stack.rotates();
+                          (!config_.final_norm || stack.final_row_norm().weight != nullptr) && !stack.rotates() &&
+                          config_.query_key_norm == QueryKeyNorm::kNone;
   if (by_program) {
     hidden = hidden.contiguous();
-    CpuEncoder::of_thread().encode({stack.packed_views(), stack.final_row_norm(), stack.sequence_bias(hidden.size(1))},
-                                   source.lengths, hidden);
+    std::vector<at::Tensor> biases;  // of the first layer, for all, or of each
+    for (int64_t i = 0; i < (stack.has_layer_biases() ? stack.layers() : 1); ++i) {
+      biases.push_back(stack.sequence_bias(hidden.size(1), i));
+    }
+    CpuEncoder::of_thread().encode({stack.packed_views(), stack.final_row_norm(), std::move(biases)}, source.lengths,
+                                   hidden);
     return hidden;
   }
-  const SequencePass pass{.self_bias = stack.self_bias(hidden, source, {.drops = dropout.active()}),
-                          .dropout = &dropout};
+  SequencePass pass{.dropout = &dropout};
   for (int64_t i = 0; i < stack.layers(); ++i) {
     work_point();
+    if (i == 0 || stack.has_layer_biases()) {
+      pass.self_bias = stack.self_bias(hidden, source, {.drops = dropout.active()}, i);
+    }
     hidden = stack.block(i)(hidden, pass);
   }
-  return dropout(stack.final_norm(hidden));
+  hidden = stack.final_norm(hidden);
+  return config_.t5_like() ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm
 }
 
 EncoderStates TransformerModel::encode(const TokenBatch& source) {
@@ -273,7 +262,7 @@ void TransformerModel::prepare(LayerRange layers, const StepLayout& layout, Deco
     if (needed <= parts_->first_positions.count) return state.set_positions(parts_->first_positions);
     const int64_t all = state.capacity() + 1;
     const bool grows = parts_->embedding.is_cpu();
-    const int64_t roomy = grows ? std::min(std::max(kFirstPositions, 2 * present), all) : all;
+    const int64_t roomy = grows ? std::min(std::max(TransformerParts::kFirstPositions, 2 * present), all) : all;
     state.set_positions(parts_->decoder.position_tables(std::max(needed, roomy)));
   }
 }
@@ -369,9 +358,9 @@ bool TransformerModel::takes_cpu_steps() const {
   const auto stored = [](const at::Tensor& table) { return table.is_cpu() && table.is_contiguous(); };
   const auto fits = [](const RowNorm& norm) { return norm.weight != nullptr; };
   return !parts_->decoder.packed_views().empty() && parts_->head.own_weights() != nullptr &&
-         fits(parts_->decoder.final_row_norm()) && stored(parts_->embedding) &&
-         (!parts_->embedding_norm || fits(parts_->embedding_norm->row_norm())) &&
-         (!parts_->positions.defined() || stored(parts_->positions));
+         (!config_.final_norm || fits(parts_->decoder.final_row_norm())) && stored(parts_->embedding) &&
+         (!parts_->decoder_input.norm || fits(parts_->decoder_input.norm->row_norm())) &&
+         (!parts_->decoder_input.positions.defined() || stored(parts_->decoder_input.positions));
 }
 
 void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const {
@@ -384,18 +373,22 @@ void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& 
     rows.push_back(parts_->vocabulary_rows.row_of(id[i]));
   }
   gather(parts_->embedding, rows, true, to);
-  if (parts_->positions.defined()) {
+  if (const auto scale = static_cast<float>(config_.embedding_scale); scale != 1) {
+    for (int64_t i = 0; i < ids.numel() * config_.width; ++i) to[i] *= scale;
+  }
+  const StackInput& input = parts_->decoder_input;
+  if (input.positions.defined()) {
     rows.clear();
     for (const int64_t base : layout.base) {
       for (int64_t j = 0; j < layout.tokens; ++j) {
-        rows.push_back(std::min(base + (layout.siblings ? 0 : j), parts_->positions.size(0) - 1));
+        rows.push_back(std::min(base + (layout.siblings ? 0 : j), input.count() - 1) + input.first_row);
       }
     }
-    gather(parts_->positions, rows, false, to);
+    gather(input.positions, rows, false, to);
   }
-  if (parts_->embedding_norm) {
+  if (input.norm) {
     const int64_t width = config_.width;
-    normalize_rows(parts_->embedding_norm->row_norm(), to, ids.numel(), width, to);
+    normalize_rows(input.norm->row_norm(), to, ids.numel(), width, to);
   }
 }
 

@@ -20,7 +20,8 @@
 
 namespace draftsmith::model {
 
-struct TransformerParts;  // model/transformer/transformer_parts.h
+struct StackInput;        // model/transformer/transformer_parts.h
+struct TransformerParts;  // likewise
 
 // ---- Passes over whole sequences (training and scoring)
 
@@ -50,7 +51,7 @@ struct ForwardInput {
 };
 
 struct ForwardOutput {
-  at::Tensor hidden;               // [B,T,D] after the final norm and output scale: what the head reads
+  at::Tensor hidden;               // [B,T,D] after the final norm, if any, and output scale: what the head reads
   std::vector<at::Tensor> layers;  // one [B,T,D] a wanted layer, before the final norm
   at::Tensor encoder;              // [B,S,D] encoder states that were cross-attended to; undefined: decoder-only
 };
@@ -87,6 +88,7 @@ class TransformerModel : public LanguageModel {
   const std::map<std::string, at::Tensor>& parameters() const;
   // Moves and converts all parameters. Invalidates states. T5's `wo` stays fp32 in fp16.
   void to(at::Device device, at::ScalarType dtype);
+  // All but constants (is_constant()).
   void requires_grad(bool on);
   // Packs weights for decoding (fused QKV, prepacked linears) beside the parameters, which must not change afterwards.
   // Undone by to(). Invalidates states: recorded steps read the weights as they were.
@@ -95,7 +97,10 @@ class TransformerModel : public LanguageModel {
   ForwardOutput forward(const ForwardInput& input, const DropoutContext& dropout = {});
   // Returns the logits of hidden states that forward() returned: [..., D] -> [..., V].
   at::Tensor head(const at::Tensor& hidden) const;
-  // Applies the final norm and output scale to a layer's raw hidden state: the input of the head. [..., D] -> [..., D].
+  // Returns the bias [rows] that head() adds, a constant; undefined: none.
+  const at::Tensor& head_bias() const;
+  // Applies the final norm, if any, and output scale to a layer's raw hidden state: the input of the head. [..., D] ->
+  // [..., D].
   at::Tensor finish(const at::Tensor& layer_hidden) const;
   // Applies finish() and head() (early exit, CALM). [..., D] -> [..., V].
   at::Tensor exit_head(const at::Tensor& layer_hidden) const { return head(finish(layer_hidden)); }
@@ -150,8 +155,9 @@ class TransformerModel : public LanguageModel {
   StepOutput run_recorded(StepGraph& graph, const StepPart& part, const StepLayout& layout, DecoderState& state) const;
 
   // --- passes over the parts ---
-  at::Tensor embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const;
-  at::Tensor embed_sequences(const TokenBatch& batch) const;
+  at::Tensor embed_at(const at::Tensor& tokens, const StackInput& input,
+                      const std::function<at::Tensor()>& positions) const;
+  at::Tensor embed_sequences(const TokenBatch& batch, const StackInput& input) const;
   // Returns the encoder states of whole sequences. [B,S,D]
   at::Tensor encode_states(const TokenBatch& source, Dropout& dropout) const;
   // Returns another model's encoder states [B,S,D_L] as this one's own [B,S,D].

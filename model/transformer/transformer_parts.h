@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -22,7 +23,25 @@ class DecodingGuard {
   at::AutoDispatchBelowADInplaceOrView below_autograd_;
 };
 
+// What becomes of embedded tokens before a stack's first layer.
+struct StackInput {
+  StackInput() = default;
+  // `stack`: "encoder" or "decoder". `sinusoids` [P,D]: undefined unless Positions::kSinusoid.
+  StackInput(const TransformerConfig& config, const std::string& stack, const at::Tensor& sinusoids,
+             const Building& building);
+
+  // Returns the number of positions that the table holds.
+  int64_t count() const { return positions.size(0) - first_row; }
+
+  at::Tensor positions;   // [offset+P,D], added; undefined: none
+  int64_t first_row = 0;  // position 0's
+  std::optional<NormLayer> norm;
+};
+
 struct TransformerParts {
+  // Positions that a decode state's tables begin with.
+  static constexpr int64_t kFirstPositions = 65;
+
   // With an arena in `building`, blocks and head are packed one by one as they are built.
   TransformerParts(const TransformerConfig& config, const Building& building);
 
@@ -32,8 +51,8 @@ struct TransformerParts {
   at::ScalarType dtype = at::kFloat;
   at::Tensor embedding;  // [V,D]; of the stored type where it was loaded for decoding, its rows converted when used
   VocabularyRows vocabulary_rows;
-  at::Tensor positions;  // [P,D]; undefined unless Positions::kLearned
-  std::optional<NormLayer> embedding_norm;
+  StackInput encoder_input;  // where there is an encoder
+  StackInput decoder_input;
   std::optional<Stack> encoder;
   Linear encoder_projection;  // of encoder-decoders without an encoder
   Stack decoder;

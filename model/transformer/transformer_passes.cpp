@@ -86,7 +86,7 @@ at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& l
   if (tokens.size(1) != layout.tokens) {
     throw std::logic_error("a step's tokens disagree with its layout");
   }
-  return embed_at(tokens, [&] {
+  return embed_at(tokens, parts_->decoder_input, [&] {
     const at::Tensor& placed = layout.places.position;
     return placed.defined() ? placed : at::tensor(positions_of(layout), at::kLong).view(tokens.sizes());
   });
@@ -108,10 +108,11 @@ ForwardOutput TransformerModel::forward(const ForwardInput& input, const Dropout
   SequencePass pass;
   pass.dropout = &dropout;
   pass.memory = memory(input, dropout);
-  at::Tensor hidden = embed_sequences(input.target);
+  at::Tensor hidden = embed_sequences(input.target, parts_->decoder_input);
   hidden = dropout(input.added.defined() ? hidden + input.added : hidden);
   const int64_t block = input.primary == nullptr ? 0 : input.block > 0 ? input.block : config_.tandem.block;
-  pass.self_bias = parts_->decoder.self_bias(hidden, input.target, {.tandem = block, .drops = dropout.active()});
+  const SelfAttentionForm form{.tandem = block, .drops = dropout.active()};
+  pass.self_bias = parts_->decoder.self_bias(hidden, input.target, form);
   if (pass.memory.defined()) {
     pass.cross_bias = parts_->decoder.cross_bias(hidden, pass.memory, input.source.lengths, dropout.active());
   }
@@ -124,6 +125,9 @@ ForwardOutput TransformerModel::forward(const ForwardInput& input, const Dropout
   for (int64_t i = 0; i < parts_->decoder.layers(); ++i) {
     work_point();
     const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
+    if (i > 0 && parts_->decoder.has_layer_biases()) {
+      pass.self_bias = parts_->decoder.self_bias(hidden, input.target, form, i);
+    }
     hidden = parts_->decoder.block(i)(hidden, pass, primary);
     keep(i + 1);
   }
@@ -133,7 +137,7 @@ ForwardOutput TransformerModel::forward(const ForwardInput& input, const Dropout
     output.layers.push_back(wanted.at(layer));
   }
   hidden = parts_->decoder.final_norm(hidden);
-  hidden = config_.encoder_decoder ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm
+  hidden = config_.t5_like() ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm
   output.hidden = config_.output_scale == 1.0 ? hidden : hidden * config_.output_scale;
   return output;
 }
@@ -145,6 +149,10 @@ at::Tensor TransformerModel::finish(const at::Tensor& hidden) const {
 
 at::Tensor TransformerModel::head(const at::Tensor& hidden) const {
   return parts_->vocabulary_rows.spread(parts_->head(hidden), -std::numeric_limits<double>::infinity());
+}
+
+const at::Tensor& TransformerModel::head_bias() const {
+  return parts_->head.bias();
 }
 
 std::vector<int64_t> TransformerModel::rotary_positions(const StepLayout& layout) const {

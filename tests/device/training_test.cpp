@@ -123,7 +123,7 @@ class DeviceTraining : public testing::Test {
 };
 
 TEST_F(DeviceTraining, AStepIsTheCpus) {
-  for (const model::TransformerConfig& config : model::tiny_families()) {
+  for (const model::TransformerConfig& config : model::tiny_models()) {
     for (const bool ragged : {false, true}) {
       SCOPED_TRACE(fmt::format("{} {}", config.family, ragged));
       expect_same({.config = config, .settings = {.dropout = ragged ? 0.1 : 0}, .ragged = ragged});

@@ -157,6 +157,47 @@ inline std::vector<TransformerConfig> tiny_families() {
   return {tiny_t5(), tiny_mt5(), tiny_llama(3), tiny_gpt2(), tiny_neox(), tiny_bloom()};
 }
 
+// Returns tiny models in forms that the families above lack, under names of no family, so without files: of Marian,
+// mBART, Qwen3 with SmolLM3's and Granite's ways, OLMo-2 and UMT5.
+inline std::vector<TransformerConfig> tiny_forms() {
+  TransformerConfig marian = layer_norm_config("marian_like", tiny_sizes(3));
+  marian.encoder_decoder = true;
+  marian.encoder_layers = 2;
+  marian.initializer_range = 0.3;
+  marian.embedding_scale = std::sqrt(static_cast<double>(marian.width));
+  marian.head_bias = true;
+  TransformerConfig mbart = marian;
+  marian.norm_place = NormPlace::kAfterSum;
+  marian.final_norm = false;
+  marian.positions = Positions::kSinusoid;
+  mbart.family = "mbart_like";
+  mbart.embedding_norm = true;
+  mbart.positions = Positions::kLearned;
+  mbart.position_offset = 2;
+  TransformerConfig qwen = tiny_llama(3);
+  qwen.family = "qwen3_like";
+  qwen.query_key_norm = QueryKeyNorm::kHead;
+  qwen.projection_bias = true;
+  qwen.unrotated_layers = {1};
+  qwen.embedding_scale = 3;
+  qwen.residual_scale = 0.4;
+  TransformerConfig olmo = tiny_llama(3);
+  olmo.family = "olmo2_like";
+  olmo.query_key_norm = QueryKeyNorm::kWidth;
+  olmo.norm_place = NormPlace::kAfterSublayer;
+  TransformerConfig umt5 = tiny_mt5();
+  umt5.family = "umt5_like";
+  umt5.relative_bias_in_layers = true;
+  return {marian, mbart, qwen, olmo, umt5};
+}
+
+// Returns the tiny models of all families and forms.
+inline std::vector<TransformerConfig> tiny_models() {
+  std::vector<TransformerConfig> all = tiny_families();
+  for (const TransformerConfig& form : tiny_forms()) all.push_back(form);
+  return all;
+}
+
 // Returns a model with random weights; its relative biases are large enough to show whether positions are right.
 inline std::unique_ptr<TransformerModel> tiny_model(const TransformerConfig& config, at::ScalarType type,
                                                     uint64_t seed = 7) {

@@ -210,6 +210,7 @@ void compute_logits(const PlannedTerm& term, const variable_list& in, const vari
       wide_product_into(logits, rows, matrix, i > 0);
     }
   }
+  if (const at::Tensor& bias = term.term->head.bias; bias.defined()) logits.add_(bias.detach());
 }
 
 // Returns the tensors for compute_logits(): copies of those that are matrices of a product, unless half-precision

@@ -67,8 +67,9 @@ struct LossTerm {
 };
 
 // Returns the sum over terms, at least one, of factor times loss, in fp32, or fp64 for fp64 inputs. Differentiable with
-// respect to hidden states and heads, once. A head that several terms share has one gradient [V,D], and under autocast
-// one copy, so that memory does not grow with their number. Terms take turns at each block of positions.
+// respect to hidden states and heads (but for their biases, which are constants), once. A head that several terms share
+// has one gradient [V,D], and under autocast one copy, so that memory does not grow with their number. Terms take turns
+// at each block of positions.
 at::Tensor linear_loss(const std::vector<LossTerm>& terms);
 
 }  // namespace draftsmith::train

@@ -11,6 +11,7 @@
 #include "data/corpus/batches.h"
 #include "model/files/weight_files.h"
 #include "model/models/shared_encoder.h"
+#include "model/transformer/parameters.h"
 #include "train/objectives/linear_loss.h"
 
 namespace draftsmith::train {
@@ -194,8 +195,7 @@ HeadLabels labels_in_head(const model::TransformerModel& model, const at::Tensor
 }
 
 model::HeadWeights head_of(const Predictions& predictions) {
-  return predictions.head.weight.defined() ? predictions.head
-                                           : model::HeadWeights{model::head_weight(*predictions.model)};
+  return predictions.head.weight.defined() ? predictions.head : model::own_head(*predictions.model);
 }
 
 at::Tensor logits(const Predictions& predictions, const at::Tensor& hidden) {
@@ -205,10 +205,11 @@ at::Tensor logits(const Predictions& predictions, const at::Tensor& hidden) {
     // A model without parameters, made for decoding only, computes its logits itself, in its own type.
     const bool half = model.info().dtype == at::kBFloat16 || model.info().dtype == at::kHalf;
     if (!half || model.decoding_only()) return model.head(hidden);
-    own.weight = model::head_weight(model);
+    own = model::own_head(model);
   }
   at::Tensor of_rows = wide_product(hidden, own.weight);  // [C,rows]
   if (own.up.defined()) of_rows = of_rows + wide_product(at::linear(hidden, own.down), own.up);
+  if (own.bias.defined()) of_rows = of_rows + own.bias;
   return model.vocabulary_rows().spread(of_rows, -std::numeric_limits<double>::infinity());
 }
 
@@ -218,8 +219,10 @@ std::shared_ptr<model::LanguageModel> TextWriters::alone() const {
 }
 
 model::ModelInfo of_both(model::ModelInfo info, const model::ModelInfo& other) {
-  const bool shorter = info.max_positions == 0 || other.max_positions < info.max_positions;
-  if (other.max_positions > 0 && shorter) info.max_positions = other.max_positions;
+  for (const auto limit : {&model::ModelInfo::max_positions, &model::ModelInfo::max_source}) {
+    const bool shorter = info.*limit == 0 || other.*limit < info.*limit;
+    if (other.*limit > 0 && shorter) info.*limit = other.*limit;
+  }
   return info;
 }
 
@@ -233,7 +236,7 @@ std::map<std::string, at::Tensor> with_prefix(const std::string& prefix,
 void require_gradients(const TrainableModel& trainable, bool on) {
   for (const auto& [name, parameter] : trainable.parameters()) {
     at::Tensor value = parameter;
-    value.requires_grad_(on);
+    value.requires_grad_(on && !model::is_constant(name));
   }
 }
 

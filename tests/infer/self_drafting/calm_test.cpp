@@ -55,10 +55,10 @@ PlainRows rows_for(const model::TransformerModel& target) {
   return rows;
 }
 
-// All families, and two models whose outputs vary more.
+// All families and forms, and two models whose outputs vary more.
 std::vector<Model> calm_models() {
   std::vector<Model> all;
-  for (const auto& config : model::tiny_families()) {
+  for (const auto& config : model::tiny_models()) {
     all.push_back(model::varied_model(config, 3));
     all.back()->requires_grad(false);
   }

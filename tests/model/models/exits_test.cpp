@@ -26,10 +26,10 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::vector<TransformerConfig> configs() {
-  return {exits_t5(), tiny_llama(3), tiny_bloom(), exits_pruned_llama()};
+  return {exits_t5(), tiny_llama(3), tiny_bloom(), exits_pruned_llama(), tiny_forms()[1]};
 }
 
-// The header's formula in tensor operations: norm, output scale, weight [rows,D].
+// The header's formula in tensor operations: norm, output scale, weight [rows,D], the model's bias.
 at::Tensor formula(const TransformerModel& model, const Exits& exits, int64_t layer, const at::Tensor& hidden) {
   const TransformerConfig& config = model.config();
   const std::string prefix = "exit." + std::to_string(layer) + ".";
@@ -45,13 +45,14 @@ at::Tensor formula(const TransformerModel& model, const Exits& exits, int64_t la
   const auto part = [&](const char* name) { return exits.parameters().at(prefix + name); };
   if (exits.find(layer)->head == ExitHead::kFull) weight = part("head.weight");
   if (exits.find(layer)->head == ExitHead::kLowRank) weight = weight + part("head.up").matmul(part("head.down"));
-  return (normed * config.output_scale).matmul(weight.t());  // [...,rows]
+  const at::Tensor rows = (normed * config.output_scale).matmul(weight.t());  // [...,rows]
+  return config.head_bias ? rows + model.parameters().at("head.bias") : rows;
 }
 
 TEST(Exits, ComputeTheFormulaPlainAndPacked) {
   for (const TransformerConfig& config : configs()) {
     for (size_t first = 0; first < 6; first += 3) {
-      const auto model = tiny_model(config, at::kDouble);
+      const auto model = varied_model(config, 7);
       Exits exits(forms_for(config, first), *model, 5);
       disturb(exits);
       const at::Tensor hidden = random_hidden(config, at::kDouble);
@@ -60,8 +61,9 @@ TEST(Exits, ComputeTheFormulaPlainAndPacked) {
         const at::Tensor rows = formula(*model, exits, layer, hidden);
         wanted.push_back(model->vocabulary_rows().spread(rows, -std::numeric_limits<double>::infinity()));
         EXPECT_TRUE(at::allclose(exits.logits(*model, layer, hidden), wanted.back(), 1e-10, 1e-10)) << layer;
-        const at::Tensor by_weight =
-            exits.finish(*model, layer, hidden).matmul(dense(exits.head(*model, layer)).t());  // [...,rows]
+        const HeadWeights head = exits.head(*model, layer);
+        at::Tensor by_weight = exits.finish(*model, layer, hidden).matmul(dense(head).t());  // [...,rows]
+        if (head.bias.defined()) by_weight = by_weight + head.bias;
         EXPECT_TRUE(at::allclose(by_weight, rows, 1e-10, 1e-10)) << layer;
       }
       model->to(at::kCPU, at::kFloat);
@@ -105,6 +107,9 @@ TEST(Exits, WhatFitsNoModelIsRefusedByName) {
   EXPECT_THAT(refusal({low_rank(21)}), HasSubstr("1 to 20"));
   EXPECT_EQ(refusal({low_rank(20), {.layer = 3}}), "no error");
   EXPECT_THAT(refusal({{.layer = 5}, low_rank(-1)}), AllOf(HasSubstr("1..3"), HasSubstr("5"), HasSubstr("rank")));
+  const TransformerModel without_norm(tiny_forms()[0], 3);
+  EXPECT_THAT(error_of([&] { Exits({.exits = {{.layer = 1, .own_norm = true}}}, without_norm, 1); }),
+              HasSubstr("ends without a norm"));
   const TransformerModel blocks(block_prediction_config(tiny_bloom(), 4), 3);
   EXPECT_THAT(error_of([&] { Exits({.exits = {{.layer = 1}}}, blocks, 1); }), HasSubstr("block prediction"));
 }

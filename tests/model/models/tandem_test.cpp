@@ -104,7 +104,7 @@ TEST_P(TandemFamilies, MaskedPassEqualsTokenByTokenDecoding) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, TandemFamilies, testing::ValuesIn(tiny_families()), family_name);
+INSTANTIATE_TEST_SUITE_P(Families, TandemFamilies, testing::ValuesIn(tiny_models()), family_name);
 
 class TandemDirectory : public testing::Test {
  protected:

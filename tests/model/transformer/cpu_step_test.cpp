@@ -13,8 +13,30 @@
 namespace draftsmith::model {
 namespace {
 
+// Returns forms of sublayers that tiny_forms() lacks: final norms of rows that still have a norm before them, residuals
+// that are scaled where they are parallel or normed, and one head of keys.
+std::vector<TransformerConfig> mixed_forms() {
+  TransformerConfig bart = tiny_forms().front();
+  bart.family = "BART with final norms";
+  bart.final_norm = bart.embedding_norm = true;
+  bart.activation = Activation::kGelu;
+  bart.residual_scale = 0.7;
+  TransformerConfig neox = tiny_neox();
+  neox.family = "scaled GPT-NeoX";
+  neox.residual_scale = 0.6;
+  TransformerConfig olmo = tiny_llama();
+  olmo.family = "scaled OLMo-2";
+  olmo.norm_place = NormPlace::kAfterSublayer;
+  olmo.query_key_norm = QueryKeyNorm::kWidth;
+  olmo.kv_heads = 1;
+  olmo.residual_scale = 0.6;
+  return {bart, neox, olmo};
+}
+
 std::vector<TransformerConfig> families() {
   std::vector<TransformerConfig> all{tiny_t5(), tiny_mt5(), tiny_llama(), tiny_gpt2(), tiny_neox(), tiny_bloom()};
+  for (const TransformerConfig& form : tiny_forms()) all.push_back(form);
+  for (const TransformerConfig& form : mixed_forms()) all.push_back(form);
   TransformerConfig wide = t5_config({.vocabulary = 150, .width = 96, .heads = 3, .head_width = 32, .ff_width = 200});
   all.push_back(wide);
   wide.draft_vocabulary = {{0, 1, 2, 5, 9, 11, 100, 149}, 2};
@@ -59,7 +81,7 @@ std::vector<at::Tensor> walk(TransformerModel& model) {
 
 TEST(CpuStep, EqualsThePlainModelsSteps) {
   for (const TransformerConfig& config : families()) {
-    const auto model = tiny_model(config, at::kFloat);
+    const auto model = varied_model(config, 7, at::kFloat);
     const std::vector<at::Tensor> plain = walk(*model);
     model->pack();
     const std::vector<at::Tensor> packed = walk(*model);
@@ -226,12 +248,20 @@ TEST(CpuStep, LogitsThatAreKeptStay) {
 std::vector<TransformerConfig> encoders() {
   const TransformerConfig wide =
       t5_config({.vocabulary = 23, .width = 96, .heads = 3, .head_width = 32, .ff_width = 200, .encoder_layers = 2});
-  return {tiny_t5(), tiny_mt5(), wide};
+  std::vector<TransformerConfig> all{tiny_t5(), tiny_mt5(), wide};
+  for (const std::vector<TransformerConfig>& forms : {tiny_forms(), mixed_forms()}) {
+    for (TransformerConfig config : forms) {
+      if (!config.encoder_decoder) continue;
+      config.max_positions = 1000;
+      all.push_back(config);
+    }
+  }
+  return all;
 }
 
 TEST(CpuEncoder, EqualsThePlainModels) {
   for (const TransformerConfig& config : encoders()) {
-    const auto model = tiny_model(config, at::kFloat);
+    const auto model = varied_model(config, 7, at::kFloat);
     for (const std::vector<int64_t>& lengths :
          {std::vector<int64_t>{7}, {1}, {2}, {40, 3, 0, 17}, {257, 4, 256, 255}, {300}, {1000, 300, 1}}) {
       const TokenBatch source = random_batch(lengths, 23, 1);

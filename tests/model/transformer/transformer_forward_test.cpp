@@ -30,14 +30,17 @@ at::Tensor weighted_loss(TransformerModel& model, const TokenBatch& source, cons
   return (at::log_softmax(logits, -1).view(-1) * factors).sum();
 }
 
-void expect_gradients_match(const TransformerConfig& config) {
-  const auto model = tiny_model(config, at::kDouble);
+void expect_gradients_match(TransformerModel& given) {
+  TransformerModel* const model = &given;
+  const TransformerConfig& config = given.config();
   const TokenBatch source = random_batch({5, 3}, config.vocabulary, 1);
   const TokenBatch target = random_batch({4, 2}, config.vocabulary, 2);
   model->requires_grad(true);
   weighted_loss(*model, source, target).backward();
   const double h = 1e-6;
   for (const auto& [name, value] : model->parameters()) {
+    EXPECT_EQ(value.grad().defined(), !is_constant(name)) << name;
+    if (!value.grad().defined()) continue;
     const at::Tensor gradient = value.grad().clone();
     const at::NoGradGuard no_grad;
     // The strongest and a fixed other entry of each parameter.
@@ -57,17 +60,33 @@ void expect_gradients_match(const TransformerConfig& config) {
 }
 
 TEST(TransformerForward, GradientsEqualFiniteDifferences) {
-  expect_gradients_match(tiny_t5());
+  expect_gradients_match(*tiny_model(tiny_t5(), at::kDouble));
+  for (const TransformerConfig& form : tiny_forms()) {
+    SCOPED_TRACE(form.family);
+    expect_gradients_match(*varied_model(form, 7));
+  }
 }
 
 TEST(TransformerForward, RaggedBatchEqualsSingleRows) {
-  const auto model = tiny_model(tiny_t5(), at::kDouble);
-  const TokenBatch source = random_batch({9, 1, 20}, 23, 3);
-  const TokenBatch target = random_batch({2, 17, 6}, 23, 4);
-  const at::Tensor batched = logits_of(*model, source, target);
-  for (int64_t b = 0; b < 3; ++b) {
-    const at::Tensor alone = logits_of(*model, single(source, b), single(target, b));
-    EXPECT_LT(difference(batched[b].narrow(0, 0, alone.size(1)), alone[0]), 1e-12);
+  for (const TransformerConfig& config : tiny_models()) {
+    const auto model = varied_model(config, 7);
+    const TokenBatch source = random_batch({9, 1, 20}, 23, 3);
+    const TokenBatch target = random_batch({2, 17, 6}, 23, 4);
+    const at::Tensor batched = logits_of(*model, source, target);
+    for (int64_t b = 0; b < 3; ++b) {
+      const at::Tensor alone = logits_of(*model, single(source, b), single(target, b));
+      EXPECT_LT(difference(batched[b].narrow(0, 0, alone.size(1)), alone[0]), 1e-10) << config.family;
+    }
+  }
+}
+
+TEST(TransformerForward, SourcesBeyondTheEncodersPositionsAreErrors) {
+  for (const TransformerConfig& form : tiny_forms()) {
+    if (!form.encoder_decoder || form.max_positions == 0) continue;
+    const auto model = tiny_model(form, at::kFloat);
+    EXPECT_NO_THROW(model->encode(random_batch({form.max_positions}, 23, 1)));
+    EXPECT_THAT(error_of([&] { model->encode(random_batch({form.max_positions + 1}, 23, 1)); }),
+                testing::AllOf(testing::HasSubstr(form.family), testing::HasSubstr("at most 64 tokens")));
   }
 }
 

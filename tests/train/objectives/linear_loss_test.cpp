@@ -46,7 +46,9 @@ at::Tensor by_definition(const std::vector<Term>& terms) {
   for (const Term& term : terms) {
     at::Tensor weight = term.head.weight;
     if (term.head.up.defined()) weight = weight + term.head.up.mm(term.head.down);
-    const at::Tensor log_probs = term.hidden.mm(weight.t()).log_softmax(1);
+    at::Tensor logits = term.hidden.mm(weight.t());
+    if (term.head.bias.defined()) logits = logits + term.head.bias;
+    const at::Tensor log_probs = logits.log_softmax(1);
     const at::Tensor nll = -log_probs.gather(1, term.labels.unsqueeze(1)).sum();
     sum = sum + term.factor * (0.9 * nll - 0.1 * log_probs.mean(1).sum());
   }
@@ -84,7 +86,7 @@ void expect_by_definition(const std::vector<Term>& terms, double tolerance) {
 TEST(LinearLoss, TermsMayShareTheirHeadOrHaveTheirOwn) {
   at::manual_seed(3);
   const model::HeadWeights shared{random_leaf({11, kWidth})};
-  const model::HeadWeights other{random_leaf({7, kWidth})};
+  const model::HeadWeights other{.weight = random_leaf({7, kWidth}), .bias = random_leaf({7}).detach()};
   expect_by_definition({random_term(6, shared, 1), random_term(6, shared, 0.3), random_term(4, other, 2)}, 1e-10);
 }
 
