@@ -40,7 +40,6 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
   info.eos = config.eos;
   info.layers = config.decoder_layers;
   info.max_positions = config.max_positions;
-  if (parts.encoder && parts.encoder_input.positions.defined()) info.max_source = config.max_positions;
   info.encoder_decoder = config.encoder_decoder;
   info.device = parts.embedding.device();
   info.dtype = parts.dtype;
@@ -126,13 +125,14 @@ void TransformerModel::pack() {
 
 namespace {
 
-void require_fitting_sources(const ModelInfo& info, const TokenBatch& source) {
-  if (info.max_source == 0) return;
+// Refuses sources beyond the encoder's positions, which would be read as the last one.
+void require_fitting(const TokenBatch& source, const StackInput& input, const std::string& model) {
+  if (!input.positions.defined()) return;
   for (const int64_t length : source.lengths) {
-    if (length <= info.max_source) continue;
-    throw UserError({.where = info.name,
+    if (length <= input.count()) continue;
+    throw UserError({.where = model,
                      .what = "a source is longer than the encoder's positions",
-                     .expected = fmt::format("at most {} tokens", info.max_source),
+                     .expected = fmt::format("at most {} tokens", input.count()),
                      .found = fmt::format("{} tokens", length),
                      .hint = "shorten or split the source"});
   }
@@ -164,7 +164,7 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
   if (!parts_->encoder) {
     throw std::logic_error("a decoder-only model, a Tandem secondary or a drafter that shares an encoder has none");
   }
-  require_fitting_sources(info_, source);
+  require_fitting(source, parts_->encoder_input, info_.name);
   at::Tensor hidden = dropout(embed_sequences(source, parts_->encoder_input));
   const Stack& stack = *parts_->encoder;
   const bool by_program = !dropout.active() && !at::GradMode::is_enabled() && hidden.is_cpu() &&
