@@ -184,13 +184,13 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
                                    source.lengths, hidden);
     return hidden;
   }
-  SequencePass pass{.dropout = &dropout};
+  const SelfAttentionForm form{.drops = dropout.active()};
+  SequencePass pass{.self_bias = stack.self_bias(hidden, source, form), .dropout = &dropout};
   for (int64_t i = 0; i < stack.layers(); ++i) {
     work_point();
-    if (i == 0 || stack.has_layer_biases()) {
-      pass.self_bias = stack.self_bias(hidden, source, {.drops = dropout.active()}, i);
-    }
     hidden = stack.block(i)(hidden, pass);
+    const bool changes = stack.has_layer_biases() && i + 1 < stack.layers();
+    if (changes) pass.self_bias = stack.self_bias(hidden, source, form, i + 1);
   }
   hidden = stack.final_norm(hidden);
   return config_.t5_like() ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm
