@@ -198,17 +198,9 @@ PromptFit Prompts::fit(const std::vector<int64_t>& source, uint64_t line) const 
                      "none", "give a prompt"});
   }
   require_length(*models_.target, prompt, where_of(line));
-  const LongPrompts policy = long_prompt_policies().at(options_.long_prompts);
-  if (target_.max_source > 0 && std::ssize(source) > target_.max_source) {
-    if (policy == LongPrompts::kSkip) return {.wanted = wanted_tokens(prompt), .skipped = true};
-    throw UserError({.where = where_of(line),
-                     .what = "the source is longer than the encoder's positions of " + target_.name,
-                     .expected = fmt::format("at most {} tokens", target_.max_source),
-                     .found = fmt::format("{} tokens", source.size()),
-                     .hint = "shorten or split the source, or choose --long-prompts skip"});
-  }
   if (drafter_ != nullptr) require_length(*drafter_, prompt, where_of(line));
-  return fit_prompt(prompt, wanted_tokens(prompt), context_, policy, where_of(line));
+  return fit_prompt(prompt, wanted_tokens(prompt), context_, long_prompt_policies().at(options_.long_prompts),
+                    where_of(line));
 }
 
 }  // namespace draftsmith::infer

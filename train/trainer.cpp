@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -61,26 +60,20 @@ void check_form(const data::Corpus& corpus, Problems& problems) {
 // Checks that examples fit the model's positions: positions beyond the last would be treated as the last one. Every
 // model that receives the batches is checked.
 void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
-  const auto check = [&](const char* what, int64_t most, const std::function<int64_t(int64_t)>& length_of) {
-    if (most == 0) return;
-    int64_t longest = 0;
-    for (int64_t i = 0; i < corpus.size(); ++i) longest = std::max(longest, length_of(i));
-    if (longest <= most) return;
-    problems.add({.where = corpus.file().string(),
-                  .what = fmt::format("{} is longer than the model's positions: {}", what, info.name),
-                  .expected = fmt::format("at most {} tokens", most),
-                  .found = std::to_string(longest),
-                  .hint = "prepare it with max_source and max_target, or raise max_positions"});
-  };
-  if (!info.encoder_decoder) {
-    return check("an example", info.max_positions, [&](int64_t i) { return data::joined_length(corpus, i); });
-  }
-  check("a source", info.max_source, [&](int64_t i) { return std::ssize(corpus.source(i)); });
-  check("a target", info.max_positions, [&](int64_t i) { return std::ssize(corpus.target(i)); });
+  if (info.max_positions == 0) return;
+  int64_t longest = 0;
+  for (int64_t i = 0; i < corpus.size(); ++i) longest = std::max(longest, data::joined_length(corpus, i));
+  if (longest <= info.max_positions) return;
+  problems.add({.where = corpus.file().string(),
+                .what = "an example is longer than the model's positions: " + info.name,
+                .expected = fmt::format("at most {} tokens", info.max_positions),
+                .found = std::to_string(longest),
+                .hint = "prepare it with max_source and max_target, or raise max_positions"});
 }
 
 // Checks the lengths for the teacher that runs beside the trained model, and for the one of validation.
 void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
+  if (inputs.trainable.info().encoder_decoder) return;
   const model::ModelInfo* live = inputs.distilled ? inputs.distilled->live() : nullptr;
   if (live) check_length(inputs.corpus, *live, problems);
   const ValidationInputs& validation = inputs.validation;
@@ -90,8 +83,10 @@ void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
 }  // namespace
 
 void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
-  if (!info.encoder_decoder) check_form(corpus, problems);
-  check_length(corpus, info, problems);
+  if (!info.encoder_decoder) {
+    check_form(corpus, problems);
+    check_length(corpus, info, problems);
+  }
   if (corpus.size() == 0) problems.add({.where = corpus.file().string(), .what = "the corpus has no examples"});
   if (corpus.info().vocabulary <= info.vocabulary) return;
   problems.add({.where = corpus.file().string(),

@@ -260,16 +260,16 @@ class Pruner {
       }
       prune_feed_forward(source + ".feed_forward", target + ".feed_forward");
     }
-    if (stack == "decoder") keep_unrotated(kept);
     (stack == "encoder" ? config_.encoder_layers : config_.decoder_layers) = static_cast<int64_t>(kept.size());
+    if (stack == "decoder") keep_unrotated(kept);
   }
 
-  // Numbers the layers without rotation as they are among the kept ones.
+  // Renumbers the layers without rotation.
   void keep_unrotated(const std::vector<int64_t>& kept) {
+    const std::vector<int64_t>& all = from_.config().unrotated_layers;
     config_.unrotated_layers.clear();
     for (size_t to = 0; to < kept.size(); ++to) {
-      if (!std::ranges::binary_search(from_.config().unrotated_layers, kept[to])) continue;
-      config_.unrotated_layers.push_back(static_cast<int64_t>(to));
+      if (std::ranges::binary_search(all, kept[to])) config_.unrotated_layers.push_back(static_cast<int64_t>(to));
     }
   }
 
@@ -304,6 +304,8 @@ class Pruner {
       rows = rows_of(groups, from_.config().head_width);
       query_rows = rows_of(groups, group() * from_.config().head_width);
     }
+    const at::Tensor own_heads = groups.defined() ? rows_of(groups, group()) : groups;
+    copy(from + ".relative_bias.weight", to + ".relative_bias.weight", own_heads, 1);
     for (const char* kind : {".weight", ".bias"}) {
       copy(from + ".norm" + kind, to + ".norm" + kind, {}, 0);
       copy(from + ".query" + kind, to + ".query" + kind, query_rows, 0);
@@ -311,11 +313,10 @@ class Pruner {
       copy(from + ".value" + kind, to + ".value" + kind, rows, 0);
       copy(from + ".output" + kind, to + ".output" + kind, query_rows, 1);
     }
-    const bool of_width = from_.config().query_key_norm == QueryKeyNorm::kWidth;
-    copy(from + ".query_norm.weight", to + ".query_norm.weight", of_width ? query_rows : at::Tensor(), 0);
-    copy(from + ".key_norm.weight", to + ".key_norm.weight", of_width ? rows : at::Tensor(), 0);
-    copy(from + ".relative_bias.weight", to + ".relative_bias.weight",
-         groups.defined() ? rows_of(groups, group()) : groups, 1);
+    // One weight for all heads, or one for each row.
+    const bool by_row = from_.config().query_key_norm == QueryKeyNorm::kWidth;
+    copy(from + ".query_norm.weight", to + ".query_norm.weight", by_row ? query_rows : at::Tensor(), 0);
+    copy(from + ".key_norm.weight", to + ".key_norm.weight", by_row ? rows : at::Tensor(), 0);
   }
 
   void prune_feed_forward(const std::string& from, const std::string& to) {

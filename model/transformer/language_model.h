@@ -26,7 +26,6 @@ struct ModelInfo {
   std::vector<int64_t> eos;   // any of these ends a row
   int64_t layers = 0;         // decoder layers
   int64_t max_positions = 0;  // 0: no limit of its own
-  int64_t max_source = 0;     // likewise of sources, where the encoder's positions end
   bool encoder_decoder = true;
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;

@@ -1,5 +1,6 @@
 #include "model/transformer/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -126,6 +127,25 @@ bool is_constant(const std::string& name) {
 
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype) {
   return dtype == at::kHalf && keeps_fp32_in_half(config, parameter) ? at::kFloat : dtype;
+}
+
+// Sines of all pairs come first, then cosines, of the wavelengths 2 pi 10^(8 i / D), computed in fp64 as in Marian. In
+// M2M-100 i rises to D/2 at the last pair, and all is fp32.
+at::Tensor sinusoids(const TransformerConfig& config) {
+  constexpr double kLongest = 10000.0;
+  const int64_t width = config.width;
+  const int64_t pairs = width / 2;
+  const at::ScalarType type = config.sinusoids_reach_end ? at::kFloat : at::kDouble;
+  const at::Tensor position =
+      at::arange(config.position_offset, config.position_offset + config.max_positions, type).unsqueeze(1);
+  if (config.sinusoids_reach_end) {
+    const double step = std::log(kLongest) / static_cast<double>(std::max<int64_t>(1, pairs - 1));
+    const at::Tensor angle = position * at::exp(at::arange(pairs, type) * -step);  // [P,D/2]
+    return at::constant_pad_nd(at::cat({angle.sin(), angle.cos()}, 1), {0, width % 2});
+  }
+  const at::Tensor exponent = 2 * at::arange((width + 1) / 2, type) / static_cast<double>(width);
+  const at::Tensor angle = position / at::pow(kLongest, exponent);  // an odd width has one more sine
+  return at::cat({angle.sin(), angle.narrow(1, 0, pairs).cos()}, 1).to(at::kFloat);
 }
 
 namespace {

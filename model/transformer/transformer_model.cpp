@@ -31,6 +31,9 @@ constexpr int64_t kCapacityStep = 64;
 // Tokens from which on a step, of long prompts, is computed layer by layer: each may take a second.
 constexpr int64_t kLongStep = 1024;
 
+// Positions that a decode state's tables begin with.
+constexpr int64_t kFirstPositions = 65;
+
 ModelInfo make_info(const TransformerConfig& config, const TransformerParts& parts, const std::string& name) {
   ModelInfo info;
   info.name = name;
@@ -40,7 +43,6 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
   info.eos = config.eos;
   info.layers = config.decoder_layers;
   info.max_positions = config.max_positions;
-  if (parts.encoder && parts.encoder_input.positions.defined()) info.max_source = config.max_positions;
   info.encoder_decoder = config.encoder_decoder;
   info.device = parts.embedding.device();
   info.dtype = parts.dtype;
@@ -50,6 +52,11 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
 }  // namespace
 
 // ---- Building
+
+void TransformerParts::keep_first_positions() {
+  const at::NoGradGuard no_gradients;
+  if (embedding.is_cpu()) first_positions = decoder.position_tables(kFirstPositions);
+}
 
 TransformerModel::TransformerModel(TransformerConfig config, uint64_t seed)
     : TransformerModel(config, initial_parameters(config, seed)) {}
@@ -126,13 +133,14 @@ void TransformerModel::pack() {
 
 namespace {
 
-void require_fitting_sources(const ModelInfo& info, const TokenBatch& source) {
-  if (info.max_source == 0) return;
+// Refuses sources beyond the encoder's positions, which would be read as the last one.
+void require_fitting(const TokenBatch& source, const StackInput& input, const std::string& model) {
+  if (!input.positions.defined()) return;
   for (const int64_t length : source.lengths) {
-    if (length <= info.max_source) continue;
-    throw UserError({.where = info.name,
+    if (length <= input.count()) continue;
+    throw UserError({.where = model,
                      .what = "a source is longer than the encoder's positions",
-                     .expected = fmt::format("at most {} tokens", info.max_source),
+                     .expected = fmt::format("at most {} tokens", input.count()),
                      .found = fmt::format("{} tokens", length),
                      .hint = "shorten or split the source"});
   }
@@ -164,7 +172,7 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
   if (!parts_->encoder) {
     throw std::logic_error("a decoder-only model, a Tandem secondary or a drafter that shares an encoder has none");
   }
-  require_fitting_sources(info_, source);
+  require_fitting(source, parts_->encoder_input, info_.name);
   at::Tensor hidden = dropout(embed_sequences(source, parts_->encoder_input));
   const Stack& stack = *parts_->encoder;
   const bool by_program = !dropout.active() && !at::GradMode::is_enabled() && hidden.is_cpu() &&
@@ -181,13 +189,13 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
                                    hidden);
     return hidden;
   }
-  SequencePass pass{.dropout = &dropout};
+  const SelfAttentionForm form{.drops = dropout.active()};
+  SequencePass pass{.self_bias = stack.self_bias(hidden, source, form), .dropout = &dropout};
   for (int64_t i = 0; i < stack.layers(); ++i) {
     work_point();
-    if (i == 0 || stack.has_layer_biases()) {
-      pass.self_bias = stack.self_bias(hidden, source, {.drops = dropout.active()}, i);
-    }
     hidden = stack.block(i)(hidden, pass);
+    const bool changes = stack.has_layer_biases() && i + 1 < stack.layers();
+    if (changes) pass.self_bias = stack.self_bias(hidden, source, form, i + 1);
   }
   hidden = stack.final_norm(hidden);
   return config_.t5_like() ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm
@@ -262,7 +270,7 @@ void TransformerModel::prepare(LayerRange layers, const StepLayout& layout, Deco
     if (needed <= parts_->first_positions.count) return state.set_positions(parts_->first_positions);
     const int64_t all = state.capacity() + 1;
     const bool grows = parts_->embedding.is_cpu();
-    const int64_t roomy = grows ? std::min(std::max(TransformerParts::kFirstPositions, 2 * present), all) : all;
+    const int64_t roomy = grows ? std::min(std::max(kFirstPositions, 2 * present), all) : all;
     state.set_positions(parts_->decoder.position_tables(std::max(needed, roomy)));
   }
 }

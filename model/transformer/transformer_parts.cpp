@@ -1,38 +1,12 @@
 #include "model/transformer/transformer_parts.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 
-namespace {
-
-// Returns the sinusoids of all positions, fp32: sines of all pairs, then cosines, of the wavelengths 2 pi 10^(8 i / D).
-// They are computed in fp64, as in Marian; in M2M-100 i rises to D/2 at the last pair, and all is fp32. [P,D]
-at::Tensor sinusoids(const TransformerConfig& config) {
-  constexpr double kLongest = 10000.0;
-  const int64_t width = config.width;
-  const int64_t pairs = width / 2;
-  const at::ScalarType type = config.sinusoids_reach_end ? at::kFloat : at::kDouble;
-  const at::Tensor position =
-      at::arange(config.position_offset, config.position_offset + config.max_positions, type).unsqueeze(1);
-  if (config.sinusoids_reach_end) {
-    const double step = std::log(kLongest) / static_cast<double>(std::max<int64_t>(1, pairs - 1));
-    const at::Tensor angle = position * at::exp(at::arange(pairs, type) * -step);  // [P,D/2]
-    return at::constant_pad_nd(at::cat({angle.sin(), angle.cos()}, 1), {0, width % 2});
-  }
-  const at::Tensor exponent = 2 * at::arange((width + 1) / 2, type) / static_cast<double>(width);
-  const at::Tensor angle = position / at::pow(kLongest, exponent);  // an odd width has one more sine
-  return at::cat({angle.sin(), angle.narrow(1, 0, pairs).cos()}, 1).to(at::kFloat);
-}
-
-}  // namespace
-
-StackInput::StackInput(const TransformerConfig& config, const std::string& stack, const at::Tensor& sinusoids,
+StackInput::StackInput(const TransformerConfig& config, const std::string& stack, const at::Tensor& table,
                        const Building& building)
-    : positions(sinusoids) {
+    : positions(table) {
   if (config.positions == Positions::kLearned) {
     positions = building.find(stack + ".positions.weight");
     first_row = config.position_offset;
@@ -74,11 +48,6 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
   if (encoder) encoder_input = StackInput(config, "encoder", table, building);
   decoder_input = StackInput(config, "decoder", table, building);
   if (building.arena != nullptr) keep_first_positions();
-}
-
-void TransformerParts::keep_first_positions() {
-  const at::NoGradGuard no_gradients;
-  if (embedding.is_cpu()) first_positions = decoder.position_tables(kFirstPositions);
 }
 
 }  // namespace draftsmith::model

@@ -15,19 +15,11 @@
 
 namespace draftsmith::model {
 
-// Turns off gradients and all autograd bookkeeping: decoding is many small operations. Unlike InferenceMode it makes
-// ordinary tensors, which callers may change in place.
-class DecodingGuard {
- private:
-  at::NoGradGuard no_grad_;
-  at::AutoDispatchBelowADInplaceOrView below_autograd_;
-};
-
 // What becomes of embedded tokens before a stack's first layer.
 struct StackInput {
   StackInput() = default;
-  // `stack`: "encoder" or "decoder". `sinusoids` [P,D]: undefined unless Positions::kSinusoid.
-  StackInput(const TransformerConfig& config, const std::string& stack, const at::Tensor& sinusoids,
+  // `stack`: "encoder" or "decoder". `table` of sinusoids [P,D]: undefined unless Positions::kSinusoid.
+  StackInput(const TransformerConfig& config, const std::string& stack, const at::Tensor& table,
              const Building& building);
 
   // Returns the number of positions that the table holds.
@@ -38,10 +30,15 @@ struct StackInput {
   std::optional<NormLayer> norm;
 };
 
-struct TransformerParts {
-  // Positions that a decode state's tables begin with.
-  static constexpr int64_t kFirstPositions = 65;
+// Turns off gradients and all autograd bookkeeping: decoding is many small operations. Unlike InferenceMode it makes
+// ordinary tensors, which callers may change in place.
+class DecodingGuard {
+ private:
+  at::NoGradGuard no_grad_;
+  at::AutoDispatchBelowADInplaceOrView below_autograd_;
+};
 
+struct TransformerParts {
   // With an arena in `building`, blocks and head are packed one by one as they are built.
   TransformerParts(const TransformerConfig& config, const Building& building);
 

@@ -82,7 +82,7 @@ Fields<ArchitectureOptions> ArchitectureOptions::fields() {
            "Gated feed-forward layers of t5, as in T5 v1.1 and mT5. In other families the family decides.")
       .add("tied_head", &A::tied_head, "The head shares the embedding's weights.")
       .add("max_positions", &A::max_positions, Range{1, 1 << 20}, Unit{"tokens"},
-           "Longest sequence, of models with learned, sinusoidal or rotary positions.")
+           "Longest sequence, of models with learned or rotary positions.")
       .add("dropout", &A::dropout, Range{0, 0.9}, "Dropout probability stored in the model's configuration.")
       .add("embedding_std", &A::embedding_std, Above{0},
            "Standard deviation of initial embeddings and head; absent: the family's own (T5: 1, others: 0.02).")
@@ -103,12 +103,11 @@ model::TransformerConfig make_config(const ArchitectureOptions& options, const d
   if (options.activation) config.activation = named_activations().at(*options.activation);
   if (family.shapes.optional_gate) config.gated = options.gated;
   // T5 does not scale attention; its initial weights do.
-  if (!config.t5_like()) config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
+  if (!config.encoder_decoder) config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
   config.tied_head = options.tied_head;
   config.dropout = options.dropout;
   config.embedding_std = options.embedding_std;
-  const bool embeds_positions = config.positions == Positions::kLearned || config.positions == Positions::kSinusoid;
-  if (rotates(family) || embeds_positions) config.max_positions = options.max_positions;
+  if (rotates(family) || config.positions == Positions::kLearned) config.max_positions = options.max_positions;
   if (rotates(family)) config.rotary.width = options.head_width;
   set_tokens(tokenizer, config);
   return config;

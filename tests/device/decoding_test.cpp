@@ -34,7 +34,7 @@ TEST(DeviceDecoding, EveryMethodGivesTheCpusIds) {
     double temperature;
     int64_t batch;
   };
-  for (const model::TransformerConfig& config : model::tiny_models()) {
+  for (const model::TransformerConfig& config : model::tiny_families()) {
     for (const auto& [method, temperature, batch] :
          {Setting{"greedy", 0, 5}, {"sample", 1, 5}, {"speculative", 1, 1}, {"speculative", 0, 5}, {"bild", 0, 5}}) {
       SCOPED_TRACE(fmt::format("{} {} T {} batch {}", config.family, method, temperature, batch));

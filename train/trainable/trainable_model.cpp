@@ -219,10 +219,8 @@ std::shared_ptr<model::LanguageModel> TextWriters::alone() const {
 }
 
 model::ModelInfo of_both(model::ModelInfo info, const model::ModelInfo& other) {
-  for (const auto limit : {&model::ModelInfo::max_positions, &model::ModelInfo::max_source}) {
-    const bool shorter = info.*limit == 0 || other.*limit < info.*limit;
-    if (other.*limit > 0 && shorter) info.*limit = other.*limit;
-  }
+  const bool shorter = info.max_positions == 0 || other.max_positions < info.max_positions;
+  if (other.max_positions > 0 && shorter) info.max_positions = other.max_positions;
   return info;
 }
 

@@ -96,14 +96,6 @@ at::Tensor forward_logits(TransformerModel& model, const TokenBatch& source, con
   return model.head(model.forward({.source = source, .target = target, .hidden_layers = {}}).hidden);  // [B,T,V]
 }
 
-TEST(Pruning, LayersWithoutRotationKeepTheirForm) {
-  TransformerConfig config = tiny_forms()[2];
-  config.family = "llama";
-  const auto small = prune(*varied_model(config, 7), {.decoder_layers = "1,2"});
-  EXPECT_THAT(small->config().unrotated_layers, ElementsAre(0));
-  EXPECT_TRUE(small->parameters().contains("decoder.1.self_attention.query_norm.weight"));
-}
-
 TEST(DraftVocabulary, LogitsOfIdsThatStayAreTheWholeModels) {
   TransformerConfig biased = tiny_forms()[0];
   biased.family = "t5";
