@@ -194,16 +194,16 @@ int64_t rotary_width(ConfigReader& reader, const RotaryKeys& names, int64_t head
 }  // namespace
 
 void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& names) {
-  keys.known({"rope_parameters", "rope_scaling", "partial_rotary_factor", "original_max_position_embeddings",
-              names.base, names.share == nullptr ? names.base : names.share});
+  const bool whole = names.share == nullptr;
+  keys.known({"rope_parameters", "rope_scaling", "original_max_position_embeddings", names.base,
+              whole ? names.base : names.share});
   if (keys.reads()) {
-    const bool whole = names.share == nullptr;
     const int64_t width = whole ? config.head_width : rotary_width(keys.reader(), names, config.head_width);
     config.rotary = read_rotary(keys.reader(), names.base, width);
     return;
   }
   nlohmann::ordered_json rotary = rotary_json(config.rotary);
-  if (names.share != nullptr) {
+  if (!whole) {
     rotary["partial_rotary_factor"] = static_cast<double>(config.rotary.width) / static_cast<double>(config.head_width);
     keys.also(names.share, rotary["partial_rotary_factor"]);
   }

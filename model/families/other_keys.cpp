@@ -30,8 +30,8 @@ constexpr std::string_view kBookkeeping =
 constexpr std::string_view kOtherMathematics =
     " add_cross_attention alibi attention_chunk_size attention_multiplier attn_logit_softcapping attn_logit_scale"
     " clip_qkv embedding_multiplier final_logit_softcapping layer_types logit_scale logits_scaling mup_width_scale"
-    " multi_query no_rope_layers num_experts num_local_experts parallel_attn per_layer_config pruned_heads"
-    " qk_layernorm qk_norm query_pre_attn_scalar residual_multiplier scale_emb scale_embedding scale_depth"
+    " multi_query no_rope_layers num_experts num_local_experts parallel_attn partial_rotary_factor per_layer_config"
+    " pruned_heads qk_layernorm qk_norm query_pre_attn_scalar residual_multiplier scale_emb scale_embedding scale_depth"
     " use_qk_norm use_sliding_window sliding_window ";
 
 bool lists(std::string_view names, const std::string& key) {

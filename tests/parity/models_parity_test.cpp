@@ -18,8 +18,9 @@ constexpr int64_t kNewTokens = 14;  // NEW_TOKENS of tools/parity_models.py
 using Names = std::vector<std::string>;
 
 const Names kT5{"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"};
-const Names kDecoderOnly{"llama3", "llama_linear", "gpt2", "gpt_neox", "gpt_neox_serial", "bloom", "mistral", "qwen2",
-                         "qwen3", "smollm3", "granite", "olmo2", "phi3", "opt", "opt_plain"};
+const Names kDecoderOnly{"llama3",  "llama_linear", "gpt2",  "gpt_neox", "gpt_neox_serial",
+                         "bloom",   "mistral",      "qwen2", "qwen3",    "smollm3",
+                         "granite", "olmo2",        "phi3",  "opt",      "opt_plain"};
 
 const TransformersReference& made_reference() {
   return TransformersReference::of("parity_models.py");
