@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -330,10 +331,12 @@ std::vector<std::string> known_architectures() {
 }  // namespace
 
 const Registry<Family>& families() {
-  static const Registry<Family> kFamilies(
-      "model family", {t5_family(), mt5_family(), llama_family(), mistral_family(), qwen2_family(), qwen3_family(),
-                       smollm3_family(), granite_family(), olmo2_family(), phi3_family(), gpt2_family(), opt_family(),
-                       gpt_neox_family(), bloom_family()});
+  static const Registry<Family> kFamilies("model family", [] {
+    std::vector<Family> all = {t5_family(), mt5_family()};
+    std::ranges::move(llama_families(), std::back_inserter(all));
+    for (const auto& family : {gpt2_family, opt_family, gpt_neox_family, bloom_family}) all.push_back(family());
+    return all;
+  }());
   return kFamilies;
 }
 

@@ -1,6 +1,6 @@
 // Families: how config.json becomes a TransformerConfig and back, what the weights are called, and what new models are
 // like. All other code is the same for all families. A new family is a .cpp in this folder, the declaration of its
-// function below, and its line in family.cpp.
+// function below, and its line in family.cpp; one like Llama is a row in llama.cpp.
 // Before them what they share: keys of config.json that are read and written by one list, rotary keys, the layout of
 // stored parameters, limits, names of activations, and tables of parameters' names.
 #pragma once
@@ -248,17 +248,10 @@ nlohmann::ordered_json write_config(const Family& family, TransformerConfig conf
 // std::logic_error for a name that is not in the family's table.
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config);
 
-// The families, one file each.
+// The families, one file each, or one for relatives.
 Family t5_family();
 Family mt5_family();
-Family llama_family();
-Family mistral_family();
-Family qwen2_family();
-Family qwen3_family();
-Family smollm3_family();
-Family granite_family();
-Family olmo2_family();
-Family phi3_family();
+std::vector<Family> llama_families();  // Llama and its relatives
 Family opt_family();
 Family gpt2_family();
 Family gpt_neox_family();

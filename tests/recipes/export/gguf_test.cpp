@@ -164,7 +164,8 @@ TEST_F(GgufExports, RelativesOfLlamaHaveNamesOfTheirOwn) {
     bool found = false;
     for (const GgufTensor& tensor : gguf_tensors(config, GgufType::kF32)) {
       found = found || tensor.name == one.tensor;
-      if (tensor.name == "blk.0.attn_q.weight") EXPECT_EQ(tensor.rotated_heads > 0, one.pairs) << one.family;
+      if (tensor.name != "blk.0.attn_q.weight") continue;
+      EXPECT_EQ(tensor.rotated_heads > 0, one.pairs) << one.family;
     }
     EXPECT_TRUE(found) << one.family << ": " << one.tensor;
   }
