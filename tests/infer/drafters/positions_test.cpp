@@ -18,6 +18,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/pieces_tokenizer.h"
 #include "tests/support/tandem_pairs.h"
 #include "tests/support/token_ids.h"
 
@@ -133,9 +134,10 @@ TEST(PositionsOfSamples, RowsWithAndWithoutRoomKeepTheTargetsDistribution) {
   }
 }
 
-std::unique_ptr<model::TransformerModel> real(model::TransformerConfig config, int64_t positions, uint64_t seed) {
+std::unique_ptr<model::TransformerModel> real(model::TransformerConfig config, int64_t positions, int64_t vocabulary) {
   config.max_positions = positions;
-  auto model = std::make_unique<model::TransformerModel>(config, seed);
+  config.vocabulary = vocabulary;
+  auto model = std::make_unique<model::TransformerModel>(config, 1);
   model->requires_grad(false);
   make_lively(*model, 5, 0.1);
   model->to(at::kCPU, at::kDouble);
@@ -143,12 +145,15 @@ std::unique_ptr<model::TransformerModel> real(model::TransformerConfig config, i
   return model;
 }
 
+// The models of one tokenizer pad its 28 ids to 31, 36 and 29.
 TEST(PositionsOfModels, DraftersOfAllFamiliesEndAndTheTargetGoesOn) {
-  const auto target = real(model::tiny_llama(), 64, 1);
+  const Pieces tokenizer(28);
+  const auto target = real(model::tiny_llama(), 64, 31);
   std::vector<std::unique_ptr<model::TransformerModel>> drafters;
-  for (const auto& config : {model::tiny_llama(), model::tiny_gpt2(), model::tiny_neox(), model::tiny_bloom()}) {
-    drafters.push_back(real(config, 24, 1));
-  }
+  drafters.push_back(real(model::tiny_llama(), 24, 31));
+  drafters.push_back(real(model::tiny_gpt2(), 24, 36));
+  drafters.push_back(real(model::tiny_neox(), 24, 29));
+  drafters.push_back(real(model::tiny_bloom(), 24, 31));
   std::vector<Ids> prompts;
   for (const size_t length : {4U, 20U, 23U, 24U, 25U, 40U}) {
     prompts.emplace_back();
@@ -156,10 +161,11 @@ TEST(PositionsOfModels, DraftersOfAllFamiliesEndAndTheTargetGoesOn) {
   }
   GenerationModels models;
   models.target = target.get();
+  models.target_tokenizer = &tokenizer;
   const auto expected = ids_of(Generator(models, greedy_by("greedy", "", 1)).generate(prompts));
   const CapturedLog log;
   for (const auto& drafter : drafters) {
-    models.drafter = as_drafter(*drafter);
+    models.drafter = as_drafter(*drafter, &tokenizer);
     for (const int64_t batch : {1, 6}) {
       for (const char* method : {"assisted", "speculative"}) {
         const auto results = Generator(models, greedy_by(method, "", batch)).generate(prompts);
