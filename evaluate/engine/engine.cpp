@@ -144,6 +144,7 @@ class ModelEngine final : public Engine {
     if (const int64_t positions = drafter != nullptr ? drafter->info().max_positions : 0; positions > 0) {
       const int64_t most = std::max<int64_t>(1, positions - max_tokens - 1);  // where it still drafts
       if (std::ssize(context.prefix) > most) context.prefix.resize(static_cast<size_t>(most));
+      if (std::ssize(context.source) > positions) context.source.resize(static_cast<size_t>(positions));
     }
     return models.drafter->step_costs(models.draft_target(), context, max_tokens);
   }
