@@ -257,7 +257,8 @@ struct Generator::Impl {
   void warn_of_positions(std::span<const Row> rows) const {
     for (const Row& row : rows) {
       if (parts.drafter->room(row) >= row.limit) continue;
-      return models.drafter->warn_of_positions(models.target->info(), row.prefix + row.limit);
+      const int64_t tokens = std::max(std::ssize(row.source), row.prefix + row.limit);
+      return models.drafter->warn_of_positions(models.target->info(), tokens);
     }
   }
 

@@ -64,6 +64,7 @@ DecodeOptions greedy_by(const std::string& method, const std::string& window, in
   options.temperature = 0;
   if (!window.empty()) options.window_rule = window;
   if (window == "dynamic") options.confidence = 0.3;
+  options.fallback = 0.3;
   if (window == "fixed" || (window.empty() && method == "speculative")) options.window = 4;
   options.batch_size = batch;
   options.max_new_tokens = kNewTokens;
