@@ -37,7 +37,7 @@ class OracleEngagement final : public AcceptanceRule {
     }
     const std::vector<int64_t> kept = to_host(stays);
     std::vector<int64_t> others(kept.size(), 0);  // 1: the models choose differently
-    if (in.tokens.size(1) > 0) others = to_host(in.tokens.select(1, 0).ne(own));
+    if (in.tokens.size(1) > 0) others = to_host(in.counts.gt(0) & in.tokens.select(1, 0).ne(own));
     for (size_t b = 0; b < kept.size(); ++b) {
       if (in.rows[b].finished || kept[b] != 0) continue;
       ++outputs_.engaged;

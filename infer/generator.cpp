@@ -253,6 +253,15 @@ struct Generator::Impl {
     batch.add_time(timer.lap());
   }
 
+  // Warns once if the drafter's positions end before a text may.
+  void warn_of_positions(std::span<const Row> rows) const {
+    for (const Row& row : rows) {
+      if (parts.drafter->room(row) >= row.limit) continue;
+      const int64_t tokens = std::max(std::ssize(row.source), row.prefix + row.limit);
+      return models.drafter->warn_of_positions(models.target->info(), tokens);
+    }
+  }
+
   // Does begin(). Returns false if the device has too little memory.
   bool begins(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer) {
     try {
@@ -282,6 +291,7 @@ struct Generator::Impl {
       sources.lengths.push_back(std::ssize(work.sources[line]));
       for (int64_t s = 0; s < rows_of_line(); ++s) batch.rows.push_back(make_row(work, line, s));
     }
+    if (models.drafter && parts.drafter) warn_of_positions(batch.rows);
     sources.tokens = padded(chosen_sources, generation.pad, models.target->info().device);  // [B,S]
     if (!begins(batch, sources, timer)) {
       free_device_memory(batch);

@@ -79,7 +79,7 @@ class Generator {
   std::vector<GenerationResult> generate(std::span<const std::vector<int64_t>> sources, uint64_t first_line = 0,
                                          const OnResults& on_results = {}, const OnTokens& on_tokens = {});
 
-  // How each source fits the context (an encoder's input always does). Throws UserError for an id outside the
+  // How each source fits the context (Prompts::fit()). Throws UserError for an id outside the
   // vocabulary, an empty prompt where the model has no first token, and a prompt too long under long_prompts = error.
   std::vector<PromptFit> fit(std::span<const std::vector<int64_t>> sources, uint64_t first_line = 0) const;
 

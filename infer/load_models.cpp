@@ -163,13 +163,10 @@ Prompts::Prompts(const GenerationModels& models, const DecodeOptions& options,
       target_(models.target->info()),
       drafter_(options.drafts() && models.drafter != nullptr ? models.drafter->model() : nullptr),
       context_{target_.max_positions, "the model " + target_.name} {
-  const auto limit = [&](int64_t tokens, const std::string& owner, const std::string& lift = "") {
-    if (tokens > 0 && (context_.tokens == 0 || tokens < context_.tokens)) context_ = {tokens, owner, lift};
-  };
-  if (drafter_ != nullptr) limit(drafter_->info().max_positions, "the drafter " + models.drafter->name());
-  if (!max_new_tokens() && generation.max_length) {
-    limit(*generation.max_length, "max_length in the model's generation_config.json",
-          "--max-new-tokens lifts this limit");
+  if (max_new_tokens() || !generation.max_length) return;
+  if (context_.tokens == 0 || *generation.max_length < context_.tokens) {
+    context_ = {*generation.max_length, "max_length in the model's generation_config.json",
+                "--max-new-tokens lifts this limit"};
   }
 }
 
@@ -190,8 +187,21 @@ std::vector<int64_t> Prompts::prompt_of(const std::vector<int64_t>& source, int6
   return prompt;
 }
 
+// An encoder has no room for new tokens to keep: its input is read whole or not at all.
+PromptFit Prompts::fit_source(int64_t tokens, uint64_t line) const {
+  const PromptFit fit{.wanted = wanted_tokens(1), .skipped = true};
+  if (long_prompt_policies().at(options_.long_prompts) == LongPrompts::kSkip) return fit;
+  throw UserError({.where = where_of(line),
+                   .what = "the input is longer than the positions of the model " + target_.name,
+                   .expected = fmt::format("at most {} tokens", target_.max_positions),
+                   .found = fmt::format("{} tokens", tokens),
+                   .hint = "shorten the input, or choose --long-prompts skip"});
+}
+
 PromptFit Prompts::fit(const std::vector<int64_t>& source, uint64_t line) const {
   check_ids(source, target_.vocabulary, line);
+  const bool encodes = target_.encoder_decoder && target_.max_positions > 0;
+  if (encodes && std::ssize(source) > target_.max_positions) return fit_source(std::ssize(source), line);
   const auto prompt = static_cast<int64_t>(prompt_of(source, 0).size());
   if (prompt == 0) {
     throw UserError({where_of(line), "the prompt is empty and the model has no first token", "at least one token",

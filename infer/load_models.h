@@ -122,22 +122,23 @@ class Prompts {
   // start token.
   std::vector<int64_t> prompt_of(const std::vector<int64_t>& source, int64_t dropped) const;
 
-  // Returns how the prompt of a source fits the context; an encoder's input always does. Messages name the source by
-  // `line`, counted from 0. Errors: UserError for an id outside the vocabulary, an empty prompt where the model has no
-  // first token, one that is shorter than the first block of block prediction, and a prompt too long under
-  // long_prompts = error.
+  // Returns how the prompt of a source fits the context; an encoder's input fits unless it has more tokens than the
+  // model has positions. Messages name the source by `line`, counted from 0. Errors: UserError for an id outside the
+  // vocabulary, an empty prompt where the model has no first token, one that is shorter than the first block of block
+  // prediction, a prompt too long under long_prompts = error, and an encoder's input too long unless it is `skip`.
   PromptFit fit(const std::vector<int64_t>& source, uint64_t line) const;
 
  private:
   std::optional<int64_t> max_new_tokens() const;
   int64_t wanted_tokens(int64_t prompt) const;
+  PromptFit fit_source(int64_t tokens, uint64_t line) const;
 
   const GenerationModels& models_;
   const DecodeOptions& options_;
   const model::GenerationConfig& generation_;
   const model::ModelInfo& target_;
   const model::LanguageModel* drafter_;  // nullptr: none, or no model
-  Context context_;  // the shorter one of the target's and the drafter's, since both hold the whole text
+  Context context_;                      // the target's; a drafter with fewer positions leaves the rest to the target
 };
 
 }  // namespace draftsmith::infer

@@ -57,12 +57,15 @@ void check_form(const data::Corpus& corpus, Problems& problems) {
                 .hint = "set prompts = true in the corpus stage, or --prompts in data prepare"});
 }
 
-// Checks that examples fit the model's positions: positions beyond the last would be treated as the last one. Every
-// model that receives the batches is checked.
+// Checks that examples, or an encoder-decoder's sources and targets, fit the model's positions: positions beyond the
+// last would be treated as the last one. Every model that receives the batches is checked.
 void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
   if (info.max_positions == 0) return;
   int64_t longest = 0;
-  for (int64_t i = 0; i < corpus.size(); ++i) longest = std::max(longest, data::joined_length(corpus, i));
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    const int64_t apart = std::max(std::ssize(corpus.source(i)), std::ssize(corpus.target(i)));
+    longest = std::max(longest, info.encoder_decoder ? apart : data::joined_length(corpus, i));
+  }
   if (longest <= info.max_positions) return;
   problems.add({.where = corpus.file().string(),
                 .what = "an example is longer than the model's positions: " + info.name,
@@ -73,7 +76,6 @@ void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Prob
 
 // Checks the lengths for the teacher that runs beside the trained model, and for the one of validation.
 void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
-  if (inputs.trainable.info().encoder_decoder) return;
   const model::ModelInfo* live = inputs.distilled ? inputs.distilled->live() : nullptr;
   if (live) check_length(inputs.corpus, *live, problems);
   const ValidationInputs& validation = inputs.validation;
@@ -83,10 +85,8 @@ void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
 }  // namespace
 
 void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
-  if (!info.encoder_decoder) {
-    check_form(corpus, problems);
-    check_length(corpus, info, problems);
-  }
+  if (!info.encoder_decoder) check_form(corpus, problems);
+  check_length(corpus, info, problems);
   if (corpus.size() == 0) problems.add({.where = corpus.file().string(), .what = "the corpus has no examples"});
   if (corpus.info().vocabulary <= info.vocabulary) return;
   problems.add({.where = corpus.file().string(),

@@ -48,6 +48,8 @@ class Tokenizer {
   // Returns the upper bound of ids that a model of this tokenizer may write. Beyond vocabulary() these are added tokens
   // that have no piece, such as T5's sentinels <extra_id_0>; they give no text.
   virtual int64_t writable_ids() const { return vocabulary(); }
+  // Returns the upper bound of the ids that ordinary text is cut into. From there on are tokens that were added.
+  virtual int64_t text_ids() const { return vocabulary(); }
   // Special ids; -1 if the tokenizer has no such id (Llama has no pad).
   virtual int32_t pad() const = 0;
   virtual int32_t eos() const = 0;

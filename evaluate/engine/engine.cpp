@@ -139,7 +139,14 @@ class ModelEngine final : public Engine {
   infer::StepCosts step_costs(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output,
                               int64_t max_tokens) override {
     const infer::GenerationModels models = models_.of(run);
-    return models.drafter->step_costs(models.draft_target(), middle_of(prompt, output), max_tokens);
+    infer::CalibrationContext context = middle_of(prompt, output);
+    const model::LanguageModel* drafter = models.drafter->model();
+    if (const int64_t positions = drafter != nullptr ? drafter->info().max_positions : 0; positions > 0) {
+      const int64_t most = std::max<int64_t>(1, positions - max_tokens - 1);  // where it still drafts
+      if (std::ssize(context.prefix) > most) context.prefix.resize(static_cast<size_t>(most));
+      if (std::ssize(context.source) > positions) context.source.resize(static_cast<size_t>(positions));
+    }
+    return models.drafter->step_costs(models.draft_target(), context, max_tokens);
   }
 
   infer::ForcedAlpha forced_alpha(const Setting& run, std::span<const Prompt> prompts,

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -161,6 +162,13 @@ class SuiteModels {
       if (drafter.dtype) own.dtype = parse_weight_type(*drafter.dtype, "drafter.dtype");
       loaded_[drafter.name] = infer::load_drafter(drafter.spec(), options.model, own);
     }
+    const auto decodes = [&](const std::string& name) {
+      const auto found = loaded_.find(name);
+      if (found != loaded_.end() && found->second->model() != nullptr) decoding_.insert(name);
+    };
+    decodes(kTargetName);
+    for (const SettingGrid& grid : options.run) decodes(grid.model);
+    for (const MatchRateTable& rates : options.match_rates) decodes(rates.model);
   }
 
   // Returns a model that decodes: the target, or a drafter that can decode alone (require_alone). The name must exist.
@@ -198,13 +206,14 @@ class SuiteModels {
     return models;
   }
 
-  // Requires that the prompt and the new tokens fit into the context of every model, and that every model predicts what
-  // follows the prompt, since methods are compared on equal outputs. Errors: UserError with an empty `where`.
+  // Requires that the prompt and the new tokens fit into the context of every model that decodes, and that every model
+  // predicts what follows the prompt, since methods are compared on equal outputs. Errors: UserError with an empty
+  // `where`.
   void require_room(int64_t prompt, int64_t new_tokens) const {
     if (target().model->info().encoder_decoder) return;
     for (const auto& [name, loaded] : loaded_) {
       if (loaded->model() != nullptr) infer::require_length(*loaded->model(), prompt, "");
-      const int64_t context = loaded->model() != nullptr ? loaded->model()->info().max_positions : 0;
+      const int64_t context = decoding_.contains(name) ? loaded->model()->info().max_positions : 0;
       if (context == 0 || prompt + new_tokens <= context) continue;
       throw UserError({.where = "",
                        .what = "the prompt and the new tokens don't fit into the context of " + name,
@@ -266,6 +275,7 @@ class SuiteModels {
   }
 
   std::map<std::string, infer::SharedDrafter> loaded_;  // by name; includes the target
+  std::set<std::string> decoding_;                      // names of the models that write texts
   std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<model::Exits>> exits_;  // null: no exits
   // By directory and drafter.
   std::map<std::pair<std::filesystem::path, std::string>, std::unique_ptr<model::RouterPredictor>> routers_;

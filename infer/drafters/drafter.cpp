@@ -1,11 +1,33 @@
 #include "infer/drafters/drafter.h"
 
+#include <algorithm>
+
+#include "base/logging.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {
 
 const model::TransformerModel* LoadedDrafter::transformer() const {
   return dynamic_cast<const model::TransformerModel*>(model());
+}
+
+void LoadedDrafter::warn_of_positions(const model::ModelInfo& target, int64_t tokens) const {
+  if (warned_.exchange(true)) return;
+  log_warning(
+      "the drafter {} has {} positions, and texts may have {} tokens: it drafts as far as it can, and the model {} "
+      "writes the rest alone",
+      name(), model() == nullptr ? 0 : model()->info().max_positions, tokens, target.name);
+}
+
+int64_t positions_left(const model::ModelInfo& drafter, const Row& row, bool reads_source) {
+  const int64_t positions = drafter.max_positions;
+  if (positions == 0) return std::numeric_limits<int64_t>::max();
+  if (reads_source && std::ssize(row.source) > positions) return 0;
+  return std::max<int64_t>(0, positions + 1 - row.length());  // the last drafted token need not be read
+}
+
+int64_t capacity_within(const model::ModelInfo& drafter, int64_t capacity) {
+  return drafter.max_positions > 0 ? std::min(capacity, drafter.max_positions) : capacity;
 }
 
 DrafterProbe::DrafterProbe(Drafter& drafter, const model::ModelInfo& target, const std::vector<int64_t>& source,

@@ -2,8 +2,10 @@
 // tokens, or gives the distribution of each row's next token, from the row's committed and drafted tokens.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,7 +77,7 @@ class LoadedDrafter {
 
   // Returns the directory or file that the drafter was loaded from; empty: none.
   virtual std::filesystem::path path() const { return {}; }
-  // Returns the model that drafts, whose context limits decoding; nullptr: none.
+  // Returns the model that drafts; nullptr: none.
   virtual model::LanguageModel* model() const { return nullptr; }
   // Returns model() as a transformer, whose embeddings routers read; nullptr: it is none.
   const model::TransformerModel* transformer() const;
@@ -93,6 +95,13 @@ class LoadedDrafter {
   // `block`: tokens that a Tandem secondary predicts at a time; 0: as it was trained. Other drafters ignore it.
   virtual ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                                    int64_t block) const;
+
+  // Warns that the target writes the ends of texts of up to `tokens` alone: the drafter has fewer positions. Only the
+  // first call does, whoever decodes with this drafter.
+  void warn_of_positions(const model::ModelInfo& target, int64_t tokens) const;
+
+ private:
+  mutable std::atomic<bool> warned_ = false;
 };
 
 using SharedDrafter = std::shared_ptr<const LoadedDrafter>;
@@ -177,6 +186,10 @@ class Drafter {
   // all committed tokens. Called before it.
   virtual int64_t step_tokens(const DraftRequest& /*request*/, size_t /*row*/) const { return 1; }
 
+  // Returns how many tokens can be drafted after a row's committed ones before the drafter's positions end. It falls by
+  // one with each committed token. At 0 the target writes alone, and the drafter is not asked about the row any more.
+  virtual int64_t room(const Row& /*row*/) const { return std::numeric_limits<int64_t>::max(); }
+
   // --- for drafters that use the target's computation ---
   // Returns the layers whose hidden states observe() reads (StepInput::hidden_layers).
   virtual std::vector<int64_t> target_layers() const { return {}; }
@@ -190,6 +203,12 @@ class Drafter {
   // draft steps did not run. Only drafters inside the target count them.
   virtual void count_layers(const CountedRound& /*round*/, DecodeStats& /*stats*/) const {}
 };
+
+// Returns Drafter::room() of a model that reads the row's tokens and, if `reads_source`, its source.
+int64_t positions_left(const model::ModelInfo& drafter, const Row& row, bool reads_source);
+
+// Returns the capacity of a drafter's states: no more than its positions.
+int64_t capacity_within(const model::ModelInfo& drafter, int64_t capacity);
 
 // Drafter at work on one row, outside the decoding loop: what evaluations measure of drafters that are no models.
 class DrafterProbe {

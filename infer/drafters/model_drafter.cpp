@@ -1,5 +1,6 @@
 #include "infer/drafters/model_drafter.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 
@@ -59,19 +60,30 @@ class LoadedModelDrafter final : public LoadedDrafter {
 
 void ModelDrafter::encode(const DraftBegin& begin) {
   if (!model_.info().encoder_decoder) return;
-  const at::Tensor tokens = begin.sources.tokens.to(model_.info().device);
-  encoder_ = model_.encode({known_tokens(tokens, model_.info(), vocabulary_), begin.sources.lengths});
+  model::TokenBatch sources{begin.sources.tokens.to(model_.info().device), begin.sources.lengths};
+  // Nothing is drafted for sources beyond the positions, so they may be cut.
+  const int64_t columns = capacity_within(model_.info(), sources.tokens.size(1));
+  if (columns < sources.tokens.size(1)) {
+    sources.tokens = sources.tokens.narrow(1, 0, columns).contiguous();
+    for (int64_t& length : sources.lengths) length = std::min(length, columns);
+  }
+  sources.tokens = known_tokens(sources.tokens, model_.info(), vocabulary_);
+  encoder_ = model_.encode(sources);
 }
 
 void ModelDrafter::prefill(const DraftBegin& begin) {
   model_.give_back(std::move(state_));
-  const StateSize size{begin.capacity, begin.samples};
-  if (model_.info().encoder_decoder || model_.info().vocabulary >= vocabulary_) {
+  const StateSize size{capacity_within(model_.info(), begin.capacity), begin.samples};
+  const bool all_fit = std::ranges::all_of(begin.rows, [&](const Row& row) { return room(row) > 0; });
+  if (model_.info().encoder_decoder || (model_.info().vocabulary >= vocabulary_ && all_fit)) {
     state_ = infer::prefill(model_, encoder_, begin.rows, size).state;
   } else {
     std::vector<Row> prompts(begin.rows.size());
     for (size_t b = 0; b < prompts.size(); ++b) {
-      prompts[b].tokens = mask_unknown_ids(model_.info(), {&begin.rows[b].tokens, 1}).front();
+      // Of a prompt beyond the positions nothing is read: a prompt of one token has none to process.
+      prompts[b].tokens = room(begin.rows[b]) == 0
+                              ? std::vector{model_.info().pad}
+                              : mask_unknown_ids(model_.info(), {&begin.rows[b].tokens, 1}).front();
     }
     state_ = infer::prefill(model_, encoder_, prompts, size).state;
   }
@@ -163,7 +175,7 @@ namespace {
 class SharedEncoderDrafter final : public ModelDrafter {
  public:
   SharedEncoderDrafter(model::TransformerModel& drafter, int64_t vocabulary)
-      : ModelDrafter(drafter, vocabulary), drafter_(drafter) {}
+      : ModelDrafter(drafter, vocabulary, false), drafter_(drafter) {}
 
   void encode(const DraftBegin& begin) override { encoder_ = drafter_.project_encoder(*begin.target_encoder); }
 

@@ -19,7 +19,7 @@ class ModelDrafter : public Drafter {
  public:
   // `vocabulary` is the target's. A drafter with fewer ids gives the missing ones no probability and reads them as
   // padding; a drafter with more ids (padding) loses them. The model must outlive the drafter.
-  ModelDrafter(model::LanguageModel& model, int64_t vocabulary) : model_(model), vocabulary_(vocabulary) {}
+  ModelDrafter(model::LanguageModel& model, int64_t vocabulary) : ModelDrafter(model, vocabulary, true) {}
   ~ModelDrafter() override { model_.give_back(std::move(state_)); }
 
   DrafterTraits traits() const override { return traits_of(DrafterKind::kModel); }
@@ -29,9 +29,14 @@ class ModelDrafter : public Drafter {
   int64_t step_tokens(const DraftRequest& request, size_t row) const override;
   void observe(const DraftObservation& observation) override;
   void select_rows(std::span<const int64_t> rows) override;
+  int64_t room(const Row& row) const override { return positions_left(model_.info(), row, reads_sources_); }
   std::optional<DraftingModel> drafting_model() override { return DraftingModel{model_, *state_}; }
 
  protected:
+  // `reads_sources`: the model has an encoder of its own.
+  ModelDrafter(model::LanguageModel& model, int64_t vocabulary, bool reads_sources)
+      : model_(model), vocabulary_(vocabulary), reads_sources_(reads_sources) {}
+
   model::EncoderStates encoder_;  // that prefill() begins from
 
  private:
@@ -39,6 +44,7 @@ class ModelDrafter : public Drafter {
 
   model::LanguageModel& model_;
   int64_t vocabulary_;
+  bool reads_sources_;
   std::unique_ptr<model::DecodeState> state_;
 };
 

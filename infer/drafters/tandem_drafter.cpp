@@ -45,15 +45,18 @@ void TandemDrafter::encode(const DraftBegin& begin) {
 }
 
 void TandemDrafter::prefill(const DraftBegin& begin) {
+  const int64_t capacity = capacity_within(secondary_.info(), begin.capacity);
   if (secondary_.info().encoder_decoder) {
-    state_ = transformer_state(secondary_.begin(encoder_, begin.capacity, begin.samples));
+    state_ = transformer_state(secondary_.begin(encoder_, capacity, begin.samples));
     encoder_ = {};
     return;
   }
   const auto samples = static_cast<size_t>(begin.samples);
   std::vector<int64_t> counts;
-  for (size_t row = 0; row < begin.rows.size(); row += samples) counts.push_back(begin.rows[row].length() - 1);
-  state_ = transformer_state(secondary_.begin(static_cast<int64_t>(counts.size()), begin.capacity));
+  for (size_t b = 0; b < begin.rows.size(); b += samples) {
+    counts.push_back(room(begin.rows[b]) == 0 ? 0 : begin.rows[b].length() - 1);
+  }
+  state_ = transformer_state(secondary_.begin(static_cast<int64_t>(counts.size()), capacity));
   append_primary(begin.prompt_hidden, counts);
   repeat_rows(*state_, begin.samples);
 }
@@ -83,7 +86,7 @@ void TandemDrafter::observe(const DraftObservation& observation) {
   for (size_t b = 0; b < observation.rows.size(); ++b) {
     const Row& row = observation.rows[b];
     processed.push_back(observation.base[b] - 1);
-    counts.push_back(row.finished ? 0 : row.length() - observation.base[b]);
+    counts.push_back(row.finished || room(row) == 0 ? 0 : row.length() - observation.base[b]);
   }
   state_->rollback(processed);
   append_primary(observation.target.hidden, counts);
@@ -216,7 +219,8 @@ class LoadedTandem final : public ReadingDrafter {
     const int64_t width = block > 0 ? block : drafter().config().tandem.block;
     TandemDrafter secondary(drafter(), target.model.info().vocabulary);
     AlphaSums sums(warping);
-    const ForcedBatch all{texts.sources, texts.outputs, secondary.target_layers()};
+    const ReadableTexts readable = readable_texts(drafter().info(), texts, false);
+    const ForcedBatch all{readable.sources, readable.outputs, secondary.target_layers()};
     for_each_batch(all, kForcedRows, [&](const ForcedBatch& batch) {
       ForcedTandem forced(target.model, secondary, batch);
       for (int64_t done = 0; done < forced.longest(); done += width) {

@@ -27,9 +27,10 @@ class TandemDrafter : public Drafter {
   void prefill(const DraftBegin& begin) override;
   at::Tensor next_logits(const DraftRequest& request) override;
   // Replaces the drafted tokens in the cache by the projected representations of the committed tokens that the target
-  // has processed.
+  // has processed. Rows without room get no more.
   void observe(const DraftObservation& observation) override;
   void select_rows(std::span<const int64_t> rows) override;
+  int64_t room(const Row& row) const override { return positions_left(secondary_.info(), row, false); }
   // Returns the layers that the layer map names, each once.
   std::vector<int64_t> target_layers() const override { return layers_; }
 

@@ -41,6 +41,20 @@ constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
 
 }  // namespace
 
+ReadableTexts readable_texts(const model::ModelInfo& drafter, const ForcedBatch& texts, bool reads_sources) {
+  if (texts.sources.size() != texts.outputs.size()) throw std::logic_error("sources and outputs differ in number");
+  ReadableTexts kept;
+  for (size_t i = 0; i < texts.sources.size(); ++i) {
+    const Row row = row_before_output(texts.sources[i], drafter.encoder_decoder, drafter.decoder_start);
+    const int64_t room = positions_left(drafter, row, reads_sources);
+    if (room == 0) continue;
+    const std::vector<int64_t>& output = texts.outputs[i];
+    kept.sources.push_back(texts.sources[i]);
+    kept.outputs.emplace_back(output.begin(), output.begin() + std::min(room, std::ssize(output)));
+  }
+  return kept;
+}
+
 void for_each_batch(const ForcedBatch& texts, size_t rows, const std::function<void(const ForcedBatch&)>& use) {
   for (size_t first = 0; first < texts.sources.size(); first += rows) {
     work_point();
@@ -193,7 +207,8 @@ ForcedAlpha measure_forced_alpha(const ForcedPair& models, std::span<const std::
                                  int64_t batch_size) {
   const at::NoGradGuard no_grad;
   AlphaSums sums(warping);
-  for_each_batch({sources, outputs}, static_cast<size_t>(batch_size),
+  const ReadableTexts texts = readable_texts(models.drafter.info(), {sources, outputs}, true);
+  for_each_batch({texts.sources, texts.outputs}, static_cast<size_t>(batch_size),
                  [&](const ForcedBatch& batch) { add_batch(models, batch, sums); });
   return sums.mean();
 }

@@ -61,6 +61,16 @@ struct ForcedBatch {
   std::optional<int64_t> decoder_start = {};      // encoder-decoder: the start token; absent: ModelInfo's
 };
 
+// Texts that a model has positions for.
+struct ReadableTexts {
+  std::vector<std::vector<int64_t>> sources;
+  std::vector<std::vector<int64_t>> outputs;
+};
+
+// Returns the texts as far as a drafter can predict them: outputs end where its positions do, and texts whose first
+// token has no position are left out. `reads_sources`: the drafter has an encoder of its own.
+ReadableTexts readable_texts(const model::ModelInfo& drafter, const ForcedBatch& texts, bool reads_sources);
+
 // Calls `use` with batches of at most `rows` of the texts, in their order.
 void for_each_batch(const ForcedBatch& texts, size_t rows, const std::function<void(const ForcedBatch&)>& use);
 
@@ -149,8 +159,8 @@ struct ForcedPair {
 };
 
 // Measures all positions of outputs[i] given sources[i] (decoder-only: prompts, which are not counted; they may not be
-// empty). Ids mean the same to both models; the drafter may have fewer of them. Batches of up to `batch_size` rows. No
-// positions: all members are 0.
+// empty) that the drafter has. Ids mean the same to both models; the drafter may have fewer of them. Batches of up to
+// `batch_size` rows. No positions: all members are 0.
 ForcedAlpha measure_forced_alpha(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
                                  std::span<const std::vector<int64_t>> outputs, const Warping& warping,
                                  int64_t batch_size = kForcedRows);

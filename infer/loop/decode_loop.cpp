@@ -99,8 +99,8 @@ void Drafting::remove_finished(RowBatch& batch) const {
   parts_.window->select_rows(kept);
 }
 
-// A window never passes the length limit. Lossless rules leave room for the target's own token, which would be the last
-// one in any case; for lossy rules it matters who writes the last token.
+// A window never passes the length limit or the drafter's positions. Lossless rules leave room for the target's own
+// token, which would be the last one in any case; for lossy rules it matters who writes the last token.
 Drafting::Window Drafting::begin_window(const RowBatch& batch) const {
   const int64_t reserved = parts_.acceptance->traits().lossless ? 1 : 0;
   Window window;
@@ -113,7 +113,8 @@ Drafting::Window Drafting::begin_window(const RowBatch& batch) const {
     const Row& row = batch.rows[b];
     const bool drafts = !row.finished && !row.handover;
     const int64_t wanted = parts_.window->length(static_cast<int64_t>(b));
-    window.limits.push_back(drafts ? std::min(wanted, row.remaining() - reserved) : 0);
+    const int64_t most = std::min(row.remaining() - reserved, parts_.drafter->room(row));
+    window.limits.push_back(drafts ? std::min(wanted, most) : 0);
   }
   window.end_rows_at_limits();
   return window;

@@ -74,6 +74,9 @@ bool DeviceLoop::begin_steps(const RowBatch& batch) {
   if (drafts()) {
     const auto model = parts_->drafter->drafting_model();
     if (!model || model->model.info().device != device_) return false;
+    // Rounds that run there know no end of the drafter's positions.
+    const auto drafts_to_its_end = [&](const Row& row) { return parts_->drafter->room(row) > row.remaining(); };
+    if (!std::ranges::all_of(batch.rows, drafts_to_its_end)) return false;
     drafter_.emplace(*model);
   }
   const auto target = target_.device_places(*batch.state);

@@ -25,8 +25,8 @@ class DeviceLoop {
   DeviceLoop(model::LanguageModel& target, const DraftParts* parts, const DecodeSettings& settings);
 
   // Returns whether this loop can decode the batch, whose prompts have been processed: models step on the device, which
-  // must be one that records graphs, no logits processor is active, and a drafting method has a model, a fixed window
-  // and a lossless rule. Prepares the states for it.
+  // must be one that records graphs, no logits processor is active, and a drafting method has a model with positions
+  // for all tokens, a fixed window and a lossless rule. Prepares the states for it.
   bool takes(const RowBatch& batch);
   // Decodes every row to its end. `timer` must be in kOther, as it is afterwards; the rows share its time.
   void run(RowBatch& batch, PhaseTimer& timer);

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <set>
+
+#include <fmt/format.h>
 
 namespace draftsmith::infer {
 
@@ -11,19 +14,23 @@ namespace {
 
 constexpr const char* kHint = "use a drafter made with the target's tokenizer";
 
-// Returns the first id whose pieces differ, or -1.
-int64_t first_difference(const data::Tokenizer& a, const data::Tokenizer& b) {
+// Returns the first id by which the tokenizers mean different pieces. An id of one of them alone is a difference if
+// ordinary text is cut into it, and none if it was added.
+std::optional<int64_t> first_difference(const data::Tokenizer& a, const data::Tokenizer& b) {
   const int64_t shared = std::min(a.vocabulary(), b.vocabulary());
   for (int64_t id = 0; id < shared; ++id) {
-    if (a.piece(static_cast<int32_t>(id)) != b.piece(static_cast<int32_t>(id))) return id;
+    const std::string ours = a.piece(static_cast<int32_t>(id));
+    const std::string theirs = b.piece(static_cast<int32_t>(id));
+    if (ours != theirs && !ours.empty() && !theirs.empty()) return id;
   }
-  return -1;
+  const int64_t more = (a.vocabulary() > shared ? a : b).text_ids();
+  return more > shared ? std::optional(shared) : std::nullopt;
 }
 
 std::string described(const data::Tokenizer& tokenizer, int64_t id) {
-  std::string text = std::to_string(tokenizer.vocabulary()) + " pieces";
-  if (id >= 0) text += ", id " + std::to_string(id) + " is '" + tokenizer.piece(static_cast<int32_t>(id)) + "'";
-  return text;
+  const bool known = id < tokenizer.vocabulary();
+  return fmt::format("{} pieces, id {} is {}", tokenizer.vocabulary(), id,
+                     known ? "'" + tokenizer.piece(static_cast<int32_t>(id)) + "'" : "none");
 }
 
 }  // namespace
@@ -36,14 +43,15 @@ void compare_vocabularies(const model::ModelInfo& target, const model::ModelInfo
     if (target.vocabulary == drafter.vocabulary) return;
     problems.add({where, "drafter and target have vocabularies of different sizes",
                   std::to_string(target.vocabulary) + " ids, as the target",
-                  std::to_string(drafter.vocabulary) + " ids", kHint});
+                  std::to_string(drafter.vocabulary) + " ids",
+                  std::string(kHint) + "; padding may differ where both directories have it"});
     return;
   }
   if (target_tokenizer->hash() == drafter_tokenizer->hash()) return;
-  const int64_t id = first_difference(*target_tokenizer, *drafter_tokenizer);
-  if (id < 0 && target_tokenizer->vocabulary() == drafter_tokenizer->vocabulary()) return;
-  problems.add({where, "drafter and target have tokenizers with different pieces", described(*target_tokenizer, id),
-                described(*drafter_tokenizer, id), kHint});
+  const std::optional<int64_t> id = first_difference(*target_tokenizer, *drafter_tokenizer);
+  if (!id) return;
+  problems.add({where, "drafter and target have tokenizers with different pieces", described(*target_tokenizer, *id),
+                described(*drafter_tokenizer, *id), kHint});
 }
 
 std::string text_of_known(const data::Tokenizer& tokenizer, std::span<const int64_t> ids) {

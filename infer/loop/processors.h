@@ -24,7 +24,8 @@ namespace draftsmith::infer {
 // model's logits to a round number.
 
 // Adds a problem if the vocabularies differ. With both tokenizers given, compares their hashes and, if these differ,
-// their pieces; the logits may then differ in padding. Otherwise the models must have equally many ids.
+// their pieces: one may have further added tokens (Qwen3's after Qwen2.5's), and the logits may differ in padding.
+// Otherwise the models must have equally many ids.
 void compare_vocabularies(const model::ModelInfo& target, const model::ModelInfo& drafter,
                           const data::Tokenizer* target_tokenizer, const data::Tokenizer* drafter_tokenizer,
                           Problems& problems);

@@ -65,7 +65,7 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
 
 namespace {
 
-// Draft, keep, read: a drafter that stands alone.
+// Draft, keep, read: a drafter that stands alone. The target writes for rows whose drafter has no room.
 class StandaloneLoop {
  public:
   StandaloneLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings)
@@ -94,7 +94,7 @@ class StandaloneLoop {
       const model::StepOutput target = read_blocks(batch, base, draft);
       const auto free = target.logits.defined() ? free_tokens(batch, target.logits) : std::vector<int64_t>{};
       timer.enter(Phase::kOther);
-      if (!free.empty()) commit_free_tokens(batch, free);
+      if (!free.empty()) commit_free_tokens(batch, free, draft);
       batch.share_time(timer);
       for (size_t b = 0; b < batch.rows.size(); ++b) {
         drafting_.end_unjudged(batch, b, std::ssize(draft.on_host[b]), base[b]);
@@ -108,8 +108,13 @@ class StandaloneLoop {
   }
 
  private:
+  // Returns whether the target writes a token after the row's draft.
+  bool adds_token(const Draft& draft, size_t b) const { return adds_token_ || draft.on_host[b].empty(); }
+
   void keep_draft(Row& row, std::span<const int64_t> drafted) const {
-    if (drafted.empty() && !adds_token_) throw std::logic_error("a block without a token");
+    if (drafted.empty() && !adds_token_ && parts_.drafter->room(row) > 0) {
+      throw std::logic_error("a block without a token");
+    }
     row.stats.drafted += std::ssize(drafted);
     row.stats.accepted += std::ssize(drafted);
     for (const int64_t token : drafted) row.emit(token, settings_.eos);
@@ -120,10 +125,13 @@ class StandaloneLoop {
   // Returns nothing if all rows are finished.
   model::StepOutput read_blocks(RowBatch& batch, std::span<const int64_t> base, const Draft& draft) {
     model::StepInput input;
+    input.logits = model::Logits::kNone;
     std::vector<std::span<const int64_t>> unread;
     for (size_t b = 0; b < batch.rows.size(); ++b) {
       const Row& row = batch.rows[b];
-      input.new_tokens.push_back(row.finished ? 0 : row.length() - base[b] + (adds_token_ ? 1 : 0));
+      const bool adds = adds_token(draft, b);
+      if (adds && !row.finished) input.logits = model::Logits::kLast;
+      input.new_tokens.push_back(row.finished ? 0 : row.length() - base[b] + (adds ? 1 : 0));
       unread.push_back(std::span(row.tokens)
                            .subspan(static_cast<size_t>(base[b]) - 1, static_cast<size_t>(input.new_tokens.back())));
     }
@@ -136,13 +144,13 @@ class StandaloneLoop {
           {.before = before, .drafted = draft.steps[b], .processed = processed, .share = share}, stats);
       stats.target_tokens += processed;
       if (batch.rows[b].finished) continue;  // a row that its draft finished needs no run of the target
-      stats.target_steps.add({.share = share, .before = before, .tokens = processed, .logits = adds_token_ ? 1 : 0});
+      stats.target_steps.add(
+          {.share = share, .before = before, .tokens = processed, .logits = adds_token(draft, b) ? 1 : 0});
       ++stats.target_runs;
       ++stats.fallbacks;
     }
     if (!any(input.new_tokens)) return {};
     input.tokens = padded(unread, target_.info().pad, target_.info().device);  // [B,L]
-    input.logits = adds_token_ ? model::Logits::kLast : model::Logits::kNone;
     input.hidden_layers = parts_.drafter->target_layers();
     return parts_.drafter->run_target(target_, input, *batch.state);
   }
@@ -156,10 +164,10 @@ class StandaloneLoop {
     return to_host(parts_.acceptance->judge(empty).next);
   }
 
-  void commit_free_tokens(RowBatch& batch, std::span<const int64_t> tokens) const {
+  void commit_free_tokens(RowBatch& batch, std::span<const int64_t> tokens, const Draft& draft) const {
     for (size_t b = 0; b < batch.rows.size(); ++b) {
       Row& row = batch.rows[b];
-      if (row.finished) continue;
+      if (row.finished || !adds_token(draft, b)) continue;
       row.handover = false;
       if (!row.fails(tokens[b], row.emitted(), "target")) row.emit(tokens[b], settings_.eos);
     }
@@ -169,7 +177,7 @@ class StandaloneLoop {
   const DraftParts& parts_;
   const DecodeSettings& settings_;
   Drafting drafting_;
-  bool adds_token_;  // the target adds a token to each block
+  bool adds_token_;  // the target adds a token to each block; otherwise to empty ones alone
 };
 
 }  // namespace

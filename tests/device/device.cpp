@@ -58,6 +58,7 @@ DecodingModels models_on(c10::Device device, const Decoding& decoding) {
   const auto model_of = [&](uint64_t seed, bool drafts) {
     model::TransformerConfig config = decoding.config;
     if (drafts && decoding.drafter_vocabulary > 0) config.vocabulary = decoding.drafter_vocabulary;
+    if (drafts && decoding.drafter_positions > 0) config.max_positions = decoding.drafter_positions;
     auto model = model::varied_model(config, seed, decoding.type);
     model->requires_grad(false);
     if (decoding.broken_token >= 0 && drafts == decoding.breaks_drafter) {

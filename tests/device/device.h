@@ -40,6 +40,7 @@ struct Decoding {
   bool endless = false;                        // outputs have no EOS
   const data::Tokenizer* tokenizer = nullptr;  // of both models
   int64_t drafter_vocabulary = 0;              // 0: the target's
+  int64_t drafter_positions = 0;               // 0: the target's
   int64_t broken_token = -1;                   // its embedding is NaN; -1: none
   bool breaks_drafter = false;                 // the drafter's, not the target's
   std::vector<Ids> sources = device_sources();

@@ -90,6 +90,21 @@ TEST_F(DeviceLoopTest, DraftsWithFewerIdsAndNeverPutsPaddingOut) {
   }
 }
 
+// Inputs of 1 to 40 tokens: some end before the drafter's positions do, some after, some begin after them.
+TEST_F(DeviceLoopTest, DraftersWithFewerPositionsLeaveTheRestToTheTarget) {
+  for (const double temperature : {0.0, 1.0}) {
+    Decoding decoding{model::tiny_llama(), device_options("speculative", temperature, 3)};
+    decoding.endless = true;
+    decoding.drafter_positions = 16;
+    expect_same(decoding);
+    Decoding alone = decoding;
+    alone.options = device_options("greedy", 0, 3);
+    if (temperature == 0) {
+      EXPECT_EQ(on_device::decode_on(test_device(), decoding), on_device::decode_on(test_device(), alone));
+    }
+  }
+}
+
 TEST_F(DeviceLoopTest, EndsAtStopStringsThatOnlyTheHostKnows) {
   const model::TransformerConfig config = model::tiny_llama();
   const testing::Letters letters(26);

@@ -75,26 +75,28 @@ TEST(Generator, PaddingIdsAreNeverPutOut) {
   constexpr int64_t kPieces = 4;
   const Pieces tokenizer(kPieces);
   OracleModel target(oracle_info(9), random_oracle(9, 1));
-  OracleModel drafter(oracle_info(6), random_oracle(6, 2));  // fewer ids than the target, more than the tokenizer
   const std::vector<Ids> sources = {{2}, {8, 3}, {3, 3, 5}};
   const auto largest = [](const std::vector<GenerationResult>& results) {
     int64_t id = 0;
     for (const auto& result : results) id = std::max(id, *std::max_element(result.ids.begin(), result.ids.end()));
     return id;
   };
-  GenerationModels models = models_of(target, &drafter);
+  GenerationModels models = models_of(target);
   DecodeOptions options;
   options.max_new_tokens = 12;
   EXPECT_GE(largest(Generator(models, options).generate(sources)), kPieces);
   models.target_tokenizer = &tokenizer;
-  models.drafter = as_drafter(drafter, &tokenizer);
   const auto greedy = Generator(models, options).generate(sources);
-  for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
-    options.method = method;
-    const auto results = Generator(models, options).generate(sources);
-    EXPECT_LT(largest(results), kPieces) << method;
-    if (options.method == "assisted") {
-      EXPECT_EQ(ids_of(results), ids_of(greedy));
+  for (const int64_t ids : {6, 9, 12}) {  // fewer than the target and more than the tokenizer, as many, and more
+    OracleModel drafter(oracle_info(ids), random_oracle(ids, 2));
+    models.drafter = as_drafter(drafter, &tokenizer);
+    for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
+      options.method = method;
+      const auto results = Generator(models, options).generate(sources);
+      EXPECT_LT(largest(results), kPieces) << method << " " << ids;
+      if (options.method == "assisted") {
+        EXPECT_EQ(ids_of(results), ids_of(greedy)) << ids;
+      }
     }
   }
 }

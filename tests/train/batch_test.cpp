@@ -1,4 +1,5 @@
 // Batches of decoder-only models: packed rows, prompts and continuations, token budgets and the last position.
+#include <algorithm>
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -149,6 +150,24 @@ TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
         error_with(
             {.trainable = trainable, .corpus = corpus, .validation = {.corpus = &corpus, .teacher = &teacher}})}) {
     EXPECT_THAT(message, AllOf(HasSubstr("short-teacher"), HasSubstr("at most 8 tokens")));
+  }
+}
+
+// Of an encoder-decoder sources and targets have positions of their own.
+TEST(Batch, SourcesAndTargetsOfEncoderDecodersMustFitApart) {
+  const TemporaryDirectory folder;
+  const data::Corpus corpus = make_corpus(folder / "c.h5", 40);
+  int64_t longest = 0;
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    longest = std::max({longest, std::ssize(corpus.source(i)), std::ssize(corpus.target(i))});
+  }
+  model::ModelInfo info = model::TransformerModel(tiny_config(), 1).info();
+  info.vocabulary = kVocabulary;
+  for (const int64_t positions : {longest, longest - 1}) {
+    info.max_positions = positions;
+    Problems problems;
+    check_corpus(corpus, info, problems);
+    EXPECT_EQ(problems.empty(), positions == longest);
   }
 }
 

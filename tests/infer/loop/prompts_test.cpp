@@ -270,23 +270,6 @@ TEST(ContextFit, SkippedPromptsKeepTheirPlaceAndAreReported) {
   EXPECT_EQ(generator.generate(std::vector<Ids>{Ids(9, 2)}).size(), 2u);  // nothing but skipped ones
 }
 
-TEST(ContextFit, TheDraftersShorterContextBindsToo) {
-  const auto function = random_oracle(5, 6, 1.5, {kEos});
-  OracleModel target(prompt_info(0), function);
-  auto info = prompt_info(7);
-  info.name = "tiny";
-  OracleModel drafter(info, function);
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
-  DecodeOptions options;
-  options.method = "assisted";
-  options.max_new_tokens = 20;
-  Generator generator(models, options);
-  EXPECT_EQ(generator.generate(std::vector<Ids>{{2, 3}})[0].ids.size(), 5u);
-  EXPECT_THAT(error_of([&] { generator.generate(std::vector<Ids>{Ids(7, 2)}); }), HasSubstr("the drafter tiny"));
-}
-
 // A maximal length of the model's settings is a context, which the options lift.
 TEST(ContextFit, AMaximalLengthThatIsTooShortSaysHowItIsLifted) {
   OracleModel target(prompt_info(20), random_oracle(5, 6, 1.5, {kEos}));

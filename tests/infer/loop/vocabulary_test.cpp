@@ -6,6 +6,7 @@
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/loop/processors.h"
+#include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::infer {
@@ -28,6 +29,8 @@ class Vocabularies : public ::testing::Test {
                                 const data::Tokenizer* drafter) {
     model::ModelInfo target_info;
     model::ModelInfo drafter_info;
+    target_info.name = "large";
+    drafter_info.name = "small";
     target_info.vocabulary = target_size;
     drafter_info.vocabulary = drafter_size;
     Problems problems;
@@ -46,6 +49,29 @@ TEST_F(Vocabularies, TheSameTokenizerFitsWhateverTheModelsPaddingAndOthersAreNam
   EXPECT_THAT(difference(64, words.get(), 64, others.get()),
               AllOf(HasSubstr("different pieces"), HasSubstr("id 3 is")));
   EXPECT_THAT(difference(100, nullptr, 90, nullptr), AllOf(HasSubstr("100 ids"), HasSubstr("90 ids")));
+}
+
+// Qwen3's tokenizer is Qwen2.5's with four more added tokens; the models pad to 151,936 or 152,064 ids.
+TEST_F(Vocabularies, FurtherAddedTokensFitAndOtherPiecesAreNamedWithTheirIds) {
+  const auto made = [](const std::vector<std::string>& merges, const std::vector<std::string>& added) {
+    nlohmann::json json = data::byte_level_json(merges);
+    for (const std::string& token : added) {
+      const auto id = static_cast<int64_t>(256 + merges.size() + json["added_tokens"].size());
+      json["added_tokens"].push_back(data::added_token(token, id));
+    }
+    return data::load_json_tokenizer(json);
+  };
+  const auto older = made({"a b"}, {"<end>", "<fim>"});
+  const auto newer = made({"a b"}, {"<end>", "<fim>", "<think>"});
+  const auto other = made({"a b"}, {"<end>", "<pad>", "<think>"});
+  const auto longer = made({"a b", "ab c", "ab d", "ab e"}, {});
+  EXPECT_EQ(difference(264, newer.get(), 288, older.get()), "");
+  EXPECT_EQ(difference(288, older.get(), 264, newer.get()), "");
+  EXPECT_THAT(difference(264, newer.get(), 264, other.get()),
+              AllOf(HasSubstr("drafter small of target large"), HasSubstr("260 pieces, id 258 is '<fim>'"),
+                    HasSubstr("id 258 is '<pad>'")));
+  EXPECT_THAT(difference(264, longer.get(), 264, made({"a b"}, {}).get()),
+              AllOf(HasSubstr("260 pieces, id 257 is 'abc'"), HasSubstr("257 pieces, id 257 is none")));
 }
 
 TEST_F(Vocabularies, SentinelsAndAddedTokensAreNoPadding) {
