@@ -74,7 +74,7 @@ void make_lively(const model::TransformerModel& made, uint64_t seed, double eos,
   for (const auto& [name, value] : made.parameters()) {
     if (value.dim() != 2) continue;
     const bool head = name.starts_with("head");
-    const bool table = name.starts_with("embedding") || name.starts_with("positions");
+    const bool table = name.starts_with("embedding") || name.ends_with("positions.weight");
     const bool writes_hidden = name.ends_with(".output.weight") || name.ends_with(".down.weight");
     const bool follows = writes_hidden && name.starts_with("decoder.") && !name.starts_with("decoder.0.");
     const double scale = head ? 3 : table ? 0.5 : follows ? later : 2.5;
