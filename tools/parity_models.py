@@ -82,6 +82,8 @@ T5_IDS = dict(dropout_rate=0.0, decoder_start_token_id=PAD, pad_token_id=PAD, eo
 IDS = dict(bos_token_id=2, eos_token_id=EOS, pad_token_id=PAD)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 8.0, "beta_fast": 6.0, "truncate": False,
+        "original_max_position_embeddings": 64}
 CONFIGURATIONS = {
     "t5_v1_0": T5Config(vocab_size=101, d_model=24, d_kv=7, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=3,
                         feed_forward_proj="relu", **T5_IDS),
@@ -100,6 +102,12 @@ CONFIGURATIONS = {
                                 num_attention_heads=5, num_key_value_heads=5, head_dim=4, mlp_bias=True,
                                 max_position_embeddings=512, tie_word_embeddings=True,
                                 rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}, **IDS),
+    "llama_yarn": LlamaConfig(vocab_size=79, hidden_size=20, intermediate_size=33, num_hidden_layers=2,
+                              num_attention_heads=4, num_key_value_heads=2, head_dim=12, max_position_embeddings=512,
+                              rope_parameters=YARN, **IDS),
+    "llama_dynamic": LlamaConfig(vocab_size=73, hidden_size=20, intermediate_size=33, num_hidden_layers=2,
+                                 num_attention_heads=5, head_dim=8, max_position_embeddings=300,
+                                 rope_parameters={"rope_type": "dynamic", "rope_theta": 700.0, "factor": 3.3}, **IDS),
     "gpt2": GPT2Config(vocab_size=89, n_embd=24, n_head=3, n_layer=2, n_inner=37, n_positions=300, resid_pdrop=0.0,
                        embd_pdrop=0.0, attn_pdrop=0.0, **IDS),
     "gpt_neox": GPTNeoXConfig(vocab_size=103, hidden_size=40, intermediate_size=44, num_hidden_layers=3,
@@ -107,6 +115,9 @@ CONFIGURATIONS = {
     "gpt_neox_serial": GPTNeoXConfig(vocab_size=83, hidden_size=24, intermediate_size=50, num_hidden_layers=2,
                                      num_attention_heads=2, rotary_pct=1.0, max_position_embeddings=512,
                                      use_parallel_residual=False, attention_bias=False, **IDS),
+    "gpt_neox_yarn": GPTNeoXConfig(vocab_size=91, hidden_size=32, intermediate_size=44, num_hidden_layers=2,
+                                   num_attention_heads=2, max_position_embeddings=512,
+                                   rope_parameters={**YARN, "partial_rotary_factor": 0.5}, **IDS),
     "bloom": BloomConfig(vocab_size=107, hidden_size=30, n_head=5, n_layer=3, hidden_dropout=0.0,
                          attention_dropout=0.0, **IDS),
 }

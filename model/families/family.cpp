@@ -10,6 +10,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/logging.h"
+
 namespace draftsmith::model {
 
 ConfigReader::ConfigReader(const nlohmann::json& object, std::string where, Problems& problems)
@@ -74,6 +76,41 @@ void ConfigKeys::end_ids(const std::string& key, std::vector<int64_t>& value, In
   }
 }
 
+bool ConfigKeys::occurs(const std::string& key, int64_t id, TokenIds ids) {
+  if (id >= 0 && id < ids.vocabulary) return true;
+  left_out_.insert(fmt::format("{} {}", key, id));
+  return false;
+}
+
+void ConfigKeys::integer(const std::string& key, int64_t& value, TokenIds ids, int64_t fallback) {
+  std::optional<int64_t> id;
+  if (!reads()) id = value;
+  integer(key, id, ids);
+  if (reads()) value = id.value_or(fallback);
+}
+
+void ConfigKeys::integer(const std::string& key, std::optional<int64_t>& value, TokenIds ids) {
+  const std::optional<int64_t> before = value;
+  integer(key, value, IntRange{});
+  if (reads() && has(key) && !occurs(key, *value, ids)) value = before;
+}
+
+void ConfigKeys::integers(const std::string& key, std::vector<int64_t>& value, TokenIds ids) {
+  integers(key, value, IntRange{});
+  if (reads()) std::erase_if(value, [&](int64_t id) { return !occurs(key, id, ids); });
+}
+
+void ConfigKeys::end_ids(const std::string& key, std::vector<int64_t>& value, TokenIds ids) {
+  if (!reads()) return end_ids(key, value, IntRange{});
+  integers(key, value, ids);
+}
+
+void ConfigKeys::warn_of_ids() {
+  if (left_out_.empty() || !from_->problems().empty()) return;
+  log_warning_once("{}: token ids that the vocabulary does not have are ignored: {}", from_->where(),
+                   fmt::join(left_out_, ", "));
+}
+
 void ConfigKeys::activation(const std::string& key, Activation& value, const std::string& fallback) {
   if (!read_or_write(key, activation_name(value), fallback)) return;
   const auto named = activation_named(from_->get_string(key, fallback));
@@ -99,68 +136,6 @@ std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
   if (has(key) && from_->at(key).is_object()) return ConfigKeys(from_->within(from_->at(key)));
   from_->wrong(key, "is missing from a model of this architecture", "a JSON object");
   return std::nullopt;
-}
-
-namespace {
-
-constexpr double kMostBase = 1e12;
-
-// rope_parameters or rope_scaling, or nothing.
-const nlohmann::json* settings_of(ConfigReader& reader) {
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (!reader.has(key)) continue;
-    if (reader.at(key).is_object()) return &reader.at(key);
-    reader.wrong(key, "is not an object", "an object with rope_type");
-  }
-  return nullptr;
-}
-
-void read_scaling(ConfigReader& settings, RotaryConfig& config) {
-  const std::string type = settings.get_string(settings.has("rope_type") ? "rope_type" : "type", "default");
-  if (type == "default") return;
-  config.factor = settings.number("factor", 1.0, 1.0, 1e6);
-  if (type == "linear") {
-    config.scaling = RotaryScaling::kLinear;
-  } else if (type == "llama3") {
-    config.scaling = RotaryScaling::kLlama3;
-    config.low_frequency_factor = settings.number("low_freq_factor", 1.0, 1e-6, 1e6);
-    config.high_frequency_factor = settings.number("high_freq_factor", 4.0, 1e-6, 1e6);
-    config.original_positions = settings.get_int("original_max_position_embeddings", {1, kMaxPositions}, 8192);
-    if (config.high_frequency_factor <= config.low_frequency_factor) {
-      settings.wrong("high_freq_factor", "must be larger than low_freq_factor", "a larger number");
-    }
-  } else {
-    settings.wrong(settings.has("rope_type") ? "rope_type" : "type", "is a rotary scaling that is not supported",
-                   "default, linear or llama3");
-  }
-}
-
-}  // namespace
-
-RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int64_t width) {
-  RotaryConfig config;
-  config.width = width;
-  config.base = reader.number(base_key, 10000.0, 1.0, kMostBase);
-  if (const nlohmann::json* settings = settings_of(reader)) {
-    ConfigReader inner = reader.within(*settings);
-    config.base = inner.number("rope_theta", config.base, 1.0, kMostBase);
-    read_scaling(inner, config);
-  }
-  return config;
-}
-
-nlohmann::ordered_json rotary_json(const RotaryConfig& config) {
-  nlohmann::ordered_json out;
-  out["rope_theta"] = config.base;
-  out["rope_type"] = "default";
-  if (config.scaling == RotaryScaling::kNone) return out;
-  out["rope_type"] = config.scaling == RotaryScaling::kLinear ? "linear" : "llama3";
-  out["factor"] = config.factor;
-  if (config.scaling == RotaryScaling::kLinear) return out;
-  out["low_freq_factor"] = config.low_frequency_factor;
-  out["high_freq_factor"] = config.high_frequency_factor;
-  out["original_max_position_embeddings"] = config.original_positions;
-  return out;
 }
 
 std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const StoredTensor& stored) {
@@ -256,11 +231,13 @@ void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const Decode
   keys.number("initializer_range", config.initializer_range, 0.02, 0.0, 1e3);
   keys.flag("tie_word_embeddings", config.tied_head, defaults.tied_head);
   keys.also("use_cache", true);
-  const IntRange ids{0, config.vocabulary - 1};
+  const TokenIds ids{config.vocabulary};
   keys.integer("bos_token_id", config.bos, ids);
   keys.end_ids("eos_token_id", config.eos, ids);
   if (config.eos.empty()) keys.also("eos_token_id", nullptr);
-  if (keys.reads() && config.eos.empty() && defaults.eos < config.vocabulary) config.eos = {defaults.eos};
+  // Null, and an id that never occurs: outputs have no end but the longest length.
+  const bool eos_given = keys.has("eos_token_id") || (keys.reads() && keys.reader().says_null("eos_token_id"));
+  if (keys.reads() && !eos_given && defaults.eos < config.vocabulary) config.eos = {defaults.eos};
   keys.integer("pad_token_id", config.pad, ids, config.eos.empty() ? 0 : config.eos.front());
   if (!keys.reads()) return;
   if (!config.bos && defaults.bos < config.vocabulary) config.bos = defaults.bos;
@@ -319,6 +296,7 @@ TransformerConfig read_config(const Family& family, const ConfigReader& reader) 
   ConfigKeys keys(reader);
   TransformerConfig config = family.base;
   family.keys(keys, config);
+  keys.warn_of_ids();
   if (keys.has("quantization_config")) {
     keys.reader().wrong("quantization_config", "asks for quantised weights, which are not supported",
                         "weights in F32, F16 or BF16");

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -32,6 +33,8 @@ class ConfigReader : public JsonReader {
   ConfigReader within(const nlohmann::json& object) const { return {object, where_, problems_}; }
   // Returns the value of a key that has() found.
   const nlohmann::json& at(const std::string& key) const { return object_.at(key); }
+  // Returns whether a key is there with the value null.
+  bool says_null(const std::string& key) const { return object_.contains(key) && object_.at(key).is_null(); }
   // Returns a number in [least, most]; the fallback if absent or null.
   double number(const std::string& key, double fallback, double least, double most);
   // Records a problem with the value of a key.
@@ -43,6 +46,11 @@ class ConfigReader : public JsonReader {
   const nlohmann::json& object_;
   std::string where_;
   Problems& problems_;
+};
+
+// Ids of tokens, of which files may name others than the vocabulary has: those never occur.
+struct TokenIds {
+  int64_t vocabulary = 0;
 };
 
 // The keys of a JSON object, read into fields or written from them: one list of keys serves both ways. Values are
@@ -72,6 +80,14 @@ class ConfigKeys {
   void integers(const std::string& key, std::vector<int64_t>& value, IntRange range = {});
   // A single id is written as a number, as Transformers does.
   void end_ids(const std::string& key, std::vector<int64_t>& value, IntRange range = {});
+  // Ids of tokens. Those that never occur are as if they were not there, and warn_of_ids() names them; a list may be
+  // empty without them.
+  void integer(const std::string& key, int64_t& value, TokenIds ids, int64_t fallback);
+  void integer(const std::string& key, std::optional<int64_t>& value, TokenIds ids);
+  void integers(const std::string& key, std::vector<int64_t>& value, TokenIds ids);
+  void end_ids(const std::string& key, std::vector<int64_t>& value, TokenIds ids);
+  // Warns of the ids that were left out, once in a process.
+  void warn_of_ids();
   // The name of an activation.
   void activation(const std::string& key, Activation& value, const std::string& fallback);
   // A flag that has one supported value.
@@ -81,6 +97,8 @@ class ConfigKeys {
   bool custom(const std::string& key, const nlohmann::ordered_json& value);
   // Writes what is not read.
   void also(const std::string& key, const nlohmann::ordered_json& value);
+  // Lists keys that are read elsewhere, or that change nothing.
+  void known(std::initializer_list<const char*> keys) { listed_.insert(keys.begin(), keys.end()); }
   // Returns the keys of an object inside this one; nothing, with a problem, if there is none to read.
   std::optional<ConfigKeys> within(const std::string& key);
 
@@ -89,20 +107,30 @@ class ConfigKeys {
   bool read_or_write(const std::string& key, const nlohmann::ordered_json& value,
                      const nlohmann::ordered_json& fallback);
 
+  // Returns whether an id may occur; otherwise notes it.
+  bool occurs(const std::string& key, int64_t id, TokenIds ids);
+
   std::optional<ConfigReader> from_;
   nlohmann::ordered_json* to_ = nullptr;
   bool all_ = true;
   std::set<std::string> listed_;
+  std::set<std::string> left_out_;  // ids with their keys
 };
 
 // ---- Keys of rotary positions in config.json
-// In Transformers 5's form (rope_parameters) and the older ones (rope_theta, rope_scaling).
+// In all forms that Transformers 5.23 reads, by its rules (model/families/rotary_keys.cpp).
 
-// Reads rotary positions. `base_key` is the key of the base in older files (rope_theta, rotary_emb_base). Problems:
-// unsupported scalings.
-RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int64_t width);
-// Returns the object under rope_parameters.
-nlohmann::ordered_json rotary_json(const RotaryConfig& config);
+// Names of a family's own keys. `share` is that of the rotated share of a head, which a family of whole heads has not.
+struct RotaryKeys {
+  const char* base = "rope_theta";
+  const char* share = nullptr;
+  double share_default = 1.0;
+  double base_default = 10000.0;
+};
+
+// Lists all keys of rotary positions; max_positions and the head's width must be set. Problems: scalings and values
+// that Transformers reads otherwise or not at all.
+void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& names = {});
 
 // ---- Layout of stored parameters
 // Transposed, or joined with others into one tensor.

@@ -45,8 +45,7 @@ void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
   config.output_bias = config.projection_bias;
   keys.flag("mlp_bias", config.feed_forward_bias, false);
   keys.number("attention_dropout", config.dropout, 0.0, 0.0, 0.999);
-  keys.also("rope_parameters", rotary_json(config.rotary));
-  if (keys.reads()) config.rotary = read_rotary(keys.reader(), "rope_theta", config.head_width);
+  rotary_keys(keys, config);
   decoder_only_keys(keys, config, {.vocabulary = 32000, .bos = 1, .eos = 2});
 }
 

@@ -74,8 +74,13 @@ void t5_common_keys(ConfigKeys& keys, TransformerConfig& config, const T5Default
   keys.fixed("is_encoder_decoder", true);
   keys.also("use_cache", true);
   const IntRange ids{0, config.vocabulary - 1};
-  keys.integer("pad_token_id", config.pad, ids, 0);
-  keys.end_ids("eos_token_id", config.eos, ids);
+  // Padding stands for a start id that is not given, which must exist.
+  if (keys.has("decoder_start_token_id")) {
+    keys.integer("pad_token_id", config.pad, TokenIds{config.vocabulary}, 0);
+  } else {
+    keys.integer("pad_token_id", config.pad, ids, 0);
+  }
+  keys.end_ids("eos_token_id", config.eos, TokenIds{config.vocabulary});
   keys.integer("decoder_start_token_id", config.decoder_start, ids, config.pad);
 }
 

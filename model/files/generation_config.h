@@ -64,8 +64,8 @@ struct GenerationConfig {
 };
 
 // Reads a directory's generation_config.json if it is there, otherwise the same keys of `config_json`, the parsed
-// config.json. Absent token ids are those of `config`. Token ids outside the vocabulary and values out of range are
-// added to `problems`.
+// config.json. Absent token ids are those of `config`. Ids that the vocabulary does not have are ignored with a
+// warning, or problems where a token would be put in, as of a start id. So are values out of range.
 GenerationConfig read_generation_config(const std::filesystem::path& directory, const nlohmann::json& config_json,
                                         const TransformerConfig& config, Problems& problems);
 

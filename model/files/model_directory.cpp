@@ -69,7 +69,9 @@ std::string model_hash(const fs::path& directory) {
   std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory, role)}};
   static RememberedHashes known;  // evaluations open the same model many times
   const WeightFiles weights(directory);
-  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = known.of(file->file());
+  for (const auto& file : weights.files()) {
+    hashes[file->file().lexically_relative(directory).generic_string()] = known.of(file->file());
+  }
   Sha256 all;
   for (const auto& [name, hash] : hashes) all.update(name + " " + hash + "\n");
   return all.hex_digest();

@@ -18,7 +18,8 @@ constexpr int64_t kNewTokens = 14;  // NEW_TOKENS of tools/parity_models.py
 using Names = std::vector<std::string>;
 
 const Names kT5{"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"};
-const Names kDecoderOnly{"llama3", "llama_linear", "gpt2", "gpt_neox", "gpt_neox_serial", "bloom"};
+const Names kDecoderOnly{"llama3",   "llama_linear",    "llama_yarn",    "llama_dynamic", "gpt2",
+                         "gpt_neox", "gpt_neox_serial", "gpt_neox_yarn", "bloom"};
 
 const TransformersReference& made_reference() {
   return TransformersReference::of("parity_models.py");
