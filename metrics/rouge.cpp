@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "metrics/metric.h"
 
 namespace draftsmith::metrics {
@@ -345,15 +347,27 @@ std::vector<std::string> rouge_tokens(std::string_view text, bool stemmer) {
   return tokens;
 }
 
-Text analyse(std::string_view text, bool stemmer, WordIds& ids) {
+// How texts become words: as rouge_score does by itself, or by one of BLEU's tokenizers, as its argument `tokenizer`.
+struct RougeWords {
+  std::optional<std::string> tokenizer;
+  bool stemmer = false;
+
+  std::vector<std::string> of(std::string_view text) const {
+    return tokenizer ? bleu_tokens(text, *tokenizer) : rouge_tokens(text, stemmer);
+  }
+};
+
+Text analyse(std::string_view text, const RougeWords& words, WordIds& ids) {
   Text result;
+  if (words.tokenizer) result.tokens = ids.ids(words.of(text));
   while (true) {
     const size_t end = text.find('\n');
     const auto sentence = text.substr(0, end);
-    if (!sentence.empty()) result.sentences.push_back(ids.ids(rouge_tokens(sentence, stemmer)));
+    if (!sentence.empty()) result.sentences.push_back(ids.ids(words.of(sentence)));
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);
   }
+  if (words.tokenizer) return result;
   // A newline separates tokens, so the tokens of all sentences are the tokens of the text.
   for (const auto& sentence : result.sentences) {
     result.tokens.insert(result.tokens.end(), sentence.begin(), sentence.end());
@@ -367,13 +381,14 @@ RougeScore score_pair(const Text& hypothesis, const Text& reference) {
 }
 
 // Returns the scores of one line against its references.
-RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references, bool stemmer) {
+RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references,
+                      const RougeWords& words) {
   if (references.empty()) throw std::logic_error("rouge: a line without a reference");
   WordIds ids;
-  const Text text = analyse(hypothesis, stemmer, ids);
-  RougeScore best = score_pair(text, analyse(references.front(), stemmer, ids));
+  const Text text = analyse(hypothesis, words, ids);
+  RougeScore best = score_pair(text, analyse(references.front(), words, ids));
   for (size_t r = 1; r < references.size(); ++r) {
-    const RougeScore score = score_pair(text, analyse(references[r], stemmer, ids));
+    const RougeScore score = score_pair(text, analyse(references[r], words, ids));
     for (size_t type = 0; type < kRougeNames.size(); ++type) {
       if (score[type].f1 > best[type].f1) best[type] = score[type];
     }
@@ -419,7 +434,7 @@ std::string escape_sentences(std::string_view text) {
 
 class Rouge : public Metric {
  public:
-  explicit Rouge(const MetricOptions& options) : stemmer_(options.stemmer) {}
+  explicit Rouge(const MetricOptions& options) : words_{options.tokenize, options.stemmer} {}
 
   std::string name() const override { return "rouge"; }
   std::vector<std::string> scores() const override { return {"rougeL", "rouge1", "rouge2", "rougeLsum"}; }
@@ -433,7 +448,7 @@ class Rouge : public Metric {
     LineStatistics statistics;
     statistics.width = 3 * static_cast<int64_t>(kRougeNames.size()) + 1;
     for (size_t line = 0; line < segments.hypotheses.size(); ++line) {
-      for (const RougeValue& value : rouge_line(segments.hypotheses[line], segments.references[line], stemmer_)) {
+      for (const RougeValue& value : rouge_line(segments.hypotheses[line], segments.references[line], words_)) {
         statistics.values.insert(statistics.values.end(), {value.precision, value.recall, value.f1});
       }
       statistics.values.push_back(1);
@@ -447,8 +462,24 @@ class Rouge : public Metric {
   }
 
   std::string signature(const References& references) const override {
-    return fmt::format("nrefs:{}|stemmer:{}|lines:mean|version:{}", reference_count(references),
-                       stemmer_ ? "yes" : "no", kMetricsVersion);
+    return fmt::format("nrefs:{}|stemmer:{}|{}lines:mean|version:{}", reference_count(references),
+                       words_.stemmer ? "yes" : "no", words_.tokenizer ? "tok:" + *words_.tokenizer + "|" : "",
+                       kMetricsVersion);
+  }
+
+  // Of letters, rouge_score's words have those of the Latin alphabet alone.
+  std::string warning(const Segments& segments) const override {
+    int64_t texts = 0;
+    int64_t uncounted = 0;
+    const auto look = [&](const std::string& text) {
+      ++texts;
+      if (!stripped(text).empty() && words_.of(text).empty()) ++uncounted;
+    };
+    for (const std::string& hypothesis : segments.hypotheses) look(hypothesis);
+    for (const auto& references : segments.references) std::ranges::for_each(references, look);
+    if (uncounted == 0) return "";
+    return fmt::format("{} of {} texts have no word that ROUGE counts: without `tokenize` it counts a-z and 0-9 alone",
+                       uncounted, texts);
   }
 
   std::string text(std::span<const double> sums, const std::string& signature) const override {
@@ -475,12 +506,21 @@ class Rouge : public Metric {
   std::string text_of(const std::string& line) const override { return unescape_sentences(line); }
 
  private:
-  bool stemmer_;
+  RougeWords words_;
 };
 
 }  // namespace
 
+void check_rouge(const MetricOptions& options, const std::string& where, Problems& problems) {
+  if (options.name != "rouge" || !options.stemmer || !options.tokenize) return;
+  problems.add({where.empty() ? "stemmer" : where + ".stemmer", "ROUGE stems the words of its own tokenizer alone",
+                "stemmer or tokenize", "both", ""});
+}
+
 std::unique_ptr<const Metric> make_rouge(const MetricOptions& options) {
+  Problems problems;
+  check_rouge(options, "", problems);
+  problems.throw_if_any();
   return std::make_unique<Rouge>(options);
 }
 
