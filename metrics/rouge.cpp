@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "metrics/metric.h"
 
 namespace draftsmith::metrics {
@@ -448,6 +449,7 @@ class Rouge : public Metric {
     LineStatistics statistics;
     statistics.width = 3 * static_cast<int64_t>(kRougeNames.size()) + 1;
     for (size_t line = 0; line < segments.hypotheses.size(); ++line) {
+      work_point();
       for (const RougeValue& value : rouge_line(segments.hypotheses[line], segments.references[line], words_)) {
         statistics.values.insert(statistics.values.end(), {value.precision, value.recall, value.f1});
       }

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/random.h"
+#include "base/signals.h"
 
 namespace draftsmith::data {
 
@@ -481,6 +482,7 @@ void write_synthetic(const SyntheticOptions& options, const std::filesystem::pat
     std::string sources;
     std::string targets;
     for (int64_t index = 0, taken = 0; taken < count; ++index) {
+      work_point();
       if (index > 100 * (count + 1000)) {
         throw UserError({.where = "synthetic language",
                          .what = "too few different sentences for the " + split + " set",

@@ -347,6 +347,7 @@ void CpuEncoder::encode_rows(const Layers& layers, const at::Tensor& hidden, int
     phases_.push_back(attention);
     add_product(all_rows(context_.data()), *self.output, output, output);
     add_feed_forward(layer.feed_forward, output, output, output);
+    if (2 * rows_ >= kLongPass) run_part();
   }
   phases_.push_back(
       {.work = Work::kNorm, .items = rows_, .input = all_rows(output, &layers.final_norm), .output = output});
@@ -379,6 +380,7 @@ void CpuEncoder::fill_caches(std::span<const LayerWeightsView> decoder, const at
     add_product(all_rows(input), *cross.key_value, nullptr, key_value_.data());
     phases_.push_back(
         {.work = Work::kSplit, .items = (end - begin) * cross.key_value_heads, .attention = &cross, .layer = i});
+    if (2 * rows_ >= kLongPass) run_part();
   }
   run();
 }
