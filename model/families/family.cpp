@@ -169,10 +169,12 @@ std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const Store
   if (stored.transposed) {
     std::reverse(result.begin(), result.end());
   }
+  if (stored.one_row) result.insert(result.begin(), 1);
   return result;
 }
 
 at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, int64_t heads) {
+  if (where.one_row) return stored.squeeze(0);
   at::Tensor outputs_first = where.transposed && stored.dim() == 2 ? stored.t() : stored;
   const int64_t outputs = outputs_first.size(0) / where.parts;
   switch (where.join) {
@@ -188,6 +190,7 @@ at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, i
 
 at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const StoredTensor& where, int64_t heads) {
   at::Tensor joined = parameters.front();
+  if (where.one_row) return joined.unsqueeze(0);
   if (where.join == Join::kBlocks) {
     joined = at::cat(parameters);
   } else if (where.join == Join::kHeads) {
@@ -282,7 +285,9 @@ std::vector<std::string> known_architectures() {
 
 const Registry<Family>& families() {
   static const Registry<Family> kFamilies(
-      "model family", {t5_family(), mt5_family(), llama_family(), gpt2_family(), gpt_neox_family(), bloom_family()});
+      "model family",
+      {t5_family(), mt5_family(), umt5_family(), marian_family(), m2m_100_family(), bart_family(), mbart_family(),
+       pegasus_family(), llama_family(), gpt2_family(), gpt_neox_family(), bloom_family()});
   return kFamilies;
 }
 
@@ -300,7 +305,8 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
       architectures->front().is_string()) {
     const std::string architecture = architectures->front().get<std::string>().substr(prefix.size());
     for (const Family& family : families()) {
-      if (family.architecture == architecture) return family;
+      const std::vector<std::string>& others = family.other_architectures;
+      if (family.architecture == architecture || std::ranges::find(others, architecture) != others.end()) return family;
     }
     throw unsupported("architectures", "model architecture", architecture, known_architectures());
   }
@@ -341,7 +347,7 @@ StoredTensor stored_parameter(const Family& family, const std::string& parameter
     return {.name = parameter};
   }
   if (const auto outside = table.outside.find(parameter); outside != table.outside.end()) {
-    return {.name = outside->second};
+    return {.name = outside->second, .one_row = parameter == "head.bias"};
   }
   // "decoder.3.self_attention.query.weight": stack, layer, module and kind.
   const size_t stack_end = parameter.find('.');

@@ -119,8 +119,9 @@ struct StoredTensor {
   std::string name;
   bool transposed = false;  // matrices are stored [in,out] (GPT-2's Conv1D)
   Join join = Join::kNone;
-  int64_t part = 0;   // which of the joined ones
-  int64_t parts = 1;  // how many are joined
+  int64_t part = 0;      // which of the joined ones
+  int64_t parts = 1;     // how many are joined
+  bool one_row = false;  // a vector is stored [1,n] (final_logits_bias)
 };
 
 // Returns the shape in the file of a parameter of shape `shape`.
@@ -183,6 +184,9 @@ struct FamilyShapes {
   int64_t ff_factor = 0;          // ff_width is so many times the width; 0: any
   bool grouped_keys = false;      // keys and values may have fewer heads than queries
   bool optional_gate = false;     // the feed-forward layers may have a gate or none
+  // Of new models, whose files can say otherwise.
+  bool scaled_embedding = false;  // embedding_scale is the width's square root
+  bool starts_with_eos = false;   // decoder_start is EOS; otherwise encoder-decoders start with padding
 };
 
 struct Family {
@@ -205,6 +209,10 @@ struct Family {
   std::vector<std::string> unused = {};
   // Prefix of stored names, except the head's, that older files leave out ("transformer.").
   std::string optional_prefix = {};
+  std::vector<std::string> other_architectures = {};  // names in config.json of models that are read alike
+  // Stored names of the sinusoids. Files may lack them; if there, they must be near those that the model computes.
+  std::vector<std::string> sinusoids = {};
+  bool stores_sinusoids = false;  // Transformers complains of files without
 };
 
 // Returns all families.
@@ -227,6 +235,12 @@ StoredTensor stored_parameter(const Family& family, const std::string& parameter
 // The families, one file each.
 Family t5_family();
 Family mt5_family();
+Family umt5_family();
+Family marian_family();
+Family m2m_100_family();
+Family bart_family();
+Family mbart_family();
+Family pegasus_family();
 Family llama_family();
 Family gpt2_family();
 Family gpt_neox_family();

@@ -1,5 +1,6 @@
-// T5 (v1.0: ReLU, tied, scaled output; v1.1: gated GELU, untied, unscaled) and mT5 (as v1.1; its decoder output is
-// never scaled, whatever its flags say). Keys and defaults are those of Transformers 5.23's T5Config and MT5Config.
+// T5 (v1.0: ReLU, tied, scaled output; v1.1: gated GELU, untied, unscaled), mT5 (as v1.1; its decoder output is never
+// scaled, whatever its flags say) and UMT5 (as mT5, with a relative bias in every layer). Flan-T5 and MADLAD-400 are T5
+// v1.1, ByT5 is T5 v1.1 by its architecture. Keys and defaults are those of Transformers 5.23's configurations.
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -103,6 +104,7 @@ NameTable make_t5_names(bool gated) {
                               {"self_attention.key", "layer.0.SelfAttention.k"},
                               {"self_attention.value", "layer.0.SelfAttention.v"},
                               {"self_attention.output", "layer.0.SelfAttention.o"},
+                              {"self_attention.relative_bias", "layer.0.SelfAttention.relative_attention_bias"},
                               {"cross_attention.norm", "layer.1.layer_norm"},
                               {"cross_attention.query", "layer.1.EncDecAttention.q"},
                               {"cross_attention.key", "layer.1.EncDecAttention.k"},
@@ -150,6 +152,11 @@ Family t5_family() {
 }
 Family mt5_family() {
   return make_t5("mt5", "MT5ForConditionalGeneration", mt5_keys);
+}
+Family umt5_family() {
+  Family family = make_t5("umt5", "UMT5ForConditionalGeneration", mt5_keys);
+  family.base.relative_bias_in_layers = true;
+  return family;
 }
 
 }  // namespace draftsmith::model

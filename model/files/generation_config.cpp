@@ -68,7 +68,6 @@ constexpr NeutralValues kNeutral[] = {{"num_beam_groups", "[1]"},
                                       {"epsilon_cutoff", "[0]"},
                                       {"eta_cutoff", "[0]"},
                                       {"guidance_scale", "[1]"},
-                                      {"renormalize_logits", "[false]"},
                                       {"remove_invalid_values", "[false]"},
                                       {"token_healing", "[false]"},
                                       {"sequence_bias", "[[], {}]"},
@@ -166,6 +165,7 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
   keys.number("min_p", settings.min_p, 0.0, 1.0);
   keys.integer("num_beams", settings.num_beams, {1, kMaxCount}, 1);
   keys.number("length_penalty", settings.length_penalty, 1.0, -1e6, 1e6);
+  keys.flag("renormalize_logits", settings.renormalize, false);
   nlohmann::ordered_json stops;  // null: its usual value
   if (settings.early_stopping == "true") stops = true;
   if (settings.early_stopping == "never") stops = "never";

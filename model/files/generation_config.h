@@ -53,6 +53,8 @@ struct GenerationConfig {
   int64_t num_beams = 1;
   double length_penalty = 1.0;           // > 0 favours long outputs
   std::string early_stopping = "false";  // or "true", "never"
+  // Probabilities sum to 1 after the processors. Only sums of a search see that.
+  bool renormalize = false;
 
   std::vector<std::string> stop_strings;  // a text that comes to hold one of them ends
 
