@@ -101,6 +101,7 @@ NameTable make_seq2seq_names() {
   NameTable table{.outside = {{"embedding.weight", "model.shared.weight"},
                               {"head.weight", "lm_head.weight"},
                               {"head.bias", "final_logits_bias"}},
+                  .blocks = {{"encoder", "model.encoder.layers."}, {"decoder", "model.decoder.layers."}},
                   .modules = {{"self_attention.norm", "self_attn_layer_norm"},
                               {"cross_attention.norm", "encoder_attn_layer_norm"},
                               {"feed_forward.norm", "final_layer_norm"},
@@ -114,7 +115,6 @@ NameTable make_seq2seq_names() {
     table.modules[attention + "output"] = stored + "out_proj";
   }
   for (const std::string stack : {"encoder", "decoder"}) {
-    table.blocks[stack] = "model." + stack + ".layers.";
     table.outside[stack + ".positions.weight"] = "model." + stack + ".embed_positions.weight";
     for (const std::string kind : {".weight", ".bias"}) {
       table.outside[stack + ".embedding_norm" + kind] = "model." + stack + ".layernorm_embedding" + kind;
