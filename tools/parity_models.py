@@ -28,12 +28,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer,
                           BloomConfig, DynamicCache, EncoderDecoderCache, GenerationConfig, GPT2Config, GPTNeoXConfig,
-                          LlamaConfig, MT5Config, PreTrainedTokenizerFast, T5Config)
+                          GraniteConfig, LlamaConfig, MistralConfig, MT5Config, Olmo2Config, OPTConfig, Phi3Config,
+                          PreTrainedTokenizerFast, Qwen2Config, Qwen3Config, SmolLM3Config, T5Config)
 from transformers import BartConfig, M2M100Config, MarianConfig, MBartConfig, PegasusConfig, UMT5Config
 from transformers.utils import logging
 
 NEW_TOKENS = 14
 GREEDY_INPUTS = 200
+FEWER_INPUTS = 50  # of models that share what they compute with others
 PROCESSED = 60
 ASSISTED = 40
 BEAM_LENGTHS = (1, 7, 18) * 12  # of inputs
@@ -89,6 +91,9 @@ T5_IDS = dict(dropout_rate=0.0, decoder_start_token_id=PAD, pad_token_id=PAD, eo
 IDS = dict(bos_token_id=2, eos_token_id=EOS, pad_token_id=PAD)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
+# Of the families like Llama: four heads of 8 numbers share two of keys.
+SHARED_KEYS = dict(vocab_size=91, hidden_size=32, intermediate_size=45, num_hidden_layers=3, num_attention_heads=4,
+                   num_key_value_heads=2, max_position_embeddings=512, **IDS)
 CONFIGURATIONS = {
     "t5_v1_0": T5Config(vocab_size=101, d_model=24, d_kv=7, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=3,
                         feed_forward_proj="relu", **T5_IDS),
@@ -116,6 +121,19 @@ CONFIGURATIONS = {
                                      use_parallel_residual=False, attention_bias=False, **IDS),
     "bloom": BloomConfig(vocab_size=107, hidden_size=30, n_head=5, n_layer=3, hidden_dropout=0.0,
                          attention_dropout=0.0, **IDS),
+    "mistral": MistralConfig(**SHARED_KEYS, head_dim=10, sliding_window=None),
+    "qwen2": Qwen2Config(**SHARED_KEYS, tie_word_embeddings=True, max_window_layers=1),
+    "qwen3": Qwen3Config(**SHARED_KEYS, head_dim=12, attention_bias=True),
+    "smollm3": SmolLM3Config(**SHARED_KEYS, no_rope_layers=[1, 0, 0], attention_bias=True, mlp_bias=True),
+    "granite": GraniteConfig(**SHARED_KEYS, embedding_multiplier=3.0, residual_multiplier=0.4,
+                             attention_multiplier=0.21, logits_scaling=1.7, attention_bias=True),
+    "olmo2": Olmo2Config(**SHARED_KEYS, attention_bias=True),
+    "phi3": Phi3Config(**SHARED_KEYS, partial_rotary_factor=0.75, original_max_position_embeddings=512),
+    "opt": OPTConfig(vocab_size=89, hidden_size=32, ffn_dim=37, num_hidden_layers=2, num_attention_heads=4,
+                     max_position_embeddings=300, dropout=0.0, **IDS),
+    "opt_plain": OPTConfig(vocab_size=79, hidden_size=32, ffn_dim=40, num_hidden_layers=2, num_attention_heads=2,
+                           max_position_embeddings=300, dropout=0.0, enable_bias=False, tie_word_embeddings=False,
+                           _remove_final_layer_norm=True, activation_function="gelu", **IDS),
 }
 # Of encoder-decoders with layer norms: five heads of 6 numbers, a decoder deeper than the encoder.
 SIZES = dict(vocab_size=97, d_model=30, encoder_layers=2, decoder_layers=3, encoder_attention_heads=5,
@@ -133,6 +151,7 @@ CONFIGURATIONS.update({
                          forced_eos_token_id=None),
     "pegasus": PegasusConfig(**SIZES, activation_function="relu", decoder_start_token_id=PAD, forced_eos_token_id=None),
 })
+MANY_INPUTS = ("t5", "mt5", "llama", "gpt2", "gpt_neox", "bloom")  # model types with all of GREEDY_INPUTS
 UNTIED = ("t5_v1_1", "mt5", "umt5", "t5")  # whose heads are their own
 
 
@@ -289,7 +308,8 @@ def make(root):
         model = make_model(name)
         model.save_pretrained(root / name)
         save_file(reference(model), root / f"{name}.reference.safetensors")
-        write_greedy(root / f"{name}.greedy.json", model, greedy_sources(config.vocab_size))
+        count = GREEDY_INPUTS if config.model_type in MANY_INPUTS else FEWER_INPUTS
+        write_greedy(root / f"{name}.greedy.json", model, greedy_sources(config.vocab_size)[:count])
         if name == "t5_v1_0":
             write_half_precision(root, model)
         if name == "gpt2":  # the directory form of before safetensors

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -91,10 +92,12 @@ bool ConfigKeys::custom(const std::string& key, const nlohmann::ordered_json& va
 }
 
 void ConfigKeys::also(const std::string& key, const nlohmann::ordered_json& value) {
+  listed_.insert(key);
   if (to_ != nullptr) (*to_)[key] = value;
 }
 
 std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
+  listed_.insert(key);
   if (to_ != nullptr) return ConfigKeys((*to_)[key], all_);
   if (has(key) && from_->at(key).is_object()) return ConfigKeys(from_->within(from_->at(key)));
   from_->wrong(key, "is missing from a model of this architecture", "a JSON object");
@@ -149,6 +152,14 @@ RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int6
   return config;
 }
 
+bool rotary_base_given(ConfigReader& reader, const std::string& base_key) {
+  if (reader.has(base_key)) return true;
+  const auto says = [&](const char* key) {
+    return reader.has(key) && reader.at(key).is_object() && reader.at(key).contains("rope_theta");
+  };
+  return says("rope_parameters") || says("rope_scaling");
+}
+
 nlohmann::ordered_json rotary_json(const RotaryConfig& config) {
   nlohmann::ordered_json out;
   out["rope_theta"] = config.base;
@@ -163,9 +174,47 @@ nlohmann::ordered_json rotary_json(const RotaryConfig& config) {
   return out;
 }
 
+namespace {
+
+// Returns the rotated numbers of a head: its share under the family's key or in rope_parameters.
+int64_t rotary_width(ConfigReader& reader, const RotaryKeys& names, int64_t head_width) {
+  double share = reader.number(names.share, names.share_default, 0.0, 1.0);
+  if (reader.has("rope_parameters") && reader.at("rope_parameters").is_object()) {
+    ConfigReader inner = reader.within(reader.at("rope_parameters"));
+    share = inner.number("partial_rotary_factor", share, 0.0, 1.0);
+  }
+  const auto width = static_cast<int64_t>(static_cast<double>(head_width) * share);
+  if (width < 2 || width % 2 != 0) {
+    reader.wrong(names.share, "leaves no pairs to rotate",
+                 fmt::format("a share of {} that is an even number of at least 2", head_width));
+    return 2;
+  }
+  return width;
+}
+
+}  // namespace
+
+void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& names) {
+  const bool whole = names.share == nullptr;
+  keys.known({"rope_parameters", "rope_scaling", "original_max_position_embeddings", names.base,
+              whole ? names.base : names.share});
+  if (keys.reads()) {
+    const int64_t width = whole ? config.head_width : rotary_width(keys.reader(), names, config.head_width);
+    config.rotary = read_rotary(keys.reader(), names.base, width);
+    return;
+  }
+  nlohmann::ordered_json rotary = rotary_json(config.rotary);
+  if (!whole) {
+    rotary["partial_rotary_factor"] = static_cast<double>(config.rotary.width) / static_cast<double>(config.head_width);
+    keys.also(names.share, rotary["partial_rotary_factor"]);
+  }
+  if (names.base != std::string("rope_theta")) keys.also(names.base, config.rotary.base);
+  keys.also("rope_parameters", rotary);
+}
+
 std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const StoredTensor& stored) {
   std::vector<int64_t> result = shape;
-  result.front() *= stored.parts;
+  if (stored.all_rows > 0) result.front() = stored.all_rows;
   if (stored.transposed) {
     std::reverse(result.begin(), result.end());
   }
@@ -176,14 +225,13 @@ std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const Store
 at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, int64_t heads) {
   if (where.one_row) return stored.squeeze(0);
   at::Tensor outputs_first = where.transposed && stored.dim() == 2 ? stored.t() : stored;
-  const int64_t outputs = outputs_first.size(0) / where.parts;
   switch (where.join) {
     case Join::kNone:
       break;
     case Join::kBlocks:
-      return outputs_first.narrow(0, where.part * outputs, outputs);
+      return outputs_first.narrow(0, where.first, where.rows);
     case Join::kHeads:
-      return outputs_first.unflatten(0, {heads, where.parts, outputs / heads}).select(1, where.part).flatten(0, 1);
+      return outputs_first.unflatten(0, {heads, where.parts, where.rows / heads}).select(1, where.part).flatten(0, 1);
   }
   return outputs_first;
 }
@@ -259,14 +307,16 @@ void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const Decode
   keys.number("initializer_range", config.initializer_range, 0.02, 0.0, 1e3);
   keys.flag("tie_word_embeddings", config.tied_head, defaults.tied_head);
   keys.also("use_cache", true);
+  if (keys.has("is_encoder_decoder")) keys.fixed("is_encoder_decoder", false);
   const IntRange ids{0, config.vocabulary - 1};
   keys.integer("bos_token_id", config.bos, ids);
   keys.end_ids("eos_token_id", config.eos, ids);
   if (config.eos.empty()) keys.also("eos_token_id", nullptr);
-  if (keys.reads() && config.eos.empty() && defaults.eos < config.vocabulary) config.eos = {defaults.eos};
+  const auto fits = [&](const std::optional<int64_t>& id) { return id && *id < config.vocabulary; };
+  if (keys.reads() && config.eos.empty() && fits(defaults.eos)) config.eos = {*defaults.eos};
   keys.integer("pad_token_id", config.pad, ids, config.eos.empty() ? 0 : config.eos.front());
   if (!keys.reads()) return;
-  if (!config.bos && defaults.bos < config.vocabulary) config.bos = defaults.bos;
+  if (!config.bos && fits(defaults.bos)) config.bos = defaults.bos;
   config.decoder_start = config.bos.value_or(config.pad);
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
 }
@@ -284,10 +334,13 @@ std::vector<std::string> known_architectures() {
 }  // namespace
 
 const Registry<Family>& families() {
-  static const Registry<Family> kFamilies(
-      "model family",
-      {t5_family(), mt5_family(), umt5_family(), marian_family(), m2m_100_family(), bart_family(), mbart_family(),
-       pegasus_family(), llama_family(), gpt2_family(), gpt_neox_family(), bloom_family()});
+  static const Registry<Family> kFamilies("model family", [] {
+    std::vector<Family> all = {t5_family(),   mt5_family(),   umt5_family(),  marian_family(), m2m_100_family(),
+                               bart_family(), mbart_family(), pegasus_family()};
+    std::ranges::move(llama_families(), std::back_inserter(all));
+    for (const auto& family : {gpt2_family, opt_family, gpt_neox_family, bloom_family}) all.push_back(family());
+    return all;
+  }());
   return kFamilies;
 }
 
@@ -321,8 +374,7 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
                    .hint = "is this the config.json of a Hugging Face model?"});
 }
 
-TransformerConfig read_config(const Family& family, const ConfigReader& reader) {
-  ConfigKeys keys(reader);
+TransformerConfig read_config(const Family& family, ConfigKeys& keys) {
   TransformerConfig config = family.base;
   family.keys(keys, config);
   if (keys.has("quantization_config")) {
@@ -339,9 +391,27 @@ nlohmann::ordered_json write_config(const Family& family, TransformerConfig conf
   return out;
 }
 
+namespace {
+
+using JoinedParts = std::vector<std::pair<std::string, int64_t>>;  // modules and their outputs
+
+// Completes the place of a module's parameter if `parts` are joined and it is one of them.
+void place_in(const JoinedParts& parts, Join join, const std::string& module, StoredTensor& where) {
+  const auto own = std::ranges::find(parts, module, &JoinedParts::value_type::first);
+  if (join == Join::kNone || own == parts.end()) return;
+  where.join = join;
+  where.part = own - parts.begin();
+  where.parts = static_cast<int64_t>(parts.size());
+  where.rows = own->second;
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    if (part < own) where.first += part->second;
+    where.all_rows += part->second;
+  }
+}
+
+}  // namespace
+
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config) {
-  static const std::map<std::string, int64_t> kJoined = {
-      {"self_attention.query", 0}, {"self_attention.key", 1}, {"self_attention.value", 2}};
   const NameTable& table = family.names(config);
   if (parameter.ends_with(".primary_projection.weight") || parameter == "encoder_projection.weight") {
     return {.name = parameter};
@@ -363,11 +433,13 @@ StoredTensor stored_parameter(const Family& family, const std::string& parameter
   StoredTensor where{.name = table.blocks.at(stack) + parameter.substr(stack_end + 1, layer_end - stack_end - 1) + "." +
                              stored->second + kind};
   where.transposed = table.transposed && kind == ".weight" && !module.ends_with(".norm");
-  if (const auto part = kJoined.find(module); part != kJoined.end() && table.join != Join::kNone) {
-    where.join = table.join;
-    where.part = part->second;
-    where.parts = static_cast<int64_t>(kJoined.size());
-  }
+  const int64_t keys = config.key_value_heads() * config.head_width;
+  place_in({{"self_attention.query", config.heads * config.head_width},
+            {"self_attention.key", keys},
+            {"self_attention.value", keys}},
+           table.join, module, where);
+  place_in({{"feed_forward.gate", config.ff_width}, {"feed_forward.up", config.ff_width}},
+           table.joined_gate ? Join::kBlocks : Join::kNone, module, where);
   return where;
 }
 

@@ -1,28 +1,11 @@
 // GPT-NeoX (Pythia): partly rotated heads, attention and feed-forward side by side or one after the other, query, key
 // and value joined head by head. Keys and defaults are those of Transformers 5.23's GPTNeoXConfig.
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "model/families/family.h"
 
 namespace draftsmith::model {
 namespace {
-
-// Rotated numbers of a head: the share under rotary_pct or in rope_parameters.
-int64_t rotary_width(ConfigReader& reader, const TransformerConfig& config) {
-  double share = reader.number("rotary_pct", 0.25, 0.0, 1.0);
-  if (reader.has("rope_parameters") && reader.at("rope_parameters").is_object()) {
-    ConfigReader inner = reader.within(reader.at("rope_parameters"));
-    share = inner.number("partial_rotary_factor", share, 0.0, 1.0);
-  }
-  const auto width = static_cast<int64_t>(static_cast<double>(config.head_width) * share);
-  if (width < 2 || width % 2 != 0) {
-    reader.wrong("rotary_pct", "leaves no pairs to rotate",
-                 fmt::format("a share of {} that is an even number of at least 2", config.head_width));
-    return 2;
-  }
-  return width;
-}
 
 TransformerConfig gpt_neox_base() {
   TransformerConfig config = decoder_only_with_biases("gpt_neox");
@@ -46,15 +29,7 @@ void gpt_neox_keys(ConfigKeys& keys, TransformerConfig& config) {
   keys.flag("use_parallel_residual", config.parallel_residual, true);
   keys.number("hidden_dropout", config.dropout, 0.0, 0.0, 0.999);
   keys.also("attention_dropout", config.dropout);
-  if (keys.reads()) {
-    config.rotary = read_rotary(keys.reader(), "rotary_emb_base", rotary_width(keys.reader(), config));
-  } else {
-    nlohmann::ordered_json rotary = rotary_json(config.rotary);
-    rotary["partial_rotary_factor"] = static_cast<double>(config.rotary.width) / static_cast<double>(config.head_width);
-    keys.also("rotary_pct", rotary["partial_rotary_factor"]);
-    keys.also("rotary_emb_base", config.rotary.base);
-    keys.also("rope_parameters", rotary);
-  }
+  rotary_keys(keys, config, {.base = "rotary_emb_base", .share = "rotary_pct", .share_default = 0.25});
   decoder_only_keys(keys, config, {.vocabulary = 50432, .bos = 0, .eos = 2});
 }
 

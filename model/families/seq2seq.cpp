@@ -44,16 +44,6 @@ void check_older_flags(ConfigKeys& keys, const TransformerConfig& config) {
   }
 }
 
-// Notes keys of real files that change no number: older names, and settings of other tasks and programs.
-void note_other_keys(ConfigKeys& keys) {
-  if (!keys.reads()) return;
-  for (const char* key :
-       {"num_hidden_layers", "hidden_size", "num_attention_heads", "classifier_dropout", "classif_dropout",
-        "extra_pos_embeddings", "force_bos_token_to_be_generated", "add_bias_logits"}) {
-    keys.custom(key, nullptr);
-  }
-}
-
 void size_keys(ConfigKeys& keys, TransformerConfig& config, const Seq2SeqDefaults& defaults) {
   keys.integer("vocab_size", config.vocabulary, {2, kMaxVocabulary}, defaults.vocabulary);
   keys.integer("d_model", config.width, {1, kMaxWidth}, 1024);
@@ -87,7 +77,9 @@ void seq2seq_keys(ConfigKeys& keys, TransformerConfig& config, const Seq2SeqDefa
   keys.also("use_cache", true);
   keys.also("forced_eos_token_id", nullptr);  // the settings of generation decide; Transformers would take EOS
   check_older_flags(keys, config);
-  note_other_keys(keys);
+  // Older names, and settings of other tasks and programs, which change no number.
+  keys.known({"num_hidden_layers", "hidden_size", "num_attention_heads", "classif_dropout", "extra_pos_embeddings",
+              "force_bos_token_to_be_generated", "add_bias_logits"});
   const IntRange ids{0, config.vocabulary - 1};
   const auto usual = [&](int64_t id) { return std::min(id, ids.max); };
   keys.integer("bos_token_id", config.bos, ids);

@@ -42,7 +42,7 @@ void read_feed_forward(ConfigReader& reader, const std::string& fallback, Transf
 }
 
 void feed_forward_keys(ConfigKeys& keys, TransformerConfig& config, const std::string& fallback) {
-  if (keys.reads()) return read_feed_forward(keys.reader(), fallback, config);
+  if (keys.reads()) read_feed_forward(keys.reader(), fallback, config);
   const std::string activation = activation_name(config.activation);
   // "gated-gelu" is the name every reader knows for the gated tanh GELU.
   const std::string gated = "gated-" + (config.activation == Activation::kGeluTanh ? "gelu" : activation);
@@ -74,6 +74,7 @@ void t5_common_keys(ConfigKeys& keys, TransformerConfig& config, const T5Default
   keys.flag("tie_word_embeddings", config.tied_head, true);
   keys.fixed("is_encoder_decoder", true);
   keys.also("use_cache", true);
+  keys.known({"n_positions"});  // of the first T5 directories, whose positions have no end
   const IntRange ids{0, config.vocabulary - 1};
   keys.integer("pad_token_id", config.pad, ids, 0);
   keys.end_ids("eos_token_id", config.eos, ids);

@@ -221,6 +221,18 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
   return generation;
 }
 
+bool is_generation_key(const std::string& key) {
+  static const std::set<std::string> kImplemented = [] {
+    nlohmann::ordered_json out;
+    ConfigKeys keys(out, false);
+    GenerationConfig any;
+    list_settings(keys, any, 0);
+    return keys.listed();
+  }();
+  const bool harmless = std::ranges::find(kHarmless, key) != std::end(kHarmless);
+  return harmless || kImplemented.contains(key) || neutral_values(key) != nullptr;
+}
+
 nlohmann::ordered_json to_json(GenerationConfig generation) {
   nlohmann::ordered_json out;
   ConfigKeys keys(out, false);

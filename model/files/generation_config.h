@@ -71,6 +71,9 @@ struct GenerationConfig {
 GenerationConfig read_generation_config(const std::filesystem::path& directory, const nlohmann::json& config_json,
                                         const TransformerConfig& config, Problems& problems);
 
+// Returns whether a key belongs to generation settings, be it implemented or not.
+bool is_generation_key(const std::string& key);
+
 // Returns the settings of a model without any: token ids from its configuration.
 GenerationConfig default_generation_config(const TransformerConfig& config);
 

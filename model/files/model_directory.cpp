@@ -132,11 +132,10 @@ ModelSettings read_settings(const fs::path& directory, const ModelKind* wanted) 
   settings.family = &family_of(config_json, where, settings.kind->prefix);
   Problems problems;
   ConfigReader reader(config_json, where, problems);
-  settings.config = read_config(*settings.family, reader);
-  if (settings.kind->keys != nullptr) {
-    ConfigKeys keys(reader);
-    settings.kind->keys(keys, settings.config);
-  }
+  ConfigKeys keys(reader);
+  settings.config = read_config(*settings.family, keys);
+  if (settings.kind->keys != nullptr) settings.kind->keys(keys, settings.config);
+  check_other_keys(keys, config_json, is_generation_key);
   if (problems.empty()) {
     settings.config.draft_vocabulary = read_draft_vocabulary(directory, reader, settings.config, problems);
     check_total(settings.config, where, problems);
