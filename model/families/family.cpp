@@ -335,8 +335,8 @@ std::vector<std::string> known_architectures() {
 
 const Registry<Family>& families() {
   static const Registry<Family> kFamilies("model family", [] {
-    std::vector<Family> all = {t5_family(),   mt5_family(),   umt5_family(),  marian_family(), m2m_100_family(),
-                               bart_family(), mbart_family(), pegasus_family()};
+    std::vector<Family> all = {t5_family(),      mt5_family(),  umt5_family(),  marian_family(),
+                               m2m_100_family(), bart_family(), mbart_family(), pegasus_family()};
     std::ranges::move(llama_families(), std::back_inserter(all));
     for (const auto& family : {gpt2_family, opt_family, gpt_neox_family, bloom_family}) all.push_back(family());
     return all;

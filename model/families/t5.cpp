@@ -149,7 +149,9 @@ Family make_t5(const std::string& name, const std::string& architecture,
 }  // namespace
 
 Family t5_family() {
-  return make_t5("t5", "T5ForConditionalGeneration", t5_keys);
+  Family family = make_t5("t5", "T5ForConditionalGeneration", t5_keys);
+  family.other_architectures = {"T5WithLMHeadModel"};  // the same model's first name
+  return family;
 }
 Family mt5_family() {
   return make_t5("mt5", "MT5ForConditionalGeneration", mt5_keys);
