@@ -31,6 +31,8 @@ void bloom_keys(ConfigKeys& keys, TransformerConfig& config) {
   keys.fixed("apply_residual_connection_post_layernorm", false);
   keys.also("slow_but_exact", false);
   keys.also("pretraining_tp", 1);
+  keys.known({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "skip_bias_add",
+              "skip_bias_add_qkv", "offset_alibi", "seq_length", "pretraining_pp"});
   decoder_only_keys(keys, config, {.vocabulary = 250880, .tied_head = true, .bos = 1, .eos = 2});
 }
 

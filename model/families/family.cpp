@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -128,10 +129,12 @@ bool ConfigKeys::custom(const std::string& key, const nlohmann::ordered_json& va
 }
 
 void ConfigKeys::also(const std::string& key, const nlohmann::ordered_json& value) {
+  listed_.insert(key);
   if (to_ != nullptr) (*to_)[key] = value;
 }
 
 std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
+  listed_.insert(key);
   if (to_ != nullptr) return ConfigKeys((*to_)[key], all_);
   if (has(key) && from_->at(key).is_object()) return ConfigKeys(from_->within(from_->at(key)));
   from_->wrong(key, "is missing from a model of this architecture", "a JSON object");
@@ -140,29 +143,31 @@ std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
 
 std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const StoredTensor& stored) {
   std::vector<int64_t> result = shape;
-  result.front() *= stored.parts;
+  if (stored.all_rows > 0) result.front() = stored.all_rows;
   if (stored.transposed) {
     std::reverse(result.begin(), result.end());
   }
+  if (stored.one_row) result.insert(result.begin(), 1);
   return result;
 }
 
 at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, int64_t heads) {
+  if (where.one_row) return stored.squeeze(0);
   at::Tensor outputs_first = where.transposed && stored.dim() == 2 ? stored.t() : stored;
-  const int64_t outputs = outputs_first.size(0) / where.parts;
   switch (where.join) {
     case Join::kNone:
       break;
     case Join::kBlocks:
-      return outputs_first.narrow(0, where.part * outputs, outputs);
+      return outputs_first.narrow(0, where.first, where.rows);
     case Join::kHeads:
-      return outputs_first.unflatten(0, {heads, where.parts, outputs / heads}).select(1, where.part).flatten(0, 1);
+      return outputs_first.unflatten(0, {heads, where.parts, where.rows / heads}).select(1, where.part).flatten(0, 1);
   }
   return outputs_first;
 }
 
 at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const StoredTensor& where, int64_t heads) {
   at::Tensor joined = parameters.front();
+  if (where.one_row) return joined.unsqueeze(0);
   if (where.join == Join::kBlocks) {
     joined = at::cat(parameters);
   } else if (where.join == Join::kHeads) {
@@ -231,16 +236,18 @@ void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const Decode
   keys.number("initializer_range", config.initializer_range, 0.02, 0.0, 1e3);
   keys.flag("tie_word_embeddings", config.tied_head, defaults.tied_head);
   keys.also("use_cache", true);
+  if (keys.has("is_encoder_decoder")) keys.fixed("is_encoder_decoder", false);
   const TokenIds ids{config.vocabulary};
   keys.integer("bos_token_id", config.bos, ids);
   keys.end_ids("eos_token_id", config.eos, ids);
   if (config.eos.empty()) keys.also("eos_token_id", nullptr);
+  const auto fits = [&](const std::optional<int64_t>& id) { return id && *id < config.vocabulary; };
   // Null, and an id that never occurs: outputs have no end but the longest length.
   const bool eos_given = keys.has("eos_token_id") || (keys.reads() && keys.reader().says_null("eos_token_id"));
-  if (keys.reads() && !eos_given && defaults.eos < config.vocabulary) config.eos = {defaults.eos};
+  if (keys.reads() && !eos_given && fits(defaults.eos)) config.eos = {*defaults.eos};
   keys.integer("pad_token_id", config.pad, ids, config.eos.empty() ? 0 : config.eos.front());
   if (!keys.reads()) return;
-  if (!config.bos && defaults.bos < config.vocabulary) config.bos = defaults.bos;
+  if (!config.bos && fits(defaults.bos)) config.bos = defaults.bos;
   config.decoder_start = config.bos.value_or(config.pad);
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
 }
@@ -258,8 +265,13 @@ std::vector<std::string> known_architectures() {
 }  // namespace
 
 const Registry<Family>& families() {
-  static const Registry<Family> kFamilies(
-      "model family", {t5_family(), mt5_family(), llama_family(), gpt2_family(), gpt_neox_family(), bloom_family()});
+  static const Registry<Family> kFamilies("model family", [] {
+    std::vector<Family> all = {t5_family(),      mt5_family(),  umt5_family(),  marian_family(),
+                               m2m_100_family(), bart_family(), mbart_family(), pegasus_family()};
+    std::ranges::move(llama_families(), std::back_inserter(all));
+    for (const auto& family : {gpt2_family, opt_family, gpt_neox_family, bloom_family}) all.push_back(family());
+    return all;
+  }());
   return kFamilies;
 }
 
@@ -277,7 +289,8 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
       architectures->front().is_string()) {
     const std::string architecture = architectures->front().get<std::string>().substr(prefix.size());
     for (const Family& family : families()) {
-      if (family.architecture == architecture) return family;
+      const std::vector<std::string>& others = family.other_architectures;
+      if (family.architecture == architecture || std::ranges::find(others, architecture) != others.end()) return family;
     }
     throw unsupported("architectures", "model architecture", architecture, known_architectures());
   }
@@ -292,8 +305,7 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
                    .hint = "is this the config.json of a Hugging Face model?"});
 }
 
-TransformerConfig read_config(const Family& family, const ConfigReader& reader) {
-  ConfigKeys keys(reader);
+TransformerConfig read_config(const Family& family, ConfigKeys& keys) {
   TransformerConfig config = family.base;
   family.keys(keys, config);
   keys.warn_of_ids();
@@ -311,15 +323,33 @@ nlohmann::ordered_json write_config(const Family& family, TransformerConfig conf
   return out;
 }
 
+namespace {
+
+using JoinedParts = std::vector<std::pair<std::string, int64_t>>;  // modules and their outputs
+
+// Completes the place of a module's parameter if `parts` are joined and it is one of them.
+void place_in(const JoinedParts& parts, Join join, const std::string& module, StoredTensor& where) {
+  const auto own = std::ranges::find(parts, module, &JoinedParts::value_type::first);
+  if (join == Join::kNone || own == parts.end()) return;
+  where.join = join;
+  where.part = own - parts.begin();
+  where.parts = static_cast<int64_t>(parts.size());
+  where.rows = own->second;
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    if (part < own) where.first += part->second;
+    where.all_rows += part->second;
+  }
+}
+
+}  // namespace
+
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config) {
-  static const std::map<std::string, int64_t> kJoined = {
-      {"self_attention.query", 0}, {"self_attention.key", 1}, {"self_attention.value", 2}};
   const NameTable& table = family.names(config);
   if (parameter.ends_with(".primary_projection.weight") || parameter == "encoder_projection.weight") {
     return {.name = parameter};
   }
   if (const auto outside = table.outside.find(parameter); outside != table.outside.end()) {
-    return {.name = outside->second};
+    return {.name = outside->second, .one_row = parameter == "head.bias"};
   }
   // "decoder.3.self_attention.query.weight": stack, layer, module and kind.
   const size_t stack_end = parameter.find('.');
@@ -335,11 +365,13 @@ StoredTensor stored_parameter(const Family& family, const std::string& parameter
   StoredTensor where{.name = table.blocks.at(stack) + parameter.substr(stack_end + 1, layer_end - stack_end - 1) + "." +
                              stored->second + kind};
   where.transposed = table.transposed && kind == ".weight" && !module.ends_with(".norm");
-  if (const auto part = kJoined.find(module); part != kJoined.end() && table.join != Join::kNone) {
-    where.join = table.join;
-    where.part = part->second;
-    where.parts = static_cast<int64_t>(kJoined.size());
-  }
+  const int64_t keys = config.key_value_heads() * config.head_width;
+  place_in({{"self_attention.query", config.heads * config.head_width},
+            {"self_attention.key", keys},
+            {"self_attention.value", keys}},
+           table.join, module, where);
+  place_in({{"feed_forward.gate", config.ff_width}, {"feed_forward.up", config.ff_width}},
+           table.joined_gate ? Join::kBlocks : Join::kNone, module, where);
   return where;
 }
 

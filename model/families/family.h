@@ -1,6 +1,6 @@
 // Families: how config.json becomes a TransformerConfig and back, what the weights are called, and what new models are
 // like. All other code is the same for all families. A new family is a .cpp in this folder, the declaration of its
-// function below, and its line in family.cpp.
+// function below, and its line in family.cpp; one like Llama is a row in llama.cpp.
 // Before them what they share: keys of config.json that are read and written by one list, rotary keys, the layout of
 // stored parameters, limits, names of activations, and tables of parameters' names.
 #pragma once
@@ -135,10 +135,10 @@ void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& 
 // ---- Layout of stored parameters
 // Transposed, or joined with others into one tensor.
 
-// The way in which several parameters of equal shape share one stored tensor, along their outputs.
+// The way in which several parameters share one stored tensor, along their outputs.
 enum class Join {
   kNone,
-  kBlocks,  // one after the other (GPT-2's c_attn)
+  kBlocks,  // one after the other, perhaps of unequal rows (GPT-2's c_attn, Phi-3's qkv_proj)
   kHeads,   // head by head: the first head of each, then the second of each (GPT-NeoX's and BLOOM's query_key_value)
 };
 
@@ -147,8 +147,12 @@ struct StoredTensor {
   std::string name;
   bool transposed = false;  // matrices are stored [in,out] (GPT-2's Conv1D)
   Join join = Join::kNone;
-  int64_t part = 0;   // which of the joined ones
-  int64_t parts = 1;  // how many are joined
+  int64_t part = 0;      // which of the joined ones
+  int64_t parts = 1;     // how many are joined
+  int64_t first = 0;     // outputs of the parts before it
+  int64_t rows = 0;      // its own outputs
+  int64_t all_rows = 0;  // outputs of all parts; 0: not joined
+  bool one_row = false;  // a vector is stored [1,n] (final_logits_bias)
 };
 
 // Returns the shape in the file of a parameter of shape `shape`.
@@ -185,8 +189,9 @@ struct NameTable {
   // Modules of a layer: "self_attention.query" -> "self_attn.q_proj", or of one stack's: "decoder.feed_forward.up".
   // Joined parameters have one name.
   std::map<std::string, std::string> modules;
-  Join join = Join::kNone;  // of query, key and value
-  bool transposed = false;  // matrices are stored [in,out]
+  Join join = Join::kNone;   // of query, key and value
+  bool joined_gate = false;  // the feed-forward gate and up are one tensor, in blocks
+  bool transposed = false;   // matrices are stored [in,out]
 };
 
 // Reads the width of a head that divides the model's width; problems name `heads_key`.
@@ -196,8 +201,8 @@ void read_split_width(ConfigKeys& keys, TransformerConfig& config, const std::st
 struct DecoderOnlyDefaults {
   int64_t vocabulary = 0;
   bool tied_head = false;
-  int64_t bos = 0;
-  int64_t eos = 0;
+  std::optional<int64_t> bos = {};
+  std::optional<int64_t> eos = {};
 };
 // Lists the keys that all decoder-only families share: the vocabulary, token ids, the tied head. The head's width must
 // be set: it gives the scale of attention.
@@ -207,10 +212,14 @@ void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const Decode
 
 // Shapes that a family's files can hold.
 struct FamilyShapes {
-  bool heads_make_width = false;  // heads times head_width is the width
-  int64_t ff_factor = 0;          // ff_width is so many times the width; 0: any
-  bool grouped_keys = false;      // keys and values may have fewer heads than queries
-  bool optional_gate = false;     // the feed-forward layers may have a gate or none
+  bool heads_make_width = false;   // heads times head_width is the width
+  int64_t ff_factor = 0;           // ff_width is so many times the width; 0: any
+  bool grouped_keys = false;       // keys and values may have fewer heads than queries
+  bool optional_gate = false;      // the feed-forward layers may have a gate or none
+  int64_t unrotated_interval = 0;  // in new models one of so many layers does not rotate; 0: all do
+  // Of new models, whose files can say otherwise.
+  bool scaled_embedding = false;  // embedding_scale is the width's square root
+  bool starts_with_eos = false;   // decoder_start is EOS; otherwise encoder-decoders start with padding
 };
 
 struct Family {
@@ -233,6 +242,10 @@ struct Family {
   std::vector<std::string> unused = {};
   // Prefix of stored names, except the head's, that older files leave out ("transformer.").
   std::string optional_prefix = {};
+  std::vector<std::string> other_architectures = {};  // names in config.json of models that are read alike
+  // Stored names of the sinusoids. Files may lack them; if there, they must be near those that the model computes.
+  std::vector<std::string> sinusoids = {};
+  bool stores_sinusoids = false;  // Transformers complains of files without
 };
 
 // Returns all families.
@@ -244,7 +257,10 @@ const Registry<Family>& families();
 const Family& family_of(const nlohmann::json& config_json, const std::string& where, const std::string& prefix = {});
 
 // Reads a configuration from config.json.
-TransformerConfig read_config(const Family& family, const ConfigReader& reader);
+TransformerConfig read_config(const Family& family, ConfigKeys& keys);
+// Looks at the keys of a config.json that `keys` does not list and `known` does not know. Those that give models of
+// other families other numbers are problems; one warning names the rest.
+void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool (*known)(const std::string& key));
 // Returns the complete config.json as Transformers reads it.
 nlohmann::ordered_json write_config(const Family& family, TransformerConfig config);
 
@@ -252,10 +268,17 @@ nlohmann::ordered_json write_config(const Family& family, TransformerConfig conf
 // std::logic_error for a name that is not in the family's table.
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config);
 
-// The families, one file each.
+// The families, one file each, or one for relatives.
 Family t5_family();
 Family mt5_family();
-Family llama_family();
+Family umt5_family();
+Family marian_family();
+Family m2m_100_family();
+Family bart_family();
+Family mbart_family();
+Family pegasus_family();
+std::vector<Family> llama_families();  // Llama and its relatives
+Family opt_family();
 Family gpt2_family();
 Family gpt_neox_family();
 Family bloom_family();

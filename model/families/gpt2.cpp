@@ -32,6 +32,8 @@ void gpt2_keys(ConfigKeys& keys, TransformerConfig& config) {
   keys.fixed("scale_attn_by_inverse_layer_idx", false);
   keys.fixed("scale_attn_weights", true);
   keys.fixed("add_cross_attention", false);
+  keys.known({"reorder_and_upcast_attn", "summary_type", "summary_use_proj", "summary_activation",
+              "summary_proj_to_labels", "summary_first_dropout"});
   decoder_only_keys(keys, config, {.vocabulary = 50257, .tied_head = true, .bos = 50256, .eos = 50256});
 }
 

@@ -1,6 +1,7 @@
-// Llama 1 to 3 and models of the same layout (TinyLlama, OpenLLaMA). Keys and defaults are those of Transformers 5.23's
-// LlamaConfig.
+// Llama 1 to 3, TinyLlama and OpenLLaMA, and the families that are Llama but for a few keys: Mistral, Qwen 2 to 3,
+// SmolLM3, Granite 3, OLMo-2 and Phi-3. Keys and defaults are those of Transformers 5.23's configurations.
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,13 +11,70 @@
 namespace draftsmith::model {
 namespace {
 
-TransformerConfig llama_base() {
-  TransformerConfig config = decoder_only("llama");
-  config.activation = Activation::kSilu;
-  config.gated = true;
-  config.positions = Positions::kRotary;
-  return config;
-}
+// The values of a config.json without any, and which keys a family has.
+struct LlamaLike {
+  const char* name;
+  const char* architecture;
+  int64_t width, ff_width, layers, heads;
+  int64_t head_width;  // 0: the width divided by the heads
+  int64_t positions;
+  double norm_epsilon;
+  DecoderOnlyDefaults ids;
+  bool attention_bias = false;         // there is a key for biases of all four projections
+  bool feed_forward_bias = false;      // and one for those of the feed-forward layers
+  bool window_switch = false;          // sliding_window counts only with use_sliding_window
+  int64_t window = 0;                  // of a sliding_window that is absent; 0: none
+  const char* rotary_share = nullptr;  // the key of the rotated share of a head
+};
+
+const LlamaLike kLlamaLikes[] = {
+    {"llama", "LlamaForCausalLM", 4096, 11008, 32, 32, 0, 2048, 1e-6, {32000, false, 1, 2}, true, true},
+    {"mistral",
+     "MistralForCausalLM",
+     4096,
+     14336,
+     32,
+     32,
+     0,
+     131072,
+     1e-6,
+     {32000, false, 1, 2},
+     false,
+     false,
+     false,
+     4096},
+    {"qwen2", "Qwen2ForCausalLM", 4096, 22016, 32, 32, 0, 32768, 1e-6, {151936}, false, false, true},
+    {"qwen3", "Qwen3ForCausalLM", 4096, 22016, 32, 32, 128, 32768, 1e-6, {151936}, true, false, true},
+    {"smollm3",
+     "SmolLM3ForCausalLM",
+     2048,
+     11008,
+     36,
+     16,
+     0,
+     32768,
+     1e-6,
+     {128256, true, 128000, 128001},
+     true,
+     true,
+     true},
+    {"granite", "GraniteForCausalLM", 4096, 11008, 32, 32, 0, 2048, 1e-6, {32000, false, 1, 2}, true, true},
+    {"olmo2", "Olmo2ForCausalLM", 4096, 11008, 32, 32, 0, 2048, 1e-5, {50304, false, {}, 50279}, true},
+    {"phi3",
+     "Phi3ForCausalLM",
+     3072,
+     8192,
+     32,
+     32,
+     0,
+     4096,
+     1e-5,
+     {32064, false, 1, 32000},
+     false,
+     false,
+     false,
+     0,
+     "partial_rotary_factor"}};
 
 void check_heads(ConfigReader& reader, TransformerConfig& config) {
   if (config.kv_heads > config.heads || config.heads % config.kv_heads != 0) {
@@ -29,53 +87,167 @@ void check_heads(ConfigReader& reader, TransformerConfig& config) {
   }
 }
 
-void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
-  keys.integer("hidden_size", config.width, {1, kMaxWidth}, 4096);
-  keys.integer("intermediate_size", config.ff_width, {1, kMaxWidth}, 11008);
-  keys.integer("num_hidden_layers", config.decoder_layers, {1, kMaxLayers}, 32);
-  keys.integer("num_attention_heads", config.heads, {1, kMaxHeads}, 32);
-  config.kv_heads = config.key_value_heads();
-  keys.integer("num_key_value_heads", config.kv_heads, {1, kMaxHeads}, config.heads);
-  keys.integer("head_dim", config.head_width, {1, kMaxWidth}, std::max<int64_t>(1, config.width / config.heads));
-  if (keys.reads()) check_heads(keys.reader(), config);
-  keys.activation("hidden_act", config.activation, "silu");
-  keys.integer("max_position_embeddings", config.max_positions, {1, kMaxPositions}, 2048);
-  keys.number("rms_norm_eps", config.norm_epsilon, 1e-6, 0.0, 1.0);
-  keys.flag("attention_bias", config.projection_bias, false);
-  config.output_bias = config.projection_bias;
-  keys.flag("mlp_bias", config.feed_forward_bias, false);
-  keys.number("attention_dropout", config.dropout, 0.0, 0.0, 0.999);
-  rotary_keys(keys, config);
-  decoder_only_keys(keys, config, {.vocabulary = 32000, .bos = 1, .eos = 2});
+// Refuses windows of attention that texts within max_positions would outgrow.
+void check_window(ConfigReader& reader, const TransformerConfig& config, int64_t fallback) {
+  if (reader.says_null("sliding_window")) return;
+  const int64_t window = reader.get_int("sliding_window", {1, kMaxPositions}, fallback);
+  if (window == 0 || window >= config.max_positions) return;
+  reader.problems().add(
+      {.where = reader.where(),
+       .what = "'sliding_window' cuts attention, which is not supported",
+       .expected = fmt::format("null, or at least {} (max_position_embeddings)", config.max_positions),
+       .found = std::to_string(window),
+       .hint = fmt::format("\"max_position_embeddings\": {} limits texts to what the window does not cut", window)});
 }
 
-const NameTable& llama_names(const TransformerConfig&) {
-  static const NameTable kTable = {.outside = {{"embedding.weight", "model.embed_tokens.weight"},
-                                               {"head.weight", "lm_head.weight"},
-                                               {"decoder.final_norm.weight", "model.norm.weight"}},
-                                   .blocks = {{"decoder", "model.layers."}},
-                                   .modules = {{"self_attention.norm", "input_layernorm"},
-                                               {"self_attention.query", "self_attn.q_proj"},
-                                               {"self_attention.key", "self_attn.k_proj"},
-                                               {"self_attention.value", "self_attn.v_proj"},
-                                               {"self_attention.output", "self_attn.o_proj"},
-                                               {"feed_forward.norm", "post_attention_layernorm"},
-                                               {"feed_forward.gate", "mlp.gate_proj"},
-                                               {"feed_forward.up", "mlp.up_proj"},
-                                               {"feed_forward.down", "mlp.down_proj"}}};
-  return kTable;
+void attention_kind_keys(ConfigKeys& keys, const TransformerConfig& config, const LlamaLike& family) {
+  keys.known({"sliding_window", "max_window_layers", "layer_types"});
+  if (family.window_switch) keys.fixed("use_sliding_window", false);
+  if (family.window > 0 || family.rotary_share != nullptr) keys.also("sliding_window", nullptr);
+  if (!keys.reads()) return;
+  if (!family.window_switch) check_window(keys.reader(), config, family.window);
+  if (!keys.has("layer_types")) return;
+  const nlohmann::json& types = keys.reader().at("layer_types");
+  if (std::ranges::any_of(types, [](const nlohmann::json& type) { return type != "full_attention"; })) {
+    keys.reader().wrong("layer_types", "has layers with attention of another kind", "full_attention for each layer");
+  }
+}
+
+// Reads no_rope_layers, in which 1 means that the layer rotates, or else an interval.
+std::vector<int64_t> read_unrotated(ConfigReader& reader, int64_t layers, int64_t usual_interval) {
+  std::vector<int64_t> rotates(static_cast<size_t>(layers), 1);
+  const int64_t interval = reader.get_int("no_rope_layer_interval", {1, kMaxLayers}, usual_interval);
+  for (int64_t layer = interval - 1; layer < layers; layer += interval) rotates[static_cast<size_t>(layer)] = 0;
+  if (reader.has("no_rope_layers")) rotates = reader.get_ints("no_rope_layers", {0, 1});
+  if (static_cast<int64_t>(rotates.size()) < layers) {
+    reader.wrong("no_rope_layers", "has fewer numbers than the model has layers",
+                 fmt::format("{} numbers, 1 for each layer that rotates and 0 for the others", layers));
+    return {};
+  }
+  std::vector<int64_t> unrotated;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    if (rotates[static_cast<size_t>(layer)] == 0) unrotated.push_back(layer);
+  }
+  return unrotated;
+}
+
+constexpr int64_t kRotationPause = 4;  // of SmolLM3's layers, each fourth does not rotate
+
+void smollm3_keys(ConfigKeys& keys, TransformerConfig& config) {
+  std::vector<int64_t> rotates(static_cast<size_t>(config.decoder_layers), 1);
+  for (const int64_t layer : config.unrotated_layers) rotates.at(static_cast<size_t>(layer)) = 0;
+  keys.also("no_rope_layers", rotates);
+  keys.known({"no_rope_layer_interval"});
+  if (!keys.reads()) return;
+  config.unrotated_layers = read_unrotated(keys.reader(), config.decoder_layers, kRotationPause);
+}
+
+void granite_keys(ConfigKeys& keys, TransformerConfig& config) {
+  constexpr double kMost = 1e6;
+  keys.number("embedding_multiplier", config.embedding_scale, 1.0, -kMost, kMost);
+  keys.number("residual_multiplier", config.residual_scale, 1.0, -kMost, kMost);
+  keys.number("attention_multiplier", config.attention_scale, 1.0, -kMost, kMost);
+  double divisor = 1.0 / config.output_scale;
+  keys.number("logits_scaling", divisor, 1.0, 1.0 / kMost, kMost);
+  config.output_scale = 1.0 / divisor;
+}
+
+void phi3_keys(ConfigKeys& keys, const TransformerConfig& config) {
+  keys.also("resid_pdrop", config.dropout);
+  keys.also("embd_pdrop", config.dropout);
+  keys.also("original_max_position_embeddings", config.max_positions);
+  if (!keys.reads() || config.rotary.scaling == RotaryScaling::kNone) return;
+  keys.reader().wrong(keys.has("rope_parameters") ? "rope_parameters" : "rope_scaling",
+                      "has a rope_type that Phi-3 reads as longrope, which is not supported",
+                      "null or rope_type \"default\", as in models for 4096 tokens");
+}
+
+void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
+  const LlamaLike& family = *std::ranges::find(kLlamaLikes, config.family, &LlamaLike::name);
+  keys.integer("hidden_size", config.width, {1, kMaxWidth}, family.width);
+  keys.integer("intermediate_size", config.ff_width, {1, kMaxWidth}, family.ff_width);
+  keys.integer("num_hidden_layers", config.decoder_layers, {1, kMaxLayers}, family.layers);
+  keys.integer("num_attention_heads", config.heads, {1, kMaxHeads}, family.heads);
+  config.kv_heads = config.key_value_heads();
+  keys.integer("num_key_value_heads", config.kv_heads, {1, kMaxHeads}, config.heads);
+  const int64_t share = std::max<int64_t>(1, config.width / config.heads);
+  keys.integer("head_dim", config.head_width, {1, kMaxWidth}, family.head_width > 0 ? family.head_width : share);
+  if (keys.reads()) check_heads(keys.reader(), config);
+  keys.activation("hidden_act", config.activation, "silu");
+  keys.integer("max_position_embeddings", config.max_positions, {1, kMaxPositions}, family.positions);
+  keys.number("rms_norm_eps", config.norm_epsilon, family.norm_epsilon, 0.0, 1.0);
+  if (family.attention_bias) {
+    keys.flag("attention_bias", config.projection_bias, false);
+    config.output_bias = config.projection_bias;
+  }
+  if (family.feed_forward_bias) keys.flag("mlp_bias", config.feed_forward_bias, false);
+  keys.number("attention_dropout", config.dropout, 0.0, 0.0, 0.999);
+  attention_kind_keys(keys, config, family);
+  const double base = config.family == "smollm3" ? 2e6 : 1e4;
+  rotary_keys(keys, config, {.share = family.rotary_share, .base_default = base});
+  decoder_only_keys(keys, config, family.ids);
+  if (config.family == "smollm3") smollm3_keys(keys, config);
+  if (config.family == "granite") granite_keys(keys, config);
+  if (config.family == "phi3") phi3_keys(keys, config);
+}
+
+NameTable make_llama_names(bool norms_behind, bool joined) {
+  return {.outside = {{"embedding.weight", "model.embed_tokens.weight"},
+                      {"head.weight", "lm_head.weight"},
+                      {"decoder.final_norm.weight", "model.norm.weight"}},
+          .blocks = {{"decoder", "model.layers."}},
+          .modules = {{"self_attention.norm", norms_behind ? "post_attention_layernorm" : "input_layernorm"},
+                      {"self_attention.query", joined ? "self_attn.qkv_proj" : "self_attn.q_proj"},
+                      {"self_attention.key", joined ? "self_attn.qkv_proj" : "self_attn.k_proj"},
+                      {"self_attention.value", joined ? "self_attn.qkv_proj" : "self_attn.v_proj"},
+                      {"self_attention.output", "self_attn.o_proj"},
+                      {"self_attention.query_norm", "self_attn.q_norm"},
+                      {"self_attention.key_norm", "self_attn.k_norm"},
+                      {"feed_forward.norm", norms_behind ? "post_feedforward_layernorm" : "post_attention_layernorm"},
+                      {"feed_forward.gate", joined ? "mlp.gate_up_proj" : "mlp.gate_proj"},
+                      {"feed_forward.up", joined ? "mlp.gate_up_proj" : "mlp.up_proj"},
+                      {"feed_forward.down", "mlp.down_proj"}},
+          .join = joined ? Join::kBlocks : Join::kNone,
+          .joined_gate = joined};
+}
+
+const NameTable& llama_names(const TransformerConfig& config) {
+  static const NameTable kTable = make_llama_names(false, false);
+  static const NameTable kNormsBehind = make_llama_names(true, false);
+  static const NameTable kJoined = make_llama_names(false, true);
+  if (config.family == "phi3") return kJoined;
+  return config.norm_place == NormPlace::kAfterSublayer ? kNormsBehind : kTable;
+}
+
+TransformerConfig llama_base(const LlamaLike& family) {
+  const std::string_view name = family.name;
+  TransformerConfig config = decoder_only(family.name);
+  config.activation = Activation::kSilu;
+  config.gated = true;
+  config.positions = Positions::kRotary;
+  config.norm_epsilon = family.norm_epsilon;
+  config.projection_bias = name == "qwen2";
+  if (name == "qwen3") config.query_key_norm = QueryKeyNorm::kHead;
+  if (name == "olmo2") config.query_key_norm = QueryKeyNorm::kWidth;
+  if (name == "olmo2") config.norm_place = NormPlace::kAfterSublayer;
+  return config;
 }
 
 }  // namespace
 
-Family llama_family() {
-  return {.name = "llama",
-          .architecture = "LlamaForCausalLM",
-          .base = llama_base(),
-          .shapes = {.grouped_keys = true},
-          .keys = llama_keys,
-          .names = llama_names,
-          .unused = {"model.layers.*.self_attn.rotary_emb.inv_freq"}};
+std::vector<Family> llama_families() {
+  std::vector<Family> families;
+  for (const LlamaLike& family : kLlamaLikes) {
+    const bool pauses = family.name == std::string_view("smollm3");
+    families.push_back({.name = family.name,
+                        .architecture = family.architecture,
+                        .base = llama_base(family),
+                        .shapes = {.grouped_keys = true, .unrotated_interval = pauses ? kRotationPause : 0},
+                        .keys = llama_keys,
+                        .names = llama_names,
+                        .unused = {"model.layers.*.self_attn.rotary_emb.inv_freq"}});
+  }
+  return families;
 }
 
 }  // namespace draftsmith::model

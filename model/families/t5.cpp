@@ -1,5 +1,6 @@
-// T5 (v1.0: ReLU, tied, scaled output; v1.1: gated GELU, untied, unscaled) and mT5 (as v1.1; its decoder output is
-// never scaled, whatever its flags say). Keys and defaults are those of Transformers 5.23's T5Config and MT5Config.
+// T5 (v1.0: ReLU, tied, scaled output; v1.1: gated GELU, untied, unscaled), mT5 (as v1.1; its decoder output is never
+// scaled, whatever its flags say) and UMT5 (as mT5, with a relative bias in every layer). Flan-T5 and MADLAD-400 are T5
+// v1.1, ByT5 is T5 v1.1 by its architecture. Keys and defaults are those of Transformers 5.23's configurations.
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -41,7 +42,7 @@ void read_feed_forward(ConfigReader& reader, const std::string& fallback, Transf
 }
 
 void feed_forward_keys(ConfigKeys& keys, TransformerConfig& config, const std::string& fallback) {
-  if (keys.reads()) return read_feed_forward(keys.reader(), fallback, config);
+  if (keys.reads()) read_feed_forward(keys.reader(), fallback, config);
   const std::string activation = activation_name(config.activation);
   // "gated-gelu" is the name every reader knows for the gated tanh GELU.
   const std::string gated = "gated-" + (config.activation == Activation::kGeluTanh ? "gelu" : activation);
@@ -73,6 +74,7 @@ void t5_common_keys(ConfigKeys& keys, TransformerConfig& config, const T5Default
   keys.flag("tie_word_embeddings", config.tied_head, true);
   keys.fixed("is_encoder_decoder", true);
   keys.also("use_cache", true);
+  keys.known({"n_positions"});  // of the first T5 directories, whose positions have no end
   const IntRange ids{0, config.vocabulary - 1};
   // Padding stands for a start id that is not given, which must exist.
   if (keys.has("decoder_start_token_id")) {
@@ -108,6 +110,7 @@ NameTable make_t5_names(bool gated) {
                               {"self_attention.key", "layer.0.SelfAttention.k"},
                               {"self_attention.value", "layer.0.SelfAttention.v"},
                               {"self_attention.output", "layer.0.SelfAttention.o"},
+                              {"self_attention.relative_bias", "layer.0.SelfAttention.relative_attention_bias"},
                               {"cross_attention.norm", "layer.1.layer_norm"},
                               {"cross_attention.query", "layer.1.EncDecAttention.q"},
                               {"cross_attention.key", "layer.1.EncDecAttention.k"},
@@ -151,10 +154,17 @@ Family make_t5(const std::string& name, const std::string& architecture,
 }  // namespace
 
 Family t5_family() {
-  return make_t5("t5", "T5ForConditionalGeneration", t5_keys);
+  Family family = make_t5("t5", "T5ForConditionalGeneration", t5_keys);
+  family.other_architectures = {"T5WithLMHeadModel"};  // the same model's first name
+  return family;
 }
 Family mt5_family() {
   return make_t5("mt5", "MT5ForConditionalGeneration", mt5_keys);
+}
+Family umt5_family() {
+  Family family = make_t5("umt5", "UMT5ForConditionalGeneration", mt5_keys);
+  family.base.relative_bias_in_layers = true;
+  return family;
 }
 
 }  // namespace draftsmith::model

@@ -68,7 +68,6 @@ constexpr NeutralValues kNeutral[] = {{"num_beam_groups", "[1]"},
                                       {"epsilon_cutoff", "[0]"},
                                       {"eta_cutoff", "[0]"},
                                       {"guidance_scale", "[1]"},
-                                      {"renormalize_logits", "[false]"},
                                       {"remove_invalid_values", "[false]"},
                                       {"token_healing", "[false]"},
                                       {"sequence_bias", "[[], {}]"},
@@ -167,6 +166,7 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
   keys.number("min_p", settings.min_p, 0.0, 1.0);
   keys.integer("num_beams", settings.num_beams, {1, kMaxCount}, 1);
   keys.number("length_penalty", settings.length_penalty, 1.0, -1e6, 1e6);
+  keys.flag("renormalize_logits", settings.renormalize, false);
   nlohmann::ordered_json stops;  // null: its usual value
   if (settings.early_stopping == "true") stops = true;
   if (settings.early_stopping == "never") stops = "never";
@@ -221,6 +221,18 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
   keys.warn_of_ids();
   generation.unsupported = find_unsupported(settings, keys.listed(), !own_file);
   return generation;
+}
+
+bool is_generation_key(const std::string& key) {
+  static const std::set<std::string> kImplemented = [] {
+    nlohmann::ordered_json out;
+    ConfigKeys keys(out, false);
+    GenerationConfig any;
+    list_settings(keys, any, 0);
+    return keys.listed();
+  }();
+  const bool harmless = std::ranges::find(kHarmless, key) != std::end(kHarmless);
+  return harmless || kImplemented.contains(key) || neutral_values(key) != nullptr;
 }
 
 nlohmann::ordered_json to_json(GenerationConfig generation) {

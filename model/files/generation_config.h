@@ -53,6 +53,8 @@ struct GenerationConfig {
   int64_t num_beams = 1;
   double length_penalty = 1.0;           // > 0 favours long outputs
   std::string early_stopping = "false";  // or "true", "never"
+  // Probabilities sum to 1 after the processors. Only sums of a search see that.
+  bool renormalize = false;
 
   std::vector<std::string> stop_strings;  // a text that comes to hold one of them ends
 
@@ -68,6 +70,9 @@ struct GenerationConfig {
 // warning, or problems where a token would be put in, as of a start id. So are values out of range.
 GenerationConfig read_generation_config(const std::filesystem::path& directory, const nlohmann::json& config_json,
                                         const TransformerConfig& config, Problems& problems);
+
+// Returns whether a key belongs to generation settings, be it implemented or not.
+bool is_generation_key(const std::string& key);
 
 // Returns the settings of a model without any: token ids from its configuration.
 GenerationConfig default_generation_config(const TransformerConfig& config);

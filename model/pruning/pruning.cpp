@@ -258,6 +258,16 @@ class Pruner {
       prune_feed_forward(source + ".feed_forward", target + ".feed_forward");
     }
     (stack == "encoder" ? config_.encoder_layers : config_.decoder_layers) = static_cast<int64_t>(kept.size());
+    if (stack == "decoder") keep_unrotated(kept);
+  }
+
+  // Renumbers the layers without rotation.
+  void keep_unrotated(const std::vector<int64_t>& kept) {
+    const std::vector<int64_t>& all = from_.config().unrotated_layers;
+    config_.unrotated_layers.clear();
+    for (size_t to = 0; to < kept.size(); ++to) {
+      if (std::ranges::binary_search(all, kept[to])) config_.unrotated_layers.push_back(static_cast<int64_t>(to));
+    }
   }
 
   // Returns for each group of heads that share keys the product of the norms of its value rows and output columns. [kv]
@@ -298,6 +308,10 @@ class Pruner {
       copy(from + ".value" + kind, to + ".value" + kind, rows, 0);
       copy(from + ".output" + kind, to + ".output" + kind, query_rows, 1);
     }
+    // One weight for all heads, or one for each row.
+    const bool by_row = from_.config().query_key_norm == QueryKeyNorm::kWidth;
+    copy(from + ".query_norm.weight", to + ".query_norm.weight", by_row ? query_rows : at::Tensor(), 0);
+    copy(from + ".key_norm.weight", to + ".key_norm.weight", by_row ? rows : at::Tensor(), 0);
   }
 
   void prune_feed_forward(const std::string& from, const std::string& to) {

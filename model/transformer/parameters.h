@@ -52,6 +52,9 @@ bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& cano
 // Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype);
 
+// Returns the sinusoids of Positions::kSinusoid of all positions, fp32 [P,D]; position 0 is the first row.
+at::Tensor sinusoids(const TransformerConfig& config);
+
 // ---- Initial weights of a model that is trained from scratch
 
 // The normal distribution of a parameter's initial values; a deviation of 0 is a constant.

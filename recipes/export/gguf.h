@@ -1,5 +1,6 @@
-// GGUF files, version 3: llama.cpp's format for models, written for Llama and GPT-2. A file holds typed values by name,
-// then tensors whose dimensions are listed from the fastest to the slowest, each at a multiple of 32 bytes.
+// GGUF files, version 3: llama.cpp's format for models, written for Llama, its relatives and GPT-2. A file holds typed
+// values by name, then tensors whose dimensions are listed from the fastest to the slowest, each at a multiple of 32
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +56,8 @@ at::ScalarType scalar_type_of(GgufType type);
 std::string gguf_type_name(GgufType type);
 
 // ---- The model
-// llama.cpp rotates neighbouring numbers of a head in place of its two halves, so rows of a Llama's queries and keys
-// are stored in another order. GPT-2's queries, keys and values are one tensor.
+// llama.cpp rotates neighbouring numbers of a head in place of its two halves in some families, Llama among them. Rows
+// of their queries and keys are stored in another order. GPT-2's queries, keys and values are one tensor.
 
 // Reports a problem at `where` for each property that llama.cpp's model of the family lacks, and for other families.
 void check_gguf(const std::string& where, const model::TransformerConfig& config, Problems& problems);

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <stdexcept>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -15,35 +18,61 @@ using model::TransformerConfig;
 using Names = std::vector<std::pair<std::string, std::string>>;  // canonical, llama.cpp's
 
 const Names kOutsideNames = {{"embedding", "token_embd"},
-                             {"positions", "position_embd"},
+                             {"decoder.positions", "position_embd"},
                              {"decoder.final_norm", "output_norm"},
                              {"head", "output"}};
-const Names kLayerNames = {{"self_attention.norm", "attn_norm"},     {"self_attention.query", "attn_q"},
-                           {"self_attention.key", "attn_k"},         {"self_attention.value", "attn_v"},
-                           {"self_attention.output", "attn_output"}, {"feed_forward.norm", "ffn_norm"},
-                           {"feed_forward.gate", "ffn_gate"},        {"feed_forward.up", "ffn_up"},
+const Names kLayerNames = {{"self_attention.norm", "attn_norm"},       {"self_attention.query", "attn_q"},
+                           {"self_attention.key", "attn_k"},           {"self_attention.value", "attn_v"},
+                           {"self_attention.output", "attn_output"},   {"self_attention.query_norm", "attn_q_norm"},
+                           {"self_attention.key_norm", "attn_k_norm"}, {"feed_forward.norm", "ffn_norm"},
+                           {"feed_forward.gate", "ffn_gate"},          {"feed_forward.up", "ffn_up"},
                            {"feed_forward.down", "ffn_down"}};
 
+// What llama.cpp has for a family.
+struct GgufFamily {
+  std::string_view family, architecture;
+  bool pairs = false;         // queries and keys are rotated by neighbouring numbers, not by halves
+  bool output_bias = false;   // the output projection may have a bias
+  bool norms_behind = false;  // norms stand behind the sublayers
+};
+constexpr GgufFamily kFamilies[] = {
+    {.family = "llama", .architecture = "llama", .pairs = true, .output_bias = true},
+    {.family = "mistral", .architecture = "llama", .pairs = true},
+    {.family = "granite", .architecture = "granite", .pairs = true, .output_bias = true},
+    {.family = "qwen2", .architecture = "qwen2"},
+    {.family = "qwen3", .architecture = "qwen3"},
+    {.family = "olmo2", .architecture = "olmo2", .norms_behind = true},
+    {.family = "gpt2", .architecture = "gpt2", .output_bias = true}};
+
+// Returns the row of a model's family; nullptr: it has no form in GGUF.
+const GgufFamily* find_family(const TransformerConfig& config) {
+  const auto* found = std::ranges::find(kFamilies, config.family, &GgufFamily::family);
+  return found == std::end(kFamilies) ? nullptr : found;
+}
+
 // Returns llama.cpp's name of a module: "decoder.3.feed_forward.up" is "blk.3.ffn_up".
-std::string module_name(const std::string& module) {
+std::string module_name(const std::string& module, bool norms_behind) {
   for (const auto& [ours, theirs] : kOutsideNames) {
     if (module == ours) return theirs;
   }
   const size_t number = module.find('.') + 1;
   const size_t part = module.find('.', number) + 1;
+  const std::string layer = fmt::format("blk.{}.", module.substr(number, part - 1 - number));
+  if (norms_behind && module.ends_with("attention.norm")) return layer + "post_attention_norm";
+  if (norms_behind && module.ends_with("forward.norm")) return layer + "post_ffw_norm";
   for (const auto& [ours, theirs] : kLayerNames) {
-    if (module.substr(part) == ours) return fmt::format("blk.{}.{}", module.substr(number, part - 1 - number), theirs);
+    if (module.substr(part) == ours) return layer + theirs;
   }
   throw std::logic_error("gguf: no name for " + module);
 }
 
-bool is_llama(const TransformerConfig& config) {
-  return config.family == "llama";
+bool is_gpt2(const TransformerConfig& config) {
+  return config.family == "gpt2";
 }
 
 // Returns the type of a tensor's numbers in a file of a type.
 GgufType type_in_file(const std::string& module, const std::vector<int64_t>& shape, GgufType file) {
-  if (module == "positions" || shape.size() < 2) return GgufType::kF32;
+  if (module == "decoder.positions" || shape.size() < 2) return GgufType::kF32;
   if (file == GgufType::kQ8_0 && shape.back() % kBlockValues != 0) return GgufType::kF16;
   return file;
 }
@@ -56,19 +85,21 @@ void add_tensor(const model::ParameterSpec& parameter, const TransformerConfig& 
   const std::string kind = parameter.name.substr(dot);  // ".weight" or ".bias"
   const bool query = module.ends_with(".query");
   const bool key = module.ends_with(".key");
-  if (!is_llama(config) && (key || module.ends_with(".value"))) return;
-  GgufTensor tensor{.name = module_name(module) + kind,
+  if (is_gpt2(config) && (key || module.ends_with(".value"))) return;
+  const GgufFamily& family = *find_family(config);
+  const std::string name = module_name(module, family.norms_behind);
+  GgufTensor tensor{.name = name + kind,
                     .shape = parameter.shape,
                     .type = type_in_file(module, parameter.shape, type),
                     .parameters = {parameter.name}};
-  if (!is_llama(config) && query) {
+  if (is_gpt2(config) && query) {
     const std::string before = module.substr(0, module.rfind('.') + 1);
-    tensor.name = fmt::format("{}qkv{}", module_name(module).substr(0, module_name(module).size() - 1), kind);
+    tensor.name = fmt::format("{}qkv{}", name.substr(0, name.size() - 1), kind);
     tensor.shape.front() *= 3;
     tensor.parameters = {parameter.name, before + "key" + kind, before + "value" + kind};
   }
-  if (is_llama(config) && query) tensor.rotated_heads = config.heads;
-  if (is_llama(config) && key) tensor.rotated_heads = config.key_value_heads();
+  if (family.pairs && query) tensor.rotated_heads = config.heads;
+  if (family.pairs && key) tensor.rotated_heads = config.key_value_heads();
   tensors.push_back(std::move(tensor));
 }
 
@@ -92,17 +123,26 @@ void refuse(const std::string& where, const std::string& what, const std::string
 }  // namespace
 
 void check_gguf(const std::string& where, const TransformerConfig& config, Problems& problems) {
-  if (!is_llama(config) && config.family != "gpt2") {
+  const GgufFamily* family = find_family(config);
+  if (family == nullptr) {
     problems.add({.where = where,
-                  .what = "GGUF is written for Llama and GPT-2 alone",
-                  .expected = "a model of one of these families",
+                  .what = "GGUF is not written for this family",
+                  .expected = "a model of llama, mistral, granite, qwen2, qwen3, olmo2 or gpt2",
                   .found = config.family,
                   .hint = "--format hf exports it for Transformers"});
     return;
   }
-  const model::Activation activation = is_llama(config) ? model::Activation::kSilu : model::Activation::kGeluTanh;
+  const model::Activation activation = is_gpt2(config) ? model::Activation::kGeluTanh : model::Activation::kSilu;
   if (config.activation != activation) {
-    refuse(where, "one activation", is_llama(config) ? "silu" : "gelu_new", "another one", problems);
+    refuse(where, "one activation", is_gpt2(config) ? "gelu_new" : "silu", "another one", problems);
+  }
+  const model::RotaryScaling scaling = config.rotary.scaling;
+  const bool stretches = scaling == model::RotaryScaling::kLlama3 && family->architecture == "llama";
+  if (scaling != model::RotaryScaling::kNone && scaling != model::RotaryScaling::kLinear && !stretches) {
+    refuse(where, "rotation that is not scaled in this way", "rope_type default or linear", "another one", problems);
+  }
+  if (config.output_bias && !family->output_bias) {
+    refuse(where, "no bias on attention's output", "\"attention_bias\": false", "biases", problems);
   }
   if (config.rotary.attention_factor != 1.0) {
     refuse(where, "its own attention factor of YaRN", "attention_factor 1.0 in rope_parameters",
@@ -122,13 +162,15 @@ GgufValues gguf_settings(const TransformerConfig& config, const std::string& nam
   const auto number = [](int64_t value) { return static_cast<uint32_t>(value); };
   const std::array<std::pair<GgufType, uint32_t>, 4> file_types = {
       {{GgufType::kF32, 0}, {GgufType::kF16, 1}, {GgufType::kQ8_0, 7}, {GgufType::kBF16, 32}}};
-  GgufValues values = {{"general.architecture", config.family}, {"general.name", name}};
+  const std::string architecture(find_family(config)->architecture);
+  GgufValues values = {{"general.architecture", architecture}, {"general.name", name}};
   for (const auto& [stored, file_type] : file_types) {
     if (stored == type) values.emplace_back("general.file_type", file_type);
   }
   values.emplace_back("general.quantization_version", uint32_t{2});
-  const std::string family = config.family + ".";
-  const auto add = [&](const char* key, GgufValue value) { values.emplace_back(family + key, std::move(value)); };
+  const auto add = [&](const char* key, GgufValue value) {
+    values.emplace_back(architecture + "." + key, std::move(value));
+  };
   add("context_length", number(config.max_positions));
   add("embedding_length", number(config.width));
   add("block_count", number(config.decoder_layers));
@@ -136,7 +178,7 @@ GgufValues gguf_settings(const TransformerConfig& config, const std::string& nam
   add("vocab_size", number(config.vocabulary));
   add("attention.head_count", number(config.heads));
   const auto epsilon = static_cast<float>(config.norm_epsilon);
-  if (!is_llama(config)) {
+  if (is_gpt2(config)) {
     add("attention.layer_norm_epsilon", epsilon);
     return values;
   }
@@ -149,6 +191,12 @@ GgufValues gguf_settings(const TransformerConfig& config, const std::string& nam
   if (config.rotary.scaling == model::RotaryScaling::kLinear) {
     add("rope.scaling.type", std::string("linear"));
     add("rope.scaling.factor", static_cast<float>(config.rotary.factor));
+  }
+  if (config.family == "granite") {
+    add("attention.scale", static_cast<float>(config.attention_scale));
+    add("embedding_scale", static_cast<float>(config.embedding_scale));
+    add("residual_scale", static_cast<float>(config.residual_scale));
+    add("logit_scale", static_cast<float>(1.0 / config.output_scale));  // a divisor
   }
   return values;
 }

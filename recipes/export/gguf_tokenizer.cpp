@@ -98,6 +98,9 @@ std::string pre_tokenizer_name(const std::filesystem::path& file) {
     return text.find(nlohmann::json(std::string(pattern)).dump()) != std::string::npos;
   };
   if (holds(data::kLlama3Pattern)) return "llama-bpe";
+  std::string qwen(data::kLlama3Pattern);
+  qwen.erase(qwen.find("{1,3}"), 5);  // each digit is a word
+  if (holds(qwen)) return "qwen2";
   if (holds(data::kGpt2Pattern)) return "gpt-2";
   const bool own_pattern = cut.is_object() && cut.value("type", "") == "ByteLevel" && cut.value("use_regex", true);
   return own_pattern ? "gpt-2" : "";

@@ -39,8 +39,8 @@ inline nlohmann::json tiny_t5_config() {
 inline std::vector<TensorToStore> tensors_of(const nlohmann::json& config_json) {
   Problems problems;
   const Family& family = family_of(config_json, "test");
-  ConfigReader reader(config_json, "test", problems);
-  const TransformerConfig config = read_config(family, reader);
+  ConfigKeys keys(ConfigReader(config_json, "test", problems));
+  const TransformerConfig config = read_config(family, keys);
   problems.throw_if_any();
   std::vector<TensorToStore> tensors;
   at::Generator generator = at::detail::createCPUGenerator(7);

@@ -44,6 +44,19 @@ json bloom() {
     "n_layer": 2})");
 }
 
+// A family like Llama, of the same sizes.
+json like_llama(const std::string& architecture, const json& changes = json::object()) {
+  json config = llama();
+  config["architectures"] = {architecture};
+  config.update(changes);
+  return config;
+}
+
+json opt() {
+  return json::parse(R"({"architectures": ["OPTForCausalLM"], "vocab_size": 31, "hidden_size": 12, "ffn_dim": 20,
+    "num_attention_heads": 3, "num_hidden_layers": 2, "max_position_embeddings": 40})");
+}
+
 class Families : public testing::Test {
  protected:
   TransformerConfig read(json config, const json& changes = json::object()) const {
@@ -149,7 +162,22 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {llama(), {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor"}},
            {llama(), {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}, {"partial_rotary_factor"}},
            {llama(), {{"rotary_emb_base", 5.0}}, {"rotary_emb_base"}},
-           {llama(), {{"architectures", {"MistralForCausalLM"}}}, {"MistralForCausalLM", "BloomForCausalLM"}},
+           {llama(), {{"architectures", {"FalconForCausalLM"}}}, {"FalconForCausalLM", "BloomForCausalLM"}},
+           {llama(), {{"attn_logit_softcapping", 50.0}}, {"attn_logit_softcapping"}},
+           {llama(), {{"no_rope_layers", {1, 0}}}, {"no_rope_layers"}},
+           {llama(), {{"is_encoder_decoder", true}}, {"is_encoder_decoder"}},
+           {like_llama("MistralForCausalLM"), {{"sliding_window", 39}}, {"sliding_window", "40", "39"}},
+           {like_llama("MistralForCausalLM"), {{"max_position_embeddings", 5000}}, {"sliding_window", "4096"}},
+           {like_llama("Qwen2ForCausalLM"), {{"use_sliding_window", true}}, {"use_sliding_window"}},
+           {like_llama("Qwen3ForCausalLM"),
+            {{"layer_types", {"full_attention", "sliding_attention"}}},
+            {"layer_types"}},
+           {like_llama("SmolLM3ForCausalLM"), {{"no_rope_layers", {1}}}, {"no_rope_layers", "2 numbers"}},
+           {like_llama("Phi3ForCausalLM"), {{"rope_scaling", {{"type", "longrope"}}}}, {"longrope"}},
+           {like_llama("Phi3ForCausalLM"), {{"partial_rotary_factor", 0.25}}, {"partial_rotary_factor"}},
+           {opt(), {{"do_layer_norm_before", false}}, {"do_layer_norm_before"}},
+           {opt(), {{"word_embed_proj_dim", 6}}, {"word_embed_proj_dim", "350m"}},
+           {opt(), {{"layer_norm_elementwise_affine", false}}, {"layer_norm_elementwise_affine"}},
            {gpt2(), {{"n_head", 5}}, {"n_head", "divisor of 12"}},
            {gpt2(), {{"scale_attn_by_inverse_layer_idx", true}}, {"scale_attn_by_inverse_layer_idx"}},
            {gpt2(), {{"add_cross_attention", true}}, {"add_cross_attention"}},
@@ -204,13 +232,58 @@ TEST_F(Families, IdsThatTheVocabularyDoesNotHaveAreIgnoredWithOneWarning) {
   EXPECT_EQ(read(llama(), {{"eos_token_id", nullptr}}).eos, std::vector<int64_t>{});
 }
 
+TEST_F(Families, WindowsThatCutNothingAreRead) {
+  EXPECT_EQ(read(like_llama("MistralForCausalLM")).max_positions, 40);  // a window of 4096 where none is given
+  for (const json& window : {json(), json(40)}) {
+    EXPECT_EQ(read(like_llama("MistralForCausalLM"), {{"sliding_window", window}}).family, "mistral");
+  }
+  const json switched_off = {{"sliding_window", 8}, {"max_window_layers", 1}, {"use_sliding_window", false}};
+  EXPECT_TRUE(read(like_llama("Qwen2ForCausalLM"), switched_off).projection_bias);
+}
+
+TEST_F(Families, LayersOfSmolLm3RotateByListOrInterval) {
+  const json smol = like_llama("SmolLM3ForCausalLM", {{"num_hidden_layers", 5}});
+  EXPECT_THAT(read(smol).unrotated_layers, ElementsAre(3));
+  EXPECT_EQ(read(smol).rotary.base, 2e6);
+  EXPECT_EQ(read(smol, {{"rope_theta", 10000.0}}).rotary.base, 10000.0);
+  EXPECT_THAT(read(smol, {{"no_rope_layer_interval", 2}}).unrotated_layers, ElementsAre(1, 3));
+  EXPECT_THAT(read(smol, {{"no_rope_layers", {0, 1, 1, 1, 0}}}).unrotated_layers, ElementsAre(0, 4));
+}
+
+TEST_F(Families, GraniteHasFourMultipliers) {
+  const auto granite = read(like_llama("GraniteForCausalLM"), {{"embedding_multiplier", 12}, {"logits_scaling", 8}});
+  EXPECT_EQ(granite.embedding_scale, 12);
+  EXPECT_EQ(granite.output_scale, 1.0 / 8);
+  EXPECT_EQ(granite.attention_scale, 1) << "not by the width of a head";
+}
+
+// Real directories have keys of many programs; those that change no number must not stop anyone.
+TEST_F(Families, UnknownKeysAreOneWarning) {
+  const CapturedLog log;
+  const json changes = {{"transformers_version", "5.23.0"},
+                        {"torch_dtype", "bfloat16"},
+                        {"num_beams", 4},
+                        {"zebra_stripes", {3}},
+                        {"rope_interleaved", false},
+                        {"ant_legs", 6}};
+  read(llama(), changes);
+  read(llama(), changes);
+  EXPECT_EQ(log.warnings(), 1);
+  EXPECT_THAT(log.text(), HasSubstr("ignored: ant_legs, zebra_stripes"));
+}
+
 // What is written is read back as the same model, its parameters joined and split again.
 TEST_F(Families, SavedModelsAreReadBack) {
   json yarn = llama();
   yarn["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 3.7}, {"beta_fast", 7}, {"truncate", false}};
   json dynamic = gpt_neox();
   dynamic["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2}};
-  for (const json& config : {llama(), gpt2(), gpt_neox(), bloom(), yarn, dynamic}) {
+  for (const json& config :
+       {llama(), gpt2(), gpt_neox(), bloom(), opt(), like_llama("MistralForCausalLM"), like_llama("Qwen2ForCausalLM"),
+        like_llama("Qwen3ForCausalLM"), like_llama("SmolLM3ForCausalLM", {{"num_hidden_layers", 4}}),
+        like_llama("GraniteForCausalLM", {{"residual_multiplier", 0.3}, {"logits_scaling", 3}}),
+        like_llama("Olmo2ForCausalLM"), like_llama("Phi3ForCausalLM", {{"partial_rotary_factor", 0.5}}), yarn,
+        dynamic}) {
     const TransformerConfig wanted = read(config);
     TransformerModel model(wanted, 3);
     const TemporaryDirectory folder;
@@ -220,6 +293,9 @@ TEST_F(Families, SavedModelsAreReadBack) {
     EXPECT_EQ(again->config().key_value_heads(), wanted.key_value_heads());
     EXPECT_EQ(again->config().rotary, wanted.rotary);
     EXPECT_EQ(again->config().bos, wanted.bos);
+    EXPECT_EQ(again->config().unrotated_layers, wanted.unrotated_layers);
+    EXPECT_EQ(again->config().residual_scale, wanted.residual_scale);
+    EXPECT_NEAR(again->config().output_scale, wanted.output_scale, 1e-12);
     ASSERT_EQ(again->parameters().size(), model.parameters().size()) << wanted.family;
     for (const auto& [name, tensor] : model.parameters()) {
       EXPECT_TRUE(tensor.equal(again->parameters().at(name))) << wanted.family << ": " << name;

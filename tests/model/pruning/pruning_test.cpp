@@ -60,6 +60,15 @@ TEST(Pruning, WhatContributesNothingIsCutFirst) {
   EXPECT_LT(difference(logits(*pruned, tokens), logits(model, tokens)), 1e-5);
 }
 
+TEST(Pruning, LayersWithoutRotationAndNormsOfQueriesStay) {
+  TransformerConfig config = tiny_llama(5);
+  config.unrotated_layers = {1, 4};
+  config.query_key_norm = QueryKeyNorm::kWidth;
+  const auto pruned = prune(TransformerModel(config, 3), {.decoder_layers = "0,1,3,4", .heads = 4});
+  EXPECT_THAT(pruned->config().unrotated_layers, ElementsAre(1, 3));
+  EXPECT_EQ(pruned->parameters().at("decoder.3.self_attention.query_norm.weight").size(0), 4 * config.head_width);
+}
+
 TEST(Pruning, ShapesThatCannotBeAreErrors) {
   const TransformerModel model(tiny_llama(4), 3);
   EXPECT_THAT(error_of([&] { prune(model, {.heads = 5}); }), HasSubstr("multiple of 2"));

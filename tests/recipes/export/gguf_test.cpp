@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "recipes/export/export_model.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
@@ -139,10 +140,41 @@ TEST_F(GgufExports, ScaledRotationBecomesFactors) {
   EXPECT_FALSE(rope_factors(model::tiny_llama()).defined());
 }
 
+// Families like Llama: their architecture, whether rows of queries are reordered, and a tensor's name in layer 1.
+TEST_F(GgufExports, RelativesOfLlamaHaveNamesOfTheirOwn) {
+  struct Relative {
+    std::string family, architecture;
+    bool pairs;
+    std::string tensor;
+  };
+  for (const Relative& one : {Relative{"mistral", "llama", true, "blk.1.attn_norm.weight"},
+                              Relative{"granite", "granite", true, "blk.1.ffn_norm.weight"},
+                              Relative{"qwen2", "qwen2", false, "blk.1.attn_q.bias"},
+                              Relative{"qwen3", "qwen3", false, "blk.1.attn_k_norm.weight"},
+                              Relative{"olmo2", "olmo2", false, "blk.1.post_ffw_norm.weight"}}) {
+    model::TransformerConfig config = model::families().at(one.family).base;
+    const model::TransformerConfig llama = model::tiny_llama(2);
+    config.vocabulary = llama.vocabulary, config.decoder_layers = 2;
+    config.width = llama.width, config.heads = llama.heads, config.kv_heads = llama.kv_heads;
+    config.head_width = llama.head_width, config.ff_width = llama.ff_width, config.rotary = llama.rotary;
+    Problems problems;
+    check_gguf("model", config, problems);
+    problems.throw_if_any();
+    EXPECT_EQ(gguf_settings(config, "x", GgufType::kF32).front().second, GgufValue(one.architecture));
+    bool found = false;
+    for (const GgufTensor& tensor : gguf_tensors(config, GgufType::kF32)) {
+      found = found || tensor.name == one.tensor;
+      if (tensor.name != "blk.0.attn_q.weight") continue;
+      EXPECT_EQ(tensor.rotated_heads > 0, one.pairs) << one.family;
+    }
+    EXPECT_TRUE(found) << one.family << ": " << one.tensor;
+  }
+}
+
 TEST_F(GgufExports, RefuseWhatTheyCannotHold) {
   save("llama", model::tiny_llama());
   save("neox", model::tiny_neox());
-  EXPECT_THAT(refused("neox", "out.gguf"), HasSubstr("GGUF is written for Llama and GPT-2 alone"));
+  EXPECT_THAT(refused("neox", "out.gguf"), HasSubstr("GGUF is not written for this family"));
   write_file_atomic(folder_ / "out.gguf", "kept");
   EXPECT_THAT(refused("llama", "out.gguf"), HasSubstr("exists already"));
   EXPECT_EQ(read_file(folder_ / "out.gguf"), "kept");
