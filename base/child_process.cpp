@@ -158,6 +158,7 @@ ShellResult run_shell(const std::string& command, std::string_view input, const 
   ShellResult result;
   while (true) {
     throw_if_stop_requested("the command was ended; what was measured before is kept");
+    work_point();
     if (input.empty()) process.close_input();
     const bool ended = process.has_ended();  // before the last reading, so that nothing is lost
     process.exchange(input, ended ? 0 : kLook);

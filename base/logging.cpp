@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <mutex>
+#include <set>
+#include <string>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -58,6 +60,17 @@ void write_info(fmt::string_view format, fmt::format_args values) {
 
 void write_warning(fmt::string_view format, fmt::format_args values) {
   write_line("warning: ", format, values);
+}
+
+void write_warning_once(fmt::string_view format, fmt::format_args values) {
+  static std::mutex mutex;
+  static std::set<std::string> written;
+  const std::string text = fmt::vformat(format, values);
+  {
+    const std::scoped_lock lock(mutex);
+    if (!written.insert(text).second) return;
+  }
+  log_warning("{}", text);
 }
 
 }  // namespace logging_detail

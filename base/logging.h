@@ -22,6 +22,7 @@ void set_log_sink(std::function<void(const std::string& line)> sink);
 namespace logging_detail {
 void write_info(fmt::string_view format, fmt::format_args values);
 void write_warning(fmt::string_view format, fmt::format_args values);
+void write_warning_once(fmt::string_view format, fmt::format_args values);
 }  // namespace logging_detail
 
 // Write a line; that of a warning begins with "warning: ". Any thread.
@@ -32,6 +33,11 @@ void log_info(fmt::format_string<Args...> format, Args&&... args) {
 template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   logging_detail::write_warning(format, fmt::make_format_args(args...));
+}
+// Warns unless this process has written the same line: of what is read many times.
+template <class... Args>
+void log_warning_once(fmt::format_string<Args...> format, Args&&... args) {
+  logging_detail::write_warning_once(format, fmt::make_format_args(args...));
 }
 
 // Progress of long work: a bar with rate and time left on a terminal, a plain line every ten seconds elsewhere, nothing

@@ -45,7 +45,7 @@ void request_stop(int signal);
 void throw_if_stop_requested(std::string_view saved);
 
 // Long work of this thread. While it exists, each work_point() on the way ends it if a stop was requested, and calls
-// `tick`, which lets a progress print. Without `saved` (as in Interrupted) a stop waits, as within a training step. Of
+// `tick`, which lets a progress print. Without `saved` (as in Interrupted) a stop waits, unless `tick` throws. Of
 // several the innermost counts.
 class LongWork {
  public:

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/logging.h"
 #include "base/signals.h"
 #include "cli/application.h"
 #include "data/text/readers.h"
@@ -74,7 +75,7 @@ metrics::MetricOptions metric_options(const ScoreFlags& flags) {
     problems.add({"--command", "only the metric command runs one", "draftsmith score command", flags.metric, ""});
   }
   problems.throw_if_any();
-  if (!options.tokenize) {
+  if (!options.tokenize && options.name == "bleu") {
     options.tokenize = metrics::default_bleu_tokenizer(metrics::language_of_references(flags.references.front()));
   }
   return options;
@@ -108,6 +109,7 @@ int run_score(const ScoreFlags& flags) {
   if (flags.metric == "command") signals.emplace();
   const Metric& metric = *made;
   const metrics::ScoreReport report = metrics::score_texts(metric, read_texts(flags), flags.resampling);
+  if (!report.warning.empty()) log_warning("{}", report.warning);
   if (flags.json) {
     std::cout << metrics::to_json(metric, report).dump(2) << "\n";
   } else {
@@ -143,6 +145,7 @@ Action add_score(CLI::App& app) {
       "  draftsmith score bleu --hyp out.txt --ref test.zh --tokenize zh\n"
       "  draftsmith score chrf --hyp out.txt --ref test.de --paired other.txt\n"
       "  draftsmith score rouge --hyp out.txt --ref summaries.txt --stemmer\n"
+      "  draftsmith score rouge --hyp out.txt --ref summaries.ru --tokenize 13a\n"
       "  draftsmith score command --command 'python3 comet.py' --input jsonl --source test.en \\\n"
       "    --hyp out.txt --ref test.de");
   return [flags] { return run_score(*flags); };

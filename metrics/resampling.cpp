@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "base/random.h"
+#include "base/signals.h"
 
 namespace draftsmith::metrics {
 namespace {
@@ -64,6 +65,7 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
   std::vector<double> scores;
   scores.reserve(static_cast<size_t>(options.resamples));
   for (int64_t resample = 0; resample < options.resamples; ++resample) {
+    work_point();
     auto sums = zeros(statistics);
     for (int64_t i = 0; i < lines; ++i) add_line(statistics, drawn_line(draws, lines), sums);
     scores.push_back(score(sums));
@@ -83,6 +85,7 @@ PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, co
   RandomSequence draws = draws_of(options, "metrics/paired_bootstrap");
   std::vector<double> differences;
   for (int64_t resample = 0; resample < options.resamples; ++resample) {
+    work_point();
     auto sums_a = zeros(a);
     auto sums_b = zeros(b);
     for (int64_t i = 0; i < lines; ++i) {

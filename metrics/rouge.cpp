@@ -1,209 +1,18 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/signals.h"
 #include "metrics/metric.h"
 
 namespace draftsmith::metrics {
-namespace {
-
-using Word = std::string_view;
-
-bool is_vowel_letter(char c) {
-  return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u';
-}
-
-// Returns for each letter whether it is a consonant. A y is one unless it follows a consonant.
-std::vector<bool> consonants(Word word) {
-  std::vector<bool> flags(word.size());
-  for (size_t i = 0; i < word.size(); ++i) {
-    flags[i] = word[i] == 'y' ? i == 0 || !flags[i - 1] : !is_vowel_letter(word[i]);
-  }
-  return flags;
-}
-
-// Returns Porter's m, the number of vowels followed by a consonant.
-int measure(Word word) {
-  const auto flags = consonants(word);
-  int count = 0;
-  for (size_t i = 1; i < flags.size(); ++i) count += !flags[i - 1] && flags[i] ? 1 : 0;
-  return count;
-}
-
-bool has_vowel(Word word) {
-  const auto flags = consonants(word);
-  return std::find(flags.begin(), flags.end(), false) != flags.end();
-}
-
-bool ends_double_consonant(Word word) {
-  const size_t n = word.size();
-  return n >= 2 && word[n - 1] == word[n - 2] && consonants(word).back();
-}
-
-// Returns Porter's *o: the word ends in consonant, vowel, consonant other than w, x, y. NLTK adds words vowel,
-// consonant.
-bool ends_short(Word word) {
-  const size_t n = word.size();
-  const auto flags = consonants(word);
-  if (n == 2) return !flags[0] && flags[1];
-  if (n < 3) return false;
-  const char last = word[n - 1];
-  return flags[n - 3] && !flags[n - 2] && flags[n - 1] && last != 'w' && last != 'x' && last != 'y';
-}
-
-Word without(Word word, Word suffix) {
-  return word.substr(0, word.size() - suffix.size());
-}
-
-std::string join(Word stem, Word ending) {
-  return std::string(stem).append(ending);
-}
-
-struct Rule {
-  Word suffix;
-  Word replacement;
-};
-
-// Applies the first rule whose suffix matches if the stem's measure exceeds `above`. Later rules are not tried.
-std::string apply_first(Word word, std::span<const Rule> rules, int above) {
-  for (const Rule& rule : rules) {
-    if (!word.ends_with(rule.suffix)) continue;
-    const Word stem = without(word, rule.suffix);
-    return measure(stem) > above ? join(stem, rule.replacement) : std::string(word);
-  }
-  return std::string(word);
-}
-
-std::string plurals(Word word) {
-  if (word.ends_with("ies")) return join(without(word, "ies"), word.size() == 4 ? "ie" : "i");
-  if (word.ends_with("sses")) return std::string(without(word, "es"));
-  if (word.ends_with("ss") || !word.ends_with("s")) return std::string(word);
-  return std::string(without(word, "s"));
-}
-
-// Restores an e or removes a doubled consonant after -ed or -ing was removed, so that later steps match the suffix.
-std::string repair(Word stem) {
-  if (stem.ends_with("at") || stem.ends_with("bl") || stem.ends_with("iz")) return join(stem, "e");
-  if (ends_double_consonant(stem)) {
-    const char last = stem.back();
-    const bool keep = last == 'l' || last == 's' || last == 'z';
-    return std::string(keep ? stem : stem.substr(0, stem.size() - 1));
-  }
-  if (measure(stem) == 1 && ends_short(stem)) return join(stem, "e");
-  return std::string(stem);
-}
-
-std::string past_and_progressive(Word word) {
-  if (word.ends_with("ied")) return join(without(word, "ied"), word.size() == 4 ? "ie" : "i");
-  if (word.ends_with("eed")) {
-    const Word stem = without(word, "eed");
-    return measure(stem) > 0 ? join(stem, "ee") : std::string(word);
-  }
-  for (const Word suffix : {Word("ed"), Word("ing")}) {
-    if (word.ends_with(suffix) && has_vowel(without(word, suffix))) return repair(without(word, suffix));
-  }
-  return std::string(word);
-}
-
-std::string final_y(Word word) {
-  if (!word.ends_with("y")) return std::string(word);
-  const Word stem = without(word, "y");
-  return stem.size() > 1 && consonants(stem).back() ? join(stem, "i") : std::string(word);
-}
-
-std::string double_suffixes(Word word) {
-  static constexpr std::array<Rule, 21> kRules{
-      {{"ational", "ate"}, {"tional", "tion"}, {"enci", "ence"}, {"anci", "ance"}, {"izer", "ize"},
-       {"bli", "ble"},     {"alli", "al"},     {"entli", "ent"}, {"eli", "e"},     {"ousli", "ous"},
-       {"ization", "ize"}, {"ation", "ate"},   {"ator", "ate"},  {"alism", "al"},  {"iveness", "ive"},
-       {"fulness", "ful"}, {"ousness", "ous"}, {"aliti", "al"},  {"iviti", "ive"}, {"biliti", "ble"},
-       {"fulli", "ful"}}};
-  // -alli is replaced first, and the result passes through all rules again.
-  if (word.ends_with("alli") && measure(without(word, "alli")) > 0) return double_suffixes(without(word, "li"));
-  // The l of -logi belongs to the stem, so that geology and archaeology are treated alike.
-  if (word.ends_with("logi")) {
-    return std::string(measure(without(word, "ogi")) > 0 ? without(word, "i") : word);
-  }
-  return apply_first(word, kRules, 0);
-}
-
-std::string adjective_suffixes(Word word) {
-  static constexpr std::array<Rule, 7> kRules{
-      {{"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"}, {"ical", "ic"}, {"ful", ""}, {"ness", ""}}};
-  return apply_first(word, kRules, 0);
-}
-
-std::string single_suffixes(Word word) {
-  static constexpr std::array<Rule, 18> kRules{{{"al", ""},
-                                                {"ance", ""},
-                                                {"ence", ""},
-                                                {"er", ""},
-                                                {"ic", ""},
-                                                {"able", ""},
-                                                {"ible", ""},
-                                                {"ant", ""},
-                                                {"ement", ""},
-                                                {"ment", ""},
-                                                {"ent", ""},
-                                                {"ou", ""},
-                                                {"ism", ""},
-                                                {"ate", ""},
-                                                {"iti", ""},
-                                                {"ous", ""},
-                                                {"ive", ""},
-                                                {"ize", ""}}};
-  if (word.ends_with("ion")) {
-    const Word stem = without(word, "ion");
-    const bool cut = measure(stem) > 1 && (stem.back() == 's' || stem.back() == 't');
-    return std::string(cut ? stem : word);
-  }
-  return apply_first(word, kRules, 1);
-}
-
-std::string final_e_and_double_l(std::string word) {
-  if (word.ends_with("e")) {
-    const Word stem = without(word, "e");
-    const int m = measure(stem);
-    if (m > 1 || (m == 1 && !ends_short(stem))) word.pop_back();
-  }
-  if (word.ends_with("ll") && measure(Word(word).substr(0, word.size() - 1)) > 1) word.pop_back();
-  return word;
-}
-
-// Irregular words with their stems.
-constexpr std::array<std::pair<Word, Word>, 16> kIrregular{{{"sky", "sky"},
-                                                            {"skies", "sky"},
-                                                            {"dying", "die"},
-                                                            {"lying", "lie"},
-                                                            {"tying", "tie"},
-                                                            {"news", "news"},
-                                                            {"innings", "inning"},
-                                                            {"inning", "inning"},
-                                                            {"outings", "outing"},
-                                                            {"outing", "outing"},
-                                                            {"cannings", "canning"},
-                                                            {"canning", "canning"},
-                                                            {"howe", "howe"},
-                                                            {"proceed", "proceed"},
-                                                            {"exceed", "exceed"},
-                                                            {"succeed", "succeed"}}};
-
-}  // namespace
-
-std::string porter_stem(std::string_view word) {
-  for (const auto& [irregular, stem] : kIrregular) {
-    if (word == irregular) return std::string(stem);
-  }
-  if (word.size() <= 2) return std::string(word);
-  std::string stem = final_y(past_and_progressive(plurals(word)));
-  return final_e_and_double_l(single_suffixes(adjective_suffixes(double_suffixes(stem))));
-}
-
 namespace {
 
 struct RougeValue {
@@ -345,15 +154,27 @@ std::vector<std::string> rouge_tokens(std::string_view text, bool stemmer) {
   return tokens;
 }
 
-Text analyse(std::string_view text, bool stemmer, WordIds& ids) {
+// How texts become words: as rouge_score does by itself, or by one of BLEU's tokenizers, as its argument `tokenizer`.
+struct RougeWords {
+  std::optional<std::string> tokenizer;
+  bool stemmer = false;
+
+  std::vector<std::string> of(std::string_view text) const {
+    return tokenizer ? bleu_tokens(text, *tokenizer) : rouge_tokens(text, stemmer);
+  }
+};
+
+Text analyse(std::string_view text, const RougeWords& words, WordIds& ids) {
   Text result;
+  if (words.tokenizer) result.tokens = ids.ids(words.of(text));
   while (true) {
     const size_t end = text.find('\n');
     const auto sentence = text.substr(0, end);
-    if (!sentence.empty()) result.sentences.push_back(ids.ids(rouge_tokens(sentence, stemmer)));
+    if (!sentence.empty()) result.sentences.push_back(ids.ids(words.of(sentence)));
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);
   }
+  if (words.tokenizer) return result;
   // A newline separates tokens, so the tokens of all sentences are the tokens of the text.
   for (const auto& sentence : result.sentences) {
     result.tokens.insert(result.tokens.end(), sentence.begin(), sentence.end());
@@ -367,13 +188,14 @@ RougeScore score_pair(const Text& hypothesis, const Text& reference) {
 }
 
 // Returns the scores of one line against its references.
-RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references, bool stemmer) {
+RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references,
+                      const RougeWords& words) {
   if (references.empty()) throw std::logic_error("rouge: a line without a reference");
   WordIds ids;
-  const Text text = analyse(hypothesis, stemmer, ids);
-  RougeScore best = score_pair(text, analyse(references.front(), stemmer, ids));
+  const Text text = analyse(hypothesis, words, ids);
+  RougeScore best = score_pair(text, analyse(references.front(), words, ids));
   for (size_t r = 1; r < references.size(); ++r) {
-    const RougeScore score = score_pair(text, analyse(references[r], stemmer, ids));
+    const RougeScore score = score_pair(text, analyse(references[r], words, ids));
     for (size_t type = 0; type < kRougeNames.size(); ++type) {
       if (score[type].f1 > best[type].f1) best[type] = score[type];
     }
@@ -419,7 +241,7 @@ std::string escape_sentences(std::string_view text) {
 
 class Rouge : public Metric {
  public:
-  explicit Rouge(const MetricOptions& options) : stemmer_(options.stemmer) {}
+  explicit Rouge(const MetricOptions& options) : words_{options.tokenize, options.stemmer} {}
 
   std::string name() const override { return "rouge"; }
   std::vector<std::string> scores() const override { return {"rougeL", "rouge1", "rouge2", "rougeLsum"}; }
@@ -433,7 +255,8 @@ class Rouge : public Metric {
     LineStatistics statistics;
     statistics.width = 3 * static_cast<int64_t>(kRougeNames.size()) + 1;
     for (size_t line = 0; line < segments.hypotheses.size(); ++line) {
-      for (const RougeValue& value : rouge_line(segments.hypotheses[line], segments.references[line], stemmer_)) {
+      work_point();
+      for (const RougeValue& value : rouge_line(segments.hypotheses[line], segments.references[line], words_)) {
         statistics.values.insert(statistics.values.end(), {value.precision, value.recall, value.f1});
       }
       statistics.values.push_back(1);
@@ -447,8 +270,24 @@ class Rouge : public Metric {
   }
 
   std::string signature(const References& references) const override {
-    return fmt::format("nrefs:{}|stemmer:{}|lines:mean|version:{}", reference_count(references),
-                       stemmer_ ? "yes" : "no", kMetricsVersion);
+    return fmt::format("nrefs:{}|stemmer:{}|{}lines:mean|version:{}", reference_count(references),
+                       words_.stemmer ? "yes" : "no", words_.tokenizer ? "tok:" + *words_.tokenizer + "|" : "",
+                       kMetricsVersion);
+  }
+
+  // Of letters, rouge_score's words have those of the Latin alphabet alone.
+  std::string warning(const Segments& segments) const override {
+    int64_t texts = 0;
+    int64_t uncounted = 0;
+    const auto look = [&](const std::string& text) {
+      ++texts;
+      if (!stripped(text).empty() && words_.of(text).empty()) ++uncounted;
+    };
+    for (const std::string& hypothesis : segments.hypotheses) look(hypothesis);
+    for (const auto& references : segments.references) std::ranges::for_each(references, look);
+    if (uncounted == 0) return "";
+    return fmt::format("{} of {} texts have no word that ROUGE counts: without `tokenize` it counts a-z and 0-9 alone",
+                       uncounted, texts);
   }
 
   std::string text(std::span<const double> sums, const std::string& signature) const override {
@@ -475,12 +314,21 @@ class Rouge : public Metric {
   std::string text_of(const std::string& line) const override { return unescape_sentences(line); }
 
  private:
-  bool stemmer_;
+  RougeWords words_;
 };
 
 }  // namespace
 
+void check_rouge(const MetricOptions& options, const std::string& where, Problems& problems) {
+  if (options.name != "rouge" || !options.stemmer || !options.tokenize) return;
+  problems.add({where.empty() ? "stemmer" : where + ".stemmer", "ROUGE stems the words of its own tokenizer alone",
+                "stemmer or tokenize", "both", ""});
+}
+
 std::unique_ptr<const Metric> make_rouge(const MetricOptions& options) {
+  Problems problems;
+  check_rouge(options, "", problems);
+  problems.throw_if_any();
   return std::make_unique<Rouge>(options);
 }
 

@@ -69,6 +69,8 @@ ScoreReport score_texts(const Metric& metric, const ScoredTexts& texts, const Re
                      .sums = statistics.sum(),
                      .scores = all_scores(metric, statistics, resampling),
                      .compared = {}};
+  const std::vector<std::string> own = scored_lines(metric, texts.hypotheses);
+  report.warning = metric.warning({.hypotheses = own, .references = references});
   if (texts.other_system) {
     report.compared = compare_systems(metric, statistics, statistics_of(*texts.other_system), resampling);
   }
@@ -77,6 +79,7 @@ ScoreReport score_texts(const Metric& metric, const ScoredTexts& texts, const Re
 
 ordered_json to_json(const Metric& metric, const ScoreReport& report) {
   ordered_json json{{"metric", metric.name()}, {"lines", report.lines}, {"signature", report.signature}};
+  if (!report.warning.empty()) json["warning"] = report.warning;
   for (const NamedScore& score : report.scores) {
     json[score.name] = score.value;
     json[score.name + "_ci95"] = interval_json(score.interval);

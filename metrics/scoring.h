@@ -42,6 +42,7 @@ struct ScoreReport {
   std::vector<double> sums;  // statistics over all lines
   std::vector<NamedScore> scores;
   std::vector<ComparedScore> compared;  // empty without a second system
+  std::string warning{};                // Metric::warning() of the system's texts
 };
 
 // Returns the names of the metrics that score something.

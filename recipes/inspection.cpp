@@ -75,7 +75,8 @@ std::string describe_shape(const model::ModelDirectory& model) {
                         c.vocabulary_rows(), c.draft_vocabulary.stand_in);
   }
   for (const auto& file : model.weights().files()) {
-    text += fmt::format("  {}: {}\n", file->file().filename().string(), human_bytes(fs::file_size(file->file())));
+    text += fmt::format("  {}: {}\n", file->file().lexically_relative(model.path()).string(),
+                        human_bytes(fs::file_size(file->file())));
   }
   return text;
 }

@@ -268,7 +268,10 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions option
               .version = stage.kind->version,
               .options = stage.checked.options};
     for (const std::string& input : stage.inputs) done.inputs["@" + input] = hashes.at(input);
-    for (const std::string& file : stage.files) done.inputs[file] = path_hash(file, known);
+    {
+      const LongWork work(fmt::format("{} of {} stages are finished; run it again to continue", i, count));
+      for (const std::string& file : stage.files) done.inputs[file] = path_hash(file, known);
+    }
     if (world.leads()) known.save(options.work / kInputHashes);
     done.hash = stage_hash(stage, done.inputs);
     world.require_same("the input files of stage " + stage.name, done.hash);

@@ -30,6 +30,7 @@ from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModel
                           BloomConfig, DynamicCache, EncoderDecoderCache, GenerationConfig, GPT2Config, GPTNeoXConfig,
                           GraniteConfig, LlamaConfig, MistralConfig, MT5Config, Olmo2Config, OPTConfig, Phi3Config,
                           PreTrainedTokenizerFast, Qwen2Config, Qwen3Config, SmolLM3Config, T5Config)
+from transformers import BartConfig, M2M100Config, MarianConfig, MBartConfig, PegasusConfig, UMT5Config
 from transformers.utils import logging
 
 NEW_TOKENS = 14
@@ -47,7 +48,11 @@ PROCESSORS = [
     {"min_length": 20},
     {"min_length": 25, "min_new_tokens": 3},
 ]
-BEAM_MODELS = ("t5_v1_0", "mt5", "llama3", "gpt2", "bloom")
+SEQ2SEQ_PROCESSORS = [
+    {"forced_bos_token_id": 7, "forced_eos_token_id": EOS, "no_repeat_ngram_size": 3, "min_length": 6},
+    {"bad_words_ids": [[PAD]], "forced_eos_token_id": EOS, "encoder_no_repeat_ngram_size": 1},
+]
+BEAM_MODELS = ("t5_v1_0", "mt5", "llama3", "gpt2", "bloom", "marian")
 SEARCHES = [
     {"num_beams": 4, "num_return_sequences": 4},
     {"num_beams": 4, "length_penalty": 0.6, "num_return_sequences": 2},
@@ -56,6 +61,8 @@ SEARCHES = [
     {"num_beams": 3, "length_penalty": 1.5, "early_stopping": "never", "num_return_sequences": 3},
     {"num_beams": 6, "length_penalty": -0.5, "num_return_sequences": 6},
     {"num_beams": 4, "num_return_sequences": 2, "repetition_penalty": 1.3, "no_repeat_ngram_size": 2,
+     "min_new_tokens": 4},
+    {"num_beams": 4, "num_return_sequences": 2, "renormalize_logits": True, "bad_words_ids": [[5], [9]],
      "min_new_tokens": 4},
 ]
 
@@ -84,6 +91,8 @@ T5_IDS = dict(dropout_rate=0.0, decoder_start_token_id=PAD, pad_token_id=PAD, eo
 IDS = dict(bos_token_id=2, eos_token_id=EOS, pad_token_id=PAD)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 8.0, "beta_fast": 6.0, "truncate": False,
+        "original_max_position_embeddings": 64}
 # Of the families like Llama: four heads of 8 numbers share two of keys.
 SHARED_KEYS = dict(vocab_size=91, hidden_size=32, intermediate_size=45, num_hidden_layers=3, num_attention_heads=4,
                    num_key_value_heads=2, max_position_embeddings=512, **IDS)
@@ -105,6 +114,12 @@ CONFIGURATIONS = {
                                 num_attention_heads=5, num_key_value_heads=5, head_dim=4, mlp_bias=True,
                                 max_position_embeddings=512, tie_word_embeddings=True,
                                 rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}, **IDS),
+    "llama_yarn": LlamaConfig(vocab_size=79, hidden_size=20, intermediate_size=33, num_hidden_layers=2,
+                              num_attention_heads=4, num_key_value_heads=2, head_dim=12, max_position_embeddings=512,
+                              rope_parameters=YARN, **IDS),
+    "llama_dynamic": LlamaConfig(vocab_size=73, hidden_size=20, intermediate_size=33, num_hidden_layers=2,
+                                 num_attention_heads=5, head_dim=8, max_position_embeddings=300,
+                                 rope_parameters={"rope_type": "dynamic", "rope_theta": 700.0, "factor": 3.3}, **IDS),
     "gpt2": GPT2Config(vocab_size=89, n_embd=24, n_head=3, n_layer=2, n_inner=37, n_positions=300, resid_pdrop=0.0,
                        embd_pdrop=0.0, attn_pdrop=0.0, **IDS),
     "gpt_neox": GPTNeoXConfig(vocab_size=103, hidden_size=40, intermediate_size=44, num_hidden_layers=3,
@@ -112,6 +127,9 @@ CONFIGURATIONS = {
     "gpt_neox_serial": GPTNeoXConfig(vocab_size=83, hidden_size=24, intermediate_size=50, num_hidden_layers=2,
                                      num_attention_heads=2, rotary_pct=1.0, max_position_embeddings=512,
                                      use_parallel_residual=False, attention_bias=False, **IDS),
+    "gpt_neox_yarn": GPTNeoXConfig(vocab_size=91, hidden_size=32, intermediate_size=44, num_hidden_layers=2,
+                                   num_attention_heads=2, max_position_embeddings=512,
+                                   rope_parameters={**YARN, "partial_rotary_factor": 0.5}, **IDS),
     "bloom": BloomConfig(vocab_size=107, hidden_size=30, n_head=5, n_layer=3, hidden_dropout=0.0,
                          attention_dropout=0.0, **IDS),
     "mistral": MistralConfig(**SHARED_KEYS, head_dim=10, sliding_window=None),
@@ -128,8 +146,24 @@ CONFIGURATIONS = {
                            max_position_embeddings=300, dropout=0.0, enable_bias=False, tie_word_embeddings=False,
                            _remove_final_layer_norm=True, activation_function="gelu", **IDS),
 }
+# Of encoder-decoders with layer norms: five heads of 6 numbers, a decoder deeper than the encoder.
+SIZES = dict(vocab_size=97, d_model=30, encoder_layers=2, decoder_layers=3, encoder_attention_heads=5,
+             decoder_attention_heads=5, encoder_ffn_dim=44, decoder_ffn_dim=44, max_position_embeddings=300, dropout=0.0,
+             attention_dropout=0.0, encoder_layerdrop=0.0, decoder_layerdrop=0.0, scale_embedding=True, pad_token_id=PAD,
+             eos_token_id=EOS)
+CONFIGURATIONS.update({
+    "umt5": UMT5Config(vocab_size=109, d_model=22, d_kv=6, d_ff=35, num_layers=2, num_decoder_layers=3, num_heads=5,
+                       relative_attention_num_buckets=20, relative_attention_max_distance=50, **T5_IDS),
+    "marian": MarianConfig(**SIZES, activation_function="swish", decoder_start_token_id=PAD, forced_eos_token_id=None),
+    "m2m_100": M2M100Config(**SIZES, decoder_start_token_id=EOS, bos_token_id=2),
+    "bart": BartConfig(**{**SIZES, "scale_embedding": False}, decoder_start_token_id=EOS, bos_token_id=2,
+                       forced_eos_token_id=None),
+    "mbart": MBartConfig(**SIZES, activation_function="gelu_new", decoder_start_token_id=EOS, bos_token_id=2,
+                         forced_eos_token_id=None),
+    "pegasus": PegasusConfig(**SIZES, activation_function="relu", decoder_start_token_id=PAD, forced_eos_token_id=None),
+})
 MANY_INPUTS = ("t5", "mt5", "llama", "gpt2", "gpt_neox", "bloom")  # model types with all of GREEDY_INPUTS
-UNTIED = ("t5_v1_1", "mt5", "t5")  # whose heads are their own
+UNTIED = ("t5_v1_1", "mt5", "umt5", "t5")  # whose heads are their own
 
 
 def class_of(config):
@@ -143,10 +177,15 @@ def make_model(name, config=None):
     model = class_of(config).from_config(config).eval()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
-            (vary_t5 if config.is_encoder_decoder else vary)(name, parameter_name, parameter)
+            if parameter.requires_grad:  # Marian's and Pegasus's sinusoids are frozen
+                varied = vary_t5 if "t5" in config.model_type else vary_seq2seq if config.is_encoder_decoder else vary
+                varied(name, parameter_name, parameter)
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.normal_(std=0.3)
         if name in UNTIED:
             model.lm_head.weight = torch.nn.Parameter(torch.randn(config.vocab_size, config.d_model) * 0.5)
-        model.get_output_embeddings().weight[EOS] *= 2  # so that some rows end before the limit
+        if name != "m2m_100":  # which ends soon enough
+            model.get_output_embeddings().weight[EOS] *= 2  # so that some rows end before the limit
     return model
 
 
@@ -168,6 +207,18 @@ def vary(_, name, parameter):
         parameter.normal_(std=0.2)
     else:
         parameter.uniform_(0.5, 1.5)
+
+
+def vary_seq2seq(model_name, name, parameter):
+    vary(model_name, name, parameter)
+    if name.endswith("layer_norm.weight"):
+        parameter.mul_(torch.randn(parameter.shape).sign())  # else a tied model only repeats its last token
+    if name.endswith(("shared.weight", "out_proj.weight", "fc2.weight", "embed_positions.weight")):
+        parameter.mul_(2)
+    if name.endswith("q_proj.weight"):
+        parameter.mul_(3)
+    if name.endswith("bias"):  # large ones would give every position the same token
+        parameter.mul_(0.2)
 
 
 def load_model(directory):
@@ -215,7 +266,8 @@ def reference(model):
     model.zero_grad()
     loss.backward()
     tensors.update(labels=labels, logits=logits.detach(), loss=loss.detach())
-    tensors.update({"grad/" + name: parameter.grad for name, parameter in model.named_parameters()})
+    tensors.update({"grad/" + name: parameter.grad for name, parameter in model.named_parameters()
+                    if parameter.requires_grad})
     return {name: tensor.float().contiguous() for name, tensor in tensors.items()}
 
 
@@ -350,17 +402,17 @@ def check_directory(root, directory):
 
 
 def processors(root):
-    """Outputs of one model with each of PROCESSORS, and with words banned that it writes without."""
+    """Outputs of two models under settings of their lists, and with words banned that they write without."""
     records = []
-    name = "llama3"
-    model = AutoModelForCausalLM.from_pretrained(root / name).eval()
-    prompts = greedy_sources(model.config.vocab_size)[:PROCESSED]
-    plain = greedy(model, prompts)
-    words = [plain[0][:1], plain[1][:2], plain[2][1:4]]
-    for settings in PROCESSORS + [{"bad_words_ids": words}]:
-        outputs = greedy(model, prompts, **settings)
-        records.append({"model": name, "settings": settings, "sources": prompts, "outputs": outputs,
-                        "changed": sum(a != b for a, b in zip(outputs, plain))})
+    for name, chosen in (("llama3", PROCESSORS), ("mbart", SEQ2SEQ_PROCESSORS)):
+        model, _ = load_model(root / name)
+        prompts = greedy_sources(model.config.vocab_size)[:PROCESSED]
+        plain = greedy(model, prompts)
+        words = [plain[0][:1], plain[1][:2], plain[2][1:4]]
+        for settings in chosen + [{"bad_words_ids": words}]:
+            outputs = greedy(model, prompts, **settings)
+            records.append({"model": name, "settings": settings, "sources": prompts, "outputs": outputs,
+                            "changed": sum(a != b for a, b in zip(outputs, plain))})
     (root / "processors.json").write_text(json.dumps(records))
 
 

@@ -105,13 +105,25 @@ def scores_of(name, hypotheses, references):
         result[f"chrf_{word_order}_name"] = score.name
         result[f"chrf_{word_order}_signature"] = str(metric.get_signature())
     types = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
-    for stemmer in (False, True):
-        scorer = rouge_scorer.RougeScorer(types, use_stemmer=stemmer)
+    scorers = {"": rouge_scorer.RougeScorer(types), "_stemmed": rouge_scorer.RougeScorer(types, use_stemmer=True)}
+    for tokenizer in ("13a", "none", "char", "zh") if len(hypotheses) < 20 else ():  # characters take it long
+        scorers[f"_{tokenizer}"] = rouge_scorer.RougeScorer(types, tokenizer=BleuTokens(BLEU(tokenize=tokenizer)))
+    for suffix, scorer in scorers.items():
         lines = [scorer.score_multi(r, h) for h, r in zip(hypotheses, references)]
         for kind in types:
             values = [[line[kind].precision, line[kind].recall, line[kind].fmeasure] for line in lines]
-            result[f"{kind}{'_stemmed' if stemmer else ''}"] = [sum(column) / len(lines) for column in zip(*values)]
+            result[kind + suffix] = [sum(column) / len(lines) for column in zip(*values)]
     return result
+
+
+class BleuTokens:
+    """BLEU's tokenizer as rouge_score takes one."""
+
+    def __init__(self, metric):
+        self.metric = metric
+
+    def tokenize(self, text):
+        return self.metric._preprocess_segment(text).split()
 
 
 def write_lines(path, texts):

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -267,16 +268,42 @@ struct TrainingRun {
     }
   }
 
+  std::string stopped() const {
+    return fmt::format("training stopped after step {}; the same command goes on from there ({})", state.step,
+                       (directory / "checkpoints").string());
+  }
+
+  // Leaves a step that has taken a second if a stop was requested. A shorter one is waited for, so that no work is
+  // lost; so is that of several processes, which end together.
   void tick() {
     if (log) log->tick();
+    if (in_gradients && world.is_alone() && in_gradients->seconds() > 1) throw_if_stop_requested(stopped());
+  }
+
+  // A step that is left is as if it had not begun.
+  StepResult gradients_of(const MicroBatches& data, const data::BatchPosition& before) {
+    in_gradients.emplace();
+    try {
+      const StepResult result =
+          accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
+      in_gradients.reset();
+      return result;
+    } catch (const Interrupted&) {
+      in_gradients.reset();
+      state.position = before;
+      optimizer->zero_grad();
+      save_checkpoint();
+      throw;
+    }
   }
 
   void step() {
     const Stopwatch watch;
     const Progressed before = state.progressed();
+    const data::BatchPosition position = state.position;
     const MicroBatches data = next_step(batches, state.position, options.accumulate);
     const double waited_before = world.waited();
-    const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
+    const StepResult result = gradients_of(data, position);
     stop_agreed = result.stop;
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
@@ -363,8 +390,7 @@ struct TrainingRun {
     if (state.finished || stop || checkpoint_due) save_checkpoint();
     if (stop) {
       if (!world.is_alone()) request_stop(SIGTERM);  // another process may be the one that was asked
-      throw_if_stop_requested(fmt::format("training stopped after step {}; the same command goes on from there ({})",
-                                          state.step, (directory / "checkpoints").string()));
+      throw_if_stop_requested(stopped());
     }
   }
 
@@ -397,9 +423,10 @@ struct TrainingRun {
   std::unique_ptr<Optimizer> optimizer;
   CheckpointFolder checkpoints;
   TrainingState state;
-  std::optional<TrainingLog> log;  // the leader's
-  bool stop_agreed = false;        // of several processes, one was asked to stop
-  double waited = 0;               // seconds of the steps since the last line of the log
+  std::optional<TrainingLog> log;         // the leader's
+  bool stop_agreed = false;               // of several processes, one was asked to stop
+  std::optional<Stopwatch> in_gradients;  // the time of a step's gradients, while they are computed
+  double waited = 0;                      // seconds of the steps since the last line of the log
 };
 
 }  // namespace
@@ -407,7 +434,7 @@ struct TrainingRun {
 TrainResult run_training(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory) {
   TrainingRun run(std::move(inputs), std::move(options), std::move(directory));
   keep_freed_memory();
-  const LongWork work({}, [&] { run.tick(); });  // a stop waits for the end of a step, so that no work is lost
+  const LongWork work({}, [&] { run.tick(); });
   run.resume();
   run.require_gradients();
   if (run.state.validation_due) run.complete_step(true);

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/random.h"
+#include "base/signals.h"
 
 namespace draftsmith::data {
 
@@ -478,13 +479,12 @@ void write_synthetic(const SyntheticOptions& options, const std::filesystem::pat
   const std::pair<std::string, int64_t> splits[] = {
       {"test", options.test}, {"valid", options.valid}, {"train", options.train}};
   for (const auto& [split, count] : splits) {
-    std::string sources;
-    std::string targets;
+    std::string sources, targets;
     for (int64_t index = 0, taken = 0; taken < count; ++index) {
+      work_point();
       if (index > 100 * (count + 1000)) {
-        throw UserError({.where = "synthetic language",
-                         .what = "too few different sentences for the " + split + " set",
-                         .hint = "raise vocabulary or max_words, or make the sets smaller"});
+        throw UserError({"synthetic language", "too few different sentences for the " + split + " set", "", "",
+                         "raise vocabulary or max_words, or make the sets smaller"});
       }
       const auto [source, target] = draw_pair(lexicon, options, split, index);
       if (split == "train" ? held_out.contains(source) : !held_out.insert(source).second) continue;

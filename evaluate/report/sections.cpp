@@ -309,6 +309,7 @@ std::vector<std::string> setting_notes(const TaskView& view, Form form) {
   const auto add = [&](std::string note) {
     if (!note.empty()) notes.push_back(std::move(note));
   };
+  if (task.warning) add("! " + *task.warning);
   if (task.timed_again > 0) {
     add(fmt::format("  {} pairs of timings were repeated: the machine had stood still for most of their time",
                     task.timed_again));

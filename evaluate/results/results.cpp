@@ -93,7 +93,7 @@ struct Keys<TaskResult> {
   static void each(auto&& io, auto& value) {
     DRAFTSMITH_MEMBERS(name, metric, signature)
     io("command_metric", value.command);
-    DRAFTSMITH_MEMBERS(lines, cut_sources, timed_again, max_new_tokens, chooses, baseline)
+    DRAFTSMITH_MEMBERS(warning, lines, cut_sources, timed_again, max_new_tokens, chooses, baseline)
     io("runs", value.settings);
     DRAFTSMITH_MEMBERS(drafters, prediction, examples, failures)
   }

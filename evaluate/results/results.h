@@ -230,6 +230,7 @@ struct TaskResult {
   std::string metric = "bleu";
   std::string signature;
   std::optional<metrics::CommandOptions> command = {};  // of the metric command
+  std::optional<std::string> warning = {};              // of the metric about the baseline's outputs and references
   int64_t lines = 0;
   int64_t cut_sources = 0;
   int64_t timed_again = 0;  // pairs of timings that were thrown away because the machine stood still

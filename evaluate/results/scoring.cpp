@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -103,6 +104,18 @@ void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
     try_setting(setting, "scoring", score, failed);
   }
   remove_failed(failed, "scoring", measured);
+}
+
+std::optional<std::string> metric_warning(const MeasuredTask& measured) {
+  const auto metric = task_metric(*measured.task);
+  const auto lines = measured.hypotheses.find(measured.settings.front().label);
+  if (lines == measured.hypotheses.end() || !measured.task->metric.scored()) return std::nullopt;
+  std::vector<std::string> texts;
+  for (const std::string& line : lines->second) texts.push_back(metric->text_of(line));
+  const std::string warning = metric->warning({.hypotheses = texts, .references = measured.data.references});
+  if (warning.empty()) return std::nullopt;
+  log_warning_once("task {}: {}", measured.task->name, warning);
+  return warning;
 }
 
 metrics::ResamplingOptions resampling_of(const SuiteOptions& options) {

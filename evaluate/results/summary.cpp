@@ -138,6 +138,7 @@ class TaskSummary {
     result.metric = metric_->name();
     result.command = measured_command(measured_.task->metric);
     result.signature = metric_->signature(measured_.data.references);
+    result.warning = metric_warning(measured_);
     result.lines = measured_.data.lines();
     result.cut_sources = measured_.cut_sources;
     for (const auto& [label, records] : measured_.records) {

@@ -24,6 +24,9 @@ void try_command(const MeasuredTask& measured);
 // cannot be scored is removed, and all others are scored. Errors: Interrupted, and those of the greedy baseline.
 void score_hypotheses(MeasuredTask& measured, const Engine& engine);
 
+// Returns and logs what the metric warns of in the baseline's outputs and the references, if it does.
+std::optional<std::string> metric_warning(const MeasuredTask& measured);
+
 // Returns how a suite resamples lines.
 metrics::ResamplingOptions resampling_of(const SuiteOptions& options);
 

@@ -21,7 +21,9 @@ std::string reference_language(const TaskOptions& task) {
 
 std::unique_ptr<const metrics::Metric> task_metric(const TaskOptions& task) {
   metrics::MetricOptions options = task.metric;
-  if (!options.tokenize && !task.ids) options.tokenize = metrics::default_bleu_tokenizer(reference_language(task));
+  if (!options.tokenize && !task.ids && options.name == "bleu") {
+    options.tokenize = metrics::default_bleu_tokenizer(reference_language(task));
+  }
   return metrics::make_metric(options);
 }
 

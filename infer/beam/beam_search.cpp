@@ -214,8 +214,9 @@ class BeamLoop {
     const at::Tensor logits = target_.step(input, *batch_.state).logits.squeeze(1);  // [R,V]
     const bool wide = logits.scalar_type() == at::kDouble;
     // Transformers' processors change log-probabilities here, not logits.
-    const at::Tensor log_probs = at::log_softmax(logits, 1, wide ? at::kDouble : at::kFloat);
+    at::Tensor log_probs = at::log_softmax(logits, 1, wide ? at::kDouble : at::kFloat);
     settings_.process(log_probs, {batch_.rows});
+    if (settings_.processors.renormalizes()) log_probs = at::log_softmax(log_probs, 1);
     return best_continuations(log_probs, scores_, beams_.beams, std::min(wanted_, beams_.beams * log_probs.size(1)));
   }
 

@@ -11,6 +11,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/logging.h"
+
 namespace draftsmith::model {
 
 ConfigReader::ConfigReader(const nlohmann::json& object, std::string where, Problems& problems)
@@ -75,6 +77,41 @@ void ConfigKeys::end_ids(const std::string& key, std::vector<int64_t>& value, In
   }
 }
 
+bool ConfigKeys::occurs(const std::string& key, int64_t id, TokenIds ids) {
+  if (id >= 0 && id < ids.vocabulary) return true;
+  left_out_.insert(fmt::format("{} {}", key, id));
+  return false;
+}
+
+void ConfigKeys::integer(const std::string& key, int64_t& value, TokenIds ids, int64_t fallback) {
+  std::optional<int64_t> id;
+  if (!reads()) id = value;
+  integer(key, id, ids);
+  if (reads()) value = id.value_or(fallback);
+}
+
+void ConfigKeys::integer(const std::string& key, std::optional<int64_t>& value, TokenIds ids) {
+  const std::optional<int64_t> before = value;
+  integer(key, value, IntRange{});
+  if (reads() && has(key) && !occurs(key, *value, ids)) value = before;
+}
+
+void ConfigKeys::integers(const std::string& key, std::vector<int64_t>& value, TokenIds ids) {
+  integers(key, value, IntRange{});
+  if (reads()) std::erase_if(value, [&](int64_t id) { return !occurs(key, id, ids); });
+}
+
+void ConfigKeys::end_ids(const std::string& key, std::vector<int64_t>& value, TokenIds ids) {
+  if (!reads()) return end_ids(key, value, IntRange{});
+  integers(key, value, ids);
+}
+
+void ConfigKeys::warn_of_ids() {
+  if (left_out_.empty() || !from_->problems().empty()) return;
+  log_warning_once("{}: token ids that the vocabulary does not have are ignored: {}", from_->where(),
+                   fmt::join(left_out_, ", "));
+}
+
 void ConfigKeys::activation(const std::string& key, Activation& value, const std::string& fallback) {
   if (!read_or_write(key, activation_name(value), fallback)) return;
   const auto named = activation_named(from_->get_string(key, fallback));
@@ -104,124 +141,18 @@ std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
   return std::nullopt;
 }
 
-namespace {
-
-constexpr double kMostBase = 1e12;
-
-// rope_parameters or rope_scaling, or nothing.
-const nlohmann::json* settings_of(ConfigReader& reader) {
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (!reader.has(key)) continue;
-    if (reader.at(key).is_object()) return &reader.at(key);
-    reader.wrong(key, "is not an object", "an object with rope_type");
-  }
-  return nullptr;
-}
-
-void read_scaling(ConfigReader& settings, RotaryConfig& config) {
-  const std::string type = settings.get_string(settings.has("rope_type") ? "rope_type" : "type", "default");
-  if (type == "default") return;
-  config.factor = settings.number("factor", 1.0, 1.0, 1e6);
-  if (type == "linear") {
-    config.scaling = RotaryScaling::kLinear;
-  } else if (type == "llama3") {
-    config.scaling = RotaryScaling::kLlama3;
-    config.low_frequency_factor = settings.number("low_freq_factor", 1.0, 1e-6, 1e6);
-    config.high_frequency_factor = settings.number("high_freq_factor", 4.0, 1e-6, 1e6);
-    config.original_positions = settings.get_int("original_max_position_embeddings", {1, kMaxPositions}, 8192);
-    if (config.high_frequency_factor <= config.low_frequency_factor) {
-      settings.wrong("high_freq_factor", "must be larger than low_freq_factor", "a larger number");
-    }
-  } else {
-    settings.wrong(settings.has("rope_type") ? "rope_type" : "type", "is a rotary scaling that is not supported",
-                   "default, linear or llama3");
-  }
-}
-
-}  // namespace
-
-RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int64_t width) {
-  RotaryConfig config;
-  config.width = width;
-  config.base = reader.number(base_key, 10000.0, 1.0, kMostBase);
-  if (const nlohmann::json* settings = settings_of(reader)) {
-    ConfigReader inner = reader.within(*settings);
-    config.base = inner.number("rope_theta", config.base, 1.0, kMostBase);
-    read_scaling(inner, config);
-  }
-  return config;
-}
-
-bool rotary_base_given(ConfigReader& reader, const std::string& base_key) {
-  if (reader.has(base_key)) return true;
-  const auto says = [&](const char* key) {
-    return reader.has(key) && reader.at(key).is_object() && reader.at(key).contains("rope_theta");
-  };
-  return says("rope_parameters") || says("rope_scaling");
-}
-
-nlohmann::ordered_json rotary_json(const RotaryConfig& config) {
-  nlohmann::ordered_json out;
-  out["rope_theta"] = config.base;
-  out["rope_type"] = "default";
-  if (config.scaling == RotaryScaling::kNone) return out;
-  out["rope_type"] = config.scaling == RotaryScaling::kLinear ? "linear" : "llama3";
-  out["factor"] = config.factor;
-  if (config.scaling == RotaryScaling::kLinear) return out;
-  out["low_freq_factor"] = config.low_frequency_factor;
-  out["high_freq_factor"] = config.high_frequency_factor;
-  out["original_max_position_embeddings"] = config.original_positions;
-  return out;
-}
-
-namespace {
-
-// Returns the rotated numbers of a head: its share under the family's key or in rope_parameters.
-int64_t rotary_width(ConfigReader& reader, const RotaryKeys& names, int64_t head_width) {
-  double share = reader.number(names.share, names.share_default, 0.0, 1.0);
-  if (reader.has("rope_parameters") && reader.at("rope_parameters").is_object()) {
-    ConfigReader inner = reader.within(reader.at("rope_parameters"));
-    share = inner.number("partial_rotary_factor", share, 0.0, 1.0);
-  }
-  const auto width = static_cast<int64_t>(static_cast<double>(head_width) * share);
-  if (width < 2 || width % 2 != 0) {
-    reader.wrong(names.share, "leaves no pairs to rotate",
-                 fmt::format("a share of {} that is an even number of at least 2", head_width));
-    return 2;
-  }
-  return width;
-}
-
-}  // namespace
-
-void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& names) {
-  const bool whole = names.share == nullptr;
-  keys.known({"rope_parameters", "rope_scaling", "original_max_position_embeddings", names.base,
-              whole ? names.base : names.share});
-  if (keys.reads()) {
-    const int64_t width = whole ? config.head_width : rotary_width(keys.reader(), names, config.head_width);
-    config.rotary = read_rotary(keys.reader(), names.base, width);
-    return;
-  }
-  nlohmann::ordered_json rotary = rotary_json(config.rotary);
-  if (!whole) {
-    rotary["partial_rotary_factor"] = static_cast<double>(config.rotary.width) / static_cast<double>(config.head_width);
-    keys.also(names.share, rotary["partial_rotary_factor"]);
-  }
-  if (names.base != std::string("rope_theta")) keys.also(names.base, config.rotary.base);
-  keys.also("rope_parameters", rotary);
-}
-
 std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const StoredTensor& stored) {
   std::vector<int64_t> result = shape;
   if (stored.all_rows > 0) result.front() = stored.all_rows;
   if (stored.transposed) {
     std::reverse(result.begin(), result.end());
   }
+  if (stored.one_row) result.insert(result.begin(), 1);
   return result;
 }
 
 at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, int64_t heads) {
+  if (where.one_row) return stored.squeeze(0);
   at::Tensor outputs_first = where.transposed && stored.dim() == 2 ? stored.t() : stored;
   switch (where.join) {
     case Join::kNone:
@@ -236,6 +167,7 @@ at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, i
 
 at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const StoredTensor& where, int64_t heads) {
   at::Tensor joined = parameters.front();
+  if (where.one_row) return joined.unsqueeze(0);
   if (where.join == Join::kBlocks) {
     joined = at::cat(parameters);
   } else if (where.join == Join::kHeads) {
@@ -305,12 +237,14 @@ void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const Decode
   keys.flag("tie_word_embeddings", config.tied_head, defaults.tied_head);
   keys.also("use_cache", true);
   if (keys.has("is_encoder_decoder")) keys.fixed("is_encoder_decoder", false);
-  const IntRange ids{0, config.vocabulary - 1};
+  const TokenIds ids{config.vocabulary};
   keys.integer("bos_token_id", config.bos, ids);
   keys.end_ids("eos_token_id", config.eos, ids);
   if (config.eos.empty()) keys.also("eos_token_id", nullptr);
   const auto fits = [&](const std::optional<int64_t>& id) { return id && *id < config.vocabulary; };
-  if (keys.reads() && config.eos.empty() && fits(defaults.eos)) config.eos = {*defaults.eos};
+  // Null, and an id that never occurs: outputs have no end but the longest length.
+  const bool eos_given = keys.has("eos_token_id") || (keys.reads() && keys.reader().says_null("eos_token_id"));
+  if (keys.reads() && !eos_given && fits(defaults.eos)) config.eos = {*defaults.eos};
   keys.integer("pad_token_id", config.pad, ids, config.eos.empty() ? 0 : config.eos.front());
   if (!keys.reads()) return;
   if (!config.bos && fits(defaults.bos)) config.bos = defaults.bos;
@@ -332,7 +266,8 @@ std::vector<std::string> known_architectures() {
 
 const Registry<Family>& families() {
   static const Registry<Family> kFamilies("model family", [] {
-    std::vector<Family> all = {t5_family(), mt5_family()};
+    std::vector<Family> all = {t5_family(),      mt5_family(),  umt5_family(),  marian_family(),
+                               m2m_100_family(), bart_family(), mbart_family(), pegasus_family()};
     std::ranges::move(llama_families(), std::back_inserter(all));
     for (const auto& family : {gpt2_family, opt_family, gpt_neox_family, bloom_family}) all.push_back(family());
     return all;
@@ -354,7 +289,8 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
       architectures->front().is_string()) {
     const std::string architecture = architectures->front().get<std::string>().substr(prefix.size());
     for (const Family& family : families()) {
-      if (family.architecture == architecture) return family;
+      const std::vector<std::string>& others = family.other_architectures;
+      if (family.architecture == architecture || std::ranges::find(others, architecture) != others.end()) return family;
     }
     throw unsupported("architectures", "model architecture", architecture, known_architectures());
   }
@@ -372,6 +308,7 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
 TransformerConfig read_config(const Family& family, ConfigKeys& keys) {
   TransformerConfig config = family.base;
   family.keys(keys, config);
+  keys.warn_of_ids();
   if (keys.has("quantization_config")) {
     keys.reader().wrong("quantization_config", "asks for quantised weights, which are not supported",
                         "weights in F32, F16 or BF16");
@@ -412,7 +349,7 @@ StoredTensor stored_parameter(const Family& family, const std::string& parameter
     return {.name = parameter};
   }
   if (const auto outside = table.outside.find(parameter); outside != table.outside.end()) {
-    return {.name = outside->second};
+    return {.name = outside->second, .one_row = parameter == "head.bias"};
   }
   // "decoder.3.self_attention.query.weight": stack, layer, module and kind.
   const size_t stack_end = parameter.find('.');

@@ -48,6 +48,11 @@ class ConfigReader : public JsonReader {
   Problems& problems_;
 };
 
+// Ids of tokens, of which files may name others than the vocabulary has: those never occur.
+struct TokenIds {
+  int64_t vocabulary = 0;
+};
+
 // The keys of a JSON object, read into fields or written from them: one list of keys serves both ways. Values are
 // checked when they are read; an absent one becomes its fallback, without which it is a problem or leaves the field as
 // it is.
@@ -75,6 +80,14 @@ class ConfigKeys {
   void integers(const std::string& key, std::vector<int64_t>& value, IntRange range = {});
   // A single id is written as a number, as Transformers does.
   void end_ids(const std::string& key, std::vector<int64_t>& value, IntRange range = {});
+  // Ids of tokens. Those that never occur are as if they were not there, and warn_of_ids() names them; a list may be
+  // empty without them.
+  void integer(const std::string& key, int64_t& value, TokenIds ids, int64_t fallback);
+  void integer(const std::string& key, std::optional<int64_t>& value, TokenIds ids);
+  void integers(const std::string& key, std::vector<int64_t>& value, TokenIds ids);
+  void end_ids(const std::string& key, std::vector<int64_t>& value, TokenIds ids);
+  // Warns of the ids that were left out, once in a process.
+  void warn_of_ids();
   // The name of an activation.
   void activation(const std::string& key, Activation& value, const std::string& fallback);
   // A flag that has one supported value.
@@ -94,30 +107,29 @@ class ConfigKeys {
   bool read_or_write(const std::string& key, const nlohmann::ordered_json& value,
                      const nlohmann::ordered_json& fallback);
 
+  // Returns whether an id may occur; otherwise notes it.
+  bool occurs(const std::string& key, int64_t id, TokenIds ids);
+
   std::optional<ConfigReader> from_;
   nlohmann::ordered_json* to_ = nullptr;
   bool all_ = true;
   std::set<std::string> listed_;
+  std::set<std::string> left_out_;  // ids with their keys
 };
 
 // ---- Keys of rotary positions in config.json
-// In Transformers 5's form (rope_parameters) and the older ones (rope_theta, rope_scaling).
+// In all forms that Transformers 5.23 reads, by its rules (model/families/rotary_keys.cpp).
 
-// Reads rotary positions. `base_key` is the key of the base in older files (rope_theta, rotary_emb_base). Problems:
-// unsupported scalings.
-RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int64_t width);
-// Returns whether config.json says the base, under `base_key` or inside of rope_parameters or rope_scaling.
-bool rotary_base_given(ConfigReader& reader, const std::string& base_key);
-// Returns the object under rope_parameters.
-nlohmann::ordered_json rotary_json(const RotaryConfig& config);
-
-// Names of a family's keys. `share` is that of the rotated share of a head, which a family of whole heads has not.
+// Names of a family's own keys. `share` is that of the rotated share of a head, which a family of whole heads has not.
 struct RotaryKeys {
   const char* base = "rope_theta";
   const char* share = nullptr;
   double share_default = 1.0;
+  double base_default = 10000.0;
 };
-// Lists all keys of rotary positions. The head's width must be set.
+
+// Lists all keys of rotary positions; max_positions and the head's width must be set. Problems: scalings and values
+// that Transformers reads otherwise or not at all.
 void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& names = {});
 
 // ---- Layout of stored parameters
@@ -140,6 +152,7 @@ struct StoredTensor {
   int64_t first = 0;     // outputs of the parts before it
   int64_t rows = 0;      // its own outputs
   int64_t all_rows = 0;  // outputs of all parts; 0: not joined
+  bool one_row = false;  // a vector is stored [1,n] (final_logits_bias)
 };
 
 // Returns the shape in the file of a parameter of shape `shape`.
@@ -204,6 +217,9 @@ struct FamilyShapes {
   bool grouped_keys = false;       // keys and values may have fewer heads than queries
   bool optional_gate = false;      // the feed-forward layers may have a gate or none
   int64_t unrotated_interval = 0;  // in new models one of so many layers does not rotate; 0: all do
+  // Of new models, whose files can say otherwise.
+  bool scaled_embedding = false;  // embedding_scale is the width's square root
+  bool starts_with_eos = false;   // decoder_start is EOS; otherwise encoder-decoders start with padding
 };
 
 struct Family {
@@ -226,6 +242,10 @@ struct Family {
   std::vector<std::string> unused = {};
   // Prefix of stored names, except the head's, that older files leave out ("transformer.").
   std::string optional_prefix = {};
+  std::vector<std::string> other_architectures = {};  // names in config.json of models that are read alike
+  // Stored names of the sinusoids. Files may lack them; if there, they must be near those that the model computes.
+  std::vector<std::string> sinusoids = {};
+  bool stores_sinusoids = false;  // Transformers complains of files without
 };
 
 // Returns all families.
@@ -251,6 +271,12 @@ StoredTensor stored_parameter(const Family& family, const std::string& parameter
 // The families, one file each, or one for relatives.
 Family t5_family();
 Family mt5_family();
+Family umt5_family();
+Family marian_family();
+Family m2m_100_family();
+Family bart_family();
+Family mbart_family();
+Family pegasus_family();
 std::vector<Family> llama_families();  // Llama and its relatives
 Family opt_family();
 Family gpt2_family();

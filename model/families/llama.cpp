@@ -139,7 +139,6 @@ void smollm3_keys(ConfigKeys& keys, TransformerConfig& config) {
   keys.also("no_rope_layers", rotates);
   keys.known({"no_rope_layer_interval"});
   if (!keys.reads()) return;
-  if (!rotary_base_given(keys.reader(), "rope_theta")) config.rotary.base = 2e6;
   config.unrotated_layers = read_unrotated(keys.reader(), config.decoder_layers, kRotationPause);
 }
 
@@ -184,7 +183,8 @@ void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
   if (family.feed_forward_bias) keys.flag("mlp_bias", config.feed_forward_bias, false);
   keys.number("attention_dropout", config.dropout, 0.0, 0.0, 0.999);
   attention_kind_keys(keys, config, family);
-  rotary_keys(keys, config, {.share = family.rotary_share});
+  const double base = config.family == "smollm3" ? 2e6 : 1e4;
+  rotary_keys(keys, config, {.share = family.rotary_share, .base_default = base});
   decoder_only_keys(keys, config, family.ids);
   if (config.family == "smollm3") smollm3_keys(keys, config);
   if (config.family == "granite") granite_keys(keys, config);

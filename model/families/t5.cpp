@@ -1,5 +1,6 @@
-// T5 (v1.0: ReLU, tied, scaled output; v1.1: gated GELU, untied, unscaled) and mT5 (as v1.1; its decoder output is
-// never scaled, whatever its flags say). Keys and defaults are those of Transformers 5.23's T5Config and MT5Config.
+// T5 (v1.0: ReLU, tied, scaled output; v1.1: gated GELU, untied, unscaled), mT5 (as v1.1; its decoder output is never
+// scaled, whatever its flags say) and UMT5 (as mT5, with a relative bias in every layer). Flan-T5 and MADLAD-400 are T5
+// v1.1, ByT5 is T5 v1.1 by its architecture. Keys and defaults are those of Transformers 5.23's configurations.
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -75,8 +76,13 @@ void t5_common_keys(ConfigKeys& keys, TransformerConfig& config, const T5Default
   keys.also("use_cache", true);
   keys.known({"n_positions"});  // of the first T5 directories, whose positions have no end
   const IntRange ids{0, config.vocabulary - 1};
-  keys.integer("pad_token_id", config.pad, ids, 0);
-  keys.end_ids("eos_token_id", config.eos, ids);
+  // Padding stands for a start id that is not given, which must exist.
+  if (keys.has("decoder_start_token_id")) {
+    keys.integer("pad_token_id", config.pad, TokenIds{config.vocabulary}, 0);
+  } else {
+    keys.integer("pad_token_id", config.pad, ids, 0);
+  }
+  keys.end_ids("eos_token_id", config.eos, TokenIds{config.vocabulary});
   keys.integer("decoder_start_token_id", config.decoder_start, ids, config.pad);
 }
 
@@ -104,6 +110,7 @@ NameTable make_t5_names(bool gated) {
                               {"self_attention.key", "layer.0.SelfAttention.k"},
                               {"self_attention.value", "layer.0.SelfAttention.v"},
                               {"self_attention.output", "layer.0.SelfAttention.o"},
+                              {"self_attention.relative_bias", "layer.0.SelfAttention.relative_attention_bias"},
                               {"cross_attention.norm", "layer.1.layer_norm"},
                               {"cross_attention.query", "layer.1.EncDecAttention.q"},
                               {"cross_attention.key", "layer.1.EncDecAttention.k"},
@@ -147,10 +154,17 @@ Family make_t5(const std::string& name, const std::string& architecture,
 }  // namespace
 
 Family t5_family() {
-  return make_t5("t5", "T5ForConditionalGeneration", t5_keys);
+  Family family = make_t5("t5", "T5ForConditionalGeneration", t5_keys);
+  family.other_architectures = {"T5WithLMHeadModel"};  // the same model's first name
+  return family;
 }
 Family mt5_family() {
   return make_t5("mt5", "MT5ForConditionalGeneration", mt5_keys);
+}
+Family umt5_family() {
+  Family family = make_t5("umt5", "UMT5ForConditionalGeneration", mt5_keys);
+  family.base.relative_bias_in_layers = true;
+  return family;
 }
 
 }  // namespace draftsmith::model

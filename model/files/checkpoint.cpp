@@ -68,6 +68,9 @@ std::vector<TensorToStore> tensors_to_store(const TransformerModel& model, const
         {where.name, join_parameters(parts, where, config.heads), parameter_dtype(config, spec.name, dtype)});
     waiting.erase(where.name);
   }
+  if (family.stores_sinusoids) {
+    for (const std::string& name : family.sinusoids) tensors.push_back({name, sinusoids(config), dtype});
+  }
   return tensors;
 }
 

@@ -1,5 +1,6 @@
 #include "model/files/copy_model.h"
 
+#include <algorithm>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "model/files/weight_files.h"
 
 namespace draftsmith::model {
 namespace {
@@ -73,11 +75,23 @@ void copy_files(const fs::path& from, const fs::path& to) {
   }
 }
 
+// Copies the shards that an index names in sub-folders.
+void copy_deeper_shards(const fs::path& from, const fs::path& to) {
+  for (const auto& file : WeightFiles(from).files()) {
+    const fs::path relative = file->file().lexically_relative(from);
+    if (!relative.has_parent_path()) continue;
+    make_directories(to / relative.parent_path());
+    copy_one(file->file(), to / relative);
+  }
+}
+
 }  // namespace
 
 void copy_model(const fs::path& from, const fs::path& to) {
   const fs::path own = from / "draftsmith";
   copy_files(from, to);
+  const auto is_index = [](const auto& entry) { return entry.path().string().ends_with(".index.json"); };
+  if (std::ranges::any_of(fs::directory_iterator(from), is_index)) copy_deeper_shards(from, to);
   if (!fs::is_directory(own)) return;
   copy_files(own, to / "draftsmith");
   for (const auto& entry : fs::directory_iterator(own)) {

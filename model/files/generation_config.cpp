@@ -68,7 +68,6 @@ constexpr NeutralValues kNeutral[] = {{"num_beam_groups", "[1]"},
                                       {"epsilon_cutoff", "[0]"},
                                       {"eta_cutoff", "[0]"},
                                       {"guidance_scale", "[1]"},
-                                      {"renormalize_logits", "[false]"},
                                       {"remove_invalid_values", "[false]"},
                                       {"token_healing", "[false]"},
                                       {"sequence_bias", "[[], {}]"},
@@ -139,11 +138,12 @@ std::vector<std::string> read_stop_strings(ConfigReader& reader, const std::stri
 
 // Lists the settings that decoding implements. `vocabulary` bounds token ids.
 void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabulary) {
-  const IntRange ids{0, vocabulary - 1};
-  keys.integer("pad_token_id", settings.pad, ids, settings.pad);
-  keys.end_ids("eos_token_id", settings.eos_ids, ids);
+  const IntRange ids{0, vocabulary - 1};  // of those that are put in
+  const TokenIds seen{vocabulary};
+  keys.integer("pad_token_id", settings.pad, seen, settings.pad);
+  keys.end_ids("eos_token_id", settings.eos_ids, seen);
   keys.integer("decoder_start_token_id", settings.decoder_start, ids, settings.decoder_start);
-  keys.integer("bos_token_id", settings.bos, ids);
+  keys.integer("bos_token_id", settings.bos, seen);
   keys.number("encoder_repetition_penalty", settings.encoder_repetition_penalty, 1.0, 1e-6, 1e6);
   keys.number("repetition_penalty", settings.repetition_penalty, 1.0, 1e-6, 1e6);
   keys.integer("no_repeat_ngram_size", settings.no_repeat_ngram_size, {0, kMaxCount}, 0);
@@ -155,8 +155,8 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
   keys.integer("min_new_tokens", settings.min_new_tokens, {0, kMaxCount});
   keys.integer("forced_bos_token_id", settings.forced_bos, ids);
   keys.end_ids("forced_eos_token_id", settings.forced_eos, ids);
-  keys.integers("suppress_tokens", settings.suppress, ids);
-  keys.integers("begin_suppress_tokens", settings.begin_suppress, ids);
+  keys.integers("suppress_tokens", settings.suppress, seen);
+  keys.integers("begin_suppress_tokens", settings.begin_suppress, seen);
   keys.integer("max_length", settings.max_length, {1, kMaxLength});
   keys.integer("max_new_tokens", settings.max_new_tokens, {1, kMaxLength});
   keys.flag("do_sample", settings.do_sample, false);
@@ -166,6 +166,7 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
   keys.number("min_p", settings.min_p, 0.0, 1.0);
   keys.integer("num_beams", settings.num_beams, {1, kMaxCount}, 1);
   keys.number("length_penalty", settings.length_penalty, 1.0, -1e6, 1e6);
+  keys.flag("renormalize_logits", settings.renormalize, false);
   nlohmann::ordered_json stops;  // null: its usual value
   if (settings.early_stopping == "true") stops = true;
   if (settings.early_stopping == "never") stops = "never";
@@ -217,6 +218,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
   ConfigKeys keys(ConfigReader(settings, (own_file ? file : directory / "config.json").string(), problems));
   GenerationConfig generation = default_generation_config(config);
   list_settings(keys, generation, config.vocabulary);
+  keys.warn_of_ids();
   generation.unsupported = find_unsupported(settings, keys.listed(), !own_file);
   return generation;
 }

@@ -53,6 +53,8 @@ struct GenerationConfig {
   int64_t num_beams = 1;
   double length_penalty = 1.0;           // > 0 favours long outputs
   std::string early_stopping = "false";  // or "true", "never"
+  // Probabilities sum to 1 after the processors. Only sums of a search see that.
+  bool renormalize = false;
 
   std::vector<std::string> stop_strings;  // a text that comes to hold one of them ends
 
@@ -64,8 +66,8 @@ struct GenerationConfig {
 };
 
 // Reads a directory's generation_config.json if it is there, otherwise the same keys of `config_json`, the parsed
-// config.json. Absent token ids are those of `config`. Token ids outside the vocabulary and values out of range are
-// added to `problems`.
+// config.json. Absent token ids are those of `config`. Ids that the vocabulary does not have are ignored with a
+// warning, or problems where a token would be put in, as of a start id. So are values out of range.
 GenerationConfig read_generation_config(const std::filesystem::path& directory, const nlohmann::json& config_json,
                                         const TransformerConfig& config, Problems& problems);
 

@@ -69,7 +69,9 @@ std::string model_hash(const fs::path& directory) {
   std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory, role)}};
   static RememberedHashes known;  // evaluations open the same model many times
   const WeightFiles weights(directory);
-  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = known.of(file->file());
+  for (const auto& file : weights.files()) {
+    hashes[file->file().lexically_relative(directory).generic_string()] = known.of(file->file());
+  }
   Sha256 all;
   for (const auto& [name, hash] : hashes) all.update(name + " " + hash + "\n");
   return all.hex_digest();
@@ -156,6 +158,7 @@ ModelDirectory::ModelDirectory(fs::path directory, const ModelKind& kind)
     : path_(std::move(directory)), settings_(read_settings(path_, &kind)), weights_(path_) {
   decide_prefix();
   decide_head();
+  decide_head_bias();
   match_parameters();
 }
 
@@ -184,9 +187,16 @@ std::string ModelDirectory::in_files(const std::string& stored_name) const {
   return shorter ? stored_name.substr(family().optional_prefix.size()) : stored_name;
 }
 
+// Returns the names of the embedding's copies as these files spell them.
+std::vector<std::string> ModelDirectory::embedding_copies() const {
+  std::vector<std::string> names = family().embedding_copies;
+  for (std::string& name : names) name = in_files(name);
+  return names;
+}
+
 // Returns the stored name of the embedding: some writers keep another of the tied names than the family's own.
 std::string ModelDirectory::embedding_name() const {
-  std::vector<std::string> names = family().embedding_copies;
+  std::vector<std::string> names = embedding_copies();
   names.insert(names.begin(), in_files(stored_name("embedding.weight")));
   if (config().tied_head) names.push_back(stored_name("head.weight"));
   const auto stored =
@@ -209,6 +219,11 @@ void ModelDirectory::decide_head() {
         weights_.where(head));
   }
   settings_.config.tied_head = !own_head || equal;
+}
+
+// Files without a bias on logits have none: Transformers takes zeros.
+void ModelDirectory::decide_head_bias() {
+  if (config().head_bias) settings_.config.head_bias = weights_.contains(stored_name("head.bias"));
 }
 
 void ModelDirectory::check_parameter(const Stored& stored, Problems& problems) const {
@@ -260,13 +275,39 @@ bool ModelDirectory::is_unused(const std::string& name) const {
                      [&](const auto& pattern) { return fnmatch(pattern.c_str(), full.c_str(), FNM_NOESCAPE) == 0; });
 }
 
+// Compares stored sinusoids with those that the model computes, as far as both reach; fp16 is near enough.
+void ModelDirectory::check_sinusoids(const std::string& name, Problems& problems) const {
+  constexpr double kNear = 1e-3;
+  const at::Tensor wanted = sinusoids(config());
+  const TensorEntry& entry = weights_.entry(name);
+  const int64_t first = config().position_offset;
+  const bool comparable =
+      float_type(entry.dtype) && entry.shape.size() == 2 && entry.shape[0] > first && entry.shape[1] == wanted.size(1);
+  double difference = 0;
+  if (comparable) {
+    const int64_t rows = std::min(entry.shape[0] - first, wanted.size(0));
+    const at::Tensor stored = weights_.stored(name).narrow(0, first, rows).to(at::kFloat);
+    difference = (stored - wanted.narrow(0, 0, rows)).abs().max().item<double>();
+  }
+  if (comparable && difference <= kNear) return log_info("{}: ignored, the model computes it", weights_.where(name));
+  problems.add({.where = weights_.where(name),
+                .what = "holds other positions than the sinusoids of a " + family().name + " model",
+                .expected = fmt::format("at least {} rows of {} numbers, the sinusoids", first + 1, wanted.size(1)),
+                .found = comparable ? fmt::format("a difference of {:.2g}", difference)
+                                    : entry.dtype + " " + shape_text(entry.shape),
+                .hint = "learned positions are not supported in this family"});
+}
+
 void ModelDirectory::check_others(Problems& problems) const {
+  const auto is_sinusoids = [&](const std::string& name) {
+    return std::ranges::any_of(family().sinusoids, [&](const auto& known) { return in_files(known) == name; });
+  };
   std::set<std::string> used;
   for (const Stored& stored : parameters_) {
     used.insert(stored.tensor.name);
   }
   const std::string embedding = embedding_name();
-  std::vector<std::string> copies = family().embedding_copies;
+  std::vector<std::string> copies = embedding_copies();
   copies.push_back(stored_name("head.weight"));
   for (const auto& [name, file] : weights_.tensors()) {
     if (used.count(name) != 0 || problems.list().size() >= kMostMissingTensors) {
@@ -279,6 +320,8 @@ void ModelDirectory::check_others(Problems& problems) const {
                     .expected = "equal tensors",
                     .found = "other shape, type or values",
                     .hint = "separate encoder and decoder embeddings are not supported"});
+    } else if (is_sinusoids(name)) {
+      check_sinusoids(name, problems);
     } else if (is_unused(name)) {
       log_info("{}: ignored, this model never reads it", weights_.where(name));
     } else if (!copy) {

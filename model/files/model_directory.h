@@ -141,9 +141,12 @@ class ModelDirectory {
   // Returns a stored name as these files spell it.
   std::string in_files(const std::string& stored_name) const;
   void decide_head();
+  void decide_head_bias();
+  std::vector<std::string> embedding_copies() const;
   void match_parameters();
   void check_parameter(const Stored& stored, Problems& problems) const;
   void check_others(Problems& problems) const;
+  void check_sinusoids(const std::string& name, Problems& problems) const;
   bool is_unused(const std::string& name) const;
 
   std::filesystem::path path_;

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +19,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/logging.h"
 #include "base/utf8.h"
 
 namespace draftsmith::model {
@@ -322,7 +325,17 @@ std::unique_ptr<TensorFile> open_tensor_file(const fs::path& file) {
   return open_pickled_weights(file);
 }
 
-// The index's weight_map, every file a plain name inside the directory.
+// Returns a file's path inside the directory, normal; empty if it leads out of it or names no file.
+std::string path_inside(const json& file) {
+  if (!file.is_string()) return "";
+  const std::string& text = file.get_ref<const std::string&>();
+  const fs::path path = fs::path(text).lexically_normal();
+  const bool inside = text.find('\0') == std::string::npos && path.has_filename() && !path.is_absolute() &&
+                      path != "." && *path.begin() != "..";
+  return inside ? path.generic_string() : "";
+}
+
+// The index's weight_map: every tensor with its file, a path inside the directory.
 std::map<std::string, std::string> read_weight_map(const fs::path& index) {
   const json root = load_json(index);
   Problems problems;
@@ -335,21 +348,46 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
                      .hint = {}});
   }
   for (const auto& [name, file] : root["weight_map"].items()) {
-    const std::string text = file.is_string() ? file.get<std::string>() : "";
-    const bool plain = !text.empty() && text.find('/') == std::string::npos && text != "." && text != ".." &&
-                       text.find('\0') == std::string::npos;
-    if (!plain) {
+    const std::string path = path_inside(file);
+    if (path.empty()) {
       problems.add({.where = fmt::format("{}: tensor '{}'", index.string(), printable(name)),
                     .what = "the index must name a file inside the directory",
-                    .expected = "a plain file name",
+                    .expected = "a file's name, perhaps in a sub-folder",
                     .found = brief(file),
                     .hint = {}});
       continue;
     }
-    map[name] = text;
+    map[name] = path;
   }
   problems.throw_if_any();
   return map;
+}
+
+// Returns whether the shards of an index are read although a single file lies beside it: it lacks some of their
+// tensors, and all shards are there. Says which of the two is read, and why.
+bool shards_count(const fs::path& index, const TensorFile& single) {
+  std::map<std::string, std::string> weight_map;
+  bool complete = true;
+  try {
+    weight_map = read_weight_map(index);
+  } catch (const UserError&) {  // one who reads the single file needs no index
+    complete = false;
+  }
+  int64_t lacking = 0;
+  for (const auto& [name, file] : weight_map) {
+    complete = complete && fs::is_regular_file(index.parent_path() / file);
+    lacking += single.tensors().contains(name) ? 0 : 1;
+  }
+  const std::string name = single.file().filename().string();
+  if (lacking > 0 && complete) {
+    log_warning_once("{}: its shards are read and {} beside it is not, which lacks {} of the {} tensors that it names",
+                     index.string(), name, lacking, weight_map.size());
+    return true;
+  }
+  log_warning_once(
+      "{}: ignored, since {} lies beside it {}", index.string(), name,
+      complete ? "with all of its tensors, and is what Transformers reads" : "and not all of its shards do");
+  return false;
 }
 
 }  // namespace
@@ -358,7 +396,12 @@ WeightFiles::WeightFiles(const fs::path& directory) {
   for (const char* single : {kWeightsFile, kPickled}) {
     const fs::path index = directory / (std::string(single) + ".index.json");
     if (fs::exists(directory / single)) {
-      files_.push_back(open_tensor_file(directory / single));
+      auto file = open_tensor_file(directory / single);
+      if (fs::exists(index) && shards_count(index, *file)) {
+        open_shards(index);
+        return;
+      }
+      files_.push_back(std::move(file));
       for (const auto& [name, entry] : files_.front()->tensors()) {
         file_of_[name] = 0;
       }
@@ -380,6 +423,7 @@ WeightFiles::WeightFiles(const fs::path& directory) {
 void WeightFiles::open_shards(const fs::path& index) {
   const auto weight_map = read_weight_map(index);
   std::map<std::string, size_t> opened;  // file name -> index into files_
+  std::vector<std::string> others;       // tensors of shards that the index does not place there
   Problems problems;
   for (const auto& [name, file] : weight_map) {
     if (opened.count(file) == 0) {
@@ -387,13 +431,7 @@ void WeightFiles::open_shards(const fs::path& index) {
       files_.push_back(open_tensor_file(index.parent_path() / file));
       for (const auto& [stored, entry] : files_.back()->tensors()) {
         const auto named = weight_map.find(stored);
-        if (named == weight_map.end() || named->second != file) {
-          problems.add({.where = fmt::format("{}: tensor '{}'", files_.back()->file().string(), printable(stored)),
-                        .what = "a shard holds a tensor that the index does not place there",
-                        .expected = named == weight_map.end() ? "an index that names it" : "only in " + named->second,
-                        .found = file,
-                        .hint = "shards of different models are mixed; fetch or write them again"});
-        }
+        if (named == weight_map.end() || named->second != file) others.push_back(printable(stored) + " in " + file);
       }
     }
     const size_t shard = opened[file];
@@ -402,11 +440,14 @@ void WeightFiles::open_shards(const fs::path& index) {
                     .what = "the tensor is not in the shard that the index names",
                     .expected = "the tensor",
                     .found = "nothing",
-                    .hint = {}});
+                    .hint = "shards of different models are mixed; fetch or write them again"});
     }
     file_of_[name] = shard;
   }
   problems.throw_if_any();
+  if (others.empty()) return;
+  log_warning_once("{}: {} tensors are ignored, since it does not place them where they are: {}{}", index.string(),
+                   others.size(), others.front(), others.size() > 1 ? ", ..." : "");
 }
 
 const TensorEntry& WeightFiles::entry(const std::string& name) const {

@@ -53,8 +53,9 @@ enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };
 // The one between a feed-forward sublayer's projections; not kNone.
 using Activation = PostOp;
 
-// Scaling of rotary frequencies beyond the lengths of pretraining (Transformers' rope_type).
-enum class RotaryScaling { kNone, kLinear, kLlama3 };
+// Scaling of rotary frequencies beyond the lengths of pretraining (Transformers' rope_type). Dynamic scaling begins
+// behind max_position_embeddings, where texts end here: until there it is none, and is kept to be written again.
+enum class RotaryScaling { kNone, kLinear, kDynamic, kYarn, kLlama3 };
 
 // Rotary position embeddings (Su et al. 2021): pairs (i, i + width/2) of a head's first `width` numbers are rotated by
 // position * base^(-2i/width), stretched by the scaling.
@@ -62,10 +63,17 @@ struct RotaryConfig {
   int64_t width = 0;  // numbers of each head that are rotated, even
   double base = 10000.0;
   RotaryScaling scaling = RotaryScaling::kNone;
-  double factor = 1.0;                // linear and llama3
+  double factor = 1.0;                // of all scalings
   double low_frequency_factor = 1;    // llama3
   double high_frequency_factor = 4;   // llama3
-  int64_t original_positions = 8192;  // llama3: length of pretraining
+  int64_t original_positions = 8192;  // llama3 and yarn: length of pretraining
+  // yarn: turns within that length above which a pair is not stretched, and below which it is wholly
+  double fast_turns = 32;
+  double slow_turns = 1;
+  bool whole_pairs = true;        // yarn: both bounds are rounded to whole pairs
+  double attention_factor = 1.0;  // yarn: on cosines and sines
+
+  friend bool operator==(const RotaryConfig&, const RotaryConfig&) = default;
 };
 
 }  // namespace draftsmith::model

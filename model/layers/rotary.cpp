@@ -23,6 +23,28 @@ at::Tensor llama3_frequencies(const at::Tensor& plain, const RotaryConfig& confi
   return at::where((wave >= shortest) & (wave <= longest), between, stretched);
 }
 
+// YaRN (Peng et al. 2023): pairs that turn often within the pretraining's length keep their frequencies, those that
+// turn seldom have them divided by `factor`, those between are interpolated. `waves`: the inverse frequencies.
+at::Tensor yarn_frequencies(const at::Tensor& waves, const RotaryConfig& config) {
+  const auto width = static_cast<double>(config.width);
+  const auto pair_of = [&](double turns) {
+    const double wave = static_cast<double>(config.original_positions) / (turns * 2 * std::numbers::pi);
+    return width * std::log(wave) / (2 * std::log(config.base));
+  };
+  double first = pair_of(config.fast_turns);
+  double last = pair_of(config.slow_turns);
+  if (config.whole_pairs) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, width - 1);
+  if (first == last) last += 0.001;
+  const at::Tensor ramp = ((at::arange(waves.size(0), at::kFloat) - first) / (last - first)).clamp(0, 1);
+  const at::Tensor kept = 1 - ramp;
+  return 1.0 / (config.factor * waves) * (1 - kept) + 1.0 / waves * kept;
+}
+
 // x [...,h,K] with cosine and sine that broadcast over heads, [...,1,w/2].
 at::Tensor rotated(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
   const int64_t half = cosine.size(-1);
@@ -39,7 +61,9 @@ at::Tensor rotated(const at::Tensor& x, const at::Tensor& cosine, const at::Tens
 
 at::Tensor rotary_frequencies(const RotaryConfig& config) {
   const at::Tensor exponent = at::arange(0, config.width, 2, at::kFloat) / static_cast<double>(config.width);
-  const at::Tensor plain = 1.0 / at::pow(at::scalar_tensor(config.base, at::kFloat), exponent);
+  const at::Tensor waves = at::pow(at::scalar_tensor(config.base, at::kFloat), exponent);
+  if (config.scaling == RotaryScaling::kYarn) return yarn_frequencies(waves, config);
+  const at::Tensor plain = 1.0 / waves;
   if (config.scaling == RotaryScaling::kLinear) return plain / config.factor;
   return config.scaling == RotaryScaling::kLlama3 ? llama3_frequencies(plain, config) : plain;
 }
@@ -48,7 +72,9 @@ RotaryTable rotary_table(const RotaryConfig& config, int64_t positions, const at
   const at::Tensor frequencies = rotary_frequencies(config);
   const at::Tensor angle = at::outer(at::arange(0, positions, frequencies.options()), frequencies);  // [n,w/2]
   // On the CPU, since devices round sines otherwise.
-  const at::Tensor both = at::stack({angle.cos(), angle.sin()}).to(options.device(at::kCPU));
+  at::Tensor both = at::stack({angle.cos(), angle.sin()});
+  if (config.attention_factor != 1.0) both = both * config.attention_factor;
+  both = both.to(options.device(at::kCPU));
   const at::Tensor moved = upload(both, options.device());
   return {moved[0], moved[1]};
 }

@@ -60,8 +60,9 @@ namespace {
 
 void ordinary_keys(ConfigKeys& keys, TransformerConfig& config) {
   if (!keys.reads() || !config.encoder_decoder || config.encoder_layers >= 1) return;
-  keys.reader().wrong(
-      "num_layers", "leaves the model without an encoder, as only drafters that read another model's are", "1 or more");
+  keys.reader().wrong(keys.has("encoder_layers") ? "encoder_layers" : "num_layers",
+                      "leaves the model without an encoder, as only drafters that read another model's are",
+                      "1 or more");
 }
 
 }  // namespace

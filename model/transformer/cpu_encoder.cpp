@@ -68,6 +68,7 @@ void CpuEncoder::encode_rows(const Layers& layers, const at::Tensor& hidden, int
     phases_.push_back(attention);
     end_sublayer(sublayer, context_.data(), *self.output, next());
     add_feed_forward(layer, stream_.rows, next());
+    if (2 * rows_ >= kLongPass) run_part();
   }
   if (layers.final_norm.weight != nullptr) {
     if (stream_.norm != nullptr) settle(other_than(to));
@@ -103,6 +104,7 @@ void CpuEncoder::fill_caches(std::span<const LayerWeightsView> decoder, const at
     add_product(all_rows(input), *cross.key_value, key_value_.data());
     phases_.push_back(
         {.work = Work::kSplit, .items = (end - begin) * cross.key_value_heads, .attention = &cross, .layer = i});
+    if (2 * rows_ >= kLongPass) run_part();
   }
   run();
 }

@@ -22,6 +22,8 @@ class CpuPass : public TeamProgram {
   void run();
   // Does so where more will be added, at a point where long work may end (base/signals.h).
   void run_part();
+  // From so many tokens on, as of long prompts, each layer is such a part: it may take a second.
+  static constexpr int64_t kLongPass = 1024;
 
   int64_t phases() const override { return static_cast<int64_t>(phases_.size()); }
   int64_t items(int64_t phase) const override { return phases_[static_cast<size_t>(phase)].items; }

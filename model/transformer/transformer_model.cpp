@@ -13,7 +13,6 @@
 
 #include "base/device_tensors.h"
 #include "base/error.h"
-#include "base/signals.h"
 #include "model/files/weight_files.h"
 #include "model/transformer/cpu_pass.h"
 #include "model/transformer/decoder_state.h"
@@ -27,9 +26,6 @@ namespace {
 
 // On devices states hold a multiple of so many tokens, so that later ones fit in too.
 constexpr int64_t kCapacityStep = 64;
-
-// Tokens from which on a step, of long prompts, is computed layer by layer: each may take a second.
-constexpr int64_t kLongStep = 1024;
 
 // Positions that a decode state's tables begin with.
 constexpr int64_t kFirstPositions = 65;
@@ -192,7 +188,7 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
   const SelfAttentionForm form{.drops = dropout.active()};
   SequencePass pass{.self_bias = stack.self_bias(hidden, source, form), .dropout = &dropout};
   for (int64_t i = 0; i < stack.layers(); ++i) {
-    work_point();
+    work_point_both_ways(hidden);
     hidden = stack.block(i)(hidden, pass);
     const bool changes = stack.has_layer_biases() && i + 1 < stack.layers();
     if (changes) pass.self_bias = stack.self_bias(hidden, source, form, i + 1);
@@ -425,7 +421,7 @@ StepOutput TransformerModel::run_on_cpu(const StepPart& part, const StepLayout& 
     embed_on_cpu(part.tokens, layout, first);
   }
   step.set_input(first);
-  const bool is_long = state.rows() * layout.tokens >= kLongStep;
+  const bool is_long = state.rows() * layout.tokens >= CpuPass::kLongPass;
   for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
     step.add_layer(views[static_cast<size_t>(i)], i, wanted(i + 1));
     if (is_long) step.run_part();

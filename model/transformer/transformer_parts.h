@@ -38,6 +38,10 @@ class DecodingGuard {
   at::AutoDispatchBelowADInplaceOrView below_autograd_;
 };
 
+// Marks a point of long work (base/signals.h) before a layer, and where gradients come back through `hidden`. On
+// devices work is only queued.
+void work_point_both_ways(const at::Tensor& hidden);
+
 struct TransformerParts {
   // With an arena in `building`, blocks and head are packed one by one as they are built.
   TransformerParts(const TransformerConfig& config, const Building& building);

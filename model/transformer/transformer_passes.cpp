@@ -75,6 +75,11 @@ void check_primary(const TransformerConfig& config, const PrimaryStates& primary
 
 }  // namespace
 
+void work_point_both_ways(const at::Tensor& hidden) {
+  work_point();
+  if (hidden.is_cpu() && hidden.requires_grad()) hidden.register_hook([](const at::Tensor&) { work_point(); });
+}
+
 at::Tensor TransformerModel::token_embeddings(const at::Tensor& tokens) const {
   const DecodingGuard guard;
   return at::embedding(parts_->embedding, parts_->vocabulary_rows.of(tokens.to(parts_->embedding.device())))
@@ -123,7 +128,7 @@ ForwardOutput TransformerModel::forward(const ForwardInput& input, const Dropout
   };
   keep(0);
   for (int64_t i = 0; i < parts_->decoder.layers(); ++i) {
-    work_point();
+    work_point_both_ways(hidden);
     const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
     if (i > 0 && parts_->decoder.has_layer_biases()) {
       pass.self_bias = parts_->decoder.self_bias(hidden, input.target, form, i);
@@ -174,6 +179,7 @@ StepOutput TransformerModel::run_by_operators(const StepPart& part, const StepLa
   CachedPass pass{layout, state, self_visibility(layout, state), {}, rotary_positions(layout)};
   if (config_.encoder_decoder) pass.cross = cross_visibility(layout, state);
   for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
+    if (hidden.is_cpu()) work_point();  // launches on a device take no time, and may be recorded
     hidden = parts_->decoder.block(i).step(hidden, pass, i);
     keep(i + 1, hidden);
   }

@@ -1,6 +1,5 @@
 // Loading and decoding.
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -14,6 +13,7 @@
 #include <pybind11/stl.h>
 
 #include "base/device.h"
+#include "base/signals.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
@@ -82,8 +82,6 @@ std::vector<std::vector<int64_t>> sources_of(const py::list& inputs, const infer
 
 // Batches whose sources are sorted by length together, as in cli/generate.cpp: counts are those of the program.
 constexpr size_t kBatchesAtOnce = 16;
-// Time between two looks at signals.
-constexpr std::chrono::milliseconds kLookEvery{50};
 
 // Inputs and options of one call.
 struct DecodeCall {
@@ -177,22 +175,6 @@ std::unique_ptr<Decoder> load(const std::string& target, const std::string& draf
   return std::make_unique<Decoder>(std::move(options), execution.threads);
 }
 
-// Runs Python's handlers of signals that have come, a few times a second at most; only its main thread has any. Throws
-// PythonError if one raised an exception, as that of Ctrl-C does.
-class SignalPoll {
- public:
-  void operator()() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now < next_) return;
-    next_ = now + kLookEvery;
-    const py::gil_scoped_acquire lock;
-    if (PyErr_CheckSignals() != 0) throw PythonError();
-  }
-
- private:
-  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now();
-};
-
 // Returns a function that calls Python's on_piece(output, ids, text, finished) with tokens that were committed
 // together and the whole characters that they complete. It throws PythonError if on_piece raised an exception.
 infer::OnTokens pieces_for(const py::object& on_piece, const data::Tokenizer* tokenizer) {
@@ -240,9 +222,11 @@ py::list decode(Decoder& decoder, const DecodeCall& call, const py::object& on_p
   std::vector<infer::GenerationResult> results;
   {
     const py::gil_scoped_release others;
+    SignalPoll poll;
+    const LongWork work({}, [&poll] { poll(); });
     if (on_piece.is_none()) {
-      const auto poll = [poll = SignalPoll()](size_t, std::span<const int64_t>, bool) mutable { poll(); };
-      results = decoder.decode(call, batch == 1 ? 1 : batch * kBatchesAtOnce, poll);
+      const auto nothing = [](size_t, std::span<const int64_t>, bool) {};
+      results = decoder.decode(call, batch == 1 ? 1 : batch * kBatchesAtOnce, nothing);
     } else {
       results = decoder.decode(call, batch, pieces_for(on_piece, tokenizer));
     }

@@ -103,6 +103,8 @@ py::object score(const std::string& name, Texts hypotheses, std::vector<Texts> r
   nlohmann::ordered_json json;
   {
     const py::gil_scoped_release others;
+    SignalPoll poll;
+    const LongWork work({}, [&poll] { poll(); });
     json = metrics::to_json(*metric, metrics::score_texts(*metric,
                                                           {.hypotheses = std::move(hypotheses),
                                                            .references = std::move(references),

@@ -12,6 +12,16 @@
 #include "base/signals.h"
 
 namespace draftsmith::python {
+
+void SignalPoll::operator()() {
+  constexpr std::chrono::milliseconds kLookEvery{50};
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return;
+  next_ = now + kLookEvery;
+  const pybind11::gil_scoped_acquire lock;
+  if (PyErr_CheckSignals() != 0) throw PythonError();
+}
+
 namespace {
 
 namespace py = pybind11;

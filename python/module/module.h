@@ -2,6 +2,7 @@
 // Options come as TOML, results go as tuples and dicts.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,6 +15,17 @@ namespace draftsmith::python {
 
 // Thrown where a Python exception is already set in this thread.
 struct PythonError {};
+
+// Runs Python's handlers of signals that have come, a few times a second at most; only its main thread has any. Throws
+// PythonError if one raised an exception, as that of Ctrl-C does. Long work without the interpreter's lock calls it at
+// its points (base/signals.h).
+class SignalPoll {
+ public:
+  void operator()();
+
+ private:
+  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now();
+};
 
 // Returns the options struct T of lines `name = value`. Errors: UserError with all problems.
 template <class T>

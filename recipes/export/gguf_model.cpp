@@ -144,6 +144,10 @@ void check_gguf(const std::string& where, const TransformerConfig& config, Probl
   if (config.output_bias && !family->output_bias) {
     refuse(where, "no bias on attention's output", "\"attention_bias\": false", "biases", problems);
   }
+  if (config.rotary.attention_factor != 1.0) {
+    refuse(where, "its own attention factor of YaRN", "attention_factor 1.0 in rope_parameters",
+           fmt::format("{}", config.rotary.attention_factor), problems);
+  }
 }
 
 std::vector<GgufTensor> gguf_tensors(const TransformerConfig& config, GgufType type) {
@@ -198,7 +202,8 @@ GgufValues gguf_settings(const TransformerConfig& config, const std::string& nam
 }
 
 at::Tensor rope_factors(const TransformerConfig& config) {
-  if (config.rotary.scaling != model::RotaryScaling::kLlama3) return {};
+  const model::RotaryScaling scaling = config.rotary.scaling;
+  if (scaling != model::RotaryScaling::kLlama3 && scaling != model::RotaryScaling::kYarn) return {};
   model::RotaryConfig plain = config.rotary;
   plain.scaling = model::RotaryScaling::kNone;
   return model::rotary_frequencies(plain).div(model::rotary_frequencies(config.rotary)).to(at::kFloat);

@@ -50,11 +50,12 @@ void check_shape(const ArchitectureOptions& options, const std::string& where, P
 }
 
 // Ids of a tokenizer; it may lack pad and bos.
-void set_tokens(const data::Tokenizer& tokenizer, model::TransformerConfig& config) {
+void set_tokens(const data::Tokenizer& tokenizer, const Family& family, model::TransformerConfig& config) {
   config.vocabulary = tokenizer.vocabulary();
   config.eos = {tokenizer.eos()};
   config.pad = tokenizer.pad() >= 0 ? tokenizer.pad() : tokenizer.eos();
-  config.decoder_start = config.pad;
+  config.decoder_start = family.shapes.starts_with_eos ? tokenizer.eos() : config.pad;
+  if (config.sinusoids_reach_end) config.position_offset = config.pad + 1;  // as M2M-100's reader has it
   if (config.encoder_decoder) return;
   config.bos = tokenizer.bos() >= 0 ? tokenizer.bos() : tokenizer.eos();
   config.decoder_start = *config.bos;
@@ -65,8 +66,10 @@ void set_tokens(const data::Tokenizer& tokenizer, model::TransformerConfig& conf
 Fields<ArchitectureOptions> ArchitectureOptions::fields() {
   using A = ArchitectureOptions;
   return Fields<A>("architecture of a model from random weights")
-      .add("family", &A::family, Choices(model::families().names()),
-           "Family, which decides the kind of model, its names and its file form; t5 and mt5 are encoder-decoders.")
+      .add(
+          "family", &A::family, Choices(model::families().names()),
+          "Family, which decides the kind of model, its names and its file form; t5, mt5, umt5, marian, m2m_100, bart, "
+          "mbart and pegasus are encoder-decoders.")
       .add("width", &A::width, Range{1, 65536}, "Width D of the hidden states.")
       .add("heads", &A::heads, Range{1, 1024}, "Attention heads H.")
       .add("kv_heads", &A::kv_heads, Range{0, 1024},
@@ -82,7 +85,7 @@ Fields<ArchitectureOptions> ArchitectureOptions::fields() {
            "Gated feed-forward layers of t5, as in T5 v1.1 and mT5. In other families the family decides.")
       .add("tied_head", &A::tied_head, "The head shares the embedding's weights.")
       .add("max_positions", &A::max_positions, Range{1, 1 << 20}, Unit{"tokens"},
-           "Longest sequence, of models with learned or rotary positions.")
+           "Longest sequence, of models with learned, rotary or sinusoidal positions.")
       .add("dropout", &A::dropout, Range{0, 0.9}, "Dropout probability stored in the model's configuration.")
       .add("embedding_std", &A::embedding_std, Above{0},
            "Standard deviation of initial embeddings and head; absent: the family's own (T5: 1, others: 0.02).")
@@ -103,17 +106,22 @@ model::TransformerConfig make_config(const ArchitectureOptions& options, const d
   if (options.activation) config.activation = named_activations().at(*options.activation);
   if (family.shapes.optional_gate) config.gated = options.gated;
   // T5 does not scale attention; its initial weights do.
-  if (!config.encoder_decoder) config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
+  if (config.positions != Positions::kRelativeBias) {
+    config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
+  }
+  if (family.shapes.scaled_embedding) config.embedding_scale = std::sqrt(static_cast<double>(config.width));
   config.tied_head = options.tied_head;
   config.dropout = options.dropout;
   config.embedding_std = options.embedding_std;
-  if (rotates(family) || config.positions == Positions::kLearned) config.max_positions = options.max_positions;
+  if (config.positions != Positions::kRelativeBias && config.positions != Positions::kAlibi) {
+    config.max_positions = options.max_positions;
+  }
   if (rotates(family)) config.rotary.width = options.head_width;
   for (int64_t pause = family.shapes.unrotated_interval, layer = pause; pause > 0 && layer <= config.decoder_layers;
        layer += pause) {
     config.unrotated_layers.push_back(layer - 1);
   }
-  set_tokens(tokenizer, config);
+  set_tokens(tokenizer, family, config);
   return config;
 }
 

@@ -203,6 +203,7 @@ void run_corpus(const CorpusOptions& options, const StageContext& run) {
 }
 
 void run_language(const data::SyntheticOptions& options, const StageContext& run) {
+  const TimedWork work("writing the language", "run the recipe again to write it from the beginning");
   data::write_synthetic(options, run.directory);
 }
 

@@ -251,7 +251,7 @@ void check_shared_encoder(const StartOptions& options, const std::string& where,
   if (family != nullptr && !family->base.encoder_decoder) {
     problems.add({.where = where + ".architecture.family",
                   .what = "a drafter that shares an encoder is an encoder-decoder without its own",
-                  .expected = "t5 or mt5",
+                  .expected = "t5, marian or another family of encoder-decoders",
                   .found = family->name});
   }
 }

@@ -161,6 +161,47 @@ TEST(Rouge, EmptyTextsScoreZero) {
   }
 }
 
+// rouge_score counts a-z and 0-9 alone: equal texts of other letters score 0, which a warning says.
+TEST(Rouge, TextsWithoutCountedWordsAreWarnedOfAndScoredByATokenizer) {
+  struct Written {
+    std::string text;
+    bool counted = false;
+    const char* tokenizer = "13a";
+  };
+  for (const Written& one : std::vector<Written>{{"Καλημέρα κόσμε"},
+                                                 {"Привет, мир!"},
+                                                 {"今天天气很好", false, "zh"},
+                                                 {"東京は日本の首都", false, "char"},
+                                                 {"안녕하세요 세계"},
+                                                 {"สวัสดีชาวโลก", false, "char"},
+                                                 {"नमस्ते दुनिया"},
+                                                 {"مرحبا بالعالم"},
+                                                 {"שלום עולם"},
+                                                 {"ＡＢＣ １２３"},
+                                                 {"?! …"},
+                                                 {"мир 2024", true},
+                                                 {"über Ähren", true},
+                                                 {"1 2 3", true},
+                                                 {" ", true}}) {
+    MetricOptions options;
+    options.name = "rouge";
+    const std::vector<std::string> hypotheses{one.text, "a"};
+    const References references{{one.text, "b"}, {"a"}};
+    const std::string warning = make_metric(options)->warning({hypotheses, references});
+    EXPECT_EQ(warning.starts_with("2 of 5 texts have no word that ROUGE counts"), !one.counted) << one.text << warning;
+    if (one.counted) continue;
+    EXPECT_EQ(score_of("rouge", one.text, {one.text}), 0) << one.text;
+    options.tokenize = one.tokenizer;
+    const auto metric = make_metric(options);
+    EXPECT_EQ(metric->score(sums_of(*metric, one.text, {one.text}), kRougeLsum), 1) << one.text;
+    EXPECT_EQ(metric->warning({hypotheses, references}), "");
+    EXPECT_EQ(metric->signature({{"a"}}),
+              std::string("nrefs:1|stemmer:no|tok:") + one.tokenizer + "|lines:mean|version:draftsmith-0.1.0");
+    options.stemmer = true;
+    EXPECT_THAT(error_of([&] { make_metric(options); }), testing::HasSubstr("stemmer or tokenize"));
+  }
+}
+
 TEST(MetricRegistry, HypothesesAreOneLineThatScoresAsTheText) {
   const auto rouge = make_metric("rouge");
   EXPECT_EQ(make_metric("bleu")->line_of("a\nb"), "a b");

@@ -1,5 +1,5 @@
-// Beam search gives the outputs and scores of Transformers' num_beams: T5 and decoder-only families, every early
-// stopping, length penalties, processors, one source at a time and in batches.
+// Beam search gives the outputs and scores of Transformers' num_beams: T5, Marian and decoder-only families, every
+// early stopping, length penalties, processors, one source at a time and in batches.
 #include <algorithm>
 #include <cmath>
 #include <string>

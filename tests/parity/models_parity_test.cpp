@@ -18,9 +18,10 @@ constexpr int64_t kNewTokens = 14;  // NEW_TOKENS of tools/parity_models.py
 using Names = std::vector<std::string>;
 
 const Names kT5{"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"};
-const Names kDecoderOnly{"llama3",  "llama_linear", "gpt2",  "gpt_neox", "gpt_neox_serial",
-                         "bloom",   "mistral",      "qwen2", "qwen3",    "smollm3",
-                         "granite", "olmo2",        "phi3",  "opt",      "opt_plain"};
+const Names kSeq2Seq{"umt5", "marian", "m2m_100", "bart", "mbart", "pegasus"};
+const Names kDecoderOnly{"llama3",   "llama_linear",    "llama_yarn", "llama_dynamic", "gpt_neox_yarn", "gpt2",
+                         "gpt_neox", "gpt_neox_serial", "bloom",      "mistral",       "qwen2",         "qwen3",
+                         "smollm3",  "granite",         "olmo2",      "phi3",          "opt",           "opt_plain"};
 
 const TransformersReference& made_reference() {
   return TransformersReference::of("parity_models.py");
@@ -102,6 +103,21 @@ TEST_F(T5Parity, GreedyOutputsAreIdentical) {
 
 TEST_F(T5Parity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
   expect_equal_when_saved(kT5);
+}
+
+class Seq2SeqParity : public T5Parity {};
+
+TEST_F(Seq2SeqParity, LogitsAndGradientsAreEqual) {
+  expect_equal_logits(kSeq2Seq);
+  expect_equal_gradients(kSeq2Seq);
+}
+
+TEST_F(Seq2SeqParity, GreedyOutputsAreIdentical) {
+  expect_equal_outputs(kSeq2Seq);
+}
+
+TEST_F(Seq2SeqParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
+  expect_equal_when_saved(kSeq2Seq);
 }
 
 // Transformers 4 wrote no scale_decoder_outputs: an untied head meant an unscaled output.

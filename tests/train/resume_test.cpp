@@ -1,10 +1,12 @@
 // Exact resume: runs that are killed or asked to stop end with the same bits as one that never stopped (CPU).
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <random>
 #include <thread>
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <spawn.h>
@@ -14,6 +16,8 @@
 #include "base/files.h"
 #include "base/random.h"
 #include "base/signals.h"
+#include "data/corpus/corpus.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/train/fixtures.h"
 #include "train/run_directory.h"
@@ -138,6 +142,52 @@ TEST(ExactResume, AskedToStopItSavesAndGoesOnWithTheSameBits) {
     }
     train_tiny_validated(stopped, options);
     expect_same_run(whole, stopped);
+  }
+}
+
+// Asks to stop at a micro-batch that takes more than a second: in its forward pass, or between that and the backward
+// one.
+class SlowTrainable : public PlainTrainable {
+ public:
+  SlowTrainable(model::TransformerModel& model, bool behind) : PlainTrainable(model), behind_(behind) {}
+  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
+    const bool slow = dropout.step == 9;
+    if (slow && !behind_) stop_slowly();
+    TrainableOutput output = PlainTrainable::forward(batch, dropout);
+    if (slow && behind_) stop_slowly();
+    return output;
+  }
+
+ private:
+  static void stop_slowly() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    request_stop(SIGTERM);
+  }
+
+  bool behind_;
+};
+
+TEST(ExactResume, ALongStepIsLeftAndDoneAgain) {
+  const TemporaryDirectory folder;
+  make_corpora(folder);
+  TrainOptions options = resumed_options();
+  options.length = "8 steps";  // of two micro-batches
+  train_tiny_validated(folder / "whole", options);
+  const data::Corpus corpus(folder / "train.h5"), validation(folder / "validation.h5");
+  for (const bool behind : {false, true}) {
+    const auto stopped = folder / (behind ? "behind" : "before");
+    {
+      const SignalWatch watch;
+      model::TransformerModel model(tiny_config(), 5);
+      SlowTrainable trainable(model, behind);
+      EXPECT_THAT(error_of<Interrupted>([&] {
+                    run_training({.trainable = trainable, .corpus = corpus, .validation = {.corpus = &validation}},
+                                 options, stopped);
+                  }),
+                  testing::HasSubstr("training stopped after step 4"));
+    }
+    train_tiny_validated(stopped, options);
+    expect_same_run(folder / "whole", stopped);
   }
 }
 

@@ -68,17 +68,76 @@ class Families : public testing::Test {
   TemporaryDirectory folder_;
 };
 
-TEST_F(Families, RotaryScalingIsReadInBothForms) {
-  EXPECT_EQ(read(llama()).rotary.base, 10000.0);
-  EXPECT_EQ(read(llama(), {{"rope_theta", 500000.0}}).rotary.base, 500000.0);
-  const auto old_linear = read(llama(), {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
-  EXPECT_EQ(old_linear.rotary.scaling, RotaryScaling::kLinear);
-  EXPECT_EQ(old_linear.rotary.factor, 2.0);
-  const auto llama3 = read(llama(), json::parse(R"({"rope_parameters": {"rope_type": "llama3", "rope_theta": 7.0,
-    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}})"));
-  EXPECT_EQ(llama3.rotary.scaling, RotaryScaling::kLlama3);
-  EXPECT_EQ(llama3.rotary.base, 7.0);
-  EXPECT_EQ(llama3.rotary.original_positions, 16);
+// Frequencies and the factor on attention as Transformers 5.23 computes them from these keys.
+TEST_F(Families, RotaryPositionsAreThoseOfTransformersInEverySpelling) {
+  json wide = llama();
+  wide["head_dim"] = 8;
+  const json kNeox = gpt_neox();
+  const std::vector<float> k500 = {1, 0.211474F, 0.0447214F, 0.00945742F};
+  const std::vector<float> kLinear = {0.5F, 0.105737F, 0.0223607F, 0.00472871F};
+  const std::vector<float> kLlama3 = {0.576056F, 0.0264343F, 0.00559017F, 0.00118218F};
+  const std::vector<float> kYarn = {1, 0.0528686F, 0.0111803F, 0.00236435F};
+  struct Spelling {
+    json config;
+    const char* keys;
+    std::vector<float> frequencies;
+    double attention = 1.0;
+  };
+  for (const Spelling& one : std::vector<Spelling>{
+           {wide, R"({})", {1, 0.1F, 0.01F, 0.001F}},
+           {wide, R"({"rope_theta": 500})", k500},
+           {wide, R"({"rope_theta": 7, "rope_parameters": {"rope_theta": 500}, "rope_scaling": {}})", k500},
+           {wide, R"({"rope_theta": 500, "rope_parameters": {"full_attention": {"rope_theta": 500}}})", k500},
+           {wide, R"({"rope_theta": 500, "rope_scaling": {"type": "dynamic", "factor": 4}})", k500},
+           {wide, R"({"rope_theta": 500, "rope_scaling": {"type": "linear", "factor": 2}})", kLinear},
+           {wide, R"({"rope_theta": 500, "rope_scaling": {"rope_type": "linear", "type": "x", "factor": 2}})", kLinear},
+           {wide,
+            R"({"rope_parameters": {"rope_theta": 500, "rope_type": "default"},
+                "rope_scaling": {"rope_type": "linear", "factor": 2}})",
+            {0.5F, 0.05F, 0.005F, 0.0005F}},
+           {wide,
+            R"({"rope_theta": 500,
+                "rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4}})",
+            {1, 0.0477932F, 0.00559017F, 0.00118218F}},
+           {wide,
+            R"({"rope_theta": 500, "original_max_position_embeddings": 16,
+                "rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+                                 "original_max_position_embeddings": 30}})",
+            kLlama3},
+           {wide,
+            R"({"rope_theta": 500,
+                "rope_scaling": {"type": "yarn", "factor": null, "original_max_position_embeddings": 10}})",
+            kYarn, 1.138629436111989},
+           {wide,
+            R"({"rope_theta": 500, "rope_scaling": {"type": "yarn", "factor": 4}})",
+            {1, 0.132171F, 0.0111803F, 0.00236435F},
+            1.138629436111989},
+           {wide,
+            R"({"rope_theta": 500, "original_max_position_embeddings": 20,
+                "rope_scaling": {"type": "yarn", "factor": 4, "beta_fast": 2.5, "beta_slow": 0.5, "truncate": false}})",
+            {1, 0.0821716F, 0.0111803F, 0.00236435F},
+            1.138629436111989},
+           {wide,
+            R"({"rope_parameters": {"rope_theta": 500, "rope_type": "yarn", "factor": 4, "beta_fast": 2, "beta_slow": 0,
+                "original_max_position_embeddings": 10, "truncate": null, "mscale": 0.7, "mscale_all_dim": 0.4}})",
+            kYarn, 1.0394038191422568},
+           {wide,
+            R"({"rope_parameters": {"rope_theta": 500, "rope_type": "yarn", "factor": 4, "mscale": 0.7,
+                "original_max_position_embeddings": 10, "attention_factor": 1.5}})",
+            kYarn, 1.5},
+           {kNeox, R"({"rotary_emb_base": 500, "rotary_pct": 0.5, "rope_theta": 500})", {1, 0.0447214F}},
+           {kNeox,
+            R"({"rotary_emb_base": 500, "rotary_pct": 1,
+                "rope_parameters": {"rope_theta": 50, "partial_rotary_factor": 0.5}})",
+            {1, 0.141421F}},
+           {kNeox, R"({"rotary_emb_base": 500, "rotary_pct": 1, "rope_scaling": {"type": "linear", "factor": 2}})",
+            kLinear}}) {
+    const RotaryConfig rotary = read(one.config, json::parse(one.keys)).rotary;
+    EXPECT_TRUE(at::allclose(rotary_frequencies(rotary), at::tensor(one.frequencies), 1e-5)) << one.keys;
+    EXPECT_DOUBLE_EQ(rotary.attention_factor, one.attention) << one.keys;
+    const RotaryTable table = rotary_table(rotary, 3, at::kFloat);
+    EXPECT_FLOAT_EQ(table.cosine[0][0].item<float>(), static_cast<float>(one.attention)) << one.keys;
+  }
 }
 
 TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
@@ -90,14 +149,22 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
   for (const Refused& one : std::vector<Refused>{
            {llama(), {{"num_key_value_heads", 4}}, {"num_key_value_heads", "divisor of 6"}},
            {llama(), {{"head_dim", 5}}, {"head_dim"}},
-           {llama(), {{"bos_token_id", 31}}, {"bos_token_id"}},
            {llama(), {{"hidden_act", "mish"}}, {"hidden_act"}},
            {llama(), {{"quantization_config", {{"bits", 4}}}}, {"quantization_config"}},
-           {llama(), {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}}}, {"rope_type", "llama3"}},
+           {llama(), {{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 2.0}}}}, {"rope_type", "llama3"}},
+           {llama(), {{"rope_scaling", {{"type", "linear"}}}}, {"rope_scaling", "factor"}},
+           {llama(), {{"rope_parameters", {{"rope_type", "dynamic"}}}}, {"rope_parameters", "factor"}},
+           {llama(),
+            {{"rope_scaling", {{"type", "llama3"}, {"factor", 2.0}}}},
+            {"low_freq_factor", "high_freq_factor"}},
+           {llama(), {{"rope_scaling", 2.0}}, {"rope_scaling", "object"}},
+           {llama(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 5.0}}}}}}, {"full_attention"}},
+           {llama(), {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor"}},
+           {llama(), {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}, {"partial_rotary_factor"}},
+           {llama(), {{"rotary_emb_base", 5.0}}, {"rotary_emb_base"}},
            {llama(), {{"architectures", {"FalconForCausalLM"}}}, {"FalconForCausalLM", "BloomForCausalLM"}},
            {llama(), {{"attn_logit_softcapping", 50.0}}, {"attn_logit_softcapping"}},
            {llama(), {{"no_rope_layers", {1, 0}}}, {"no_rope_layers"}},
-           {llama(), {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor"}},
            {llama(), {{"is_encoder_decoder", true}}, {"is_encoder_decoder"}},
            {like_llama("MistralForCausalLM"), {{"sliding_window", 39}}, {"sliding_window", "40", "39"}},
            {like_llama("MistralForCausalLM"), {{"max_position_embeddings", 5000}}, {"sliding_window", "4096"}},
@@ -116,6 +183,8 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {gpt2(), {{"add_cross_attention", true}}, {"add_cross_attention"}},
            {gpt_neox(), {{"num_attention_heads", 3}}, {"num_attention_heads"}},
            {gpt_neox(), {{"rotary_pct", 0.1}}, {"rotary_pct"}},
+           {gpt_neox(), {{"rope_theta", 5.0}}, {"rope_theta"}},
+           {gpt_neox(), {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor"}},
            {bloom(), {{"n_head", 5}}, {"n_head"}},
            {bloom(), {{"apply_residual_connection_post_layernorm", true}}, {"apply_residual"}}}) {
     const std::string message = error_of([&] { read(one.config, one.changes); });
@@ -129,6 +198,38 @@ TEST_F(Families, TokenIdsHaveTheFamiliesDefaults) {
   EXPECT_EQ(read(llama(), {{"eos_token_id", {3, 4}}}).eos, (std::vector<int64_t>{3, 4}));
   EXPECT_EQ(read(gpt2(), {{"bos_token_id", 30}}).decoder_start, 30);
   EXPECT_EQ(read(bloom()).pad, 2);
+}
+
+// Checkpoints of other alphabets keep GPT-2's 50256: such an id never occurs. A start id must exist.
+TEST_F(Families, IdsThatTheVocabularyDoesNotHaveAreIgnoredWithOneWarning) {
+  json t5 = tiny_t5_config();
+  struct Ignored {
+    json config;
+    json changes;
+    std::vector<int64_t> eos;
+    int64_t pad;
+  };
+  for (const Ignored& one :
+       std::vector<Ignored>{{gpt2(), {{"bos_token_id", 50256}, {"eos_token_id", 50256}}, {}, 0},
+                            {llama(), {{"bos_token_id", 31}, {"eos_token_id", {31, 4, 50256}}}, {4}, 4},
+                            {llama(), {{"eos_token_id", 7}, {"pad_token_id", -1}}, {7}, 7},
+                            {gpt_neox(), {{"eos_token_id", {40, 41}}, {"pad_token_id", 3}}, {}, 3},
+                            {t5, {{"eos_token_id", 11}, {"pad_token_id", 12}}, {}, 0}}) {
+    const CapturedLog log;
+    const TransformerConfig config = read(one.config, one.changes);
+    EXPECT_EQ(config.eos, one.eos) << one.changes;
+    EXPECT_EQ(config.pad, one.pad) << one.changes;
+    EXPECT_EQ(log.warnings(), 1) << log.text();
+    EXPECT_THAT(log.text(), HasSubstr("_token_id"));
+    read(one.config, one.changes);
+    EXPECT_EQ(log.warnings(), 1) << "the same directory is read many times";
+  }
+  EXPECT_THAT(error_of([&] { read(t5, {{"decoder_start_token_id", 11}}); }), HasSubstr("decoder_start_token_id"));
+  EXPECT_THAT(error_of([&] {
+                read(t5, {{"decoder_start_token_id", nullptr}, {"pad_token_id", 11}});
+              }),
+              HasSubstr("pad_token_id"));
+  EXPECT_EQ(read(llama(), {{"eos_token_id", nullptr}}).eos, std::vector<int64_t>{});
 }
 
 TEST_F(Families, WindowsThatCutNothingAreRead) {
@@ -173,11 +274,16 @@ TEST_F(Families, UnknownKeysAreOneWarning) {
 
 // What is written is read back as the same model, its parameters joined and split again.
 TEST_F(Families, SavedModelsAreReadBack) {
+  json yarn = llama();
+  yarn["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 3.7}, {"beta_fast", 7}, {"truncate", false}};
+  json dynamic = gpt_neox();
+  dynamic["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2}};
   for (const json& config :
        {llama(), gpt2(), gpt_neox(), bloom(), opt(), like_llama("MistralForCausalLM"), like_llama("Qwen2ForCausalLM"),
         like_llama("Qwen3ForCausalLM"), like_llama("SmolLM3ForCausalLM", {{"num_hidden_layers", 4}}),
         like_llama("GraniteForCausalLM", {{"residual_multiplier", 0.3}, {"logits_scaling", 3}}),
-        like_llama("Olmo2ForCausalLM"), like_llama("Phi3ForCausalLM", {{"partial_rotary_factor", 0.5}})}) {
+        like_llama("Olmo2ForCausalLM"), like_llama("Phi3ForCausalLM", {{"partial_rotary_factor", 0.5}}), yarn,
+        dynamic}) {
     const TransformerConfig wanted = read(config);
     TransformerModel model(wanted, 3);
     const TemporaryDirectory folder;
@@ -185,7 +291,7 @@ TEST_F(Families, SavedModelsAreReadBack) {
     const auto again = load_model(folder / "model", {.pack = false});
     EXPECT_EQ(again->config().family, wanted.family);
     EXPECT_EQ(again->config().key_value_heads(), wanted.key_value_heads());
-    EXPECT_EQ(again->config().rotary.width, wanted.rotary.width);
+    EXPECT_EQ(again->config().rotary, wanted.rotary);
     EXPECT_EQ(again->config().bos, wanted.bos);
     EXPECT_EQ(again->config().unrotated_layers, wanted.unrotated_layers);
     EXPECT_EQ(again->config().residual_scale, wanted.residual_scale);
@@ -315,8 +421,22 @@ TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
   EXPECT_EQ(generation.num_beams, 3);
 }
 
+TEST_F(GenerationSettings, IdsThatNeverOccurAreIgnoredWithOneWarning) {
+  const CapturedLog log;
+  const GenerationConfig generation = read(json::parse(R"({"pad_token_id": -1, "eos_token_id": [1, 100],
+    "bos_token_id": 50256, "suppress_tokens": [3, 100], "begin_suppress_tokens": [-1]})"));
+  EXPECT_EQ(generation.pad, config_.pad);
+  EXPECT_THAT(generation.eos_ids, ElementsAre(1));
+  EXPECT_EQ(generation.bos, std::nullopt);
+  EXPECT_THAT(generation.suppress, ElementsAre(3));
+  EXPECT_TRUE(generation.begin_suppress.empty());
+  EXPECT_EQ(log.warnings(), 1) << log.text();
+  EXPECT_TRUE(read({{"eos_token_id", 100}}).eos_ids.empty());
+}
+
 TEST_F(GenerationSettings, IdsOutsideTheVocabularyAndBadValuesAreAllReported) {
-  const json settings = json::parse(R"({"eos_token_id": 100, "suppress_tokens": [3, -1], "bad_words_ids": [[5], []],
+  const json settings = json::parse(R"({"decoder_start_token_id": 100, "forced_bos_token_id": 100,
+    "forced_eos_token_id": [1, 100], "eos_token_id": "x", "suppress_tokens": [0.5], "bad_words_ids": [[5], []],
     "repetition_penalty": 0, "top_p": 1.5, "min_p": -0.1, "stop_strings": ["a", ""], "max_length": 1099511627776,
     "max_new_tokens": 0, "early_stopping": "soon", "num_beams": 0})");
   const std::string message = error_of([&] { read(settings); });

@@ -129,8 +129,8 @@ std::vector<Damage> file_damages() {
       file("ConfigNotUtf8", "config.json", "{\"model_type\": \"t5\xc3\x28\"}", {"config.json", "JSON"}),
       file("ConfigNumberTooLarge", "config.json", "{\"model_type\": \"t5\", \"d_model\": 1e999}", {"config.json"}),
       file("GenerationBroken", "generation_config.json", "{", {"generation_config.json"}),
-      file("GenerationEosOutside", "generation_config.json", "{\"eos_token_id\": 11}",
-           {"eos_token_id", "11", "0 to 10"}),
+      file("GenerationStartOutside", "generation_config.json", "{\"decoder_start_token_id\": 11}",
+           {"decoder_start_token_id", "11", "0 to 10"}),
       {"WeightsAreADirectory",
        [](const fs::path& d) {
          fs::remove(d / "model.safetensors");
