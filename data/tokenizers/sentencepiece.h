@@ -1,5 +1,5 @@
-// SentencePiece models (Kudo and Richardson 2018), spiece.model of T5 and tokenizer.model of Llama: reading, contents
-// and training.
+// SentencePiece models (Kudo and Richardson 2018): spiece.model of T5, tokenizer.model of Llama, and those of families
+// that give pieces ids of their own (Marian, M2M-100, NLLB, mBART-50, Pegasus). Reading, contents and training.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace draftsmith::data {
 
-// Errors: UserError for a missing file and for a file that is not a SentencePiece model.
+// Loads a model; its name and the files beside it tell the family. Errors: UserError for a missing file, a file that is
+// not a SentencePiece model, and a malformed vocab.json or configuration.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file);
 
 // Returns whether an existing file is a SentencePiece model.

@@ -46,11 +46,11 @@ int fallback_byte(std::string_view piece) {
   return error == std::errc() && end == piece.data() + 5 ? static_cast<int>(byte) : -1;
 }
 
-std::string replace_each(std::string_view bytes) {
+std::string replace_each(std::string_view bytes, std::string_view by) {
   std::string text;
   while (const auto bad = invalid_utf8_offset(bytes)) {
     text += bytes.substr(0, *bad);
-    text += kReplacementText;
+    text += by;
     bytes.remove_prefix(*bad + 1);
   }
   text += bytes;
@@ -82,7 +82,9 @@ std::string repair_utf8(std::string_view bytes, InvalidBytes policy) {
     case InvalidBytes::kReplaceParts:
       return replace_invalid_utf8(bytes);
     case InvalidBytes::kReplaceEach:
-      return replace_each(bytes);
+      return replace_each(bytes, kReplacementText);
+    case InvalidBytes::kDrop:
+      return replace_each(bytes, "");
     case InvalidBytes::kReplaceRun:
       break;
   }
@@ -108,7 +110,12 @@ std::string TokenDecoder::join(const std::vector<const TextPiece*>& pieces) cons
   std::string run;
   if (byte_level_) {
     for (const TextPiece* piece : pieces) text += piece->text;
-    return repair_utf8(text, InvalidBytes::kReplaceParts);
+    return repair_utf8(text, invalid_);
+  }
+  if (drops_first_ && !pieces.empty()) {
+    text = replace_all(pieces.front()->text, " ", "");
+    for (size_t i = 1; i < pieces.size(); ++i) text += pieces[i]->text;
+    return text;
   }
   for (const TextPiece* piece : pieces) {
     if (piece->kind == TextPiece::Kind::kBytes) {
@@ -124,8 +131,8 @@ std::string TokenDecoder::join(const std::vector<const TextPiece*>& pieces) cons
 }
 
 StreamRules TokenDecoder::rules() const {
-  if (byte_level_) return {.invalid = InvalidBytes::kReplaceParts, .drops_leading_space = false};
-  return {.invalid = InvalidBytes::kReplaceRun, .drops_leading_space = strip_ > 0};
+  if (byte_level_) return {.invalid = invalid_, .drops_leading_space = false};
+  return {.invalid = InvalidBytes::kReplaceRun, .drops_leading_space = strip_ > 0 || drops_first_};
 }
 
 std::string StreamDecoder::drain() {
