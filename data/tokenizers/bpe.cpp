@@ -411,7 +411,8 @@ class AddedTokenFinder {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  explicit BpeTokenizer(BpeParts parts) : parts_(std::move(parts)), model_(make_piece_model(parts_.model, parts_.file.string())) {
+  explicit BpeTokenizer(BpeParts parts)
+      : parts_(std::move(parts)), model_(make_piece_model(parts_.model, parts_.file.string())) {
     parts_.model = {};
     pieces_ = model_->pieces();
     for (AddedToken& token : parts_.added) add(std::move(token));

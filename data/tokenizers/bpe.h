@@ -112,8 +112,8 @@ struct BpeParts {
 };
 
 // Errors: UserError for a model that contradicts itself: an id that is negative, too large or given twice, a merge
-// of missing pieces, an unknown token that is no piece, a unigram model without one, and for an added token whose id differs from the one that
-// `tokenizers` gives it.
+// of missing pieces, an unknown token that is no piece, a unigram model without one, and for an added token whose id
+// differs from the one that `tokenizers` gives it.
 std::unique_ptr<Tokenizer> make_bpe_tokenizer(BpeParts parts);
 
 }  // namespace draftsmith::data

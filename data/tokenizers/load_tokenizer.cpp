@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "data/tokenizers/bpe.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
@@ -76,8 +77,9 @@ std::unique_ptr<Tokenizer> load_directory(const fs::path& directory) {
   if (const fs::path bytes = byt5_file(directory); !bytes.empty()) return load_file(bytes);
   throw UserError({.where = directory.string(),
                    .what = "no tokenizer in this directory",
-                   .expected = "tokenizer.json, spiece.model, tokenizer.model, sentencepiece.bpe.model, source.spm with "
-                               "target.spm, or vocab.json with merges.txt",
+                   .expected =
+                       "tokenizer.json, spiece.model, tokenizer.model, sentencepiece.bpe.model, source.spm with "
+                       "target.spm, or vocab.json with merges.txt",
                    .hint = "a ByT5 has none: let tokenizer_config.json say \"tokenizer_class\": \"ByT5Tokenizer\""});
 }
 
@@ -125,22 +127,22 @@ void choose_languages(Tokenizer& tokenizer, const Languages& asked) {
   const fs::path& where = tokenizer.file();
   const TokenizerConfig config = read_tokenizer_config(where.parent_path());
   const auto is_class = [&](std::string_view name) { return config.any_class.find(name) != std::string::npos; };
-  const bool given = !asked.source.empty() || !asked.target.empty();
-  const bool translates = is_class("Nllb") || is_class("MBart50") || is_class("M2M100") ||
-                          where.filename() == "sentencepiece.bpe.model";
+  const bool given = !asked.source_language.empty() || !asked.target_language.empty();
+  const bool translates =
+      is_class("Nllb") || is_class("MBart50") || is_class("M2M100") || where.filename() == "sentencepiece.bpe.model";
   if (!given && !translates) return;
   const LanguageTokens tokens = language_tokens(tokenizer);
   if (tokens.ids.empty() && !given) return;
   LanguageFrames frames{.source = tokenizer.frame(), .target = tokenizer.frame(), .forced_bos = std::nullopt};
   const auto named = [&](const std::string& one, const std::string& other) { return one.empty() ? other : one; };
-  const std::string target = named(asked.target, config.languages.target);
+  const std::string target = named(asked.target_language, config.languages.target_language);
   const auto put_before = [](TextFrame& frame, int32_t id) { frame.before.insert(frame.before.begin(), id); };
   if (tokens.target_alone) {
-    if (!asked.source.empty()) {
+    if (!asked.source_language.empty()) {
       throw UserError({.where = where.string(),
                        .what = "the tokenizer has tokens of target languages alone",
                        .expected = "no source language",
-                       .found = asked.source});
+                       .found = asked.source_language});
     }
     if (!target.empty()) put_before(frames.source, language_id(tokens, target, "target", where));
     return tokenizer.set_frames(std::move(frames));
@@ -153,7 +155,7 @@ void choose_languages(Tokenizer& tokenizer, const Languages& asked) {
     std::erase_if(frame->before, is_language);
     std::erase_if(frame->after, is_language);
   }
-  std::string source = named(asked.source, config.languages.source);
+  std::string source = named(asked.source_language, config.languages.source_language);
   for (const char* usual : {"eng_Latn", "en_XX", "en"}) {
     if (source.empty() && tokens.ids.contains(usual)) source = usual;
   }
@@ -166,8 +168,18 @@ void choose_languages(Tokenizer& tokenizer, const Languages& asked) {
 
 }  // namespace
 
+Fields<Languages> Languages::fields() {
+  return Fields<Languages>("languages of a translation model's text (NLLB, M2M-100, mBART-50, Marian, MADLAD)")
+      .add("source_language", &Languages::source_language,
+           "Language of sources, as the tokenizer names it, such as eng_Latn, en_XX or en; empty: src_lang of "
+           "tokenizer_config.json, or English.")
+      .add("target_language", &Languages::target_language,
+           "Language of targets, which decoding then begins with; empty: tgt_lang of tokenizer_config.json, or none.");
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& file_or_directory, const Languages& languages) {
-  auto tokenizer = fs::is_directory(file_or_directory) ? load_directory(file_or_directory) : load_file(file_or_directory);
+  auto tokenizer =
+      fs::is_directory(file_or_directory) ? load_directory(file_or_directory) : load_file(file_or_directory);
   choose_languages(*tokenizer, languages);
   return tokenizer;
 }

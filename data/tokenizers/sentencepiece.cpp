@@ -125,8 +125,8 @@ std::vector<std::string> first_tokens(bool pegasus) {
 
 // A model whose pieces have other ids than their order gives: those of vocab.json (Marian, M2M-100), or behind the
 // tokens that the family puts first (NLLB, mBART-50, Pegasus). Tokens of the configuration follow, languages first.
-// Ids equal those of Transformers 5 without sacremoses, but texts lose the blanks at both ends; special tokens in a text
-// are text.
+// Ids equal those of Transformers 5 without sacremoses, but texts lose the blanks at both ends; special tokens in a
+// text are text.
 class NumberedTokenizer : public SentencePieceTokenizer {
  public:
   NumberedTokenizer(const std::filesystem::path& file, const TokenizerConfig& config) : SentencePieceTokenizer(file) {
@@ -250,9 +250,8 @@ class NumberedTokenizer : public SentencePieceTokenizer {
   // Adds the configuration's tokens and marks those that give no text.
   void add_special(const TokenizerConfig& config) {
     std::vector<AddedToken> added = config.added;
-    std::ranges::stable_partition(added, [](const AddedToken& token) {
-      return token.id >= 0 || !language_of(token.content).empty();
-    });
+    std::ranges::stable_partition(
+        added, [](const AddedToken& token) { return token.id >= 0 || !language_of(token.content).empty(); });
     for (const AddedToken& token : added) {
       if (token.content.empty()) continue;
       const bool known_piece = ids_.contains(token.content);

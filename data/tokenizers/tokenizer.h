@@ -11,6 +11,11 @@
 #include <utility>
 #include <vector>
 
+namespace draftsmith {
+template <class T>
+class Fields;  // base/options.h
+}
+
 namespace draftsmith::data {
 
 // The contribution of one id to a text: nothing (special tokens), text, or bytes that form characters together with
@@ -22,8 +27,8 @@ struct TextPiece {
 };
 
 // The treatment of invalid UTF-8 in decode: one U+FFFD for each maximal ill-formed part (Rust's from_utf8_lossy), for
-// each ill-formed byte (SentencePiece), or for each byte of a run that has an ill-formed byte (ByteFallback); or nothing
-// for ill-formed bytes (ByT5).
+// each ill-formed byte (SentencePiece), or for each byte of a run that has an ill-formed byte (ByteFallback); or
+// nothing for ill-formed bytes (ByT5).
 enum class InvalidBytes { kReplaceParts, kReplaceEach, kReplaceRun, kDrop };
 
 // Rules for decoding streams, besides TextPiece (StreamDecoder).
@@ -41,8 +46,9 @@ struct TextFrame {
 // Languages of a translation model, as its tokenizer names them: eng_Latn, de_DE, fr, fra. Empty: those of src_lang and
 // tgt_lang in tokenizer_config.json, or else the family's usual source and no target.
 struct Languages {
-  std::string source{};
-  std::string target{};
+  std::string source_language{};
+  std::string target_language{};
+  static Fields<Languages> fields();
 };
 
 // What the languages of an encoder-decoder's text decide: the ids around sources and targets, and the first id that the

@@ -116,7 +116,7 @@ void read_flags(const json& config, TokenizerConfig& result) {
   }
   const auto text = [&](const char* key) { return config.contains(key) ? content_of(config[key]) : ""; };
   result.tokenizer_class = text("tokenizer_class");
-  result.languages = {text("src_lang"), text("tgt_lang")};
+  result.languages = {.source_language = text("src_lang"), .target_language = text("tgt_lang")};
 }
 
 // Returns tokenizer_config.json. Without the list of added tokens, which newer files have, the special tokens of

@@ -206,8 +206,7 @@ void parse_pre_tokenizer(const Component& component, PreTokenizer& pre_tokenizer
         make_split(digits_pattern(), single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
   } else if (type == "Metaspace") {
     MetaspaceParts parts = parse_metaspace(component);
-    pre_tokenizer.push_back(
-        make_metaspace(std::move(parts.replacement), parts.prepend, component.flag("split", true)));
+    pre_tokenizer.push_back(make_metaspace(std::move(parts.replacement), parts.prepend, component.flag("split", true)));
   } else if (type == "WhitespaceSplit") {
     pre_tokenizer.push_back(make_split(regex_pattern("\\s+", component.where), SplitBehavior::kRemoved, false));
   } else if (type == "ByteLevel") {
@@ -346,7 +345,9 @@ std::vector<std::pair<std::string, std::string>> parse_merges(const json& merges
 
 // Returns a unigram model: a list of ["piece", score] by id, and the id of the unknown token.
 BpeDescription parse_unigram(const Component& model) {
-  BpeDescription description{.byte_fallback = model.flag("byte_fallback", false), .byte_level = false};
+  BpeDescription description;
+  description.byte_fallback = model.flag("byte_fallback", false);
+  description.byte_level = false;
   const json& vocabulary = model.list("vocab");
   if (vocabulary.size() > static_cast<size_t>(kMaxTokenId)) {
     model.refuse("'vocab' is too long", fmt::format("at most {} pieces", kMaxTokenId), brief(vocabulary.size()));
