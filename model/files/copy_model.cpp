@@ -43,6 +43,10 @@ std::string name_in_directory(const fs::path& tokenizer, const TransformerConfig
 
 void write_tokenizer(const fs::path& tokenizer, const TransformerConfig& config, const fs::path& directory) {
   const std::string name = name_in_directory(tokenizer, config);
+  if (name == "config.json") {  // a ByT5 whose own configuration alone says so
+    write_json(directory / kSettings, ordered_json{{"tokenizer_class", "ByT5Tokenizer"}});
+    return;
+  }
   write_file_atomic(directory / name, read_file(tokenizer));
   for (const char* other : {kSettings, "tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
                             "merges.txt", "target.spm"}) {
