@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <map>
 #include <memory>
 #include <queue>
-#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -328,87 +326,6 @@ std::unique_ptr<PieceModel> make_piece_model(const BpeDescription& description, 
   return std::make_unique<UnigramModel>(description, where);
 }
 
-// A part of a text: one added token, or text between added tokens.
-struct TextSegment {
-  size_t begin = 0;
-  size_t end = 0;
-  int32_t id = -1;  // -1: text
-};
-
-bool touches_word(std::string_view text, size_t begin, size_t end) {
-  if (begin > 0 && is_word_character(code_point_at(text, previous_character(text, begin)).value)) return true;
-  return end < text.size() && is_word_character(code_point_at(text, end).value);
-}
-
-size_t spaces_before(std::string_view text, size_t at) {
-  while (at > 0) {
-    const size_t previous = previous_character(text, at);
-    if (!is_white_space(code_point_at(text, previous).value)) break;
-    at = previous;
-  }
-  return at;
-}
-
-size_t spaces_after(std::string_view text, size_t at) {
-  while (at < text.size()) {
-    const CodePoint c = code_point_at(text, at);
-    if (!is_white_space(c.value)) break;
-    at += c.length;
-  }
-  return at;
-}
-
-// Finds the leftmost and longest of a set of added tokens.
-class AddedTokenFinder {
- public:
-  // Adds a token under the text `pattern`: its content, normalised if the token has that flag. Ignores an empty pattern
-  // and one that was added before.
-  void add(const std::string& pattern, const AddedToken& token) {
-    if (pattern.empty() || !tokens_.emplace(pattern, token).second) return;
-    lengths_[static_cast<uint8_t>(pattern.front())].insert(pattern.size());
-  }
-  bool empty() const { return tokens_.empty(); }
-
-  // Returns all segments of the text, in order.
-  std::vector<TextSegment> split(std::string_view text) const {
-    std::vector<TextSegment> segments;
-    size_t done = 0;
-    for (size_t at = 0; !empty() && at < text.size();) {
-      const auto match = longest(text, at);
-      if (match == tokens_.end()) {
-        ++at;
-        continue;
-      }
-      const auto& [pattern, token] = *match;
-      size_t begin = at;
-      size_t end = at + pattern.size();
-      at = end;
-      if (token.single_word && touches_word(text, begin, end)) continue;
-      if (token.lstrip) begin = spaces_before(text, begin);
-      begin = std::max(begin, done);
-      if (token.rstrip) end = spaces_after(text, end);
-      if (done < begin) segments.push_back({done, begin, -1});
-      segments.push_back({begin, std::max(begin, end), token.id});
-      done = std::max(begin, end);
-    }
-    if (done < text.size()) segments.push_back({done, text.size(), -1});
-    return segments;
-  }
-
- private:
-  using Tokens = std::map<std::string, AddedToken, std::less<>>;  // by pattern
-
-  Tokens::const_iterator longest(std::string_view text, size_t at) const {
-    for (const size_t length : lengths_[static_cast<uint8_t>(text[at])]) {
-      if (const auto found = tokens_.find(text.substr(at, length)); found != tokens_.end()) return found;
-    }
-    return tokens_.end();
-  }
-
-  Tokens tokens_;
-  std::array<std::set<size_t, std::greater<>>, 256> lengths_;  // of the patterns that begin with a byte
-};
-
 class BpeTokenizer : public Tokenizer {
  public:
   explicit BpeTokenizer(BpeParts parts)
@@ -432,7 +349,7 @@ class BpeTokenizer : public Tokenizer {
     }
     std::vector<int32_t> ids;
     ids.reserve(text.size() / 3 + 1);
-    for (const TextSegment& segment : raw_finder_.split(text)) {
+    for (const AddedTokenFinder::Segment& segment : raw_finder_.split(text)) {
       if (segment.id >= 0) {
         ids.push_back(segment.id);
       } else {
@@ -497,7 +414,7 @@ class BpeTokenizer : public Tokenizer {
   // Encodes text between the tokens that are found before normalisation.
   void encode_between(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
     const std::string normalized = normalize(parts_.normalizer, text);
-    for (const TextSegment& segment : normalized_finder_.split(normalized)) {
+    for (const AddedTokenFinder::Segment& segment : normalized_finder_.split(normalized)) {
       if (segment.id >= 0) {
         ids.push_back(segment.id);
         continue;

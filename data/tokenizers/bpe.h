@@ -3,10 +3,15 @@
 // divides into pieces.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +32,30 @@ struct AddedToken {
   bool rstrip = false;       // includes the white space after it
   bool normalized = false;   // matched after normalisation
   bool special = false;      // decodes to no text
+};
+
+// Finds the leftmost and longest of a set of added tokens.
+class AddedTokenFinder {
+ public:
+  // A part of a text: one added token, or text between added tokens.
+  struct Segment {
+    size_t begin = 0;
+    size_t end = 0;
+    int32_t id = -1;  // -1: text
+  };
+
+  // Adds a token under the text `pattern`: its content, normalised if the token has that flag. Ignores an empty pattern
+  // and one that was added before.
+  void add(const std::string& pattern, const AddedToken& token);
+  // Returns all segments of the text, in order.
+  std::vector<Segment> split(std::string_view text) const;
+
+ private:
+  using Tokens = std::map<std::string, AddedToken, std::less<>>;  // by pattern
+  Tokens::const_iterator longest(std::string_view text, size_t at) const;
+
+  Tokens tokens_;
+  std::array<std::set<size_t, std::greater<>>, 256> lengths_;  // of the patterns that begin with a byte
 };
 
 // The model as a file describes it.

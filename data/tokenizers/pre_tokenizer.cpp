@@ -98,30 +98,27 @@ namespace {
 // texts that end with 0, which leaves refer to.
 class CharacterMap {
  public:
-  CharacterMap(std::string bytes, const std::string& where) {
+  CharacterMap(const std::string& bytes, const std::string& where) {
     uint32_t size = 0;
     if (bytes.size() > sizeof(size)) std::memcpy(&size, bytes.data(), sizeof(size));
     if (size == 0 || size % sizeof(uint32_t) != 0 || size > bytes.size() - sizeof(size)) {
       throw UserError({.where = where,
                        .what = "'precompiled_charsmap' is damaged",
-                       .expected = "a double array of the size that it begins with, then texts",
+                       .expected = "the size of a double array, the array, then texts",
                        .found = fmt::format("{} bytes, a double array of {}", bytes.size(), size)});
     }
     units_.resize(size / sizeof(uint32_t));
     std::memcpy(units_.data(), bytes.data() + sizeof(size), size);
-    texts_ = bytes.substr(sizeof(size) + size);
-    if (!invalid_utf8_offset(texts_)) return;
-    throw UserError({.where = where, .what = "the texts of 'precompiled_charsmap' are not valid UTF-8"});
+    texts_ = replace_invalid_utf8(bytes.substr(sizeof(size) + size));
   }
 
   std::string operator()(const std::string& text) const {
     std::string out;
-    out.reserve(text.size());
     size_t begin = 0;
     for (const size_t end : grapheme_ends(text)) {
       const std::string_view grapheme = std::string_view(text).substr(begin, end - begin);
       begin = end;
-      const auto whole = grapheme.size() < kShort ? replacement(grapheme) : std::nullopt;
+      const auto whole = grapheme.size() < 6 ? replacement(grapheme) : std::nullopt;
       if (whole) out += *whole;
       for (size_t at = 0; !whole && at < grapheme.size();) {
         const std::string_view character = grapheme.substr(at, code_point_at(grapheme, at).length);
@@ -133,8 +130,6 @@ class CharacterMap {
   }
 
  private:
-  static constexpr size_t kShort = 6;
-
   // Returns where the grapheme clusters of a text end, in order.
   static std::vector<size_t> grapheme_ends(const std::string& text) {
     std::vector<size_t> ends;
@@ -175,11 +170,8 @@ class CharacterMap {
 
 }  // namespace
 
-std::function<std::string(const std::string&)> precompiled(std::string bytes, const std::string& where) {
-  if (bytes.empty()) return [](const std::string& text) { return text; };
-  return [map = std::make_shared<const CharacterMap>(std::move(bytes), where)](const std::string& text) {
-    return (*map)(text);
-  };
+std::function<std::string(const std::string&)> precompiled(const std::string& bytes, const std::string& where) {
+  return CharacterMap(bytes, where);
 }
 
 std::string normalize(const TextNormalizer& normalizer, std::string_view text) {

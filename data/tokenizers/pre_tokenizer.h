@@ -30,7 +30,7 @@ std::string nfc(std::string_view text);
 // Precompiled: the rules of a SentencePiece model, a double array of texts and what replaces them. They apply to whole
 // grapheme clusters of less than 6 bytes, else to characters, by the shortest rule that the text begins with, as in
 // `tokenizers`. Errors: UserError at `where` for bytes that are no such rules.
-std::function<std::string(const std::string&)> precompiled(std::string bytes, const std::string& where);
+std::function<std::string(const std::string&)> precompiled(const std::string& bytes, const std::string& where);
 
 // Returns the text with each occurrence of `what` replaced, from left to right; `what` must not be empty.
 std::string replace_all(std::string_view text, std::string_view what, std::string_view by);

@@ -1,7 +1,6 @@
 #include "data/tokenizers/sentencepiece.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -325,93 +324,6 @@ bool is_sentencepiece(const std::filesystem::path& file) {
   } catch (const UserError&) {
     return false;
   }
-}
-
-namespace {
-
-// A field of a Protocol Buffers message: its number, and its content as bytes or as an integer.
-struct MessageField {
-  uint64_t number = 0;
-  std::string_view bytes{};
-  uint64_t integer = 0;
-};
-
-// Calls visit(field) for every field of a serialised message. Returns false if the bytes are no message.
-template <class Visit>
-bool read_message(std::string_view bytes, const Visit& visit) {
-  size_t at = 0;
-  bool sound = true;
-  const auto variable_integer = [&]() -> uint64_t {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64 && at < bytes.size(); shift += 7) {
-      const auto byte = static_cast<uint8_t>(bytes[at++]);
-      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    sound = false;
-    return 0;
-  };
-  const auto take = [&](uint64_t count) {
-    sound = sound && count <= bytes.size() - at;
-    const std::string_view taken = sound ? bytes.substr(at, count) : std::string_view();
-    at += taken.size();
-    return taken;
-  };
-  while (sound && at < bytes.size()) {
-    const uint64_t tag = variable_integer();
-    MessageField field{.number = tag >> 3};
-    switch (tag & 7) {
-      case 0:
-        field.integer = variable_integer();
-        break;
-      case 1:
-        field.bytes = take(8);
-        break;
-      case 2:
-        field.bytes = take(variable_integer());
-        break;
-      case 5:
-        field.bytes = take(4);
-        break;
-      default:
-        sound = false;
-    }
-    if (sound) visit(field);
-  }
-  return sound;
-}
-
-}  // namespace
-
-SentencePieceContents read_sentencepiece(const std::filesystem::path& file) {
-  const std::string model = read_file(file, kMaxModelBytes);
-  SentencePieceContents contents;
-  bool read = true;
-  const auto read_piece = [&](const MessageField& field) {
-    SentencePieceContents::Piece& piece = contents.pieces.back();
-    if (field.number == 1) piece.text = field.bytes;
-    if (field.number == 2 && field.bytes.size() == 4) std::memcpy(&piece.score, field.bytes.data(), 4);
-    if (field.number == 3) piece.type = static_cast<int32_t>(field.integer);
-  };
-  const auto read_training = [&](const MessageField& field) {
-    if (field.number == 3) contents.kind = static_cast<SentencePieceContents::Kind>(field.integer);
-  };
-  const auto read_normalizer = [&](const MessageField& field) {
-    if (field.number == 2) contents.character_map = field.bytes;
-    if (field.number == 3) contents.adds_space = field.integer != 0;
-    if (field.number == 4) contents.joins_spaces = field.integer != 0;
-  };
-  read &= read_message(model, [&](const MessageField& field) {
-    if (field.number == 1) contents.pieces.emplace_back();
-    if (field.number == 1) read &= read_message(field.bytes, read_piece);
-    if (field.number == 2) read &= read_message(field.bytes, read_training);
-    if (field.number == 3) read &= read_message(field.bytes, read_normalizer);
-  });
-  if (read && !contents.pieces.empty()) return contents;
-  throw UserError({.where = file.string(),
-                   .what = "not a SentencePiece model",
-                   .expected = "a file such as spiece.model or tokenizer.model",
-                   .found = contents.pieces.empty() ? "no pieces" : "damaged bytes"});
 }
 
 namespace {
