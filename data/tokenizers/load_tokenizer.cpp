@@ -122,48 +122,64 @@ int32_t language_id(const LanguageTokens& tokens, const std::string& language, c
                    .hint = near.empty() ? "" : "did you mean " + near + "?"});
 }
 
-// Sets the ids around sources and targets by languages: those asked for, or else the tokenizer's own.
-void choose_languages(Tokenizer& tokenizer, const Languages& asked) {
-  const fs::path& where = tokenizer.file();
-  const TokenizerConfig config = read_tokenizer_config(where.parent_path());
-  const auto is_class = [&](std::string_view name) { return config.any_class.find(name) != std::string::npos; };
-  const bool given = !asked.source_language.empty() || !asked.target_language.empty();
-  const bool translates =
-      is_class("Nllb") || is_class("MBart50") || is_class("M2M100") || where.filename() == "sentencepiece.bpe.model";
-  if (!given && !translates) return;
-  const LanguageTokens tokens = language_tokens(tokenizer);
-  if (tokens.ids.empty() && !given) return;
+// Returns frames with the target's language before sources, if there is one.
+LanguageFrames target_alone_frames(const Tokenizer& tokenizer, const LanguageTokens& tokens, const Languages& asked,
+                                   const std::string& target) {
   LanguageFrames frames{.source = tokenizer.frame(), .target = tokenizer.frame(), .forced_bos = std::nullopt};
-  const auto named = [&](const std::string& one, const std::string& other) { return one.empty() ? other : one; };
-  const std::string target = named(asked.target_language, config.languages.target_language);
-  const auto put_before = [](TextFrame& frame, int32_t id) { frame.before.insert(frame.before.begin(), id); };
-  if (tokens.target_alone) {
-    if (!asked.source_language.empty()) {
-      throw UserError({.where = where.string(),
-                       .what = "the tokenizer has tokens of target languages alone",
-                       .expected = "no source language",
-                       .found = asked.source_language});
-    }
-    if (!target.empty()) put_before(frames.source, language_id(tokens, target, "target", where));
-    return tokenizer.set_frames(std::move(frames));
+  if (!asked.source_language.empty()) {
+    throw UserError({.where = tokenizer.file().string(),
+                     .what = "the tokenizer has tokens of target languages alone",
+                     .expected = "no source language",
+                     .found = asked.source_language});
   }
-  // A tokenizer.json has the language that it was saved with in its frame.
-  const auto is_language = [&](int32_t id) {
-    return std::ranges::any_of(tokens.ids, [&](const auto& entry) { return entry.second == id; });
-  };
-  for (TextFrame* frame : {&frames.source, &frames.target}) {
-    std::erase_if(frame->before, is_language);
-    std::erase_if(frame->after, is_language);
-  }
-  std::string source = named(asked.source_language, config.languages.source_language);
+  if (target.empty()) return frames;
+  frames.source.before.insert(frames.source.before.begin(), language_id(tokens, target, "target", tokenizer.file()));
+  return frames;
+}
+
+// Returns frames with each text's language before it. Without a source language it is English; without a target
+// language targets have the source's, as in Transformers.
+LanguageFrames paired_frames(const Tokenizer& tokenizer, const LanguageTokens& tokens, std::string source,
+                             const std::string& target) {
   for (const char* usual : {"eng_Latn", "en_XX", "en"}) {
     if (source.empty() && tokens.ids.contains(usual)) source = usual;
   }
-  if (!source.empty()) put_before(frames.source, language_id(tokens, source, "source", where));
-  if (!target.empty()) frames.forced_bos = language_id(tokens, target, "target", where);
-  if (!target.empty()) put_before(frames.target, *frames.forced_bos);
-  if (target.empty()) frames.target.before = frames.source.before;  // as in Transformers
-  tokenizer.set_frames(std::move(frames));
+  TextFrame plain = tokenizer.frame();
+  const auto is_language = [&](int32_t id) {
+    return std::ranges::any_of(tokens.ids, [&](const auto& entry) { return entry.second == id; });
+  };
+  // A tokenizer.json has the language that it was saved with in its frame.
+  std::erase_if(plain.before, is_language);
+  std::erase_if(plain.after, is_language);
+  LanguageFrames frames{.source = plain, .target = plain, .forced_bos = std::nullopt};
+  if (!source.empty()) {
+    const int32_t id = language_id(tokens, source, "source", tokenizer.file());
+    frames.source.before.insert(frames.source.before.begin(), id);
+  }
+  if (target.empty()) {
+    frames.target = frames.source;
+  } else {
+    frames.forced_bos = language_id(tokens, target, "target", tokenizer.file());
+    frames.target.before.insert(frames.target.before.begin(), *frames.forced_bos);
+  }
+  return frames;
+}
+
+// Sets the ids around sources and targets by languages: those asked for, or else the tokenizer's own.
+void choose_languages(Tokenizer& tokenizer, const Languages& asked) {
+  const TokenizerConfig config = read_tokenizer_config(tokenizer.file().parent_path());
+  const auto is_class = [&](std::string_view name) { return config.any_class.find(name) != std::string::npos; };
+  const bool given = !asked.source_language.empty() || !asked.target_language.empty();
+  const bool translates = is_class("Nllb") || is_class("MBart50") || is_class("M2M100") ||
+                          tokenizer.file().filename() == "sentencepiece.bpe.model";
+  if (!given && !translates) return;
+  const LanguageTokens tokens = language_tokens(tokenizer);
+  if (tokens.ids.empty() && !given) return;
+  const auto named = [](const std::string& one, const std::string& other) { return one.empty() ? other : one; };
+  const std::string source = named(asked.source_language, config.languages.source_language);
+  const std::string target = named(asked.target_language, config.languages.target_language);
+  tokenizer.set_frames(tokens.target_alone ? target_alone_frames(tokenizer, tokens, asked, target)
+                                           : paired_frames(tokenizer, tokens, source, target));
 }
 
 }  // namespace
