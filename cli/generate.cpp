@@ -40,6 +40,7 @@ struct GenerateFlags {
   bool json = false;
   std::optional<bool> stream;  // absent: stream on a terminal
   ExecutionOptions execution;
+  std::unique_ptr<OptionFlags<data::Languages>> languages;
   std::unique_ptr<OptionFlags<DecodeOptions>> decoding;
 };
 
@@ -254,6 +255,7 @@ int run_generate(const GenerateFlags& flags) {
                           .drafter = flags.drafter,
                           .load = {.device = device, .dtype = parse_weight_type(flags.dtype)},
                           .drafter_dtype = drafter_type,
+                          .languages = flags.languages->value(),
                           .option_prefix = "--"});
   infer::Generator generator = session.generator(options);
   const infer::LoadedModel& target = session.target();
@@ -292,6 +294,7 @@ Action add_generate(CLI::App& app) {
   app.add_option("--drafter-dtype", flags->drafter_dtype,
                  "Type of a drafter that is a model (default: --dtype). Lossless methods stay lossless for the target "
                  "as --dtype gives it");
+  flags->languages = std::make_unique<OptionFlags<data::Languages>>(app);
   flags->decoding = std::make_unique<OptionFlags<DecodeOptions>>(app);
   add_execution_flags(app, flags->execution);
   app.footer(

@@ -18,12 +18,16 @@ namespace draftsmith::infer {
 
 namespace fs = std::filesystem;
 
-LoadedModel load_model_directory(const fs::path& directory, const model::LoadOptions& options) {
+LoadedModel load_model_directory(const fs::path& directory, const model::LoadOptions& options,
+                                 const data::Languages& languages) {
   LoadedModel loaded{model::load_language_model(directory, options), directory, nullptr};
   if (data::has_tokenizer(directory)) {
-    loaded.tokenizer = data::load_tokenizer(directory);
+    loaded.tokenizer = data::load_tokenizer(directory, languages);
     const model::TransformerModel& predicts = *model::transformers_of(*loaded.model).front();
     model::require_vocabulary_fits(predicts.config(), loaded.tokenizer->vocabulary(), directory.string());
+    if (const auto forced = loaded.tokenizer->frames().forced_bos) loaded.generation.forced_bos = *forced;
+  } else if (!languages.source_language.empty() || !languages.target_language.empty()) {
+    tokenizer_of(loaded, "languages need a tokenizer: leave them out");
   }
   return loaded;
 }
@@ -37,22 +41,29 @@ const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, std::string_view 
                    .hint = std::string(hint)});
 }
 
-std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
-                                const model::ModelInfo& info) {
-  if (info.encoder_decoder) return target_ids(text, tokenizer, info);
-  const auto before = tokenizer.frame().before;
-  const auto pieces = tokenizer.encode(text);
+namespace {
+
+// Returns the ids between those of a frame, and an encoder-decoder's or target's with EOS.
+std::vector<int64_t> framed(const std::vector<int32_t>& before, const std::vector<int32_t>& pieces, bool ends,
+                            const model::ModelInfo& info) {
   std::vector<int64_t> ids(before.begin(), before.end());
   ids.insert(ids.end(), pieces.begin(), pieces.end());
+  if (ends && !info.eos.empty()) ids.push_back(info.eos.front());
   return ids;
+}
+
+}  // namespace
+
+std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
+                                const model::ModelInfo& info) {
+  const bool whole = info.encoder_decoder;
+  return framed(tokenizer.frames().source.before, tokenizer.encode(text), whole, info);
 }
 
 std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
                                 const model::ModelInfo& info) {
-  const auto pieces = tokenizer.encode(text);
-  std::vector<int64_t> ids(pieces.begin(), pieces.end());
-  if (!info.eos.empty()) ids.push_back(info.eos.front());
-  return ids;
+  if (!info.encoder_decoder) return framed({}, tokenizer.encode(text), true, info);
+  return framed(tokenizer.frames().target.before, tokenizer.encode_target(text), true, info);
 }
 
 std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const LoadedModel& loaded, LineKind kind,

@@ -46,17 +46,19 @@ struct LoadedModel : model::LoadedLanguageModel {
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the directory has none, and the model reads ids alone
 };
 
-// Loads a directory of a model that decodes alone. Errors: UserError, those of load_language_model() and a tokenizer
-// with more ids than the model.
-LoadedModel load_model_directory(const std::filesystem::path& directory, const model::LoadOptions& options);
+// Loads a directory of a model that decodes alone. A target language forces the first token. Errors: UserError, those
+// of load_language_model() and load_tokenizer(), languages without a tokenizer, and one with more ids than the model.
+LoadedModel load_model_directory(const std::filesystem::path& directory, const model::LoadOptions& options,
+                                 const data::Languages& languages = {});
 
 // Returns the tokenizer, with which the model reads text. Errors: UserError with the hint if it has none.
 const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, std::string_view hint);
 
-// Returns the ids of a text as a source, with EOS, or as a prompt, with BOS if the tokenizer's settings ask for it.
+// Returns the ids of a text as a source, with EOS and the token before it (BART's BOS, a language), or as a prompt,
+// with BOS if the tokenizer's settings ask for it.
 std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
                                 const model::ModelInfo& info);
-// Returns the ids of a text as a target, with EOS.
+// Returns the ids of a text as a target, with EOS, and an encoder-decoder's with the token before it.
 std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
                                 const model::ModelInfo& info);
 

@@ -36,7 +36,7 @@ bool takes_drafter(const DecodeOptions& decoding) {
 }
 
 Session::Session(SessionOptions options)
-    : options_(std::move(options)), target_(load_model_directory(options_.target, options_.load)) {}
+    : options_(std::move(options)), target_(load_model_directory(options_.target, options_.load, options_.languages)) {}
 
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/drafter.h"
 #include "infer/generator.h"
@@ -28,6 +29,7 @@ struct SessionOptions {
   std::string drafter;                                         // as parse_drafter() reads it; empty: none
   model::LoadOptions load = {};                                // device and type of weights
   std::optional<at::ScalarType> drafter_dtype = std::nullopt;  // of a drafter that is a model; absent: load.dtype
+  data::Languages languages = {};                              // of a translation model's text
   std::string option_prefix = "";  // before names of options in messages: "--" for a program's flags
 };
 

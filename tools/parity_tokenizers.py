@@ -5,7 +5,8 @@ trained here, with each family's own normalizer, pre-tokenizer, added tokens, po
 
 parity_tokenizers.py make DIR         writes DIR/lines.json (50,000 fuzzed lines and every 40th line of the shared data, or
                                       as DRAFTSMITH_TOKENIZER_STRIDE says), and for each tokenizer DIR/<name>/ (its files)
-                                      and DIR/<name>.jsonl (ids and decoded text of each line, then of random ids)
+                                      and DIR/<name>.jsonl (ids and decoded text of each line, then of random ids; families of
+                                      translation: 2,000 lines, each with its ids as source and target, and text)
 """
 
 import json
@@ -252,6 +253,110 @@ def llama_json(directory):
     return saved, Tokenizer.from_str(json.dumps(whole))
 
 
+# Translation and summarising families: small SentencePiece models in the files that their directories have
+
+
+def trained_model(path, lines, kind, **ids):
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_prefix=str(path.with_suffix("")),
+                                             model_type=kind, vocab_size=1_500, num_threads=1, minloglevel=4, **ids)
+    path.with_suffix(".model").rename(path)
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+
+def numbered(directory, models, tokens):
+    """vocab.json with the given tokens first, then the models' pieces."""
+    pieces = [model.id_to_piece(i) for model in models for i in range(3, model.get_piece_size())]
+    names = list(dict.fromkeys(tokens + pieces))
+    (directory / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
+
+
+def configured(directory, **config):
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def marian(directory, lines):
+    models = [trained_model(directory / name, half, "unigram") for name, half in (("source.spm", lines[::2]),
+                                                                                 ("target.spm", lines[1::2]))]
+    numbered(directory, models, ["</s>", "<unk>", ">>fra<<"])
+    vocabulary = json.loads((directory / "vocab.json").read_text())
+    (directory / "vocab.json").write_text(json.dumps({**vocabulary, "<pad>": len(vocabulary)}))
+    configured(directory, tokenizer_class="MarianTokenizer")
+
+
+def m2m_100(directory, lines):
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+
+    model = trained_model(directory / "sentencepiece.bpe.model", lines, "bpe")
+    numbered(directory, [model], ["<s>", "<pad>", "</s>", "<unk>"])
+    configured(directory, tokenizer_class="M2M100Tokenizer")
+    (directory / "special_tokens_map.json").write_text(json.dumps({
+        "bos_token": "<s>", "eos_token": "</s>", "additional_special_tokens": [
+            f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]]}))
+
+
+def mbart_50(directory, lines):
+    from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
+
+    trained_model(directory / "sentencepiece.bpe.model", lines, "unigram")
+    configured(directory, tokenizer_class="MBart50Tokenizer", mask_token="<mask>",
+               additional_special_tokens=FAIRSEQ_LANGUAGE_CODES)
+
+
+def nllb_json(directory, lines):
+    from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
+
+    trained_model(directory / "sentencepiece.bpe.model", lines, "bpe")
+    configured(directory, tokenizer_class="NllbTokenizer", additional_special_tokens=FAIRSEQ_LANGUAGE_CODES)
+
+
+def pegasus(directory, lines):
+    trained_model(directory / "spiece.model", lines, "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    configured(directory, tokenizer_class="PegasusTokenizer")
+
+
+def t5_json(directory, lines):
+    trained_model(directory / "spiece.model", lines, "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    configured(directory, tokenizer_class="T5Tokenizer")
+
+
+def bart(directory, lines):
+    tokenizer = trained(lines, byte_level(), None, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    tokenizer.model.save(str(directory))
+    configured(directory, tokenizer_class="BartTokenizer")
+
+
+def byt5(directory, lines):
+    configured(directory, tokenizer_class="ByT5Tokenizer")
+
+
+def translation_reference(root, build, lines, text):
+    """The directory of a family, and of each line the ids as source and as target, and the text of the first. A family
+    `_json` keeps only what Transformers saves."""
+    import transformers
+
+    directory = root / build.__name__
+    directory.mkdir()
+    build(directory, text)
+    reader = getattr(transformers, json.loads((directory / "tokenizer_config.json").read_text())["tokenizer_class"])
+    languages = {"m2m_100": ("de", "fr"), "mbart_50": ("de_DE", "fr_XX"), "nllb_json": ("deu_Latn", "fra_Latn")}
+    known = languages.get(build.__name__)
+    tokenizer = reader.from_pretrained(directory, **(dict(zip(("src_lang", "tgt_lang"), known)) if known else {}))
+    with open(root / f"{build.__name__}.jsonl", "w") as file:
+        for line in lines:
+            ids = tokenizer(line)["input_ids"]
+            entry = [line, ids, tokenizer(text_target=line)["input_ids"], tokenizer.decode(ids, skip_special_tokens=True)]
+            file.write(json.dumps(entry) + "\n")
+    if build.__name__.endswith("_json"):
+        for path in directory.iterdir():
+            path.unlink()
+        tokenizer.save_pretrained(directory)
+
+
+TRANSLATION = (marian, m2m_100, mbart_50, nllb_json, pegasus, t5_json, bart, byt5)
+TRANSLATION_LINES = 2_000
+
 # Files
 
 
@@ -291,6 +396,10 @@ def make(root):
         save(tokenizer, root / name)
         reference_of(root, name, tokenizer, lines)
     reference_of(root, "gpt2_files", gpt2_files(gpt2(text), root / "gpt2_files"), lines)
+    shown = [line for line in (" ".join(line.split()) for line in data_lines(61)) if line]
+    shown = shown[::len(shown) // TRANSLATION_LINES][:TRANSLATION_LINES]
+    for build in TRANSLATION:
+        translation_reference(root, build, shown, shown)
     models_folder = data_folder() / "models"
     for name in ("llama32k_tokenizer", "stories260k_hf"):
         sentencepiece_reference(root, name, models_folder / name / "tokenizer.model", lines)

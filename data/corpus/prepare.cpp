@@ -58,7 +58,8 @@ class ChunkTokenizer {
  public:
   // Tokenizer and options must outlive the object.
   ChunkTokenizer(const Tokenizer& tokenizer, const PrepareOptions& options)
-      : tokenizer_(tokenizer), options_(options), before_(tokenizer.frame().before) {
+      : tokenizer_(tokenizer), options_(options), before_(tokenizer.frames().source.before) {
+    if (!options.prompts) target_before_ = tokenizer.frames().target.before;
     if (!options.suffix.empty()) end_ = tokenizer.encode(options.suffix);
     if (!options.prompts) end_.push_back(tokenizer.eos());
   }
@@ -102,12 +103,14 @@ class ChunkTokenizer {
     const std::string& target = usable == example.targets.end() ? example.targets.front() : *usable;
     add_count("references not used", std::ssize(example.targets) - 1, counts);
     if (example.from_template) return {encode_chat(tokenizer_, example.source), encode_reply(tokenizer_, target)};
-    Pair pair = {.source = {}, .target = tokenizer_.encode(target)};
+    const bool prompted = !example.has_source || options_.prompts;  // for a decoder-only model
+    Pair pair = {.source = {}, .target = prompted ? tokenizer_.encode(target) : tokenizer_.encode_target(target)};
     pair.target.push_back(tokenizer_.eos());
     if (!example.has_source) return pair;
+    pair.target.insert(pair.target.begin(), target_before_.begin(), target_before_.end());
     pair.source = tokenizer_.encode(options_.prefix + example.source);
     pair.source.insert(pair.source.end(), end_.begin(), end_.end());
-    if (options_.prompts) pair.source.insert(pair.source.begin(), before_.begin(), before_.end());
+    pair.source.insert(pair.source.begin(), before_.begin(), before_.end());
     return pair;
   }
 
@@ -175,8 +178,10 @@ class ChunkTokenizer {
 
   const Tokenizer& tokenizer_;
   const PrepareOptions& options_;
-  std::vector<int32_t> before_;  // of every prompt, as in generation: BOS, if the tokenizer's frame has one
-  std::vector<int32_t> end_{};   // of every source: the suffix and EOS
+  // Of every source or prompt, as in generation: BOS or a language, if the tokenizer's frame has one. And of targets.
+  std::vector<int32_t> before_;
+  std::vector<int32_t> target_before_;
+  std::vector<int32_t> end_{};  // of every source: the suffix and EOS
 };
 
 void write_chunk(const Chunk& chunk, CorpusWriter& writer, PrepareReport& report) {

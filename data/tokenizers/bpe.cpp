@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <map>
+#include <memory>
 #include <queue>
-#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -23,38 +22,12 @@ std::string quoted(const std::string& piece) {
   return "'" + piece.substr(0, 60) + "'";
 }
 
-// Byte pair encoding of one word: merges the adjacent pair with the best rank, the leftmost among equals, until no
-// merge applies. Byte-level models (Radford et al. 2019) start from bytes. Other models start from characters; a
-// character without a piece becomes its bytes or <unk>.
-class BpeModel {
+// The pieces of a model and their ids.
+class PieceModel {
  public:
-  BpeModel(const BpeDescription& description, const std::string& where)
-      : byte_level_(description.byte_level),
-        fuse_unk_(description.fuse_unk),
-        byte_fallback_(description.byte_fallback),
-        ignore_merges_(description.ignore_merges) {
-    read_pieces(description, where);
-    read_merges(description, where);
-    if (description.unk_token.empty()) return;
-    unk_ = find(description.unk_token);
-    if (unk_ < 0) {
-      throw UserError({.where = where,
-                       .what = "the unknown token is not in the vocabulary",
-                       .expected = "a piece of the vocabulary as unk_token",
-                       .found = quoted(description.unk_token)});
-    }
-  }
-
+  virtual ~PieceModel() = default;
   // Appends the ids of one word.
-  void encode(std::string_view word, std::vector<int32_t>& ids) const {
-    if (ignore_merges_) {
-      const int32_t whole = byte_level_ ? find(piece_of_bytes(word)) : find(word);
-      if (whole >= 0) return ids.push_back(whole);
-    }
-    std::vector<int32_t> symbols = first_symbols(word);
-    merge_symbols(symbols);
-    ids.insert(ids.end(), symbols.begin(), symbols.end());
-  }
+  virtual void encode(std::string_view word, std::vector<int32_t>& ids) const = 0;
 
   // Returns the pieces by id; the piece of an unused id is empty.
   const std::vector<std::string>& pieces() const { return pieces_; }
@@ -67,20 +40,37 @@ class BpeModel {
   // Returns the number of pieces; ids may have gaps.
   int64_t count() const { return static_cast<int64_t>(ids_.size()); }
 
+ protected:
+  PieceModel(const BpeDescription& description, const std::string& where) : byte_level_(description.byte_level) {
+    read_pieces(description, where);
+    if (description.unk_token.empty()) return;
+    unk_ = find(description.unk_token);
+    if (unk_ < 0) {
+      throw UserError({.where = where,
+                       .what = "the unknown token is not in the vocabulary",
+                       .expected = "a piece of the vocabulary as unk_token",
+                       .found = quoted(description.unk_token)});
+    }
+  }
+
+  // Appends the pieces of a text's bytes. Returns false, and appends none, if a byte has no piece.
+  bool add_bytes(std::string_view text, std::vector<int32_t>& ids) const {
+    const auto id = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)]; };
+    if (std::any_of(text.begin(), text.end(), [&](char c) { return id(c) < 0; })) return false;
+    for (const char c : text) ids.push_back(id(c));
+    return true;
+  }
+
+  bool byte_level_;
+  int32_t unk_ = -1;
+  std::array<int32_t, 256> byte_ids_{};
+
  private:
-  struct Merge {
-    uint32_t rank = 0;
-    int32_t id = -1;
-  };
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
   using Ids = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
-
-  static uint64_t pair_of(int32_t left, int32_t right) {
-    return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-  }
 
   void read_pieces(const BpeDescription& description, const std::string& where) {
     const auto refuse = [&](const std::string& what, const std::string& piece, int32_t id) {
@@ -109,6 +99,42 @@ class BpeModel {
     }
   }
 
+  std::vector<std::string> pieces_;
+  Ids ids_;  // by piece as written
+};
+
+// Byte pair encoding of one word: merges the adjacent pair with the best rank, the leftmost among equals, until no
+// merge applies. Byte-level models (Radford et al. 2019) start from bytes. Other models start from characters; a
+// character without a piece becomes its bytes or <unk>.
+class BpeModel : public PieceModel {
+ public:
+  BpeModel(const BpeDescription& description, const std::string& where)
+      : PieceModel(description, where),
+        fuse_unk_(description.fuse_unk),
+        byte_fallback_(description.byte_fallback),
+        ignore_merges_(description.ignore_merges) {
+    read_merges(description, where);
+  }
+
+  void encode(std::string_view word, std::vector<int32_t>& ids) const override {
+    if (ignore_merges_) {
+      const int32_t whole = byte_level_ ? find(piece_of_bytes(word)) : find(word);
+      if (whole >= 0) return ids.push_back(whole);
+    }
+    std::vector<int32_t> symbols = first_symbols(word);
+    merge_symbols(symbols);
+    ids.insert(ids.end(), symbols.begin(), symbols.end());
+  }
+
+ private:
+  struct Merge {
+    uint32_t rank = 0;
+    int32_t id = -1;
+  };
+  static uint64_t pair_of(int32_t left, int32_t right) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+  }
+
   void read_merges(const BpeDescription& description, const std::string& where) {
     merges_.reserve(description.merges.size());
     for (size_t rank = 0; rank < description.merges.size(); ++rank) {
@@ -129,13 +155,6 @@ class BpeModel {
   const Merge* merge_of(int32_t left, int32_t right) const {
     const auto found = merges_.find(pair_of(left, right));
     return found == merges_.end() ? nullptr : &found->second;
-  }
-
-  bool add_bytes(std::string_view character, std::vector<int32_t>& symbols) const {
-    const auto id = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)]; };
-    if (std::any_of(character.begin(), character.end(), [&](char c) { return id(c) < 0; })) return false;
-    for (const char c : character) symbols.push_back(id(c));
-    return true;
   }
 
   std::vector<int32_t> first_symbols(std::string_view word) const {
@@ -204,103 +223,115 @@ class BpeModel {
     std::erase(symbols, -1);
   }
 
-  bool byte_level_;
   bool fuse_unk_;
   bool byte_fallback_;
   bool ignore_merges_;
-  int32_t unk_ = -1;
-  std::vector<std::string> pieces_;
-  Ids ids_;  // by piece as written
-  std::array<int32_t, 256> byte_ids_{};
   std::unordered_map<uint64_t, Merge> merges_;  // by pair
 };
 
-// A part of a text: one added token, or text between added tokens.
-struct TextSegment {
-  size_t begin = 0;
-  size_t end = 0;
-  int32_t id = -1;  // -1: text
-};
-
-bool touches_word(std::string_view text, size_t begin, size_t end) {
-  if (begin > 0 && is_word_character(code_point_at(text, previous_character(text, begin)).value)) return true;
-  return end < text.size() && is_word_character(code_point_at(text, end).value);
-}
-
-size_t spaces_before(std::string_view text, size_t at) {
-  while (at > 0) {
-    const size_t previous = previous_character(text, at);
-    if (!is_white_space(code_point_at(text, previous).value)) break;
-    at = previous;
-  }
-  return at;
-}
-
-size_t spaces_after(std::string_view text, size_t at) {
-  while (at < text.size()) {
-    const CodePoint c = code_point_at(text, at);
-    if (!is_white_space(c.value)) break;
-    at += c.length;
-  }
-  return at;
-}
-
-// Finds the leftmost and longest of a set of added tokens.
-class AddedTokenFinder {
+// Divides a word into the pieces with the largest sum of scores, the first found of equals. A character without a piece
+// is <unk>, one for adjacent ones, or its bytes.
+class UnigramModel : public PieceModel {
  public:
-  // Adds a token under the text `pattern`: its content, normalised if the token has that flag. Ignores an empty pattern
-  // and one that was added before.
-  void add(const std::string& pattern, const AddedToken& token) {
-    if (pattern.empty() || !tokens_.emplace(pattern, token).second) return;
-    lengths_[static_cast<uint8_t>(pattern.front())].insert(pattern.size());
-  }
-  bool empty() const { return tokens_.empty(); }
-
-  // Returns all segments of the text, in order.
-  std::vector<TextSegment> split(std::string_view text) const {
-    std::vector<TextSegment> segments;
-    size_t done = 0;
-    for (size_t at = 0; !empty() && at < text.size();) {
-      const auto match = longest(text, at);
-      if (match == tokens_.end()) {
-        ++at;
-        continue;
-      }
-      const auto& [pattern, token] = *match;
-      size_t begin = at;
-      size_t end = at + pattern.size();
-      at = end;
-      if (token.single_word && touches_word(text, begin, end)) continue;
-      if (token.lstrip) begin = spaces_before(text, begin);
-      begin = std::max(begin, done);
-      if (token.rstrip) end = spaces_after(text, end);
-      if (done < begin) segments.push_back({done, begin, -1});
-      segments.push_back({begin, std::max(begin, end), token.id});
-      done = std::max(begin, end);
+  UnigramModel(const BpeDescription& description, const std::string& where)
+      : PieceModel(description, where), scores_(description.scores), byte_fallback_(description.byte_fallback) {
+    constexpr double kUnknownPenalty = 10;
+    if (unk_ < 0 || scores_.size() != pieces().size()) {
+      throw UserError({.where = where,
+                       .what = "the unigram model is incomplete",
+                       .expected = "an unknown token (unk_id), and a score for each piece",
+                       .found = fmt::format("unk_id {}, {} scores, {} pieces", unk_, scores_.size(), pieces().size())});
     }
-    if (done < text.size()) segments.push_back({done, text.size(), -1});
-    return segments;
+    unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
+    for (const auto& [piece, id] : description.pieces) {
+      if (!piece.empty()) sorted_.emplace_back(piece, id);
+    }
+    std::sort(sorted_.begin(), sorted_.end());
+  }
+
+  void encode(std::string_view word, std::vector<int32_t>& ids) const override {
+    std::vector<std::string_view> parts;  // from the last
+    const std::vector<Step> steps = best_steps(word);
+    bool unknown = false;
+    for (size_t end = word.size(); end > 0; end = steps[end].begin) {
+      const Step& step = steps[end];
+      std::string_view part = word.substr(step.begin, end - step.begin);
+      if (unknown && step.id == unk_) {
+        part = word.substr(step.begin, part.size() + parts.back().size());
+        parts.pop_back();
+      }
+      unknown = step.id == unk_;
+      parts.push_back(part);
+    }
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+      const int32_t id = find(*part);
+      if (id < 0 && byte_fallback_ && add_bytes(*part, ids)) continue;
+      ids.push_back(id < 0 ? unk_ : id);
+    }
   }
 
  private:
-  using Tokens = std::map<std::string, AddedToken, std::less<>>;  // by pattern
+  // The best way to the end of a prefix: its last piece, and the score of all.
+  struct Step {
+    double score = 0;
+    size_t begin = 0;
+    int32_t id = -1;  // -1: no way was found yet
+  };
 
-  Tokens::const_iterator longest(std::string_view text, size_t at) const {
-    for (const size_t length : lengths_[static_cast<uint8_t>(text[at])]) {
-      if (const auto found = tokens_.find(text.substr(at, length)); found != tokens_.end()) return found;
+  std::vector<Step> best_steps(std::string_view word) const {
+    std::vector<Step> steps(word.size() + 1);
+    for (size_t at = 0; at < word.size();) {
+      const double here = steps[at].score;
+      const auto offer = [&](size_t length, int32_t id, double score) {
+        Step& step = steps[at + length];
+        if (step.id < 0 || here + score > step.score) step = {here + score, at, id};
+      };
+      const size_t character = code_point_at(word, at).length;
+      bool known = false;
+      visit_prefixes(word.substr(at), [&](size_t length, int32_t id) {
+        known = known || length == character;
+        offer(length, id, scores_[static_cast<size_t>(id)]);
+      });
+      if (!known) offer(character, unk_, unknown_score_);
+      at += character;
     }
-    return tokens_.end();
+    return steps;
   }
 
-  Tokens tokens_;
-  std::array<std::set<size_t, std::greater<>>, 256> lengths_;  // of the patterns that begin with a byte
+  // Calls visit(length, id) for each piece that the text begins with, the shortest first.
+  template <class Visit>
+  void visit_prefixes(std::string_view text, const Visit& visit) const {
+    auto first = sorted_.begin();
+    auto last = sorted_.end();
+    for (size_t i = 0; i < text.size() && first != last; ++i) {
+      // All pieces in [first,last) begin with text[0,i) and are longer.
+      const auto byte_of = [i](const auto& entry) { return static_cast<uint8_t>(entry.first[i]); };
+      const auto range = std::ranges::equal_range(first, last, static_cast<uint8_t>(text[i]), {}, byte_of);
+      first = range.begin();
+      last = range.end();
+      if (first == last || first->first.size() != i + 1) continue;
+      visit(i + 1, first->second);
+      ++first;
+    }
+  }
+
+  std::vector<double> scores_;  // by id
+  bool byte_fallback_;
+  double unknown_score_ = 0;
+  std::vector<std::pair<std::string, int32_t>> sorted_;
 };
+
+std::unique_ptr<PieceModel> make_piece_model(const BpeDescription& description, const std::string& where) {
+  if (description.scores.empty()) return std::make_unique<BpeModel>(description, where);
+  return std::make_unique<UnigramModel>(description, where);
+}
 
 class BpeTokenizer : public Tokenizer {
  public:
-  explicit BpeTokenizer(BpeParts parts) : parts_(std::move(parts)), model_(parts_.model, parts_.file.string()) {
+  explicit BpeTokenizer(BpeParts parts)
+      : parts_(std::move(parts)), model_(make_piece_model(parts_.model, parts_.file.string())) {
     parts_.model = {};
-    pieces_ = model_.pieces();
+    pieces_ = model_->pieces();
     for (AddedToken& token : parts_.added) add(std::move(token));
     for (size_t id = 0; id < pieces_.size(); ++id) {
       const bool special = special_.contains(static_cast<int32_t>(id));
@@ -308,6 +339,7 @@ class BpeTokenizer : public Tokenizer {
                                                       : parts_.decoder.piece(pieces_[id]));
     }
     if (parts_.add_bos && bos() >= 0) parts_.frame.before.push_back(bos());
+    if (parts_.add_eos && eos() >= 0) parts_.frame.after.push_back(eos());
   }
 
   std::vector<int32_t> encode(std::string_view text) const override {
@@ -317,7 +349,7 @@ class BpeTokenizer : public Tokenizer {
     }
     std::vector<int32_t> ids;
     ids.reserve(text.size() / 3 + 1);
-    for (const TextSegment& segment : raw_finder_.split(text)) {
+    for (const AddedTokenFinder::Segment& segment : raw_finder_.split(text)) {
       if (segment.id >= 0) {
         ids.push_back(segment.id);
       } else {
@@ -341,7 +373,7 @@ class BpeTokenizer : public Tokenizer {
   int64_t text_ids() const override { return std::ssize(model_.pieces()); }
   int32_t pad() const override { return id_of(parts_.pad); }
   int32_t eos() const override { return id_of(parts_.eos); }
-  int32_t unk() const override { return model_.unk() >= 0 ? model_.unk() : id_of(parts_.unk); }
+  int32_t unk() const override { return model_->unk() >= 0 ? model_->unk() : id_of(parts_.unk); }
   int32_t bos() const override { return id_of(parts_.bos); }
   std::string piece(int32_t id) const override { return pieces_[checked(id)]; }
   const std::string& hash() const override { return parts_.hash; }
@@ -354,14 +386,14 @@ class BpeTokenizer : public Tokenizer {
  private:
   // Returns the id that `tokenizers` gives to the next added token that is not in the vocabulary.
   int32_t next_id() const {
-    const auto count = static_cast<int32_t>(model_.count());
+    const auto count = static_cast<int32_t>(model_->count());
     return std::max(count, last_added_ + 1);
   }
 
   void add(AddedToken token) {
     if (token.content.empty()) return;
     const auto known = added_.find(token.content);
-    int32_t id = known != added_.end() ? known->second : model_.find(token.content);
+    int32_t id = known != added_.end() ? known->second : model_->find(token.content);
     if (id < 0) id = next_id();
     if (token.id >= 0 && token.id != id) {
       throw UserError({.where = parts_.file.string(),
@@ -383,14 +415,14 @@ class BpeTokenizer : public Tokenizer {
   // Encodes text between the tokens that are found before normalisation.
   void encode_between(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
     const std::string normalized = normalize(parts_.normalizer, text);
-    for (const TextSegment& segment : normalized_finder_.split(normalized)) {
+    for (const AddedTokenFinder::Segment& segment : normalized_finder_.split(normalized)) {
       if (segment.id >= 0) {
         ids.push_back(segment.id);
         continue;
       }
       const auto part = std::string_view(normalized).substr(segment.begin, segment.end - segment.begin);
       const Words words = split_words(parts_.pre_tokenizer, part, at_start && segment.begin == 0);
-      for (const std::string_view word : words.views) model_.encode(word, ids);
+      for (const std::string_view word : words.views) model_->encode(word, ids);
     }
   }
 
@@ -405,11 +437,11 @@ class BpeTokenizer : public Tokenizer {
   int32_t id_of(const std::string& content) const {
     if (content.empty()) return -1;
     const auto found = added_.find(content);
-    return found != added_.end() ? found->second : model_.find(content);
+    return found != added_.end() ? found->second : model_->find(content);
   }
 
   BpeParts parts_;  // but for the model
-  BpeModel model_;
+  std::unique_ptr<PieceModel> model_;
   AddedTokenFinder raw_finder_;
   AddedTokenFinder normalized_finder_;
   std::unordered_map<std::string, int32_t> added_;

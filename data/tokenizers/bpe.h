@@ -1,11 +1,17 @@
-// Tokenizers of byte pair encoding (Sennrich et al. 2016), composed of the parts of a tokenizer.json or of GPT-2's
-// files. They find added tokens, normalise the text between them, cut it into words and merge each word.
+// Tokenizers composed of the parts of a tokenizer.json or of GPT-2's files. They find added tokens, normalise the text
+// between them and cut it into words, which byte pair encoding (Sennrich et al. 2016) or a unigram model (Kudo 2018)
+// divides into pieces.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,9 +34,34 @@ struct AddedToken {
   bool special = false;      // decodes to no text
 };
 
+// Finds the leftmost and longest of a set of added tokens.
+class AddedTokenFinder {
+ public:
+  // A part of a text: one added token, or text between added tokens.
+  struct Segment {
+    size_t begin = 0;
+    size_t end = 0;
+    int32_t id = -1;  // -1: text
+  };
+
+  // Adds a token under the text `pattern`: its content, normalised if the token has that flag. Ignores an empty pattern
+  // and one that was added before.
+  void add(const std::string& pattern, const AddedToken& token);
+  // Returns all segments of the text, in order.
+  std::vector<Segment> split(std::string_view text) const;
+
+ private:
+  using Tokens = std::map<std::string, AddedToken, std::less<>>;  // by pattern
+  Tokens::const_iterator longest(std::string_view text, size_t at) const;
+
+  Tokens tokens_;
+  std::array<std::set<size_t, std::greater<>>, 256> lengths_;  // of the patterns that begin with a byte
+};
+
 // The model as a file describes it.
 struct BpeDescription {
   std::vector<std::pair<std::string, int32_t>> pieces;      // any order
+  std::vector<double> scores{};                             // by id: a unigram model, without merges; empty: BPE
   std::vector<std::pair<std::string, std::string>> merges;  // best first
   std::string unk_token{};                                  // empty: characters without a piece are dropped
   bool fuse_unk = false;                                    // one <unk> for adjacent unknown characters
@@ -53,12 +84,20 @@ std::string piece_of_bytes(std::string_view bytes);
 std::string repair_utf8(std::string_view bytes, InvalidBytes policy);
 
 // Decoders of tokenizer.json that the families use, from pieces to text. ByteLevel joins the bytes of all pieces. The
-// chain of Llama's SentencePiece is Replace, ByteFallback, Fuse, Strip.
+// chain of Llama's SentencePiece is Replace, ByteFallback, Fuse, Strip. Metaspace is that of unigram models.
 class TokenDecoder {
  public:
   // Joins the bytes of all pieces, by the byte-level alphabet, and repairs invalid UTF-8. A piece with a character
   // outside the alphabet stands for its own UTF-8.
-  void use_byte_level() { byte_level_ = true; }
+  void use_byte_level(InvalidBytes invalid = InvalidBytes::kReplaceParts) {
+    byte_level_ = true;
+    invalid_ = invalid;
+  }
+  // Replaces `symbol` by a space, or drops it in the first piece of a text.
+  void use_metaspace(std::string symbol, bool drops_first) {
+    add_replace(std::move(symbol), " ");
+    drops_first_ = drops_first;
+  }
   // Replaces a text in each piece.
   void add_replace(std::string what, std::string by) { replaced_.emplace_back(std::move(what), std::move(by)); }
   // Decodes pieces such as <0xE4> to bytes. A run of bytes that is not valid UTF-8 becomes one U+FFFD for each byte.
@@ -75,7 +114,9 @@ class TokenDecoder {
 
  private:
   bool byte_level_ = false;
+  InvalidBytes invalid_ = InvalidBytes::kReplaceParts;  // of byte_level_
   bool byte_fallback_ = false;
+  bool drops_first_ = false;  // the spaces of the first piece
   size_t strip_ = 0;
   std::vector<std::pair<std::string, std::string>> replaced_;
 };
@@ -91,6 +132,7 @@ struct BpeParts {
   TokenDecoder decoder{};
   TextFrame frame{};
   bool add_bos = false;  // adds BOS to the frame
+  bool add_eos = false;  // adds EOS to the frame
   // Contents of the special tokens; empty: no such token.
   std::string bos{};
   std::string eos{};
@@ -99,8 +141,8 @@ struct BpeParts {
 };
 
 // Errors: UserError for a model that contradicts itself: an id that is negative, too large or given twice, a merge
-// of missing pieces, an unknown token that is no piece, and for an added token whose id differs from the one that
-// `tokenizers` gives it.
+// of missing pieces, an unknown token that is no piece, a unigram model without one, and for an added token whose id
+// differs from the one that `tokenizers` gives it.
 std::unique_ptr<Tokenizer> make_bpe_tokenizer(BpeParts parts);
 
 }  // namespace draftsmith::data

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -11,12 +12,15 @@
 #include <fmt/format.h>
 #define ONIG_ESCAPE_UCHAR_COLLISION 1  // keeps <oniguruma.h> from defining UChar, a type of ICU
 #include <oniguruma.h>
+#include <unicode/brkiter.h>
 #include <unicode/bytestream.h>
+#include <unicode/locid.h>
 #include <unicode/normalizer2.h>
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
 #include <unicode/uniset.h>
 #include <unicode/unistr.h>
+#include <unicode/utext.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -86,6 +90,88 @@ std::string replace_all(std::string_view text, std::string_view what, std::strin
   }
   out += text.substr(begin);
   return out;
+}
+
+namespace {
+
+// The rules of Precompiled. The form: the size of a double array in bytes, its units (Darts: Yata et al. 2007), then
+// texts that end with 0, which leaves refer to.
+class CharacterMap {
+ public:
+  CharacterMap(const std::string& bytes, const std::string& where) {
+    uint32_t size = 0;
+    if (bytes.size() > sizeof(size)) std::memcpy(&size, bytes.data(), sizeof(size));
+    if (size == 0 || size % sizeof(uint32_t) != 0 || size > bytes.size() - sizeof(size)) {
+      throw UserError({.where = where,
+                       .what = "'precompiled_charsmap' is damaged",
+                       .expected = "the size of a double array, the array, then texts",
+                       .found = fmt::format("{} bytes, a double array of {}", bytes.size(), size)});
+    }
+    units_.resize(size / sizeof(uint32_t));
+    std::memcpy(units_.data(), bytes.data() + sizeof(size), size);
+    texts_ = replace_invalid_utf8(bytes.substr(sizeof(size) + size));
+  }
+
+  std::string operator()(const std::string& text) const {
+    std::string out;
+    size_t begin = 0;
+    for (const size_t end : grapheme_ends(text)) {
+      const std::string_view grapheme = std::string_view(text).substr(begin, end - begin);
+      begin = end;
+      const auto whole = grapheme.size() < 6 ? replacement(grapheme) : std::nullopt;
+      if (whole) out += *whole;
+      for (size_t at = 0; !whole && at < grapheme.size();) {
+        const std::string_view character = grapheme.substr(at, code_point_at(grapheme, at).length);
+        out += replacement(character).value_or(character);
+        at += character.size();
+      }
+    }
+    return out;
+  }
+
+ private:
+  // Returns where the grapheme clusters of a text end, in order.
+  static std::vector<size_t> grapheme_ends(const std::string& text) {
+    std::vector<size_t> ends;
+    UErrorCode status = U_ZERO_ERROR;
+    const std::unique_ptr<UText, UText* (*)(UText*)> view(
+        utext_openUTF8(nullptr, text.data(), static_cast<int64_t>(text.size()), &status), utext_close);
+    const std::unique_ptr<icu::BreakIterator> breaks(
+        icu::BreakIterator::createCharacterInstance(icu::Locale::getRoot(), status));
+    if (U_SUCCESS(status)) breaks->setText(view.get(), status);
+    if (U_FAILURE(status)) throw std::runtime_error(std::string("ICU cannot find graphemes: ") + u_errorName(status));
+    while (breaks->next() != icu::BreakIterator::DONE) ends.push_back(static_cast<size_t>(breaks->current()));
+    return ends;
+  }
+
+  // Returns what replaces a text: the value of the shortest key that it begins with.
+  std::optional<std::string_view> replacement(std::string_view text) const {
+    size_t at = offset_of(units_.front());
+    for (const char c : text) {
+      const auto byte = static_cast<uint8_t>(c);
+      at ^= byte;
+      if (byte == 0 || at >= units_.size()) return std::nullopt;
+      const uint32_t unit = units_[at];
+      if ((unit & 0x800000FF) != byte) return std::nullopt;
+      at ^= offset_of(unit);
+      if ((unit >> 8 & 1) == 0) continue;
+      const size_t first = at < units_.size() ? units_[at] & 0x7FFFFFFF : texts_.size();
+      if (first >= texts_.size() || (static_cast<uint8_t>(texts_[first]) & 0xC0) == 0x80) return std::nullopt;
+      return std::string_view(texts_).substr(first, texts_.find('\0', first) - first);
+    }
+    return std::nullopt;
+  }
+
+  static size_t offset_of(uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6); }
+
+  std::vector<uint32_t> units_;
+  std::string texts_;
+};
+
+}  // namespace
+
+std::function<std::string(const std::string&)> precompiled(const std::string& bytes, const std::string& where) {
+  return CharacterMap(bytes, where);
 }
 
 std::string normalize(const TextNormalizer& normalizer, std::string_view text) {

@@ -18,7 +18,7 @@ struct re_pattern_buffer;  // of <oniguruma.h>
 namespace draftsmith::data {
 
 // The normalizers of tokenizer.json that the families use, in order: NFC (GPT-NeoX), Prepend and Replace (Llama's
-// SentencePiece). Each makes valid UTF-8 of valid UTF-8.
+// SentencePiece), Precompiled and Strip (T5, mBART). Each makes valid UTF-8 of valid UTF-8.
 using TextNormalizer = std::vector<std::function<std::string(const std::string&)>>;
 
 std::string normalize(const TextNormalizer& normalizer, std::string_view text);
@@ -26,6 +26,11 @@ std::string normalize(const TextNormalizer& normalizer, std::string_view text);
 // Returns the text in canonical composition by the Unicode version of `tokenizers`. Characters of later versions do not
 // change, and characters beside them do not combine with them.
 std::string nfc(std::string_view text);
+
+// Precompiled: the rules of a SentencePiece model, a double array of texts and what replaces them. They apply to whole
+// grapheme clusters of less than 6 bytes, else to characters, by the shortest rule that the text begins with, as in
+// `tokenizers`. Errors: UserError at `where` for bytes that are no such rules.
+std::function<std::string(const std::string&)> precompiled(const std::string& bytes, const std::string& where);
 
 // Returns the text with each occurrence of `what` replaced, from left to right; `what` must not be empty.
 std::string replace_all(std::string_view text, std::string_view what, std::string_view by);
@@ -104,8 +109,8 @@ enum class PrependScheme { kNever, kFirst, kAlways };
 PreTokenizerStep make_metaspace(std::string replacement, PrependScheme scheme, bool split);
 
 // Pre-tokenizers of Hugging Face `tokenizers` cut a text into words; pieces never cross words. Supported are
-// ByteLevel's regular expression (GPT-2, GPT-NeoX), Split (BLOOM, Llama 3), Digits, Metaspace (Llama's SentencePiece in
-// tokenizer.json), and sequences of these.
+// ByteLevel's regular expression (GPT-2, GPT-NeoX), Split (BLOOM, Llama 3), Digits, WhitespaceSplit (T5), Metaspace
+// (Llama's SentencePiece in tokenizer.json), and sequences of these.
 using PreTokenizer = std::vector<PreTokenizerStep>;
 
 // Returns the words of a text (valid UTF-8), in order. The views live as long as the result and the text.

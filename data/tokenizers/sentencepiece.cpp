@@ -1,7 +1,7 @@
 #include "data/tokenizers/sentencepiece.h"
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -12,9 +12,11 @@
 #include "base/child_process.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
 #include "data/text/readers.h"
+#include "data/tokenizers/bpe.h"
 #include "data/tokenizers/pre_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
 
@@ -25,18 +27,21 @@ namespace {
 constexpr uint64_t kMaxModelBytes = uint64_t{256} << 20;
 constexpr const char* kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
+// Loads a model file and returns its bytes. Errors: UserError for a file that is none.
+std::string load_processor(const std::filesystem::path& file, sentencepiece::SentencePieceProcessor& processor) {
+  std::string model = read_file(file, kMaxModelBytes);
+  const sentencepiece::util::Status status = processor.LoadFromSerializedProto(model);
+  if (!model.empty() && status.ok() && processor.GetPieceSize() > 0) return model;
+  throw UserError({.where = file.string(),
+                   .what = "not a SentencePiece model",
+                   .expected = "a file such as spiece.model or tokenizer.model",
+                   .found = model.empty() ? "an empty file" : status.ToString()});
+}
+
 class SentencePieceTokenizer : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::filesystem::path& file) : file_(file) {
-    const std::string model = read_file(file, kMaxModelBytes);
-    const sentencepiece::util::Status status = processor_.LoadFromSerializedProto(model);
-    if (model.empty() || !status.ok() || processor_.GetPieceSize() == 0) {
-      throw UserError({.where = file.string(),
-                       .what = "not a SentencePiece model",
-                       .expected = "a file such as spiece.model or tokenizer.model",
-                       .found = model.empty() ? "an empty file" : status.ToString()});
-    }
-    hash_ = sha256(model);
+    hash_ = sha256(load_processor(file, processor_));
   }
 
   std::vector<int32_t> encode(std::string_view text) const override {
@@ -89,7 +94,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return {.invalid = InvalidBytes::kReplaceEach, .drops_leading_space = true};
   }
 
- private:
+ protected:
   void check(int32_t id) const {
     if (id >= 0 && id < vocabulary()) return;
     throw UserError({.where = file_.string(),
@@ -103,106 +108,222 @@ class SentencePieceTokenizer : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
 };
 
+constexpr const char* kMarianSource = "source.spm";
+constexpr const char* kMarianTarget = "target.spm";
+constexpr const char* kNumbers = "vocab.json";
+
+// Tokens of a family before the pieces of its model, by id: a model's first three pieces are control symbols and <unk>,
+// which these replace.
+std::vector<std::string> first_tokens(bool pegasus) {
+  if (!pegasus) return {"<s>", "<pad>", "</s>", "<unk>"};
+  std::vector<std::string> tokens = {"<pad>", "</s>", "<mask_1>", "<mask_2>"};
+  for (int i = 2; i <= 102; ++i) tokens.push_back("<unk_" + std::to_string(i) + ">");
+  tokens.push_back("<unk>");
+  return tokens;
+}
+
+// A model whose pieces have other ids than their order gives: those of vocab.json (Marian, M2M-100), or behind the
+// tokens that the family puts first (NLLB, mBART-50, Pegasus). Tokens of the configuration follow, languages first.
+// Ids equal those of Transformers 5 without sacremoses, but texts lose the blanks at both ends; special tokens in a
+// text are text.
+class NumberedTokenizer : public SentencePieceTokenizer {
+ public:
+  NumberedTokenizer(const std::filesystem::path& file, const TokenizerConfig& config) : SentencePieceTokenizer(file) {
+    const std::filesystem::path directory = file.parent_path();
+    std::string defining = hash_;
+    if (file.filename() == kMarianSource) {
+      defining += sha256(load_processor(directory / kMarianTarget, target_.emplace()));
+    }
+    if (target_ || std::filesystem::exists(directory / kNumbers)) {
+      number_by_file(directory / kNumbers);
+    } else {
+      number_in_order(config.any_class.starts_with("Pegasus"));
+    }
+    add_special(config);
+    std::string all;
+    for (const std::string& piece : pieces_) all.append(piece).push_back('\n');
+    hash_ = sha256(defining + sha256(all));
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int32_t> ids;
+    // Marian: a language at the start, which need not be a piece.
+    const size_t end = target_ && text.starts_with(">>") ? text.find("<<") : std::string_view::npos;
+    if (end != std::string_view::npos) {
+      ids.push_back(known(std::string(text.substr(0, end + 2))));
+      text.remove_prefix(end + 2);
+    }
+    append(processor_, text, ids);
+    return ids;
+  }
+
+  std::vector<int32_t> encode_target(std::string_view text) const override {
+    if (!target_) return encode(text);
+    std::vector<int32_t> ids;
+    append(*target_, text, ids);
+    return ids;
+  }
+
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::vector<std::string> pieces;
+    for (const int32_t id : ids) {
+      check(id);
+      if (!special_[static_cast<size_t>(id)]) pieces.push_back(pieces_[static_cast<size_t>(id)]);
+    }
+    std::string text;
+    const sentencepiece::util::Status status = processor_.Decode(pieces, &text);
+    if (!status.ok()) throw RunError({.where = file_.string(), .what = "decoding failed: " + status.ToString()});
+    text = replace_all(text, kSpaceSymbol, " ");  // of pieces that only the target's model has
+    return text.starts_with(' ') ? text.substr(1) : text;
+  }
+
+  int64_t vocabulary() const override { return std::ssize(pieces_); }
+  int64_t writable_ids() const override { return vocabulary(); }
+  int32_t pad() const override { return pad_; }
+  int32_t eos() const override { return eos_; }
+  int32_t unk() const override { return unk_; }
+  int32_t bos() const override { return bos_; }
+  std::string piece(int32_t id) const override {
+    check(id);
+    return pieces_[static_cast<size_t>(id)];
+  }
+  TextFrame frame() const override { return {.before = {}, .after = {eos_}}; }
+  std::vector<std::filesystem::path> files() const override {
+    std::vector<std::filesystem::path> files = SentencePieceTokenizer::files();
+    for (const char* name : {kMarianTarget, kNumbers}) {
+      if (std::filesystem::exists(file_.parent_path() / name)) files.push_back(file_.parent_path() / name);
+    }
+    return files;
+  }
+
+  TextPiece text_piece(int32_t id) const override {
+    check(id);
+    if (special_[static_cast<size_t>(id)]) return {TextPiece::Kind::kNothing, ""};
+    return {TextPiece::Kind::kText, replace_all(pieces_[static_cast<size_t>(id)], kSpaceSymbol, " ")};
+  }
+
+ private:
+  [[noreturn]] static void refuse(const std::filesystem::path& where, const std::string& what,
+                                  const std::string& expected, const std::string& found) {
+    throw UserError({.where = where.string(), .what = what, .expected = expected, .found = found});
+  }
+
+  void number(const std::string& piece, int32_t id, const std::filesystem::path& where) {
+    const auto index = static_cast<size_t>(id);
+    if (index >= pieces_.size()) {
+      pieces_.resize(index + 1);
+      special_.resize(index + 1, true);  // gaps have no text
+    }
+    const bool taken = !pieces_[index].empty() && pieces_[index] != piece;
+    const auto [place, fresh] = ids_.emplace(piece, id);
+    if (taken || (!fresh && place->second != id)) {
+      refuse(where, "an id or a piece is given twice", "each piece once, each id once",
+             "'" + piece.substr(0, 60) + "' with id " + std::to_string(id));
+    }
+    pieces_[index] = piece;
+    special_[index] = false;
+  }
+
+  void number_by_file(const std::filesystem::path& file) {
+    for (const auto& [piece, id] : parse_vocabulary(load_json(file, {.max_bytes = kMaxModelBytes}), file.string())) {
+      number(piece, id, file);
+    }
+  }
+
+  void number_in_order(bool pegasus) {
+    constexpr int kReplaced = 3;
+    const std::vector<std::string> first = first_tokens(pegasus);
+    for (size_t id = 0; id < first.size(); ++id) number(first[id], static_cast<int32_t>(id), file_);
+    for (size_t id = 0; id < first.size(); ++id) special_[id] = true;
+    const int offset = static_cast<int>(first.size()) - kReplaced;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      const bool normal = !processor_.IsControl(id) && !processor_.IsUnknown(id);
+      if (normal != (id >= kReplaced)) {
+        refuse(file_, "the model's first pieces are not its family's", "three control symbols or <unk>, then pieces",
+               "piece " + std::to_string(id) + ": '" + processor_.IdToPiece(id).substr(0, 60) + "'");
+      }
+      if (normal) number(processor_.IdToPiece(id), id + offset, file_);
+    }
+  }
+
+  // Adds the configuration's tokens and marks those that give no text.
+  void add_special(const TokenizerConfig& config) {
+    std::vector<AddedToken> added = config.added;
+    std::ranges::stable_partition(
+        added, [](const AddedToken& token) { return token.id >= 0 || !language_of(token.content).empty(); });
+    for (const AddedToken& token : added) {
+      if (token.content.empty()) continue;
+      const bool known_piece = ids_.contains(token.content);
+      const auto next = static_cast<int32_t>(std::min(vocabulary(), kMaxTokenId));
+      if (token.id >= 0 || !known_piece) number(token.content, token.id >= 0 ? token.id : next, file_);
+      if (token.special || language_of(token.content) == token.content) mark(token.content);
+    }
+    const auto role = [&](const std::string& named, const char* usual) {
+      const std::string token = named.empty() ? usual : named;
+      return ids_.contains(token) ? mark(token) : -1;
+    };
+    bos_ = role(config.bos, "<s>");
+    eos_ = role(config.eos, "</s>");
+    unk_ = role(config.unk, "<unk>");
+    pad_ = role(config.pad, "<pad>");
+    if (eos_ >= 0 && unk_ >= 0) return;
+    refuse(file_.parent_path() / kNumbers, "a special token has no id", "ids of </s> and <unk>",
+           eos_ < 0 ? "no </s>" : "no <unk>");
+  }
+
+  int32_t mark(const std::string& token) {
+    const int32_t id = ids_.at(token);
+    special_[static_cast<size_t>(id)] = true;
+    return id;
+  }
+
+  int32_t known(const std::string& piece) const {
+    const auto found = ids_.find(piece);
+    return found == ids_.end() ? unk_ : found->second;
+  }
+
+  void append(const sentencepiece::SentencePieceProcessor& model, std::string_view text,
+              std::vector<int32_t>& ids) const {
+    std::vector<std::string> pieces;
+    const sentencepiece::util::Status status = model.Encode({text.data(), text.size()}, &pieces);
+    if (!status.ok()) throw RunError({.where = file_.string(), .what = "encoding failed: " + status.ToString()});
+    for (const std::string& piece : pieces) ids.push_back(known(piece));
+  }
+
+  std::optional<sentencepiece::SentencePieceProcessor> target_;  // Marian's
+  std::vector<std::string> pieces_;                              // by id
+  std::vector<bool> special_;                                    // by id: gives no text
+  std::unordered_map<std::string, int32_t> ids_;
+  int32_t bos_ = -1;
+  int32_t eos_ = -1;
+  int32_t unk_ = -1;
+  int32_t pad_ = -1;
+};
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file) {
+  const TokenizerConfig config = read_tokenizer_config(file.parent_path());
+  if (config.any_class.starts_with("MBartTokenizer")) {
+    throw UserError({.where = file.string(),
+                     .what = "MBartTokenizer is not supported: its languages stand behind the text",
+                     .expected = "a family such as mBART-50, whose languages stand before it",
+                     .found = config.any_class});
+  }
+  const std::string name = file.filename().string();
+  const bool numbered =
+      name == kMarianSource || name == "sentencepiece.bpe.model" || config.any_class.starts_with("Pegasus");
+  if (numbered) return std::make_unique<NumberedTokenizer>(file, config);
   return std::make_unique<SentencePieceTokenizer>(file);
 }
 
 bool is_sentencepiece(const std::filesystem::path& file) {
   try {
-    load_sentencepiece(file);
+    SentencePieceTokenizer{file};
     return true;
   } catch (const UserError&) {
     return false;
   }
-}
-
-namespace {
-
-// A field of a Protocol Buffers message: its number, and its content as bytes or as an integer.
-struct MessageField {
-  uint64_t number = 0;
-  std::string_view bytes{};
-  uint64_t integer = 0;
-};
-
-// Calls visit(field) for every field of a serialised message. Returns false if the bytes are no message.
-template <class Visit>
-bool read_message(std::string_view bytes, const Visit& visit) {
-  size_t at = 0;
-  bool sound = true;
-  const auto variable_integer = [&]() -> uint64_t {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64 && at < bytes.size(); shift += 7) {
-      const auto byte = static_cast<uint8_t>(bytes[at++]);
-      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    sound = false;
-    return 0;
-  };
-  const auto take = [&](uint64_t count) {
-    sound = sound && count <= bytes.size() - at;
-    const std::string_view taken = sound ? bytes.substr(at, count) : std::string_view();
-    at += taken.size();
-    return taken;
-  };
-  while (sound && at < bytes.size()) {
-    const uint64_t tag = variable_integer();
-    MessageField field{.number = tag >> 3};
-    switch (tag & 7) {
-      case 0:
-        field.integer = variable_integer();
-        break;
-      case 1:
-        field.bytes = take(8);
-        break;
-      case 2:
-        field.bytes = take(variable_integer());
-        break;
-      case 5:
-        field.bytes = take(4);
-        break;
-      default:
-        sound = false;
-    }
-    if (sound) visit(field);
-  }
-  return sound;
-}
-
-}  // namespace
-
-SentencePieceContents read_sentencepiece(const std::filesystem::path& file) {
-  const std::string model = read_file(file, kMaxModelBytes);
-  SentencePieceContents contents;
-  bool read = true;
-  const auto read_piece = [&](const MessageField& field) {
-    SentencePieceContents::Piece& piece = contents.pieces.back();
-    if (field.number == 1) piece.text = field.bytes;
-    if (field.number == 2 && field.bytes.size() == 4) std::memcpy(&piece.score, field.bytes.data(), 4);
-    if (field.number == 3) piece.type = static_cast<int32_t>(field.integer);
-  };
-  const auto read_training = [&](const MessageField& field) {
-    if (field.number == 3) contents.kind = static_cast<SentencePieceContents::Kind>(field.integer);
-  };
-  const auto read_normalizer = [&](const MessageField& field) {
-    if (field.number == 2) contents.character_map = field.bytes;
-    if (field.number == 3) contents.adds_space = field.integer != 0;
-    if (field.number == 4) contents.joins_spaces = field.integer != 0;
-  };
-  read &= read_message(model, [&](const MessageField& field) {
-    if (field.number == 1) contents.pieces.emplace_back();
-    if (field.number == 1) read &= read_message(field.bytes, read_piece);
-    if (field.number == 2) read &= read_message(field.bytes, read_training);
-    if (field.number == 3) read &= read_message(field.bytes, read_normalizer);
-  });
-  if (read && !contents.pieces.empty()) return contents;
-  throw UserError({.where = file.string(),
-                   .what = "not a SentencePiece model",
-                   .expected = "a file such as spiece.model or tokenizer.model",
-                   .found = contents.pieces.empty() ? "no pieces" : "damaged bytes"});
 }
 
 namespace {

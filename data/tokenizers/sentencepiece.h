@@ -1,5 +1,5 @@
-// SentencePiece models (Kudo and Richardson 2018), spiece.model of T5 and tokenizer.model of Llama: reading, contents
-// and training.
+// SentencePiece models (Kudo and Richardson 2018): spiece.model of T5, tokenizer.model of Llama, and those of families
+// that give pieces ids of their own (Marian, M2M-100, NLLB, mBART-50, Pegasus). Reading and training.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,12 @@
 
 namespace draftsmith::data {
 
-// Errors: UserError for a missing file and for a file that is not a SentencePiece model.
+// Loads a model; its name and the files beside it tell the family. Errors: UserError for a missing file, a file that is
+// not a SentencePiece model, and a malformed vocab.json or configuration.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file);
 
 // Returns whether an existing file is a SentencePiece model.
 bool is_sentencepiece(const std::filesystem::path& file);
-
-// What a SentencePiece model file holds, for writing it in another format: SentencePiece's own interface gives neither
-// the kind of model nor its normalisation.
-struct SentencePieceContents {
-  enum class Kind : int32_t { kUnigram = 1, kBpe = 2, kWord = 3, kCharacter = 4 };
-  // 1 normal, 2 unknown, 3 control, 4 defined by the user, 5 unused, 6 byte.
-  struct Piece {
-    std::string text{};
-    float score = 0;
-    int32_t type = 1;
-  };
-  std::vector<Piece> pieces{};  // by id
-  Kind kind = Kind::kUnigram;
-  std::string character_map{};  // precompiled_charsmap; empty: texts stay as they are
-  bool adds_space = true;       // a space in front of every text
-  bool joins_spaces = true;     // runs of spaces become one
-};
-
-// Reads a model file. Errors: UserError for a file that is no SentencePiece model.
-SentencePieceContents read_sentencepiece(const std::filesystem::path& file);
 
 // How train_tokenizer() trains: unigram (Kudo 2018) or BPE (Sennrich et al. 2016) with T5's conventions: pad 0, EOS 1,
 // unk 2, no BOS. Equal text and options give the same file, byte for byte, on every machine.

@@ -46,11 +46,11 @@ int fallback_byte(std::string_view piece) {
   return error == std::errc() && end == piece.data() + 5 ? static_cast<int>(byte) : -1;
 }
 
-std::string replace_each(std::string_view bytes) {
+std::string replace_each(std::string_view bytes, std::string_view by) {
   std::string text;
   while (const auto bad = invalid_utf8_offset(bytes)) {
     text += bytes.substr(0, *bad);
-    text += kReplacementText;
+    text += by;
     bytes.remove_prefix(*bad + 1);
   }
   text += bytes;
@@ -82,7 +82,9 @@ std::string repair_utf8(std::string_view bytes, InvalidBytes policy) {
     case InvalidBytes::kReplaceParts:
       return replace_invalid_utf8(bytes);
     case InvalidBytes::kReplaceEach:
-      return replace_each(bytes);
+      return replace_each(bytes, kReplacementText);
+    case InvalidBytes::kDrop:
+      return replace_each(bytes, "");
     case InvalidBytes::kReplaceRun:
       break;
   }
@@ -108,7 +110,12 @@ std::string TokenDecoder::join(const std::vector<const TextPiece*>& pieces) cons
   std::string run;
   if (byte_level_) {
     for (const TextPiece* piece : pieces) text += piece->text;
-    return repair_utf8(text, InvalidBytes::kReplaceParts);
+    return repair_utf8(text, invalid_);
+  }
+  if (drops_first_ && !pieces.empty()) {
+    text = replace_all(pieces.front()->text, " ", "");
+    for (size_t i = 1; i < pieces.size(); ++i) text += pieces[i]->text;
+    return text;
   }
   for (const TextPiece* piece : pieces) {
     if (piece->kind == TextPiece::Kind::kBytes) {
@@ -124,8 +131,72 @@ std::string TokenDecoder::join(const std::vector<const TextPiece*>& pieces) cons
 }
 
 StreamRules TokenDecoder::rules() const {
-  if (byte_level_) return {.invalid = InvalidBytes::kReplaceParts, .drops_leading_space = false};
-  return {.invalid = InvalidBytes::kReplaceRun, .drops_leading_space = strip_ > 0};
+  if (byte_level_) return {.invalid = invalid_, .drops_leading_space = false};
+  return {.invalid = InvalidBytes::kReplaceRun, .drops_leading_space = strip_ > 0 || drops_first_};
+}
+
+namespace {
+
+bool touches_word(std::string_view text, size_t begin, size_t end) {
+  if (begin > 0 && is_word_character(code_point_at(text, previous_character(text, begin)).value)) return true;
+  return end < text.size() && is_word_character(code_point_at(text, end).value);
+}
+
+size_t spaces_before(std::string_view text, size_t at) {
+  while (at > 0) {
+    const size_t previous = previous_character(text, at);
+    if (!is_white_space(code_point_at(text, previous).value)) break;
+    at = previous;
+  }
+  return at;
+}
+
+size_t spaces_after(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const CodePoint c = code_point_at(text, at);
+    if (!is_white_space(c.value)) break;
+    at += c.length;
+  }
+  return at;
+}
+
+}  // namespace
+
+void AddedTokenFinder::add(const std::string& pattern, const AddedToken& token) {
+  if (pattern.empty() || !tokens_.emplace(pattern, token).second) return;
+  lengths_[static_cast<uint8_t>(pattern.front())].insert(pattern.size());
+}
+
+AddedTokenFinder::Tokens::const_iterator AddedTokenFinder::longest(std::string_view text, size_t at) const {
+  for (const size_t length : lengths_[static_cast<uint8_t>(text[at])]) {
+    if (const auto found = tokens_.find(text.substr(at, length)); found != tokens_.end()) return found;
+  }
+  return tokens_.end();
+}
+
+std::vector<AddedTokenFinder::Segment> AddedTokenFinder::split(std::string_view text) const {
+  std::vector<Segment> segments;
+  size_t done = 0;
+  for (size_t at = 0; !tokens_.empty() && at < text.size();) {
+    const auto match = longest(text, at);
+    if (match == tokens_.end()) {
+      ++at;
+      continue;
+    }
+    const auto& [pattern, token] = *match;
+    size_t begin = at;
+    size_t end = at + pattern.size();
+    at = end;
+    if (token.single_word && touches_word(text, begin, end)) continue;
+    if (token.lstrip) begin = spaces_before(text, begin);
+    begin = std::max(begin, done);
+    if (token.rstrip) end = spaces_after(text, end);
+    if (done < begin) segments.push_back({done, begin, -1});
+    segments.push_back({begin, std::max(begin, end), token.id});
+    done = std::max(begin, end);
+  }
+  if (done < text.size()) segments.push_back({done, text.size(), -1});
+  return segments;
 }
 
 std::string StreamDecoder::drain() {

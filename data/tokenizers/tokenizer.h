@@ -4,10 +4,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+namespace draftsmith {
+template <class T>
+class Fields;  // base/options.h
+}
 
 namespace draftsmith::data {
 
@@ -20,8 +27,9 @@ struct TextPiece {
 };
 
 // The treatment of invalid UTF-8 in decode: one U+FFFD for each maximal ill-formed part (Rust's from_utf8_lossy), for
-// each ill-formed byte (SentencePiece), or for each byte of a run that has an ill-formed byte (ByteFallback).
-enum class InvalidBytes { kReplaceParts, kReplaceEach, kReplaceRun };
+// each ill-formed byte (SentencePiece), or for each byte of a run that has an ill-formed byte (ByteFallback); or
+// nothing for ill-formed bytes (ByT5).
+enum class InvalidBytes { kReplaceParts, kReplaceEach, kReplaceRun, kDrop };
 
 // Rules for decoding streams, besides TextPiece (StreamDecoder).
 struct StreamRules {
@@ -35,12 +43,30 @@ struct TextFrame {
   std::vector<int32_t> after;
 };
 
+// Languages of a translation model, as its tokenizer names them: eng_Latn, de_DE, fr, fra. Empty: those of src_lang and
+// tgt_lang in tokenizer_config.json, or else the family's usual source and no target.
+struct Languages {
+  std::string source_language{};
+  std::string target_language{};
+  static Fields<Languages> fields();
+};
+
+// What the languages of an encoder-decoder's text decide: the ids around sources and targets, and the first id that the
+// model writes, if it is forced.
+struct LanguageFrames {
+  TextFrame source{};
+  TextFrame target{};
+  std::optional<int32_t> forced_bos{};
+};
+
 // A tokenizer. Several threads may use one.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   // Returns the ids of a text, without BOS and EOS. The text must be valid UTF-8.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  // Returns the ids of a text as an encoder-decoder's target: Marian has a SentencePiece model of its own for these.
+  virtual std::vector<int32_t> encode_target(std::string_view text) const { return encode(text); }
   // Returns the text of ids. Control ids (pad, EOS) give no text. Errors: UserError for ids outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   // Returns the upper bound of ids. Some ids may have no piece.
@@ -62,11 +88,18 @@ class Tokenizer {
   virtual const std::filesystem::path& file() const = 0;
   // Returns all files that a model directory needs, under their own names: file() and its companions.
   virtual std::vector<std::filesystem::path> files() const { return {file()}; }
+  // Returns the ids around prompts, and those around both texts of an encoder-decoder without languages.
   virtual TextFrame frame() const { return {}; }
+  // Returns the same for sources and targets of an encoder-decoder, with language tokens.
+  LanguageFrames frames() const { return languages_.value_or(LanguageFrames{frame(), frame(), std::nullopt}); }
+  void set_frames(LanguageFrames frames) { languages_ = std::move(frames); }
 
   // Rules for StreamDecoder. By default the text of an id is the result of decoding it alone.
   virtual TextPiece text_piece(int32_t id) const { return {TextPiece::Kind::kText, decode({&id, 1})}; }
   virtual StreamRules stream_rules() const { return {}; }
+
+ private:
+  std::optional<LanguageFrames> languages_{};
 };
 
 // Decodes a stream of ids, one id at a time, to text that never ends inside a character. The concatenated texts equal
@@ -97,16 +130,20 @@ class StreamDecoder {
 // Returns whether a model directory has files that load_tokenizer would load.
 bool has_tokenizer(const std::filesystem::path& directory);
 
-// Loads a tokenizer from its file (spiece.model, tokenizer.model, tokenizer.json, or vocab.json beside merges.txt) or
-// from a model directory, of which it takes, in this order:
+// Loads a tokenizer from its file or from a model directory, of which it takes, in this order:
 // 1. tokenizer.json if its model is BPE, as in Transformers;
-// 2. spiece.model or tokenizer.model, also beside a tokenizer.json of another type (T5's is a copy of its SentencePiece
-//    model). A tokenizer.model that is not SentencePiece's (Llama 3's is tiktoken's) is ignored beside other files;
-// 3. vocab.json with merges.txt (GPT-2's own form).
+// 2. a SentencePiece model: spiece.model or tokenizer.model (T5, Llama, Pegasus), sentencepiece.bpe.model (M2M-100 with
+//    vocab.json; NLLB, mBART-50), source.spm beside target.spm and vocab.json (Marian). So also beside a tokenizer.json
+//    of another type (T5's is a copy of its SentencePiece model). A tokenizer.model that is not SentencePiece's (Llama
+//    3's is tiktoken's) is ignored beside other files;
+// 3. tokenizer.json of type Unigram;
+// 4. vocab.json with merges.txt (GPT-2's and BART's own form);
+// 5. tokenizer_config.json, or config.json, of the class ByT5Tokenizer, which has no file.
 // The two files of a Llama, tokenizer.model and tokenizer.json, give the same ids.
-// Errors: UserError for a missing or malformed file; UserError that names an unsupported
-// component of tokenizer.json.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file_or_directory);
+// Errors: UserError for a missing or malformed file, an unsupported component of tokenizer.json, and languages that the
+// tokenizer has no tokens for, with the nearest and some others.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file_or_directory,
+                                          const Languages& languages = {});
 
 // Returns the ids of a line, all in [0, vocabulary). Errors: UserError with `where` and `hint` for a word that is not
 // such an id.

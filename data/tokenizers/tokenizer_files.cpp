@@ -114,7 +114,9 @@ void read_flags(const json& config, TokenizerConfig& result) {
   if (config.contains("extra_ids") && config["extra_ids"].is_number_unsigned()) {
     result.extra_ids = config["extra_ids"].get<int64_t>();
   }
-  result.tokenizer_class = config.contains("tokenizer_class") ? content_of(config["tokenizer_class"]) : "";
+  const auto text = [&](const char* key) { return config.contains(key) ? content_of(config[key]) : ""; };
+  result.tokenizer_class = text("tokenizer_class");
+  result.languages = {.source_language = text("src_lang"), .target_language = text("tgt_lang")};
 }
 
 // Returns tokenizer_config.json. Without the list of added tokens, which newer files have, the special tokens of
@@ -133,6 +135,11 @@ TokenizerConfig read_tokenizer_config(const fs::path& directory) {
   TokenizerConfig result;
   const json config = config_with_special_tokens(directory);
   read_flags(config, result);
+  result.any_class = result.tokenizer_class;
+  if (result.any_class.empty()) {
+    const json model = load_object(directory / "config.json");
+    if (model.contains("tokenizer_class")) result.any_class = content_of(model["tokenizer_class"]);
+  }
   const bool has_decoder = config.contains("added_tokens_decoder");
   std::vector<AddedToken> special;
   for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
@@ -153,6 +160,23 @@ TokenizerConfig read_tokenizer_config(const fs::path& directory) {
     if (std::none_of(result.added.begin(), result.added.end(), same)) result.added.push_back(token);
   }
   return result;
+}
+
+std::string_view language_of(std::string_view token) {
+  constexpr std::pair<std::string_view, std::string_view> kFrames[] = {{"__", "__"}, {">>", "<<"}, {"<2", ">"}};
+  for (const auto& [before, after] : kFrames) {
+    if (token.size() <= before.size() + after.size() || !token.starts_with(before) || !token.ends_with(after)) continue;
+    return token.substr(before.size(), token.size() - before.size() - after.size());
+  }
+  const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  const size_t bar = token.find('_');
+  if (bar != 2 && bar != 3) return {};
+  const std::string_view place = token.substr(bar + 1);
+  const bool code = std::ranges::all_of(token.substr(0, bar), is_lower) && place.size() >= 2 && place.size() <= 4 &&
+                    is_upper(place.front()) &&
+                    std::ranges::all_of(place, [&](char c) { return is_lower(c) || is_upper(c); });
+  return code ? token : std::string_view();
 }
 
 std::map<std::string, std::string> special_token_texts(const fs::path& directory) {
@@ -185,7 +209,7 @@ int64_t sentencepiece_writable_ids(const fs::path& directory, int64_t pieces) {
   if (config.tokenizer_class.empty()) {
     const json model = load_object(directory / "config.json");
     const std::string family = model.contains("model_type") ? content_of(model["model_type"]) : "";
-    t5 = family == "t5" || family == "mt5";
+    t5 = family == "t5" || family == "mt5" || family == "umt5";
   }
   if (t5) ids = std::max(ids, pieces + std::min(config.extra_ids.value_or(kUsualSentinels), kMostSentinels));
   return ids;
@@ -248,6 +272,16 @@ std::vector<std::pair<std::string, std::string>> merges_on_lines(const std::stri
   return merges;
 }
 
+// Returns whether the files are BART's: Roberta's class, or none and Roberta's first pieces.
+bool is_roberta(const TokenizerConfig& config, const std::vector<std::pair<std::string, int32_t>>& pieces) {
+  const std::string& name = config.any_class;
+  if (!name.empty()) return name.starts_with("Bart") || name.starts_with("Roberta");
+  const auto has = [&](const char* piece, int32_t id) {
+    return std::find(pieces.begin(), pieces.end(), std::pair<std::string, int32_t>(piece, id)) != pieces.end();
+  };
+  return !config.add_bos_token && has("<s>", 0) && has("<pad>", 1) && has("</s>", 2);
+}
+
 // Marks tokens with a role as special, also those from added_tokens.json, which has no such flag.
 void mark_special(BpeParts& parts, const std::string& content) {
   for (AddedToken& token : parts.added) {
@@ -281,11 +315,14 @@ BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
 
   TokenizerConfig config = read_tokenizer_config(vocabulary.parent_path());
   parts.added = std::move(config.added);
-  const auto or_default = [](const std::string& content) { return content.empty() ? kDefaultToken : content; };
-  parts.bos = or_default(config.bos);
-  parts.eos = or_default(config.eos);
-  parts.unk = or_default(config.unk);
-  parts.pad = config.pad;
+  const bool roberta = is_roberta(config, parts.model.pieces);
+  const auto or_default = [&](const std::string& content, const std::string& usual) {
+    return content.empty() ? (roberta ? usual : kDefaultToken) : content;
+  };
+  parts.bos = or_default(config.bos, "<s>");
+  parts.eos = or_default(config.eos, "</s>");
+  parts.unk = or_default(config.unk, "<unk>");
+  parts.pad = roberta ? or_default(config.pad, "<pad>") : config.pad;
   for (const std::string& content : {parts.bos, parts.eos, parts.unk, parts.pad}) {
     if (!content.empty()) mark_special(parts, content);
   }
@@ -294,7 +331,37 @@ BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
   parts.pre_tokenizer.push_back(
       make_split(regex_pattern(kGpt2Pattern, vocabulary.string()), SplitBehavior::kIsolated, false));
   parts.decoder.use_byte_level();
-  parts.add_bos = config.add_bos_token.value_or(false);
+  parts.add_bos = config.add_bos_token.value_or(roberta);
+  parts.add_eos = roberta;
+  return parts;
+}
+
+BpeParts read_byt5(const fs::path& file) {
+  constexpr int64_t kUsualSentinels = 125;
+  constexpr int32_t kBytes = 256;
+  const TokenizerConfig config = read_tokenizer_config(file.parent_path());
+  int64_t sentinels = config.extra_ids.value_or(0) > 0 ? *config.extra_ids : kUsualSentinels;
+  sentinels = std::min(sentinels, kMaxTokenId / 2);
+  BpeParts parts;
+  parts.file = file;
+  parts.files = with_configuration_files(file);
+  parts.hash = sha256(fmt::format("ByT5: bytes and {} sentinels", sentinels));
+  const auto add = [&](const std::string& token, bool strips) {
+    const auto id = static_cast<int32_t>(parts.model.pieces.size());
+    parts.model.pieces.emplace_back(token, id);
+    parts.added.push_back({.content = token, .id = id, .lstrip = strips, .rstrip = strips, .special = true});
+  };
+  for (const char* token : {"<pad>", "</s>", "<unk>"}) add(token, true);
+  for (int32_t byte = 0; byte < kBytes; ++byte) {
+    const char c = static_cast<char>(byte);
+    parts.model.pieces.emplace_back(piece_of_bytes({&c, 1}), static_cast<int32_t>(parts.model.pieces.size()));
+  }
+  for (int64_t i = 0; i < sentinels; ++i) add(fmt::format("<extra_id_{}>", i), false);
+  parts.decoder.use_byte_level(InvalidBytes::kDrop);
+  parts.pad = "<pad>";
+  parts.eos = "</s>";
+  parts.unk = "<unk>";
+  parts.add_eos = true;
   return parts;
 }
 

@@ -20,10 +20,12 @@ namespace draftsmith::data {
 // added_tokens.json.
 struct TokenizerConfig {
   std::string tokenizer_class{};
+  std::string any_class{};  // tokenizer_class, or else that of the model's config.json
   std::optional<bool> add_prefix_space{};
   std::optional<bool> add_bos_token{};
   std::optional<bool> add_eos_token{};
   std::optional<int64_t> extra_ids{};  // sentinels that T5Tokenizer adds behind the pieces
+  Languages languages{};               // src_lang and tgt_lang
   // Contents of the special tokens; empty if the files name none.
   std::string bos{};
   std::string eos{};
@@ -36,6 +38,9 @@ struct TokenizerConfig {
 
 // Reads the files of a directory; missing files are ignored. Errors: UserError for malformed files.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& directory);
+
+// Returns the language that a token names: eng_Latn and de_DE themselves, fr of __fr__, >>fr<< and <2fr>; or nothing.
+std::string_view language_of(std::string_view token);
 
 // Returns the texts of the directory's special tokens by their keys: bos_token, eos_token and others. Errors: as above.
 std::map<std::string, std::string> special_token_texts(const std::filesystem::path& directory);
@@ -56,8 +61,13 @@ std::vector<std::filesystem::path> with_configuration_files(const std::filesyste
 // decoding then equal Hugging Face `tokenizers` (0.23), without truncation and padding. Errors: UserError for a missing
 // or malformed file, and for an unsupported component of tokenizer.json, with the list of supported ones.
 BpeParts read_tokenizer_json(const std::filesystem::path& file);
-// GPT-2's form (Radford et al. 2019), vocab.json and merges.txt: ids equal Transformers' GPT2Tokenizer's.
+// GPT-2's form (Radford et al. 2019), vocab.json and merges.txt: ids equal Transformers' GPT2Tokenizer's, or those of
+// RobertaTokenizer for BART, whose vocabulary begins with <s>, <pad>, </s>.
 BpeParts read_gpt2_files(const std::filesystem::path& vocabulary, const std::filesystem::path& merges);
+
+// Bytes as ids from 3, between <pad>, </s>, <unk> and the sentinels <extra_id_0> and following: ids equal Transformers'
+// ByT5Tokenizer's. `file` is the configuration that names this class.
+BpeParts read_byt5(const std::filesystem::path& file);
 
 // Returns whether the model of a tokenizer.json is byte pair encoding (a T5's is Unigram). Errors: UserError for a file
 // that is not JSON.

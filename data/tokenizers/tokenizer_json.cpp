@@ -79,11 +79,48 @@ PatternText parse_pattern(const Component& component) {
   component.refuse("'pattern' has an unusable value", R"({"Regex": "..."} or {"String": "..."})", brief(pattern));
 }
 
-// Returns what a Replace of a text replaces, and by what.
+// Returns what a decoder's Replace of a text replaces, and by what.
 std::pair<std::string, std::string> parse_replace(const Component& component) {
   const PatternText pattern = parse_pattern(component);
   if (pattern.regex) component.refuse("this Replace is not supported", "a pattern of kind String", pattern.text);
   return {pattern.text, component.text("content")};
+}
+
+// Returns the bytes that base64 stands for.
+std::string parse_base64(const Component& component, const char* key) {
+  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const std::string text = component.text(key);
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : std::string_view(text).substr(0, text.find_last_not_of('=') + 1)) {
+    const size_t digit = kDigits.find(c);
+    if (digit == std::string_view::npos) {
+      component.refuse(fmt::format("'{}' has an unusable value", key), "base64", brief(text));
+    }
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes.push_back(static_cast<char>(bits >> count & 0xFF));
+  }
+  return bytes;
+}
+
+std::function<std::string(const std::string&)> parse_strip(const Component& component) {
+  const bool left = component.flag("strip_left");
+  const bool right = component.flag("strip_right");
+  return [=](const std::string& text) {
+    size_t begin = 0;
+    size_t end = text.size();
+    while (left && begin < end && is_white_space(code_point_at(text, begin).value)) {
+      begin += code_point_at(text, begin).length;
+    }
+    while (right && end > begin && is_white_space(code_point_at(text, previous_character(text, end)).value)) {
+      end = previous_character(text, end);
+    }
+    return text.substr(begin, end - begin);
+  };
 }
 
 void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
@@ -92,15 +129,28 @@ void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
     for (const json& part : component.list("normalizers")) parse_normalizer({part, component.where}, normalizer);
   } else if (type == "NFC") {
     normalizer.push_back(nfc);
+  } else if (type == "Precompiled") {
+    normalizer.push_back(precompiled(parse_base64(component, "precompiled_charsmap"), component.where));
+  } else if (type == "Strip") {
+    normalizer.push_back(parse_strip(component));
   } else if (type == "Prepend") {
     const std::string prefix = component.text("prepend");
     normalizer.push_back([prefix](const std::string& text) { return text.empty() ? text : prefix + text; });
   } else if (type == "Replace") {
-    const auto replaced = parse_replace(component);
-    normalizer.push_back(
-        [replaced](const std::string& text) { return replace_all(text, replaced.first, replaced.second); });
+    const PatternText pattern = parse_pattern(component);
+    const auto find = pattern.regex ? regex_pattern(pattern.text, component.where) : literal_pattern(pattern.text);
+    normalizer.push_back([find, content = component.text("content")](const std::string& text) {
+      std::string out;
+      size_t begin = 0;
+      for (const TextMatch& match : find(text)) {
+        out.append(text, begin, match.begin - begin).append(content);
+        begin = match.end;
+      }
+      return out.append(text, begin);
+    });
   } else {
-    component.refuse("this normalizer is not supported", "NFC, Prepend, Replace or a Sequence of them", type);
+    component.refuse("this normalizer is not supported",
+                     "NFC, Precompiled, Strip, Prepend, Replace or a Sequence of them", type);
   }
 }
 
@@ -120,7 +170,13 @@ PreTokenizerStep parse_split(const Component& component) {
                    "Isolated, Removed, MergedWithPrevious, MergedWithNext or Contiguous", name);
 }
 
-PreTokenizerStep parse_metaspace(const Component& component) {
+// The members of Metaspace, which is a pre-tokenizer and a decoder.
+struct MetaspaceParts {
+  std::string replacement;
+  PrependScheme prepend = PrependScheme::kAlways;
+};
+
+MetaspaceParts parse_metaspace(const Component& component) {
   const std::string replacement = component.text("replacement");
   if (replacement.empty() || code_point_at(replacement, 0).length != replacement.size()) {
     component.refuse("'replacement' has an unusable value", "one character", "'" + replacement + "'");
@@ -131,7 +187,7 @@ PreTokenizerStep parse_metaspace(const Component& component) {
   }
   PrependScheme prepend = scheme == "first" ? PrependScheme::kFirst : PrependScheme::kAlways;
   if (scheme == "never" || !component.flag("add_prefix_space", true)) prepend = PrependScheme::kNever;
-  return make_metaspace(replacement, prepend, component.flag("split", true));
+  return {replacement, prepend};
 }
 
 // Parses one component or a Sequence. `byte_level` becomes true at ByteLevel, which must be the last component.
@@ -149,7 +205,10 @@ void parse_pre_tokenizer(const Component& component, PreTokenizer& pre_tokenizer
     pre_tokenizer.push_back(
         make_split(digits_pattern(), single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
   } else if (type == "Metaspace") {
-    pre_tokenizer.push_back(parse_metaspace(component));
+    MetaspaceParts parts = parse_metaspace(component);
+    pre_tokenizer.push_back(make_metaspace(std::move(parts.replacement), parts.prepend, component.flag("split", true)));
+  } else if (type == "WhitespaceSplit") {
+    pre_tokenizer.push_back(make_split(regex_pattern("\\s+", component.where), SplitBehavior::kRemoved, false));
   } else if (type == "ByteLevel") {
     if (component.flag("add_prefix_space"))
       pre_tokenizer.push_back([](Words& words, bool) { add_prefix_space(words); });
@@ -159,8 +218,8 @@ void parse_pre_tokenizer(const Component& component, PreTokenizer& pre_tokenizer
     }
     byte_level = true;
   } else {
-    component.refuse("this pre-tokenizer is not supported", "ByteLevel, Split, Digits, Metaspace or a Sequence of them",
-                     type);
+    component.refuse("this pre-tokenizer is not supported",
+                     "ByteLevel, Split, Digits, WhitespaceSplit, Metaspace or a Sequence of them", type);
   }
 }
 
@@ -182,6 +241,15 @@ void add_template_ids(const Component& component, const json& element, std::vect
   }
 }
 
+// Returns the id of ["</s>", 2], as RobertaProcessing and BertProcessing write a token.
+int32_t paired_id(const Component& component, const char* key) {
+  const json& pair = component.list(key);
+  if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_number_unsigned() || pair[1] > kMaxTokenId) {
+    component.refuse(fmt::format("'{}' has an unusable value", key), R"(a token and its id, ["</s>", 2])", brief(pair));
+  }
+  return pair[1].get<int32_t>();
+}
+
 void parse_post_processor(const Component& component, TextFrame& frame) {
   const std::string type = component.type();
   if (type == "Sequence") {
@@ -195,20 +263,28 @@ void parse_post_processor(const Component& component, TextFrame& frame) {
         add_template_ids(component, element, after_text ? frame.after : frame.before);
       }
     }
+  } else if (type == "RobertaProcessing" || type == "BertProcessing") {
+    frame.before.push_back(paired_id(component, "cls"));
+    frame.after.push_back(paired_id(component, "sep"));
   } else if (type != "ByteLevel") {  // ByteLevel changes offsets only
-    component.refuse("this post-processor is not supported", "ByteLevel, TemplateProcessing or a Sequence of them",
-                     type);
+    component.refuse("this post-processor is not supported",
+                     "ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence of them", type);
   }
 }
 
-// The steps of a decoder, in the only supported order.
-enum class DecoderStage { kReplace, kByteFallback, kFuse, kStrip, kByteLevel };
+// The steps of a decoder, in the only supported order. The last one (ByteLevel, Metaspace) stands alone.
+enum class DecoderStage { kReplace, kByteFallback, kFuse, kStrip, kAlone };
 
 DecoderStage parse_decoder_step(const Component& component, TokenDecoder& decoder) {
   const std::string type = component.type();
   if (type == "ByteLevel") {
     decoder.use_byte_level();
-    return DecoderStage::kByteLevel;
+    return DecoderStage::kAlone;
+  }
+  if (type == "Metaspace") {
+    const MetaspaceParts parts = parse_metaspace(component);
+    decoder.use_metaspace(parts.replacement, parts.prepend != PrependScheme::kNever);
+    return DecoderStage::kAlone;
   }
   if (type == "Fuse") return DecoderStage::kFuse;
   if (type == "ByteFallback") {
@@ -223,8 +299,8 @@ DecoderStage parse_decoder_step(const Component& component, TokenDecoder& decode
     return DecoderStage::kStrip;
   }
   if (type != "Replace") {
-    component.refuse("this decoder is not supported", "ByteLevel, or a Sequence of Replace, ByteFallback, Fuse, Strip",
-                     type);
+    component.refuse("this decoder is not supported",
+                     "ByteLevel, Metaspace, or a Sequence of Replace, ByteFallback, Fuse, Strip", type);
   }
   auto [what, by] = parse_replace(component);
   decoder.add_replace(std::move(what), std::move(by));
@@ -239,10 +315,10 @@ void parse_decoder(const Component& component, TokenDecoder& decoder) {
   for (const json& part : parts) {
     const Component step(part, component.where);
     const DecoderStage stage = parse_decoder_step(step, decoder);
-    const bool alone = stage != DecoderStage::kByteLevel || parts.size() == 1;
+    const bool alone = stage != DecoderStage::kAlone || parts.size() == 1;
     if (stage < last || !alone || (stage == DecoderStage::kStrip && !fused)) {
       step.refuse("this order of decoders is not supported",
-                  "ByteLevel alone, or Replace, ByteFallback, Fuse, Strip in this order", step.type());
+                  "ByteLevel or Metaspace alone, or Replace, ByteFallback, Fuse, Strip in this order", step.type());
     }
     fused = fused || stage == DecoderStage::kFuse;
     last = stage;
@@ -267,7 +343,33 @@ std::vector<std::pair<std::string, std::string>> parse_merges(const json& merges
   return result;
 }
 
+// Returns a unigram model: a list of ["piece", score] by id, and the id of the unknown token.
+BpeDescription parse_unigram(const Component& model) {
+  BpeDescription description;
+  description.byte_fallback = model.flag("byte_fallback", false);
+  description.byte_level = false;
+  const json& vocabulary = model.list("vocab");
+  if (vocabulary.size() > static_cast<size_t>(kMaxTokenId)) {
+    model.refuse("'vocab' is too long", fmt::format("at most {} pieces", kMaxTokenId), brief(vocabulary.size()));
+  }
+  for (const json& entry : vocabulary) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
+      model.refuse("a piece of 'vocab' has an unusable value", R"(["piece", score])", brief(entry));
+    }
+    description.pieces.emplace_back(entry[0].get<std::string>(), static_cast<int32_t>(description.pieces.size()));
+    description.scores.push_back(entry[1].get<double>());
+  }
+  const auto unknown = static_cast<size_t>(model.id("unk_id"));
+  if (unknown >= description.pieces.size()) {
+    model.refuse("'unk_id' is outside the vocabulary", fmt::format("less than {}", description.pieces.size()),
+                 fmt::format("{}", unknown));
+  }
+  description.unk_token = description.pieces[unknown].first;
+  return description;
+}
+
 BpeDescription parse_model(const Component& model, bool byte_level) {
+  if (model.find("type") != nullptr && model.type() == "Unigram") return parse_unigram(model);
   // Options that change ids and are not supported.
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const json* value = model.find(key);
@@ -339,11 +441,10 @@ BpeParts read_tokenizer_json(const fs::path& file) {
   const std::string text = read_file(file, kMaxJsonBytes);
   const std::string name = file.string();
   const json whole = parse_json(text, name);
-  if (const std::string type = model_type(whole); type != "BPE") {
+  if (const std::string type = model_type(whole); type != "BPE" && type != "\"Unigram\"") {
     throw UserError({.where = name,
                      .what = "the model of this tokenizer is not supported",
-                     .expected = "a model of type BPE; one of type Unigram is read from its SentencePiece file "
-                                 "(spiece.model, tokenizer.model)",
+                     .expected = "a model of type BPE or Unigram",
                      .found = type});
   }
   BpeParts parts;

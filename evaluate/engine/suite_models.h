@@ -71,7 +71,9 @@ class LineCoder {
     std::vector<int64_t> ids;
     if (!task.ids) {
       const data::Tokenizer& pieces = tokenizer();
-      append(pieces.encode(reference), ids);
+      const bool whole = target_.model->info().encoder_decoder;
+      if (whole) append(pieces.frames().target.before, ids);
+      append(whole ? pieces.encode_target(reference) : pieces.encode(reference), ids);
       ids.push_back(pieces.eos());
       return ids;
     }
@@ -132,7 +134,7 @@ class LineCoder {
     if (task.chat || !task.messages.empty()) {
       append(data::encode_chat(pieces, chat().render(nlohmann::ordered_json::parse(source), true)), whole.text);
     } else {
-      if (!info.encoder_decoder) append(pieces.frame().before, whole.text);
+      append(pieces.frames().source.before, whole.text);
       append(pieces.encode(source), whole.text);
     }
     if (!task.suffix.empty()) append(pieces.encode(task.suffix), whole.end);
@@ -156,7 +158,7 @@ class SuiteModels {
   explicit SuiteModels(const SuiteOptions& options) {
     const model::LoadOptions load{.device = choose_device(options.device, "device"),
                                   .dtype = parse_weight_type(options.dtype, "dtype")};
-    loaded_[kTargetName] = infer::load_model_drafter(options.model, load);
+    loaded_[kTargetName] = infer::load_model_drafter(options.model, load, options);
     for (const auto& drafter : options.drafter) {
       model::LoadOptions own = load;
       if (drafter.dtype) own.dtype = parse_weight_type(*drafter.dtype, "drafter.dtype");

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/options_grid.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
 #include "infer/forced/match_rates.h"
@@ -102,7 +103,7 @@ struct SettingGrid {
 };
 
 // Suite: models, tasks, runs, and how they are measured.
-struct SuiteOptions {
+struct SuiteOptions : data::Languages {
   std::string name = "evaluation";
   std::filesystem::path model;
   std::vector<infer::DrafterOptions> drafter;

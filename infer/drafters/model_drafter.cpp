@@ -134,8 +134,9 @@ void ModelDrafter::select_rows(std::span<const int64_t> rows) {
   state_->select_rows(rows);
 }
 
-SharedDrafter load_model_drafter(const std::filesystem::path& directory, const model::LoadOptions& options) {
-  return std::make_shared<LoadedModelDrafter>(load_model_directory(directory, options));
+SharedDrafter load_model_drafter(const std::filesystem::path& directory, const model::LoadOptions& options,
+                                 const data::Languages& languages) {
+  return std::make_shared<LoadedModelDrafter>(load_model_directory(directory, options, languages));
 }
 
 SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tokenizer,

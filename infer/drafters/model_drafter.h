@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "data/tokenizers/tokenizer.h"
 #include "infer/drafters/drafter.h"
 #include "model/models/companion.h"
 #include "model/transformer/transformer_model.h"
@@ -50,7 +51,8 @@ class ModelDrafter : public Drafter {
 
 // Loads the ordinary model in a directory, with its tokenizer and its settings. Errors: those of
 // load_model_directory().
-SharedDrafter load_model_drafter(const std::filesystem::path& directory, const model::LoadOptions& options);
+SharedDrafter load_model_drafter(const std::filesystem::path& directory, const model::LoadOptions& options,
+                                 const data::Languages& languages = {});
 
 // Makes a drafter of a model that the caller owns. `directory`: where the model was loaded from; empty: nowhere.
 SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tokenizer = nullptr,

@@ -36,7 +36,8 @@ ordered_json settings_for(const TransformerConfig& config) {
 // Returns the name in the directory: SentencePiece files get the name that the family's readers expect, others keep
 // theirs.
 std::string name_in_directory(const fs::path& tokenizer, const TransformerConfig& config) {
-  if (tokenizer.extension() != ".model") return tokenizer.filename().string();
+  const std::string name = tokenizer.filename().string();
+  if (tokenizer.extension() != ".model" || name == "sentencepiece.bpe.model") return name;
   return config.encoder_decoder ? "spiece.model" : "tokenizer.model";
 }
 
@@ -44,13 +45,17 @@ std::string name_in_directory(const fs::path& tokenizer, const TransformerConfig
 
 void write_tokenizer(const fs::path& tokenizer, const TransformerConfig& config, const fs::path& directory) {
   const std::string name = name_in_directory(tokenizer, config);
+  if (name == "config.json") {  // a ByT5 whose own configuration alone says so
+    write_json(directory / kSettings, ordered_json{{"tokenizer_class", "ByT5Tokenizer"}});
+    return;
+  }
   write_file_atomic(directory / name, read_file(tokenizer));
-  for (const char* other :
-       {kSettings, "tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"}) {
+  for (const char* other : {kSettings, "tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+                            "merges.txt", "target.spm"}) {
     const fs::path beside = tokenizer.parent_path() / other;
     if (other != name && fs::is_regular_file(beside)) write_file_atomic(directory / other, read_file(beside));
   }
-  if (!fs::exists(directory / kSettings) && name.ends_with(".model")) {
+  if (!fs::exists(directory / kSettings) && (name == "spiece.model" || name == "tokenizer.model")) {
     write_json(directory / kSettings, settings_for(config));
   }
 }

@@ -201,6 +201,8 @@ def load(
     drafter_dtype: str | None = None,
     device: str = "auto",
     threads: int = 0,
+    source_language: str = "",
+    target_language: str = "",
 ) -> Model:
     """Loads the directory of a target, and the drafter when a method first needs it.
 
@@ -208,7 +210,9 @@ def load(
     directory that is no model, and an unknown drafter, type or device.
     """
     return Model(native.load(os.fspath(target), "" if drafter is None else os.fspath(drafter), dtype,
-                             drafter_dtype or "", lines({"device": device, "threads": threads})))
+                             drafter_dtype or "", lines({"device": device, "threads": threads,
+                                                         "source_language": source_language,
+                                                         "target_language": target_language})))
 
 
 def options() -> list[dict[str, Any]]:

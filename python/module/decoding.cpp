@@ -162,13 +162,20 @@ std::vector<infer::GenerationResult> Decoder::decode(const DecodeCall& call, siz
   return results;
 }
 
+struct LoadFlags : ExecutionOptions, data::Languages {
+  static Fields<LoadFlags> fields() {
+    return Fields<LoadFlags>("load()").inherit<ExecutionOptions>().inherit<data::Languages>();
+  }
+};
+
 std::unique_ptr<Decoder> load(const std::string& target, const std::string& drafter, const std::string& dtype,
                               const std::string& drafter_dtype, const std::string& flags) {
-  const auto execution = options_of<ExecutionOptions>(flags);
+  const auto execution = options_of<LoadFlags>(flags);
   infer::SessionOptions options;
   options.target = target;
   options.drafter = drafter;
   options.load = {.device = choose_device(execution.device, "device"), .dtype = parse_weight_type(dtype, "dtype")};
+  options.languages = execution;
   if (!drafter_dtype.empty()) options.drafter_dtype = parse_weight_type(drafter_dtype, "drafter_dtype");
   if (!drafter.empty()) infer::parse_drafter(drafter);  // reports a wrong name now, not in the first call
   const py::gil_scoped_release others;

@@ -1,13 +1,19 @@
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "data/chat/chat_template.h"
 #include "data/tokenizers/bpe.h"
 #include "data/tokenizers/pre_tokenizer.h"
-#include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "recipes/export/gguf.h"
@@ -65,9 +71,112 @@ void add_special_ids(const data::Tokenizer& tokenizer, GgufValues& values) {
   values.emplace_back("tokenizer.ggml.add_eos_token", !frame.after.empty());
 }
 
+// What a SentencePiece model file holds: SentencePiece's own interface gives neither the kind of model nor its
+// normalisation.
+struct SentencePieceContents {
+  enum class Kind : int32_t { kUnigram = 1, kBpe = 2, kWord = 3, kCharacter = 4 };
+  // 1 normal, 2 unknown, 3 control, 4 defined by the user, 5 unused, 6 byte.
+  struct Piece {
+    std::string text{};
+    float score = 0;
+    int32_t type = 1;
+  };
+  std::vector<Piece> pieces{};  // by id
+  Kind kind = Kind::kUnigram;
+  std::string character_map{};  // precompiled_charsmap; empty: texts stay as they are
+  bool adds_space = true;       // a space in front of every text
+  bool joins_spaces = true;     // runs of spaces become one
+};
+
+constexpr uint64_t kMaxPieceBytes = uint64_t{256} << 20;
+
+// A field of a Protocol Buffers message: its number, and its content as bytes or as an integer.
+struct MessageField {
+  uint64_t number = 0;
+  std::string_view bytes{};
+  uint64_t integer = 0;
+};
+
+// Calls visit(field) for every field of a serialised message. Returns false if the bytes are no message.
+template <class Visit>
+bool read_message(std::string_view bytes, const Visit& visit) {
+  size_t at = 0;
+  bool sound = true;
+  const auto variable_integer = [&]() -> uint64_t {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64 && at < bytes.size(); shift += 7) {
+      const auto byte = static_cast<uint8_t>(bytes[at++]);
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    sound = false;
+    return 0;
+  };
+  const auto take = [&](uint64_t count) {
+    sound = sound && count <= bytes.size() - at;
+    const std::string_view taken = sound ? bytes.substr(at, count) : std::string_view();
+    at += taken.size();
+    return taken;
+  };
+  while (sound && at < bytes.size()) {
+    const uint64_t tag = variable_integer();
+    MessageField field{.number = tag >> 3};
+    switch (tag & 7) {
+      case 0:
+        field.integer = variable_integer();
+        break;
+      case 1:
+        field.bytes = take(8);
+        break;
+      case 2:
+        field.bytes = take(variable_integer());
+        break;
+      case 5:
+        field.bytes = take(4);
+        break;
+      default:
+        sound = false;
+    }
+    if (sound) visit(field);
+  }
+  return sound;
+}
+
+// Reads a model file. Errors: UserError for a file that is no SentencePiece model.
+SentencePieceContents read_sentencepiece(const std::filesystem::path& file) {
+  const std::string model = read_file(file, kMaxPieceBytes);
+  SentencePieceContents contents;
+  bool read = true;
+  const auto read_piece = [&](const MessageField& field) {
+    SentencePieceContents::Piece& piece = contents.pieces.back();
+    if (field.number == 1) piece.text = field.bytes;
+    if (field.number == 2 && field.bytes.size() == 4) std::memcpy(&piece.score, field.bytes.data(), 4);
+    if (field.number == 3) piece.type = static_cast<int32_t>(field.integer);
+  };
+  const auto read_training = [&](const MessageField& field) {
+    if (field.number == 3) contents.kind = static_cast<SentencePieceContents::Kind>(field.integer);
+  };
+  const auto read_normalizer = [&](const MessageField& field) {
+    if (field.number == 2) contents.character_map = field.bytes;
+    if (field.number == 3) contents.adds_space = field.integer != 0;
+    if (field.number == 4) contents.joins_spaces = field.integer != 0;
+  };
+  read &= read_message(model, [&](const MessageField& field) {
+    if (field.number == 1) contents.pieces.emplace_back();
+    if (field.number == 1) read &= read_message(field.bytes, read_piece);
+    if (field.number == 2) read &= read_message(field.bytes, read_training);
+    if (field.number == 3) read &= read_message(field.bytes, read_normalizer);
+  });
+  if (read && !contents.pieces.empty()) return contents;
+  throw UserError({.where = file.string(),
+                   .what = "not a SentencePiece model",
+                   .expected = "a file such as spiece.model or tokenizer.model",
+                   .found = contents.pieces.empty() ? "no pieces" : "damaged bytes"});
+}
+
 GgufValues sentencepiece_values(const data::Tokenizer& tokenizer, int64_t vocabulary) {
-  using Kind = data::SentencePieceContents::Kind;
-  const data::SentencePieceContents contents = data::read_sentencepiece(tokenizer.file());
+  using Kind = SentencePieceContents::Kind;
+  const SentencePieceContents contents = read_sentencepiece(tokenizer.file());
   if (contents.kind != Kind::kUnigram && contents.kind != Kind::kBpe) {
     refuse_tokenizer(tokenizer, fmt::format("a SentencePiece model of kind {}", static_cast<int32_t>(contents.kind)));
   }

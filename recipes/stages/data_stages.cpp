@@ -173,11 +173,12 @@ Fields<CorpusOptions> CorpusOptions::fields() {
       .add("tokenizer", &CorpusOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
       .inherit<data::TextInput>()
       .inherit<data::TextPolicies>()
-      .inherit<data::PrepareOptions>();
+      .inherit<data::PrepareOptions>()
+      .inherit<data::Languages>();
 }
 
 std::string make_corpus(const CorpusOptions& options, const std::filesystem::path& out, ProgressStyle style) {
-  const auto tokenizer = data::load_tokenizer(options.tokenizer);
+  const auto tokenizer = data::load_tokenizer(options.tokenizer, options);
   const data::TextInput input = data::with_template_of(options.tokenizer, options);
   const auto stream = data::open_text(input, options);
   data::PrepareOptions prepare = options;

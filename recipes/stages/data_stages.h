@@ -37,7 +37,7 @@ void require_same_tokenizer(const std::string& expected, const std::string& foun
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected);
 
 // Options of a stage of kind = "corpus" and of `draftsmith data prepare`.
-struct CorpusOptions : data::TextInput, data::TextPolicies, data::PrepareOptions {
+struct CorpusOptions : data::TextInput, data::TextPolicies, data::PrepareOptions, data::Languages {
   std::filesystem::path tokenizer;
   static Fields<CorpusOptions> fields();
 };

