@@ -1,10 +1,12 @@
 // Operators as launches: each runs on the CPU and, in a recording, is kept to be run again.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <ATen/Functions.h>
@@ -25,17 +27,14 @@ Counter& counter() {
   return *one;
 }
 
-// Operators whose results' values or sizes the host needs.
-bool host_waits_for(const std::string& name) {
-  static const std::set<std::string> kNames{"nonzero",           "masked_select",      "equal",      "_unique2",
-                                            "repeat_interleave", "unique_consecutive", "unique_dim", "bincount"};
-  return kNames.contains(name);
-}
+// Operators whose results' values or sizes the host needs, and those that read index tensors of the host.
+constexpr std::string_view kWaited[] = {"nonzero",           "masked_select",      "equal",      "_unique2",
+                                        "repeat_interleave", "unique_consecutive", "unique_dim", "bincount"};
+constexpr std::string_view kIndexed[] = {"index", "index_put_", "_index_put_impl_", "index_put"};
 
-// Operators that read index tensors of the host.
-bool may_index_from_host(const std::string& name) {
-  static const std::set<std::string> kNames{"index", "index_put_", "_index_put_impl_", "index_put"};
-  return kNames.contains(name);
+template <size_t N>
+bool is_among(const std::string_view (&names)[N], std::string_view name) {
+  return std::find(names, names + N, name) != names + N;
 }
 
 std::string name_of(const c10::OperatorHandle& op) {
@@ -56,14 +55,9 @@ at::Tensor to_device(const at::Tensor& host) {
   return result;
 }
 
-// What a recording holds: launches, and the contents of tensors before the recording changed them.
-struct Recorded {
-  Recording::Launches launches;
-  std::vector<std::pair<at::Tensor, at::Tensor>> before;  // aliases on the CPU and their copies
-};
-
-std::optional<Recorded>& recorded() {
-  static auto* one = new std::optional<Recorded>;
+// Returns the launches of the present recording.
+std::optional<Recording::Launches>& recorded() {
+  static auto* one = new std::optional<Recording::Launches>;
   return *one;
 }
 
@@ -125,16 +119,16 @@ class Run {
 
   void operator()() {
     count_launch(name_);
-    if (host_waits_for(name_)) count_wait();
+    if (is_among(kWaited, name_)) count_wait();
     compute();
     const auto& returns = schema().returns();
     for (size_t i = 0; i < returns.size(); ++i) {
       c10::IValue& value = stack_[first_ + i];
       const auto* alias = returns[i].alias_info();
       value = alias != nullptr ? aliased(*alias) : converted(value, to_device);
-      if (is_recording()) launch_.results.push_back(alias != nullptr ? c10::IValue() : converted(value, readable_view));
+      if (recorded()) launch_.results.push_back(alias != nullptr ? c10::IValue() : converted(value, readable_view));
     }
-    if (!is_recording()) return;
+    if (!recorded()) return;
     // Outputs have their sizes now.
     for (const c10::IValue& value : originals_) launch_.arguments.push_back(argument(value, readable_view));
     record(std::move(launch_));
@@ -148,7 +142,6 @@ class Run {
     for (size_t i = 0; i < originals_.size(); ++i) {
       const auto* alias = schema().arguments()[i].alias_info();
       const bool written = alias != nullptr && alias->isWrite();
-      if (written) keep_contents(originals_[i]);
       stack_[first_ + i] = argument(
           originals_[i], [&](const at::Tensor& given) { return written ? output(given) : readable_alias(given); });
     }
@@ -167,7 +160,7 @@ class Run {
     return converted(value, [&](const at::Tensor& given) {
       if (!given.defined()) return given;
       if (on_device(given)) return alias(given);
-      if (given.dim() == 0 || may_index_from_host(name_)) return given;
+      if (given.dim() == 0 || is_among(kIndexed, name_)) return given;
       throw std::logic_error("operator " + name_ + ": a tensor of the host among those of the device");
     });
   }
@@ -177,12 +170,6 @@ class Run {
     if (given.numel() > 0) return readable_alias(given);
     grown_.emplace_back(at::empty({0}, given.options().device(at::kCPU)), given);
     return grown_.back().first;
-  }
-
-  static void keep_contents(const c10::IValue& value) {
-    if (value.isTensor()) keep_before_recording(value.toTensor());
-    if (!value.isTensorList()) return;
-    for (const at::Tensor& one : value.toTensorVector()) keep_before_recording(one);
   }
 
   // Returns the argument that a result aliases.
@@ -245,29 +232,16 @@ Recording::Recording(MemoryPool& pool) {
 }
 
 Recording::~Recording() {
-  auto& before = recorded()->before;
-  for (auto kept = before.rbegin(); kept != before.rend(); ++kept) kept->first.copy_(kept->second);
   recorded().reset();
   DeviceMemory::instance().end_recording();
 }
 
 Recording::Launches Recording::take() {
-  return std::exchange(recorded()->launches, {});
-}
-
-bool is_recording() {
-  return recorded().has_value();
+  return std::exchange(*recorded(), {});
 }
 
 void record(std::function<void()> launch) {
-  if (recorded()) recorded()->launches.push_back(std::move(launch));
-}
-
-void keep_before_recording(const at::Tensor& tensor) {
-  if (!recorded() || !tensor.defined() || tensor.numel() == 0) return;
-  if (DeviceMemory::instance().is_fresh(tensor.storage().data())) return;
-  const at::Tensor alias = readable_alias(tensor);
-  recorded()->before.emplace_back(alias, alias.clone());
+  if (recorded()) recorded()->push_back(std::move(launch));
 }
 
 at::Tensor readable_alias(const at::Tensor& tensor) {
