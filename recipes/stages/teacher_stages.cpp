@@ -4,6 +4,7 @@
 // teacher_logits.h5 (data/teacher/teacher_cache.h). Both go on with the missing shards.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <span>
 
 #include <fmt/format.h>
@@ -66,6 +67,13 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
                                          {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}});
   if (is_plain_text(inputs.info())) info.provenance["prompt_tokens"] = fmt::format("{}", options.prompt_tokens);
   return info;
+}
+
+// Makes the one file of a stage's shards, unless it was made before, and removes them.
+void merge_shards(data::Shards& shards, const std::function<void()>& merge) {
+  const TimedWork work("merging shards", kShardsSaved);
+  if (!shards.merged()) merge();
+  shards.remove();
 }
 
 // Decodes the sources of a range with the teacher and adds them with their outputs.
@@ -156,9 +164,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
     for (int64_t i = 0; i < corpus.size(); ++i) cut += outputs.is_cut(corpus.target(i)) ? 1 : 0;
   }
   info.provenance["count: outputs cut at max_new_tokens"] = fmt::format("{}", cut);
-  const TimedWork work("merging shards", kShardsSaved);
-  if (!shards.merged()) data::merge_corpora(shards.parts(), file, info);
-  shards.remove();
+  merge_shards(shards, [&] { data::merge_corpora(shards.parts(), file, info); });
   if (cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", cut, options.max_new_tokens);
 }
 
@@ -298,9 +304,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   });
   if (!shards.merged()) write_shards(*teacher, options, corpus, info, run, shards);
   if (!run.execution.world->leads()) return;
-  const TimedWork work("merging shards", kShardsSaved);
-  if (!shards.merged()) data::merge_teacher_caches(shards.parts(), file, info);
-  shards.remove();
+  merge_shards(shards, [&] { data::merge_teacher_caches(shards.parts(), file, info); });
 }
 
 std::string short_hash(const std::string& hash) {

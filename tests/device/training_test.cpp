@@ -28,7 +28,7 @@
 namespace draftsmith::train {
 namespace {
 
-using on_standin;
+using on_device::on_standin;
 using on_device::test_device;
 using Tensors = std::map<std::string, at::Tensor>;
 
