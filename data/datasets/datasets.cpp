@@ -1,7 +1,6 @@
 #include "data/datasets/datasets.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <string_view>
 #include <system_error>
@@ -79,16 +78,16 @@ struct Convention {
   const char* metric;
 };
 
-constexpr std::array<Convention, 10> kConventions{{{"messages", "", "none"},
-                                                   {"turns[0]", "", "none"},
-                                                   {"dialogue", "summary", "rouge"},
-                                                   {"document", "summary", "rouge"},
-                                                   {"article", "highlights", "rouge"},
-                                                   {"source", "target", "bleu"},
-                                                   {"prompt", "", "none"},
-                                                   {"article", "", "none"},
-                                                   {"dialogue", "", "none"},
-                                                   {"text", "", "none"}}};
+constexpr Convention kConventions[] = {{"messages", "", "none"},
+                                       {"turns[0]", "", "none"},
+                                       {"dialogue", "summary", "rouge"},
+                                       {"document", "summary", "rouge"},
+                                       {"article", "highlights", "rouge"},
+                                       {"source", "target", "bleu"},
+                                       {"prompt", "", "none"},
+                                       {"article", "", "none"},
+                                       {"dialogue", "", "none"},
+                                       {"text", "", "none"}};
 
 // Categories whose outputs are scored where every line has a `reference`: Spec-Bench's.
 constexpr Convention kCategories[] = {{"translation", "reference[0]", "bleu"},

@@ -25,27 +25,20 @@ constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 const c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 // One device with one stream, on which everything is done at once; a millisecond lies between any two events.
-struct Guard final : c10::impl::DeviceGuardImplInterface {
-  c10::DeviceType type() const override { return kType; }
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<kType> {
   c10::Device exchangeDevice(c10::Device) const override { return getDevice(); }
   c10::Device getDevice() const override { return {kType, 0}; }
-  void setDevice(c10::Device) const override {}
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, getDevice()); }
+  c10::Stream getStream(c10::Device) const noexcept override { return {c10::Stream::DEFAULT, getDevice()}; }
   c10::Stream getDefaultStream(c10::Device) const override { return getStream(getDevice()); }
   c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return getStream(getDevice()); }
-  c10::Stream getNewStream(c10::Device, int) const override { return getStream(getDevice()); }
-  c10::Stream exchangeStream(c10::Stream) const override { return getStream(getDevice()); }
+  c10::Stream exchangeStream(c10::Stream) const noexcept override { return getStream(getDevice()); }
   void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
   double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 1; }
   void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
-  bool queryStream(const c10::Stream&) const override { return true; }
   void synchronizeStream(const c10::Stream&) const override { count_wait(); }
   void synchronizeEvent(void*) const override { count_wait(); }
   void synchronizeDevice(const c10::DeviceIndex) const override { count_wait(); }
-  void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
 };
 
 // Large copies of memory that is not pinned wait for the device even when they need not: a GPU's driver stages them.
@@ -116,11 +109,6 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_
   return target;
 }
 
-at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target) {
-  target.resize_(self.sizes());
-  return copy_from(self, target, false);
-}
-
 at::Scalar local_scalar(const at::Tensor& self) {
   count_copy(false, true);
   return readable_alias(self).item();
@@ -138,7 +126,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_reshape_alias", &at::native::_reshape_alias);
   library.impl("resize_", &resize);
   library.impl("_copy_from", &copy_from);
-  library.impl("_copy_from_and_resize", &copy_from_and_resize);
   library.impl("_local_scalar_dense", &local_scalar);
   // These would be taken apart here, and are one kernel on a GPU.
   for (const char* name :
