@@ -91,29 +91,15 @@ void copy_again(const c10::IValue& from, const c10::IValue& to) {
   for (size_t i = 0; i < source.size(); ++i) target[i].copy_(source[i]);
 }
 
-// An operator's kernel, and what a recorded launch calls it with: numbers and addresses.
-struct Launch {
-  c10::OperatorHandle op;
-  torch::jit::Stack arguments;  // views of device memory
-  torch::jit::Stack results;    // views of where new results go, and none for arguments that were written
-
-  void compute(torch::jit::Stack& stack) const {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
-  }
-
-  void operator()() const {
-    torch::jit::Stack stack = arguments;
-    compute(stack);
-    for (size_t i = 0; i < results.size(); ++i) copy_again(stack[i], results[i]);
-  }
-};
+void run_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+}
 
 // An operator's run: its arguments on the CPU, and what they were.
 class Run {
  public:
-  Run(const c10::OperatorHandle& op, torch::jit::Stack& stack)
-      : launch_{op, {}, {}}, name_(name_of(op)), stack_(stack) {
-    first_ = stack.size() - schema().arguments().size();
+  Run(const c10::OperatorHandle& op, torch::jit::Stack& stack) : op_(op), name_(name_of(op)), stack_(stack) {
+    first_ = stack.size() - op.schema().arguments().size();
     originals_.assign(stack.begin() + static_cast<std::ptrdiff_t>(first_), stack.end());
   }
 
@@ -121,31 +107,34 @@ class Run {
     count_launch(name_);
     if (is_among(kWaited, name_)) count_wait();
     compute();
-    const auto& returns = schema().returns();
+    torch::jit::Stack results;  // views of where new results go, and none for arguments that were written
+    const auto& returns = op_.schema().returns();
     for (size_t i = 0; i < returns.size(); ++i) {
       c10::IValue& value = stack_[first_ + i];
       const auto* alias = returns[i].alias_info();
       value = alias != nullptr ? aliased(*alias) : converted(value, to_device);
-      if (recorded()) launch_.results.push_back(alias != nullptr ? c10::IValue() : converted(value, readable_view));
+      if (recorded()) results.push_back(alias != nullptr ? c10::IValue() : converted(value, readable_view));
     }
     if (!recorded()) return;
-    // Outputs have their sizes now.
-    for (const c10::IValue& value : originals_) launch_.arguments.push_back(argument(value, readable_view));
-    record(std::move(launch_));
+    torch::jit::Stack arguments;  // views of device memory; outputs have their sizes now
+    for (const c10::IValue& value : originals_) arguments.push_back(argument(value, readable_view));
+    record([op = op_, arguments = std::move(arguments), results = std::move(results)] {
+      torch::jit::Stack stack = arguments;
+      run_kernel(op, stack);
+      for (size_t i = 0; i < results.size(); ++i) copy_again(stack[i], results[i]);
+    });
   }
 
  private:
-  const c10::FunctionSchema& schema() const { return launch_.op.schema(); }
-
   // Leaves the kernel's results on the stack.
   void compute() {
     for (size_t i = 0; i < originals_.size(); ++i) {
-      const auto* alias = schema().arguments()[i].alias_info();
+      const auto* alias = op_.schema().arguments()[i].alias_info();
       const bool written = alias != nullptr && alias->isWrite();
       stack_[first_ + i] = argument(
           originals_[i], [&](const at::Tensor& given) { return written ? output(given) : readable_alias(given); });
     }
-    launch_.compute(stack_);
+    run_kernel(op_, stack_);
     for (const auto& [host, original] : grown_) {
       if (host.numel() == 0) continue;
       original.resize_(host.sizes());
@@ -175,13 +164,13 @@ class Run {
   // Returns the argument that a result aliases.
   const c10::IValue& aliased(const c10::AliasInfo& alias) const {
     for (size_t i = 0; i < originals_.size(); ++i) {
-      const auto* own = schema().arguments()[i].alias_info();
+      const auto* own = op_.schema().arguments()[i].alias_info();
       if (alias.isWrite() && own != nullptr && own->beforeSets() == alias.beforeSets()) return originals_[i];
     }
     throw std::logic_error("operator " + name_ + " returns a view that the stand-in accelerator does not know");
   }
 
-  Launch launch_;
+  c10::OperatorHandle op_;
   std::string name_;
   torch::jit::Stack& stack_;
   size_t first_ = 0;
