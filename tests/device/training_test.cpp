@@ -69,11 +69,12 @@ struct Outcome {
 };
 
 struct Given {
-  model::TransformerConfig config;
+  model::TransformerConfig config = {};
   c10::Device where = at::kCPU;
   StepSettings settings = {};
   bool ragged = true;
   at::ScalarType type = at::kDouble;
+  ObjectiveOptions objective = {};
   OptimizerOptions optimizer = {};
   int64_t updates = 1;
 };
@@ -99,11 +100,10 @@ class DeviceTraining : public testing::Test {
     return train(trainable, given);
   }
 
-  Outcome train(TrainableModel& trainable, const Given& given, const ObjectiveOptions& options = {},
-                TeacherSource* teacher = nullptr) const {
+  Outcome train(TrainableModel& trainable, const Given& given, TeacherSource* teacher = nullptr) const {
     const data::Corpus corpus(folder_ / (given.ragged ? "ragged.h5" : "even.h5"));
-    const auto objective =
-        make_objective(options, {.trainable = &trainable, .corpus = &corpus, .teacher = teacher, .token_budget = 100});
+    const auto objective = make_objective(
+        given.objective, {.trainable = &trainable, .corpus = &corpus, .teacher = teacher, .token_budget = 100});
     require_gradients(trainable, true);
     const auto optimizer = make_optimizer(trainable.parameters(), given.optimizer);
     Outcome outcome;
@@ -164,7 +164,10 @@ TEST_F(DeviceTraining, AStepIsTheCpus) {
   for (const model::TransformerConfig& config : model::tiny_families()) {
     for (const bool ragged : {false, true}) {
       SCOPED_TRACE(fmt::format("{} {}", config.family, ragged));
-      expect_same({.config = config, .settings = {.dropout = ragged ? 0.1 : 0}, .ragged = ragged});
+      expect_same({.config = config,
+                   .settings = {.dropout = ragged ? 0.1 : 0},
+                   .ragged = ragged,
+                   .objective = {.cross_entropy = {.label_smoothing = ragged ? 0.2 : 0}}});
     }
     if (!config.encoder_decoder) expect_same({.config = config, .settings = {.pack_tokens = 24}});
   }
@@ -197,7 +200,7 @@ TEST_F(DeviceTraining, AStepOfATandemIsTheCpus) {
         primary->to(device, at::kDouble);
         secondary->to(device, at::kDouble);
         TandemTrainable trainable(*secondary, *primary, {.configuration = configuration});
-        return train(trainable, {.config = config, .settings = {.dropout = 0.1}}, distilling("forward_kl"));
+        return train(trainable, {.settings = {.dropout = 0.1}, .objective = distilling("forward_kl")});
       });
     }
   }
@@ -212,7 +215,7 @@ TEST_F(DeviceTraining, DistillationFromALiveTeacherIsTheCpusAndKeepsItsBudget) {
       const auto teacher = trainee(model::tiny_mt5(), device, at::kDouble);
       PlainTrainable trainable(*student);
       LiveTeacher source(*teacher);
-      Outcome found = train(trainable, {.config = {}, .settings = {.dropout = 0.1}}, distilling(divergence), &source);
+      Outcome found = train(trainable, {.settings = {.dropout = 0.1}, .objective = distilling(divergence)}, &source);
       EXPECT_LE(found.step.all_launches(), 1420);
       return found;
     });

@@ -28,7 +28,7 @@ const c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 struct Guard final : c10::impl::NoOpDeviceGuardImpl<kType> {
   c10::Device exchangeDevice(c10::Device) const override { return getDevice(); }
   c10::Device getDevice() const override { return {kType, 0}; }
-  c10::Stream getStream(c10::Device) const noexcept override { return {c10::Stream::DEFAULT, getDevice()}; }
+  c10::Stream getStream(c10::Device) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, getDevice()); }
   c10::Stream getDefaultStream(c10::Device) const override { return getStream(getDevice()); }
   c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return getStream(getDevice()); }
   c10::Stream exchangeStream(c10::Stream) const noexcept override { return getStream(getDevice()); }
