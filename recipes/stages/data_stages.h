@@ -1,4 +1,4 @@
-// What stages share that read or make corpora and other data: names of inputs, tokenizers and decoding.
+// What stages share that read or make corpora and other data: names of inputs, tokenizers, options of decoding.
 #pragma once
 
 #include <cstdint>
