@@ -77,8 +77,7 @@ int run_eval(const EvalFlags& flags) {
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
-  const auto result =
-      evaluate::run_evaluation(options, out, {.quiet = execution.quiet, .idle_minutes = flags.idle_minutes});
+  const auto result = evaluate::run_evaluation(options, out, flags.idle_minutes);
   fmt::print("{}\nwritten: {}\n", result.table, out.string());
   std::fflush(stdout);  // before the errors
   evaluate::throw_if_failed(result);

@@ -23,6 +23,7 @@
 #include "data/datasets/datasets.h"
 #include "evaluate/measure/machine_load.h"
 #include "evaluate/measure/measured_task.h"
+#include "evaluate/measure/measurement_store.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/summary.h"
 #include "evaluate/suite/setting_grid.h"
@@ -168,12 +169,12 @@ TaskOptions unscored(TaskOptions task) {
 
 class Suite {
  public:
-  Suite(const SuiteOptions& options, fs::path out_dir, Engine& engine, const SuiteContext& context)
+  Suite(const SuiteOptions& options, fs::path out_dir, Engine& engine, int idle_minutes)
       : options_(options),
         settings_(with_repeated_baselines(expand_settings(options))),
         out_dir_(std::move(out_dir)),
         engine_(engine),
-        context_(context) {}
+        idle_minutes_(idle_minutes) {}
 
   SuiteResult run() {
     const LongWork work(kHowToGoOn);
@@ -187,7 +188,7 @@ class Suite {
     make_directories(out_dir_);
     MeasurementStore store(out_dir_, common_key() + " " + engine_.fingerprint());
     if (store.resumed() > 0) log_info("resuming with {} measurements in {}", store.resumed(), out_dir_.string());
-    if (context_.idle_minutes > 0) wait();
+    if (idle_minutes_ > 0) wait();
     before_ = processor_times();
     for (auto& task : tasks_) {
       if (!task.chooses) add_chosen(settings_, tasks_, task);
@@ -287,15 +288,15 @@ class Suite {
   }
 
   void measure(MeasuredTask& task, MeasurementStore& store) {
-    count_outputs(engine_, store, context_, task);
+    count_outputs(engine_, store, task);
     measure_forced_alphas(options_, engine_, task);
-    time_settings(options_, engine_, store, context_, task);
+    time_settings(options_, engine_, store, task);
     score_hypotheses(task, engine_);
     calibrate(options_, engine_, task);
   }
 
   void wait() const {
-    const auto load = wait_for_idle(context_.idle_minutes);
+    const auto load = wait_for_idle(idle_minutes_);
     if (!load) return log_warning("this system does not tell how busy it is (/proc/stat): nothing was waited for");
     log_info("other processes use {:.0f} % of the processors: the evaluation begins", 100 * *load);
   }
@@ -355,18 +356,17 @@ class Suite {
   const std::vector<Setting> settings_;
   fs::path out_dir_;
   Engine& engine_;
-  const SuiteContext& context_;
+  const int idle_minutes_;
   std::vector<MeasuredTask> tasks_;       // choosing ones first
   std::optional<ProcessorTimes> before_;  // when measuring began
 };
 
 }  // namespace
 
-SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine,
-                           const SuiteContext& context) {
+SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine, int idle_minutes) {
   SuiteOptions suite = with_router_defaults(options);
   for (TaskOptions& task : suite.task) task.metric.name = task.metric.kind();
-  return Suite(suite, out_dir, engine, context).run();
+  return Suite(suite, out_dir, engine, idle_minutes).run();
 }
 
 void throw_if_failed(const SuiteResult& result) {
@@ -379,9 +379,9 @@ void throw_if_failed(const SuiteResult& result) {
   throw RunError(problem);
 }
 
-SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, const SuiteContext& context) {
+SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, int idle_minutes) {
   const auto engine = make_model_engine(options);
-  return run_evaluation(options, out_dir, *engine, context);
+  return run_evaluation(options, out_dir, *engine, idle_minutes);
 }
 
 }  // namespace draftsmith::evaluate

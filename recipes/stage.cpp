@@ -24,8 +24,7 @@ void run_evaluate(const evaluate::SuiteOptions& options, const StageContext& run
   evaluate::SuiteOptions suite = options;
   run.execution.apply_to(suite);
   const ThreadCount threads(0);  // later stages have those of now
-  const evaluate::SuiteContext context{.quiet = run.execution.quiet};
-  const auto result = evaluate::run_evaluation(suite, run.directory, context);
+  const auto result = evaluate::run_evaluation(suite, run.directory);
   std::cout << result.table << std::flush;
   evaluate::throw_if_failed(result);  // an evaluation with a failed check is not finished
 }

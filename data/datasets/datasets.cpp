@@ -1,13 +1,10 @@
 #include "data/datasets/datasets.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <cstdlib>
-#include <fstream>
-#include <set>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,7 +16,6 @@
 #include "data/text/readers.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,14 +23,7 @@ using nlohmann::json;
 
 constexpr std::string_view kDataPrefix = "$DATA/";
 
-std::string hint_of_missing(const std::string& text) {
-  if (!text.starts_with(kDataPrefix))
-    return fs::path(text).is_absolute() ? "" : "paths are relative to the current directory";
-  const fs::path folder = data_folder();
-  const bool there = fs::is_directory(folder);
-  return fmt::format("$DATA is {}{}; set {} to {}", folder.string(), there ? "" : " (not there)", kDataVariable,
-                     there ? "another folder, or correct the path" : "the folder with your data");
-}
+// ---- Names of the data folder
 
 // Returns the entries of a folder whose names do not begin with "_" or ".", sorted; none if it cannot be read.
 std::vector<fs::path> entries_of(const fs::path& folder) {
@@ -48,97 +37,76 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-bool is_plain_text(const std::string& ending) {
-  return ending == ".txt" || ending == ".raw" || ending == ".tokens";
-}
-
 // Returns whether a file's ending may be a language: two or three small letters that no other kind of file has.
 bool is_language(const std::string& ending) {
-  static const std::set<std::string> kOthers{".md",  ".gz",  ".xz",  ".py",  ".sh",  ".h5",  ".csv",
-                                             ".tsv", ".zip", ".bin", ".xml", ".log", ".pdf", ".npy"};
-  const bool letters = std::all_of(ending.begin() + (ending.empty() ? 0 : 1), ending.end(),
-                                   [](unsigned char c) { return c < 0x80 && std::islower(c); });
-  return letters && (ending.size() == 3 || ending.size() == 4) && !kOthers.contains(ending);
+  constexpr std::string_view kOthers = ".md .gz .xz .py .sh .csv .tsv .zip .bin .xml .log .pdf .npy ";
+  const auto letters = std::count_if(ending.begin(), ending.end(), [](char c) { return 'a' <= c && c <= 'z'; });
+  return (letters == 2 || letters == 3) && letters + 1 == std::ssize(ending) &&
+         kOthers.find(ending + " ") == std::string_view::npos;
 }
 
 // Returns the name of a text: FOLDER/STEM, without the folder's own name at the beginning of STEM.
-std::string dataset_name(const std::string& folder, std::string stem) {
+std::string dataset_name(const std::string& folder, const std::string& stem) {
   if (folder.empty()) return stem;
-  for (const char* joint : {".", "_", "-"}) {
-    if (stem.starts_with(folder + joint)) {
-      stem.erase(0, folder.size() + 1);
-      break;
-    }
-  }
-  return folder + "/" + stem;
+  const size_t joint = stem.find_first_of("._-", folder.size());
+  const bool repeated = stem.starts_with(folder) && joint == folder.size();
+  return folder + "/" + (repeated ? stem.substr(joint + 1) : stem);
 }
 
 void add_files(const fs::path& folder, const std::string& folder_name, std::vector<NamedDataset>& sets) {
-  std::map<std::string, std::map<std::string, fs::path>> parallel;  // by stem and language
+  std::map<std::string, std::map<std::string, fs::path>> parallel;  // by name and language
   for (const fs::path& file : entries_of(folder)) {
-    const std::string ending = file.extension().string();
     if (!fs::is_regular_file(file)) continue;
-    if (ending == ".jsonl" || is_plain_text(ending)) {
-      sets.push_back({.name = dataset_name(folder_name, file.stem().string()), .file = file});
+    const std::string ending = file.extension().string(), name = dataset_name(folder_name, file.stem().string());
+    if (ending == ".jsonl" || ending == ".txt" || ending == ".raw" || ending == ".tokens") {
+      sets.push_back({.name = name, .file = file});
     } else if (is_language(ending)) {
-      parallel[file.stem().string()][ending.substr(1)] = file;
+      parallel[name][ending.substr(1)] = file;
     }
   }
-  for (const auto& [stem, languages] : parallel) {
-    if (languages.size() > 1) sets.push_back({.name = dataset_name(folder_name, stem), .languages = languages});
+  for (const auto& [name, languages] : parallel) {
+    if (languages.size() > 1) sets.push_back({.name = name, .languages = languages});
   }
 }
 
-// Returns the set of that name, or the only one of a folder of that name; nullptr if there is none.
-const NamedDataset* find_in(const std::vector<NamedDataset>& sets, const std::string& name) {
-  const NamedDataset* found = nullptr;
-  int64_t in_folder = 0;
-  for (const NamedDataset& set : sets) {
-    if (set.name == name) return &set;
-    if (!set.name.starts_with(name + "/")) continue;
-    found = &set;
-    ++in_folder;
-  }
-  return in_folder == 1 ? found : nullptr;
-}
+// ---- Fields of jsonl files
 
-// Fields of a kind of data sets. The first convention whose fields an object has is the one that applies.
+// What the objects of a kind of data sets have. The first row that fits an object applies.
 struct Convention {
   const char* source;
-  const char* reference;  // nullptr: prompts without references
+  const char* reference;  // or numbered: reference1, reference2, ...; empty: prompts without references
   const char* metric;
 };
 
-constexpr std::array<Convention, 11> kConventions{{{"messages", nullptr, "none"},
-                                                   {"turns[0]", nullptr, "none"},
-                                                   {"dialogue", "summary", "rouge"},
-                                                   {"dialogue", "summary1", "rouge"},
-                                                   {"article", "highlights", "rouge"},
-                                                   {"document", "summary", "rouge"},
-                                                   {"source", "target", "bleu"},
-                                                   {"prompt", nullptr, "none"},
-                                                   {"article", nullptr, "none"},
-                                                   {"dialogue", nullptr, "none"},
-                                                   {"text", nullptr, "none"}}};
+constexpr Convention kConventions[] = {{"messages", "", "none"},
+                                       {"turns[0]", "", "none"},
+                                       {"dialogue", "summary", "rouge"},
+                                       {"document", "summary", "rouge"},
+                                       {"article", "highlights", "rouge"},
+                                       {"source", "target", "bleu"},
+                                       {"prompt", "", "none"},
+                                       {"article", "", "none"},
+                                       {"dialogue", "", "none"},
+                                       {"text", "", "none"}};
 
-// Returns the fields summary1, summary2, ... of an object, for a first one that ends in "1".
-std::vector<std::string> numbered_fields(const json& object, const std::string& first) {
-  if (!first.ends_with('1')) return {first};
+// Categories whose outputs are scored where every line has a `reference`: Spec-Bench's.
+constexpr Convention kCategories[] = {{"translation", "reference[0]", "bleu"},
+                                      {"summarization", "reference[0]", "rouge"}};
+
+// Returns the field of that name, or the numbered fields, that an object has; an empty name for an empty name.
+std::vector<std::string> fields_of(const json& object, const std::string& name) {
+  if (name.empty() || object.contains(name)) return {name};
   std::vector<std::string> fields;
-  const std::string stem = first.substr(0, first.size() - 1);
-  for (int i = 1; object.contains(stem + std::to_string(i)); ++i) fields.push_back(stem + std::to_string(i));
+  for (int i = 1; object.contains(name + std::to_string(i)); ++i) fields.push_back(name + std::to_string(i));
   return fields;
 }
 
 // Returns the summary of a file's first object, without categories. Errors: UserError if no convention fits.
 JsonlSummary by_convention(const json& object, const fs::path& file) {
-  for (const Convention& one : kConventions) {
-    const std::string source = one.source;
-    if (!object.contains(source.substr(0, source.find('['))) || (one.reference && !object.contains(one.reference))) {
-      continue;
-    }
-    JsonlSummary summary{.source = source, .metric = one.metric};
-    if (one.reference) summary.references = numbered_fields(object, one.reference);
+  for (const auto& [source, reference, metric] : kConventions) {
+    JsonlSummary summary{.source = source, .references = fields_of(object, reference), .metric = metric};
+    if (!object.contains(summary.source.substr(0, summary.source.find('['))) || summary.references.empty()) continue;
+    if (summary.references.front().empty()) summary.references.clear();
     // Lists of sentences are documents and their summaries, not sentences and their translations.
     if (summary.metric == "bleu" && object[source].is_array()) summary.metric = "rouge";
     return summary;
@@ -160,18 +128,162 @@ void add_category(const json& object, std::vector<DatasetCategory>& categories) 
   found->has_references = found->has_references && object.contains("reference");
 }
 
+// ---- Keys of tasks and corpora
+
+// Returns the categories that the task wants, those of its key `categories` or else all. Errors: UserError for unknown
+// names.
+std::vector<DatasetCategory> wanted_categories(const toml::table& task, const NamedDataset& set,
+                                               const std::vector<DatasetCategory>& known) {
+  const toml::array* wanted = task["categories"].as_array();
+  if (wanted == nullptr || known.empty()) return known;
+  std::vector<std::string> names;
+  for (const DatasetCategory& category : known) names.push_back(category.name);
+  std::vector<DatasetCategory> chosen;
+  for (auto&& node : *wanted) {
+    const std::string name = node.value_or(std::string());
+    const auto found = std::ranges::find(known, name, &DatasetCategory::name);
+    if (found == known.end()) throw UserError(unknown_name("category of data set " + set.name, name, names));
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+// Returns a path as recipes write it: "$DATA/..." for a file in the data folder, any other path as it is.
+std::string portable_path(const fs::path& file) {
+  const fs::path inside = file.lexically_relative(data_folder());
+  const bool outside = inside.empty() || inside.begin()->string() == "..";
+  return outside ? file.string() : "$DATA/" + inside.string();
+}
+
+toml::array array_of(const std::vector<std::string>& texts) {
+  toml::array array;
+  for (const std::string& text : texts) array.push_back(text);
+  return array;
+}
+
+// Returns the data set's name; empty if the table has none, or one that is no text, which the parser reports.
+std::string dataset_of(const toml::node& node) {
+  return node.is_table() ? (*node.as_table())["dataset"].value_or(std::string()) : "";
+}
+
+[[noreturn]] void refuse_file(const std::string& name, const std::string& key, const std::string& where) {
+  throw UserError({.where = where,
+                   .what = fmt::format("`dataset` and `{}` both say where the text comes from", key),
+                   .expected = "one of them",
+                   .found = fmt::format("dataset = \"{}\" and {}", name, key)});
+}
+
+// Requires that the keys do not name files as well. Errors: UserError.
+void refuse_files(const toml::table& table, const std::vector<const char*>& keys) {
+  for (const char* key : keys) {
+    if (table.contains(key)) refuse_file(dataset_of(table), key, location_of(*table.get(key)));
+  }
+}
+
+// Gives a task the metric of its data set, unless it names one.
+void set_metric(toml::table& task, const std::string& name) {
+  task.insert("metric", toml::table());
+  toml::table* metric = task["metric"].as_table();
+  if (metric == nullptr || metric->contains("name") || metric->contains("command")) return;
+  metric->insert("name", name);
+  if (name == "rouge") metric->insert("stemmer", true);
+}
+
+// Fills in a task, or one category of it. Keys that are there stay.
+void fill_in_jsonl(toml::table& task, const NamedDataset& set, JsonlSummary summary, const DatasetCategory& category) {
+  for (const auto& [name, reference, metric] : kCategories) {
+    if (name != category.name || !category.has_references) continue;
+    summary.references = {reference};
+    summary.metric = metric;
+  }
+  set_metric(task, task.contains("reference_fields") ? "bleu" : summary.metric);
+  task.insert("jsonl", portable_path(set.file));
+  task.insert(summary.chat() ? "messages" : "source_field", summary.source);
+  task.insert("reference_fields", array_of(summary.references));
+}
+
+// Returns the tasks that a task with a data set becomes. Errors: UserError.
+std::vector<toml::table> expanded(toml::table task) {
+  refuse_files(task, {"source", "references", "jsonl"});
+  const std::string name = dataset_of(task);
+  const NamedDataset set = find_dataset(name);
+  const auto [source, target] = set.pair(task["direction"].value_or(std::string()));
+  task.insert("name", name);
+  std::vector<toml::table> tasks;
+  if (!set.jsonl()) {
+    set_metric(task, set.parallel() ? "bleu" : "none");
+    task.insert("source", portable_path(set.parallel() ? source : set.file));
+    const bool scored = task["metric"]["name"].value<std::string>() != "none";
+    if (set.parallel() && scored) task.insert("references", array_of({portable_path(target)}));
+    if (!set.parallel()) task.insert("separator", document_separator(set.file));
+    tasks.push_back(std::move(task));
+    return tasks;
+  }
+  const JsonlSummary summary = summarize_jsonl(set.file);
+  for (const DatasetCategory& category : wanted_categories(task, set, summary.categories)) {
+    toml::table& one = tasks.emplace_back(task);
+    one.insert_or_assign("name", task["name"].value_or(set.name) + "." + category.name);
+    one.insert_or_assign("categories", array_of({category.name}));
+    fill_in_jsonl(one, set, summary, category);
+  }
+  if (summary.categories.empty()) fill_in_jsonl(tasks.emplace_back(task), set, summary, {});
+  return tasks;
+}
+
+// Calls action(); adds the problems of a UserError, each with the node's place before its own, and returns false.
+template <class Action>
+bool collect_problems(const toml::node& node, Problems& problems, const Action& action) {
+  try {
+    action();
+    return true;
+  } catch (const UserError& error) {
+    const std::string where = location_of(node);
+    problems.add_all(error.problems(), where.empty() ? "" : where + ": ");
+    return false;
+  }
+}
+
+// Returns the files of an input by their keys, named or not.
+std::vector<std::pair<const char*, fs::path>> files_of(const TextInput& input) {
+  return {{"source", input.source}, {"target", input.target}, {"jsonl", input.jsonl}, {"text", input.text}};
+}
+
+// Refuses a pipe: text is read more than once, to count lines and to hash files, and the second pass over a pipe would
+// silently find less text.
+void require_regular_file(const fs::path& file) {
+  std::error_code ignored;
+  const auto type = fs::status(file, ignored).type();
+  if (type == fs::file_type::fifo || type == fs::file_type::character || type == fs::file_type::socket) {
+    throw UserError({.where = file.string(),
+                     .what = "is a pipe or a device, but text is read twice",
+                     .expected = "a regular file",
+                     .hint = "write the text to a file first"});
+  }
+}
+
 }  // namespace
+
+fs::path data_folder() {
+  const char* chosen = std::getenv(kDataVariable);
+  return chosen && *chosen ? chosen : "../shared/data";
+}
 
 std::string real_path(const std::string& text) {
   return text.starts_with(kDataPrefix) ? data_folder().string() + text.substr(kDataPrefix.size() - 1) : text;
 }
 
 Problem missing_path(const std::string& text, const std::string& where) {
+  std::string hint = fs::path(text).is_absolute() ? "" : "paths are relative to the current directory";
+  if (text.starts_with(kDataPrefix)) {
+    const bool there = fs::is_directory(data_folder());
+    hint = fmt::format("$DATA is {}{}; set {} to {}", data_folder().string(), there ? "" : " (not there)",
+                       kDataVariable, there ? "another folder, or correct the path" : "the folder with your data");
+  }
   return {.where = where,
           .what = "a file or model directory is missing",
           .expected = "a file or folder",
           .found = real_path(text) + " (not there)",
-          .hint = hint_of_missing(text)};
+          .hint = hint};
 }
 
 std::vector<std::string> NamedDataset::directions() const {
@@ -202,47 +314,43 @@ std::pair<fs::path, fs::path> NamedDataset::pair(const std::string& direction) c
   throw UserError(problem);
 }
 
-fs::path data_folder() {
-  const char* chosen = std::getenv(kDataVariable);
-  return chosen && *chosen ? chosen : "../shared/data";
-}
-
 std::vector<NamedDataset> datasets_in(const fs::path& folder) {
   std::vector<NamedDataset> sets;
   add_files(folder, "", sets);
   for (const fs::path& entry : entries_of(folder)) {
     if (fs::is_directory(entry)) add_files(entry, entry.filename().string(), sets);
   }
-  std::sort(sets.begin(), sets.end(), [](const NamedDataset& a, const NamedDataset& b) { return a.name < b.name; });
+  std::ranges::sort(sets, {}, &NamedDataset::name);
   return sets;
 }
 
 NamedDataset find_dataset(const std::string& name) {
   const fs::path folder = data_folder();
-  const std::vector<NamedDataset> sets = datasets_in(folder);
-  if (const NamedDataset* found = find_in(sets, name)) return *found;
-  const bool missing = !fs::is_directory(folder);
+  std::vector<NamedDataset> in_folder;
   std::vector<std::string> known;
-  for (const NamedDataset& set : sets) known.push_back(set.name);
+  for (const NamedDataset& set : datasets_in(folder)) {
+    if (set.name == name) return set;
+    if (set.name.starts_with(name + "/")) in_folder.push_back(set);
+    known.push_back(set.name);
+  }
+  if (in_folder.size() == 1) return in_folder.front();
   Problem problem = unknown_name("data set", name, known);
-  problem.where = "data folder " + folder.string() + (missing ? " (not there)" : "");
-  if (missing) {
-    problem.hint = fmt::format("set {} to the folder with your data", kDataVariable);
-  } else if (problem.hint.empty()) {
+  problem.where = "data folder " + folder.string() + (fs::is_directory(folder) ? "" : " (not there)");
+  if (problem.hint.empty()) {
     problem.hint = fmt::format("`draftsmith data list` shows what is there; {} names another folder", kDataVariable);
   }
   throw UserError(problem);
 }
 
 std::string document_separator(const fs::path& file) {
-  constexpr std::streamsize kBeginning = 1 << 16;  // bytes
+  constexpr int kBeginning = 1000;  // lines
   const std::string separator = "<|endoftext|>";
-  std::string text(static_cast<size_t>(kBeginning), '\0');
-  std::ifstream input(file, std::ios::binary);
-  input.read(text.data(), kBeginning);
-  text.resize(static_cast<size_t>(std::max<std::streamsize>(0, input.gcount())));
-  const bool found = text.starts_with(separator + "\n") || text.find("\n" + separator + "\n") != std::string::npos;
-  return found ? separator : "";
+  LineReader lines(file);
+  std::string line;
+  for (int i = 0; i < kBeginning && lines.next(line); ++i) {
+    if (line == separator) return separator;
+  }
+  return "";
 }
 
 JsonlSummary summarize_jsonl(const fs::path& file) {
@@ -259,22 +367,73 @@ JsonlSummary summarize_jsonl(const fs::path& file) {
   throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
 }
 
-namespace {
-
-// Refuses a pipe: text is read more than once, to count lines and to hash files, and the second pass over a pipe would
-// silently find less text.
-void require_regular_file(const fs::path& file) {
-  std::error_code ignored;
-  const auto type = fs::status(file, ignored).type();
-  if (type == fs::file_type::fifo || type == fs::file_type::character || type == fs::file_type::socket) {
-    throw UserError({.where = file.string(),
-                     .what = "is a pipe or a device, but text is read twice",
-                     .expected = "a regular file",
-                     .hint = "write the text to a file first"});
+TextInput with_dataset(const TextInput& input) {
+  if (input.dataset.empty()) return input;
+  for (const auto& [key, file] : files_of(input)) {
+    if (!file.empty()) refuse_file(input.dataset, key, "text input");
   }
+  const NamedDataset set = find_dataset(input.dataset);
+  TextInput filled = input;
+  std::tie(filled.source, filled.target) = set.pair(input.direction);
+  if (set.parallel()) return filled;
+  if (!set.jsonl()) {
+    filled.text = set.file;
+    if (filled.separator.empty()) filled.separator = document_separator(set.file);
+    return filled;
+  }
+  const JsonlSummary summary = summarize_jsonl(set.file);
+  filled.jsonl = set.file;
+  if (summary.chat()) {
+    filled.messages = summary.source;
+    return filled;
+  }
+  filled.source_field = summary.references.empty() ? "" : summary.source;
+  filled.target_fields = summary.references.empty() ? std::vector<std::string>{summary.source} : summary.references;
+  return filled;
 }
 
-}  // namespace
+void list_tasks(toml::table& suite) {
+  toml::table* one = suite["task"].as_table();
+  if (one == nullptr) return;
+  toml::array list;
+  list.push_back(std::move(*one));
+  suite.insert_or_assign("task", std::move(list));
+}
+
+void fill_in_dataset_tasks(toml::table& suite, Problems& problems) {
+  list_tasks(suite);
+  toml::array* tasks = suite["task"].as_array();
+  const auto has_files = [](const toml::node& node) { return dataset_of(node).empty(); };
+  if (tasks == nullptr || std::all_of(tasks->begin(), tasks->end(), has_files)) return;
+  toml::array filled;
+  for (toml::node& node : *tasks) {
+    const bool done = !has_files(node) && collect_problems(node, problems, [&] {
+      for (toml::table& one : expanded(*node.as_table())) filled.push_back(std::move(one));
+    });
+    if (!done) node.visit([&](auto& value) { filled.push_back(std::move(value)); });
+  }
+  suite.insert_or_assign("task", std::move(filled));
+}
+
+void fill_in_dataset_corpus(toml::table& corpus, Problems& problems) {
+  const std::string name = dataset_of(corpus);
+  if (name.empty()) return;
+  collect_problems(corpus, problems, [&] {
+    refuse_files(corpus, {"source", "target", "jsonl", "text"});
+    const TextInput input = with_dataset({.dataset = name, .direction = corpus["direction"].value_or(std::string())});
+    for (const auto& [key, file] : files_of(input)) {
+      if (!file.empty()) corpus.insert(key, portable_path(file));
+    }
+    if (!input.separator.empty()) corpus.insert("separator", input.separator);
+    if (input.jsonl.empty()) return;
+    if (!input.messages.empty()) {
+      corpus.insert("messages", input.messages);
+      return;
+    }
+    corpus.insert("source_field", input.source_field);
+    corpus.insert("target_fields", array_of(input.target_fields));
+  });
+}
 
 Fields<TextInput> TextInput::fields() {
   return Fields<TextInput>("text input")
@@ -315,7 +474,7 @@ std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolic
                                           : "half of a pair of parallel files",
                      .expected = "source and target, or jsonl, or text"});
   }
-  for (const auto* file : {&input.source, &input.target, &input.jsonl, &input.text}) require_regular_file(*file);
+  for (const auto& [key, file] : files_of(input)) require_regular_file(file);
   if (!input.messages.empty()) {
     if (input.jsonl.empty()) {
       throw UserError({.where = "text input", .what = "conversations stand in jsonl files", .expected = "jsonl"});

@@ -163,8 +163,8 @@ std::optional<int64_t> first_window(const Setting& setting, const SettingRecords
   return records.at(static_cast<size_t>(first_line - 1)).window;
 }
 
-void count_outputs(Engine& engine, MeasurementStore& store, const SuiteContext& context, MeasuredTask& task) {
-  Progress progress({.style = progress_style(context.quiet),
+void count_outputs(Engine& engine, MeasurementStore& store, MeasuredTask& task) {
+  Progress progress({.style = progress_style(),
                      .title = "evaluating " + task.task->name,
                      .unit = "outputs",
                      .total = task.lines() * std::ssize(task.settings)});

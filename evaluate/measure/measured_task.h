@@ -77,7 +77,7 @@ std::optional<int64_t> first_window(const Setting& setting, const SettingRecords
 
 // Decodes every line once with every setting, untimed, but for what the store has: task.records. A setting that fails
 // is removed, and the others go on. Errors: Interrupted, and those of the greedy baseline.
-void count_outputs(Engine& engine, MeasurementStore& store, const SuiteContext& context, MeasuredTask& task);
+void count_outputs(Engine& engine, MeasurementStore& store, MeasuredTask& task);
 
 // Measures each drafter of the task's settings on the first forced_lines lines: task.forced on greedy outputs,
 // task.forced_sampled on outputs sampled with the suite's seed, and task.predicted. A drafter that fails has an entry
@@ -89,8 +89,7 @@ void measure_forced_alphas(const SuiteOptions& options, Engine& engine, Measured
 // round is one such pair for each line; with SuiteOptions::precision settings that are precise take no part in the
 // later ones. Finished turns are kept in the store. A setting that fails is removed. Errors: Interrupted, and those of
 // the greedy baseline.
-void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, const SuiteContext& context,
-                   MeasuredTask& task);
+void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, MeasuredTask& task);
 
 // Measures the steps of the task's drafters on typical_lines(): task.costs, unless SuiteOptions::calibrate is off, and
 // task.drafted_for. A setting whose steps fail has an entry in task.failures instead. Errors: Interrupted.

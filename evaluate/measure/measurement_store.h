@@ -63,12 +63,6 @@ infer::DecodeStats sum_of_stats(const SettingRecords& run);
 // Hint in the message of an evaluation that was stopped.
 inline constexpr const char* kHowToGoOn = "finished measurements are kept; run the evaluation again to go on";
 
-// Circumstances of an evaluation, which do not change its results.
-struct SuiteContext {
-  bool quiet = false;    // shows no progress
-  int idle_minutes = 0;  // waits so long at most until other processes use little of the machine
-};
-
 class MeasurementStore {
  public:
   // Parts of a measurement's name: what is measured, a task, a setting, a line.

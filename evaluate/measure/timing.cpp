@@ -331,14 +331,13 @@ class TaskTiming {
 
 }  // namespace
 
-void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, const SuiteContext& context,
-                   MeasuredTask& task) {
+void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, MeasuredTask& task) {
   const Stopwatch watch;
   const double minutes =
       options.max_minutes.value_or(options.precision ? kMinutes : std::numeric_limits<double>::infinity());
   TaskTiming timing(options, engine, store, task);
   const int64_t lines = task.task->timed > 0 ? std::min(task.task->timed, task.lines()) : task.lines();
-  Progress progress({.style = progress_style(context.quiet),
+  Progress progress({.style = progress_style(),
                      .title = "timing " + task.task->name,
                      .unit = "lines",
                      .total = options.precision ? 0 : lines * options.repetitions});

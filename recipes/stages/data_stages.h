@@ -1,9 +1,8 @@
-// What stages share that read or make corpora and other data: names of inputs, tokenizers, decoding, shards.
+// What stages share that read or make corpora and other data: names of inputs, tokenizers, options of decoding.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +14,6 @@
 #include "data/corpus/corpus.h"
 #include "data/corpus/prepare.h"
 #include "data/datasets/datasets.h"
-#include "data/hdf5/shards.h"
 #include "data/teacher/teacher_cache.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
@@ -89,21 +87,9 @@ struct DecodingOptions {
   void require_prompts(const data::Corpus& inputs) const;
 };
 
-// Hint of an Interrupted while a file of shards is made.
-inline constexpr const char* kShardsSaved = "whole shards are saved; run it again to continue";
-
 // Opens and checks a teacher's stored distributions for training on `corpus`. Errors: a UserError with all problems,
 // each naming both sides: another corpus, another tokenizer or, if `teacher` is given, another teacher.
 data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
                                       const std::optional<std::filesystem::path>& teacher);
-
-using ShardWork = std::function<void(const data::ShardRange&)>;
-
-// Divides the missing shards of a file (data/hdf5/shards.h) among the processes, all of which call it, and returns when
-// all are written; the leader's ranges count. After each range a process calls `written` with it and with those that
-// the others wrote meanwhile, for a progress. Returns the ranges of other processes. Errors: those of `write`,
-// Interrupted, and as ProcessGroup::gather().
-std::vector<data::ShardRange> divide_shards(const StageContext& run, const std::vector<data::ShardRange>& missing,
-                                            const ShardWork& write, const ShardWork& written);
 
 }  // namespace draftsmith::recipes

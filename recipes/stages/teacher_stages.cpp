@@ -4,9 +4,13 @@
 // teacher_logits.h5 (data/teacher/teacher_cache.h). Both go on with the missing shards.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/device.h"
 #include "base/error.h"
@@ -27,6 +31,49 @@
 namespace draftsmith::recipes {
 
 namespace {
+
+// Hint of an Interrupted while a file of shards is made.
+constexpr const char* kShardsSaved = "whole shards are saved; run it again to continue";
+
+// Returns the leader's ranges: another process may have looked while there were more or fewer files.
+std::vector<data::ShardRange> leaders(ProcessGroup& world, const std::vector<data::ShardRange>& own) {
+  nlohmann::json told = nlohmann::json::array();
+  for (const data::ShardRange& range : own) told.push_back(nlohmann::json::array({range.first, range.last}));
+  std::vector<data::ShardRange> ranges;
+  for (const auto& one : nlohmann::json::parse(world.from_leader("finding the missing shards", told.dump()))) {
+    ranges.push_back({one.at(0).get<int64_t>(), one.at(1).get<int64_t>()});
+  }
+  return ranges;
+}
+
+// Writes the missing shards, which the processes divide among themselves: all call it, and it returns when all shards
+// are written; the leader's ranges count. A process alone shows progress in `write`, several show whole shards, each of
+// `size`. Errors: those of `write`, Interrupted, and as ProcessGroup::gather().
+void write_missing(const StageContext& run, data::Shards& shards, const std::vector<data::ShardRange>& missing,
+                   Progress& progress, const std::function<void(const data::ShardRange&)>& write,
+                   const std::function<int64_t(const data::ShardRange&)>& size) {
+  ProcessGroup& world = *run.execution.world;
+  const std::vector<data::ShardRange> ranges = leaders(world, missing);
+  std::vector<data::ShardRange> others;
+  world.gather_parts("the shards of " + run.directory.filename().string(), [&]() -> nlohmann::json {
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (!world.has(static_cast<int64_t>(i))) {
+        others.push_back(ranges[i]);
+        continue;
+      }
+      throw_if_stop_requested(kShardsSaved);
+      const LongWork work(kShardsSaved, [&] { progress.tick(); });
+      write(ranges[i]);
+      shards.add(ranges[i]);
+      if (world.is_alone()) continue;
+      const size_t end = std::min(ranges.size(), i + static_cast<size_t>(world.size()));
+      for (size_t k = i; k < end; ++k) progress.advance(size(ranges[k]));
+    }
+    return true;
+  });
+  for (const data::ShardRange& range : others) shards.add(range);
+  progress.finish();
+}
 
 struct TeacherOutputsOptions : DecodingOptions {
   int64_t shard_examples = 2048;
@@ -66,6 +113,13 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
                                          {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}});
   if (is_plain_text(inputs.info())) info.provenance["prompt_tokens"] = fmt::format("{}", options.prompt_tokens);
   return info;
+}
+
+// Makes the one file of a stage's shards, unless it was made before, and removes them.
+void merge_shards(data::Shards& shards, const std::function<void()>& merge) {
+  const TimedWork work("merging shards", kShardsSaved);
+  if (!shards.merged()) merge();
+  shards.remove();
 }
 
 // Decodes the sources of a range with the teacher and adds them with their outputs.
@@ -131,23 +185,17 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
                      .unit = "outputs",
                      .total = count,
                      .done_before = shards.safe()});
-  const bool alone = run.execution.world->is_alone();  // else whole shards are counted
+  const bool alone = run.execution.world->is_alone();
   const auto count_batch = [&](size_t, const auto& results) {
     if (alone) progress.advance(std::ssize(results));
   };
   const auto write = [&](const data::ShardRange& range) {
-    const LongWork work(kShardsSaved, [&] { progress.tick(); });
     data::CorpusWriter shard(shards.place(range), info);
     outputs.add(range, shard, count_batch);
     shard.finish();
-    shards.add(range);
   };
-  const auto written = [&](const data::ShardRange& range) {
-    if (!alone) progress.advance(range.size());
-  };
-  for (const auto& range : divide_shards(run, shards.missing(options.shard_examples), write, written))
-    shards.add(range);
-  progress.finish();
+  write_missing(run, shards, shards.missing(options.shard_examples), progress, write,
+                [](const data::ShardRange& range) { return range.size(); });
   if (outputs.foreign() > 0) log_warning("  {} ids that the tokenizer does not have were omitted", outputs.foreign());
   if (!run.execution.world->leads()) return;
   int64_t cut = 0;
@@ -156,9 +204,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
     for (int64_t i = 0; i < corpus.size(); ++i) cut += outputs.is_cut(corpus.target(i)) ? 1 : 0;
   }
   info.provenance["count: outputs cut at max_new_tokens"] = fmt::format("{}", cut);
-  const TimedWork work("merging shards", kShardsSaved);
-  if (!shards.merged()) data::merge_corpora(shards.parts(), file, info);
-  shards.remove();
+  merge_shards(shards, [&] { data::merge_corpora(shards.parts(), file, info); });
   if (cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", cut, options.max_new_tokens);
 }
 
@@ -267,22 +313,16 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
                      .unit = "tokens",
                      .total = corpus.info().target_tokens,
                      .done_before = done});
-  // A process alone need not wait for the end of a shard to show how far it is.
   const bool alone = run.execution.world->is_alone();
   const auto on_positions = [&](int64_t positions) {
     if (alone) progress.advance(positions);
   };
   const auto write = [&](const data::ShardRange& shard) {
-    const LongWork work(kShardsSaved, [&] { progress.tick(); });
     const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
     data::write_teacher_cache(shards.place(shard), info, rows.by_example(corpus, shard.first, shard.last));
-    shards.add(shard);
   };
-  const auto written = [&](const data::ShardRange& shard) {
-    if (!alone) progress.advance(target_tokens(corpus, shard));
-  };
-  for (const auto& shard : divide_shards(run, missing, write, written)) shards.add(shard);
-  progress.finish();
+  write_missing(run, shards, missing, progress, write,
+                [&](const data::ShardRange& shard) { return target_tokens(corpus, shard); });
 }
 
 void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext& run) {
@@ -298,9 +338,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   });
   if (!shards.merged()) write_shards(*teacher, options, corpus, info, run, shards);
   if (!run.execution.world->leads()) return;
-  const TimedWork work("merging shards", kShardsSaved);
-  if (!shards.merged()) data::merge_teacher_caches(shards.parts(), file, info);
-  shards.remove();
+  merge_shards(shards, [&] { data::merge_teacher_caches(shards.parts(), file, info); });
 }
 
 std::string short_hash(const std::string& hash) {

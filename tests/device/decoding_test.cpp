@@ -1,51 +1,175 @@
-// Decoding on a device: every method gives the CPU's ids, for every family and kind of model.
+// Decoding on a device gives the CPU's ids, with every method, family and kind of model. Rounds on the device give what
+// rounds that the host leads give: ids, counts and errors. And what a token asks of the stand-in accelerator.
+#include <limits>
 #include <set>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/device_kernels.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/forced/teacher_forcing.h"
-#include "model/models/block_models.h"
-#include "model/models/deep_tandem.h"
+#include "infer/generator.h"
+#include "model/files/generation_config.h"
 #include "model/models/router.h"
 #include "tests/device/device.h"
+#include "tests/infer/windows/window_fixtures.h"
+#include "tests/support/block_decoders.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/models.h"
+#include "tests/support/pieces_tokenizer.h"
 #include "tests/support/tandem_pairs.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer {
 namespace {
 
-using on_device::decode_on;
-using on_device::Decoding;
-using on_device::device_options;
+using on_device::on_standin;
 using on_device::test_device;
-using testing::tokens_of;
+using testing::ids_of;
+using Results = std::vector<GenerationResult>;
 
-void move_to_device(model::TransformerModel& model) {
-  model.to(test_device(), at::kDouble);
-  model.pack();
+// Returns inputs of 1 to 40 tokens: the longest is processed as a prompt is.
+std::vector<std::vector<int64_t>> device_sources() {
+  std::vector<std::vector<int64_t>> sources{{5, 9, 3, 1}, {7}, {2, 4, 6, 8, 10, 12}, {11, 13, 5}, {}};
+  for (int64_t i = 0; i < 40; ++i) sources.back().push_back(3 + i % 17);
+  return sources;
 }
 
-TEST(DeviceDecoding, EveryMethodGivesTheCpusIds) {
-  struct Setting {
-    const char* method;
-    double temperature;
-    int64_t batch;
+DecodeOptions device_options(const std::string& method, double temperature, int64_t batch) {
+  DecodeOptions options;
+  options.method = method;
+  if (options.method_info().sampling != Sampling::kNever) options.temperature = temperature;
+  options.max_new_tokens = 12;
+  options.batch_size = batch;
+  return options;
+}
+
+// Decoding of `sources` with a target and a drafter of a family.
+struct Decoding {
+  model::TransformerConfig config;
+  DecodeOptions options;
+  at::ScalarType type = at::kDouble;
+  bool endless = false;                        // outputs have no EOS
+  const data::Tokenizer* tokenizer = nullptr;  // of both models
+  int64_t drafter_vocabulary = 0;              // 0: the target's
+  int64_t drafter_positions = 0;               // 0: the target's
+  int64_t broken_token = -1;                   // its embedding is NaN; -1: none
+  bool breaks_drafter = false;                 // the drafter's, not the target's
+  std::vector<std::vector<int64_t>> sources = device_sources();
+};
+
+// Models of a decoding on a device.
+struct DecodingModels {
+  std::unique_ptr<model::TransformerModel> target;
+  std::unique_ptr<model::TransformerModel> drafter;
+  GenerationModels models;  // refers to both
+};
+
+DecodingModels models_on(c10::Device device, const Decoding& decoding) {
+  const auto model_of = [&](uint64_t seed, bool drafts) {
+    model::TransformerConfig config = decoding.config;
+    if (drafts && decoding.drafter_vocabulary > 0) config.vocabulary = decoding.drafter_vocabulary;
+    if (drafts && decoding.drafter_positions > 0) config.max_positions = decoding.drafter_positions;
+    auto model = model::varied_model(config, seed, decoding.type);
+    model->requires_grad(false);
+    if (decoding.broken_token >= 0 && drafts == decoding.breaks_drafter) {
+      at::Tensor embedding = model->parameters().at("embedding.weight");
+      embedding[decoding.broken_token].fill_(std::numeric_limits<double>::quiet_NaN());
+    }
+    model->to(device, decoding.type);
+    model->pack();
+    return model;
   };
-  for (const model::TransformerConfig& config : model::tiny_families()) {
-    for (const auto& [method, temperature, batch] :
-         {Setting{"greedy", 0, 5}, {"sample", 1, 5}, {"speculative", 1, 1}, {"speculative", 0, 5}, {"bild", 0, 5}}) {
-      SCOPED_TRACE(fmt::format("{} {} T {} batch {}", config.family, method, temperature, batch));
-      const Decoding decoding{config, device_options(method, temperature, batch)};
-      EXPECT_EQ(decode_on(test_device(), decoding), decode_on(at::kCPU, decoding));
+  DecodingModels all{model_of(1, false), model_of(2, true), {}};
+  all.models.target = all.target.get();
+  all.models.target_tokenizer = decoding.tokenizer;
+  if (decoding.endless) {
+    all.models.generation = model::default_generation_config(decoding.config);
+    all.models.generation->eos_ids.clear();
+  }
+  if (decoding.options.drafts()) all.models.drafter = as_drafter(*all.drafter, decoding.tokenizer);
+  return all;
+}
+
+Results results_on(c10::Device device, const Decoding& decoding) {
+  const DecodingModels all = models_on(device, decoding);
+  return Generator(all.models, decoding.options).generate(decoding.sources);
+}
+
+// Decodes on the CPU, moves the models to the device and decodes there.
+template <class Run>
+void expect_the_cpus_ids(const Run& run, const std::vector<model::TransformerModel*>& models) {
+  const auto expected = ids_of(run());
+  for (model::TransformerModel* model : models) {
+    model->to(test_device(), at::kDouble);
+    model->pack();
+  }
+  EXPECT_EQ(ids_of(run()), expected);
+}
+
+class DeviceDecoding : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    want_recordings(true);  // also after a recording that failed
+    standin::limit_bytes(0);
+  }
+
+  static Results led_by_host(const Decoding& decoding) {
+    want_recordings(false);
+    Results results = results_on(test_device(), decoding);
+    want_recordings(true);
+    return results;
+  }
+
+  // Returns what the device gave.
+  static Results expect_the_hosts_results(const Decoding& decoding) {
+    const Results expected = led_by_host(decoding);
+    Results found = results_on(test_device(), decoding);
+    EXPECT_EQ(ids_of(found), ids_of(expected));
+    for (size_t i = 0; i < expected.size(); ++i) {
+      SCOPED_TRACE(fmt::format("output {}", i));
+      const auto error = [&](const Results& results) {
+        return results.at(i).error ? results[i].error->where + ": " + results[i].error->what : "none";
+      };
+      EXPECT_EQ(error(found), error(expected));
+      expect_same_counts(found[i].stats, expected[i].stats);
+    }
+    return found;
+  }
+
+  static void expect_same_counts(const DecodeStats& found, const DecodeStats& expected) {
+    const auto counts = [](const DecodeStats& stats) {
+      return std::vector{
+          stats.emitted,          stats.target_runs,       stats.target_tokens,      stats.draft_runs,
+          stats.drafted,          stats.verifications,     stats.accepted,           stats.cut,
+          stats.overlap_count,    stats.target_steps.keys, stats.target_steps.pairs, stats.draft_steps.tokens,
+          stats.draft_steps.keys, stats.draft_steps.pairs};
+    };
+    EXPECT_EQ(counts(found), counts(expected));
+    EXPECT_EQ(found.accepted_histogram, expected.accepted_histogram);
+    EXPECT_NEAR(found.overlap_sum, expected.overlap_sum, 1e-9);
+  }
+};
+using DeviceLoopTest = DeviceDecoding;
+
+TEST_F(DeviceDecoding, EveryMethodGivesTheCpusIdsAndTheHostsCounts) {
+  for (const model::TransformerConfig& config : model::tiny_models()) {
+    for (const auto& [method, temperature] :
+         {std::pair{"greedy", 0.0}, {"sample", 1.0}, {"speculative", 0.0}, {"speculative", 1.0}, {"bild", 0.0}}) {
+      for (const int64_t batch : {1, 5}) {
+        SCOPED_TRACE(fmt::format("{} {} T {} batch {}", config.family, method, temperature, batch));
+        Decoding decoding{config, device_options(method, temperature, batch)};
+        decoding.options.measure_alpha = std::string(method) == "speculative";
+        EXPECT_EQ(ids_of(expect_the_hosts_results(decoding)), ids_of(results_on(at::kCPU, decoding)));
+      }
     }
   }
 }
 
 // Methods inside a model: its first layers draft, decide or predict early.
-TEST(DeviceInside, MethodsGiveTheCpusIds) {
+TEST_F(DeviceDecoding, MethodsInsideGiveTheCpusIds) {
   for (const char* method : {"early-exit", "calm", "ppd"}) {
     for (const char* family : {"t5", "llama"}) {
       SCOPED_TRACE(fmt::format("{} {}", method, family));
@@ -53,21 +177,16 @@ TEST(DeviceInside, MethodsGiveTheCpusIds) {
       options.max_new_tokens = 6;
       if (options.drafts_inside()) options.exit_layer = 2;
       const auto model = testing::exit_model({.family = family});
-      const auto expected = tokens_of(testing::run_exit(*model, 0, options));
-      move_to_device(*model);
-      EXPECT_EQ(tokens_of(testing::run_exit(*model, 0, options)), expected);
+      expect_the_cpus_ids([&] { return testing::run_exit(*model, 0, options); }, {model.get()});
     }
   }
 }
 
-TEST(DeviceDecoding, TandemPairsAndSharedEncodersGiveTheCpusIds) {
+TEST_F(DeviceDecoding, TandemPairsAndSharedEncodersGiveTheCpusIds) {
   const auto expect_same = [](const testing::TandemPair& pair, const char* method, int64_t batch) {
     SCOPED_TRACE(fmt::format("{} batch {}", method, batch));
     const DecodeOptions options = testing::tandem_options(method, 4, batch);
-    const auto expected = tokens_of(pair.run(options));
-    move_to_device(*pair.primary);
-    move_to_device(*pair.secondary);
-    EXPECT_EQ(tokens_of(pair.run(options)), expected);
+    expect_the_cpus_ids([&] { return pair.run(options); }, {pair.primary.get(), pair.secondary.get()});
   };
   for (const testing::Kind kind : testing::kKinds) {
     expect_same(testing::identity_pair(kind, testing::kNoise), "tandem", 1);
@@ -78,7 +197,7 @@ TEST(DeviceDecoding, TandemPairsAndSharedEncodersGiveTheCpusIds) {
 }
 
 // Logits over several steps of a drafter: a step that is replayed overwrites those before it.
-TEST(DeviceDecoding, ForcedAlphaOfTandemPairsIsTheCpus) {
+TEST_F(DeviceDecoding, ForcedAlphaOfTandemPairsIsTheCpus) {
   const std::vector<std::vector<int64_t>> sources{{5, 9, 14, 3, 1}, {7, 2}};
   const std::vector<std::vector<int64_t>> outputs{{4, 19, 3, 8, 8, 21, 2, 1}, {3, 3, 9, 11, 6}};
   for (const testing::Kind kind : testing::kKinds) {
@@ -88,77 +207,198 @@ TEST(DeviceDecoding, ForcedAlphaOfTandemPairsIsTheCpus) {
       return models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 3);
     };
     const ForcedAlpha expected = alpha();
-    for (model::TransformerModel* model : {pair.primary.get(), pair.secondary.get()}) {
-      model->to(test_device(), at::kDouble);
-    }
+    pair.primary->to(test_device(), at::kDouble);
+    pair.secondary->to(test_device(), at::kDouble);
     const ForcedAlpha found = alpha();
     EXPECT_EQ(found.positions, expected.positions);
     EXPECT_NEAR(found.alpha, expected.alpha, 1e-7);
   }
 }
 
-// Block prediction and deep Tandems.
-TEST(DeviceDecoding, ModelsInBlocksGiveTheCpusIds) {
-  constexpr int64_t kBlock = 3;
+TEST_F(DeviceDecoding, ModelsInBlocksGiveTheCpusIds) {
   const std::vector<std::vector<int64_t>> prompts = {
       {2, 3, 4, 5}, {9, 8, 7, 6, 5, 4, 3}, {11, 2, 13}, std::vector<int64_t>(40, 7)};
-  const auto make = [](at::Device device, const model::TransformerConfig& config, bool deep) {
-    auto blocks = model::varied_model(model::block_prediction_config(config, kBlock), 4);
-    std::unique_ptr<model::LanguageModel> made;
-    if (!deep) {
-      blocks->to(device, at::kDouble);
-      made = std::make_unique<model::BlockPredictionModel>(std::move(blocks));
-    } else {
-      const at::Tensor projection = normal_tensor({config.width, config.width}, 0.5, 3, "projection", at::kDouble);
-      auto tandem =
-          std::make_unique<model::DeepTandemModel>(std::move(blocks), model::varied_model(config, 5), projection);
-      tandem->to(device, at::kDouble);
-      made = std::move(tandem);
-    }
-    return made;
-  };
   model::TransformerConfig config = model::tiny_llama(2);
   config.initializer_range = 0.7;
   for (const bool deep : {false, true}) {
     const auto ids_on = [&](at::Device device) {
-      const auto model = make(device, config, deep);
+      const model::BlockDecoder decoder =
+          deep ? model::deep_decoder(config, config, 3, 4, device) : model::block_decoder(config, 3, 4, device);
       GenerationModels models;
-      models.target = model.get();
-      return tokens_of(Generator(models, device_options("sample", 1, 3)).generate(prompts));
+      models.target = decoder.model.get();
+      return ids_of(Generator(models, device_options("sample", 1, 3)).generate(prompts));
     };
     EXPECT_EQ(ids_on(test_device()), ids_on(at::kCPU)) << deep;
   }
 }
 
 // Windows that ask a router, which keeps the texts' histories on the host while the device drafts.
-TEST(DeviceDecoding, RoutersDraftAsOnTheCpu) {
-  const auto routed_on = [](at::Device device, double threshold) {
-    Decoding decoding{.config = model::tiny_t5(), .options = device_options("assisted", 0, 3)};
-    decoding.options.window_rule = "router";
-    decoding.options.threshold = threshold;
-    on_device::DecodingModels loaded = on_device::models_on(device, decoding);
-    model::RouterConfig config;
-    config.top_k = 3;
-    config.hidden = 16;
-    config.width = loaded.drafter->config().width;
-    config.vocabulary = loaded.drafter->config().vocabulary;
-    config.drafter_hash = std::string(64, '0');
-    const model::RouterPredictor router(model::Router(config, 2), *loaded.drafter);
-    loaded.models.router = &router;
-    return Generator(loaded.models, decoding.options).generate(decoding.sources);
+TEST_F(DeviceDecoding, RoutersDraftAsOnTheCpu) {
+  const testing::Pair pair;
+  std::vector<int64_t> drafted;
+  const auto run = [&] {
+    const model::RouterPredictor router(testing::random_router(*pair.drafter), *pair.drafter);
+    GenerationModels models = pair.models();
+    models.router = &router;
+    Results results = Generator(models, testing::assisted("router", 3)).generate(device_sources());
+    drafted.push_back(total(results).drafted);
+    return results;
   };
-  std::set<int64_t> runs;
-  for (const double threshold : {0.0, 0.35, 1.1}) {
-    const auto expected = routed_on(at::kCPU, threshold);
-    const auto found = routed_on(test_device(), threshold);
-    ASSERT_EQ(found.size(), expected.size());
-    for (size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_EQ(found[i].ids, expected[i].ids) << threshold;
-      EXPECT_EQ(found[i].stats.drafted, expected[i].stats.drafted) << threshold;
-    }
-    runs.insert(total(expected).draft_runs);
+  expect_the_cpus_ids(run, {pair.target.get(), pair.drafter.get()});
+  EXPECT_GT(drafted[0], 0);
+  EXPECT_EQ(drafted[1], drafted[0]);
+}
+
+TEST_F(DeviceLoopTest, DraftsWithFewerIdsAndNeverPutsPaddingOut) {
+  const model::TransformerConfig config = model::tiny_llama();
+  const testing::Letters letters(config.vocabulary - 3);
+  for (const double temperature : {0.0, 1.0}) {
+    Decoding decoding{config, device_options("speculative", temperature, 3)};
+    decoding.tokenizer = &letters;
+    decoding.drafter_vocabulary = config.vocabulary - 2;
+    expect_the_hosts_results(decoding);
   }
-  EXPECT_GT(runs.size(), 2U) << "no threshold between the ends";
+}
+
+// Inputs of 1 to 40 tokens: some end before the drafter's positions do, some after, some begin after them.
+TEST_F(DeviceLoopTest, DraftersWithFewerPositionsLeaveTheRestToTheTarget) {
+  for (const double temperature : {0.0, 1.0}) {
+    Decoding decoding{model::tiny_llama(), device_options("speculative", temperature, 3)};
+    decoding.endless = true;
+    decoding.drafter_positions = 16;
+    const auto found = ids_of(expect_the_hosts_results(decoding));
+    if (temperature > 0) continue;
+    decoding.options = device_options("greedy", 0, 3);
+    EXPECT_EQ(found, ids_of(results_on(test_device(), decoding)));
+  }
+}
+
+TEST_F(DeviceLoopTest, EndsAtStopStringsThatOnlyTheHostKnows) {
+  const testing::Letters letters(26);
+  Decoding decoding{model::tiny_llama(), device_options("speculative", 0, 5)};
+  decoding.tokenizer = &letters;
+  decoding.endless = true;
+  const std::vector<int64_t> ids = led_by_host(decoding)[3].ids;
+  ASSERT_GE(ids.size(), 6U);
+  const std::vector<int32_t> two{static_cast<int32_t>(ids[4]), static_cast<int32_t>(ids[5])};
+  decoding.options.stop_strings = {letters.decode(two)};
+  expect_the_hosts_results(decoding);
+}
+
+TEST_F(DeviceLoopTest, FailsTheRowsWhoseLogitsAreNoNumbers) {
+  for (const auto& [method, drafter] : {std::pair{"greedy", false}, {"speculative", false}, {"speculative", true}}) {
+    SCOPED_TRACE(fmt::format("{} {}", method, drafter));
+    Decoding decoding{model::tiny_mt5(), device_options(method, 0, 5)};
+    decoding.broken_token = 9;  // of the first input
+    decoding.breaks_drafter = drafter;
+    expect_the_hosts_results(decoding);
+  }
+}
+
+// Rows end after 1 to 12 tokens and accept what they do, whatever the batch.
+TEST_F(DeviceLoopTest, BatchesOfAllSizesGiveTheIdsOfTheCpu) {
+  Decoding decoding{model::tiny_t5(), device_options("speculative", 0, 32)};
+  decoding.sources.clear();
+  for (int64_t i = 0; i < 32; ++i) {
+    decoding.sources.emplace_back();
+    for (int64_t t = 0; t <= i * 7 % 11; ++t) decoding.sources.back().push_back(3 + (5 * i + 3 * t) % 17);
+  }
+  for (const double temperature : {0.0, 1.0}) {
+    decoding.options.temperature = temperature;
+    std::set<int64_t> accepted;
+    const Results found = results_on(test_device(), decoding);
+    for (const GenerationResult& result : found) accepted.insert(result.stats.accepted);
+    EXPECT_GT(accepted.size(), 3U) << "ragged";
+    decoding.options.batch_size = 4;
+    EXPECT_EQ(ids_of(found), ids_of(results_on(at::kCPU, decoding))) << temperature;
+  }
+}
+
+// A round is in flight when an error ends a batch; the next batch does not take its verdict.
+TEST_F(DeviceLoopTest, AnErrorLeavesNothingToLaterBatches) {
+  for (const char* method : {"greedy", "speculative"}) {
+    Decoding decoding{model::tiny_t5(), device_options(method, 0, 5)};
+    decoding.endless = true;
+    const DecodingModels all = models_on(test_device(), decoding);
+    Generator generator(all.models, decoding.options);
+    const auto stop = [](const auto&...) { throw std::runtime_error("stopped"); };
+    EXPECT_THROW(generator.generate({decoding.sources.data(), 2}, 0, {}, stop), std::runtime_error);
+    EXPECT_EQ(ids_of(generator.generate(decoding.sources)), ids_of(led_by_host(decoding))) << method;
+  }
+}
+
+// Windows longer than the kernels of steps take, and truncated distributions. Samples of a source end at different
+// times, so rows that stay belong to other sources in one batch than in the next.
+TEST_F(DeviceLoopTest, LongWindowsFollowTheRows) {
+  Decoding decoding{model::tiny_t5(), device_options("speculative", 0.7, 2)};
+  decoding.options.window = 36;
+  decoding.options.max_new_tokens = 45;
+  decoding.options.num_samples = 3;
+  decoding.options.top_k = 7;
+  decoding.options.top_p = 0.9;
+  expect_the_hosts_results(decoding);
+}
+
+// What earlier batches keep is given up where a batch needs the memory.
+TEST_F(DeviceLoopTest, ABatchTakesTheMemoryOfEarlierOnes) {
+  if (!on_standin()) GTEST_SKIP() << "only the stand-in accelerator's memory can be limited";
+  const Decoding decoding{model::tiny_t5(), device_options("speculative", 0, 1)};
+  const auto expected = ids_of(led_by_host(decoding));
+  const DecodingModels all = models_on(test_device(), decoding);
+  Generator generator(all.models, decoding.options);
+  standin::take_peak_bytes();
+  const size_t before = standin::take_peak_bytes();
+  generator.generate({decoding.sources.data() + 4, 1});  // 40 tokens
+  const size_t one = standin::take_peak_bytes() - before;
+  all.target->free_states();
+  for (const size_t share : {1, 4}) {
+    standin::limit_bytes(before + one + one / share);
+    EXPECT_EQ(ids_of(generator.generate(decoding.sources)), expected) << share;
+  }
+}
+
+// Returns what a decoding of so many tokens asks of the device, and the target's runs.
+std::pair<standin::Counts, int64_t> asked_for(Decoding decoding, int64_t tokens) {
+  decoding.options.max_new_tokens = tokens;
+  decoding.endless = true;
+  standin::reset_counts();
+  const Results results = results_on(test_device(), decoding);
+  return {standin::counts(), total(results).target_runs};
+}
+
+// What a round asks of the device: the difference of two lengths. Inputs are decoded one by one.
+TEST_F(DeviceLoopTest, ARoundIsOneOrTwoLaunchesOneCopyAndOneWait) {
+  if (!on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
+  for (const auto& [method, temperature, launches] :
+       {std::tuple{"greedy", 0.0, 1}, {"sample", 1.0, 1}, {"speculative", 0.0, 2}, {"speculative", 1.0, 2}}) {
+    SCOPED_TRACE(fmt::format("{} T {}", method, temperature));
+    const Decoding decoding{model::tiny_t5(), device_options(method, temperature, 1)};
+    const auto [few, few_rounds] = asked_for(decoding, 20);
+    const auto [many, many_rounds] = asked_for(decoding, 60);
+    const int64_t rounds = many_rounds - few_rounds;
+    ASSERT_GT(rounds, 50);
+    EXPECT_EQ(many.all_launches() - few.all_launches(), launches * rounds);
+    EXPECT_EQ(many.copies_to_host - few.copies_to_host, rounds);
+    EXPECT_EQ(many.copies_to_device, few.copies_to_device);
+    EXPECT_EQ(many.waits - few.waits, rounds);
+  }
+}
+
+// Without recordings: launches of a greedy token, from runs of two lengths. The numbers are those of today.
+TEST_F(DeviceLoopTest, AGreedyTokenKeepsItsBudget) {
+  if (!on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
+  want_recordings(false);
+  for (const auto& [config, a_layer, others] : {std::tuple{model::tiny_t5(), 9, 5}, {model::tiny_llama(3), 7, 4}}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      SCOPED_TRACE(fmt::format("{} {}", config.family, at::toString(type)));
+      const Decoding decoding{config, device_options("greedy", 0, 1), type};
+      const standin::Counts few = asked_for(decoding, 4).first, many = asked_for(decoding, 12).first;
+      const auto tokens = 8 * std::ssize(decoding.sources);
+      EXPECT_LE(many.all_launches() - few.all_launches(), tokens * (a_layer * config.decoder_layers + others));
+      EXPECT_LE(many.copies_to_device + many.copies_to_host - few.copies_to_device - few.copies_to_host, 2 * tokens);
+      EXPECT_LE(many.waits - few.waits, tokens);
+    }
+  }
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ struct FakeSuite {
     Problems problems;
     validate_options(options, "", problems);
     problems.throw_if_any();
-    return run_evaluation(options, directory / "out", engine, {.quiet = true});
+    return run_evaluation(options, directory / "out", engine);
   }
   // Evaluates until the machine "dies" after so many decodes.
   void die_after(int64_t decodes) const {

@@ -234,7 +234,7 @@ TEST_F(ModelSuite, ALineWithoutFiniteLogitsFailsAlone) {
   options_.model = root_ / "broken";
   options_.dtype = "fp16";
   add_run("assisted", "small");
-  const SuiteResult result = run_evaluation(options_, root_ / "out", {.quiet = true});
+  const SuiteResult result = run_evaluation(options_, root_ / "out");
   EXPECT_THAT(error_of<RunError>([&] { throw_if_failed(result); }), HasSubstr("not finite"));
   for (const std::string name : {"greedy", "assisted.small"}) {
     const SettingResult& failed = setting_of(result.results, name);
@@ -261,7 +261,7 @@ TEST_F(LosslessSuite, LosslessMethodsPassWithProcessorsOn) {
   add_run("speculative", "small").decode.num_samples = 4;
   for (const char* dtype : {"fp64", "bf16"}) {
     options_.dtype = dtype;
-    const SuiteResult result = run_evaluation(options_, root_ / "out", {.quiet = true});
+    const SuiteResult result = run_evaluation(options_, root_ / "out");
     EXPECT_EQ(failed_lossless_checks(result), 0) << result.table;
     const auto results = to_json(result.results);
     EXPECT_EQ(find(results, "assisted.small").at("lossless_check"), true);

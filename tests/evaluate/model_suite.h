@@ -92,7 +92,7 @@ class ModelSuite : public testing::Test {
     Problems found;
     validate_options(options_, "", found);
     found.throw_if_any();
-    return to_json(run_evaluation(options_, root_ / "out", {.quiet = true}).results);
+    return to_json(run_evaluation(options_, root_ / "out").results);
   }
 
   static nlohmann::ordered_json find(const nlohmann::ordered_json& results, const std::string& name) {

@@ -267,7 +267,7 @@ TEST_F(EngagementSuite, IsShownAsTableAndPlot) {
   curve.oracle = {0.5};
   curve.fallback = {};
   curve.lines = 4;
-  const SuiteResult result = run_evaluation(options_, root_ / "out", {.quiet = true});
+  const SuiteResult result = run_evaluation(options_, root_ / "out");
   EXPECT_THAT(result.table, AllOf(HasSubstr("engagement of the large model, own: small model self, 4 lines of ids"),
                                   HasSubstr("the large model alone: BLEU")));
   EXPECT_THAT(read_file(root_ / "out/report.html"),

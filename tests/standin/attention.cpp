@@ -23,36 +23,26 @@ int64_t fused_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
   return static_cast<int64_t>(at::SDPBackend::overrideable);
 }
 
-// Tensors of one call in host memory, half types widened: a kernel's sums are in fp32.
-struct Call {
-  at::Tensor query, key, value, bias;  // [B,H,T,K], [B,H,S,K], [B,H,S,K], broadcasts to [B,H,T,S]
-  bool causal = false;
-  double scale = 1;
+// Half types are widened: a kernel's sums are in fp32.
+at::Tensor widened(const at::Tensor& host) {
+  return !host.defined() || host.scalar_type() == at::kDouble ? host : host.to(at::kFloat);
+}
 
-  Call(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& b, bool is_causal,
-       std::optional<double> factor)
-      : query(wide(q)),
-        key(wide(k)),
-        value(wide(v)),
-        bias(b.defined() ? wide(b) : b),
-        causal(is_causal),
-        scale(factor.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))))) {}
+double scale_of(const at::Tensor& query, std::optional<double> scale) {
+  return scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
+}
 
-  static at::Tensor wide(const at::Tensor& host) {
-    return host.scalar_type() == at::kDouble ? host : host.to(at::kFloat);
+// Returns the weights [B,H,T,S] of queries [B,H,T,K] and keys [B,H,S,K], with a bias that broadcasts to them.
+at::Tensor attention_weights(const at::Tensor& query, const at::Tensor& key, const at::Tensor& bias, bool causal,
+                             double scale) {
+  at::Tensor scores = query.matmul(key.transpose(-2, -1)) * scale;
+  if (bias.defined()) scores = scores + bias;
+  if (causal) {
+    const at::Tensor later = at::ones({query.size(-2), key.size(-2)}, at::kBool).triu_(1);
+    scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
   }
-
-  // [B,H,T,S]
-  at::Tensor weights() const {
-    at::Tensor scores = query.matmul(key.transpose(-2, -1)) * scale;
-    if (bias.defined()) scores = scores + bias;
-    if (causal) {
-      const at::Tensor later = at::ones({query.size(-2), key.size(-2)}, at::kBool).triu_(1);
-      scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
-    }
-    return at::softmax(scores, -1);
-  }
-};
+  return at::softmax(scores, -1);
+}
 
 Forward forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                 const std::optional<at::Tensor>& bias, double /*dropout*/, bool causal, bool /*debug*/,
@@ -60,8 +50,7 @@ Forward forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor
   const at::Tensor output = at::empty(query.sizes(), query.options());
   const auto launch = [q = readable_view(query), k = readable_view(key), v = readable_view(value),
                        b = readable_view(bias.value_or(at::Tensor())), out = readable_view(output), causal, scale] {
-    const Call call(q, k, v, b, causal, scale);
-    out.copy_(call.weights().matmul(call.value));
+    out.copy_(attention_weights(widened(q), widened(k), widened(b), causal, scale_of(q, scale)).matmul(widened(v)));
   };
   count_launch("scaled_dot_product_attention");
   record(launch);
@@ -75,18 +64,19 @@ Gradients backward(const at::Tensor& gradient, const at::Tensor& query, const at
                    const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt, double, bool causal,
                    const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
   count_launch("scaled_dot_product_attention_backward");
-  const Call call(readable_view(query), readable_view(key), readable_view(value), readable_view(bias), causal, scale);
-  const at::Tensor upstream = Call::wide(readable_view(gradient));
-  const at::Tensor weights = call.weights();
-  const at::Tensor of_weights = upstream.matmul(call.value.transpose(-2, -1));
+  const auto wide = [](const at::Tensor& tensor) { return widened(readable_view(tensor)); };
+  const at::Tensor q = wide(query), k = wide(key), upstream = wide(gradient);
+  const double factor = scale_of(query, scale);
+  const at::Tensor weights = attention_weights(q, k, wide(bias), causal, factor);
+  const at::Tensor of_weights = upstream.matmul(wide(value).transpose(-2, -1));
   const at::Tensor of_scores = weights * (of_weights - (of_weights * weights).sum(-1, true));
   const auto on_device = [](const at::Tensor& host, const at::Tensor& like) {
     const at::Tensor result = at::empty(like.sizes(), like.options());
-    readable_alias(result).copy_(host);
+    readable_view(result).copy_(host);
     return result;
   };
-  return {on_device(of_scores.matmul(call.key) * call.scale, query),
-          on_device(of_scores.transpose(-2, -1).matmul(call.query) * call.scale, key),
+  return {on_device(of_scores.matmul(k) * factor, query),
+          on_device(of_scores.transpose(-2, -1).matmul(q) * factor, key),
           on_device(weights.transpose(-2, -1).matmul(upstream), value),
           wanted[3] ? on_device(of_scores.sum_to_size(bias.sizes()), bias) : at::Tensor()};
 }

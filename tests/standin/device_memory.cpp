@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -54,7 +55,6 @@ c10::DataPtr DeviceMemory::allocate(size_t bytes) {
     spare.pop_back();
   }
   blocks_[address] = {size, recording_};
-  if (recording_ != nullptr) recording_->fresh_[address] = size;
   allocated_ += size;
   peak_ = std::max(peak_, allocated_);
   return {address, address, &release, device()};
@@ -88,18 +88,23 @@ void DeviceMemory::overwrite(const void* address, size_t size) const {
 void DeviceMemory::begin_recording(MemoryPool& pool) {
   const std::scoped_lock lock(mutex_);
   recording_ = &pool;
+  for (const auto& [address, block] : blocks_) {
+    before_[address].assign(static_cast<const char*>(readable(address)), block.size);
+  }
 }
 
 void DeviceMemory::end_recording() {
   const std::scoped_lock lock(mutex_);
-  for (const auto& [address, size] : recording_->fresh_) overwrite(address, size);
-  recording_->fresh_.clear();
+  for (const auto& [address, block] : blocks_) {
+    const auto kept = before_.find(address);
+    if (kept == before_.end()) {
+      overwrite(address, block.size);
+    } else {
+      std::memcpy(readable(address), kept->second.data(), block.size);
+    }
+  }
+  before_.clear();
   recording_ = nullptr;
-}
-
-bool DeviceMemory::is_fresh(const void* address) {
-  const std::scoped_lock lock(mutex_);
-  return recording_ != nullptr && recording_->fresh_.contains(address);
 }
 
 MemoryPool::~MemoryPool() {
@@ -120,21 +125,6 @@ void DeviceMemory::give_up(MemoryPool& pool) {
   }
 }
 
-size_t DeviceMemory::peak() {
-  const std::scoped_lock lock(mutex_);
-  return peak_;
-}
-
-void DeviceMemory::reset_peak() {
-  const std::scoped_lock lock(mutex_);
-  peak_ = allocated_;
-}
-
-void DeviceMemory::limit(size_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  limit_ = bytes;
-}
-
 c10::DeleterFnPtr DeviceMemory::raw_deleter() const {
   return &release;
 }
@@ -149,6 +139,18 @@ void* DeviceMemory::readable(const void* address) const {
   if (hidden_ == nullptr || offset >= kCapacity)
     throw std::logic_error("an address outside the stand-in accelerator's memory");
   return readable_ + offset;
+}
+
+size_t take_peak_bytes() {
+  DeviceMemory& memory = DeviceMemory::instance();
+  const std::scoped_lock lock(memory.mutex_);
+  return std::exchange(memory.peak_, memory.allocated_);
+}
+
+void limit_bytes(size_t bytes) {
+  DeviceMemory& memory = DeviceMemory::instance();
+  const std::scoped_lock lock(memory.mutex_);
+  memory.limit_ = bytes;
 }
 
 }  // namespace draftsmith::standin

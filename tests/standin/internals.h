@@ -29,7 +29,6 @@ class MemoryPool {
  private:
   friend class DeviceMemory;
   SpareBlocks spare_;
-  std::map<const void*, size_t> fresh_;  // sizes of the blocks that the present recording was given
 };
 
 // One region, mapped twice. Tensors have addresses that may not be read; operators use the readable ones. Released
@@ -46,20 +45,15 @@ class DeviceMemory final : public c10::Allocator {
   // Returns where operators read and write what tensors have at `address`.
   void* readable(const void* address) const;
 
-  // Gives memory of a pool until its recording ends. What was given has no contents then.
+  // Gives memory of a pool until its recording ends. Then what was given has no contents, and all other memory has
+  // those of before.
   void begin_recording(MemoryPool& pool);
   void end_recording();
-  // Returns whether the present recording was given the block that begins at `address`.
-  bool is_fresh(const void* address);
-
-  // Returns the most bytes that were allocated at a time since reset_peak().
-  size_t peak();
-  void reset_peak();
-  // Lets so many bytes be allocated at a time; 0: as many as there are. Sizes are rounded up to powers of two.
-  void limit(size_t bytes);
 
  private:
   friend class MemoryPool;
+  friend size_t take_peak_bytes();
+  friend void limit_bytes(size_t bytes);
   struct Block {
     size_t size = 0;
     MemoryPool* pool = nullptr;  // null: of all
@@ -79,9 +73,10 @@ class DeviceMemory final : public c10::Allocator {
   size_t peak_ = 0;
   size_t limit_ = 0;
   std::mutex mutex_;
-  std::map<void*, Block> blocks_;    // that are allocated
-  SpareBlocks spare_;                // of no pool
-  MemoryPool* recording_ = nullptr;  // the pool of the present recording
+  std::map<void*, Block> blocks_;              // that are allocated
+  SpareBlocks spare_;                          // of no pool
+  MemoryPool* recording_ = nullptr;            // the pool of the present recording
+  std::map<const void*, std::string> before_;  // contents of all blocks when it began
 };
 
 // Returns a CPU tensor over the same device memory. It keeps the memory.
@@ -95,8 +90,7 @@ at::Tensor readable_view(const at::Tensor& tensor);
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // While this exists, launches are recorded, memory is the pool's, and waits and copies from or to the host are errors.
-// Changes of tensors by launches are undone at the end, and new tensors have no contents: recording does nothing, as on
-// a GPU.
+// What launches wrote is undone at the end: recording does nothing, as on a GPU.
 class Recording {
  public:
   using Launches = std::vector<std::function<void()>>;
@@ -107,13 +101,8 @@ class Recording {
   // Returns what was recorded: the launches at the same addresses, in order.
   Launches take();
 };
-// Returns whether there is a recording.
-bool is_recording();
 // Records a launch if there is a recording. It must not keep device memory: see readable_view().
 void record(std::function<void()> launch);
-// Keeps what a recorded launch is about to overwrite, for the recording's end.
-void keep_before_recording(const at::Tensor& tensor);
-
 // Count what the host asks of the device.
 void count_launch(const std::string& name);
 void count_copy(bool to_device, bool waits);

@@ -1,10 +1,12 @@
 // Operators as launches: each runs on the CPU and, in a recording, is kept to be run again.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <ATen/Functions.h>
@@ -25,17 +27,14 @@ Counter& counter() {
   return *one;
 }
 
-// Operators whose results' values or sizes the host needs.
-bool host_waits_for(const std::string& name) {
-  static const std::set<std::string> kNames{"nonzero",           "masked_select",      "equal",      "_unique2",
-                                            "repeat_interleave", "unique_consecutive", "unique_dim", "bincount"};
-  return kNames.contains(name);
-}
+// Operators whose results' values or sizes the host needs, and those that read index tensors of the host.
+constexpr std::string_view kWaited[] = {"nonzero",           "masked_select",      "equal",      "_unique2",
+                                        "repeat_interleave", "unique_consecutive", "unique_dim", "bincount"};
+constexpr std::string_view kIndexed[] = {"index", "index_put_", "_index_put_impl_", "index_put"};
 
-// Operators that read index tensors of the host.
-bool may_index_from_host(const std::string& name) {
-  static const std::set<std::string> kNames{"index", "index_put_", "_index_put_impl_", "index_put"};
-  return kNames.contains(name);
+template <size_t N>
+bool is_among(const std::string_view (&names)[N], std::string_view name) {
+  return std::find(names, names + N, name) != names + N;
 }
 
 std::string name_of(const c10::OperatorHandle& op) {
@@ -56,14 +55,9 @@ at::Tensor to_device(const at::Tensor& host) {
   return result;
 }
 
-// What a recording holds: launches, and the contents of tensors before the recording changed them.
-struct Recorded {
-  Recording::Launches launches;
-  std::vector<std::pair<at::Tensor, at::Tensor>> before;  // aliases on the CPU and their copies
-};
-
-std::optional<Recorded>& recorded() {
-  static auto* one = new std::optional<Recorded>;
+// Returns the launches of the present recording.
+std::optional<Recording::Launches>& recorded() {
+  static auto* one = new std::optional<Recording::Launches>;
   return *one;
 }
 
@@ -97,62 +91,50 @@ void copy_again(const c10::IValue& from, const c10::IValue& to) {
   for (size_t i = 0; i < source.size(); ++i) target[i].copy_(source[i]);
 }
 
-// An operator's kernel, and what a recorded launch calls it with: numbers and addresses.
-struct Launch {
-  c10::OperatorHandle op;
-  torch::jit::Stack arguments;  // views of device memory
-  torch::jit::Stack results;    // views of where new results go, and none for arguments that were written
-
-  void compute(torch::jit::Stack& stack) const {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
-  }
-
-  void operator()() const {
-    torch::jit::Stack stack = arguments;
-    compute(stack);
-    for (size_t i = 0; i < results.size(); ++i) copy_again(stack[i], results[i]);
-  }
-};
+void run_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+}
 
 // An operator's run: its arguments on the CPU, and what they were.
 class Run {
  public:
-  Run(const c10::OperatorHandle& op, torch::jit::Stack& stack)
-      : launch_{op, {}, {}}, name_(name_of(op)), stack_(stack) {
-    first_ = stack.size() - schema().arguments().size();
+  Run(const c10::OperatorHandle& op, torch::jit::Stack& stack) : op_(op), name_(name_of(op)), stack_(stack) {
+    first_ = stack.size() - op.schema().arguments().size();
     originals_.assign(stack.begin() + static_cast<std::ptrdiff_t>(first_), stack.end());
   }
 
   void operator()() {
     count_launch(name_);
-    if (host_waits_for(name_)) count_wait();
+    if (is_among(kWaited, name_)) count_wait();
     compute();
-    const auto& returns = schema().returns();
+    torch::jit::Stack results;  // views of where new results go, and none for arguments that were written
+    const auto& returns = op_.schema().returns();
     for (size_t i = 0; i < returns.size(); ++i) {
       c10::IValue& value = stack_[first_ + i];
       const auto* alias = returns[i].alias_info();
       value = alias != nullptr ? aliased(*alias) : converted(value, to_device);
-      if (is_recording()) launch_.results.push_back(alias != nullptr ? c10::IValue() : converted(value, readable_view));
+      if (recorded()) results.push_back(alias != nullptr ? c10::IValue() : converted(value, readable_view));
     }
-    if (!is_recording()) return;
-    // Outputs have their sizes now.
-    for (const c10::IValue& value : originals_) launch_.arguments.push_back(argument(value, readable_view));
-    record(std::move(launch_));
+    if (!recorded()) return;
+    torch::jit::Stack arguments;  // views of device memory; outputs have their sizes now
+    for (const c10::IValue& value : originals_) arguments.push_back(argument(value, readable_view));
+    record([op = op_, arguments = std::move(arguments), results = std::move(results)] {
+      torch::jit::Stack stack = arguments;
+      run_kernel(op, stack);
+      for (size_t i = 0; i < results.size(); ++i) copy_again(stack[i], results[i]);
+    });
   }
 
  private:
-  const c10::FunctionSchema& schema() const { return launch_.op.schema(); }
-
   // Leaves the kernel's results on the stack.
   void compute() {
     for (size_t i = 0; i < originals_.size(); ++i) {
-      const auto* alias = schema().arguments()[i].alias_info();
+      const auto* alias = op_.schema().arguments()[i].alias_info();
       const bool written = alias != nullptr && alias->isWrite();
-      if (written) keep_contents(originals_[i]);
       stack_[first_ + i] = argument(
           originals_[i], [&](const at::Tensor& given) { return written ? output(given) : readable_alias(given); });
     }
-    launch_.compute(stack_);
+    run_kernel(op_, stack_);
     for (const auto& [host, original] : grown_) {
       if (host.numel() == 0) continue;
       original.resize_(host.sizes());
@@ -167,7 +149,7 @@ class Run {
     return converted(value, [&](const at::Tensor& given) {
       if (!given.defined()) return given;
       if (on_device(given)) return alias(given);
-      if (given.dim() == 0 || may_index_from_host(name_)) return given;
+      if (given.dim() == 0 || is_among(kIndexed, name_)) return given;
       throw std::logic_error("operator " + name_ + ": a tensor of the host among those of the device");
     });
   }
@@ -179,22 +161,16 @@ class Run {
     return grown_.back().first;
   }
 
-  static void keep_contents(const c10::IValue& value) {
-    if (value.isTensor()) keep_before_recording(value.toTensor());
-    if (!value.isTensorList()) return;
-    for (const at::Tensor& one : value.toTensorVector()) keep_before_recording(one);
-  }
-
   // Returns the argument that a result aliases.
   const c10::IValue& aliased(const c10::AliasInfo& alias) const {
     for (size_t i = 0; i < originals_.size(); ++i) {
-      const auto* own = schema().arguments()[i].alias_info();
+      const auto* own = op_.schema().arguments()[i].alias_info();
       if (alias.isWrite() && own != nullptr && own->beforeSets() == alias.beforeSets()) return originals_[i];
     }
     throw std::logic_error("operator " + name_ + " returns a view that the stand-in accelerator does not know");
   }
 
-  Launch launch_;
+  c10::OperatorHandle op_;
   std::string name_;
   torch::jit::Stack& stack_;
   size_t first_ = 0;
@@ -245,29 +221,16 @@ Recording::Recording(MemoryPool& pool) {
 }
 
 Recording::~Recording() {
-  auto& before = recorded()->before;
-  for (auto kept = before.rbegin(); kept != before.rend(); ++kept) kept->first.copy_(kept->second);
   recorded().reset();
   DeviceMemory::instance().end_recording();
 }
 
 Recording::Launches Recording::take() {
-  return std::exchange(recorded()->launches, {});
-}
-
-bool is_recording() {
-  return recorded().has_value();
+  return std::exchange(*recorded(), {});
 }
 
 void record(std::function<void()> launch) {
-  if (recorded()) recorded()->launches.push_back(std::move(launch));
-}
-
-void keep_before_recording(const at::Tensor& tensor) {
-  if (!recorded() || !tensor.defined() || tensor.numel() == 0) return;
-  if (DeviceMemory::instance().is_fresh(tensor.storage().data())) return;
-  const at::Tensor alias = readable_alias(tensor);
-  recorded()->before.emplace_back(alias, alias.clone());
+  if (recorded()) recorded()->push_back(std::move(launch));
 }
 
 at::Tensor readable_alias(const at::Tensor& tensor) {

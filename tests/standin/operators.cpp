@@ -1,7 +1,6 @@
 // Registers the stand-in accelerator with LibTorch: its memory, its device guard, and operators. Factories, views and
 // copies have functions of their own; all others run on the CPU.
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -25,37 +24,21 @@ namespace {
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 const c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
-// One device with one stream, on which everything is done at once.
-struct Guard final : c10::impl::DeviceGuardImplInterface {
-  using Clock = std::chrono::steady_clock;
-  using Event = Clock::time_point;
-  c10::DeviceType type() const override { return kType; }
+// One device with one stream, on which everything is done at once; a millisecond lies between any two events.
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<kType> {
   c10::Device exchangeDevice(c10::Device) const override { return getDevice(); }
   c10::Device getDevice() const override { return {kType, 0}; }
-  void setDevice(c10::Device) const override {}
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, getDevice()); }
+  c10::Stream getStream(c10::Device) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, getDevice()); }
   c10::Stream getDefaultStream(c10::Device) const override { return getStream(getDevice()); }
   c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return getStream(getDevice()); }
-  c10::Stream getNewStream(c10::Device, int) const override { return getStream(getDevice()); }
-  c10::Stream exchangeStream(c10::Stream) const override { return getStream(getDevice()); }
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
-  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
-    if (*event == nullptr) *event = new Event;
-    *static_cast<Event*>(*event) = Clock::now();
-  }
-  double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
-    const auto time = *static_cast<Event*>(to) - *static_cast<Event*>(from);
-    return std::chrono::duration<double, std::milli>(time).count();
-  }
+  c10::Stream exchangeStream(c10::Stream) const noexcept override { return getStream(getDevice()); }
+  void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
+  double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 1; }
   void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
-  bool queryStream(const c10::Stream&) const override { return true; }
   void synchronizeStream(const c10::Stream&) const override { count_wait(); }
   void synchronizeEvent(void*) const override { count_wait(); }
   void synchronizeDevice(const c10::DeviceIndex) const override { count_wait(); }
-  void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
 };
 
 // Large copies of memory that is not pinned wait for the device even when they need not: a GPU's driver stages them.
@@ -117,7 +100,6 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_
                      to = to_device ? readable_view(target) : target] { to.copy_(source); };
   if (from_device && to_device) {
     count_launch("copy_");
-    keep_before_recording(target);
     record(copy);
   } else {
     const at::Tensor& host = to_device ? self : target;
@@ -125,11 +107,6 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_
   }
   copy();
   return target;
-}
-
-at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target) {
-  target.resize_(self.sizes());
-  return copy_from(self, target, false);
 }
 
 at::Scalar local_scalar(const at::Tensor& self) {
@@ -149,7 +126,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_reshape_alias", &at::native::_reshape_alias);
   library.impl("resize_", &resize);
   library.impl("_copy_from", &copy_from);
-  library.impl("_copy_from_and_resize", &copy_from_and_resize);
   library.impl("_local_scalar_dense", &local_scalar);
   // These would be taken apart here, and are one kernel on a GPU.
   for (const char* name :
@@ -187,27 +163,13 @@ std::unique_ptr<RecordedWork> record_launches(c10::Device, WorkMemory& memory, c
 
 }  // namespace
 
-size_t take_peak_bytes() {
-  const size_t peak = DeviceMemory::instance().peak();
-  DeviceMemory::instance().reset_peak();
-  return peak;
-}
-
-void limit_bytes(size_t bytes) {
-  DeviceMemory::instance().limit(bytes);
-}
-
-void record_graphs(bool on) {
-  set_graph_recorder(kType, on ? &record_launches : GraphRecorder());
-}
-
 c10::Device device() {
   static const bool known = [] {
     static Hooks hooks;
     at::RegisterPrivateUse1HooksInterface(&hooks);
     c10::register_privateuse1_backend("standin");
     c10::SetAllocator(kType, &DeviceMemory::instance());
-    record_graphs(true);
+    set_graph_recorder(kType, &record_launches);
     return true;
   }();
   return {kType, static_cast<c10::DeviceIndex>(known ? 0 : -1)};

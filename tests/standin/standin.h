@@ -26,9 +26,6 @@ namespace draftsmith::standin {
 // Returns the device. The first call makes it LibTorch's accelerator, in place of a GPU, for the rest of the process.
 c10::Device device();
 
-// Lets steps be recorded as graphs, as they are at first, or not.
-void record_graphs(bool on);
-
 // Requests of the host to the device since reset_counts().
 struct Counts {
   std::map<std::string, int64_t> launches;  // by operator: "mm", "softmax"

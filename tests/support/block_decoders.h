@@ -29,8 +29,10 @@ inline TokenBatch whole_text(const std::vector<int64_t>& text, int64_t length) {
 }
 
 // The token after n others is predicted by the state of the token γ before it, in a text of whole blocks.
-inline BlockDecoder block_decoder(const TransformerConfig& config, int64_t block, uint64_t seed = 4) {
+inline BlockDecoder block_decoder(const TransformerConfig& config, int64_t block, uint64_t seed = 4,
+                                  at::Device device = at::kCPU) {
   auto transformer = varied_model(block_prediction_config(config, block), seed);
+  transformer->to(device, at::kDouble);
   transformer->requires_grad(false);
   TransformerModel& blocks = *transformer;
   const auto next_logits = [&blocks, block](const std::vector<int64_t>& text) {
@@ -43,10 +45,11 @@ inline BlockDecoder block_decoder(const TransformerConfig& config, int64_t block
 }
 
 inline BlockDecoder deep_decoder(const TransformerConfig& large, const TransformerConfig& small, int64_t block,
-                                 uint64_t seed = 4) {
+                                 uint64_t seed = 4, at::Device device = at::kCPU) {
   const at::Tensor projection = normal_tensor({small.width, large.width}, 0.5, 3, "projection", at::kDouble);
   auto model = std::make_unique<DeepTandemModel>(varied_model(block_prediction_config(large, block), seed),
                                                  varied_model(small, seed + 1), projection);
+  model->to(device, at::kDouble);
   model->requires_grad(false);
   DeepTandemModel& deep = *model;
   const auto next_logits = [&deep](const std::vector<int64_t>& text) {

@@ -139,16 +139,5 @@ TEST_F(Datasets, OnlyABeginningOfDollarDataIsTheDataFolder) {
   for (const char* other : {"a/b", "/a/b", "./$DATA/a", "$DATABASE/a", "$DATA", ""}) EXPECT_EQ(real_path(other), other);
 }
 
-TEST_F(Datasets, AMissingPathSaysWhatItIsRelativeTo) {
-  write_captions();
-  EXPECT_EQ(missing_path("$DATA/a", "suite.toml:3").where, "suite.toml:3");
-  EXPECT_EQ(missing_path("$DATA/a", "").found, (folder() / "a").string() + " (not there)");
-  EXPECT_THAT(missing_path("$DATA/a", "").hint, HasSubstr("or correct the path"));
-  EXPECT_THAT(missing_path("a", "").hint, HasSubstr("relative to the current directory"));
-  EXPECT_EQ(missing_path("/a", "").hint, "");
-  setenv(kDataVariable, (folder() / "nowhere").c_str(), 1);
-  EXPECT_THAT(missing_path("$DATA/a", "").hint, HasSubstr("nowhere (not there); set DRAFTSMITH_DATA"));
-}
-
 }  // namespace
 }  // namespace draftsmith::data

@@ -49,7 +49,7 @@ class Comparisons : public testing::Test {
     return engine;
   }
   void evaluate(FakeEngine& engine, const std::string& name) const {
-    run_evaluation(suite_.options, suite_.directory / name, engine, {.quiet = true});
+    run_evaluation(suite_.options, suite_.directory / name, engine);
   }
 };
 

@@ -397,7 +397,7 @@ TEST(PairedTiming, AComparisonFindsFivePercentAndNothingElse) {
     const auto evaluated = [&](uint64_t day, double slower) {
       SimulatedEngine engine(100 * day + seed, seed);
       engine.slower["assisted"] = slower;
-      run_evaluation(suite.options, suite.directory / std::to_string(day), engine, {.quiet = true});
+      run_evaluation(suite.options, suite.directory / std::to_string(day), engine);
       return load_evaluation(suite.directory / std::to_string(day) / "results.json");
     };
     const Evaluation before = evaluated(1, 1);
