@@ -370,7 +370,7 @@ class BpeTokenizer : public Tokenizer {
   }
 
   int64_t vocabulary() const override { return static_cast<int64_t>(pieces_.size()); }
-  int64_t text_ids() const override { return std::ssize(model_.pieces()); }
+  int64_t text_ids() const override { return std::ssize(model_->pieces()); }
   int32_t pad() const override { return id_of(parts_.pad); }
   int32_t eos() const override { return id_of(parts_.eos); }
   int32_t unk() const override { return model_->unk() >= 0 ? model_->unk() : id_of(parts_.unk); }

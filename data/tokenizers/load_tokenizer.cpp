@@ -65,14 +65,14 @@ bool has_tokenizer(const fs::path& directory) {
 namespace {
 
 std::unique_ptr<Tokenizer> load_directory(const fs::path& directory) {
-  const bool json = fs::exists(directory / kJson);
+  const bool has_json = fs::exists(directory / kJson);
   const fs::path model = sentencepiece_file(directory);
   if (!model.empty()) {
-    const bool other_files = json || has_gpt2_files(directory);
-    const bool json_first = json && is_bpe_json(directory / kJson);
+    const bool other_files = has_json || has_gpt2_files(directory);
+    const bool json_first = has_json && is_bpe_json(directory / kJson);
     if (!json_first && (!other_files || is_sentencepiece(model))) return load_sentencepiece(model);
   }
-  if (json) return load_file(directory / kJson);
+  if (has_json) return load_file(directory / kJson);
   if (has_gpt2_files(directory)) return load_file(directory / kVocabulary);
   if (const fs::path bytes = byt5_file(directory); !bytes.empty()) return load_file(bytes);
   throw UserError({.where = directory.string(),

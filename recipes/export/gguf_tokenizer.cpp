@@ -14,6 +14,7 @@
 #include "data/chat/chat_template.h"
 #include "data/tokenizers/bpe.h"
 #include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "recipes/export/gguf.h"

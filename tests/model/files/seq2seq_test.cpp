@@ -58,8 +58,9 @@ class Seq2Seq : public testing::Test {
     save_model(folder / "model", model);
     const std::filesystem::path file = folder / "model/model.safetensors";
     Tensors tensors;
-    for (const auto& [name, entry] : SafetensorsFile(file).tensors()) {
-      tensors[name] = SafetensorsFile(file).read(name, at::kFloat).clone();
+    {
+      const SafetensorsFile saved(file);
+      for (const auto& [name, entry] : saved.tensors()) tensors[name] = saved.read(name, at::kFloat).clone();
     }
     change(tensors);
     std::vector<TensorToStore> stored;
