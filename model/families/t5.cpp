@@ -102,6 +102,13 @@ void mt5_keys(ConfigKeys& keys, TransformerConfig& config) {
   keys.also("scale_decoder_outputs", false);
 }
 
+// The flag alone says whether outputs are scaled, whether or not the head is stored apart.
+void umt5_keys(ConfigKeys& keys, TransformerConfig& config) {
+  t5_common_keys(keys, config, kMt5Defaults);
+  if (keys.reads() && config.tied_head) config.output_scale = std::pow(static_cast<double>(config.width), -0.5);
+  keys.also("tie_word_embeddings", config.output_scale != 1.0);
+}
+
 NameTable make_t5_names(bool gated) {
   NameTable table{.outside = {{"embedding.weight", "shared.weight"}, {"head.weight", "lm_head.weight"}},
                   .blocks = {{"encoder", "encoder.block."}, {"decoder", "decoder.block."}},
@@ -162,7 +169,7 @@ Family mt5_family() {
   return make_t5("mt5", "MT5ForConditionalGeneration", mt5_keys);
 }
 Family umt5_family() {
-  Family family = make_t5("umt5", "UMT5ForConditionalGeneration", mt5_keys);
+  Family family = make_t5("umt5", "UMT5ForConditionalGeneration", umt5_keys);
   family.base.relative_bias_in_layers = true;
   return family;
 }

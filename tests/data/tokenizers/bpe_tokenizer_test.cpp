@@ -152,7 +152,8 @@ TEST(BpeTokenizer, IdsOutsideTheVocabularyAreErrorsAndGapsPrintNothing) {
 TEST(BpeTokenizer, BartsFilesHaveRobertasFrameAndTokens) {
   const TemporaryDirectory directory;
   json vocabulary = {{"<s>", 0}, {"<pad>", 1}, {"</s>", 2}, {"<unk>", 3}};
-  for (const auto& [piece, id] : hello_json()["model"]["vocab"].items()) vocabulary[piece] = id.get<int>() + 4;
+  const json hello = hello_json();
+  for (const auto& [piece, id] : hello["model"]["vocab"].items()) vocabulary[piece] = id.get<int>() + 4;
   write_text(directory / "vocab.json", vocabulary.dump());
   write_text(directory / "merges.txt", "h e\nl l\nhe ll\nhell o\nĠ w\n");
   const auto tokenizer = load_tokenizer(directory.path());
