@@ -82,7 +82,8 @@ void copy_files(const fs::path& from, const fs::path& to) {
 
 // Copies the shards that an index names in sub-folders.
 void copy_deeper_shards(const fs::path& from, const fs::path& to) {
-  for (const auto& file : WeightFiles(from).files()) {
+  const WeightFiles weights(from);
+  for (const auto& file : weights.files()) {
     const fs::path relative = file->file().lexically_relative(from);
     if (!relative.has_parent_path()) continue;
     make_directories(to / relative.parent_path());

@@ -148,6 +148,11 @@ at::Tensor TransformerModel::embed_at(const at::Tensor& tokens, const StackInput
                                       const std::function<at::Tensor()>& positions) const {
   at::Tensor hidden =
       embedded(parts_->embedding, parts_->vocabulary_rows.of(tokens.to(parts_->embedding.device()))).to(parts_->dtype);
+  if (config_.encoder_decoder && !config_.t5_like() && hidden.requires_grad()) {
+    // As in Transformers' BART and its relatives, padding, with which a Marian's outputs begin, does not learn here.
+    const at::Tensor padding = tokens.to(hidden.device()).eq(config_.pad).unsqueeze(-1);
+    hidden = at::where(padding, hidden.detach(), hidden);
+  }
   if (config_.embedding_scale != 1.0) hidden = hidden * config_.embedding_scale;
   if (input.positions.defined()) {
     at::Tensor rows = positions().clamp_max(input.count() - 1);

@@ -69,7 +69,7 @@ class Pages(unittest.TestCase):
     def setUpClass(cls):
         if browser.PROGRAM is None:
             raise unittest.SkipTest("there is no chromium: tools/setup --with-peers installs it")
-        cls.folder = tempfile.TemporaryDirectory()
+        cls.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # the browser may still write
         cls.addClassCleanup(cls.folder.cleanup)
         cls.browser = browser.Browser()
         cls.addClassCleanup(cls.browser.close)
