@@ -98,7 +98,7 @@ struct CommandOptions {
 // The name of a metric and the options of all metrics; each metric reads its own.
 struct MetricOptions : CommandOptions {
   std::string name = "bleu";
-  // Of bleu; absent: that of the references' language, else 13a. Of rouge; absent: rouge_score's own.
+  // BLEU's; absent: that of the references' language, else 13a. ROUGE's; absent: rouge_score's own.
   std::optional<std::string> tokenize;
   bool stemmer = false;         // of rouge
   int64_t chrf_word_order = 0;  // 0: chrF; 2: chrF++; 0..2

@@ -178,7 +178,8 @@ class ChunkTokenizer {
 
   const Tokenizer& tokenizer_;
   const PrepareOptions& options_;
-  // Of every source or prompt, as in generation: BOS or a language, if the tokenizer's frame has one. And of targets.
+  // The first ids of every source or prompt, as in generation: BOS or a language, if the tokenizer's frame has one. And
+  // of targets.
   std::vector<int32_t> before_;
   std::vector<int32_t> target_before_;
   std::vector<int32_t> end_{};  // of every source: the suffix and EOS

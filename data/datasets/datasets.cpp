@@ -71,7 +71,7 @@ void add_files(const fs::path& folder, const std::string& folder_name, std::vect
 
 // ---- Fields of jsonl files
 
-// What the objects of a kind of data sets have. The first row that fits an object applies.
+// Keys of the objects of a kind of data sets. The first row that fits an object applies.
 struct Convention {
   const char* source;
   const char* reference;  // or numbered: reference1, reference2, ...; empty: prompts without references

@@ -51,8 +51,8 @@ struct Languages {
   static Fields<Languages> fields();
 };
 
-// What the languages of an encoder-decoder's text decide: the ids around sources and targets, and the first id that the
-// model writes, if it is forced.
+// Choices that the languages of an encoder-decoder's text decide: the ids around sources and targets, and the first id
+// that the model writes, if it is forced.
 struct LanguageFrames {
   TextFrame source{};
   TextFrame target{};

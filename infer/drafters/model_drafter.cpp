@@ -80,7 +80,7 @@ void ModelDrafter::prefill(const DraftBegin& begin) {
   } else {
     std::vector<Row> prompts(begin.rows.size());
     for (size_t b = 0; b < prompts.size(); ++b) {
-      // Of a prompt beyond the positions nothing is read: a prompt of one token has none to process.
+      // A prompt beyond the positions is not read: a prompt of one token has none to process.
       prompts[b].tokens = room(begin.rows[b]) == 0
                               ? std::vector{model_.info().pad}
                               : mask_unknown_ids(model_.info(), {&begin.rows[b].tokens, 1}).front();

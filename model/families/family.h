@@ -217,7 +217,7 @@ struct FamilyShapes {
   bool grouped_keys = false;       // keys and values may have fewer heads than queries
   bool optional_gate = false;      // the feed-forward layers may have a gate or none
   int64_t unrotated_interval = 0;  // in new models one of so many layers does not rotate; 0: all do
-  // Of new models, whose files can say otherwise.
+  // Ways of new models, whose files can say otherwise.
   bool scaled_embedding = false;  // embedding_scale is the width's square root
   bool starts_with_eos = false;   // decoder_start is EOS; otherwise encoder-decoders start with padding
 };

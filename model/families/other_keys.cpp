@@ -1,7 +1,5 @@
 // Keys of config.json that no family's list has: Transformers writes many that change nothing, and real directories
 // have keys of any program.
-#include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,15 +42,6 @@ bool is_off(const nlohmann::json& value) {
   return value.is_null() || value.empty() || value == false || value == "";
 }
 
-// Warns once of a file in a process: a directory's settings are read many times.
-void warn_of_keys(const std::string& where, const std::vector<std::string>& names) {
-  static std::mutex mutex;
-  static std::set<std::string> warned;
-  const std::lock_guard lock(mutex);
-  if (!warned.insert(where).second) return;
-  log_warning("{}: keys that Draftsmith does not know are ignored: {}", where, fmt::join(names, ", "));
-}
-
 }  // namespace
 
 void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool (*known)(const std::string& key)) {
@@ -66,7 +55,9 @@ void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool 
       unknown.push_back(key);
     }
   }
-  if (!unknown.empty()) warn_of_keys(keys.reader().where(), unknown);
+  if (unknown.empty()) return;
+  log_warning_once("{}: keys that Draftsmith does not know are ignored: {}", keys.reader().where(),
+                   fmt::join(unknown, ", "));
 }
 
 }  // namespace draftsmith::model

@@ -132,7 +132,7 @@ at::Tensor linear_relu(const at::Tensor& x, const Linear& layer);
 
 // ---- Norm and sum of a sublayer
 
-// Where the norm of a sublayer f stands, and what its addition is multiplied by: x + s f(norm(x)), norm(x + s f(x)) or
+// The place of the norm of a sublayer f, and the factor on what it adds: x + s f(norm(x)), norm(x + s f(x)) or
 // x + s norm(f(x)).
 struct Residual {
   NormPlace place = NormPlace::kBefore;
@@ -168,6 +168,7 @@ class FeedForward {
         up_(std::move(weights.up)),
         down_(std::move(weights.down)) {}
 
+  const Residual& residual() const { return residual_; }
   // Returns residual + dropout(feed_forward(norm(x))), both [...,D], or another form of the sum. The residual is x
   // unless sublayers are parallel.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const;

@@ -44,7 +44,7 @@ class GivenParameters final : public ParameterSource {
 
 enum class Norm { kRms, kLayer };
 
-// Where a sublayer f has its norm: x + f(norm(x)); norm(x + f(x)), as in the first transformer (Marian, BART); or
+// The place of a sublayer f's norm: x + f(norm(x)); norm(x + f(x)), as in the first transformer (Marian, BART); or
 // x + norm(f(x)) (OLMo-2).
 enum class NormPlace { kBefore, kAfterSum, kAfterSublayer };
 

@@ -198,8 +198,6 @@ Block::Block(const TransformerConfig& config, const std::string& stack, int64_t 
 
 Block::Block(const TransformerConfig& config, const std::string& prefix, const Building& building)
     : parallel_residual_(config.parallel_residual),
-      norm_place_(config.norm_place),
-      residual_scale_(config.residual_scale),
       rotates_(config.positions == Positions::kRotary),
       clamps_half_(config.t5_like()),
       self_(make_attention(config, prefix + ".self_attention", building, true)),
@@ -280,12 +278,13 @@ std::optional<LayerWeightsView> Block::packed_view() const {
   const auto feed_forward = feed_forward_.packed_view();
   if (!self || !feed_forward || cross_.has_value() != cross.has_value()) return std::nullopt;
   self->rotates = rotates_;
+  const Residual& residual = feed_forward_.residual();
   return LayerWeightsView{.self = *self,
                           .cross = cross,
                           .feed_forward = *feed_forward,
                           .parallel_residual = parallel_residual_,
-                          .norm_place = norm_place_,
-                          .residual_scale = static_cast<float>(residual_scale_)};
+                          .norm_place = residual.place,
+                          .residual_scale = static_cast<float>(residual.scale)};
 }
 
 void Block::pack(WeightArena& arena) {

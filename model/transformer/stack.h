@@ -146,8 +146,6 @@ class Block {
   at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
 
   bool parallel_residual_;
-  NormPlace norm_place_;
-  double residual_scale_;
   bool rotates_;  // queries and keys, where the stack does
   bool clamps_half_;
   Attention self_;

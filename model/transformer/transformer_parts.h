@@ -15,7 +15,7 @@
 
 namespace draftsmith::model {
 
-// What becomes of embedded tokens before a stack's first layer.
+// Positions and norm that embedded tokens get before a stack's first layer.
 struct StackInput {
   StackInput() = default;
   // `stack`: "encoder" or "decoder". `table` of sinusoids [P,D]: undefined unless Positions::kSinusoid.

@@ -28,7 +28,7 @@ const Names kLayerNames = {{"self_attention.norm", "attn_norm"},       {"self_at
                            {"feed_forward.gate", "ffn_gate"},          {"feed_forward.up", "ffn_up"},
                            {"feed_forward.down", "ffn_down"}};
 
-// What llama.cpp has for a family.
+// Names and abilities that llama.cpp has for a family.
 struct GgufFamily {
   std::string_view family, architecture;
   bool pairs = false;         // queries and keys are rotated by neighbouring numbers, not by halves
