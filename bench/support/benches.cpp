@@ -44,6 +44,40 @@ TransformerConfig llama(const ModelSizes& sizes, bool tied_head) {
   return config;
 }
 
+// Returns Marian's shape: sinusoids, norms after sums, a bias of the logits.
+TransformerConfig marian(const ModelSizes& sizes) {
+  TransformerConfig config = model::layer_norm_config("marian", sizes);
+  config.encoder_decoder = true;
+  config.encoder_layers = sizes.encoder_layers;
+  config.norm_place = model::NormPlace::kAfterSum;
+  config.final_norm = false;
+  config.positions = model::Positions::kSinusoid;
+  config.activation = model::Activation::kSilu;
+  config.embedding_scale = std::sqrt(static_cast<double>(sizes.width));
+  config.tied_head = true;
+  config.head_bias = true;
+  config.max_positions = 1024;
+  return config;
+}
+
+TransformerConfig bart(const ModelSizes& sizes) {
+  TransformerConfig config = marian(sizes);
+  config.family = "bart";
+  config.positions = model::Positions::kLearned;
+  config.position_offset = 2;
+  config.activation = model::Activation::kGelu;
+  config.embedding_norm = true;
+  config.embedding_scale = 1;
+  return config;
+}
+
+TransformerConfig qwen3(const ModelSizes& sizes) {
+  TransformerConfig config = llama(sizes, true);
+  config.family = "qwen3";
+  config.query_key_norm = model::QueryKeyNorm::kHead;
+  return config;
+}
+
 std::vector<Shape> shapes() {
   const ModelSizes tiny{.vocabulary = 96, .width = 32, .heads = 2, .head_width = 16, .ff_width = 64};
   ModelSizes half = tiny;
@@ -55,6 +89,9 @@ std::vector<Shape> shapes() {
           {"t5-large", t5({32128, 1024, 16, 0, 64, 4096, 24, 24})},
           {"llama-1b", llama({128256, 2048, 32, 8, 64, 8192, 0, 16}, true)},
           {"llama-8b", llama({128256, 4096, 32, 8, 128, 14336, 0, 32}, false)},
+          {"marian", marian({58101, 512, 8, 0, 64, 2048, 6, 6})},
+          {"bart-base", bart({50265, 768, 12, 0, 64, 3072, 6, 6})},
+          {"qwen3-0.6b", qwen3({151936, 1024, 16, 8, 128, 3072, 0, 28})},
           {"tiny-t5", t5(tiny)},
           {"tiny-t5-drafter", t5(half)},
           {"tiny-llama", llama(tiny, true)}};

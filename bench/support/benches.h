@@ -14,8 +14,9 @@
 
 namespace draftsmith::bench {
 
-// Returns the configuration of a shape: t5-small, t5-base, t5-large, llama-1b, llama-8b, or one of the tiny
-// shapes tiny-t5, tiny-t5-drafter, tiny-llama. Its outputs never end. Throws UserError for other names.
+// Returns the configuration of a shape: t5-small, t5-base, t5-large, llama-1b, llama-8b, marian, bart-base,
+// qwen3-0.6b, or one of the tiny shapes tiny-t5, tiny-t5-drafter, tiny-llama. Its outputs never end. Throws UserError
+// for other names.
 model::TransformerConfig shape_config(const std::string& name);
 
 // Normal random numbers on a device, the same on each and in every process. They repeat a block of a million numbers,

@@ -115,10 +115,12 @@ FIRST = (
         Bench(CHECKS_BENCH, "--device cuda --shapes tiny-t5,tiny-llama", 25)), "stop"),
     Step("suites", "Tests on the device", 60, suites(
         "cuda", {packing.DEVICE_TESTS: DEVICE_SUITES, **dict.fromkeys(packing.GPU_TESTS, GPU_SUITES)}), "mark", 8),
-    Step("shapes", "Checks at real shapes", 35, benches(
-        Bench(CHECKS_BENCH, "--device cuda --shapes t5-large,llama-1b", 35)), "mark"),
-    Step("speeds", "Speed of decoding", 55, benches(
+    Step("shapes", "Checks at real shapes", 60, benches(
+        Bench(CHECKS_BENCH, "--device cuda --shapes t5-large,llama-1b", 35),
+        Bench(CHECKS_BENCH, "--device cuda --shapes marian,bart-base,qwen3-0.6b", 35)), "mark"),
+    Step("speeds", "Speed of decoding", 75, benches(
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b,t5-small,t5-base", 25),
+        decoding(f"{FIRST_SPEEDS} marian,bart-base,qwen3-0.6b", 25),
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b,t5-small,t5-base --rounds 3", 25, KERNELS_OFF, kernels="off"),
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b", 20, IN_TURN, launch="in turn"))),
     Step("kernels", "Kernels alone", 20, benches(
