@@ -52,6 +52,15 @@ DRAFTSMITH_INLINE float gelu_tanh(float x) {
   return 0.5F * x * (1.0F + tanh_of(kFactor * (x + 0.044715F * x * x * x)));
 }
 
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|), without the digits that 1 + erf loses. Phi(-a) = exp(-a^2/2) W(a) with a
+// rational W, fitted to 3e-8 of Phi. All numbers beyond 14 have an exact limit, because exponential() is 0 there.
+DRAFTSMITH_INLINE float gelu(float x) {
+  const float a = std::min(std::abs(x), 14.0F);  // NaN stays
+  const float p = ((0.013797988F * a + 0.105609894F) * a + 0.33752275F) * a + 0.5F;
+  const float q = (((0.034599025F * a + 0.26430082F) * a + 0.8864673F) * a + 1.4729282F) * a + 1.0F;
+  return (x < 0 ? 0.0F : x) - a * exponential(-0.5F * a * a) * p / q;
+}
+
 }  // namespace
 
 void normalize_rows(const RowNorm& norm, const float* x, int64_t rows, int64_t width, float* y) {
@@ -66,9 +75,7 @@ DRAFTSMITH_VECTOR_CODE void activate(PostOp then, float* x, int64_t count) {
       for (int64_t i = 0; i < count; ++i) x[i] = x[i] < 0 ? 0.0F : x[i];
       break;
     case PostOp::kGelu:
-      for (int64_t i = 0; i < count; ++i) {
-        x[i] = 0.5F * x[i] * (1.0F + std::erf(x[i] * static_cast<float>(1 / std::numbers::sqrt2)));
-      }
+      for (int64_t i = 0; i < count; ++i) x[i] = gelu(x[i]);
       break;
     case PostOp::kGeluTanh:
       for (int64_t i = 0; i < count; ++i) x[i] = gelu_tanh(x[i]);

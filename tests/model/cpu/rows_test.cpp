@@ -188,6 +188,33 @@ TEST(RowOperations, ActivationsAreLibTorchs) {
   }
 }
 
+TEST(RowOperations, GeluIsThatOfFp64WithItsTailsAndLimits) {
+  const at::Tensor small = at::pow(10.0F, at::arange(-45, 2, at::kFloat));
+  at::Tensor y = at::cat({at::linspace(-20, 20, 400001), small, -small});
+  const at::Tensor x = y.to(at::kDouble), expected = x * 0.5 * at::erfc(x * -std::sqrt(0.5));
+  activate(PostOp::kGelu, y.mutable_data_ptr<float>(), y.numel());
+  const at::Tensor error = (y.to(at::kDouble) - expected).abs();
+  EXPECT_LT((error / x.abs().clamp_min(1)).max().item<double>(), 2e-7);
+  EXPECT_TRUE((error <= expected.abs() * 1e-5 + 1e-37).all().item<bool>()) << "a tail loses digits";
+  constexpr float kEndless = std::numeric_limits<float>::infinity(), kMost = std::numeric_limits<float>::max();
+  std::vector<float> ends{kEndless, kMost, 14, 0, -14, -kMost, -kEndless};
+  activate(PostOp::kGelu, ends.data(), std::ssize(ends));
+  EXPECT_EQ(ends, (std::vector<float>{kEndless, kMost, 14, 0, 0, 0, 0}));
+}
+
+TEST(RowOperations, ActivationsOfANumberDoNotDependOnItsPlace) {
+  const at::Tensor x = random_tensor({1003}, 9) * 4;
+  for (const PostOp then : {PostOp::kGelu, PostOp::kGeluTanh, PostOp::kSilu}) {
+    at::Tensor whole = x.clone();
+    activate(then, whole.mutable_data_ptr<float>(), x.numel());
+    for (const int64_t part : {1, 7, 13, 33}) {
+      at::Tensor y = x.clone();
+      for (at::Tensor piece : y.split(part)) activate(then, piece.mutable_data_ptr<float>(), piece.numel());
+      EXPECT_TRUE(at::equal(y, whole)) << static_cast<int>(then) << " in parts of " << part;
+    }
+  }
+}
+
 TEST(RowOperations, RotatesPairsAndLeavesTheRest) {
   const at::Tensor x = random_tensor({2, 10}, 6);
   const at::Tensor cosine = random_tensor({3}, 7), sine = random_tensor({3}, 8);
