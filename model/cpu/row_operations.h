@@ -22,8 +22,7 @@ struct RowNorm {
 // Writes the norms of rows x [rows,width] to y, which may be x.
 void normalize_rows(const RowNorm& norm, const float* x, int64_t rows, int64_t width, float* y);
 
-// Replaces x by f(x), to some ulp of the larger of |x| and 1. NaN stays NaN. A number's place doesn't change its
-// result.
+// Replaces x by f(x), to some ulp of the larger of |x| and 1; its place does not matter. NaN stays NaN.
 void activate(PostOp then, float* x, int64_t count);
 
 // Multiplies x by y, number by number.
