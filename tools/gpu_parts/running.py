@@ -27,22 +27,18 @@ class Skipped(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A program with its arguments, more variables than those of this process, and the seconds that it may take."""
+    """A program with its arguments, more variables than those of this process, the seconds that it may take, and what
+    its records are marked with."""
 
     words: list[str]
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     limit_s: float = 20.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Bench:
-    """A program of ours that writes records, and what its records are marked with."""
-
-    program: str
-    words: str
-    limit_s: float
-    variables: dict[str, str] = dataclasses.field(default_factory=lambda: STRICT)
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def bench(program: str, words: str, limit_s: float, variables: dict[str, str] = STRICT, **marks: str) -> Command:
+    """A program of ours that writes records, for benches()."""
+    return Command([program, *words.split()], variables, limit_s, marks)
 
 
 @dataclasses.dataclass
@@ -142,20 +138,15 @@ def check(finished: list[Finished], what: str) -> None:
             raise Problem(f"{what} failed", "exit status 0", f"{one.end}: " + " | ".join(lines[-6:])[-1000:])
 
 
-def records_of(file: pathlib.Path, marks: dict[str, str]) -> list[dict[str, Any]]:
-    """The records that a bench has written so far, with its marks."""
-    records = json.loads(file.read_text())["records"] if file.is_file() else []
-    return [{**record, **marks} for record in records]
-
-
-def run_records(context: Context, commands: list[Command], marks: list[dict[str, str]]) -> None:
+def run_records(context: Context, commands: Sequence[Command]) -> None:
     """Runs commands that take --json FILE. One that fails or is killed loses no record, and the next runs.
 
     Raises Problem for checks and settings that failed."""
     files = [context.work / f"records-{time.monotonic_ns()}-{number}.json" for number in range(len(commands))]
     finished = run_all(context, [dataclasses.replace(command, words=[*command.words, "--json", str(file)])
                                  for command, file in zip(commands, files)])
-    records = [record for file, marked in zip(files, marks) for record in records_of(file, marked)]
+    records: list[dict[str, Any]] = [record | command.marks for file, command in zip(files, commands) if file.is_file()
+                                     for record in json.loads(file.read_text())["records"]]
     context.data["records"] = records
     failed = [f"{record.get('check', record['measure'])} of {record.get('shape')} in {record.get('dtype')}: "
               + (record.get("problem") or f"{record.get('value')}, bound {record.get('bound')}")
@@ -167,13 +158,13 @@ def run_records(context: Context, commands: list[Command], marks: list[dict[str,
         raise Problem("nothing was measured", "records", "none")
 
 
-def benches(*all_benches: Bench) -> Callable[[Context], None]:
+def benches(*commands: Command) -> Callable[[Context], None]:
     """The work of a step that runs these programs of ours, one after another."""
     def work(context: Context) -> None:
         place = context.place
-        run_records(context, [Command([place.need(bench.program), *bench.words.split()],
-                                      place.environment() | bench.variables, bench.limit_s) for bench in all_benches],
-                    [bench.marks for bench in all_benches])
+        run_records(context, [dataclasses.replace(one, words=[place.need(one.words[0]), *one.words[1:]],
+                                                  environment=place.environment() | one.environment)
+                              for one in commands])
     return work
 
 
