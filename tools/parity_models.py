@@ -32,7 +32,7 @@ from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModel
 from transformers.utils import logging
 
 from parity_configurations import CONFIGURATIONS, EOS, PAD
-from parity_tokenizers import byte_level, trained
+from parity_tokenizers import PADDING_FIRST, byte_level, trained, trained_model
 
 NEW_TOKENS = 14
 GREEDY_INPUTS = 200
@@ -227,14 +227,14 @@ def greedy(model, inputs, new_tokens=NEW_TOKENS, **settings):
     return [rows[0] for rows in generate(model, inputs, new_tokens, **settings)[0]]
 
 
-def greedy_sources(vocabulary):
-    generator = torch.Generator().manual_seed(9)
-    lengths = torch.randint(1, 25, (GREEDY_INPUTS,), generator=generator).tolist()
+def random_inputs(vocabulary, lengths, generator):
     return [torch.randint(2, vocabulary, (length,), generator=generator).tolist() for length in lengths]
 
 
-def write_greedy(file, model, inputs):
-    file.write_text(json.dumps({"sources": inputs, "outputs": greedy(model, inputs)}))
+def greedy_sources(vocabulary):
+    generator = torch.Generator().manual_seed(9)
+    lengths = torch.randint(1, 25, (GREEDY_INPUTS,), generator=generator).tolist()
+    return random_inputs(vocabulary, lengths, generator)
 
 
 def make(root):
@@ -243,7 +243,8 @@ def make(root):
         model.save_pretrained(root / name)
         save_file(reference(model), root / f"{name}.reference.safetensors")
         count = GREEDY_INPUTS if config.model_type in MANY_INPUTS else FEWER_INPUTS
-        write_greedy(root / f"{name}.greedy.json", model, greedy_sources(config.vocab_size)[:count])
+        inputs = greedy_sources(config.vocab_size)[:count]
+        (root / f"{name}.greedy.json").write_text(json.dumps({"sources": inputs, "outputs": greedy(model, inputs)}))
         if name == "t5_v1_0":
             write_half_precision(root, model)
         if name == "gpt2":  # the directory form of before safetensors
@@ -264,10 +265,7 @@ def write_half_precision(root, model):
 def write_tokenizer(root):
     words = ["ka", "lo", "mi", "tu", "re", "sen", "dor", "pal", "ist", "um"]
     sentences = [" ".join(words[(i * k) % 10] + words[(i + k) % 10] for k in range(1, 6)) for i in range(300)]
-    (root / "text").write_text("\n".join(sentences))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(root / "text"), model_prefix=str(root / "spiece"), vocab_size=40, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
-        minloglevel=2)
+    trained_model(root / "spiece.model", sentences, "unigram", 40, **PADDING_FIRST)
 
 
 def write_byte_level(directory, lines, size, **special):
@@ -334,9 +332,7 @@ def beams(root, directory=None):
     records = []
     for name in [directory] if directory else BEAM_MODELS:
         model, _ = load_model(root / name)
-        generator = torch.Generator().manual_seed(11)
-        inputs = [torch.randint(2, model.config.vocab_size, (length,), generator=generator).tolist()
-                  for length in BEAM_LENGTHS]
+        inputs = random_inputs(model.config.vocab_size, BEAM_LENGTHS, torch.Generator().manual_seed(11))
         new_tokens = 40 if directory else NEW_TOKENS
         for settings in SEARCHES:
             outputs, scores = generate(model, inputs, new_tokens, **settings)

@@ -251,9 +251,9 @@ def llama_json(directory):
 # Translation and summarising families: small SentencePiece models in the files that their directories have
 
 
-def trained_model(path, lines, kind, **ids):
+def trained_model(path, lines, kind, size=1_500, **ids):
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_prefix=str(path.with_suffix("")),
-                                             model_type=kind, vocab_size=1_500, num_threads=1, minloglevel=4, **ids)
+                                             model_type=kind, vocab_size=size, num_threads=1, minloglevel=4, **ids)
     path.with_suffix(".model").rename(path)
     return sentencepiece.SentencePieceProcessor(model_file=str(path))
 

@@ -1,10 +1,10 @@
 """What the comparisons of bench/ share: programs that run one after another, machines, spreads."""
 
+import ctypes.util
 import datetime
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -13,7 +13,6 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-peers/bin/python"
 PROGRAM = ROOT / "build/release/draftsmith"
-LIBRARY_FOLDERS = [f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib"]
 
 
 def run(command, environment=None):
@@ -37,12 +36,10 @@ def set_up(targets, requirements=(), environment=None):
 def tcmalloc():
     """Returns the environment of a program that shall use TCMalloc, as our own programs do; ends this program if it is
     not installed."""
-    found = next((folder / "libtcmalloc_minimal.so.4" for folder in map(pathlib.Path, LIBRARY_FOLDERS)
-                  if (folder / "libtcmalloc_minimal.so.4").exists()), None)
+    found = ctypes.util.find_library("tcmalloc_minimal")
     if not found:
-        sys.exit("error: TCMalloc is missing\n  expected: libtcmalloc_minimal.so.4 in one of "
-                 f"{', '.join(LIBRARY_FOLDERS)}\n  hint:     tools/setup installs it")
-    return {"LD_PRELOAD": str(found)}
+        sys.exit("error: TCMalloc is missing\n  expected: libtcmalloc_minimal.so.4\n  hint:     tools/setup installs it")
+    return {"LD_PRELOAD": found}
 
 
 def add_common_options(parser, rounds):

@@ -5,9 +5,9 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
-import tarfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from gpu_parts.packing import Place, Problem
 
 RESULTS = "results.json"
 LOGS = "logs.tar.gz"
-LOG_BYTES = 1 << 20  # of a program's output that the archive keeps, its end
+LOG_CHARACTERS = 1 << 20  # of a program's output that the archive keeps, its end
 END_S = 10.0  # how long a killed process may take: one whose work on the device hangs may never end
 STRICT = {"DRAFTSMITH_STRICT_DEVICE": "1"}  # slower ways are errors
 
@@ -110,7 +110,9 @@ def run_one(context: Context, command: Command) -> Finished:
     except subprocess.TimeoutExpired:
         end += f"; it could not be ended within {END_S:.0f} s"
     context.processes.discard(process)
-    finished = Finished(status, log.read_text(errors="replace"), time.monotonic() - begun, end)
+    printed = log.read_text(errors="replace")
+    log.write_text(printed[-LOG_CHARACTERS:])
+    finished = Finished(status, printed, time.monotonic() - begun, end)
     variables = " ".join(f"{name}={value}" for name, value in command.environment.items())
     with (context.logs() / "commands.txt").open("a") as file:
         file.write(f"{log.name}: {end}, {finished.seconds:.1f} s: {variables} {' '.join(command.words)}\n")
@@ -194,12 +196,5 @@ def write_results(out: pathlib.Path, results: dict[str, Any], context: Context) 
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, out / RESULTS)
-    partial = out / (LOGS + ".partial")
-    with tarfile.open(partial, "w:gz") as tar:
-        for file in sorted(context.logs().iterdir()):
-            info = tar.gettarinfo(file, arcname=f"logs/{file.name}")
-            with file.open("rb") as content:
-                content.seek(max(0, info.size - LOG_BYTES))
-                info.size = min(info.size, LOG_BYTES)
-                tar.addfile(info, content)
+    partial = shutil.make_archive(str(out / "logs.partial"), "gztar", context.work, context.logs().name)
     os.replace(partial, out / LOGS)
