@@ -249,8 +249,8 @@ class DecodingMeasures {
   // round, and the speedup that the measured steps predict.
   void speculation(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
     const Sources sources = random_sources(rows, flags_.source, target.model.info().vocabulary);
-    const infer::StepCosts costs = infer::measure_step_costs(target.model, drafter.model,
-                                                             context_of(target, flags_, rows), flags_.window + 1);
+    const infer::StepCosts costs =
+        infer::measure_step_costs(target.model, drafter.model, context_of(target, flags_, rows), flags_.window + 1);
     const auto options = options_of("speculative", rows, flags_.new_tokens, flags_.window);
     Generator greedy = greedy_generator(target, rows, flags_.new_tokens);
     for (const double alpha : flags_.alphas) {

@@ -13,6 +13,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-peers/bin/python"
 PROGRAM = ROOT / "build/release/draftsmith"
+LLAMA_CPP = "0.3.36"  # of llama-cpp-python
+# GCC 12 drops stores that its intrinsic for AMX's configuration reads, and llama.cpp in q8_0 ends with a fault.
+LLAMA_CPP_BUILD = "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DCMAKE_CXX_FLAGS=-fno-tree-dse"
 
 
 def run(command, environment=None):
@@ -24,13 +27,16 @@ def run(command, environment=None):
     return result.stdout
 
 
-def set_up(targets, requirements=(), environment=None):
-    """Installs what is missing, with the peers of these requirements into .venv-peers, and builds the targets."""
+def set_up(targets):
+    """Installs what is missing, with the peers, and builds the targets."""
     subprocess.run([ROOT / "tools/setup", "--with-peers"], check=True)
     subprocess.run([ROOT / "tools/build", "release", *targets], check=True)
-    for name in requirements:
-        run([PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-r", ROOT / "tools" / name],
-            environment)
+
+
+def install_llama_cpp(python):
+    """Installs llama.cpp beside an interpreter. It is compiled for this processor: 10 to 20 minutes on two cores."""
+    run([python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", f"llama-cpp-python=={LLAMA_CPP}"],
+        {"CMAKE_ARGS": LLAMA_CPP_BUILD})
 
 
 def tcmalloc():
@@ -38,7 +44,7 @@ def tcmalloc():
     not installed."""
     found = ctypes.util.find_library("tcmalloc_minimal")
     if not found:
-        sys.exit("error: TCMalloc is missing\n  expected: libtcmalloc_minimal.so.4\n  hint:     tools/setup installs it")
+        sys.exit("error: TCMalloc is missing\n  expected: libtcmalloc_minimal.so\n  hint:     tools/setup installs it")
     return {"LD_PRELOAD": found}
 
 
