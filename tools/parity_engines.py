@@ -18,11 +18,9 @@ import numpy
 import sentencepiece
 from ctranslate2.converters import TransformersConverter
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers import AutoTokenizer, GPT2Config, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, T5Config
 
-from parity_configurations import EOS, PAD, config, decoder, t5
-from parity_models import NEW_TOKENS, greedy_sources, make_model, run, write_byte_level
-from parity_tokenizers import configured
+from parity_models import EOS, NEW_TOKENS, PAD, greedy_sources, make_model, run, write_byte_level
 
 # CTranslate2 4.8.5 knows GPT-NeoX under the names of Transformers 4 alone.
 GPTNeoXForCausalLM.embed_out = property(lambda model: model.lm_head)
@@ -36,11 +34,15 @@ CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfo
 # An attention head of CTranslate2 must have a width that is a multiple of 8.
 IDS = dict(bos_token_id=3, eos_token_id=EOS, pad_token_id=PAD)
 CONFIGURATIONS = {
-    "t5": t5("t5", PIECES + SENTINELS, 32, 8, 48, 2, 2, 3, feed_forward_proj="gated-gelu", tie_word_embeddings=False),
-    "llama": decoder("llama", PIECES, 32, 64, 3, 4, num_key_value_heads=2, max_position_embeddings=256,
-                     tie_word_embeddings=False, **IDS),
-    "gpt2": config("gpt2", vocab_size=PIECES, n_embd=32, n_head=4, n_layer=3, n_positions=256, **IDS),
-    "gpt_neox": decoder("gpt_neox", PIECES, 32, 64, 3, 4, max_position_embeddings=256, rotary_pct=0.5, **IDS),
+    "t5": T5Config(vocab_size=PIECES + SENTINELS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2,
+                   num_heads=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False, dropout_rate=0.0,
+                   decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=EOS),
+    "llama": LlamaConfig(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+                         tie_word_embeddings=False, **IDS),
+    "gpt2": GPT2Config(vocab_size=PIECES, n_embd=32, n_head=4, n_layer=3, n_positions=256, **IDS),
+    "gpt_neox": GPTNeoXConfig(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+                              num_attention_heads=4, max_position_embeddings=256, rotary_pct=0.5, **IDS),
 }
 
 
@@ -54,15 +56,20 @@ def text():
 
 def write_sentencepiece(directory, name):
     """spiece.model (unigram) of a T5, tokenizer.model (bpe with bytes) of a Llama."""
-    file, kind, settings = {
-        "t5": ("spiece.model", {"model_type": "unigram"}, {"tokenizer_class": "T5Tokenizer", "extra_ids": SENTINELS}),
-        "llama": ("tokenizer.model", {"model_type": "bpe", "byte_fallback": True},
-                  {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "add_bos_token": True})}[name]
-    with (directory / file).open("wb") as model:
+    kind = dict(model_type="unigram", vocab_size=PIECES) if name == "t5" else \
+        dict(model_type="bpe", vocab_size=PIECES, byte_fallback=True)
+    file = directory / ("spiece.model" if name == "t5" else "tokenizer.model")
+    with file.open("wb") as model:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(text()), model_writer=model, vocab_size=PIECES, pad_id=PAD, eos_id=EOS, unk_id=2,
-            bos_id=3, minloglevel=2, **kind)
-    configured(directory, eos_token="</s>", unk_token="<unk>", pad_token="<pad>", **settings)
+            sentence_iterator=iter(text()), model_writer=model, pad_id=PAD, eos_id=EOS, unk_id=2, bos_id=3,
+            minloglevel=2, **kind)
+    settings = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
+                "tokenizer_class": "T5Tokenizer" if name == "t5" else "LlamaTokenizer"}
+    if name == "t5":
+        settings["extra_ids"] = SENTINELS
+    else:
+        settings |= {"bos_token": "<s>", "add_bos_token": True}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
 def make(root):
