@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <c10/util/ScopeExit.h>
+
 #include "base/device_kernels.h"
 #include "bench/support/benches.h"
 #include "bench/support/program.h"
@@ -29,18 +31,6 @@ constexpr int64_t kSource = 32;     // tokens of a source or prompt
 constexpr int64_t kManyRows = 16;
 constexpr int64_t kWindow = 4;  // of drafts
 constexpr int64_t kSteps = 4;   // of one token: the first as it is, the second recorded, the others replayed
-
-// Turns a fast way off while it exists. Models that are made meanwhile do not use it.
-class Without {
- public:
-  explicit Without(void (*want)(bool)) : want_(want) { want_(false); }
-  ~Without() { want_(true); }
-  Without(const Without&) = delete;
-  Without& operator=(const Without&) = delete;
-
- private:
-  void (*want_)(bool);
-};
 
 // Returns the configuration of a model that has the first layers of another one.
 model::TransformerConfig drafter_of(model::TransformerConfig config) {
@@ -76,7 +66,8 @@ class Checks {
     // LibTorch's products promise nothing, and those of several rows round differently.
     at_most("row_alone", rows_that_differ(*target), own ? 0 : kManyRows);
     {
-      const Without recordings(&want_recordings);
+      want_recordings(false);
+      const auto wanted = c10::make_scope_exit([] { want_recordings(true); });
       at_most("lossless_eager", differing(*made(config_), "greedy", 1), 0);
     }
     at_most("lossless_batch_16", differing(*target, "greedy", kManyRows), exact ? 0 : kLines);
@@ -140,7 +131,8 @@ class Checks {
   // Returns what own kernels change, as a share of the norm.
   double logits_difference() const {
     const at::Tensor found = logits();
-    const Without kernels(&want_own_kernels);
+    want_own_kernels(false);
+    const auto wanted = c10::make_scope_exit([] { want_own_kernels(true); });
     const at::Tensor expected = logits();
     return ((found - expected).norm() / expected.norm()).item<double>();
   }

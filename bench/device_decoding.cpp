@@ -171,10 +171,9 @@ double kept_share(const DecodeStats& stats) {
   return sum(stats.accepted_by_position) / sum(stats.examined_by_position);
 }
 
-// A model after a source (encoder-decoder) and as many tokens of output, or after a prompt of that length.
-TimedModel timed(const NamedModel& named, const Flags& flags, int64_t rows, int64_t room) {
-  const infer::ContextSize size{.rows = rows, .source = flags.source, .length = flags.source};
-  return {named.model, infer::random_context(named.model.info(), size), room};
+// A source (encoder-decoder) and as many tokens of output, or a prompt of that length.
+infer::CalibrationContext context_of(const NamedModel& named, const Flags& flags, int64_t rows) {
+  return infer::random_context(named.model.info(), {.rows = rows, .source = flags.source, .length = flags.source});
 }
 
 // Median seconds of steps of L tokens a row, after two that warm up.
@@ -233,7 +232,7 @@ class DecodingMeasures {
 
   // Measures a step of L tokens a row beside a step of one token.
   void verification(const NamedModel& named, int64_t rows) {
-    TimedModel step = timed(named, flags_, rows, std::ranges::max(flags_.lengths));
+    TimedModel step(named.model, context_of(named, flags_, rows), std::ranges::max(flags_.lengths));
     const double one = step_seconds(step, 2 * flags_.rounds, 1);
     std::vector<double> relative;
     for (const int64_t tokens : flags_.lengths) {
@@ -250,13 +249,8 @@ class DecodingMeasures {
   // round, and the speedup that the measured steps predict.
   void speculation(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
     const Sources sources = random_sources(rows, flags_.source, target.model.info().vocabulary);
-    TimedModel target_step = timed(target, flags_, rows, flags_.window + 1);
-    TimedModel draft_step = timed(drafter, flags_, rows, 1);
-    infer::StepCosts costs;
-    for (int64_t tokens = 1; tokens <= flags_.window + 1; ++tokens) {
-      costs.target.push_back(step_seconds(target_step, 2 * flags_.rounds, tokens));
-    }
-    costs.draft = step_seconds(draft_step, 2 * flags_.rounds, 1);
+    const infer::StepCosts costs =
+        infer::measure_step_costs(target.model, drafter.model, context_of(target, flags_, rows), flags_.window + 1);
     const auto options = options_of("speculative", rows, flags_.new_tokens, flags_.window);
     Generator greedy = greedy_generator(target, rows, flags_.new_tokens);
     for (const double alpha : flags_.alphas) {

@@ -31,7 +31,6 @@
 #include "bench/support/program.h"
 #include "infer/costs/decode_work.h"
 #include "model/files/checkpoint.h"
-#include "model/transformer/parameters.h"
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
 
@@ -119,24 +118,18 @@ double peak_memory_mb(at::Device device) {
 }
 
 // Returns the floating-point operations of one training step: three times those of the forward pass's matrix products,
-// attention scores included. Decoder-only models read `source` + `target` tokens a row.
+// attention scores included; a norm's few weights count like a matrix's. Decoder-only models read `source` + `target`
+// tokens a row.
 double training_flops(const model::TransformerConfig& config, int64_t rows, int64_t source, int64_t target) {
-  const double read = static_cast<double>(config.encoder_decoder ? source : 0);
-  const double written = static_cast<double>(config.encoder_decoder ? target : source + target);
-  double forward = 0;  // of one row
-  for (const model::ParameterSpec& spec : model::expected_parameters(config)) {
-    const bool looked_up = spec.name.ends_with("relative_bias.weight") || spec.name.ends_with(".positions.weight");
-    if (spec.shape.size() != 2 || looked_up) continue;
-    const bool of_source = spec.name.starts_with("encoder.") || spec.name.ends_with(".cross_attention.key.weight") ||
-                           spec.name.ends_with(".cross_attention.value.weight");
-    const bool of_target = spec.name.starts_with("decoder.") || spec.name == model::head_parameter(config);
-    const double tokens = of_source ? read : of_target ? written : 0;
-    forward += 2 * tokens * static_cast<double>(c10::multiply_integers(spec.shape));
+  const auto written = static_cast<double>(config.encoder_decoder ? target : source + target);
+  const double weights = static_cast<double>(infer::step_weight_bytes(config, at::kFloat)) / sizeof(float);
+  const auto layers = static_cast<double>(config.decoder_layers);
+  double forward = 2 * written * weights + layers * infer::attention_operations(config, written, written);  // of a row
+  if (config.encoder_decoder) {
+    forward += infer::encoder_work(config, at::kFloat, source).operations;
+    forward += infer::cross_attention_work(config, at::kFloat, source).operations;
+    forward += layers * infer::attention_operations(config, written, static_cast<double>(source));
   }
-  const auto decoder_layers = static_cast<double>(config.decoder_layers);
-  forward += static_cast<double>(config.encoder_layers) * infer::attention_operations(config, read, read);
-  forward += decoder_layers * (infer::attention_operations(config, written, written) +
-                               infer::attention_operations(config, written, read));
   return 3 * static_cast<double>(rows) * forward;
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""References for tests/parity: what Transformers computes with small random models. The other scripts use it.
+"""References for tests/parity: what Transformers computes with the small models of parity_configurations.py, their
+weights random. The other scripts use it.
 
 parity_models.py make DIR   writes DIR/<name>/ (a model directory), DIR/<name>.reference.safetensors (a batch, its
                             logits and gradients) and DIR/<name>.greedy.json (inputs and their greedy outputs)
@@ -20,18 +21,18 @@ import json
 import sys
 from pathlib import Path
 
+import sentencepiece
 import torch
 from huggingface_hub import ModelCard
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer,
-                          BloomConfig, DynamicCache, EncoderDecoderCache, GenerationConfig, GPT2Config, GPTNeoXConfig,
-                          GraniteConfig, LlamaConfig, MistralConfig, MT5Config, Olmo2Config, OPTConfig, Phi3Config,
-                          PreTrainedTokenizerFast, Qwen2Config, Qwen3Config, SmolLM3Config, T5Config)
-from transformers import BartConfig, M2M100Config, MarianConfig, MBartConfig, PegasusConfig, UMT5Config
+                          DynamicCache, EncoderDecoderCache, GenerationConfig, PreTrainedTokenizerFast)
 from transformers.utils import logging
+
+from parity_configurations import CONFIGURATIONS, EOS, PAD
+from parity_tokenizers import PADDING_FIRST, byte_level, trained, trained_model
 
 NEW_TOKENS = 14
 GREEDY_INPUTS = 200
@@ -39,7 +40,6 @@ FEWER_INPUTS = 50  # of models that share what they compute with others
 PROCESSED = 60
 ASSISTED = 40
 BEAM_LENGTHS = (1, 7, 18) * 12  # of inputs
-PAD, EOS = 0, 1
 HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 PROCESSORS = [
     {"encoder_repetition_penalty": 2.0},
@@ -85,84 +85,6 @@ def run(make, check_one=None, **commands):
     sys.exit(1 if problems else 0)
 
 
-# Odd sizes everywhere: head widths that do not divide the model's, depths of encoder and decoder that differ, shared
-# key heads, numbers of heads that are no power of two.
-T5_IDS = dict(dropout_rate=0.0, decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=EOS)
-IDS = dict(bos_token_id=2, eos_token_id=EOS, pad_token_id=PAD)
-LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-          "original_max_position_embeddings": 64}
-YARN = {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 8.0, "beta_fast": 6.0, "truncate": False,
-        "original_max_position_embeddings": 64}
-# Of the families like Llama: four heads of 8 numbers share two of keys.
-SHARED_KEYS = dict(vocab_size=91, hidden_size=32, intermediate_size=45, num_hidden_layers=3, num_attention_heads=4,
-                   num_key_value_heads=2, max_position_embeddings=512, **IDS)
-CONFIGURATIONS = {
-    "t5_v1_0": T5Config(vocab_size=101, d_model=24, d_kv=7, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=3,
-                        feed_forward_proj="relu", **T5_IDS),
-    "t5_v1_1": T5Config(vocab_size=97, d_model=20, d_kv=9, d_ff=33, num_layers=3, num_decoder_layers=1, num_heads=5,
-                        feed_forward_proj="gated-gelu", tie_word_embeddings=False, **T5_IDS),
-    "t5_tied_unscaled": T5Config(vocab_size=67, d_model=18, d_kv=5, d_ff=31, num_layers=1, num_decoder_layers=2,
-                                 num_heads=3, feed_forward_proj="gated-silu", tie_word_embeddings=False,
-                                 relative_attention_num_buckets=12, relative_attention_max_distance=200, **T5_IDS),
-    "mt5": MT5Config(vocab_size=113, d_model=22, d_kv=6, d_ff=35, num_layers=2, num_decoder_layers=2, num_heads=5,
-                     feed_forward_proj="gated-gelu", relative_attention_num_buckets=20,
-                     relative_attention_max_distance=50, **T5_IDS),
-    "llama3": LlamaConfig(vocab_size=101, hidden_size=24, intermediate_size=41, num_hidden_layers=3,
-                          num_attention_heads=6, num_key_value_heads=2, head_dim=10, max_position_embeddings=512,
-                          rope_parameters=LLAMA3, attention_bias=True, tie_word_embeddings=False, **IDS),
-    "llama_linear": LlamaConfig(vocab_size=97, hidden_size=20, intermediate_size=33, num_hidden_layers=2,
-                                num_attention_heads=5, num_key_value_heads=5, head_dim=4, mlp_bias=True,
-                                max_position_embeddings=512, tie_word_embeddings=True,
-                                rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}, **IDS),
-    "llama_yarn": LlamaConfig(vocab_size=79, hidden_size=20, intermediate_size=33, num_hidden_layers=2,
-                              num_attention_heads=4, num_key_value_heads=2, head_dim=12, max_position_embeddings=512,
-                              rope_parameters=YARN, **IDS),
-    "llama_dynamic": LlamaConfig(vocab_size=73, hidden_size=20, intermediate_size=33, num_hidden_layers=2,
-                                 num_attention_heads=5, head_dim=8, max_position_embeddings=300,
-                                 rope_parameters={"rope_type": "dynamic", "rope_theta": 700.0, "factor": 3.3}, **IDS),
-    "gpt2": GPT2Config(vocab_size=89, n_embd=24, n_head=3, n_layer=2, n_inner=37, n_positions=300, resid_pdrop=0.0,
-                       embd_pdrop=0.0, attn_pdrop=0.0, **IDS),
-    "gpt_neox": GPTNeoXConfig(vocab_size=103, hidden_size=40, intermediate_size=44, num_hidden_layers=3,
-                              num_attention_heads=5, rotary_pct=0.5, max_position_embeddings=512, **IDS),
-    "gpt_neox_serial": GPTNeoXConfig(vocab_size=83, hidden_size=24, intermediate_size=50, num_hidden_layers=2,
-                                     num_attention_heads=2, rotary_pct=1.0, max_position_embeddings=512,
-                                     use_parallel_residual=False, attention_bias=False, **IDS),
-    "gpt_neox_yarn": GPTNeoXConfig(vocab_size=91, hidden_size=32, intermediate_size=44, num_hidden_layers=2,
-                                   num_attention_heads=2, max_position_embeddings=512,
-                                   rope_parameters={**YARN, "partial_rotary_factor": 0.5}, **IDS),
-    "bloom": BloomConfig(vocab_size=107, hidden_size=30, n_head=5, n_layer=3, hidden_dropout=0.0,
-                         attention_dropout=0.0, **IDS),
-    "mistral": MistralConfig(**SHARED_KEYS, head_dim=10, sliding_window=None),
-    "qwen2": Qwen2Config(**SHARED_KEYS, tie_word_embeddings=True, max_window_layers=1),
-    "qwen3": Qwen3Config(**SHARED_KEYS, head_dim=12, attention_bias=True),
-    "smollm3": SmolLM3Config(**SHARED_KEYS, no_rope_layers=[1, 0, 0], attention_bias=True, mlp_bias=True),
-    "granite": GraniteConfig(**SHARED_KEYS, embedding_multiplier=3.0, residual_multiplier=0.4,
-                             attention_multiplier=0.21, logits_scaling=1.7, attention_bias=True),
-    "olmo2": Olmo2Config(**SHARED_KEYS, attention_bias=True),
-    "phi3": Phi3Config(**SHARED_KEYS, partial_rotary_factor=0.75, original_max_position_embeddings=512),
-    "opt": OPTConfig(vocab_size=89, hidden_size=32, ffn_dim=37, num_hidden_layers=2, num_attention_heads=4,
-                     max_position_embeddings=300, dropout=0.0, **IDS),
-    "opt_plain": OPTConfig(vocab_size=79, hidden_size=32, ffn_dim=40, num_hidden_layers=2, num_attention_heads=2,
-                           max_position_embeddings=300, dropout=0.0, enable_bias=False, tie_word_embeddings=False,
-                           _remove_final_layer_norm=True, activation_function="gelu", **IDS),
-}
-# Of encoder-decoders with layer norms: five heads of 6 numbers, a decoder deeper than the encoder.
-SIZES = dict(vocab_size=97, d_model=30, encoder_layers=2, decoder_layers=3, encoder_attention_heads=5,
-             decoder_attention_heads=5, encoder_ffn_dim=44, decoder_ffn_dim=44, max_position_embeddings=300, dropout=0.0,
-             attention_dropout=0.0, encoder_layerdrop=0.0, decoder_layerdrop=0.0, scale_embedding=True, pad_token_id=PAD,
-             eos_token_id=EOS)
-CONFIGURATIONS.update({
-    "umt5": UMT5Config(vocab_size=109, d_model=22, d_kv=6, d_ff=35, num_layers=2, num_decoder_layers=3, num_heads=5,
-                       relative_attention_num_buckets=20, relative_attention_max_distance=50, **T5_IDS),
-    "marian": MarianConfig(**SIZES, activation_function="swish", decoder_start_token_id=PAD, forced_eos_token_id=None),
-    "m2m_100": M2M100Config(**SIZES, decoder_start_token_id=EOS, bos_token_id=2),
-    "bart": BartConfig(**{**SIZES, "scale_embedding": False}, decoder_start_token_id=EOS, bos_token_id=2,
-                       forced_eos_token_id=None),
-    "mbart": MBartConfig(**SIZES, activation_function="gelu_new", decoder_start_token_id=EOS, bos_token_id=2,
-                         forced_eos_token_id=None),
-    # Not ReLU, as M2M-100 has: of this model one unit lies so near 0 that rounding decides its gradient.
-    "pegasus": PegasusConfig(**SIZES, activation_function="gelu", decoder_start_token_id=PAD, forced_eos_token_id=None),
-})
 MANY_INPUTS = ("t5", "mt5", "llama", "gpt2", "gpt_neox", "bloom")  # model types with all of GREEDY_INPUTS
 UNTIED = ("t5_v1_1", "mt5", "umt5", "t5")  # whose heads are their own
 
@@ -305,14 +227,14 @@ def greedy(model, inputs, new_tokens=NEW_TOKENS, **settings):
     return [rows[0] for rows in generate(model, inputs, new_tokens, **settings)[0]]
 
 
-def greedy_sources(vocabulary):
-    generator = torch.Generator().manual_seed(9)
-    lengths = torch.randint(1, 25, (GREEDY_INPUTS,), generator=generator).tolist()
+def random_inputs(vocabulary, lengths, generator):
     return [torch.randint(2, vocabulary, (length,), generator=generator).tolist() for length in lengths]
 
 
-def write_greedy(file, model, inputs):
-    file.write_text(json.dumps({"sources": inputs, "outputs": greedy(model, inputs)}))
+def greedy_sources(vocabulary):
+    generator = torch.Generator().manual_seed(9)
+    lengths = torch.randint(1, 25, (GREEDY_INPUTS,), generator=generator).tolist()
+    return random_inputs(vocabulary, lengths, generator)
 
 
 def make(root):
@@ -321,7 +243,8 @@ def make(root):
         model.save_pretrained(root / name)
         save_file(reference(model), root / f"{name}.reference.safetensors")
         count = GREEDY_INPUTS if config.model_type in MANY_INPUTS else FEWER_INPUTS
-        write_greedy(root / f"{name}.greedy.json", model, greedy_sources(config.vocab_size)[:count])
+        inputs = greedy_sources(config.vocab_size)[:count]
+        (root / f"{name}.greedy.json").write_text(json.dumps({"sources": inputs, "outputs": greedy(model, inputs)}))
         if name == "t5_v1_0":
             write_half_precision(root, model)
         if name == "gpt2":  # the directory form of before safetensors
@@ -340,32 +263,20 @@ def write_half_precision(root, model):
 
 
 def write_tokenizer(root):
-    import sentencepiece
-
     words = ["ka", "lo", "mi", "tu", "re", "sen", "dor", "pal", "ist", "um"]
     sentences = [" ".join(words[(i * k) % 10] + words[(i + k) % 10] for k in range(1, 6)) for i in range(300)]
-    (root / "text").write_text("\n".join(sentences))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(root / "text"), model_prefix=str(root / "spiece"), vocab_size=40, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
-        minloglevel=2)
+    trained_model(root / "spiece.model", sentences, "unigram", 40, **PADDING_FIRST)
 
 
 def write_byte_level(directory, lines, size, **special):
     """A byte-level BPE tokenizer in Transformers' form, trained on the lines."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(lines, trainers.BpeTrainer(
-        vocab_size=size, special_tokens=list(special.values()), show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer = trained(lines, byte_level(), special=special.values(), size=size)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
     fast.save_pretrained(directory)
     return fast
 
 
 def check_tokenizer(root, directory):
-    import sentencepiece
-
     plain = sentencepiece.SentencePieceProcessor(model_file=str(root / "spiece.model"))
     loaded = AutoTokenizer.from_pretrained(directory)
     problems = []
@@ -421,9 +332,7 @@ def beams(root, directory=None):
     records = []
     for name in [directory] if directory else BEAM_MODELS:
         model, _ = load_model(root / name)
-        generator = torch.Generator().manual_seed(11)
-        inputs = [torch.randint(2, model.config.vocab_size, (length,), generator=generator).tolist()
-                  for length in BEAM_LENGTHS]
+        inputs = random_inputs(model.config.vocab_size, BEAM_LENGTHS, torch.Generator().manual_seed(11))
         new_tokens = 40 if directory else NEW_TOKENS
         for settings in SEARCHES:
             outputs, scores = generate(model, inputs, new_tokens, **settings)

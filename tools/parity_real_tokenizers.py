@@ -10,12 +10,10 @@ import zipfile
 from pathlib import Path
 
 import parity_tokenizers as parity
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, normalizers
+from transformers.convert_slow_tokenizer import TikTokenConverter
 
 FETCH_SECONDS = 120
-PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-OTHERS = iter(range(0x100, 0x200))
-LETTERS = [chr(byte if byte in PRINTABLE else next(OTHERS)) for byte in range(256)]  # byte-level BPE's
 
 
 def fetched(root, package):
@@ -28,33 +26,11 @@ def fetched(root, package):
         return None
 
 
-def merges_of(ranks):
-    """The pair of each piece that merging by the ranks before its own leaves, best first."""
-    merges = []
-    for piece, rank in ranks.items():
-        parts = [bytes([byte]) for byte in piece]
-        while len(parts) > 2:
-            pairs = [(ranks.get(a + b, rank), i) for i, (a, b) in enumerate(zip(parts, parts[1:]))]
-            best, at = min(pairs)
-            if best >= rank:
-                break
-            parts[at:at + 2] = [parts[at] + parts[at + 1]]
-        if len(parts) == 2:
-            merges.append(tuple(parts))
-    return merges
-
-
-def text(piece):
-    return "".join(LETTERS[byte] for byte in piece)
-
-
 def from_ranks(ranks, pattern, normalizer=None):
-    """A tokenizer.json of tiktoken's ranks, as the converters of Transformers make it."""
-    tokenizer = Tokenizer(models.BPE(vocab={text(piece): rank for piece, rank in ranks.items()},
-                                     merges=[(text(a), text(b)) for a, b in merges_of(ranks)], ignore_merges=True))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(pattern), "isolated"), parity.byte_level(use_regex=False)])
-    tokenizer.decoder = decoders.ByteLevel()
+    """A tokenizer.json of tiktoken's ranks."""
+    converter = TikTokenConverter(pattern=pattern)
+    converter.load_tiktoken_bpe = lambda _: ranks
+    tokenizer = converter.converted()
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     return tokenizer

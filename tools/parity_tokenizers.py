@@ -19,7 +19,12 @@ from pathlib import Path
 os.environ["RAYON_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import sentencepiece
+import transformers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES as M2M_100_CODES
+from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART_50_CODES
+from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB_CODES
 
 FUZZED_LINES = 50_000
 RANDOM_DECODES = 2_000
@@ -54,19 +59,18 @@ def code_points(*ranges):
 
 def alphabets():
     everything = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
-    numbers = [c for c in everything if unicodedata.category(c)[0] == "N"]
-    marks = [c for c in everything if unicodedata.category(c)[0] == "M"]
+    numbers, marks = ([c for c in everything if unicodedata.category(c)[0] == kind] for kind in "NM")
     return [
         code_points((0x61, 0x7A)), code_points((0x41, 0x5A), (0x61, 0x7A)), code_points((0x30, 0x39)),
         code_points((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E)), [" "], [" ", "\t", "\n", "\r"],
         list("\u0085\u00a0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000\u180e\u200b\ufeff\u0009\u000b\u000c\u001c\u001f "),
         code_points((0x00, 0x1F), (0x7F, 0x9F)), code_points((0xA1, 0x24F)), marks,
-        list("aeiouAEIOUcnsyz") + code_points((0x300, 0x345)), code_points((0x370, 0x3FF)), code_points((0x400, 0x52F)),
-        code_points((0x590, 0x5FF)), code_points((0x600, 0x6FF)), code_points((0x900, 0x97F)), code_points((0xE00, 0xE7F)),
-        code_points((0x1100, 0x11FF)), code_points((0xAC00, 0xACFF)), code_points((0x3040, 0x30FF)),
-        code_points((0x4E00, 0x4FFF)), code_points((0x20000, 0x200FF)), code_points((0xF900, 0xFAFF)), numbers,
-        code_points((0x2010, 0x206F)), code_points((0x2100, 0x22FF)), code_points((0x1F300, 0x1F64F)),
-        code_points((0x1F1E6, 0x1F1FF)), code_points((0xE000, 0xE0FF)), code_points((0x10400, 0x104FF)), everything,
+        list("aeiouAEIOUcnsyz") + code_points((0x300, 0x345)),
+        *map(code_points, ((0x370, 0x3FF), (0x400, 0x52F), (0x590, 0x5FF), (0x600, 0x6FF), (0x900, 0x97F),
+                           (0xE00, 0xE7F), (0x1100, 0x11FF), (0xAC00, 0xACFF), (0x3040, 0x30FF), (0x4E00, 0x4FFF),
+                           (0x20000, 0x200FF), (0xF900, 0xFAFF))), numbers,
+        *map(code_points, ((0x2010, 0x206F), (0x2100, 0x22FF), (0x1F300, 0x1F64F), (0x1F1E6, 0x1F1FF),
+                           (0xE000, 0xE0FF), (0x10400, 0x104FF))), everything,
     ]
 
 
@@ -112,14 +116,15 @@ def split_then_bytes(pattern):
     return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level(use_regex=False)])
 
 
-def trained(lines, pre_tokenizer, normalizer=None, special=(), **model):
-    tokenizer = Tokenizer(models.BPE(**model))
+def trained(lines, pre_tokenizer, normalizer=None, special=(), size=VOCABULARY):
+    """A byte-level BPE tokenizer."""
+    tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizer
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(lines, trainers.BpeTrainer(
-        vocab_size=VOCABULARY, special_tokens=list(special), show_progress=False,
+        vocab_size=size, special_tokens=list(special), show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     return tokenizer
 
@@ -162,8 +167,7 @@ def llama3(lines):
 
 def qwen(lines):
     """An expression without a scanner of its own, NFC, and a prefix space."""
-    tokenizer = trained(lines, pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(QWEN_PATTERN), "isolated"), byte_level(use_regex=False)]), normalizers.NFC())
+    tokenizer = trained(lines, split_then_bytes(QWEN_PATTERN), normalizers.NFC())
     tokenizer.add_special_tokens(["<|endoftext|>"])
     return tokenizer
 
@@ -199,32 +203,26 @@ def odd(lines):
     return tokenizer
 
 
-def save(tokenizer, directory, config=None):
+def save(tokenizer, directory):
     directory.mkdir()
     tokenizer.save(str(directory / "tokenizer.json"))
-    if config is not None:
-        (directory / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def gpt2_files(tokenizer, directory):
     """GPT-2's old form, read by Transformers."""
-    from transformers import GPT2Tokenizer
-
     directory.mkdir()
     tokenizer.model.save(str(directory))
-    (directory / "tokenizer_config.json").write_text(json.dumps({"add_prefix_space": True, "pad_token": "<pad>"}))
+    configured(directory, add_prefix_space=True, pad_token="<pad>")
     (directory / "special_tokens_map.json").write_text(json.dumps({
         "bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": False, "normalized": False, "rstrip": True,
                                           "single_word": False}, "unk_token": "<|endoftext|>"}))
-    size = tokenizer.model.get_vocab_size() if hasattr(tokenizer.model, "get_vocab_size") else tokenizer.get_vocab_size(False)
+    size = tokenizer.get_vocab_size(False)
     (directory / "added_tokens.json").write_text(json.dumps({"<word>": size, "</s>": size + 1}))
-    return GPT2Tokenizer.from_pretrained(directory)._tokenizer
+    return transformers.GPT2Tokenizer.from_pretrained(directory)._tokenizer
 
 
 def merges_by_score(model, vocabulary):
     """The merges that SentencePiece's scores stand for, as Llama 2's tokenizer.json has them: the best first."""
-    import sentencepiece
-
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     merges = []
     for piece, id_ in vocabulary.items():
@@ -236,15 +234,12 @@ def merges_by_score(model, vocabulary):
 def llama_json(directory):
     """A Llama's SentencePiece model as Transformers 5 saves it, and in the older form: with normalizers, and with the
     merges of runs of blanks last (Transformers 5.23 puts them first, which changes ids; SentencePiece has them last)."""
-    from transformers import AutoTokenizer
-
     source = directory / "llama_source"
     source.mkdir()
     model = data_folder() / "models" / "llama32k_tokenizer" / "tokenizer.model"
     (source / "tokenizer.model").write_bytes(model.read_bytes())
-    (source / "tokenizer_config.json").write_text(json.dumps({
-        "tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}))
-    saved = AutoTokenizer.from_pretrained(source)._tokenizer
+    configured(source, tokenizer_class="LlamaTokenizer", bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    saved = transformers.AutoTokenizer.from_pretrained(source)._tokenizer
     whole = json.loads(saved.to_str())
     whole["pre_tokenizer"] = None
     whole["model"]["merges"] = merges_by_score(model, whole["model"]["vocab"])
@@ -256,11 +251,9 @@ def llama_json(directory):
 # Translation and summarising families: small SentencePiece models in the files that their directories have
 
 
-def trained_model(path, lines, kind, **ids):
-    import sentencepiece
-
+def trained_model(path, lines, kind, size=1_500, **ids):
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_prefix=str(path.with_suffix("")),
-                                             model_type=kind, vocab_size=1_500, num_threads=1, minloglevel=4, **ids)
+                                             model_type=kind, vocab_size=size, num_threads=1, minloglevel=4, **ids)
     path.with_suffix(".model").rename(path)
     return sentencepiece.SentencePieceProcessor(model_file=str(path))
 
@@ -286,39 +279,20 @@ def marian(directory, lines):
 
 
 def m2m_100(directory, lines):
-    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
-
     model = trained_model(directory / "sentencepiece.bpe.model", lines, "bpe")
     numbered(directory, [model], ["<s>", "<pad>", "</s>", "<unk>"])
     configured(directory, tokenizer_class="M2M100Tokenizer")
     (directory / "special_tokens_map.json").write_text(json.dumps({
-        "bos_token": "<s>", "eos_token": "</s>", "additional_special_tokens": [
-            f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]]}))
+        "bos_token": "<s>", "eos_token": "</s>",
+        "additional_special_tokens": [f"__{code}__" for code in M2M_100_CODES["m2m100"]]}))
 
 
-def mbart_50(directory, lines):
-    from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
-
-    trained_model(directory / "sentencepiece.bpe.model", lines, "unigram")
-    configured(directory, tokenizer_class="MBart50Tokenizer", mask_token="<mask>",
-               additional_special_tokens=FAIRSEQ_LANGUAGE_CODES)
-
-
-def nllb_json(directory, lines):
-    from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
-
-    trained_model(directory / "sentencepiece.bpe.model", lines, "bpe")
-    configured(directory, tokenizer_class="NllbTokenizer", additional_special_tokens=FAIRSEQ_LANGUAGE_CODES)
-
-
-def pegasus(directory, lines):
-    trained_model(directory / "spiece.model", lines, "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    configured(directory, tokenizer_class="PegasusTokenizer")
-
-
-def t5_json(directory, lines):
-    trained_model(directory / "spiece.model", lines, "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    configured(directory, tokenizer_class="T5Tokenizer")
+def one_model(file, kind, ids=None, **config):
+    """The builder of a family whose vocabulary is its SentencePiece model's."""
+    def build(directory, lines):
+        trained_model(directory / file, lines, kind, **(ids or {}))
+        configured(directory, **config)
+    return build
 
 
 def bart(directory, lines):
@@ -327,35 +301,41 @@ def bart(directory, lines):
     configured(directory, tokenizer_class="BartTokenizer")
 
 
-def byt5(directory, lines):
-    configured(directory, tokenizer_class="ByT5Tokenizer")
+PADDING_FIRST = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+# Builders of directories. Of a family `_json` only what Transformers saves is kept.
+TRANSLATION = {
+    "marian": marian,
+    "m2m_100": m2m_100,
+    "mbart_50": one_model("sentencepiece.bpe.model", "unigram", tokenizer_class="MBart50Tokenizer",
+                          mask_token="<mask>", additional_special_tokens=MBART_50_CODES),
+    "nllb_json": one_model("sentencepiece.bpe.model", "bpe", tokenizer_class="NllbTokenizer",
+                           additional_special_tokens=NLLB_CODES),
+    "pegasus": one_model("spiece.model", "unigram", PADDING_FIRST, tokenizer_class="PegasusTokenizer"),
+    "t5_json": one_model("spiece.model", "unigram", PADDING_FIRST, tokenizer_class="T5Tokenizer"),
+    "bart": bart,
+    "byt5": lambda directory, _: configured(directory, tokenizer_class="ByT5Tokenizer"),
+}
+LANGUAGES = {"m2m_100": ("de", "fr"), "mbart_50": ("de_DE", "fr_XX"), "nllb_json": ("deu_Latn", "fra_Latn")}
+TRANSLATION_LINES = 2_000
 
 
-def translation_reference(root, build, lines, text):
-    """The directory of a family, and of each line the ids as source and as target, and the text of the first. A family
-    `_json` keeps only what Transformers saves."""
-    import transformers
-
-    directory = root / build.__name__
+def translation_reference(root, name, lines):
+    """The directory of a family, and of each line the ids as source and as target, and the text of the first."""
+    directory = root / name
     directory.mkdir()
-    build(directory, text)
+    TRANSLATION[name](directory, lines)
     reader = getattr(transformers, json.loads((directory / "tokenizer_config.json").read_text())["tokenizer_class"])
-    languages = {"m2m_100": ("de", "fr"), "mbart_50": ("de_DE", "fr_XX"), "nllb_json": ("deu_Latn", "fra_Latn")}
-    known = languages.get(build.__name__)
-    tokenizer = reader.from_pretrained(directory, **(dict(zip(("src_lang", "tgt_lang"), known)) if known else {}))
-    with open(root / f"{build.__name__}.jsonl", "w") as file:
+    tokenizer = reader.from_pretrained(directory, **dict(zip(("src_lang", "tgt_lang"), LANGUAGES.get(name, ()))))
+    with open(root / f"{name}.jsonl", "w") as file:
         for line in lines:
             ids = tokenizer(line)["input_ids"]
             entry = [line, ids, tokenizer(text_target=line)["input_ids"], tokenizer.decode(ids, skip_special_tokens=True)]
             file.write(json.dumps(entry) + "\n")
-    if build.__name__.endswith("_json"):
+    if name.endswith("_json"):
         for path in directory.iterdir():
             path.unlink()
         tokenizer.save_pretrained(directory)
 
-
-TRANSLATION = (marian, m2m_100, mbart_50, nllb_json, pegasus, t5_json, bart, byt5)
-TRANSLATION_LINES = 2_000
 
 # Files
 
@@ -379,8 +359,6 @@ def reference_of(root, name, tokenizer, lines):
 
 
 def sentencepiece_reference(root, name, model, lines):
-    import sentencepiece
-
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     write_reference(root / f"{name}.jsonl", lines, lambda batch: [processor.encode(line) for line in batch],
                     lambda ids: [processor.decode(row) for row in ids], processor.vocab_size())
@@ -398,19 +376,12 @@ def make(root):
     reference_of(root, "gpt2_files", gpt2_files(gpt2(text), root / "gpt2_files"), lines)
     shown = [line for line in (" ".join(line.split()) for line in data_lines(61)) if line]
     shown = shown[::len(shown) // TRANSLATION_LINES][:TRANSLATION_LINES]
-    for build in TRANSLATION:
-        translation_reference(root, build, shown, shown)
+    for name in TRANSLATION:
+        translation_reference(root, name, shown)
     models_folder = data_folder() / "models"
     for name in ("llama32k_tokenizer", "stories260k_hf"):
         sentencepiece_reference(root, name, models_folder / name / "tokenizer.model", lines)
 
 
-def main():
-    if len(sys.argv) == 3 and sys.argv[1] == "make":
-        make(Path(sys.argv[2]))
-    else:
-        sys.exit(__doc__)
-
-
 if __name__ == "__main__":
-    main()
+    make(Path(sys.argv[2])) if len(sys.argv) == 3 and sys.argv[1] == "make" else sys.exit(__doc__)

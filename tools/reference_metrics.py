@@ -9,12 +9,20 @@
 DATA is the folder ../shared/data. Everything is seeded; a text's newlines are written as a literal \\n.
 """
 
+import functools
 import json
 import random
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import regex
+from nltk.stem.porter import PorterStemmer
+from rouge_score import rouge_scorer
+from sacrebleu.metrics import BLEU, CHRF
+
+TOKENIZERS = ("13a", "none", "char", "zh")
 SCRIPTS = [
     "我们明天去北京看长城，天气应该很好。",
     "東京は日本の首都であり、人口は約1,400万人です。",
@@ -86,28 +94,23 @@ def cases(data):
     yield "too_short", ["a b", "c"], [["a b"], ["c"]]
 
 
-def scores_of(name, hypotheses, references):
-    from rouge_score import rouge_scorer
-    from sacrebleu.metrics import BLEU, CHRF
-
+def scores_of(hypotheses, references):
     streams = [list(stream) for stream in zip(*references)]
     result = {}
-    for tokenizer in ("13a", "none", "char", "zh"):
-        metric = BLEU(tokenize=tokenizer)
+    metrics = {f"bleu_{tokenizer}": BLEU(tokenize=tokenizer) for tokenizer in TOKENIZERS}
+    for name, metric in {**metrics, "chrf_0": CHRF(word_order=0), "chrf_2": CHRF(word_order=2)}.items():
         score = metric.corpus_score(hypotheses, streams)
-        result[f"bleu_{tokenizer}"] = score.score
-        result[f"bleu_{tokenizer}_text"] = re.sub(r"^BLEU = ", "", str(score))
-        result[f"bleu_{tokenizer}_signature"] = str(metric.get_signature())
-    for word_order in (0, 2):
-        metric = CHRF(word_order=word_order)
-        score = metric.corpus_score(hypotheses, streams)
-        result[f"chrf_{word_order}"] = score.score
-        result[f"chrf_{word_order}_name"] = score.name
-        result[f"chrf_{word_order}_signature"] = str(metric.get_signature())
+        result[name] = score.score
+        if name.startswith("bleu"):
+            result[name + "_text"] = re.sub(r"^BLEU = ", "", str(score))
+        else:
+            result[name + "_name"] = score.name
+        result[name + "_signature"] = str(metric.get_signature())
     types = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
     scorers = {"": rouge_scorer.RougeScorer(types), "_stemmed": rouge_scorer.RougeScorer(types, use_stemmer=True)}
-    for tokenizer in ("13a", "none", "char", "zh") if len(hypotheses) < 20 else ():  # characters take it long
-        scorers[f"_{tokenizer}"] = rouge_scorer.RougeScorer(types, tokenizer=BleuTokens(BLEU(tokenize=tokenizer)))
+    for tokenizer in TOKENIZERS if len(hypotheses) < 20 else ():  # characters take it long
+        tokens = SimpleNamespace(tokenize=functools.partial(bleu_tokens, BLEU(tokenize=tokenizer)))
+        scorers[f"_{tokenizer}"] = rouge_scorer.RougeScorer(types, tokenizer=tokens)
     for suffix, scorer in scorers.items():
         lines = [scorer.score_multi(r, h) for h, r in zip(hypotheses, references)]
         for kind in types:
@@ -116,14 +119,8 @@ def scores_of(name, hypotheses, references):
     return result
 
 
-class BleuTokens:
-    """BLEU's tokenizer as rouge_score takes one."""
-
-    def __init__(self, metric):
-        self.metric = metric
-
-    def tokenize(self, text):
-        return self.metric._preprocess_segment(text).split()
+def bleu_tokens(metric, text):
+    return metric._preprocess_segment(text).split()
 
 
 def write_lines(path, texts):
@@ -137,13 +134,11 @@ def write_scores(data, out):
         write_lines(out / f"{name}.hyp", hypotheses)
         for r, stream in enumerate(zip(*references)):
             write_lines(out / f"{name}.ref{r}", stream)
-        expected[name] = {"references": len(references[0]), **scores_of(name, hypotheses, references)}
+        expected[name] = {"references": len(references[0]), **scores_of(hypotheses, references)}
     (out / "expected.json").write_text(json.dumps(expected, indent=1), encoding="utf-8")
 
 
 def write_stems(data, out):
-    from nltk.stem.porter import PorterStemmer
-
     words = set()
     for path in sorted(data.rglob("*")):
         if path.is_file() and path.suffix in {".en", ".de", ".jsonl", ".tokens", ".raw", ".txt"}:
@@ -167,8 +162,6 @@ def awkward_lines(data):
         yield "".join(rng.choices(pieces, k=rng.randint(1, 30)))
     for name in ("multi30k/test_2016_flickr.de", "tatoeba_deu_eng/test.en", "iwslt2017_de_en/valid.de"):
         yield from lines_of(data / name, 100)
-    import regex
-
     rare = regex.compile(r"[\p{Lo}\p{Co}\p{Cn}\p{Cs}]")  # each 97th of these will do
     shown = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000 and (c % 97 == 0 or not rare.match(chr(c)))]
     for begin in range(0, len(shown), 64):
@@ -176,14 +169,10 @@ def awkward_lines(data):
 
 
 def write_tokens(data, out):
-    from sacrebleu.metrics import BLEU
-
     lines = list(awkward_lines(data))
-    result = {"lines": lines, "bleu": {}}
-    for name in ("13a", "none", "char", "zh"):
-        metric = BLEU(tokenize=name)
-        tokens = [" ".join(metric._preprocess_segment(line).split()) for line in lines]
-        result["bleu"][name] = tokens
+    metrics = {name: BLEU(tokenize=name) for name in TOKENIZERS}
+    result = {"lines": lines, "bleu": {name: [" ".join(bleu_tokens(metric, line)) for line in lines]
+                                       for name, metric in metrics.items()}}
     (out / "tokens.json").write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
 
 

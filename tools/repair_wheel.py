@@ -22,27 +22,13 @@ def run(*command, **options):
     return subprocess.run([str(word) for word in command], check=True, text=True, **options)
 
 
-def original(library):
-    """The file of this machine that the wheel's library was copied from."""
+def package_of(library):
+    """The Debian package that the wheel's library was copied from."""
     name = HASH.sub("", library.name)
-    cache = run("/sbin/ldconfig", "-p", stdout=subprocess.PIPE).stdout
-    for line in cache.splitlines():
-        words = line.split()
-        if words and words[0] == name:
-            return pathlib.Path(words[-1]).resolve()
-    found = sorted(pathlib.Path("/usr/lib/x86_64-linux-gnu").rglob(name))
+    found = subprocess.run(["dpkg", "-S", f"*/{name}"], capture_output=True, text=True).stdout
     if not found:
-        sys.exit(f"{library.name}: no {name} on this machine, so its licence is unknown")
-    return found[0].resolve()
-
-
-def package_of(file):
-    """The Debian package of a file; some files are known by their path before /usr was merged."""
-    for path in (file, pathlib.Path(str(file).removeprefix("/usr"))):
-        found = subprocess.run(["dpkg", "-S", str(path)], capture_output=True, text=True)
-        if found.returncode == 0:
-            return found.stdout.split(":")[0]
-    sys.exit(f"{file} is of no Debian package, so its licence is unknown")
+        sys.exit(f"{library.name}: {name} is of no Debian package, so its licence is unknown")
+    return found.split(":")[0]
 
 
 def add_licences(wheel, folder):
@@ -53,7 +39,7 @@ def add_licences(wheel, folder):
     licences.mkdir(parents=True)
     lines = []
     for library in sorted(unpacked.glob("*.libs/*")):
-        package = package_of(original(library))
+        package = package_of(library)
         shutil.copy(f"/usr/share/doc/{package}/copyright", licences / package)
         lines.append(f"{library.name}: Debian's {package}, licence in {package}\n")
     (licences / "README").write_text("Libraries in this wheel, and where their licences stand:\n\n" + "".join(lines))

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -14,87 +13,58 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/random_tensors.h"
+#include "model/families/family.h"
 #include "model/layers/parameter_source.h"
 #include "model/transformer/parameters.h"
-#include "tests/support/models.h"
 
 namespace draftsmith::bench {
 
 namespace {
 
-using model::ModelSizes;
 using model::TransformerConfig;
 
+// A model's family and sizes, named as in TransformerConfig.
 struct Shape {
-  std::string name;
-  TransformerConfig config;
+  const char* name;
+  const char* family;
+  int64_t vocabulary, width, heads, kv_heads, head_width, ff_width, encoder_layers, decoder_layers;
+  bool tied_head = true;
 };
 
-TransformerConfig t5(const ModelSizes& sizes) {
-  TransformerConfig config = model::t5_config(sizes);
-  config.tied_head = true;
-  config.output_scale = 1 / std::sqrt(static_cast<double>(sizes.width));
-  return config;
-}
+constexpr Shape kShapes[] = {{"t5-small", "t5", 32128, 512, 8, 0, 64, 2048, 6, 6},
+                             {"t5-base", "t5", 32128, 768, 12, 0, 64, 3072, 12, 12},
+                             {"t5-large", "t5", 32128, 1024, 16, 0, 64, 4096, 24, 24},
+                             {"llama-1b", "llama", 128256, 2048, 32, 8, 64, 8192, 0, 16},
+                             {"llama-8b", "llama", 128256, 4096, 32, 8, 128, 14336, 0, 32, false},
+                             {"marian", "marian", 58101, 512, 8, 0, 64, 2048, 6, 6},
+                             {"bart-base", "bart", 50265, 768, 12, 0, 64, 3072, 6, 6},
+                             {"qwen3-0.6b", "qwen3", 151936, 1024, 16, 8, 128, 3072, 0, 28},
+                             {"tiny-t5", "t5", 96, 32, 2, 0, 16, 64, 1, 2},
+                             {"tiny-t5-drafter", "t5", 96, 16, 2, 0, 16, 32, 1, 1},
+                             {"tiny-llama", "llama", 96, 32, 2, 0, 16, 64, 0, 2}};
 
-TransformerConfig llama(const ModelSizes& sizes, bool tied_head) {
-  TransformerConfig config = model::llama_config(sizes);
-  config.tied_head = tied_head;
-  config.max_positions = 8192;
+TransformerConfig config_of(const Shape& shape) {
+  const model::Family& family = model::families().at(shape.family);
+  TransformerConfig config = family.base;
+  config.vocabulary = shape.vocabulary;
+  config.width = shape.width;
+  config.heads = shape.heads;
+  config.kv_heads = shape.kv_heads;
+  config.head_width = shape.head_width;
+  config.ff_width = shape.ff_width;
+  config.encoder_layers = shape.encoder_layers;
+  config.decoder_layers = shape.decoder_layers;
+  config.tied_head = shape.tied_head;
+  config.eos = {};
+  if (family.shapes.scaled_embedding) config.embedding_scale = std::sqrt(static_cast<double>(shape.width));
+  if (config.t5_like()) {
+    config.output_scale = 1 / std::sqrt(static_cast<double>(shape.width));
+  } else {
+    config.rotary.width = shape.head_width;
+    config.attention_scale = 1 / std::sqrt(static_cast<double>(shape.head_width));
+    config.max_positions = config.encoder_decoder ? 1024 : 8192;
+  }
   return config;
-}
-
-// Returns Marian's shape: sinusoids, norms after sums, a bias of the logits.
-TransformerConfig marian(const ModelSizes& sizes) {
-  TransformerConfig config = model::layer_norm_config("marian", sizes);
-  config.encoder_decoder = true;
-  config.encoder_layers = sizes.encoder_layers;
-  config.norm_place = model::NormPlace::kAfterSum;
-  config.final_norm = false;
-  config.positions = model::Positions::kSinusoid;
-  config.activation = model::Activation::kSilu;
-  config.embedding_scale = std::sqrt(static_cast<double>(sizes.width));
-  config.tied_head = true;
-  config.head_bias = true;
-  config.max_positions = 1024;
-  return config;
-}
-
-TransformerConfig bart(const ModelSizes& sizes) {
-  TransformerConfig config = marian(sizes);
-  config.family = "bart";
-  config.positions = model::Positions::kLearned;
-  config.position_offset = 2;
-  config.activation = model::Activation::kGelu;
-  config.embedding_norm = true;
-  config.embedding_scale = 1;
-  return config;
-}
-
-TransformerConfig qwen3(const ModelSizes& sizes) {
-  TransformerConfig config = llama(sizes, true);
-  config.family = "qwen3";
-  config.query_key_norm = model::QueryKeyNorm::kHead;
-  return config;
-}
-
-std::vector<Shape> shapes() {
-  const ModelSizes tiny{.vocabulary = 96, .width = 32, .heads = 2, .head_width = 16, .ff_width = 64};
-  ModelSizes half = tiny;
-  half.width = 16;
-  half.ff_width = 32;
-  half.decoder_layers = 1;
-  return {{"t5-small", t5({32128, 512, 8, 0, 64, 2048, 6, 6})},
-          {"t5-base", t5({32128, 768, 12, 0, 64, 3072, 12, 12})},
-          {"t5-large", t5({32128, 1024, 16, 0, 64, 4096, 24, 24})},
-          {"llama-1b", llama({128256, 2048, 32, 8, 64, 8192, 0, 16}, true)},
-          {"llama-8b", llama({128256, 4096, 32, 8, 128, 14336, 0, 32}, false)},
-          {"marian", marian({58101, 512, 8, 0, 64, 2048, 6, 6})},
-          {"bart-base", bart({50265, 768, 12, 0, 64, 3072, 6, 6})},
-          {"qwen3-0.6b", qwen3({151936, 1024, 16, 8, 128, 3072, 0, 28})},
-          {"tiny-t5", t5(tiny)},
-          {"tiny-t5-drafter", t5(half)},
-          {"tiny-llama", llama(tiny, true)}};
 }
 
 constexpr int64_t kBlock = 1'000'003;  // a prime
@@ -123,12 +93,9 @@ std::map<std::string, at::Tensor> random_parameters(const TransformerConfig& con
 
 TransformerConfig shape_config(const std::string& name) {
   std::string known;
-  for (Shape& shape : shapes()) {
-    if (shape.name == name) {
-      shape.config.eos = {};
-      return shape.config;
-    }
-    known += (known.empty() ? "" : ", ") + shape.name;
+  for (const Shape& shape : kShapes) {
+    if (shape.name == name) return config_of(shape);
+    known += (known.empty() ? "" : ", ") + std::string(shape.name);
   }
   throw UserError({"--shapes", "unknown shape", known, "'" + name + "'", ""});
 }

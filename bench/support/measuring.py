@@ -1,10 +1,10 @@
 """What the comparisons of bench/ share: programs that run one after another, machines, spreads."""
 
+import ctypes.util
 import datetime
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -13,7 +13,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-peers/bin/python"
 PROGRAM = ROOT / "build/release/draftsmith"
-LIBRARY_FOLDERS = [f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib"]
+LLAMA_CPP = "0.3.36"  # of llama-cpp-python
+# GCC 12 drops stores that its intrinsic for AMX's configuration reads, and llama.cpp in q8_0 ends with a fault.
+LLAMA_CPP_BUILD = "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DCMAKE_CXX_FLAGS=-fno-tree-dse"
 
 
 def run(command, environment=None):
@@ -25,24 +27,25 @@ def run(command, environment=None):
     return result.stdout
 
 
-def set_up(targets, requirements=(), environment=None):
-    """Installs what is missing, with the peers of these requirements into .venv-peers, and builds the targets."""
+def set_up(targets):
+    """Installs what is missing, with the peers, and builds the targets."""
     subprocess.run([ROOT / "tools/setup", "--with-peers"], check=True)
     subprocess.run([ROOT / "tools/build", "release", *targets], check=True)
-    for name in requirements:
-        run([PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-r", ROOT / "tools" / name],
-            environment)
+
+
+def install_llama_cpp(python):
+    """Installs llama.cpp beside an interpreter. It is compiled for this processor: 10 to 20 minutes on two cores."""
+    run([python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", f"llama-cpp-python=={LLAMA_CPP}"],
+        {"CMAKE_ARGS": LLAMA_CPP_BUILD})
 
 
 def tcmalloc():
     """Returns the environment of a program that shall use TCMalloc, as our own programs do; ends this program if it is
     not installed."""
-    found = next((folder / "libtcmalloc_minimal.so.4" for folder in map(pathlib.Path, LIBRARY_FOLDERS)
-                  if (folder / "libtcmalloc_minimal.so.4").exists()), None)
+    found = ctypes.util.find_library("tcmalloc_minimal")
     if not found:
-        sys.exit("error: TCMalloc is missing\n  expected: libtcmalloc_minimal.so.4 in one of "
-                 f"{', '.join(LIBRARY_FOLDERS)}\n  hint:     tools/setup installs it")
-    return {"LD_PRELOAD": str(found)}
+        sys.exit("error: TCMalloc is missing\n  expected: libtcmalloc_minimal.so\n  hint:     tools/setup installs it")
+    return {"LD_PRELOAD": found}
 
 
 def add_common_options(parser, rounds):

@@ -121,18 +121,10 @@ def unpacked_place(archive: pathlib.Path, folder: pathlib.Path) -> Place:
 # ---- tools/gpu pack ----
 
 
-def need_programs(build: pathlib.Path) -> None:
-    """Says at once which programs are not built."""
-    missing = [name for name in PROGRAMS if not (build / name).is_file()]
-    if missing:
-        raise Problem("programs are not built", ", ".join(PROGRAMS), f"without {', '.join(missing)} in {build}",
-                      "tools/build release")
-
-
-def libraries_of(program: pathlib.Path) -> dict[str, pathlib.Path]:
+def libraries_of(program: str) -> dict[str, pathlib.Path]:
     """The libraries that a program loads and that must travel, by the name it asks for: not the C library's parts, nor
     what comes with torch."""
-    listing = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
+    listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
     found = {}
     for name, path in (match.groups() for match in map(LINE.match, listing.stdout.splitlines()) if match):
         if path == "not found":
@@ -145,7 +137,7 @@ def libraries_of(program: pathlib.Path) -> dict[str, pathlib.Path]:
 def compile_kernels(build: pathlib.Path, folder: pathlib.Path) -> None:
     """Compiles all own kernels into the folder; no GPU is needed. Raises Problem, mostly for a lack of NVRTC."""
     shutil.rmtree(folder, ignore_errors=True)
-    words = [str(build / KERNELS_BENCH), "--compile", str(folder), "--architecture", ARCHITECTURE]
+    words = [Place(build, "").need(KERNELS_BENCH), "--compile", str(folder), "--architecture", ARCHITECTURE]
     result = subprocess.run(words, capture_output=True, text=True, timeout=COMPILE_S)
     if result.returncode != 0 or not any(folder.glob("*.kernels")):
         found = (result.stderr or result.stdout).strip()[-800:] or f"exit status {result.returncode} and no file"
@@ -155,6 +147,7 @@ def compile_kernels(build: pathlib.Path, folder: pathlib.Path) -> None:
 
 def pack(build: pathlib.Path, out: pathlib.Path, programs: tuple[str, ...], preset: int = 9) -> pathlib.Path:
     """Writes out/pack.tar.xz, complete or not at all, with the kernels of out/kernels. Returns it."""
+    found = {name: Place(build, "").need(name) for name in programs}
     out.mkdir(parents=True, exist_ok=True)
     archive = out / ARCHIVE
     archive.unlink(missing_ok=True)
@@ -162,10 +155,10 @@ def pack(build: pathlib.Path, out: pathlib.Path, programs: tuple[str, ...], pres
     with tempfile.TemporaryDirectory() as work:
         folder = pathlib.Path(work)
         (folder / "lib").mkdir()
-        for name in programs:
+        for name, program in found.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["strip", "--strip-all", "-o", str(folder / name), str(build / name)], check=True)
-            for library, path in libraries_of(build / name).items():
+            subprocess.run(["strip", "--strip-all", "-o", str(folder / name), program], check=True)
+            for library, path in libraries_of(program).items():
                 shutil.copy(path, folder / "lib" / library)
         (folder / FACTS).write_text(json.dumps({"commit": git_commit(), "source": str(ROOT)}))
         with tarfile.open(partial, "w:xz", preset=preset) as tar:  # large presets find what programs have in common

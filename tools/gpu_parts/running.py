@@ -5,9 +5,9 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
-import tarfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from gpu_parts.packing import Place, Problem
 
 RESULTS = "results.json"
 LOGS = "logs.tar.gz"
-LOG_BYTES = 1 << 20  # of a program's output that the archive keeps, its end
+LOG_CHARACTERS = 1 << 20  # of a program's output that the archive keeps, its end
 END_S = 10.0  # how long a killed process may take: one whose work on the device hangs may never end
 STRICT = {"DRAFTSMITH_STRICT_DEVICE": "1"}  # slower ways are errors
 
@@ -27,22 +27,18 @@ class Skipped(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A program with its arguments, more variables than those of this process, and the seconds that it may take."""
+    """A program with its arguments, more variables than those of this process, the seconds that it may take, and what
+    its records are marked with."""
 
     words: list[str]
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     limit_s: float = 20.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Bench:
-    """A program of ours that writes records, and what its records are marked with."""
-
-    program: str
-    words: str
-    limit_s: float
-    variables: dict[str, str] = dataclasses.field(default_factory=lambda: STRICT)
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def bench(program: str, words: str, limit_s: float, variables: dict[str, str] = STRICT, **marks: str) -> Command:
+    """A program of ours that writes records, for benches()."""
+    return Command([program, *words.split()], variables, limit_s, marks)
 
 
 @dataclasses.dataclass
@@ -114,7 +110,9 @@ def run_one(context: Context, command: Command) -> Finished:
     except subprocess.TimeoutExpired:
         end += f"; it could not be ended within {END_S:.0f} s"
     context.processes.discard(process)
-    finished = Finished(status, log.read_text(errors="replace"), time.monotonic() - begun, end)
+    printed = log.read_text(errors="replace")
+    log.write_text(printed[-LOG_CHARACTERS:])
+    finished = Finished(status, printed, time.monotonic() - begun, end)
     variables = " ".join(f"{name}={value}" for name, value in command.environment.items())
     with (context.logs() / "commands.txt").open("a") as file:
         file.write(f"{log.name}: {end}, {finished.seconds:.1f} s: {variables} {' '.join(command.words)}\n")
@@ -142,20 +140,15 @@ def check(finished: list[Finished], what: str) -> None:
             raise Problem(f"{what} failed", "exit status 0", f"{one.end}: " + " | ".join(lines[-6:])[-1000:])
 
 
-def records_of(file: pathlib.Path, marks: dict[str, str]) -> list[dict[str, Any]]:
-    """The records that a bench has written so far, with its marks."""
-    records = json.loads(file.read_text())["records"] if file.is_file() else []
-    return [{**record, **marks} for record in records]
-
-
-def run_records(context: Context, commands: list[Command], marks: list[dict[str, str]]) -> None:
+def run_records(context: Context, commands: Sequence[Command]) -> None:
     """Runs commands that take --json FILE. One that fails or is killed loses no record, and the next runs.
 
     Raises Problem for checks and settings that failed."""
     files = [context.work / f"records-{time.monotonic_ns()}-{number}.json" for number in range(len(commands))]
     finished = run_all(context, [dataclasses.replace(command, words=[*command.words, "--json", str(file)])
                                  for command, file in zip(commands, files)])
-    records = [record for file, marked in zip(files, marks) for record in records_of(file, marked)]
+    records: list[dict[str, Any]] = [record | command.marks for file, command in zip(files, commands) if file.is_file()
+                                     for record in json.loads(file.read_text())["records"]]
     context.data["records"] = records
     failed = [f"{record.get('check', record['measure'])} of {record.get('shape')} in {record.get('dtype')}: "
               + (record.get("problem") or f"{record.get('value')}, bound {record.get('bound')}")
@@ -167,13 +160,13 @@ def run_records(context: Context, commands: list[Command], marks: list[dict[str,
         raise Problem("nothing was measured", "records", "none")
 
 
-def benches(*all_benches: Bench) -> Callable[[Context], None]:
+def benches(*commands: Command) -> Callable[[Context], None]:
     """The work of a step that runs these programs of ours, one after another."""
     def work(context: Context) -> None:
         place = context.place
-        run_records(context, [Command([place.need(bench.program), *bench.words.split()],
-                                      place.environment() | bench.variables, bench.limit_s) for bench in all_benches],
-                    [bench.marks for bench in all_benches])
+        run_records(context, [dataclasses.replace(one, words=[place.need(one.words[0]), *one.words[1:]],
+                                                  environment=place.environment() | one.environment)
+                              for one in commands])
     return work
 
 
@@ -203,12 +196,5 @@ def write_results(out: pathlib.Path, results: dict[str, Any], context: Context) 
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, out / RESULTS)
-    partial = out / (LOGS + ".partial")
-    with tarfile.open(partial, "w:gz") as tar:
-        for file in sorted(context.logs().iterdir()):
-            info = tar.gettarinfo(file, arcname=f"logs/{file.name}")
-            with file.open("rb") as content:
-                content.seek(max(0, info.size - LOG_BYTES))
-                info.size = min(info.size, LOG_BYTES)
-                tar.addfile(info, content)
+    partial = shutil.make_archive(str(out / "logs.partial"), "gztar", context.work, context.logs().name)
     os.replace(partial, out / LOGS)

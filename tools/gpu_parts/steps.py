@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from gpu_parts import packing
 from gpu_parts.packing import CHECKS_BENCH, DECODING_BENCH, KERNELS_BENCH, TRAINING_BENCH, Problem
-from gpu_parts.running import (STRICT, Bench, Command, Context, Finished, Skipped, Step, benches, check, run_all,
+from gpu_parts.running import (STRICT, Command, Context, Finished, Skipped, Step, bench, benches, check, run_all,
                                run_records)
 
 # Variables that turn fast ways off on purpose, or one that lets kernels begin when the ones ahead have ended.
@@ -92,17 +92,17 @@ def peer(words: str, limit_s: float) -> Callable[[Context], None]:
         python = packing.peers_python()
         if python is None:
             raise Skipped("no Python with torch and Transformers is here (tools/setup --with-peers)")
-        run_records(context, [Command([python, str(PEER), *words.split()], limit_s=limit_s)], [{}])
+        run_records(context, [Command([python, str(PEER), *words.split()], limit_s=limit_s)])
     return work
 
 
-def decoding(words: str, limit_s: float, variables: dict[str, str] = STRICT, **marks: str) -> Bench:
-    return Bench(DECODING_BENCH, f"--device cuda {words}", limit_s, variables, marks)
+def decoding(words: str, *more: object, **marks: str) -> Command:
+    return bench(DECODING_BENCH, f"--device cuda {words}", *more, **marks)
 
 
-def training(shape: str, dropout: str) -> Bench:
+def training(shape: str, dropout: str) -> Command:
     """A step that reads and writes 8,192 tokens; the peak is that of an H100's dense bf16, by its data sheet."""
-    return Bench(TRAINING_BENCH, f"--device cuda --shape {shape} --dropout {dropout} --rows 64 --source 128 "
+    return bench(TRAINING_BENCH, f"--device cuda --shape {shape} --dropout {dropout} --rows 64 --source 128 "
                  "--target 128 --dtype bf16 --steps 5 --threads 0 --peak-tflops 989", 25)
 
 
@@ -112,20 +112,20 @@ SPECULATION = "--dtype bf16 --rounds 3 --pairs"
 # What decides most comes first.
 FIRST = (
     Step("smoke", "First tokens of tiny models", 25, benches(
-        Bench(CHECKS_BENCH, "--device cuda --shapes tiny-t5,tiny-llama", 25)), "stop"),
+        bench(CHECKS_BENCH, "--device cuda --shapes tiny-t5,tiny-llama", 25)), "stop"),
     Step("suites", "Tests on the device", 60, suites(
         "cuda", {packing.DEVICE_TESTS: DEVICE_SUITES, **dict.fromkeys(packing.GPU_TESTS, GPU_SUITES)}), "mark", 8),
     Step("shapes", "Checks at real shapes", 60, benches(
-        Bench(CHECKS_BENCH, "--device cuda --shapes t5-large,llama-1b", 35),
-        Bench(CHECKS_BENCH, "--device cuda --shapes marian,bart-base,qwen3-0.6b", 35)), "mark"),
+        bench(CHECKS_BENCH, "--device cuda --shapes t5-large,llama-1b", 35),
+        bench(CHECKS_BENCH, "--device cuda --shapes marian,bart-base,qwen3-0.6b", 35)), "mark"),
     Step("speeds", "Speed of decoding", 75, benches(
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b,t5-small,t5-base", 25),
         decoding(f"{FIRST_SPEEDS} marian,bart-base,qwen3-0.6b", 25),
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b,t5-small,t5-base --rounds 3", 25, KERNELS_OFF, kernels="off"),
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b", 20, IN_TURN, launch="in turn"))),
     Step("kernels", "Kernels alone", 20, benches(
-        Bench(KERNELS_BENCH, "--device cuda --dtype bf16", 15),
-        Bench(KERNELS_BENCH, "--device cuda --dtype bf16 --rounds 3", 15, IN_TURN, {"launch": "in turn"}))),
+        bench(KERNELS_BENCH, "--device cuda --dtype bf16", 15),
+        bench(KERNELS_BENCH, "--device cuda --dtype bf16 --rounds 3", 15, IN_TURN, launch="in turn"))),
 )
 REST = (
     Step("decoding", "Larger batches and other types", 110, benches(
@@ -150,15 +150,15 @@ REST = (
 DRY_S = 200.0
 DRY = (
     Step("smoke", "First tokens of tiny models", DRY_S, benches(
-        Bench(CHECKS_BENCH, "--device standin --shapes tiny-t5,tiny-llama", DRY_S)), "stop"),
+        bench(CHECKS_BENCH, "--device standin --shapes tiny-t5,tiny-llama", DRY_S)), "stop"),
     Step("suites", "Tests on the device", DRY_S, suites("standin", {packing.DEVICE_TESTS: DRY_SUITES}), "mark", 2),
     Step("kernels", "Kernels alone", DRY_S, benches(
-        Bench(KERNELS_BENCH, "--device standin --dtype fp32 --tiny", DRY_S))),
+        bench(KERNELS_BENCH, "--device standin --dtype fp32 --tiny", DRY_S))),
     Step("decoding", "Decoding", DRY_S, benches(
-        Bench(DECODING_BENCH, "--device standin --dtype fp32 --shapes tiny-t5,tiny-llama "
+        bench(DECODING_BENCH, "--device standin --dtype fp32 --shapes tiny-t5,tiny-llama "
               "--pairs tiny-t5:tiny-t5-drafter --rounds 2 --new-tokens 10 --source 6 --lengths 1,4", DRY_S))),
     Step("training", "Training", DRY_S, benches(
-        Bench(TRAINING_BENCH, "--device cpu --shape tiny-t5 --rows 2 --source 8 --target 8 --steps 1", DRY_S))),
+        bench(TRAINING_BENCH, "--device cpu --shape tiny-t5 --rows 2 --source 8 --target 8 --steps 1", DRY_S))),
     Step("peer", "Transformers", DRY_S, peer(
         "decoding --device cpu --shapes tiny-t5 --batches 1 --rounds 1 --source 6 --new-tokens 4 --dtype fp32", DRY_S)),
     Step("peer_training", "Training with Transformers", DRY_S, peer(
