@@ -32,7 +32,8 @@ namespace fs = std::filesystem;
 data::TextInput text_of_dataset(const OptionFlags<recipes::CorpusOptions>& flags) {
   const data::TextInput given = flags.value();
   toml::table keys = parse_toml(dump_options(given), "");
-  for (const Field& field : data::TextInput::fields().all()) {
+  const auto fields = data::TextInput::fields();
+  for (const Field& field : fields.all()) {
     if (!flags.given(field.name)) keys.erase(field.name);
   }
   Problems problems;
