@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <ranges>
 #include <set>
 
 #include <fmt/format.h>
@@ -9,11 +10,14 @@
 
 #include "base/error.h"
 #include "base/logging.h"
+#include "base/options.h"
 #include "base/signals.h"
 #include "base/table.h"
+#include "base/toml.h"
 #include "base/utf8.h"
 #include "cli/application.h"
 #include "data/corpus/corpus.h"
+#include "data/corpus/prepare.h"
 #include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
@@ -23,6 +27,22 @@ namespace draftsmith::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Returns the text of the data set that the flags name. Flags for its fields win. Errors: UserError.
+data::TextInput text_of_dataset(const OptionFlags<recipes::CorpusOptions>& flags) {
+  const data::TextInput given = flags.value();
+  toml::table keys = parse_toml(dump_options(given), "");
+  const auto fields = data::TextInput::fields();
+  for (const Field& field : fields.all()) {
+    if (!flags.given(field.name)) keys.erase(field.name);
+  }
+  Problems problems;
+  data::fill_in_dataset_corpus(keys, problems);
+  for_each_string(keys, [](toml::value<std::string>& text) { text = data::real_path(text.get()); });
+  const auto filled = parse_options<data::TextInput>(keys, "", problems);
+  problems.throw_if_any();
+  return filled;
+}
 
 Action add_prepare(CLI::App& app) {
   struct Flags {
@@ -59,7 +79,7 @@ Action add_prepare(CLI::App& app) {
   return [flags, options] {
     recipes::CorpusOptions corpus = options->value();
     corpus.tokenizer = flags->tokenizer;
-    static_cast<data::TextInput&>(corpus) = data::with_dataset(corpus);
+    if (!corpus.dataset.empty()) static_cast<data::TextInput&>(corpus) = text_of_dataset(*options);
     const SignalWatch signals;
     const std::string made = recipes::make_corpus(corpus, flags->out, progress_style(flags->quiet));
     if (!flags->quiet) fmt::print("{}: {}\n", flags->out.string(), made);
@@ -136,17 +156,18 @@ Action add_tokenize(CLI::App& app) {
 // Returns what a data set holds, in a table's row.
 std::vector<std::string> dataset_row(const data::NamedDataset& set) {
   const std::string lines =
-      std::to_string(data::count_lines(set.parallel() ? set.languages.begin()->second : set.file));
+      std::to_string(data::count_lines(set.parallel() ? set.directions.begin()->second.first : set.file));
   if (set.parallel()) {
-    return {set.name, lines, "parallel text", fmt::format("{}", fmt::join(set.directions(), ", ")), "bleu"};
+    return {set.name, lines, "parallel text", fmt::format("{}", fmt::join(std::views::keys(set.directions), ", ")),
+            "bleu"};
   }
   if (!set.jsonl()) return {set.name, lines, "plain text", data::document_separator(set.file), "none"};
   try {
-    const data::JsonlSummary summary = data::summarize_jsonl(set.file);
-    std::string fields = summary.source;
-    if (!summary.references.empty()) fields += fmt::format(" -> {}", fmt::join(summary.references, ", "));
-    if (!summary.categories.empty()) fields += fmt::format(", {} categories", summary.categories.size());
-    return {set.name, lines, "jsonl", fields, summary.metric};
+    const std::vector<data::JsonlPart> parts = data::parts_of_jsonl(set.file);
+    std::string fields = parts.front().source;
+    if (!parts.front().references.empty()) fields += fmt::format(" -> {}", fmt::join(parts.front().references, ", "));
+    if (parts.size() > 1) fields += fmt::format(", {} categories", parts.size() - 1);
+    return {set.name, lines, "jsonl", fields, parts.front().metric};
   } catch (const UserError& error) {
     return {set.name, lines, "jsonl", "unusable: " + error.problems().front().what, ""};
   }

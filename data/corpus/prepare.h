@@ -1,10 +1,13 @@
-// Makes a tokenised corpus of text, for `draftsmith data prepare` and the recipes' stage `corpus`.
+// Text that a user names by files and fields, and the tokenised corpus that is made of it, for `draftsmith data
+// prepare` and the recipes' stage `corpus`.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "data/corpus/corpus.h"
@@ -12,6 +15,29 @@
 #include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
+
+// The raw text that a user names, by files and fields: exactly one of parallel files, a jsonl file and plain text.
+struct TextInput {
+  std::string dataset{};           // name in the data folder, which gives the rest
+  std::string direction{};         // of a data set of parallel text, "de-en"
+  std::filesystem::path source{};  // parallel text
+  std::filesystem::path target{};
+  std::filesystem::path jsonl{};  // with named fields
+  std::string source_field = "source";
+  std::vector<std::string> target_fields = {"target"};
+  std::string messages{};                 // field with a conversation, in place of source and targets
+  std::filesystem::path chat_template{};  // a model directory, or a file in it
+  std::filesystem::path text{};           // plain text: targets without sources
+  std::string separator{};                // line that separates documents of plain text; empty: each line is a document
+  static Fields<TextInput> fields();
+};
+
+// Returns the input with the chat template of its tokenizer (a file or a model directory), if it has conversations and
+// no template yet.
+TextInput with_template_of(const std::filesystem::path& tokenizer, TextInput input);
+
+// Opens the input. Errors: UserError if it names no kind or several, half of a parallel pair, or a pipe.
+std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies);
 
 // How text becomes a corpus.
 struct PrepareOptions {

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ranges>
+#include <set>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +13,6 @@
 #include "base/json.h"
 #include "base/registry.h"
 #include "base/utf8.h"
-#include "data/chat/chat_template.h"
 #include "data/text/readers.h"
 
 namespace draftsmith::data {
@@ -25,15 +25,14 @@ constexpr std::string_view kDataPrefix = "$DATA/";
 
 // ---- Names of the data folder
 
-// Returns the entries of a folder whose names do not begin with "_" or ".", sorted; none if it cannot be read.
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> entries;
+// Returns the entries of a folder whose names do not begin with "_" or "."; none if it cannot be read.
+std::set<fs::path> entries_of(const fs::path& folder) {
+  std::set<fs::path> entries;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.front() != '_' && name.front() != '.') entries.push_back(entry->path());
+    const char first = entry->path().filename().string().front();
+    if (first != '_' && first != '.') entries.insert(entry->path());
   }
-  std::sort(entries.begin(), entries.end());
   return entries;
 }
 
@@ -51,22 +50,6 @@ std::string dataset_name(const std::string& folder, const std::string& stem) {
   const size_t joint = stem.find_first_of("._-", folder.size());
   const bool repeated = stem.starts_with(folder) && joint == folder.size();
   return folder + "/" + (repeated ? stem.substr(joint + 1) : stem);
-}
-
-void add_files(const fs::path& folder, const std::string& folder_name, std::vector<NamedDataset>& sets) {
-  std::map<std::string, std::map<std::string, fs::path>> parallel;  // by name and language
-  for (const fs::path& file : entries_of(folder)) {
-    if (!fs::is_regular_file(file)) continue;
-    const std::string ending = file.extension().string(), name = dataset_name(folder_name, file.stem().string());
-    if (ending == ".jsonl" || ending == ".txt" || ending == ".raw" || ending == ".tokens") {
-      sets.push_back({.name = name, .file = file});
-    } else if (is_language(ending)) {
-      parallel[name][ending.substr(1)] = file;
-    }
-  }
-  for (const auto& [name, languages] : parallel) {
-    if (languages.size() > 1) sets.push_back({.name = name, .languages = languages});
-  }
 }
 
 // ---- Fields of jsonl files
@@ -101,15 +84,15 @@ std::vector<std::string> fields_of(const json& object, const std::string& name) 
   return fields;
 }
 
-// Returns the summary of a file's first object, without categories. Errors: UserError if no convention fits.
-JsonlSummary by_convention(const json& object, const fs::path& file) {
+// Returns what a file holds whose first object is this. Errors: UserError if no convention fits.
+JsonlPart by_convention(const json& object, const fs::path& file) {
   for (const auto& [source, reference, metric] : kConventions) {
-    JsonlSummary summary{.source = source, .references = fields_of(object, reference), .metric = metric};
-    if (!object.contains(summary.source.substr(0, summary.source.find('['))) || summary.references.empty()) continue;
-    if (summary.references.front().empty()) summary.references.clear();
+    JsonlPart whole{.source = source, .references = fields_of(object, reference), .metric = metric};
+    if (!object.contains(whole.source.substr(0, whole.source.find('['))) || whole.references.empty()) continue;
+    if (whole.references.front().empty()) whole.references.clear();
     // Lists of sentences are documents and their summaries, not sentences and their translations.
-    if (summary.metric == "bleu" && object[source].is_array()) summary.metric = "rouge";
-    return summary;
+    if (whole.metric == "bleu" && object[source].is_array()) whole.metric = "rouge";
+    return whole;
   }
   std::vector<std::string> fields;
   for (const auto& [key, value] : object.items()) fields.push_back(key);
@@ -120,31 +103,38 @@ JsonlSummary by_convention(const json& object, const fs::path& file) {
                    .hint = "name the file with `jsonl`, and its fields"});
 }
 
-void add_category(const json& object, std::vector<DatasetCategory>& categories) {
+// Adds the category of a line to the parts, if it is new. A category is scored if all its lines have a `reference`.
+void add_category(const json& object, std::vector<JsonlPart>& parts) {
   if (!object.contains("category") || !object["category"].is_string()) return;
   const std::string name = object["category"].get<std::string>();
-  auto found = std::ranges::find(categories, name, &DatasetCategory::name);
-  if (found == categories.end()) found = categories.insert(found, {.name = name});
-  found->has_references = found->has_references && object.contains("reference");
+  auto part = std::ranges::find(parts, name, &JsonlPart::name);
+  if (part == parts.end()) {
+    part = parts.insert(part, parts.front());
+    part->name = name;
+    for (const auto& [category, reference, metric] : kCategories) {
+      if (name != category) continue;
+      part->references = {reference};
+      part->metric = metric;
+    }
+  }
+  if (object.contains("reference")) return;
+  part->references = parts.front().references;
+  part->metric = parts.front().metric;
 }
 
 // ---- Keys of tasks and corpora
 
-// Returns the categories that the task wants, those of its key `categories` or else all. Errors: UserError for unknown
-// names.
-std::vector<DatasetCategory> wanted_categories(const toml::table& task, const NamedDataset& set,
-                                               const std::vector<DatasetCategory>& known) {
+// Returns the parts that become tasks: the categories that the task names, or else all, or the whole file if it has
+// none. Errors: UserError for unknown names.
+std::vector<JsonlPart> wanted_parts(const toml::table& task, const NamedDataset& set) {
+  std::vector<JsonlPart> parts = parts_of_jsonl(set.file);
+  if (parts.size() == 1) return parts;
+  parts.erase(parts.begin());
   const toml::array* wanted = task["categories"].as_array();
-  if (wanted == nullptr || known.empty()) return known;
-  std::vector<std::string> names;
-  for (const DatasetCategory& category : known) names.push_back(category.name);
-  std::vector<DatasetCategory> chosen;
-  for (auto&& node : *wanted) {
-    const std::string name = node.value_or(std::string());
-    const auto found = std::ranges::find(known, name, &DatasetCategory::name);
-    if (found == known.end()) throw UserError(unknown_name("category of data set " + set.name, name, names));
-    chosen.push_back(*found);
-  }
+  if (wanted == nullptr || wanted->empty()) return parts;
+  const Registry<JsonlPart> known("category of data set " + set.name, std::move(parts));
+  std::vector<JsonlPart> chosen;
+  for (const toml::node& node : *wanted) chosen.push_back(known.at(node.value_or(std::string())));
   return chosen;
 }
 
@@ -166,17 +156,14 @@ std::string dataset_of(const toml::node& node) {
   return node.is_table() ? (*node.as_table())["dataset"].value_or(std::string()) : "";
 }
 
-[[noreturn]] void refuse_file(const std::string& name, const std::string& key, const std::string& where) {
-  throw UserError({.where = where,
-                   .what = fmt::format("`dataset` and `{}` both say where the text comes from", key),
-                   .expected = "one of them",
-                   .found = fmt::format("dataset = \"{}\" and {}", name, key)});
-}
-
 // Requires that the keys do not name files as well. Errors: UserError.
 void refuse_files(const toml::table& table, const std::vector<const char*>& keys) {
   for (const char* key : keys) {
-    if (table.contains(key)) refuse_file(dataset_of(table), key, location_of(*table.get(key)));
+    if (!table.contains(key)) continue;
+    throw UserError({.where = location_of(*table.get(key)),
+                     .what = fmt::format("`dataset` and `{}` both say where the text comes from", key),
+                     .expected = "one of them",
+                     .found = fmt::format("dataset = \"{}\" and {}", dataset_of(table), key)});
   }
 }
 
@@ -189,17 +176,17 @@ void set_metric(toml::table& task, const std::string& name) {
   if (name == "rouge") metric->insert("stemmer", true);
 }
 
-// Fills in a task, or one category of it. Keys that are there stay.
-void fill_in_jsonl(toml::table& task, const NamedDataset& set, JsonlSummary summary, const DatasetCategory& category) {
-  for (const auto& [name, reference, metric] : kCategories) {
-    if (name != category.name || !category.has_references) continue;
-    summary.references = {reference};
-    summary.metric = metric;
+// Returns the task with the keys of a part of a jsonl file. Keys that are there stay.
+toml::table with_part(toml::table task, const fs::path& file, const JsonlPart& part) {
+  if (!part.name.empty()) {
+    task.insert_or_assign("name", task["name"].value_or(std::string()) + "." + part.name);
+    task.insert_or_assign("categories", array_of({part.name}));
   }
-  set_metric(task, task.contains("reference_fields") ? "bleu" : summary.metric);
-  task.insert("jsonl", portable_path(set.file));
-  task.insert(summary.chat() ? "messages" : "source_field", summary.source);
-  task.insert("reference_fields", array_of(summary.references));
+  set_metric(task, task.contains("reference_fields") ? "bleu" : part.metric);
+  task.insert("jsonl", portable_path(file));
+  task.insert(part.chat() ? "messages" : "source_field", part.source);
+  task.insert("reference_fields", array_of(part.references));
+  return task;
 }
 
 // Returns the tasks that a task with a data set becomes. Errors: UserError.
@@ -210,54 +197,26 @@ std::vector<toml::table> expanded(toml::table task) {
   const auto [source, target] = set.pair(task["direction"].value_or(std::string()));
   task.insert("name", name);
   std::vector<toml::table> tasks;
-  if (!set.jsonl()) {
-    set_metric(task, set.parallel() ? "bleu" : "none");
-    task.insert("source", portable_path(set.parallel() ? source : set.file));
-    const bool scored = task["metric"]["name"].value<std::string>() != "none";
-    if (set.parallel() && scored) task.insert("references", array_of({portable_path(target)}));
-    if (!set.parallel()) task.insert("separator", document_separator(set.file));
-    tasks.push_back(std::move(task));
+  if (set.jsonl()) {
+    for (const JsonlPart& part : wanted_parts(task, set)) tasks.push_back(with_part(task, set.file, part));
     return tasks;
   }
-  const JsonlSummary summary = summarize_jsonl(set.file);
-  for (const DatasetCategory& category : wanted_categories(task, set, summary.categories)) {
-    toml::table& one = tasks.emplace_back(task);
-    one.insert_or_assign("name", task["name"].value_or(set.name) + "." + category.name);
-    one.insert_or_assign("categories", array_of({category.name}));
-    fill_in_jsonl(one, set, summary, category);
-  }
-  if (summary.categories.empty()) fill_in_jsonl(tasks.emplace_back(task), set, summary, {});
-  return tasks;
+  set_metric(task, set.parallel() ? "bleu" : "none");
+  task.insert("source", portable_path(set.parallel() ? source : set.file));
+  const bool scored = task["metric"]["name"].value<std::string>() != "none";
+  if (set.parallel() && scored) task.insert("references", array_of({portable_path(target)}));
+  if (!set.parallel()) task.insert("separator", document_separator(set.file));
+  return {std::move(task)};
 }
 
-// Calls action(); adds the problems of a UserError, each with the node's place before its own, and returns false.
+// Calls action(); adds the problems of a UserError, each with the node's place before its own.
 template <class Action>
-bool collect_problems(const toml::node& node, Problems& problems, const Action& action) {
+void collect_problems(const toml::node& node, Problems& problems, const Action& action) {
   try {
     action();
-    return true;
   } catch (const UserError& error) {
     const std::string where = location_of(node);
     problems.add_all(error.problems(), where.empty() ? "" : where + ": ");
-    return false;
-  }
-}
-
-// Returns the files of an input by their keys, named or not.
-std::vector<std::pair<const char*, fs::path>> files_of(const TextInput& input) {
-  return {{"source", input.source}, {"target", input.target}, {"jsonl", input.jsonl}, {"text", input.text}};
-}
-
-// Refuses a pipe: text is read more than once, to count lines and to hash files, and the second pass over a pipe would
-// silently find less text.
-void require_regular_file(const fs::path& file) {
-  std::error_code ignored;
-  const auto type = fs::status(file, ignored).type();
-  if (type == fs::file_type::fifo || type == fs::file_type::character || type == fs::file_type::socket) {
-    throw UserError({.where = file.string(),
-                     .what = "is a pipe or a device, but text is read twice",
-                     .expected = "a regular file",
-                     .hint = "write the text to a file first"});
   }
 }
 
@@ -286,26 +245,13 @@ Problem missing_path(const std::string& text, const std::string& where) {
           .hint = hint};
 }
 
-std::vector<std::string> NamedDataset::directions() const {
-  std::vector<std::string> directions;
-  for (const auto& [from, source] : languages) {
-    for (const auto& [into, target] : languages) {
-      if (from != into) directions.push_back(from + "-" + into);
-    }
-  }
-  return directions;
-}
-
-std::pair<fs::path, fs::path> NamedDataset::pair(const std::string& direction) const {
-  const std::vector<std::string> known = directions();
-  if (known.empty() && direction.empty()) return {};
-  if (std::ranges::find(known, direction) != known.end()) {
-    const size_t dash = direction.find('-');
-    return {languages.at(direction.substr(0, dash)), languages.at(direction.substr(dash + 1))};
-  }
-  Problem problem = unknown_name("direction", direction, known);
+NamedDataset::Files NamedDataset::pair(const std::string& direction) const {
+  if (!parallel() && direction.empty()) return {};
+  if (const auto files = directions.find(direction); files != directions.end()) return files->second;
+  const auto known = std::views::keys(directions);
+  Problem problem = unknown_name("direction", direction, {known.begin(), known.end()});
   problem.where = "data set " + name;
-  if (known.empty()) problem.what = "only parallel text has a direction";
+  if (!parallel()) problem.what = "only parallel text has a direction";
   if (direction.empty()) {
     problem.what = "parallel text needs a direction";
     problem.found = "no `direction`";
@@ -315,10 +261,27 @@ std::pair<fs::path, fs::path> NamedDataset::pair(const std::string& direction) c
 }
 
 std::vector<NamedDataset> datasets_in(const fs::path& folder) {
+  constexpr std::string_view kSingle = ".jsonl .txt .raw .tokens ";
   std::vector<NamedDataset> sets;
-  add_files(folder, "", sets);
+  std::map<std::string, std::map<std::string, fs::path>> parallel;  // by name and language
+  const auto add = [&](const fs::path& file, const std::string& folder_name) {
+    const std::string ending = file.extension().string(), name = dataset_name(folder_name, file.stem().string());
+    if (ending.empty() || !fs::is_regular_file(file)) return;
+    if (kSingle.find(ending + " ") != std::string_view::npos) sets.push_back({.name = name, .file = file});
+    if (is_language(ending)) parallel[name][ending.substr(1)] = file;
+  };
   for (const fs::path& entry : entries_of(folder)) {
-    if (fs::is_directory(entry)) add_files(entry, entry.filename().string(), sets);
+    add(entry, "");
+    for (const fs::path& file : entries_of(entry)) add(file, entry.filename().string());
+  }
+  for (const auto& [name, languages] : parallel) {
+    NamedDataset set{.name = name};
+    for (const auto& [from, source] : languages) {
+      for (const auto& [into, target] : languages) {
+        if (from != into) set.directions[from + "-" + into] = {source, target};
+      }
+    }
+    if (set.parallel()) sets.push_back(std::move(set));
   }
   std::ranges::sort(sets, {}, &NamedDataset::name);
   return sets;
@@ -326,15 +289,12 @@ std::vector<NamedDataset> datasets_in(const fs::path& folder) {
 
 NamedDataset find_dataset(const std::string& name) {
   const fs::path folder = data_folder();
-  std::vector<NamedDataset> in_folder;
-  std::vector<std::string> known;
-  for (const NamedDataset& set : datasets_in(folder)) {
-    if (set.name == name) return set;
-    if (set.name.starts_with(name + "/")) in_folder.push_back(set);
-    known.push_back(set.name);
-  }
-  if (in_folder.size() == 1) return in_folder.front();
-  Problem problem = unknown_name("data set", name, known);
+  const Registry<NamedDataset> known("data set", datasets_in(folder));
+  if (const NamedDataset* set = known.find(name)) return *set;
+  const auto inside = [&](const NamedDataset& set) { return set.name.starts_with(name + "/"); };
+  const auto only = std::ranges::find_if(known, inside);
+  if (std::ranges::count_if(known, inside) == 1) return *only;
+  Problem problem = unknown_name("data set", name, known.names());
   problem.where = "data folder " + folder.string() + (fs::is_directory(folder) ? "" : " (not there)");
   if (problem.hint.empty()) {
     problem.hint = fmt::format("`draftsmith data list` shows what is there; {} names another folder", kDataVariable);
@@ -343,53 +303,26 @@ NamedDataset find_dataset(const std::string& name) {
 }
 
 std::string document_separator(const fs::path& file) {
-  constexpr int kBeginning = 1000;  // lines
   const std::string separator = "<|endoftext|>";
   LineReader lines(file);
-  std::string line;
-  for (int i = 0; i < kBeginning && lines.next(line); ++i) {
+  for (std::string line; lines.line() < 1000 && lines.next(line);) {
     if (line == separator) return separator;
   }
   return "";
 }
 
-JsonlSummary summarize_jsonl(const fs::path& file) {
+std::vector<JsonlPart> parts_of_jsonl(const fs::path& file) {
   LineReader lines(file);
-  std::optional<JsonlSummary> summary;
+  std::vector<JsonlPart> parts;
   for (std::string line; lines.next(line);) {
     if (const auto bad = invalid_utf8_offset(line)) throw_invalid_utf8(lines.where(), line, *bad);
     if (is_blank(line)) continue;
     const json object = parse_object_line(line, lines.where());
-    if (!summary) summary = by_convention(object, file);
-    add_category(object, summary->categories);
+    if (parts.empty()) parts.push_back(by_convention(object, file));
+    add_category(object, parts);
   }
-  if (summary) return *summary;
+  if (!parts.empty()) return parts;
   throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
-}
-
-TextInput with_dataset(const TextInput& input) {
-  if (input.dataset.empty()) return input;
-  for (const auto& [key, file] : files_of(input)) {
-    if (!file.empty()) refuse_file(input.dataset, key, "text input");
-  }
-  const NamedDataset set = find_dataset(input.dataset);
-  TextInput filled = input;
-  std::tie(filled.source, filled.target) = set.pair(input.direction);
-  if (set.parallel()) return filled;
-  if (!set.jsonl()) {
-    filled.text = set.file;
-    if (filled.separator.empty()) filled.separator = document_separator(set.file);
-    return filled;
-  }
-  const JsonlSummary summary = summarize_jsonl(set.file);
-  filled.jsonl = set.file;
-  if (summary.chat()) {
-    filled.messages = summary.source;
-    return filled;
-  }
-  filled.source_field = summary.references.empty() ? "" : summary.source;
-  filled.target_fields = summary.references.empty() ? std::vector<std::string>{summary.source} : summary.references;
-  return filled;
 }
 
 void list_tasks(toml::table& suite) {
@@ -403,16 +336,13 @@ void list_tasks(toml::table& suite) {
 void fill_in_dataset_tasks(toml::table& suite, Problems& problems) {
   list_tasks(suite);
   toml::array* tasks = suite["task"].as_array();
-  const auto has_files = [](const toml::node& node) { return dataset_of(node).empty(); };
-  if (tasks == nullptr || std::all_of(tasks->begin(), tasks->end(), has_files)) return;
-  toml::array filled;
-  for (toml::node& node : *tasks) {
-    const bool done = !has_files(node) && collect_problems(node, problems, [&] {
-      for (toml::table& one : expanded(*node.as_table())) filled.push_back(std::move(one));
-    });
-    if (!done) node.visit([&](auto& value) { filled.push_back(std::move(value)); });
+  if (tasks == nullptr) return;
+  for (auto task = tasks->cbegin(); task != tasks->cend();) {
+    std::vector<toml::table> parts;
+    if (!dataset_of(*task).empty()) collect_problems(*task, problems, [&] { parts = expanded(*task->as_table()); });
+    task = parts.empty() ? std::next(task) : tasks->erase(task);
+    for (toml::table& part : parts) task = std::next(tasks->insert(task, std::move(part)));
   }
-  suite.insert_or_assign("task", std::move(filled));
 }
 
 void fill_in_dataset_corpus(toml::table& corpus, Problems& problems) {
@@ -420,70 +350,27 @@ void fill_in_dataset_corpus(toml::table& corpus, Problems& problems) {
   if (name.empty()) return;
   collect_problems(corpus, problems, [&] {
     refuse_files(corpus, {"source", "target", "jsonl", "text"});
-    const TextInput input = with_dataset({.dataset = name, .direction = corpus["direction"].value_or(std::string())});
-    for (const auto& [key, file] : files_of(input)) {
-      if (!file.empty()) corpus.insert(key, portable_path(file));
+    const NamedDataset set = find_dataset(name);
+    const auto [source, target] = set.pair(corpus["direction"].value_or(std::string()));
+    if (set.parallel()) {
+      corpus.insert("source", portable_path(source));
+      corpus.insert("target", portable_path(target));
+    } else if (set.jsonl()) {
+      const JsonlPart whole = parts_of_jsonl(set.file).front();
+      corpus.insert("jsonl", portable_path(set.file));
+      if (whole.chat()) {
+        corpus.insert("messages", whole.source);
+        return;
+      }
+      const bool prompts = whole.references.empty();
+      corpus.insert("source_field", prompts ? "" : whole.source);
+      corpus.insert("target_fields", array_of(prompts ? std::vector{whole.source} : whole.references));
+    } else {
+      corpus.insert("text", portable_path(set.file));
+      const std::string separator = document_separator(set.file);
+      if (!separator.empty()) corpus.insert("separator", separator);
     }
-    if (!input.separator.empty()) corpus.insert("separator", input.separator);
-    if (input.jsonl.empty()) return;
-    if (!input.messages.empty()) {
-      corpus.insert("messages", input.messages);
-      return;
-    }
-    corpus.insert("source_field", input.source_field);
-    corpus.insert("target_fields", array_of(input.target_fields));
   });
-}
-
-Fields<TextInput> TextInput::fields() {
-  return Fields<TextInput>("text input")
-      .add("dataset", &TextInput::dataset,
-           "Data set by name, instead of files: \"multi30k/train\"; `draftsmith data list` shows what is there.")
-      .add("direction", &TextInput::direction, "With a data set of parallel text: source and target, \"de-en\".")
-      .add("source", &TextInput::source, "Parallel text: file with one source per line.")
-      .add("target", &TextInput::target, "Parallel text: file with one target per line.")
-      .add("jsonl", &TextInput::jsonl, "File with one JSON object per line.")
-      .add("source_field", &TextInput::source_field,
-           "Field of the JSON objects with the source; turns[0] is the first element of a list; empty: no source.")
-      .add("target_fields", &TextInput::target_fields,
-           "Fields with the targets; several fields give several references.")
-      .add(
-          "messages", &TextInput::messages,
-          "Field of the JSON objects with a conversation, a list of messages with role and content, in place of source "
-          "and targets. Each message of the assistant is an example, and alone is learned; the text before it, as the "
-          "chat template writes it, is the prompt. Fields tools and documents are passed to the template.")
-      .add("chat_template", &TextInput::chat_template,
-           "With messages: model directory whose chat template is taken, or a .jinja file; default: the tokenizer's.")
-      .add("text", &TextInput::text, "Plain text: file of targets without sources.")
-      .add("separator", &TextInput::separator,
-           "Line that separates documents of plain text; empty: every line is a document.");
-}
-
-TextInput with_template_of(const std::filesystem::path& tokenizer, TextInput input) {
-  if (!input.messages.empty() && input.chat_template.empty()) input.chat_template = tokenizer;
-  return input;
-}
-
-std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies) {
-  const bool parallel = !input.source.empty() || !input.target.empty();
-  const int kinds = (parallel ? 1 : 0) + (input.jsonl.empty() ? 0 : 1) + (input.text.empty() ? 0 : 1);
-  if (kinds != 1 || input.source.empty() != input.target.empty()) {
-    throw UserError({.where = "text input",
-                     .what = kinds > 1    ? "more than one kind of input"
-                             : kinds == 0 ? "no input"
-                                          : "half of a pair of parallel files",
-                     .expected = "source and target, or jsonl, or text"});
-  }
-  for (const auto& [key, file] : files_of(input)) require_regular_file(file);
-  if (!input.messages.empty()) {
-    if (input.jsonl.empty()) {
-      throw UserError({.where = "text input", .what = "conversations stand in jsonl files", .expected = "jsonl"});
-    }
-    return open_chat(input.jsonl, input.messages, load_chat_template(input.chat_template), policies);
-  }
-  if (parallel) return open_parallel(input.source, input.target, policies);
-  if (!input.text.empty()) return open_plain_text(input.text, input.separator, policies);
-  return open_jsonl(input.jsonl, {input.source_field, input.target_fields}, policies);
 }
 
 }  // namespace draftsmith::data

@@ -1,4 +1,4 @@
-// Text that a user names, by files and fields or as a data set in the data folder.
+// Data sets by name: text in the data folder.
 //
 //   multi30k/test_2016_flickr   test_2016_flickr.de and .en in the folder multi30k of the data folder
 //   dialogsum/dev               dialogsum/dialogsum.dev.jsonl: the folder's name is left out of the file's
@@ -10,14 +10,12 @@
 
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/toml.h"
-#include "data/text/readers.h"
 
 namespace draftsmith::data {
 
@@ -31,41 +29,19 @@ std::string real_path(const std::string& text);
 // what the path is relative to, or that the data folder is missing.
 Problem missing_path(const std::string& text, const std::string& where);
 
-// The raw text that a user names, by files and fields: exactly one of parallel files, a jsonl file and plain text.
-struct TextInput {
-  std::string dataset{};           // name in the data folder, which gives the rest
-  std::string direction{};         // of a data set of parallel text, "de-en"
-  std::filesystem::path source{};  // parallel text
-  std::filesystem::path target{};
-  std::filesystem::path jsonl{};  // with named fields
-  std::string source_field = "source";
-  std::vector<std::string> target_fields = {"target"};
-  std::string messages{};                 // field with a conversation, in place of source and targets
-  std::filesystem::path chat_template{};  // a model directory, or a file in it
-  std::filesystem::path text{};           // plain text: targets without sources
-  std::string separator{};                // line that separates documents of plain text; empty: each line is a document
-  static Fields<TextInput> fields();
-};
-
-// Returns the input with the chat template of its tokenizer (a file or a model directory), if it has conversations and
-// no template yet.
-TextInput with_template_of(const std::filesystem::path& tokenizer, TextInput input);
-
-// Opens the input. Errors: UserError if it names no kind or several, half of a parallel pair, or a pipe.
-std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies);
-
-// Named text: parallel text with its languages, or one file of jsonl or plain text.
+// Named text: parallel text, or one file of jsonl or plain text.
 struct NamedDataset {
-  std::string name;
-  std::map<std::string, std::filesystem::path> languages = {};  // parallel text, by "de"; else empty
-  std::filesystem::path file = {};                              // jsonl or plain text
+  using Files = std::pair<std::filesystem::path, std::filesystem::path>;
 
-  bool parallel() const { return !languages.empty(); }
+  std::string name;
+  std::map<std::string, Files> directions = {};  // source and target of parallel text, by "de-en"; else empty
+  std::filesystem::path file = {};               // jsonl or plain text
+
+  bool parallel() const { return !directions.empty(); }
   bool jsonl() const { return file.extension() == ".jsonl"; }
-  std::vector<std::string> directions() const;
-  // Returns source and target of a direction "de-en"; it must be empty if the text is not parallel. Errors: UserError
-  // that names all directions.
-  std::pair<std::filesystem::path, std::filesystem::path> pair(const std::string& direction) const;
+  // Returns the files of a direction, which must be empty if the text is not parallel. Errors: UserError that names all
+  // directions.
+  Files pair(const std::string& direction) const;
 };
 
 // Returns the data sets of a folder and of its folders, sorted by name: files X.LL of one text X in several languages
@@ -78,24 +54,19 @@ NamedDataset find_dataset(const std::string& name);
 // an empty text.
 std::string document_separator(const std::filesystem::path& file);
 
-// Lines of a jsonl file with one value of the field `category`.
-struct DatasetCategory {
-  std::string name = {};
-  bool has_references = true;  // each line has the field `reference`
-};
-
-// Content of a jsonl file, by the conventions of known data sets.
-struct JsonlSummary {
+// Content of a jsonl file, or of its lines of one category, by the conventions of known data sets.
+struct JsonlPart {
+  std::string name = {};    // value of the field `category`; empty: all lines
   std::string source = {};  // a field
   std::vector<std::string> references = {};
   std::string metric = "none";  // bleu, rouge or none
   bool chat() const { return source == "messages"; }
-  std::vector<DatasetCategory> categories = {};  // in the order of the file; empty without the field
 };
 
-// Reads a file once; the first line tells the fields. Errors: UserError that names a line that is no JSON object, an
-// empty file, and fields of no known convention.
-JsonlSummary summarize_jsonl(const std::filesystem::path& file);
+// Reads a file once; the first line tells the fields. Returns the whole file, and then its categories in the order of
+// the file. Errors: UserError that names a line that is no JSON object, an empty file, and fields of no known
+// convention.
+std::vector<JsonlPart> parts_of_jsonl(const std::filesystem::path& file);
 
 // Makes a suite's single table `task` a list, whose tasks overlays find by name or by data set.
 void list_tasks(toml::table& suite);
@@ -106,7 +77,5 @@ void list_tasks(toml::table& suite);
 void fill_in_dataset_tasks(toml::table& suite, Problems& problems);
 // Fills in a corpus's keys: those of TextInput. Adds problems as above.
 void fill_in_dataset_corpus(toml::table& corpus, Problems& problems);
-// Returns the input with the files and fields of its data set, or the input itself if it names none. Errors: as above.
-TextInput with_dataset(const TextInput& input);
 
 }  // namespace draftsmith::data

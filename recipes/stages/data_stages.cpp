@@ -11,7 +11,6 @@
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
 #include "data/corpus/prepare.h"
-#include "data/datasets/datasets.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
 #include "data/text/readers.h"

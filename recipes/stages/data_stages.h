@@ -13,7 +13,6 @@
 #include "base/options.h"
 #include "data/corpus/corpus.h"
 #include "data/corpus/prepare.h"
-#include "data/datasets/datasets.h"
 #include "data/teacher/teacher_cache.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"

@@ -1,6 +1,6 @@
 // Parts of models on a device, with the CPU's numbers: linear layers of few rows in one launch with bias,
-// post-operation and residual; T5's relative bias; warping. States of decoders stay between batches, when they serve
-// again and nothing of before shows; branches near their capacity.
+// post-operation and residual; warping. States of decoders stay between batches, when they serve again and nothing of
+// before shows.
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -8,7 +8,6 @@
 #include "infer/sampling/sampling.h"
 #include "model/layers/linear.h"
 #include "model/transformer/decoder_state.h"
-#include "model/transformer/stack.h"
 #include "tests/device/device.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
@@ -20,36 +19,20 @@ namespace {
 using on_device::test_device;
 
 // CPUs pack other operations, or none.
-class DeviceLinearRows : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (test_device().is_cpu()) GTEST_SKIP() << "devices other than the CPU";
-  }
-
-  static Linear packed_on_device(const Linear& layer, PostOp then) {
-    const at::Tensor bias = layer.bias().defined() ? layer.bias().to(test_device()) : at::Tensor();
-    Linear moved(layer.weight().to(test_device()), bias);
-    WeightArena arena;
-    moved.pack(arena, then);
-    return moved;
-  }
-
-  // Requires the numbers of a call in one launch, which the stand-in counts.
-  template <class Call>
-  static void expect_in_one_launch(const Call& call, const at::Tensor& expected) {
+TEST(DeviceLinearRows, EqualTheCpusInOneLaunch) {
+  if (test_device().is_cpu()) GTEST_SKIP() << "devices other than the CPU";
+  const at::NoGradGuard no_grad;
+  const auto expect_in_one_launch = [](const auto& call, const at::Tensor& expected) {
     standin::reset_counts();
     const at::Tensor found = call();
     EXPECT_LE(standin::counts().all_launches(), 1);
     EXPECT_LT(difference(found.cpu(), expected), 1e-4);
-  }
-
-  const at::NoGradGuard no_grad_;
-};
-
-TEST_F(DeviceLinearRows, EqualTheCpusInOneLaunch) {
+  };
   for (const PostOp then : {PostOp::kNone, PostOp::kRelu, PostOp::kGelu, PostOp::kGeluTanh, PostOp::kSilu}) {
     const Linear plain(random_tensor({24, 32}, 1), random_tensor({24}, 2));
-    const Linear moved = packed_on_device(plain, then);
+    Linear moved(plain.weight().to(test_device()), plain.bias().to(test_device()));
+    WeightArena arena;
+    moved.pack(arena, then);
     for (const int64_t rows : {1, 5, 16}) {
       const at::Tensor x = random_tensor({rows, 1, 32}, 3), there = x.to(test_device());
       EXPECT_EQ(moved.fuses(there), then != PostOp::kNone);
@@ -57,48 +40,6 @@ TEST_F(DeviceLinearRows, EqualTheCpusInOneLaunch) {
       if (then != PostOp::kNone) continue;
       const at::Tensor residual = random_tensor({rows, 1, 24}, 4), added = residual.to(test_device());
       expect_in_one_launch([&] { return moved.add_to(added, there); }, plain(x) + residual);
-    }
-  }
-}
-
-TEST_F(DeviceLinearRows, NormsAndGatesAreInTheSameLaunch) {
-  const Linear gate(random_tensor({24, 32}, 1)), up(random_tensor({24, 32}, 2));
-  const at::Tensor weight = random_tensor({32}, 5);
-  const NormLayer norm(Norm::kRms, 1e-6, weight, {}), moved_norm(Norm::kRms, 1e-6, weight.to(test_device()), {});
-  const Linear moved_gate = packed_on_device(gate, PostOp::kSilu), moved_up = packed_on_device(up, PostOp::kNone);
-  const at::Tensor x = random_tensor({3, 32}, 3), there = x.to(test_device()), normed = norm(x);
-  ASSERT_TRUE(moved_gate.finishes(there));
-  expect_in_one_launch([&] { return moved_gate.gated(moved_norm, moved_up, there); },
-                       at::silu(gate(normed)) * up(normed));
-  expect_in_one_launch([&] { return moved_up.after(moved_norm, there); }, up(normed));
-}
-
-// What makes speculative decoding equal greedy decoding bit for bit, which no library promises.
-TEST_F(DeviceLinearRows, ARowIsTheSameAmongOthersOnGpus) {
-  if (!test_device().is_cuda()) GTEST_SKIP() << "kernels run on GPUs";
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    const at::Tensor weight = random_tensor({1000, 4096}, 1, type).to(test_device());
-    const at::Tensor x = random_tensor({most_linear_rows(type), 4096}, 2, type).to(test_device());
-    const InputNorm norm{random_tensor({4096}, 3, type).to(test_device()), 1e-6};
-    const auto y = [&](const at::Tensor& rows) { return linear_rows(rows, norm, {weight, {}}, PostOp::kNone); };
-    const at::Tensor all = y(x);
-    for (const int64_t rows : {1, 2, 3, 5, 8, 11}) {
-      EXPECT_TRUE(at::equal(y(x.narrow(0, 16 - rows, rows)), all.narrow(0, 16 - rows, rows))) << rows;
-    }
-  }
-}
-
-// Made of positions there, without a copy, for all lengths.
-TEST(DeviceRelativeBias, IsTheCpus) {
-  const at::Tensor weight = random_tensor({32, 3});
-  for (const bool bidirectional : {false, true}) {
-    const RelativeBias expected(weight, bidirectional, 20), found(weight.to(test_device()), bidirectional, 20);
-    // Buckets are stored up to a distance of 83.
-    for (const auto& [queries, keys] : {std::pair{1, 1}, {83, 84}, {84, 2}, {2, 85}, {300, 250}}) {
-      standin::reset_counts();
-      const at::Tensor bias = found.full(queries, keys);
-      EXPECT_EQ(standin::counts().copies_to_device, 0);
-      EXPECT_TRUE(bias.cpu().equal(expected.full(queries, keys))) << queries << ' ' << keys;
     }
   }
 }
@@ -202,44 +143,6 @@ TEST_F(DeviceStates, ForgetWhatWasRecordedOverMemoryThatIsReplaced) {
   model_->give_back(std::move(state));
   state = model_->begin(longer, 20);
   expect_logits(*state, of_longer);
-}
-
-// Returns the hidden states of branches [3,D] of row 1, and its logits [V] of the step after the first was kept. Row 0
-// has no branch and no room for one.
-std::pair<at::Tensor, at::Tensor> branch_on(c10::Device device, const TransformerConfig& config) {
-  const auto model = varied_model(config, 4, at::kDouble);
-  model->requires_grad(false);
-  model->to(device, at::kDouble);
-  const auto state = model->begin(2, 4);
-  const auto step = [&](const std::vector<std::vector<int64_t>>& tokens) {
-    StepInput input = step_input(tokens);
-    input.tokens = input.tokens.to(device);
-    return model->step(input, *state).logits[1].to(at::kCPU);
-  };
-  step({{3, 4, 5, 6}, {7, 8, 9}});
-  auto& own = dynamic_cast<DecoderState&>(*state);
-  const StepLayout layout = own.siblings(std::vector<int64_t>{0, 3}, 3);
-  const at::Tensor tokens = at::tensor({0, 0, 0, 10, 11, 12}, at::kLong).view({2, 3}).to(device);
-  const LayerRange all{0, config.decoder_layers};
-  const at::Tensor hidden = model->run_layers(all, model->embed(tokens, layout), layout, own)[1].to(at::kCPU);
-  own.select_branch(all, layout, std::vector<int64_t>{-1, 0});
-  own.rollback(std::vector<int64_t>{3, 3});
-  at::Tensor logits;
-  for (int i = 0; i < 3; ++i) {
-    logits = step({{6}, {10}});
-    own.rollback(std::vector<int64_t>{3, 3});
-  }
-  return {hidden, logits};
-}
-
-// Branches near the capacity stay inside the caches, and recorded steps survive them.
-TEST(DeviceSiblings, NearTheCapacityEqualTheCpus) {
-  for (const TransformerConfig& config : {tiny_llama(), tiny_gpt2()}) {
-    SCOPED_TRACE(config.family);
-    const auto expected = branch_on(at::kCPU, config), found = branch_on(test_device(), config);
-    EXPECT_LT(difference(found.first, expected.first), 1e-12);
-    EXPECT_LT(difference(found.second, expected.second), 1e-12);
-  }
 }
 
 }  // namespace

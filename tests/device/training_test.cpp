@@ -3,6 +3,7 @@
 // memory.
 #include <cmath>
 #include <csignal>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -226,25 +227,16 @@ TEST_F(DeviceTraining, DistillationFromALiveTeacherIsTheCpusAndKeepsItsBudget) {
 // norm. With rows of several lengths, masks are made of lengths on the device.
 TEST_F(DeviceTraining, AStepKeepsItsBudget) {
   if (!on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
-  struct Budget {
-    model::TransformerConfig config;
-    double dropout = 0;
-    bool ragged = false;
-    int64_t launches = 0;
-    int64_t copies = 0;
-  };
-  for (const Budget& budget : {Budget{model::tiny_t5(), 0, false, 676, 3},
-                               {model::tiny_t5(), 0.1, false, 954, 3},
-                               {model::tiny_t5(), 0, true, 718, 9},
-                               {model::tiny_llama(3), 0, true, 635, 5}}) {
-    const Outcome found = train({.config = budget.config,
-                                 .where = test_device(),
-                                 .settings = {.dropout = budget.dropout},
-                                 .ragged = budget.ragged});
-    SCOPED_TRACE(fmt::format("{} dropout {} ragged {}", budget.config.family, budget.dropout, budget.ragged));
+  for (const auto& [config, dropout, ragged, launches, copies] : {std::tuple{model::tiny_t5(), 0.0, false, 676, 3},
+                                                                  {model::tiny_t5(), 0.1, false, 954, 3},
+                                                                  {model::tiny_t5(), 0.0, true, 718, 9},
+                                                                  {model::tiny_llama(3), 0.0, true, 635, 5}}) {
+    const Outcome found =
+        train({.config = config, .where = test_device(), .settings = {.dropout = dropout}, .ragged = ragged});
+    SCOPED_TRACE(fmt::format("{} dropout {} ragged {}", config.family, dropout, ragged));
     EXPECT_EQ(found.step.launches.at("cross_entropy"), 2);
-    EXPECT_LE(found.step.all_launches(), budget.launches);
-    EXPECT_LE(found.step.copies_to_device + found.step.copies_to_host, budget.copies);
+    EXPECT_LE(found.step.all_launches(), launches);
+    EXPECT_LE(found.step.copies_to_device + found.step.copies_to_host, copies);
     EXPECT_LE(found.step.waits, 1);
     EXPECT_LE(found.update.all_launches(), 3);
     EXPECT_EQ(found.update.waits, 0);
@@ -266,12 +258,8 @@ TEST_F(DeviceTraining, OptimizersUpdateAsOnTheCpu) {
   }
 }
 
-class DeviceTrainer : public testing::Test {
- protected:
-  DeviceTrainer() { write_corpus(folder_ / "corpus.h5", 40, true); }
-
-  // Trains in a directory, or goes on there.
-  void train(const std::string& name, const std::string& precision, const std::string& optimizer) const {
+TEST_F(DeviceTraining, AStoppedRunEndsWithTheSameBits) {
+  for (const auto& [precision, optimizer] : {std::pair{"fp32", "adamw"}, {"bf16", "adafactor"}}) {
     TrainOptions options;
     options.length = "12 steps";
     options.accumulate = 2;
@@ -280,33 +268,30 @@ class DeviceTrainer : public testing::Test {
     options.optimizer = {.name = optimizer, .lr = 3e-3};
     options.precision = precision;
     options.checkpoint_every = "";
-    const auto model = trainee(model::t5_config(), test_device(), at::kFloat);
-    const data::Corpus corpus(folder_ / "corpus.h5");
-    PlainTrainable trainable(*model);
-    run_training({.trainable = trainable, .corpus = corpus}, options, folder_ / name);
-  }
-
-  TemporaryDirectory folder_;
-};
-
-TEST_F(DeviceTrainer, AStoppedRunEndsWithTheSameBits) {
-  for (const auto& [precision, optimizer] : {std::pair{"fp32", "adamw"}, {"bf16", "adafactor"}}) {
-    const std::string whole = fmt::format("whole {}", precision), stopped = fmt::format("stopped {}", precision);
-    train(whole, precision, optimizer);
+    // Trains in a directory, or goes on there.
+    const auto run_in = [&](const std::filesystem::path& directory) {
+      const auto model = trainee(model::t5_config(), test_device(), at::kFloat);
+      const data::Corpus corpus(folder_ / "ragged.h5");
+      PlainTrainable trainable(*model);
+      run_training({.trainable = trainable, .corpus = corpus}, options, directory);
+    };
+    const std::filesystem::path whole = folder_ / fmt::format("whole {}", precision);
+    const std::filesystem::path stopped = folder_ / fmt::format("stopped {}", precision);
+    run_in(whole);
     for (int i = 0; i < 2; ++i) {
       const SignalWatch watch;
       raise(SIGTERM);
-      EXPECT_THROW(train(stopped, precision, optimizer), Interrupted);
+      EXPECT_THROW(run_in(stopped), Interrupted);
     }
-    train(stopped, precision, optimizer);
-    for (const char* file : {"model/model.safetensors", "checkpoints/last/optimizer.safetensors"}) {
-      if (test_device().is_cuda()) continue;  // where sums may have another order each time
-      EXPECT_TRUE(read_file(folder_ / whole / file) == read_file(folder_ / stopped / file)) << file << " differs";
-    }
-    const model::SafetensorsFile expected(folder_ / whole / "model/model.safetensors");
-    const model::SafetensorsFile found(folder_ / stopped / "model/model.safetensors");
+    run_in(stopped);
+    const model::SafetensorsFile expected(whole / "model/model.safetensors"),
+        found(stopped / "model/model.safetensors");
     for (const auto& [name, entry] : expected.tensors()) {
       EXPECT_LT(difference(found.read(name, at::kFloat), expected.read(name, at::kFloat)), 1e-3) << name;
+    }
+    if (test_device().is_cuda()) continue;  // where sums may have another order each time
+    for (const char* file : {"model/model.safetensors", "checkpoints/last/optimizer.safetensors"}) {
+      EXPECT_TRUE(read_file(whole / file) == read_file(stopped / file)) << file << " differs";
     }
   }
 }

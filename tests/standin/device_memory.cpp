@@ -18,7 +18,7 @@ constexpr size_t kLeastBlock = 256;
 
 char* map(int file, int protection) {
   void* address = mmap(nullptr, kCapacity, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
-  if (address == MAP_FAILED) throw std::runtime_error("the stand-in accelerator's memory cannot be mapped");
+  TORCH_CHECK(address != MAP_FAILED, "the stand-in accelerator's memory cannot be mapped");
   return static_cast<char*>(address);
 }
 
@@ -31,9 +31,7 @@ DeviceMemory& DeviceMemory::instance() {
 
 void DeviceMemory::map_region() {
   const int file = memfd_create("standin", 0);
-  if (file < 0 || ftruncate(file, kCapacity) != 0) {
-    throw std::runtime_error("the stand-in accelerator has no memory");
-  }
+  TORCH_CHECK(file >= 0 && ftruncate(file, kCapacity) == 0, "the stand-in accelerator has no memory");
   hidden_ = map(file, PROT_NONE);
   readable_ = map(file, PROT_READ | PROT_WRITE);
   close(file);
@@ -62,7 +60,7 @@ c10::DataPtr DeviceMemory::allocate(size_t bytes) {
 
 void* DeviceMemory::take_from_region(size_t size) {
   if (hidden_ == nullptr) map_region();
-  if (size > kCapacity - used_) throw std::runtime_error("the stand-in accelerator is out of memory");
+  TORCH_CHECK(size <= kCapacity - used_, "the stand-in accelerator is out of memory");
   char* address = hidden_ + used_;
   used_ += size;
   overwrite(address, size);
@@ -125,10 +123,6 @@ void DeviceMemory::give_up(MemoryPool& pool) {
   }
 }
 
-c10::DeleterFnPtr DeviceMemory::raw_deleter() const {
-  return &release;
-}
-
 void DeviceMemory::copy_data(void* to, const void* from, size_t bytes) const {
   std::memcpy(readable(to), readable(from), bytes);
 }
@@ -136,8 +130,7 @@ void DeviceMemory::copy_data(void* to, const void* from, size_t bytes) const {
 void* DeviceMemory::readable(const void* address) const {
   if (address == nullptr) return nullptr;
   const auto offset = static_cast<size_t>(static_cast<const char*>(address) - hidden_);
-  if (hidden_ == nullptr || offset >= kCapacity)
-    throw std::logic_error("an address outside the stand-in accelerator's memory");
+  if (hidden_ == nullptr || offset >= kCapacity) throw std::logic_error("an address outside the stand-in's memory");
   return readable_ + offset;
 }
 

@@ -39,7 +39,7 @@ class DeviceMemory final : public c10::Allocator {
   static DeviceMemory& instance();
 
   c10::DataPtr allocate(size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override;
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override;
 
   // Returns where operators read and write what tensors have at `address`.

@@ -38,9 +38,8 @@ bool is_among(const std::string_view (&names)[N], std::string_view name) {
 }
 
 std::string name_of(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  const size_t space = name.find("::");
-  return space == std::string::npos ? name : name.substr(space + 2);
+  const std::string& name = op.operator_name().name;  // "aten::mm"
+  return name.substr(name.find("::") + 2);
 }
 
 bool on_device(const at::Tensor& tensor) {
@@ -179,12 +178,6 @@ class Run {
 };
 
 }  // namespace
-
-int64_t Counts::all_launches() const {
-  int64_t sum = 0;
-  for (const auto& [name, count] : launches) sum += count;
-  return sum;
-}
 
 Counts counts() {
   const std::scoped_lock lock(counter().mutex);

@@ -34,7 +34,11 @@ struct Counts {
   int64_t waits = 0;  // times that the host waited for the device, blocking copies included
 
   // Returns the number of launches of all operators.
-  int64_t all_launches() const;
+  int64_t all_launches() const {
+    int64_t sum = 0;
+    for (const auto& [name, count] : launches) sum += count;
+    return sum;
+  }
 };
 
 Counts counts();

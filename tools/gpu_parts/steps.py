@@ -44,7 +44,7 @@ def machine(context: Context) -> dict:
 GPU_SUITES = "*Gpu*.*:*Cuda*.*"
 # The others of the device program are about the stand-in accelerator, which takes the GPU's place in its process.
 DEVICE_SUITES = "Device*.*"
-DRY_SUITES = "DeviceLinearRows.*:DeviceRelativeBias.*"  # which take a moment
+DRY_SUITES = "DeviceLinearRows.*:DeviceSampling.*"  # which take a moment
 RESULT = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] (\w[\w/]*\.[\w/]+)")
 SUITE_S = 45.0  # of a suite's process
 

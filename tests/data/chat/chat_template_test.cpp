@@ -9,7 +9,6 @@
 
 #include "base/files.h"
 #include "data/corpus/prepare.h"
-#include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"

@@ -10,7 +10,6 @@
 
 #include "base/files.h"
 #include "base/signals.h"
-#include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"

@@ -120,17 +120,20 @@ TEST_F(Datasets, CategoriesBecomeTasks) {
 
 TEST_F(Datasets, CorporaHaveTheSameNames) {
   write_captions();
-  TextInput input;
-  input.dataset = "captions/test";
-  input.direction = "en-de";
-  EXPECT_EQ(with_dataset(input).source, folder() / "captions/test.en");
-  input.text = "other.txt";
-  EXPECT_THAT(error_of([&] { with_dataset(input); }), HasSubstr("one of them"));
-  toml::table corpus = parse_toml("dataset = \"captions/test\"\ndirection = \"de-en\"\n", "recipe.toml");
+  toml::table corpus = parse_toml("dataset = \"captions/test\"\ndirection = \"en-de\"\n", "recipe.toml");
   Problems problems;
   fill_in_dataset_corpus(corpus, problems);
   EXPECT_TRUE(problems.empty());
-  EXPECT_EQ(corpus["target"].value_or(std::string()), "$DATA/captions/test.en");
+  EXPECT_EQ(corpus["source"].value_or(std::string()), "$DATA/captions/test.en");
+  EXPECT_EQ(corpus["target"].value_or(std::string()), "$DATA/captions/test.de");
+  fill_in_dataset_corpus(corpus, problems);
+  EXPECT_THAT(text_of(problems.list()), AllOf(HasSubstr("`dataset` and `source`"), HasSubstr("one of them")));
+  write("sums/dev.jsonl", "{\"dialogue\": \"a\", \"summary\": \"b\"}\n");
+  toml::table summaries = parse_toml("dataset = \"sums\"\nsource_field = \"topic\"\n", "recipe.toml");
+  Problems none;
+  fill_in_dataset_corpus(summaries, none);
+  EXPECT_EQ(summaries["source_field"].value_or(std::string()), "topic") << "keys of the corpus win";
+  EXPECT_EQ(summaries["target_fields"][0].value_or(std::string()), "summary");
 }
 
 TEST_F(Datasets, OnlyABeginningOfDollarDataIsTheDataFolder) {
