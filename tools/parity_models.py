@@ -27,8 +27,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer,
-                          BloomConfig, DynamicCache, EncoderDecoderCache, GenerationConfig, GPT2Config, GPTNeoXConfig,
-                          GraniteConfig, LlamaConfig, MistralConfig, MT5Config, Olmo2Config, OPTConfig, Phi3Config,
+                          BloomConfig, DynamicCache, EncoderDecoderCache, Gemma2Config, Gemma3TextConfig,
+                          GenerationConfig, GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig,
+                          MT5Config, Olmo2Config, OPTConfig, Phi3Config,
                           PreTrainedTokenizerFast, Qwen2Config, Qwen3Config, SmolLM3Config, T5Config)
 from transformers import BartConfig, M2M100Config, MarianConfig, MBartConfig, PegasusConfig, UMT5Config
 from transformers.utils import logging
@@ -133,6 +134,15 @@ CONFIGURATIONS = {
     "bloom": BloomConfig(vocab_size=107, hidden_size=30, n_head=5, n_layer=3, hidden_dropout=0.0,
                          attention_dropout=0.0, **IDS),
     "mistral": MistralConfig(**SHARED_KEYS, head_dim=10, sliding_window=None),
+    "mistral_windows": MistralConfig(**SHARED_KEYS, head_dim=10, sliding_window=5),
+    "phi3_windows": Phi3Config(**SHARED_KEYS, sliding_window=7, original_max_position_embeddings=512),
+    "gemma2": Gemma2Config(**SHARED_KEYS, head_dim=10, query_pre_attn_scalar=14, sliding_window=4,
+                           attn_logit_softcapping=3.0, final_logit_softcapping=8.0),
+    "gemma3": Gemma3TextConfig(**SHARED_KEYS, head_dim=12, query_pre_attn_scalar=14, sliding_window=8,
+                               layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                               rope_parameters={
+                                   "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
+                                   "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}),
     "qwen2": Qwen2Config(**SHARED_KEYS, tie_word_embeddings=True, max_window_layers=1),
     "qwen3": Qwen3Config(**SHARED_KEYS, head_dim=12, attention_bias=True),
     "smollm3": SmolLM3Config(**SHARED_KEYS, no_rope_layers=[1, 0, 0], attention_bias=True, mlp_bias=True),
