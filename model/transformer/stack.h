@@ -138,6 +138,9 @@ class Block {
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<LayerWeightsView> packed_view() const;
 
+  // Returns whether the layer has a window.
+  bool windowed() const { return self_.heads().window > 0; }
+
   void pack(WeightArena& arena);
 
  private:
@@ -145,8 +148,6 @@ class Block {
   Block(const TransformerConfig& config, const std::string& prefix, bool has_window, const Building& building);
   // Applies the feed-forward sublayer, which reads `x` if the residual is parallel and else what attention returned.
   at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
-
-  bool windowed() const { return self_.heads().window > 0; }
 
   bool parallel_residual_;
   bool rotates_;  // queries and keys, where the stack does
@@ -180,7 +181,9 @@ class Stack {
   // Returns whether layers have biases of their own, so that each needs its own self_bias().
   bool has_layer_biases() const { return biases_.size() > 1; }
   bool rotates() const { return rotary_.has_value(); }
+  // Returns whether some layers, or all, have windows.
   bool has_windows() const { return window_ > 0; }
+  bool has_only_windows() const { return std::ranges::all_of(blocks_, &Block::windowed); }
   bool has_final_norm() const { return final_norm_.defined(); }
   RowNorm final_row_norm() const { return final_norm_.row_norm(); }
   // Returns tables of positions 0..count-1 for cached steps.

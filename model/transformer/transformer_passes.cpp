@@ -119,7 +119,9 @@ ForwardOutput TransformerModel::forward(const ForwardInput& input, const Dropout
   const int64_t block = input.primary == nullptr ? 0 : input.block > 0 ? input.block : config_.tandem.block;
   const SelfAttentionForm form{.tandem = block, .drops = dropout.active()};
   const SelfAttentionForm windowed{.tandem = block, .drops = dropout.active(), .windowed = true};
-  pass.self_bias = parts_->decoder.self_bias(hidden, input.target, form);
+  if (!parts_->decoder.has_only_windows()) {
+    pass.self_bias = parts_->decoder.self_bias(hidden, input.target, form);
+  }
   if (parts_->decoder.has_windows()) {
     pass.window_bias = parts_->decoder.self_bias(hidden, input.target, windowed);
   }
