@@ -254,9 +254,8 @@ def llama_json(directory):
     gemma = {**whole, "normalizer": whole["normalizer"]["normalizers"][1],
              "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
                                "invert": False},
-             "decoder": {"type": "Sequence", "decoders": [
-                 {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
-                 {"type": "Fuse"}]}}
+             "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                                                          {"type": "ByteFallback"}, {"type": "Fuse"}]}}
     return saved, *(Tokenizer.from_str(json.dumps(form)) for form in (whole, gemma))
 
 
