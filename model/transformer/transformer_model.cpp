@@ -179,7 +179,7 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
   const bool by_program = !dropout.active() && !at::GradMode::is_enabled() && hidden.is_cpu() &&
                           hidden.scalar_type() == at::kFloat && !stack.packed_views().empty() &&
                           (!config_.final_norm || stack.final_row_norm().weight != nullptr) && !stack.rotates() &&
-                          config_.query_key_norm == QueryKeyNorm::kNone;
+                          config_.query_key_norm == QueryKeyNorm::kNone && config_.score_cap == 0;
   if (by_program) {
     hidden = hidden.contiguous();
     std::vector<at::Tensor> biases;  // of the first layer, for all, or of each
