@@ -233,7 +233,8 @@ def merges_by_score(model, vocabulary):
 
 def llama_json(directory):
     """A Llama's SentencePiece model as Transformers 5 saves it, and in the older form: with normalizers, and with the
-    merges of runs of blanks last (Transformers 5.23 puts them first, which changes ids; SentencePiece has them last)."""
+    merges of runs of blanks last (Transformers 5.23 puts them first, which changes ids; SentencePiece has them last). And
+    the latter in Gemma's form, without a blank at the start."""
     source = directory / "llama_source"
     source.mkdir()
     model = data_folder() / "models" / "llama32k_tokenizer" / "tokenizer.model"
@@ -245,7 +246,12 @@ def llama_json(directory):
     whole["model"]["merges"] = merges_by_score(model, whole["model"]["vocab"])
     whole["normalizer"] = {"type": "Sequence", "normalizers": [
         {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}
-    return saved, Tokenizer.from_str(json.dumps(whole))
+    gemma = {**whole, "normalizer": whole["normalizer"]["normalizers"][1],
+             "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+                               "invert": False},
+             "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                                                          {"type": "ByteFallback"}, {"type": "Fuse"}]}}
+    return saved, *(Tokenizer.from_str(json.dumps(form)) for form in (whole, gemma))
 
 
 # Translation and summarising families: small SentencePiece models in the files that their directories have
@@ -369,7 +375,7 @@ def make(root):
     (root / "lines.json").write_text(json.dumps(lines))
     text = data_lines(61)[:9000]  # to train on
     families = {build.__name__: build(text) for build in (gpt2, gpt_neox, bloom, llama3, qwen, expressions, odd)}
-    families["llama"], families["llama_old"] = llama_json(root)
+    families["llama"], families["llama_old"], families["gemma"] = llama_json(root)
     for name, tokenizer in families.items():
         save(tokenizer, root / name)
         reference_of(root, name, tokenizer, lines)

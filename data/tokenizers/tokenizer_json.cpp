@@ -417,8 +417,8 @@ void name_special_tokens(BpeParts& parts) {
     }
     return {};
   };
-  parts.bos = first_known(config.bos, {"<|begin_of_text|>", "<s>", "<|endoftext|>"});
-  parts.eos = first_known(config.eos, {"<|end_of_text|>", "</s>", "<|endoftext|>"});
+  parts.bos = first_known(config.bos, {"<|begin_of_text|>", "<s>", "<|endoftext|>", "<bos>"});
+  parts.eos = first_known(config.eos, {"<|end_of_text|>", "</s>", "<|endoftext|>", "<eos>"});
   parts.pad = first_known(config.pad, {"<pad>", "<|padding|>"});
   parts.unk = first_known(config.unk, {"<unk>", "<|endoftext|>"});
 }

@@ -35,7 +35,16 @@ struct Query {
   int64_t width;
   int64_t stride;  // from a key or value to the next
   T scale;
+  T cap;  // of scores; 0: none
 };
+
+// c tanh(x / c)
+template <class T>
+DRAFTSMITH_INLINE T soft_cap(T x, T cap) {
+  const T e = exponential((x < 0 ? x : -x) * (2 / cap));
+  const T size = cap * ((1 - e) / (1 + e));
+  return x < 0 ? -size : size;
+}
 
 template <class T>
 DRAFTSMITH_INLINE void attend(const Query<T>& in, T* scores, T* out) {
@@ -49,6 +58,10 @@ DRAFTSMITH_INLINE void attend(const Query<T>& in, T* scores, T* out) {
   if (in.own >= 0) {
     scores[in.prefix] = in.scale * dot(in.query, in.keys + in.own * in.stride, width) + in.own_bias;
     highest = std::max(highest, scores[in.prefix]);
+  }
+  if (in.cap > 0) {
+    highest = soft_cap(highest, in.cap);
+    for (int64_t s = 0; s < count; ++s) scores[s] = soft_cap(scores[s], in.cap);
   }
   for (int64_t s = 0; s < count; ++s) {
     scores[s] = exponential(scores[s] - highest);
@@ -99,10 +112,14 @@ void attend_head(const KernelShape& shape, const VisibleKeys& visible, const Ker
     }
     const T* query =
         pointers.query + row * shape.query_row_stride + j * shape.query_token_stride + head * shape.head_width;
-    attend_query({query, pointers.keys + cache, pointers.values + cache,
-                  bias_end == nullptr ? nullptr : bias_end - visible.position(b, j),
-                  bias_end == nullptr ? T(0) : *bias_end, prefix, visible.own_slot ? visible.first[b] + j : -1,
-                  shape.head_width, shape.head_width, static_cast<T>(shape.scale)},
+    const int64_t position = visible.position(b, j);
+    const int64_t first =
+        shape.window > 0 ? std::max<int64_t>(0, position + 1 - shape.window) : 0;  // key in the window
+    const int64_t start = cache + first * shape.head_width;
+    attend_query({query, pointers.keys + start, pointers.values + start,
+                  bias_end == nullptr ? nullptr : bias_end - position + first, bias_end == nullptr ? T(0) : *bias_end,
+                  prefix - first, visible.own_slot ? visible.first[b] + j - first : -1, shape.head_width,
+                  shape.head_width, static_cast<T>(shape.scale), static_cast<T>(shape.score_cap)},
                  scores.data(), out);
   }
 }
@@ -135,11 +152,13 @@ void attend_in_blocks(const KernelShape& shape, const VisibleKeys& visible, cons
                  .width = width,
                  .prefix = visible.first[b],
                  .growing = visible.growing,
+                 .window = shape.window,
                  .query_stride = shape.query_token_stride,
                  .key_stride = width,
                  .context_stride = inner,
                  .bias_stride = shape.bias_columns,
-                 .scale = shape.scale},
+                 .scale = shape.scale,
+                 .score_cap = shape.score_cap},
                 part.begin, std::min(part.end, relevant));
   for (int64_t j = std::max(part.begin, relevant); j < part.end; ++j) {
     std::fill_n(context + j * inner, group * width, 0.0F);
@@ -240,9 +259,11 @@ void pack_values(const float* from, int64_t stride, int64_t count, int64_t width
 struct Scores {
   Line* lines;        // `kGroup` lines from a panel to the next
   int64_t panels;     // that some query of the group sees
-  int64_t visible;    // keys that this query sees
+  int64_t visible;    // keys that this query sees, without a window
   const float* bias;  // of the block's first key, or null
   float scale;
+  float cap;       // of scores; 0: none
+  int64_t before;  // keys that lie before the query's window
 };
 
 // Sets each number of a line to the higher one of two: the other's only if it is higher, so not if it is NaN.
@@ -267,7 +288,12 @@ DRAFTSMITH_INLINE float finish_scores(const Scores& in) {
         for (int64_t s = 0; s < visible; ++s) line.numbers[s] += bias[s];
       }
     }
+    if (in.cap > 0) {
+      for (int64_t s = 0; s < kPanel; ++s) line.numbers[s] = soft_cap(line.numbers[s], in.cap);
+    }
     for (int64_t s = visible; s < kPanel; ++s) line.numbers[s] = -std::numeric_limits<float>::infinity();
+    const int64_t before = std::clamp<int64_t>(in.before - panel * kPanel, 0, kPanel);
+    for (int64_t s = 0; s < before; ++s) line.numbers[s] = -std::numeric_limits<float>::infinity();
     raise(top.numbers, line.numbers, kPanel);
     in.lines[panel * kGroup] = line;
   }
@@ -293,7 +319,7 @@ DRAFTSMITH_INLINE float weigh(const Scores& in, float highest) {
 // Turns a query's products into weights. Brings what earlier blocks left, its highest score, total and sums [C] of
 // lines `kGroup` apart, up to date.
 DRAFTSMITH_VECTOR_CODE void weigh_query(const Scores& in, float& highest, float& total, Line* sums, int64_t lines) {
-  if (in.visible <= 0) {  // behind the query
+  if (in.visible <= 0 || in.before >= in.panels * kPanel) {  // all keys lie behind the query, or before its window
     for (int64_t panel = 0; panel < in.panels; ++panel) in.lines[panel * kGroup] = Line{};
     return;
   }
@@ -333,7 +359,7 @@ class Blocks {
   }
 
   void run() {
-    for (int64_t first = 0; first < visible(tokens_ - 1); first += kBlockKeys) {
+    for (int64_t first = before(0) / kBlockKeys * kBlockKeys; first < visible(tokens_ - 1); first += kBlockKeys) {
       const int64_t keys = std::min(kBlockKeys, visible(tokens_ - 1) - first);
       pack(first, keys);
       for (int64_t head = 0; head < head_.heads; ++head) {
@@ -346,6 +372,8 @@ class Blocks {
  private:
   // Returns how many keys the call's t-th token sees.
   int64_t visible(int64_t t) const { return head_.prefix + (head_.growing ? begin_ + t : 0); }
+  // Returns how many of them lie before its window.
+  int64_t before(int64_t t) const { return head_.window > 0 ? std::max<int64_t>(0, visible(t) - head_.window) : 0; }
   Line* sums(int64_t head, int64_t group) const {
     return memory_.sums.data() + (head * groups_ + group) * lines_ * kGroup;
   }
@@ -372,7 +400,7 @@ class Blocks {
   void attend(int64_t head, int64_t group, int64_t first) {
     const int64_t from = group * kGroup, rows = std::min(kGroup, tokens_ - from);
     const int64_t keys = std::min(kBlockKeys, visible(from + rows - 1) - first);  // that any of them sees
-    if (keys <= 0) return;
+    if (keys <= 0 || before(from) >= first + kBlockKeys) return;
     const int64_t panels = (keys + kPanel - 1) / kPanel;
     Line* scores = memory_.scores.data();
     const float* query = head_.query + (begin_ + from) * head_.query_stride + head * head_.width;
@@ -386,7 +414,8 @@ class Blocks {
       const float* bias =
           head_.bias == nullptr ? nullptr : head_.bias + head * head_.bias_stride + first - (begin_ + t);
       const auto query_number = static_cast<size_t>(head * tokens_ + t);
-      weigh_query({scores + row, panels, visible(t) - first, bias, static_cast<float>(head_.scale)},
+      weigh_query({scores + row, panels, visible(t) - first, bias, static_cast<float>(head_.scale),
+                   static_cast<float>(head_.score_cap), before(t) - first},
                   memory_.highest[query_number], memory_.total[query_number], sums(head, group) + row, lines_);
     }
     for (int64_t panel = 0; panel < panels; ++panel) {

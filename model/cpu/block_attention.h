@@ -25,6 +25,8 @@ struct KernelShape {
   int64_t query_token_stride = 0;  // elements between tokens
   int64_t bias_columns = 0;        // n of the bias table [H,n]; 0: none
   double scale = 1.0;
+  double score_cap = 0;  // c of scores c tanh(s / c); 0: none
+  int64_t window = 0;    // a query sees so many keys, its own position's the last; 0: all before it
 };
 
 template <class T>
@@ -76,11 +78,13 @@ struct BlockHead {
   int64_t width = 0;            // K
   int64_t prefix = 0;           // token 0 sees the keys [0,prefix)
   bool growing = false;         // each token sees one key more than the token before
+  int64_t window = 0;           // of growing tokens: each sees the last so many of its keys; 0: all
   int64_t query_stride = 0;     // numbers from a token to the next
   int64_t key_stride = 0;       // likewise of keys, and of values
   int64_t context_stride = 0;
   int64_t bias_stride = 0;  // numbers from a head's bias to the next
   double scale = 1;
+  double score_cap = 0;
 };
 
 // Computes the queries of the tokens [begin,end), on the calling thread. Allocates nothing once the thread has computed

@@ -70,6 +70,7 @@ at::ScalarType number_type(at::ScalarType type, at::Device device);
 
 struct AttentionWeightsView {
   RowNorm norm;
+  RowNorm output_norm;                   // behind the sublayer; the same unless there are two
   const PackedWeights* input = nullptr;  // D -> query, key and value side by side; of a cross-attention the query alone
   const PackedWeights* key_value = nullptr;  // of a cross-attention: encoder states -> key and value side by side
   const PackedWeights* output = nullptr;
@@ -81,6 +82,8 @@ struct AttentionWeightsView {
   RowNorm key_norm = {};
   bool norms_width = false;  // of all heads of a token together; else of each
   bool rotates = false;      // queries and keys, by the state's table
+  double score_cap = 0;      // HeadShape's
+  int64_t window = 0;        // likewise
 
   int64_t inner() const { return heads * head_width; }
   // Returns the numbers of a token's keys, and of its values.
@@ -89,6 +92,7 @@ struct AttentionWeightsView {
 
 struct FeedForwardWeightsView {
   RowNorm norm;
+  RowNorm output_norm;
   const PackedWeights* gate = nullptr;  // null: none
   const PackedWeights* up = nullptr;
   const PackedWeights* down = nullptr;

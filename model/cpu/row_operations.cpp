@@ -24,7 +24,9 @@ DRAFTSMITH_VECTOR_CODE void normalize_row(const RowNorm& norm, const float* x, i
   const float square =
       sum_in_lanes<float>(width, [x, mean](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
   const float factor = 1.0F / std::sqrt(square + static_cast<float>(norm.epsilon));
-  if (norm.bias == nullptr) {
+  if (norm.plus_one) {
+    for (int64_t i = 0; i < width; ++i) y[i] = x[i] * factor * (1.0F + norm.weight[i]);
+  } else if (norm.bias == nullptr) {
     for (int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * factor * norm.weight[i];
   } else {
     for (int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * factor * norm.weight[i] + norm.bias[i];

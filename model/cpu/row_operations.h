@@ -11,12 +11,14 @@ namespace draftsmith::model {
 
 // ---- Rows of a decoding step, in fp32 on the calling thread
 
-// RMS norm w x / sqrt(mean(x^2) + epsilon), or layer norm w (x - mean) / sqrt(variance + epsilon) + b.
+// RMS norm w x / sqrt(mean(x^2) + epsilon), or 1 + w in w's place, or layer norm
+// w (x - mean) / sqrt(variance + epsilon) + b.
 struct RowNorm {
   const float* weight = nullptr;  // [D]
   const float* bias = nullptr;    // [D], of layer norm; null: none
   double epsilon = 1e-6;
   bool centered = false;  // layer norm
+  bool plus_one = false;  // 1 + w in w's place; without bias
 };
 
 // Writes the norms of rows x [rows,width] to y, which may be x.

@@ -282,6 +282,7 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
     unknown.where = where + ": " + key;
     unknown.what = fmt::format("this {} is not supported", subject);
     unknown.found = brief(name);
+    if (config_json.contains("text_config")) unknown.hint = "of models of images and text, none is read";
     return UserError(std::move(unknown));
   };
   const auto architectures = config_json.find("architectures");

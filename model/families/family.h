@@ -131,6 +131,8 @@ struct RotaryKeys {
 // Lists all keys of rotary positions; max_positions and the head's width must be set. Problems: scalings and values
 // that Transformers reads otherwise or not at all.
 void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& names = {});
+// The same where layers with windows rotate otherwise (Gemma 3): rope_parameters hold an object for each kind.
+void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config);
 
 // ---- Layout of stored parameters
 // Transposed, or joined with others into one tensor.
@@ -217,6 +219,7 @@ struct FamilyShapes {
   bool grouped_keys = false;       // keys and values may have fewer heads than queries
   bool optional_gate = false;      // the feed-forward layers may have a gate or none
   int64_t unrotated_interval = 0;  // in new models one of so many layers does not rotate; 0: all do
+  int64_t window_interval = 0;     // in new models all but one of so many layers have windows; 0: none has
   // Ways of new models, whose files can say otherwise.
   bool scaled_embedding = false;  // embedding_scale is the width's square root
   bool starts_with_eos = false;   // decoder_start is EOS; otherwise encoder-decoders start with padding

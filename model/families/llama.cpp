@@ -1,6 +1,7 @@
 // Llama 1 to 3, TinyLlama and OpenLLaMA, and the families that are Llama but for a few keys: Mistral, Qwen 2 to 3,
-// SmolLM3, Granite 3, OLMo-2 and Phi-3. Keys and defaults are those of Transformers 5.23's configurations.
+// SmolLM3, Granite 3, OLMo-2, Phi-3, Gemma 2 and 3. Keys and defaults are those of Transformers 5.23's configurations.
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -74,7 +75,18 @@ const LlamaLike kLlamaLikes[] = {
      false,
      false,
      0,
-     "partial_rotary_factor"}};
+     "partial_rotary_factor"},
+    {"gemma2", "Gemma2ForCausalLM", 2304, 9216, 26, 8, 256, 8192, 1e-6, {256000, true, 2, 1}, true},
+    {"gemma3_text", "Gemma3ForCausalLM", 2304, 9216, 26, 8, 256, 131072, 1e-6, {262208, true, 2, 1}, true}};
+
+bool is_gemma(const TransformerConfig& config) {
+  return config.norm == Norm::kRmsPlusOne;
+}
+
+// Returns in how many layers of a Gemma one has no window.
+int64_t window_interval(const TransformerConfig& config) {
+  return config.family == "gemma2" ? 2 : 6;
+}
 
 void check_heads(ConfigReader& reader, TransformerConfig& config) {
   if (config.kv_heads > config.heads || config.heads % config.kv_heads != 0) {
@@ -87,30 +99,90 @@ void check_heads(ConfigReader& reader, TransformerConfig& config) {
   }
 }
 
-// Refuses windows of attention that texts within max_positions would outgrow.
-void check_window(ConfigReader& reader, const TransformerConfig& config, int64_t fallback) {
+// Reads the window of all layers. One that no text within max_positions outgrows is none.
+void read_window(ConfigReader& reader, TransformerConfig& config, int64_t fallback) {
   if (reader.says_null("sliding_window")) return;
   const int64_t window = reader.get_int("sliding_window", {1, kMaxPositions}, fallback);
   if (window == 0 || window >= config.max_positions) return;
-  reader.problems().add(
-      {.where = reader.where(),
-       .what = "'sliding_window' cuts attention, which is not supported",
-       .expected = fmt::format("null, or at least {} (max_position_embeddings)", config.max_positions),
-       .found = std::to_string(window),
-       .hint = fmt::format("\"max_position_embeddings\": {} limits texts to what the window does not cut", window)});
+  config.window = window;
+  for (int64_t layer = 0; layer < config.decoder_layers; ++layer) config.window_layers.push_back(layer);
 }
 
-void attention_kind_keys(ConfigKeys& keys, const TransformerConfig& config, const LlamaLike& family) {
+void attention_kind_keys(ConfigKeys& keys, TransformerConfig& config, const LlamaLike& family) {
   keys.known({"sliding_window", "max_window_layers", "layer_types"});
   if (family.window_switch) keys.fixed("use_sliding_window", false);
-  if (family.window > 0 || family.rotary_share != nullptr) keys.also("sliding_window", nullptr);
+  if (family.window > 0 || family.rotary_share != nullptr) {
+    keys.also("sliding_window", config.window > 0 ? nlohmann::ordered_json(config.window) : nullptr);
+  }
   if (!keys.reads()) return;
-  if (!family.window_switch) check_window(keys.reader(), config, family.window);
+  if (!family.window_switch) read_window(keys.reader(), config, family.window);
   if (!keys.has("layer_types")) return;
   const nlohmann::json& types = keys.reader().at("layer_types");
   if (std::ranges::any_of(types, [](const nlohmann::json& type) { return type != "full_attention"; })) {
     keys.reader().wrong("layer_types", "has layers with attention of another kind", "full_attention for each layer");
   }
+}
+
+constexpr const char* kSliding = "sliding_attention";
+constexpr const char* kFull = "full_attention";
+
+// Reads the layers with windows: layer_types, or else all but one of an interval.
+std::vector<int64_t> read_window_layers(ConfigReader& reader, const TransformerConfig& config) {
+  const auto layers = static_cast<size_t>(config.decoder_layers);
+  int64_t interval = window_interval(config);
+  if (config.family != "gemma2") interval = reader.get_int("sliding_window_pattern", {1, kMaxLayers}, interval);
+  nlohmann::json types = nlohmann::json::array();
+  for (size_t layer = 0; layer < layers; ++layer) {
+    types.push_back(static_cast<int64_t>(layer + 1) % interval == 0 ? kFull : kSliding);
+  }
+  if (reader.has("layer_types")) types = reader.at("layer_types");
+  const auto known = [](const nlohmann::json& type) { return type == kSliding || type == kFull; };
+  if (!types.is_array() || types.size() != layers || !std::ranges::all_of(types, known)) {
+    reader.wrong("layer_types", "does not name the kind of each layer",
+                 fmt::format("{} times {} or {}", layers, kSliding, kFull));
+    return {};
+  }
+  std::vector<int64_t> windowed;
+  for (size_t layer = 0; layer < layers; ++layer) {
+    if (types[layer] == kSliding) windowed.push_back(static_cast<int64_t>(layer));
+  }
+  return windowed;
+}
+
+void gemma_window_keys(ConfigKeys& keys, TransformerConfig& config) {
+  std::vector<std::string> types(static_cast<size_t>(config.decoder_layers), kFull);
+  for (const int64_t layer : config.window_layers) types.at(static_cast<size_t>(layer)) = kSliding;
+  keys.also("layer_types", types);
+  keys.integer("sliding_window", config.window, {1, kMaxPositions}, 4096);
+  keys.known({"sliding_window_pattern", "_sliding_window_pattern"});
+  if (!keys.reads()) return;
+  config.window_layers = read_window_layers(keys.reader(), config);
+  if (keys.reader().says_null("sliding_window") && !config.window_layers.empty()) {
+    keys.reader().wrong("sliding_window", "is null, and layers have windows", "a number of tokens");
+  }
+}
+
+// Lists a soft cap: null is none, an absent one is `fallback`.
+void cap_key(ConfigKeys& keys, const char* key, double& cap, double fallback) {
+  std::optional<double> value;
+  if (!keys.reads() && cap > 0) value = cap;
+  keys.number(key, value, 1e-3, 1e6);
+  if (!keys.reads()) return;
+  const bool absent = !keys.has(key) && !keys.reader().says_null(key);
+  cap = value.value_or(absent ? fallback : 0.0);
+}
+
+void gemma_keys(ConfigKeys& keys, TransformerConfig& config) {
+  const bool second = config.family == "gemma2";
+  keys.known({"hidden_act", "cache_implementation"});  // which Transformers does not read here
+  keys.fixed("use_bidirectional_attention", false);
+  int64_t scaled = std::llround(1.0 / (config.attention_scale * config.attention_scale));
+  keys.integer("query_pre_attn_scalar", scaled, {1, kMaxPositions}, 256);
+  cap_key(keys, "final_logit_softcapping", config.logit_cap, second ? 30.0 : 0.0);
+  if (second) cap_key(keys, "attn_logit_softcapping", config.score_cap, 50.0);
+  if (!keys.reads()) return;
+  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(scaled));
+  config.embedding_scale = std::sqrt(static_cast<double>(config.width));
 }
 
 // Reads no_rope_layers, in which 1 means that the layer rotates, or else an interval.
@@ -169,11 +241,17 @@ void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
   keys.integer("num_hidden_layers", config.decoder_layers, {1, kMaxLayers}, family.layers);
   keys.integer("num_attention_heads", config.heads, {1, kMaxHeads}, family.heads);
   config.kv_heads = config.key_value_heads();
-  keys.integer("num_key_value_heads", config.kv_heads, {1, kMaxHeads}, config.heads);
+  keys.integer("num_key_value_heads", config.kv_heads, {1, kMaxHeads}, is_gemma(config) ? 4 : config.heads);
   const int64_t share = std::max<int64_t>(1, config.width / config.heads);
   keys.integer("head_dim", config.head_width, {1, kMaxWidth}, family.head_width > 0 ? family.head_width : share);
   if (keys.reads()) check_heads(keys.reader(), config);
-  keys.activation("hidden_act", config.activation, "silu");
+  if (!is_gemma(config)) {
+    keys.activation("hidden_act", config.activation, "silu");
+  } else if (!keys.reads() && config.activation == Activation::kGeluTanh) {
+    keys.also("hidden_activation", "gelu_pytorch_tanh");  // the name that other programs know
+  } else {
+    keys.activation("hidden_activation", config.activation, "gelu_pytorch_tanh");
+  }
   keys.integer("max_position_embeddings", config.max_positions, {1, kMaxPositions}, family.positions);
   keys.number("rms_norm_eps", config.norm_epsilon, family.norm_epsilon, 0.0, 1.0);
   if (family.attention_bias) {
@@ -182,13 +260,18 @@ void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
   }
   if (family.feed_forward_bias) keys.flag("mlp_bias", config.feed_forward_bias, false);
   keys.number("attention_dropout", config.dropout, 0.0, 0.0, 0.999);
-  attention_kind_keys(keys, config, family);
+  is_gemma(config) ? gemma_window_keys(keys, config) : attention_kind_keys(keys, config, family);
   const double base = config.family == "smollm3" ? 2e6 : 1e4;
-  rotary_keys(keys, config, {.share = family.rotary_share, .base_default = base});
+  if (config.window_rotary) {
+    rotary_keys_by_window(keys, config);
+  } else {
+    rotary_keys(keys, config, {.share = family.rotary_share, .base_default = base});
+  }
   decoder_only_keys(keys, config, family.ids);
   if (config.family == "smollm3") smollm3_keys(keys, config);
   if (config.family == "granite") granite_keys(keys, config);
   if (config.family == "phi3") phi3_keys(keys, config);
+  if (is_gemma(config)) gemma_keys(keys, config);
 }
 
 NameTable make_llama_names(bool norms_behind, bool joined) {
@@ -215,6 +298,14 @@ const NameTable& llama_names(const TransformerConfig& config) {
   static const NameTable kTable = make_llama_names(false, false);
   static const NameTable kNormsBehind = make_llama_names(true, false);
   static const NameTable kJoined = make_llama_names(false, true);
+  static const NameTable kNormsAround = [] {
+    NameTable table = make_llama_names(false, false);
+    table.modules["self_attention.output_norm"] = "post_attention_layernorm";
+    table.modules["feed_forward.norm"] = "pre_feedforward_layernorm";
+    table.modules["feed_forward.output_norm"] = "post_feedforward_layernorm";
+    return table;
+  }();
+  if (config.norm_place == NormPlace::kAround) return kNormsAround;
   if (config.family == "phi3") return kJoined;
   return config.norm_place == NormPlace::kAfterSublayer ? kNormsBehind : kTable;
 }
@@ -230,6 +321,20 @@ TransformerConfig llama_base(const LlamaLike& family) {
   if (name == "qwen3") config.query_key_norm = QueryKeyNorm::kHead;
   if (name == "olmo2") config.query_key_norm = QueryKeyNorm::kWidth;
   if (name == "olmo2") config.norm_place = NormPlace::kAfterSublayer;
+  if (!name.starts_with("gemma")) return config;
+  config.activation = Activation::kGeluTanh;
+  config.norm = Norm::kRmsPlusOne;
+  config.norm_place = NormPlace::kAround;
+  config.rounds_embedding_scale = true;
+  config.window = 4096;
+  if (name == "gemma2") {
+    config.score_cap = 50.0;
+    config.logit_cap = 30.0;
+  } else {
+    config.query_key_norm = QueryKeyNorm::kHead;
+    config.rotary.base = 1e6;
+    config.window_rotary = RotaryConfig();
+  }
   return config;
 }
 
@@ -239,10 +344,14 @@ std::vector<Family> llama_families() {
   std::vector<Family> families;
   for (const LlamaLike& family : kLlamaLikes) {
     const bool pauses = family.name == std::string_view("smollm3");
+    const TransformerConfig base = llama_base(family);
     families.push_back({.name = family.name,
                         .architecture = family.architecture,
-                        .base = llama_base(family),
-                        .shapes = {.grouped_keys = true, .unrotated_interval = pauses ? kRotationPause : 0},
+                        .base = base,
+                        .shapes = {.grouped_keys = true,
+                                   .unrotated_interval = pauses ? kRotationPause : 0,
+                                   .window_interval = is_gemma(base) ? window_interval(base) : 0,
+                                   .scaled_embedding = is_gemma(base)},
                         .keys = llama_keys,
                         .names = llama_names,
                         .unused = {"model.layers.*.self_attn.rotary_emb.inv_freq"}});

@@ -203,4 +203,41 @@ void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& 
   keys.also("rope_parameters", rotary);
 }
 
+void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config) {
+  keys.known({"rope_parameters", "rope_scaling", kLength, kShare, "rope_theta", "rope_local_base_freq"});
+  constexpr const char* kKinds[] = {"full_attention", "sliding_attention"};
+  RotaryConfig* const read[] = {&config.rotary, &*config.window_rotary};
+  if (!keys.reads()) {
+    keys.also("rope_parameters", {{kKinds[0], rotary_json(*read[0])}, {kKinds[1], rotary_json(*read[1])}});
+    return;
+  }
+  ConfigReader& reader = keys.reader();
+  const auto object = [&](const ConfigReader& from, const char* key) {
+    return from.has(key) && from.at(key).is_object() ? from.at(key) : nlohmann::json::object();
+  };
+  const nlohmann::json all = object(reader, "rope_parameters");
+  const ConfigReader kinds(all, reader.where() + ": rope_parameters", reader.problems());
+  for (const auto& [key, value] : all.items()) {
+    if (value.is_object() || value.is_null()) continue;
+    reader.wrong("rope_parameters",
+                 "has '" + key + "' outside of the kinds of layers, where Transformers does not read",
+                 "objects full_attention and sliding_attention");
+  }
+  for (const bool windowed : {false, true}) {
+    nlohmann::json own = {{"rope_type", "default"}};
+    own.update(object(kinds, kKinds[windowed ? 1 : 0]));
+    if (!windowed) own.update(object(reader, "rope_scaling"));
+    // Of the keys beside them each kind has its own.
+    nlohmann::json beside = nlohmann::json::object();
+    const char* base = windowed ? "rope_local_base_freq" : "rope_theta";
+    if (reader.has(base)) beside["rope_theta"] = reader.at(base);
+    for (const char* key : {kLength, kShare}) {
+      if (reader.has(key)) beside[key] = reader.at(key);
+    }
+    ConfigReader others(beside, reader.where(), reader.problems());
+    ConfigReader settings(own, kinds.where() + "." + kKinds[windowed ? 1 : 0], reader.problems());
+    *read[windowed ? 1 : 0] = read_positions(others, settings, config, {.base_default = windowed ? 1e4 : 1e6});
+  }
+}
+
 }  // namespace draftsmith::model

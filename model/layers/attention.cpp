@@ -10,6 +10,7 @@
 #include "base/device_tensors.h"
 #include "model/layers/head_attention.h"
 #include "model/layers/linear.h"
+#include "model/layers/post_op.h"
 
 namespace draftsmith::model {
 namespace {
@@ -167,7 +168,7 @@ at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, 
                               .width = heads_.width,
                               .scale = heads_.scale};
   at::Tensor joined;  // [B,T,H*K]
-  if (!bias.fused && attends_by_heads(by_heads)) {
+  if (!bias.fused && heads_.score_cap == 0 && attends_by_heads(by_heads)) {
     if (dropout.active()) {
       by_heads.dropout = dropout.probability();
       by_heads.key_of_mask = dropout.next_key();
@@ -194,11 +195,13 @@ at::Tensor Attention::context_by_products(const Projected& projected, const Scor
   const at::Tensor query = split(projected.query);
   const at::Tensor key_t = split(projected.key).transpose(1, 2);
   at::Tensor scores;  // [B*H,T,S]
-  if (const at::Tensor additive = additive_of(bias); additive.defined()) {
+  const at::Tensor additive = additive_of(bias);
+  if (additive.defined() && heads_.score_cap == 0) {
     scores = at::baddbmm(additive, query, key_t, 1.0, heads_.scale);
   } else {
     scores = at::bmm(query, key_t);
-    scores = heads_.scale == 1.0 ? scores : scores * heads_.scale;
+    scores = soft_capped(heads_.scale == 1.0 ? scores : scores * heads_.scale, heads_.score_cap);
+    if (additive.defined()) scores = scores + additive;
   }
   const at::Tensor weights = dropout(at::softmax(scores, -1));
   return at::bmm(weights, split(projected.value)).view({rows, heads_.count, query.size(1), heads_.width});
@@ -229,13 +232,16 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
 
 std::optional<AttentionWeightsView> Attention::packed_view() const {
   AttentionWeightsView view{.norm = weights_.norm.row_norm(),
+                            .output_norm = output_norm().row_norm(),
                             .input = (self_ ? fused_ : weights_.query).own_weights(),
                             .key_value = self_ ? nullptr : fused_.own_weights(),
                             .output = weights_.output.own_weights(),
                             .heads = heads_.count,
                             .key_value_heads = heads_.key_values(),
                             .head_width = heads_.width,
-                            .scale = heads_.scale};
+                            .scale = heads_.scale,
+                            .score_cap = heads_.score_cap,
+                            .window = heads_.window};
   bool whole = view.norm.weight != nullptr && view.input != nullptr && view.output != nullptr;
   if (weights_.query_norm) {
     view.query_norm = weights_.query_norm->row_norm();

@@ -19,6 +19,8 @@ struct HeadShape {
   // Heads of keys and values, each read by count / kv_count queries (grouped-query attention, Ainslie et al. 2023);
   // 0: count.
   int64_t kv_count = 0;
+  double score_cap = 0;  // c of scores c tanh(s / c), before masks; 0: they are not capped
+  int64_t window = 0;    // keys that a token sees, its own the last; 0: all before it
 
   int64_t key_values() const { return kv_count > 0 ? kv_count : count; }
   int64_t inner() const { return count * width; }                // of queries
@@ -55,10 +57,11 @@ double excluded_score(at::ScalarType type);
 struct AttentionWeights {
   Residual residual;
   NormLayer norm;
-  Linear query;   // [H*K,D]
-  Linear key;     // [kv*K,D]
-  Linear value;   // [kv*K,D]
-  Linear output;  // [D,H*K]
+  Linear query;                // [H*K,D]
+  Linear key;                  // [kv*K,D]
+  Linear value;                // [kv*K,D]
+  Linear output;               // [D,H*K]
+  NormLayer output_norm = {};  // NormPlace::kAround: the norm behind
   // RMS norms of queries and keys (QueryKeyNorm), of the self-attention alone: [K], or of all heads [H*K] and [kv*K].
   std::optional<NormLayer> query_norm = {};
   std::optional<NormLayer> key_norm = {};
@@ -97,7 +100,7 @@ class Attention {
   KeyValue project_key_value(const at::Tensor& input) const;
   // Returns residual + dropout(W_o context), or another form of the sum; context [B,L,H*K] -> [B,L,D].
   at::Tensor add_output(const at::Tensor& residual, const at::Tensor& context, Dropout& dropout) const {
-    return sublayer_sum(weights_.residual, weights_.norm, residual, weights_.output, context, dropout);
+    return sublayer_sum(weights_.residual, output_norm(), residual, weights_.output, context, dropout);
   }
 
   // Applies the whole sublayer to whole sequences x [B,T,D], with gradients: x + dropout(attention(norm(x), memory)),
@@ -112,6 +115,7 @@ class Attention {
   void pack(WeightArena& arena);
 
  private:
+  const NormLayer& output_norm() const { return weights_.output_norm.defined() ? weights_.output_norm : weights_.norm; }
   at::Tensor split(const at::Tensor& x) const;
   // Returns the parts of the fused projections of a self-attention, without norms.
   Projected parted(const at::Tensor& all) const;

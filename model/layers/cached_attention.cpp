@@ -24,6 +24,8 @@ at::Tensor kernel_attention(const CachedAttentionInput& input, const VisibleKeys
   shape.query_token_stride = input.query.stride(1);
   shape.bias_columns = input.bias_table.defined() ? input.bias_table.size(1) : 0;
   shape.scale = input.scale;
+  shape.score_cap = input.score_cap;
+  shape.window = input.window;
   AT_DISPATCH_FLOATING_TYPES(input.query.scalar_type(), "cached_attention", [&] {
     attention_kernel<scalar_t>(shape, visible,
                                {input.query.const_data_ptr<scalar_t>(), input.keys.const_data_ptr<scalar_t>(),
@@ -46,11 +48,13 @@ int64_t StepVisibility::used(int64_t tokens, int64_t present) const {
 }
 
 const ScoreMask& StepVisibility::mask(const CachedAttentionInput& input, int64_t used) {
-  if (!mask_ || !masked_table_.is_same(input.bias_table)) {
-    mask_ = score_mask(input, slots(input.query.size(1)), used, !recorded_ && keys_.all_see());
-    masked_table_ = input.bias_table;
+  const size_t kind = input.window > 0 ? 1 : 0;
+  std::optional<ScoreMask>& mask = masks_[kind];
+  if (!mask || !masked_tables_[kind].is_same(input.bias_table)) {
+    mask = score_mask(input, slots(input.query.size(1)), used, !recorded_ && keys_.all_see());
+    masked_tables_[kind] = input.bias_table;
   }
-  return *mask_;
+  return *mask;
 }
 
 bool StepVisibility::in_order(int64_t cache_rows) const {
@@ -68,7 +72,8 @@ at::Tensor cached_attention(const CachedAttentionInput& input, StepVisibility& v
   const bool has_kernel = type == at::kFloat ? few || !visible.keys().own_slot : type == at::kDouble && few;
   if (on_cpu && has_kernel) return kernel_attention(input, visible.keys());
   const int64_t used = visible.used(tokens, input.keys.size(2));
-  if (few && !on_cpu && visible.keys().block == 1) return attend(input, visible.slots(tokens), used);
+  const bool plain = input.score_cap == 0 && (input.window == 0 || input.keys.size(2) <= input.window);
+  if (few && !on_cpu && visible.keys().block == 1 && plain) return attend(input, visible.slots(tokens), used);
   const at::Tensor row = visible.in_order(input.keys.size(0)) ? at::Tensor() : visible.slots(tokens).row;
   return dense_attention(input, row, used, visible.mask(input, used));
 }

@@ -1,5 +1,6 @@
 // Attention of a step's new tokens over K/V caches: a kernel on CPUs (fp32, and short steps in fp64), which reads
-// ragged caches in place, one operator for short steps on other devices, and tensor operations for everything else.
+// ragged caches in place, one operator for short steps on other devices, and tensor operations for everything else:
+// soft caps, and windows that cut, on other devices.
 #pragma once
 
 #include <optional>
@@ -24,7 +25,8 @@ class StepVisibility {
   const VisibleSlots& slots(int64_t tokens);
   // Returns the number of slots to read of caches of `present` slots.
   int64_t used(int64_t tokens, int64_t present) const;
-  // Returns the mask, which is made anew when a layer has another table of bias than the layer before.
+  // Returns the mask, one of layers with windows and one of the others. It is made anew when a layer has another table
+  // of bias than the one before.
   const ScoreMask& mask(const CachedAttentionInput& input, int64_t used);
   // Returns whether the batch is known to have all rows of the caches, in their order.
   bool in_order(int64_t cache_rows) const;
@@ -33,8 +35,8 @@ class StepVisibility {
   VisibleKeys keys_;
   VisibleSlots slots_;
   bool recorded_ = false;
-  std::optional<ScoreMask> mask_;
-  at::Tensor masked_table_;  // the bias in mask_
+  std::optional<ScoreMask> masks_[2];
+  at::Tensor masked_tables_[2];  // the biases in them
 };
 
 // Returns the context [B,L,H*K]; zeros for a query that sees no key.

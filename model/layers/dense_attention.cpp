@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/layers/attention.h"
+#include "model/layers/post_op.h"
 
 namespace draftsmith::model {
 
@@ -42,6 +43,7 @@ ScoreMask score_mask(const CachedAttentionInput& input, const VisibleSlots& slot
     seen = seen.logical_or(is_own);
     distance = distance.masked_fill(is_own.squeeze(1), 0);
   }
+  if (input.window > 0) seen = seen.logical_and(distance.lt(input.window).unsqueeze(1));
   ScoreMask mask;
   if (!all_see) mask.has_keys = seen.any(-1, true).to(input.query.scalar_type());
   mask.additive = at::zeros(seen.sizes(), input.query.options())
@@ -72,7 +74,7 @@ at::Tensor dense_attention(const CachedAttentionInput& input, const at::Tensor& 
                                .transpose(1, 2)
                                .reshape({rows, shared, heads / shared * tokens, width});
   at::Tensor scores = query.matmul(cached(input.keys).transpose(2, 3)).view({rows, heads, tokens, used});  // [B,H,L,T]
-  scores = (input.scale == 1.0 ? scores : scores * input.scale) + mask.additive;
+  scores = soft_capped(input.scale == 1.0 ? scores : scores * input.scale, input.score_cap) + mask.additive;
   const at::Tensor weights = at::softmax(scores, -1).view({rows, shared, heads / shared * tokens, used});
   at::Tensor context = weights.matmul(cached(input.values)).view({rows, heads, tokens, width});
   if (mask.has_keys.defined()) context = context * mask.has_keys;

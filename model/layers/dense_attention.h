@@ -50,6 +50,8 @@ struct CachedAttentionInput {
   at::Tensor values;      // [R,kv,T,K], contiguous
   at::Tensor bias_table;  // [H,n], PositionBias::reversed_table with γ-1 later keys; undefined: none
   double scale = 1;       // factor on q·k
+  double score_cap = 0;   // HeadShape's
+  int64_t window = 0;     // likewise; slots are positions
 
   int64_t heads() const { return query.size(2) / keys.size(3); }
 };

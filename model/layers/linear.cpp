@@ -188,13 +188,13 @@ at::Tensor linear_relu(const at::Tensor& x, const Linear& layer) {
 
 at::Tensor sublayer_sum(const Residual& form, const NormLayer& norm, const at::Tensor& residual, const Linear& last,
                         const at::Tensor& inner, Dropout& dropout) {
-  const bool norms_output = form.place == NormPlace::kAfterSublayer;
+  const bool norms = norms_output(form.place);
   at::Tensor sum;
-  if (!dropout.active() && !norms_output && form.scale == 1.0) {
+  if (!dropout.active() && !norms && form.scale == 1.0) {
     sum = last.add_to(residual, inner);
   } else {
     at::Tensor added = last(inner);
-    added = dropout(norms_output ? norm(added) : added);
+    added = dropout(norms ? norm(added) : added);
     sum = residual + (form.scale == 1.0 ? added : added * form.scale);
   }
   return form.place == NormPlace::kAfterSum ? norm(sum) : sum;
@@ -221,12 +221,13 @@ at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
 
 at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const {
   const at::Tensor inner = inner_of(x);
-  return sublayer_sum(residual_, norm_, residual, down_, inner_dropout_ ? dropout(inner) : inner, dropout);
+  return sublayer_sum(residual_, output_norm_, residual, down_, inner_dropout_ ? dropout(inner) : inner, dropout);
 }
 
 std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {
   const bool gated = gate_.weight().defined();
   FeedForwardWeightsView view{.norm = norm_.row_norm(),
+                              .output_norm = output_norm_.row_norm(),
                               .gate = gate_.own_weights(),
                               .up = up_.own_weights(),
                               .down = down_.own_weights(),

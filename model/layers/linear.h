@@ -28,21 +28,25 @@ at::Tensor embedded(const at::Tensor& table, const at::Tensor& ids);
 
 // ---- Norms
 // Normalisation of hidden states: RMS norm (T5, Llama; Zhang & Sennrich 2019, y = w x / sqrt(mean(x^2) + eps)) and
-// layer norm. Statistics of half types are taken in fp32.
+// layer norm. Statistics of half types are taken in fp32; so is 1 + w, where a norm multiplies by it.
 
 class NormLayer {
  public:
   NormLayer() = default;
-  // weight [D]; bias [D] for Norm::kLayer, undefined for Norm::kRms.
+  // weight [D]; bias [D] for Norm::kLayer, else undefined.
   NormLayer(Norm kind, double epsilon, at::Tensor weight, at::Tensor bias)
       : kind_(kind), epsilon_(epsilon), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
   // x [...,D] -> [...,D], in the weight's dtype.
   at::Tensor operator()(const at::Tensor& x) const {
     if (kind_ == Norm::kRms) return rms_norm(x, weight_, epsilon_);
+    if (kind_ == Norm::kRmsPlusOne) {
+      const at::ScalarType wide = c10::promoteTypes(weight_.scalar_type(), at::kFloat);
+      return rms_norm(x, weight_.to(wide) + 1.0, epsilon_).to(weight_.scalar_type());
+    }
     return at::layer_norm(x.to(weight_.scalar_type()), {x.size(-1)}, weight_, bias_, epsilon_);
   }
-  // Returns the numbers of an RMS norm; an undefined weight for layer norm.
+  // Returns the numbers of an RMS norm times w; an undefined weight for others.
   InputNorm rms() const { return kind_ == Norm::kRms ? InputNorm{weight_, epsilon_} : InputNorm(); }
 
   // Returns the norm of fp32 rows on a CPU, a view; without weights if it is of other numbers.
@@ -52,7 +56,7 @@ class NormLayer {
     };
     if (!takes(weight_) || (bias_.defined() && !takes(bias_))) return {};
     return {weight_.const_data_ptr<float>(), bias_.defined() ? bias_.const_data_ptr<float>() : nullptr, epsilon_,
-            kind_ == Norm::kLayer};
+            kind_ == Norm::kLayer, kind_ == Norm::kRmsPlusOne};
   }
 
   const at::Tensor& weight() const { return weight_; }
@@ -132,16 +136,17 @@ at::Tensor linear_relu(const at::Tensor& x, const Linear& layer);
 
 // ---- Norm and sum of a sublayer
 
-// The place of the norm of a sublayer f, and the factor on what it adds: x + s f(norm(x)), norm(x + s f(x)) or
-// x + s norm(f(x)).
+// The place of the norm of a sublayer f, and the factor on what it adds: x + s f(norm(x)), norm(x + s f(x)),
+// x + s norm(f(x)) or x + s norm2(f(norm1(x))).
 struct Residual {
   NormPlace place = NormPlace::kBefore;
   double scale = 1.0;  // s
 
-  bool norms_input() const { return place == NormPlace::kBefore; }
+  bool norms_input() const { return model::norms_input(place); }
 };
 
-// Returns what a sublayer that ends with `last` makes of the residual; `inner` is that layer's input. [...,D]
+// Returns what a sublayer that ends with `last` makes of the residual; `inner` is that layer's input, `norm` the norm
+// behind it, if any. [...,D]
 at::Tensor sublayer_sum(const Residual& form, const NormLayer& norm, const at::Tensor& residual, const Linear& last,
                         const at::Tensor& inner, Dropout& dropout);
 
@@ -155,6 +160,7 @@ struct FeedForwardWeights {
   Linear gate;  // undefined unless config.gated
   Linear up;
   Linear down;
+  NormLayer output_norm = {};  // NormPlace::kAround: the norm behind
 };
 
 class FeedForward {
@@ -164,6 +170,7 @@ class FeedForward {
         inner_dropout_(inner_dropout),
         residual_(weights.residual),
         norm_(std::move(weights.norm)),
+        output_norm_(weights.output_norm.defined() ? std::move(weights.output_norm) : norm_),
         gate_(std::move(weights.gate)),
         up_(std::move(weights.up)),
         down_(std::move(weights.down)) {}
@@ -186,6 +193,7 @@ class FeedForward {
   bool inner_dropout_;
   Residual residual_;
   NormLayer norm_;
+  NormLayer output_norm_;  // behind the sublayer; the same unless there are two
   Linear gate_;
   Linear up_;
   Linear down_;

@@ -42,11 +42,18 @@ class GivenParameters final : public ParameterSource {
 
 // ---- Choices that the layers are built with
 
-enum class Norm { kRms, kLayer };
+// RMS norm times w, layer norm, or RMS norm times 1 + w (Gemma).
+enum class Norm { kRms, kLayer, kRmsPlusOne };
 
-// The place of a sublayer f's norm: x + f(norm(x)); norm(x + f(x)), as in the first transformer (Marian, BART); or
-// x + norm(f(x)) (OLMo-2).
-enum class NormPlace { kBefore, kAfterSum, kAfterSublayer };
+// The place of a sublayer f's norm: x + f(norm(x)); norm(x + f(x)), as in the first transformer (Marian, BART);
+// x + norm(f(x)) (OLMo-2); or x + norm2(f(norm1(x))) (Gemma).
+enum class NormPlace { kBefore, kAfterSum, kAfterSublayer, kAround };
+constexpr bool norms_input(NormPlace place) {
+  return place == NormPlace::kBefore || place == NormPlace::kAround;
+}
+constexpr bool norms_output(NormPlace place) {
+  return place == NormPlace::kAfterSublayer || place == NormPlace::kAround;
+}
 
 // Operation on a linear layer's outputs. The kernels of model/layers/kernels know these by number.
 enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };

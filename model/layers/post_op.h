@@ -1,4 +1,4 @@
-// Operations that a linear layer applies to its outputs in the same pass.
+// Operations that a linear layer applies to its outputs in the same pass, and soft caps.
 #pragma once
 
 #include <stdexcept>
@@ -25,6 +25,11 @@ inline at::Tensor applied(PostOp then, at::Tensor x) {
       return at::silu(x);
   }
   throw std::logic_error("unknown post-operation");
+}
+
+// Returns c tanh(x / c); x itself where the cap c is 0.
+inline at::Tensor soft_capped(const at::Tensor& x, double cap) {
+  return cap == 0 ? x : at::tanh(x / cap) * cap;
 }
 
 }  // namespace draftsmith::model

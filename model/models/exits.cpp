@@ -1,7 +1,6 @@
 #include "model/models/exits.h"
 
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -134,7 +133,7 @@ const at::Tensor& head_weight(const TransformerModel& model) {
 }
 
 HeadWeights own_head(const TransformerModel& model) {
-  return {.weight = head_weight(model), .bias = model.head_bias()};
+  return {.weight = head_weight(model), .bias = model.head_bias(), .cap = model.config().logit_cap};
 }
 
 const ExitShape* Exits::find(int64_t layer) const {
@@ -161,14 +160,15 @@ at::Tensor Exits::finish(const TransformerModel& model, int64_t layer, const at:
 
 HeadWeights Exits::head(const TransformerModel& model, int64_t layer) const {
   const ExitShape* exit = find(layer);
-  if (exit == nullptr || exit->head == ExitHead::kShared) return own_head(model);
+  HeadWeights head = own_head(model);
+  if (exit == nullptr || exit->head == ExitHead::kShared) return head;
   if (exit->head == ExitHead::kFull) {
-    return {.weight = parameters_.at(parameter_name(layer, "head.weight")), .bias = model.head_bias()};
+    head.weight = parameters_.at(parameter_name(layer, "head.weight"));
+    return head;
   }
-  return {.weight = head_weight(model),
-          .down = parameters_.at(parameter_name(layer, "head.down")),
-          .up = parameters_.at(parameter_name(layer, "head.up")),
-          .bias = model.head_bias()};
+  head.down = parameters_.at(parameter_name(layer, "head.down"));
+  head.up = parameters_.at(parameter_name(layer, "head.up"));
+  return head;
 }
 
 Linear Exits::linear(int64_t layer, const char* part) const {
@@ -181,16 +181,15 @@ at::Tensor Exits::logits(const TransformerModel& model, int64_t layer, const at:
   const ExitShape* exit = find(layer);
   const at::Tensor read = finish(model, layer, hidden);  // [...,D]
   if (exit == nullptr || exit->head == ExitHead::kShared) return model.head(read);
-  const VocabularyRows& rows = model.vocabulary_rows();
   if (exit->head == ExitHead::kFull) {
     const at::Tensor own = linear(layer, "head.weight")(read);
     const at::Tensor& bias = model.head_bias();
-    return rows.spread(bias.defined() ? own + bias : own, -std::numeric_limits<double>::infinity());
+    return model.logits_of(bias.defined() ? own + bias : own);
   }
-  const at::Tensor shared = model.head(read);                  // [...,V]
+  const at::Tensor shared = model.head_rows(read);             // [...,rows]
   const at::Tensor narrow = linear(layer, "head.down")(read);  // [...,r]
   const Linear up = linear(layer, "head.up");
-  return rows.pruned() ? shared + rows.spread(up(narrow), 0) : up.add_to(shared, narrow);
+  return model.logits_of(model.vocabulary_rows().pruned() ? shared + up(narrow) : up.add_to(shared, narrow));
 }
 
 void Exits::bind(std::string model, std::string model_hash) {

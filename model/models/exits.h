@@ -48,18 +48,19 @@ void check_exits(const ExitConfig& exits, const TransformerConfig& config, const
                  Problems& problems);
 
 // The weights of a head over its input h: h weight^T, plus (h down^T) up^T if there is a low-rank addition, plus the
-// model's bias.
+// model's bias, under the model's cap.
 struct HeadWeights {
   at::Tensor weight;     // [rows,D]
   at::Tensor down = {};  // [r,D]; undefined: no addition
   at::Tensor up = {};    // [rows,r]
   at::Tensor bias = {};  // [rows], a constant; undefined: none
+  double cap = 0;        // TransformerConfig::logit_cap
 };
 
 // Returns the weight of a model's own head: head.weight, or the shared embedding if it is tied. [rows,D]. The model
 // must have parameters().
 const at::Tensor& head_weight(const TransformerModel& model);
-// Returns the same with the model's bias.
+// Returns the same with the model's bias and cap.
 HeadWeights own_head(const TransformerModel& model);
 
 class Exits {

@@ -261,16 +261,18 @@ class Pruner {
       prune_feed_forward(source + ".feed_forward", target + ".feed_forward");
     }
     (stack == "encoder" ? config_.encoder_layers : config_.decoder_layers) = static_cast<int64_t>(kept.size());
-    if (stack == "decoder") keep_unrotated(kept);
+    if (stack != "decoder") return;
+    config_.unrotated_layers = renumbered(from_.config().unrotated_layers, kept);
+    config_.window_layers = renumbered(from_.config().window_layers, kept);
   }
 
-  // Renumbers the layers without rotation.
-  void keep_unrotated(const std::vector<int64_t>& kept) {
-    const std::vector<int64_t>& all = from_.config().unrotated_layers;
-    config_.unrotated_layers.clear();
+  // Returns the new numbers of those of some layers that are kept.
+  static std::vector<int64_t> renumbered(const std::vector<int64_t>& layers, const std::vector<int64_t>& kept) {
+    std::vector<int64_t> numbers;
     for (size_t to = 0; to < kept.size(); ++to) {
-      if (std::ranges::binary_search(all, kept[to])) config_.unrotated_layers.push_back(static_cast<int64_t>(to));
+      if (std::ranges::binary_search(layers, kept[to])) numbers.push_back(static_cast<int64_t>(to));
     }
+    return numbers;
   }
 
   // Returns for each group of heads that share keys the product of the norms of its value rows and output columns. [kv]
@@ -308,6 +310,7 @@ class Pruner {
     copy(from + ".relative_bias.weight", to + ".relative_bias.weight", own_heads, 1);
     for (const char* kind : {".weight", ".bias"}) {
       copy(from + ".norm" + kind, to + ".norm" + kind, {}, 0);
+      copy(from + ".output_norm" + kind, to + ".output_norm" + kind, {}, 0);
       copy(from + ".query" + kind, to + ".query" + kind, query_rows, 0);
       copy(from + ".key" + kind, to + ".key" + kind, rows, 0);
       copy(from + ".value" + kind, to + ".value" + kind, rows, 0);
@@ -324,6 +327,7 @@ class Pruner {
     if (ff_width() != from_.config().ff_width) neurons = highest(neuron_scores(from), ff_width());
     for (const char* kind : {".weight", ".bias"}) {
       copy(from + ".norm" + kind, to + ".norm" + kind, {}, 0);
+      copy(from + ".output_norm" + kind, to + ".output_norm" + kind, {}, 0);
       copy(from + ".gate" + kind, to + ".gate" + kind, neurons, 0);
       copy(from + ".up" + kind, to + ".up" + kind, neurons, 0);
       copy(from + ".down" + kind, to + ".down" + kind, neurons, 1);

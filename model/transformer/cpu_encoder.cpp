@@ -61,7 +61,7 @@ void CpuEncoder::encode_rows(const Layers& layers, const at::Tensor& hidden, int
     const LayerWeightsView& layer = layers.weights[static_cast<size_t>(i)];
     const AttentionWeightsView& self = layer.self;
     const auto next = [&] { return to = layer.adds_in_place() ? to : other_than(to); };
-    const Sublayer sublayer = begin_sublayer(layer, self.norm, stream_.rows);
+    const Sublayer sublayer = begin_sublayer(layer, self.norm, self.output_norm, stream_.rows);
     add_product(sublayer.input, *self.input, projected_.data());
     Phase attention{.work = Work::kSelfAttention, .attention = &self, .layer = i, .part = part};
     attention.items = rows * self.key_value_heads * attention.parts(tokens_);

@@ -82,9 +82,10 @@ void CpuPass::add_product(const Input& input, const PackedWeights& weights, floa
       {.work = Work::kProduct, .items = weights.panels(), .input = input, .weights = &weights, .output = output});
 }
 
-CpuPass::Sublayer CpuPass::begin_sublayer(const LayerWeightsView& layer, const RowNorm& norm, const float* read) {
-  Sublayer sublayer{.layer = &layer, .norm = &norm, .residual = all_rows(stream_.rows)};
-  if (layer.norm_place == NormPlace::kBefore) {
+CpuPass::Sublayer CpuPass::begin_sublayer(const LayerWeightsView& layer, const RowNorm& norm, const RowNorm& behind,
+                                          const float* read) {
+  Sublayer sublayer{.layer = &layer, .norm = &behind, .residual = all_rows(stream_.rows)};
+  if (norms_input(layer.norm_place)) {
     sublayer.input = normed(all_rows(read, &norm));
   } else {
     if (stream_.norm != nullptr) sublayer.residual = normed(all_rows(stream_.rows, stream_.norm));
@@ -95,9 +96,9 @@ CpuPass::Sublayer CpuPass::begin_sublayer(const LayerWeightsView& layer, const R
 
 void CpuPass::end_sublayer(const Sublayer& sublayer, const float* inner, const PackedWeights& weights, float* to) {
   const NormPlace place = sublayer.layer->norm_place;
-  const bool norms_output = place == NormPlace::kAfterSublayer;
-  add_product(all_rows(inner), weights, norms_output ? normed_.data() : to);
-  if (norms_output) {
+  const bool norms = norms_output(place);
+  add_product(all_rows(inner), weights, norms ? normed_.data() : to);
+  if (norms) {
     phases_.push_back(
         {.work = Work::kNorm, .items = rows_, .input = all_rows(normed_.data(), sublayer.norm), .output = to});
   }
@@ -108,7 +109,7 @@ void CpuPass::end_sublayer(const Sublayer& sublayer, const float* inner, const P
 
 void CpuPass::add_feed_forward(const LayerWeightsView& layer, const float* read, float* to) {
   const FeedForwardWeightsView& weights = layer.feed_forward;
-  const Sublayer sublayer = begin_sublayer(layer, weights.norm, read);
+  const Sublayer sublayer = begin_sublayer(layer, weights.norm, weights.output_norm, read);
   phases_.push_back(
       {.work = Work::kFeedForward, .items = weights.up->panels(), .input = sublayer.input, .feed_forward = &weights});
   end_sublayer(sublayer, inner_.data(), *weights.down, to);
@@ -255,12 +256,12 @@ void CpuStep::add_layer(const LayerWeightsView& weights, int64_t layer, float* o
   const bool in_place = weights.adds_in_place();
   float* to = in_place && output != nullptr ? output : other_than(before);
   const auto next = [&] { return to = in_place ? to : other_than(to); };
-  const Sublayer self = begin_sublayer(weights, weights.self.norm, before);
+  const Sublayer self = begin_sublayer(weights, weights.self.norm, weights.self.output_norm, before);
   add_product(self.input, *weights.self.input, projected_.data());
   add_attention(Work::kSelfAttention, weights.self, layer);
   end_sublayer(self, context_.data(), *weights.self.output, to);
   if (weights.cross) {
-    const Sublayer cross = begin_sublayer(weights, weights.cross->norm, stream_.rows);
+    const Sublayer cross = begin_sublayer(weights, weights.cross->norm, weights.cross->output_norm, stream_.rows);
     add_product(cross.input, *weights.cross->input, projected_.data());
     add_attention(Work::kCrossAttention, *weights.cross, layer);
     end_sublayer(cross, context_.data(), *weights.cross->output, next());
@@ -292,7 +293,7 @@ void CpuStep::norm_heads(const AttentionWeightsView& weights, int64_t token) con
 void CpuStep::write_key_value(const Phase& phase, int64_t row, int64_t head) const {
   const AttentionWeightsView& weights = *phase.attention;
   const LayerCache& cache = state_->cache(phase.layer);
-  const RotaryTable& rotary = state_->positions().rotary;
+  const RotaryTable& rotary = state_->positions().rotary_of(weights.window > 0);
   const int64_t width = weights.head_width, group = weights.heads / weights.key_value_heads;
   const int64_t cached = cache.keys.size(2) * width;  // numbers of a head
   const int64_t place = (state_->cache_rows()[static_cast<size_t>(row)] * weights.key_value_heads + head) * cached;
@@ -334,6 +335,8 @@ KernelShape CpuStep::shape_of(Work work, const AttentionWeightsView& weights, in
   shape.query_token_stride = weights.input->outputs();
   shape.bias_columns = self && bias.defined() ? bias.size(1) : 0;
   shape.scale = weights.scale;
+  shape.score_cap = weights.score_cap;
+  shape.window = weights.window;
   return shape;
 }
 

@@ -67,7 +67,7 @@ class CpuPass : public TeamProgram {
   // A sublayer's input, and what its output is added to.
   struct Sublayer {
     const LayerWeightsView* layer = nullptr;
-    const RowNorm* norm = nullptr;
+    const RowNorm* norm = nullptr;  // behind it
     Input input = {};
     Input residual = {};
   };
@@ -94,9 +94,9 @@ class CpuPass : public TeamProgram {
     return {.rows = rows, .count = rows_, .norm = norm};
   }
   void add_product(const Input& input, const PackedWeights& weights, float* output);
-  // Begins a sublayer of the stream. A norm before it is of the rows `read`: the stream's, unless residuals are
-  // parallel.
-  Sublayer begin_sublayer(const LayerWeightsView& layer, const RowNorm& norm, const float* read);
+  // Begins a sublayer of the stream with its norm and the one behind it, which is the same unless there are two. A norm
+  // before it is of the rows `read`: the stream's, unless residuals are parallel.
+  Sublayer begin_sublayer(const LayerWeightsView& layer, const RowNorm& norm, const RowNorm& behind, const float* read);
   // Ends it with the product of its inner rows, and writes the stream to `to`: other memory than before, unless the
   // layer adds in place.
   void end_sublayer(const Sublayer& sublayer, const float* inner, const PackedWeights& weights, float* to);

@@ -104,9 +104,13 @@ struct PositionTables {
   at::Tensor bias;    // [H,n], PositionBias::reversed_table; undefined: none
   RotaryTable rotary;
   std::vector<at::Tensor> layer_biases = {};  // of each layer instead of `bias`, where layers have their own
+  RotaryTable window_rotary = {};             // of layers with windows, where they rotate otherwise
 
   const at::Tensor& bias_of(int64_t layer) const {
     return layer_biases.empty() ? bias : layer_biases[static_cast<size_t>(layer)];
+  }
+  const RotaryTable& rotary_of(bool windowed) const {
+    return windowed && window_rotary.positions() > 0 ? window_rotary : rotary;
   }
 };
 

@@ -18,6 +18,11 @@ void add_norm(const TransformerConfig& config, const std::string& prefix, std::v
   }
 }
 
+void add_sublayer_norms(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
+  add_norm(config, prefix + ".norm", specs);
+  if (config.norm_place == NormPlace::kAround) add_norm(config, prefix + ".output_norm", specs);
+}
+
 void add_linear(const std::string& prefix, int64_t out, int64_t in, bool bias, std::vector<ParameterSpec>& specs) {
   specs.push_back({prefix + ".weight", {out, in}});
   if (bias) {
@@ -28,7 +33,7 @@ void add_linear(const std::string& prefix, int64_t out, int64_t in, bool bias, s
 void add_attention(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
   const int64_t inner = config.heads * config.head_width;
   const int64_t shared = config.key_value_heads() * config.head_width;
-  add_norm(config, prefix + ".norm", specs);
+  add_sublayer_norms(config, prefix, specs);
   add_linear(prefix + ".query", inner, config.width, config.projection_bias, specs);
   add_linear(prefix + ".key", shared, config.width, config.projection_bias, specs);
   add_linear(prefix + ".value", shared, config.width, config.projection_bias, specs);
@@ -49,7 +54,7 @@ void add_self_attention(const TransformerConfig& config, const std::string& pref
 }
 
 void add_feed_forward(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
-  add_norm(config, prefix + ".norm", specs);
+  add_sublayer_norms(config, prefix, specs);
   if (config.gated) {
     add_linear(prefix + ".gate", config.ff_width, config.width, config.feed_forward_bias, specs);
   }
@@ -201,7 +206,9 @@ at::Tensor initial_projection(const ParameterSpec& spec, ProjectionStart start, 
 }
 
 InitialValues initial_values(const ParameterSpec& spec, const TransformerConfig& config) {
-  if (spec.name.ends_with("norm.weight")) return {config.t5_like() ? config.initializer_factor : 1.0, 0};
+  if (spec.name.ends_with("norm.weight")) {
+    return {config.t5_like() ? config.initializer_factor : config.norm == Norm::kRmsPlusOne ? 0.0 : 1.0, 0};
+  }
   if (spec.name.ends_with(".bias")) return {};
   if (projects(spec.name)) return {0, power(spec.shape.at(1))};
   return {0, config.t5_like() ? deviation(spec.name, config) : plain_deviation(spec.name, config)};

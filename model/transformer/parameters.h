@@ -7,6 +7,7 @@
 //   {stack}.relative_bias.weight                    [buckets,H]     Positions::kRelativeBias; used by all layers
 //   {stack}.{i}.self_attention.relative_bias.weight [buckets,H]     relative_bias_in_layers: in place of the stack's
 //   {stack}.{i}.self_attention.norm.weight          [D]             (+ .bias for Norm::kLayer, likewise below)
+//   {stack}.{i}.{sublayer}.output_norm.weight       [D]             NormPlace::kAround: the norm behind
 //   {stack}.{i}.self_attention.query.weight         [H*K,D]         (+ .bias for projection_bias; output_bias,
 //   {stack}.{i}.self_attention.{key,value}.weight   [kv_heads*K,D]   feed_forward_bias likewise)
 //   {stack}.{i}.self_attention.output.weight        [D,H*K]
@@ -69,7 +70,7 @@ struct InitialValues {
 // makes the query's deviation sqrt(K) smaller than the key's): normal with deviation f·(D K)^-½ for queries, f·D^-½ for
 // keys, values, feed-forward inputs and relative biases, f·(H K)^-½ and f·F^-½ for the outputs, 1 for embeddings and
 // D^-½ for an untied head unless config.embedding_std says otherwise; norms are f, their biases 0. f =
-// config.initializer_factor. All others: deviation config.initializer_range, norms 1, biases 0.
+// config.initializer_factor. All others: deviation config.initializer_range, norms 1 (0 if 1 is added), biases 0.
 InitialValues initial_values(const ParameterSpec& spec, const TransformerConfig& config);
 
 // Draws all parameters from initial_values(): by canonical name, fp32 on the CPU.

@@ -150,23 +150,34 @@ Linear make_linear(const std::string& prefix, const Building& building) {
   return Linear(building.matrix(prefix + ".weight"), building.find(prefix + ".bias"));
 }
 
+// Returns the second norm of a sublayer, which stands behind it; undefined: there is one norm.
+NormLayer make_output_norm(const TransformerConfig& config, const std::string& prefix, const Building& building) {
+  return config.norm_place == NormPlace::kAround ? make_norm(config, prefix + ".output_norm", building) : NormLayer();
+}
+
+// `window`: of a self-attention; 0: none.
 Attention make_attention(const TransformerConfig& config, const std::string& prefix, const Building& building,
-                         bool self) {
+                         bool self, int64_t window) {
   AttentionWeights weights;
   weights.norm = make_norm(config, prefix + ".norm", building);
+  weights.output_norm = make_output_norm(config, prefix, building);
   weights.query = make_linear(prefix + ".query", building);
   weights.key = make_linear(prefix + ".key", building);
   weights.value = make_linear(prefix + ".value", building);
   weights.output = make_linear(prefix + ".output", building);
   weights.residual = {config.norm_place, config.residual_scale};
   if (self && config.query_key_norm != QueryKeyNorm::kNone) {
+    const Norm norm = config.norm == Norm::kRmsPlusOne ? config.norm : Norm::kRms;
     const auto norm_of = [&](const char* part) {
-      return NormLayer(Norm::kRms, config.norm_epsilon, building.find(prefix + part), {});
+      return NormLayer(norm, config.norm_epsilon, building.find(prefix + part), {});
     };
     weights.query_norm = norm_of(".query_norm.weight");
     weights.key_norm = norm_of(".key_norm.weight");
   }
-  return {{config.heads, config.head_width, config.attention_scale, config.kv_heads}, std::move(weights), self};
+  return {
+      {config.heads, config.head_width, config.attention_scale, config.kv_heads, self ? config.score_cap : 0, window},
+      std::move(weights),
+      self};
 }
 
 FeedForward make_feed_forward(const TransformerConfig& config, const std::string& prefix, const Building& building) {
@@ -176,7 +187,8 @@ FeedForward make_feed_forward(const TransformerConfig& config, const std::string
            make_norm(config, prefix + ".norm", building),
            make_linear(prefix + ".gate", building),
            make_linear(prefix + ".up", building),
-           make_linear(prefix + ".down", building)}};
+           make_linear(prefix + ".down", building),
+           make_output_norm(config, prefix, building)}};
 }
 
 // fp16 hidden states of T5 that overflowed are brought back into range, as Transformers does after each sublayer.
@@ -192,18 +204,19 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
 }  // namespace
 
 Block::Block(const TransformerConfig& config, const std::string& stack, int64_t layer, const Building& building)
-    : Block(config, stack + "." + std::to_string(layer), building) {
+    : Block(config, stack + "." + std::to_string(layer), std::ranges::binary_search(config.window_layers, layer),
+            building) {
   rotates_ = rotates_ && !std::ranges::binary_search(config.unrotated_layers, layer);
 }
 
-Block::Block(const TransformerConfig& config, const std::string& prefix, const Building& building)
+Block::Block(const TransformerConfig& config, const std::string& prefix, bool has_window, const Building& building)
     : parallel_residual_(config.parallel_residual),
       rotates_(config.positions == Positions::kRotary),
       clamps_half_(config.t5_like()),
-      self_(make_attention(config, prefix + ".self_attention", building, true)),
+      self_(make_attention(config, prefix + ".self_attention", building, true, has_window ? config.window : 0)),
       feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {
   if (config.encoder_decoder && prefix.starts_with("decoder.")) {
-    cross_ = make_attention(config, prefix + ".cross_attention", building, false);
+    cross_ = make_attention(config, prefix + ".cross_attention", building, false, 0);
   }
   if (config.tandem_secondary()) {
     primary_projection_ = Linear(building.matrix(prefix + ".primary_projection.weight"));
@@ -216,7 +229,7 @@ at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, 
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
-  ScoreBias bias = pass.self_bias;
+  ScoreBias bias = windowed() ? pass.window_bias : pass.self_bias;
   if (!rotates_) bias.rotary = {};
   at::Tensor hidden = within_half(self_(x, earlier, bias, *pass.dropout), clamps_half_);
   if (cross_) {
@@ -228,11 +241,12 @@ at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, cons
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
   Projected projected = self_.project_residual(x);
   const PositionTables& tables = pass.state.positions();
+  const RotaryTable& rotary = tables.rotary_of(windowed());
   Dropout none({});
-  if (rotates_ && tables.rotary.positions() > 0) {
+  if (rotates_ && rotary.positions() > 0) {
     const StepPositions positions{pass.positions, pass.layout.places.position};
     const auto rotated = [&](const at::Tensor& heads) {
-      return rotate_step(heads, self_.heads().width, tables.rotary, positions);
+      return rotate_step(heads, self_.heads().width, rotary, positions);
     };
     if (projected.query_key.defined() && !x.is_cpu()) {
       rotated(projected.query_key);  // in place
@@ -243,8 +257,10 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
   }
   pass.state.write(layer, {projected.key, projected.value}, pass.layout);
   const LayerCache& cache = pass.state.cache(layer);
+  const HeadShape& heads = self_.heads();
   const at::Tensor context = cached_attention(
-      {projected.query, cache.keys, cache.values, tables.bias_of(layer), self_.heads().scale}, pass.self);
+      {projected.query, cache.keys, cache.values, tables.bias_of(layer), heads.scale, heads.score_cap, heads.window},
+      pass.self);
   at::Tensor hidden = within_half(self_.add_output(x, context, none), clamps_half_);
   if (cross_) {
     const CrossCache& source = pass.state.cross(layer);
@@ -256,7 +272,8 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
   return feed_forward(x, hidden, none);
 }
 
-KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const {
+KeyValue Block::key_value(const at::Tensor& x, const PositionTables& tables, const StepPositions& positions) const {
+  const RotaryTable& rotary = tables.rotary_of(windowed());
   KeyValue projected = self_.project_key_value(self_.input_of(x));
   if (rotates_ && rotary.positions() > 0) {
     projected.key = rotate_step(projected.key, self_.heads().width, rotary, positions);
@@ -299,7 +316,11 @@ void Block::pack(WeightArena& arena) {
 }
 
 Stack::Stack(const TransformerConfig& config, bool decoder, const Building& building)
-    : causal_(decoder), block_(config.block_attention), heads_(config.heads) {
+    : causal_(decoder),
+      block_(config.block_attention),
+      heads_(config.heads),
+      window_(decoder && !config.window_layers.empty() ? config.window : 0),
+      caps_scores_(config.score_cap > 0) {
   const std::string name = decoder ? "decoder" : "encoder";
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
@@ -322,6 +343,7 @@ Stack::Stack(const TransformerConfig& config, bool decoder, const Building& buil
   }
   if (config.positions == Positions::kRotary) {
     rotary_ = config.rotary;
+    window_rotary_ = config.window_rotary;
   }
   if (building.arena != nullptr) view_packed();
 }
@@ -335,6 +357,7 @@ PositionTables Stack::position_tables(int64_t count) const {
   if (rotary_) {
     tables.rotary = rotary_table(*rotary_, count, options_);
   }
+  if (window_rotary_) tables.window_rotary = rotary_table(*window_rotary_, count, options_);
   return tables;
 }
 
@@ -378,7 +401,8 @@ at::Tensor excluding(const at::Tensor& hidden, const at::TensorOptions& options)
 
 }  // namespace
 
-at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const {
+at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed,
+                                int64_t window) const {
   const int64_t tokens = x.size(1);
   const at::TensorOptions options = x.options().requires_grad(false);
   const auto shorter = [&](int64_t length) { return length < tokens; };
@@ -391,6 +415,7 @@ at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, co
   } else if (causal_) {
     hide(at::ones({1, 1, tokens, tokens}, options.dtype(at::kBool)).triu_(1));
   }
+  if (window > 0) hide(at::ones({1, 1, tokens, tokens}, options.dtype(at::kBool)).tril_(-window));
   if (causal_ && packed.segment.defined()) {
     hide(packed.segment.unsqueeze(2).ne(packed.segment.unsqueeze(1)).unsqueeze(1));
   }
@@ -411,11 +436,12 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
     packed = segment_index(batch);
     packed = {upload(packed.segment, x.device()), upload(packed.position, x.device())};
   }
-  const bool fused = !x.is_cpu() && !form.drops;
+  const bool fused = !x.is_cpu() && !form.drops && !caps_scores_;
+  const int64_t window = form.windowed && window_ < tokens ? window_ : 0;  // longer ones hide nothing
   // Where order alone hides keys, devices need no mask.
-  const bool causal =
-      fused && causal_ && block_ == 0 && form.tandem == 0 && !packed.segment.defined() && !additive.defined();
-  const at::Tensor hidden = causal ? at::Tensor() : hidden_tokens(x, batch, packed);
+  const bool causal = fused && causal_ && block_ == 0 && form.tandem == 0 && !packed.segment.defined() &&
+                      !additive.defined() && window == 0;
+  const at::Tensor hidden = causal ? at::Tensor() : hidden_tokens(x, batch, packed, window);
   const auto with = [&](const at::Tensor& mask) {
     const at::Tensor scores = excluding(mask, options);
     return additive.defined() ? additive + scores : scores;
@@ -430,7 +456,7 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
   ScoreBias bias = score_bias(additive, {x.size(0), heads_, tokens, form.tandem > 0 ? 2 * tokens : tokens}, fused);
   bias.causal = causal;
   if (rotary_) {
-    bias.rotary = rotary_table(*rotary_, tokens, options);
+    bias.rotary = rotary_table(form.windowed && window_rotary_ ? *window_rotary_ : *rotary_, tokens, options);
     if (packed.position.defined()) {
       bias.rotary = rotary_rows(bias.rotary, packed.position);
     }

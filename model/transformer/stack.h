@@ -94,7 +94,8 @@ struct Building {
 // State shared by the blocks of one pass over whole sequences.
 struct SequencePass {
   ScoreBias self_bias = {};
-  at::Tensor memory = {};  // encoder states [B,S,D]; undefined without cross-attention
+  ScoreBias window_bias = {};  // of layers with windows
+  at::Tensor memory = {};      // encoder states [B,S,D]; undefined without cross-attention
   ScoreBias cross_bias = {};
   Dropout* dropout = nullptr;
 };
@@ -128,7 +129,7 @@ class Block {
   // [B,L,D]
   at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer) const;
   // Returns the K/V of x [B,L,D] as this layer's input at these positions (rotate_step()).
-  KeyValue key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const;
+  KeyValue key_value(const at::Tensor& x, const PositionTables& tables, const StepPositions& positions) const;
   // Returns the primary's representations [B,L,D_L] as inputs of this layer [B,L,D]: FF_Tandem.
   at::Tensor project_primary(const at::Tensor& representation) const { return primary_projection_(representation); }
   // Returns the cross-attention K/V of encoder states [R,S,D].
@@ -137,11 +138,14 @@ class Block {
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<LayerWeightsView> packed_view() const;
 
+  // Returns whether the layer has a window.
+  bool windowed() const { return self_.heads().window > 0; }
+
   void pack(WeightArena& arena);
 
  private:
   // `prefix`: of the names of the block's parameters. Every block rotates that can.
-  Block(const TransformerConfig& config, const std::string& prefix, const Building& building);
+  Block(const TransformerConfig& config, const std::string& prefix, bool has_window, const Building& building);
   // Applies the feed-forward sublayer, which reads `x` if the residual is parallel and else what attention returned.
   at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
 
@@ -159,7 +163,8 @@ struct SelfAttentionForm {
   // A Tandem's block γ: there are 2T keys, the primary's, visible in earlier blocks, then the model's own, visible in
   // the query's block. 0: no Tandem.
   int64_t tandem = 0;
-  bool drops = false;  // attention weights are dropped out
+  bool drops = false;     // attention weights are dropped out
+  bool windowed = false;  // of the layers with windows
 };
 
 class Stack {
@@ -176,6 +181,9 @@ class Stack {
   // Returns whether layers have biases of their own, so that each needs its own self_bias().
   bool has_layer_biases() const { return biases_.size() > 1; }
   bool rotates() const { return rotary_.has_value(); }
+  // Returns whether some layers, or all, have windows.
+  bool has_windows() const { return window_ > 0; }
+  bool has_only_windows() const { return std::ranges::all_of(blocks_, &Block::windowed); }
   bool has_final_norm() const { return final_norm_.defined(); }
   RowNorm final_row_norm() const { return final_norm_.row_norm(); }
   // Returns tables of positions 0..count-1 for cached steps.
@@ -197,9 +205,10 @@ class Stack {
  private:
   // Sets the views of packed layers.
   void view_packed();
-  // Returns which tokens are hidden from each token by order, segments and lengths. bool [B or 1,1,T,T]; undefined when
-  // all are visible.
-  at::Tensor hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const;
+  // Returns which tokens are hidden from each token by order, segments, lengths and a window (0: none). bool
+  // [B or 1,1,T,T]; undefined when all are visible.
+  at::Tensor hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed,
+                           int64_t window) const;
   const PositionBias& bias_of(int64_t layer) const {
     return biases_.at(has_layer_biases() ? static_cast<size_t>(layer) : 0);
   }
@@ -207,10 +216,13 @@ class Stack {
   bool causal_;
   int64_t block_;  // γ of block attention; 0: none
   int64_t heads_;
+  int64_t window_ = 0;  // of some layers; 0: none
+  bool caps_scores_;
   at::TensorOptions options_;  // of the weights
   std::vector<Block> blocks_;
   std::vector<PositionBias> biases_;  // one for all layers, or one of each
   std::optional<RotaryConfig> rotary_;
+  std::optional<RotaryConfig> window_rotary_;
   NormLayer final_norm_;
   std::vector<LayerWeightsView> packed_;
 };

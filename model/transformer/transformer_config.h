@@ -68,16 +68,23 @@ struct TransformerConfig {
   bool sinusoids_reach_end = false;
   RotaryConfig rotary;                         // Positions::kRotary
   std::vector<int64_t> unrotated_layers = {};  // decoder layers without rotation, rising (SmolLM3)
-  bool relative_bias_in_layers = false;        // each layer has its own table of relative bias (UMT5)
+  // Keys that a token of some decoder layers sees, its own the last (Mistral, Gemma). 0: no layer has a window.
+  int64_t window = 0;
+  std::vector<int64_t> window_layers = {};    // those layers, rising
+  std::optional<RotaryConfig> window_rotary;  // their rotation; absent: that of the others (Gemma 3)
+  bool relative_bias_in_layers = false;       // each layer has its own table of relative bias (UMT5)
   int64_t relative_buckets = 32;
   int64_t relative_max_distance = 128;
 
-  double attention_scale = 1.0;  // factor on q·k; T5: 1
-  double embedding_scale = 1.0;  // factor on embedded tokens, before positions are added (Marian, Granite)
-  double residual_scale = 1.0;   // factor on what each sublayer adds (Granite)
-  double output_scale = 1.0;     // factor on the decoder output before the head
-  bool tied_head = true;         // the head is the shared embedding
-  bool head_bias = false;        // logits have a bias [V], a constant that training leaves as it is (Marian, BART)
+  double attention_scale = 1.0;         // factor on q·k; T5: 1
+  double embedding_scale = 1.0;         // factor on embedded tokens, before positions are added (Marian, Granite)
+  bool rounds_embedding_scale = false;  // to the embedding's type (Gemma)
+  double residual_scale = 1.0;          // factor on what each sublayer adds (Granite)
+  double output_scale = 1.0;            // factor on the decoder output before the head
+  double score_cap = 0;                 // c of c tanh(x / c) on self-attention's scores; 0: none (Gemma 2)
+  double logit_cap = 0;                 // likewise on logits
+  bool tied_head = true;                // the head is the shared embedding
+  bool head_bias = false;  // logits have a bias [V], a constant that training leaves as it is (Marian, BART)
 
   double dropout = 0.1;             // dropout_rate
   double initializer_factor = 1.0;  // T5's factor on all initial standard deviations

@@ -153,7 +153,7 @@ at::Tensor TransformerModel::embed_at(const at::Tensor& tokens, const StackInput
     const at::Tensor padding = tokens.to(hidden.device()).eq(config_.pad).unsqueeze(-1);
     hidden = at::where(padding, hidden.detach(), hidden);
   }
-  if (config_.embedding_scale != 1.0) hidden = hidden * config_.embedding_scale;
+  if (parts_->embedding_scale != 1.0) hidden = hidden * parts_->embedding_scale;
   if (input.positions.defined()) {
     at::Tensor rows = positions().clamp_max(input.count() - 1);
     if (input.first_row > 0) rows = rows + input.first_row;
@@ -179,7 +179,7 @@ at::Tensor TransformerModel::encode_states(const TokenBatch& source, Dropout& dr
   const bool by_program = !dropout.active() && !at::GradMode::is_enabled() && hidden.is_cpu() &&
                           hidden.scalar_type() == at::kFloat && !stack.packed_views().empty() &&
                           (!config_.final_norm || stack.final_row_norm().weight != nullptr) && !stack.rotates() &&
-                          config_.query_key_norm == QueryKeyNorm::kNone;
+                          config_.query_key_norm == QueryKeyNorm::kNone && config_.score_cap == 0;
   if (by_program) {
     hidden = hidden.contiguous();
     std::vector<at::Tensor> biases;  // of the first layer, for all, or of each
@@ -382,7 +382,7 @@ void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& 
     rows.push_back(parts_->vocabulary_rows.row_of(id[i]));
   }
   gather(parts_->embedding, rows, true, to);
-  if (const auto scale = static_cast<float>(config_.embedding_scale); scale != 1) {
+  if (const auto scale = static_cast<float>(parts_->embedding_scale); scale != 1) {
     for (int64_t i = 0; i < ids.numel() * config_.width; ++i) to[i] *= scale;
   }
   const StackInput& input = parts_->decoder_input;
@@ -443,6 +443,9 @@ StepOutput TransformerModel::run_on_cpu(const StepPart& part, const StepLayout& 
                    .logits = output.logits.mutable_data_ptr<float>()});
   }
   step.run();
+  if (output.logits.defined() && config_.logit_cap > 0) {
+    output.logits.div_(config_.logit_cap).tanh_().mul_(config_.logit_cap);
+  }
   if (output.logits.defined() && parts_->vocabulary_rows.pruned()) {
     output.logits = parts_->vocabulary_rows.spread(output.logits, -std::numeric_limits<double>::infinity());
   }

@@ -97,6 +97,10 @@ class TransformerModel : public LanguageModel {
   ForwardOutput forward(const ForwardInput& input, const DropoutContext& dropout = {});
   // Returns the logits of hidden states that forward() returned: [..., D] -> [..., V].
   at::Tensor head(const at::Tensor& hidden) const;
+  // Do the two halves of it: products with the rows that the head has, [..., D] -> [..., rows], and what follows, a cap
+  // and the place of each row. [..., rows] -> [..., V]
+  at::Tensor head_rows(const at::Tensor& hidden) const;
+  at::Tensor logits_of(const at::Tensor& rows) const;
   // Returns the bias [rows] that head() adds, a constant; undefined: none.
   const at::Tensor& head_bias() const;
   // Applies the final norm, if any, and output scale to a layer's raw hidden state: the input of the head. [..., D] ->

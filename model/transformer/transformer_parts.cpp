@@ -34,6 +34,10 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
   vocabulary_rows = VocabularyRows(config, embedding.device());
   const at::Tensor norm = building.find("decoder.0.feed_forward.norm.weight");
   dtype = norm.scalar_type();
+  embedding_scale = config.embedding_scale;
+  if (config.rounds_embedding_scale) {
+    embedding_scale = at::scalar_tensor(config.embedding_scale, at::kFloat).to(dtype).item<double>();
+  }
   building.source.built();
   if (config.has_encoder()) {
     encoder.emplace(config, false, building);

@@ -51,6 +51,7 @@ struct TransformerParts {
 
   at::ScalarType dtype = at::kFloat;
   at::Tensor embedding;  // [V,D]; of the stored type where it was loaded for decoding, its rows converted when used
+  double embedding_scale = 1;  // factor on embedded tokens
   VocabularyRows vocabulary_rows;
   StackInput encoder_input;  // where there is an encoder
   StackInput decoder_input;

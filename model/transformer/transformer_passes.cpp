@@ -7,6 +7,7 @@
 
 #include "base/device_tensors.h"
 #include "base/signals.h"
+#include "model/layers/post_op.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_model.h"
@@ -117,7 +118,13 @@ ForwardOutput TransformerModel::forward(const ForwardInput& input, const Dropout
   hidden = dropout(input.added.defined() ? hidden + input.added : hidden);
   const int64_t block = input.primary == nullptr ? 0 : input.block > 0 ? input.block : config_.tandem.block;
   const SelfAttentionForm form{.tandem = block, .drops = dropout.active()};
-  pass.self_bias = parts_->decoder.self_bias(hidden, input.target, form);
+  const SelfAttentionForm windowed{.tandem = block, .drops = dropout.active(), .windowed = true};
+  if (!parts_->decoder.has_only_windows()) {
+    pass.self_bias = parts_->decoder.self_bias(hidden, input.target, form);
+  }
+  if (parts_->decoder.has_windows()) {
+    pass.window_bias = parts_->decoder.self_bias(hidden, input.target, windowed);
+  }
   if (pass.memory.defined()) {
     pass.cross_bias = parts_->decoder.cross_bias(hidden, pass.memory, input.source.lengths, dropout.active());
   }
@@ -153,7 +160,15 @@ at::Tensor TransformerModel::finish(const at::Tensor& hidden) const {
 }
 
 at::Tensor TransformerModel::head(const at::Tensor& hidden) const {
-  return parts_->vocabulary_rows.spread(parts_->head(hidden), -std::numeric_limits<double>::infinity());
+  return logits_of(head_rows(hidden));
+}
+
+at::Tensor TransformerModel::head_rows(const at::Tensor& hidden) const {
+  return parts_->head(hidden);
+}
+
+at::Tensor TransformerModel::logits_of(const at::Tensor& rows) const {
+  return parts_->vocabulary_rows.spread(soft_capped(rows, config_.logit_cap), -std::numeric_limits<double>::infinity());
 }
 
 const at::Tensor& TransformerModel::head_bias() const {
@@ -194,9 +209,8 @@ void TransformerModel::write_kv(LayerRange layers, const at::Tensor& hidden, con
   prepare(layers, layout, state);
   const std::vector<int64_t> positions = rotary_positions(layout);
   for (int64_t i = layers.begin; i < layers.end; ++i) {
-    state.write(
-        i, parts_->decoder.block(i).key_value(hidden, state.positions().rotary, {positions, layout.places.position}),
-        layout);
+    state.write(i, parts_->decoder.block(i).key_value(hidden, state.positions(), {positions, layout.places.position}),
+                layout);
     if (!layout.siblings) {
       state.advance(i, layout);
     }

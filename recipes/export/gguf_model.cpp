@@ -141,6 +141,9 @@ void check_gguf(const std::string& where, const TransformerConfig& config, Probl
   if (scaling != model::RotaryScaling::kNone && scaling != model::RotaryScaling::kLinear && !stretches) {
     refuse(where, "rotation that is not scaled in this way", "rope_type default or linear", "another one", problems);
   }
+  if (!config.window_layers.empty()) {
+    refuse(where, "no windows of attention", "\"sliding_window\": null", std::to_string(config.window), problems);
+  }
   if (config.output_bias && !family->output_bias) {
     refuse(where, "no bias on attention's output", "\"attention_bias\": false", "biases", problems);
   }

@@ -117,6 +117,10 @@ model::TransformerConfig make_config(const ArchitectureOptions& options, const d
     config.max_positions = options.max_positions;
   }
   if (rotates(family)) config.rotary.width = options.head_width;
+  if (config.window_rotary) config.window_rotary->width = options.head_width;
+  for (int64_t layer = 1; family.shapes.window_interval > 0 && layer <= config.decoder_layers; ++layer) {
+    if (layer % family.shapes.window_interval != 0) config.window_layers.push_back(layer - 1);
+  }
   for (int64_t pause = family.shapes.unrotated_interval, layer = pause; pause > 0 && layer <= config.decoder_layers;
        layer += pause) {
     config.unrotated_layers.push_back(layer - 1);

@@ -19,9 +19,11 @@ using Names = std::vector<std::string>;
 
 const Names kT5{"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"};
 const Names kSeq2Seq{"umt5", "marian", "m2m_100", "bart", "mbart", "pegasus"};
-const Names kDecoderOnly{"llama3",   "llama_linear",    "llama_yarn", "llama_dynamic", "gpt_neox_yarn", "gpt2",
-                         "gpt_neox", "gpt_neox_serial", "bloom",      "mistral",       "qwen2",         "qwen3",
-                         "smollm3",  "granite",         "olmo2",      "phi3",          "opt",           "opt_plain"};
+const Names kDecoderOnly{
+    "llama3",   "llama_linear",    "llama_yarn",      "llama_dynamic", "gpt_neox_yarn", "gpt2",
+    "gpt_neox", "gpt_neox_serial", "bloom",           "mistral",       "qwen2",         "qwen3",
+    "smollm3",  "granite",         "olmo2",           "phi3",          "opt",           "opt_plain",
+    "gemma2",   "gemma3",          "mistral_windows", "phi3_windows"};
 
 const TransformersReference& made_reference() {
   return TransformersReference::of("parity_models.py");

@@ -146,6 +146,7 @@ TEST_F(TokenizerParity, OddAddedTokensSplitsAndMissingBytes) {
 TEST_F(TokenizerParity, LlamasSentencePieceInTokenizerJson) {
   compare_directory("llama");
   compare_directory("llama_old");
+  compare_directory("gemma");
 }
 
 TEST_F(TokenizerParity, SentencePiece) {

@@ -158,7 +158,7 @@ inline std::vector<TransformerConfig> tiny_families() {
 }
 
 // Returns tiny models in forms that the families above lack, under names of no family, so without files: of Marian,
-// mBART, Qwen3 with SmolLM3's and Granite's ways, OLMo-2 and UMT5.
+// mBART, Qwen3 with SmolLM3's and Granite's ways, OLMo-2, UMT5, Gemma 2 and 3.
 inline std::vector<TransformerConfig> tiny_forms() {
   TransformerConfig marian = layer_norm_config("marian_like", tiny_sizes(3));
   marian.encoder_decoder = true;
@@ -188,7 +188,24 @@ inline std::vector<TransformerConfig> tiny_forms() {
   TransformerConfig umt5 = tiny_mt5();
   umt5.family = "umt5_like";
   umt5.relative_bias_in_layers = true;
-  return {marian, mbart, qwen, olmo, umt5};
+  TransformerConfig gemma2 = tiny_llama(3);
+  gemma2.family = "gemma2_like";
+  gemma2.activation = Activation::kGeluTanh;
+  gemma2.norm = Norm::kRmsPlusOne;
+  gemma2.norm_place = NormPlace::kAround;
+  gemma2.embedding_scale = 3.3;
+  gemma2.rounds_embedding_scale = true;
+  gemma2.window = 3;
+  gemma2.window_layers = {0, 2};
+  TransformerConfig gemma3 = gemma2;
+  gemma2.score_cap = 1.5;
+  gemma2.logit_cap = 5;
+  gemma3.family = "gemma3_like";
+  gemma3.query_key_norm = QueryKeyNorm::kHead;
+  gemma3.window = 5;
+  gemma3.window_layers = {0, 1};
+  gemma3.window_rotary = RotaryConfig{.width = 4, .base = 50};
+  return {marian, mbart, qwen, olmo, umt5, gemma2, gemma3};
 }
 
 // Returns the tiny models of all families and forms.

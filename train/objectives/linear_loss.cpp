@@ -210,7 +210,9 @@ void compute_logits(const PlannedTerm& term, const variable_list& in, const vari
       wide_product_into(logits, rows, matrix, i > 0);
     }
   }
-  if (const at::Tensor& bias = term.term->head.bias; bias.defined()) logits.add_(bias.detach());
+  const model::HeadWeights& head = term.term->head;
+  if (head.bias.defined()) logits.add_(head.bias.detach());
+  if (head.cap > 0) logits.div_(head.cap).tanh_().mul_(head.cap);
 }
 
 // Returns the tensors for compute_logits(): copies of those that are matrices of a product, unless half-precision
@@ -227,8 +229,13 @@ variable_list wide_matrices(const Plan& plan, const variable_list& in) {
   return matrices;
 }
 
-// Returns the sum of the losses of a block; replaces its logits [C,V] by their gradient if wanted.
-at::Tensor block_loss(PositionLoss& loss, at::Tensor& logits, int64_t begin, bool wanted) {
+// Returns the sum of the losses of a block of a term; replaces its logits [C,V] by their gradient, before the cap, if
+// wanted.
+at::Tensor block_loss(const PlannedTerm& term, at::Tensor& logits, int64_t begin) {
+  PositionLoss& loss = *term.term->loss;
+  const bool wanted = term.wanted;
+  const double cap = term.term->head.cap;
+  const at::Tensor slope = cap > 0 && wanted ? 1 - (logits / cap).square_() : at::Tensor();  // of the cap
   const int64_t count = logits.size(0);
   const int64_t step = logits.is_cpu() ? std::max<int64_t>(1, kLogitsInCache / logits.size(1)) : count;
   at::Tensor sum = at::zeros({}, logits.options());
@@ -238,6 +245,7 @@ at::Tensor block_loss(PositionLoss& loss, at::Tensor& logits, int64_t begin, boo
     at::Tensor slice = logits.narrow(0, first, rows);
     sum += loss.rows(slice, {begin + first, rows}, wanted);
   }
+  if (slope.defined()) logits.mul_(slope);
   return sum;
 }
 
@@ -266,7 +274,7 @@ class LinearLoss : public torch::autograd::Function<LinearLoss> {
         const int64_t vocabulary = plan->vocabulary(term);
         at::Tensor logits = buffer.narrow(0, 0, block.count * vocabulary).view({block.count, vocabulary});
         compute_logits(term, in, matrices, block.begin, logits);
-        sum.add_(block_loss(*term.term->loss, logits, block.begin, term.wanted), term.term->factor);
+        sum.add_(block_loss(term, logits, block.begin), term.term->factor);
         if (term.wanted) gradients.accumulate(term, in, logits.to(in[0].scalar_type()), block.begin);
       }
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include <ATen/core/grad_mode.h>
 
@@ -210,7 +209,7 @@ at::Tensor logits(const Predictions& predictions, const at::Tensor& hidden) {
   at::Tensor of_rows = wide_product(hidden, own.weight);  // [C,rows]
   if (own.up.defined()) of_rows = of_rows + wide_product(at::linear(hidden, own.down), own.up);
   if (own.bias.defined()) of_rows = of_rows + own.bias;
-  return model.vocabulary_rows().spread(of_rows, -std::numeric_limits<double>::infinity());
+  return model.logits_of(of_rows);
 }
 
 std::shared_ptr<model::LanguageModel> TextWriters::alone() const {

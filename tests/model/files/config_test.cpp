@@ -1,5 +1,7 @@
 // Readers of decoder-only families and of generation settings: what their keys mean, and what they refuse. What the
 // models compute is compared with Transformers in tests/parity.
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -166,8 +168,15 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {llama(), {{"attn_logit_softcapping", 50.0}}, {"attn_logit_softcapping"}},
            {llama(), {{"no_rope_layers", {1, 0}}}, {"no_rope_layers"}},
            {llama(), {{"is_encoder_decoder", true}}, {"is_encoder_decoder"}},
-           {like_llama("MistralForCausalLM"), {{"sliding_window", 39}}, {"sliding_window", "40", "39"}},
-           {like_llama("MistralForCausalLM"), {{"max_position_embeddings", 5000}}, {"sliding_window", "4096"}},
+           {like_llama("MistralForCausalLM"), {{"sliding_window", 0}}, {"sliding_window"}},
+           {like_llama("Gemma2ForCausalLM"), {{"use_bidirectional_attention", true}}, {"use_bidirectional_attention"}},
+           {like_llama("Gemma2ForCausalLM"), {{"sliding_window", nullptr}}, {"sliding_window", "null"}},
+           {like_llama("Gemma2ForCausalLM"), {{"layer_types", {"full_attention"}}}, {"layer_types", "2 times"}},
+           {like_llama("Gemma3ForCausalLM"), {{"attn_logit_softcapping", 50.0}}, {"attn_logit_softcapping"}},
+           {like_llama("Gemma3ForCausalLM"), {{"rope_parameters", {{"rope_theta", 5.0}}}}, {"'rope_theta'"}},
+           {like_llama("Gemma3ForConditionalGeneration"),
+            {{"text_config", {{"model_type", "gemma3_text"}}}},
+            {"Gemma3ForConditionalGeneration", "images"}},
            {like_llama("Qwen2ForCausalLM"), {{"use_sliding_window", true}}, {"use_sliding_window"}},
            {like_llama("Qwen3ForCausalLM"),
             {{"layer_types", {"full_attention", "sliding_attention"}}},
@@ -232,7 +241,11 @@ TEST_F(Families, IdsThatTheVocabularyDoesNotHaveAreIgnoredWithOneWarning) {
   EXPECT_EQ(read(llama(), {{"eos_token_id", nullptr}}).eos, std::vector<int64_t>{});
 }
 
-TEST_F(Families, WindowsThatCutNothingAreRead) {
+TEST_F(Families, WindowsAreReadWhereTheyCut) {
+  EXPECT_EQ(read(like_llama("MistralForCausalLM")).window, 0) << "no text is longer than 4096 tokens";
+  const auto mistral = read(like_llama("MistralForCausalLM"), {{"sliding_window", 39}});
+  EXPECT_EQ(mistral.window, 39);
+  EXPECT_THAT(mistral.window_layers, ElementsAre(0, 1));
   EXPECT_EQ(read(like_llama("MistralForCausalLM")).max_positions, 40);  // a window of 4096 where none is given
   for (const json& window : {json(), json(40)}) {
     EXPECT_EQ(read(like_llama("MistralForCausalLM"), {{"sliding_window", window}}).family, "mistral");
@@ -248,6 +261,25 @@ TEST_F(Families, LayersOfSmolLm3RotateByListOrInterval) {
   EXPECT_EQ(read(smol, {{"rope_theta", 10000.0}}).rotary.base, 10000.0);
   EXPECT_THAT(read(smol, {{"no_rope_layer_interval", 2}}).unrotated_layers, ElementsAre(1, 3));
   EXPECT_THAT(read(smol, {{"no_rope_layers", {0, 1, 1, 1, 0}}}).unrotated_layers, ElementsAre(0, 4));
+}
+
+TEST_F(Families, GemmasHaveCapsScalesAndWindowsOfSomeLayers) {
+  const json layers = {{"num_hidden_layers", 7}};
+  const TransformerConfig second = read(like_llama("Gemma2ForCausalLM", layers));
+  EXPECT_THAT(second.window_layers, ElementsAre(0, 2, 4, 6));
+  EXPECT_EQ(second.score_cap, 50);
+  EXPECT_EQ(second.logit_cap, 30);
+  EXPECT_EQ(second.attention_scale, 1.0 / 16);
+  EXPECT_EQ(read(like_llama("Gemma2ForCausalLM"), {{"attn_logit_softcapping", nullptr}}).score_cap, 0);
+  const json old = {{"rope_theta", 5000.0},
+                    {"rope_local_base_freq", 100.0},
+                    {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
+                    {"sliding_window_pattern", 3}};
+  const TransformerConfig third = read(like_llama("Gemma3ForCausalLM", layers), old);
+  EXPECT_THAT(third.window_layers, ElementsAre(0, 1, 3, 4, 6));
+  EXPECT_EQ(third.rotary, (RotaryConfig{.width = 4, .base = 5000, .scaling = RotaryScaling::kLinear, .factor = 8}));
+  EXPECT_EQ(third.window_rotary, (RotaryConfig{.width = 4, .base = 100}));
+  EXPECT_EQ(third.embedding_scale, std::sqrt(12.0));
 }
 
 TEST_F(Families, GraniteHasFourMultipliers) {
@@ -282,8 +314,10 @@ TEST_F(Families, SavedModelsAreReadBack) {
        {llama(), gpt2(), gpt_neox(), bloom(), opt(), like_llama("MistralForCausalLM"), like_llama("Qwen2ForCausalLM"),
         like_llama("Qwen3ForCausalLM"), like_llama("SmolLM3ForCausalLM", {{"num_hidden_layers", 4}}),
         like_llama("GraniteForCausalLM", {{"residual_multiplier", 0.3}, {"logits_scaling", 3}}),
-        like_llama("Olmo2ForCausalLM"), like_llama("Phi3ForCausalLM", {{"partial_rotary_factor", 0.5}}), yarn,
-        dynamic}) {
+        like_llama("Olmo2ForCausalLM"), like_llama("Phi3ForCausalLM", {{"partial_rotary_factor", 0.5}}), yarn, dynamic,
+        like_llama("MistralForCausalLM", {{"sliding_window", 9}}),
+        like_llama("Gemma2ForCausalLM", {{"query_pre_attn_scalar", 10}, {"final_logit_softcapping", nullptr}}),
+        like_llama("Gemma3ForCausalLM", {{"sliding_window", 9}, {"rope_local_base_freq", 70.0}})}) {
     const TransformerConfig wanted = read(config);
     TransformerModel model(wanted, 3);
     const TemporaryDirectory folder;
@@ -295,6 +329,12 @@ TEST_F(Families, SavedModelsAreReadBack) {
     EXPECT_EQ(again->config().bos, wanted.bos);
     EXPECT_EQ(again->config().unrotated_layers, wanted.unrotated_layers);
     EXPECT_EQ(again->config().residual_scale, wanted.residual_scale);
+    EXPECT_EQ(again->config().window, wanted.window);
+    EXPECT_EQ(again->config().window_layers, wanted.window_layers);
+    EXPECT_EQ(again->config().window_rotary, wanted.window_rotary);
+    EXPECT_EQ(again->config().score_cap, wanted.score_cap);
+    EXPECT_EQ(again->config().logit_cap, wanted.logit_cap);
+    EXPECT_EQ(again->config().attention_scale, wanted.attention_scale);
     EXPECT_NEAR(again->config().output_scale, wanted.output_scale, 1e-12);
     ASSERT_EQ(again->parameters().size(), model.parameters().size()) << wanted.family;
     for (const auto& [name, tensor] : model.parameters()) {

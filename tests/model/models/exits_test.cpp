@@ -26,10 +26,12 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::vector<TransformerConfig> configs() {
-  return {exits_t5(), tiny_llama(3), tiny_bloom(), exits_pruned_llama(), tiny_forms()[1]};
+  TransformerConfig capped = tiny_forms()[5];
+  capped.draft_vocabulary = exits_pruned_llama().draft_vocabulary;
+  return {exits_t5(), tiny_llama(3), tiny_bloom(), exits_pruned_llama(), tiny_forms()[1], capped};
 }
 
-// The header's formula in tensor operations: norm, output scale, weight [rows,D], the model's bias.
+// The header's formula in tensor operations: norm, output scale, weight [rows,D], the model's bias. Without its cap.
 at::Tensor formula(const TransformerModel& model, const Exits& exits, int64_t layer, const at::Tensor& hidden) {
   const TransformerConfig& config = model.config();
   const std::string prefix = "exit." + std::to_string(layer) + ".";
@@ -39,7 +41,9 @@ at::Tensor formula(const TransformerModel& model, const Exits& exits, int64_t la
   };
   const bool layer_norm = config.norm == Norm::kLayer;
   const at::Tensor centred = layer_norm ? hidden - hidden.mean(-1, true) : hidden;
-  at::Tensor normed = centred / (centred.square().mean(-1, true) + config.norm_epsilon).sqrt() * norm_part("weight");
+  const double offset = config.norm == Norm::kRmsPlusOne ? 1 : 0;
+  at::Tensor normed =
+      centred / (centred.square().mean(-1, true) + config.norm_epsilon).sqrt() * (norm_part("weight") + offset);
   if (layer_norm) normed = normed + norm_part("bias");
   at::Tensor weight = model.parameters().at(config.tied_head ? "embedding.weight" : "head.weight");
   const auto part = [&](const char* name) { return exits.parameters().at(prefix + name); };
@@ -59,7 +63,10 @@ TEST(Exits, ComputeTheFormulaPlainAndPacked) {
       std::vector<at::Tensor> wanted;
       for (int64_t layer = 1; layer <= 3; ++layer) {
         const at::Tensor rows = formula(*model, exits, layer, hidden);
-        wanted.push_back(model->vocabulary_rows().spread(rows, -std::numeric_limits<double>::infinity()));
+        const double cap = config.logit_cap;
+        wanted.push_back(model->vocabulary_rows().spread(cap > 0 ? cap * at::tanh(rows / cap) : rows,
+                                                         -std::numeric_limits<double>::infinity()));
+        EXPECT_EQ(exits.head(*model, layer).cap, cap);
         EXPECT_TRUE(at::allclose(exits.logits(*model, layer, hidden), wanted.back(), 1e-10, 1e-10)) << layer;
         const HeadWeights head = exits.head(*model, layer);
         at::Tensor by_weight = exits.finish(*model, layer, hidden).matmul(dense(head).t());  // [...,rows]

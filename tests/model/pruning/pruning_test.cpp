@@ -64,8 +64,12 @@ TEST(Pruning, LayersWithoutRotationAndNormsOfQueriesStay) {
   TransformerConfig config = tiny_llama(5);
   config.unrotated_layers = {1, 4};
   config.query_key_norm = QueryKeyNorm::kWidth;
+  config.norm_place = NormPlace::kAround;
+  config.window = 3;
+  config.window_layers = {2, 3};
   const auto pruned = prune(TransformerModel(config, 3), {.decoder_layers = "0,1,3,4", .heads = 4});
   EXPECT_THAT(pruned->config().unrotated_layers, ElementsAre(1, 3));
+  EXPECT_THAT(pruned->config().window_layers, ElementsAre(2));
   EXPECT_EQ(pruned->parameters().at("decoder.3.self_attention.query_norm.weight").size(0), 4 * config.head_width);
 }
 

@@ -14,7 +14,7 @@ namespace draftsmith::model {
 namespace {
 
 // Returns forms of sublayers that tiny_forms() lacks: final norms of rows that still have a norm before them, residuals
-// that are scaled where they are parallel or normed, and one head of keys.
+// that are scaled where they are parallel or normed, one head of keys, and windows that end inside of a block of keys.
 std::vector<TransformerConfig> mixed_forms() {
   TransformerConfig bart = tiny_forms().front();
   bart.family = "BART with final norms";
@@ -30,7 +30,11 @@ std::vector<TransformerConfig> mixed_forms() {
   olmo.query_key_norm = QueryKeyNorm::kWidth;
   olmo.kv_heads = 1;
   olmo.residual_scale = 0.6;
-  return {bart, neox, olmo};
+  TransformerConfig windows = tiny_llama();
+  windows.family = "Llama with windows";
+  windows.window = 100;
+  windows.window_layers = {0, 1};
+  return {bart, neox, olmo, windows};
 }
 
 std::vector<TransformerConfig> families() {

@@ -143,6 +143,28 @@ TEST_F(DecodeStateLayers, SiblingsEqualSeparateStates) {
   }
 }
 
+// Branches see what their position's window leaves of the prefix; many of them by ATen operations.
+TEST(DecodeStateWindows, SiblingsEqualSeparateStates) {
+  const StepInput prefix = step_input({{3, 4, 5, 6, 7, 8}});
+  for (const size_t form : {5, 6}) {
+    const auto model = varied_model(tiny_forms()[form], 7);
+    for (const int64_t branches : {3, 40}) {
+      const auto branched = model->begin(1, 50);
+      model->step(prefix, *branched);
+      DecoderState& state = transformer_state(*branched);
+      const StepLayout layout = state.siblings(std::vector{branches}, branches);
+      const at::Tensor tokens = at::arange(branches, at::kLong).remainder(21).add(2).unsqueeze(0);
+      const at::Tensor hidden = model->run_layers({0, 3}, model->embed(tokens, layout), layout, state);
+      for (int64_t branch = 0; branch < 3; ++branch) {
+        const auto alone = model->begin(1, 50);
+        model->step(prefix, *alone);
+        const at::Tensor logits = model->step(step_input({{2 + branch}}), *alone).logits;
+        EXPECT_LT(difference(model->exit_head(hidden.narrow(1, branch, 1)), logits), 1e-12) << form << branches;
+      }
+    }
+  }
+}
+
 TEST(DecodeStateDense, SamplesOfOneSourceEqualSeparateRows) {
   const auto model = tiny_model(tiny_t5(), at::kDouble);
   const EncoderStates encoded = model->encode(random_batch({5}, 23, 2));

@@ -48,6 +48,7 @@ at::Tensor by_definition(const std::vector<Term>& terms) {
     if (term.head.up.defined()) weight = weight + term.head.up.mm(term.head.down);
     at::Tensor logits = term.hidden.mm(weight.t());
     if (term.head.bias.defined()) logits = logits + term.head.bias;
+    if (term.head.cap > 0) logits = term.head.cap * at::tanh(logits / term.head.cap);
     const at::Tensor log_probs = logits.log_softmax(1);
     const at::Tensor nll = -log_probs.gather(1, term.labels.unsqueeze(1)).sum();
     sum = sum + term.factor * (0.9 * nll - 0.1 * log_probs.mean(1).sum());
@@ -88,6 +89,13 @@ TEST(LinearLoss, TermsMayShareTheirHeadOrHaveTheirOwn) {
   const model::HeadWeights shared{random_leaf({11, kWidth})};
   const model::HeadWeights other{.weight = random_leaf({7, kWidth}), .bias = random_leaf({7}).detach()};
   expect_by_definition({random_term(6, shared, 1), random_term(6, shared, 0.3), random_term(4, other, 2)}, 1e-10);
+}
+
+TEST(LinearLoss, LogitsMayBeCapped) {
+  at::manual_seed(8);
+  const model::HeadWeights capped{.weight = random_leaf({11, kWidth}), .bias = random_leaf({11}).detach(), .cap = 2.5};
+  const model::HeadWeights plain{capped.weight};
+  expect_by_definition({random_term(6, capped, 1), random_term(6, plain, 0.3)}, 1e-10);
 }
 
 TEST(LinearLoss, AdditionsOfLowRankLearnBesideAFrozenHeadOrATrainedOne) {
