@@ -219,33 +219,6 @@ std::string describe_level(const FieldList& fields, const void* defaults, const 
 
 }  // namespace
 
-std::string dump_fields(const FieldList& fields, const void* object, const std::string& path) {
-  std::string text = path.empty() ? "" : "[" + path + "]\n";
-  std::string tables;
-  const auto nested_text = [&](const Field& field, const NestedPointer& nested) {
-    const std::string inner_path = (path.empty() ? "" : path + ".") + toml_key(field.name);
-    const FieldList inner = nested.type->fields();
-    const size_t size = nested.type->size(nested.member);
-    const bool many = nested.type->kind == NestedType::Kind::kVector;
-    if (many && size == 0) text += toml_key(field.name) + " = []\n";
-    for (size_t i = 0; i < size; ++i) {
-      std::string table = dump_fields(inner, nested.type->at(nested.member, i), inner_path);
-      if (many) table.replace(0, inner_path.size() + 2, "[[" + inner_path + "]]");
-      tables += "\n" + table;
-    }
-  };
-  for (const Field& field : fields.all()) {
-    std::visit(Overload{[&](NestedPointer nested) { nested_text(field, nested); },
-                        [&](auto* member) {
-                          const auto value = member_text(*member);
-                          const bool default_list = field.accepts_one && value == "[]";
-                          if (value && !default_list) text += toml_key(field.name) + " = " + *value + "\n";
-                        }},
-               field.pointer(const_cast<void*>(object)));
-  }
-  return text + tables;
-}
-
 ordered_json fields_to_json(const FieldList& fields, const void* object, bool results_only) {
   ordered_json json = ordered_json::object();
   for (const Field& field : fields.all()) {

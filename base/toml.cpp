@@ -209,11 +209,4 @@ std::string toml_quoted(std::string_view text) {
   return quoted + '"';
 }
 
-std::string toml_key(std::string_view key) {
-  const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
-    return c < 128 && (std::isalnum(c) || c == '_' || c == '-');
-  });
-  return bare ? std::string(key) : toml_quoted(key);
-}
-
 }  // namespace draftsmith

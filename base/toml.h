@@ -48,7 +48,4 @@ void apply_overlays(toml::table& root, const std::vector<std::string>& assignmen
 // Returns `text` as a TOML basic string with quotes.
 std::string toml_quoted(std::string_view text);
 
-// Returns `key` as TOML writes it: bare where possible, else quoted.
-std::string toml_key(std::string_view key);
-
 }  // namespace draftsmith

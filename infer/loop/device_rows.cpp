@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
-
 #include "base/device_kernels.h"
+#include "base/operators.h"
 #include "infer/kernel_texts.h"
 
 #define ROUND_FUNCTION inline
@@ -196,37 +194,13 @@ at::Tensor uniforms_on_gpu(const at::Tensor& table, const at::Tensor& length, co
   return values;
 }
 
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def(
-      "plan_round(Tensor text, Tensor length, Tensor drafted, Tensor end, Tensor active, int window) -> Tensor");
-  library.def(
-      "commit_round(Tensor(a!) text, Tensor(b!) length, Tensor(c!) drafted, Tensor(d!) active, Tensor end, Tensor eos, "
-      "Tensor tokens, Tensor counts, Tensor accepted, Tensor next) -> ()");
-  library.def("row_uniforms(Tensor table, Tensor length, Tensor prefix, int use, int first, int count) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("plan_round", &plan_on_cpu);
-  library.impl("commit_round", &commit_on_cpu);
-  library.impl("row_uniforms", &uniforms_on_cpu);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("plan_round", &plan_on_gpu);
-  library.impl("commit_round", &commit_on_gpu);
-  library.impl("row_uniforms", &uniforms_on_gpu);
-}
-
-template <class Signature>
-c10::TypedOperatorHandle<Signature> round_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
-
 }  // namespace
 
 RoundPlan plan_round(const DeviceRows& rows, int64_t window) {
-  static const auto op = round_operator<decltype(plan_on_cpu)>("draftsmith::plan_round");
-  const at::Tensor plan = op.call(rows.text, rows.length, rows.drafted, rows.end, rows.active, window);
+  static const DeviceOperator op(
+      "plan_round(Tensor text, Tensor length, Tensor drafted, Tensor end, Tensor active, int window) -> Tensor",
+      &plan_on_cpu, &plan_on_gpu);
+  const at::Tensor plan = op(rows.text, rows.length, rows.drafted, rows.end, rows.active, window);
   const int64_t batch = rows.length.size(0);
   const auto part = [&](int64_t i, int64_t parts = 1) { return plan.narrow(0, i * batch, parts * batch); };
   RoundPlan views{part(0).unsqueeze(1), part(1), part(2), part(3), part(4, 2).view({batch, 2}), {}, {}};
@@ -239,13 +213,18 @@ RoundPlan plan_round(const DeviceRows& rows, int64_t window) {
 
 void commit_round(const DeviceRows& rows, const at::Tensor& drafted, const at::Tensor& counts,
                   const at::Tensor& accepted, const at::Tensor& next) {
-  static const auto op = round_operator<decltype(commit_on_cpu)>("draftsmith::commit_round");
-  op.call(rows.text, rows.length, rows.drafted, rows.active, rows.end, rows.eos, drafted, counts, accepted, next);
+  static const DeviceOperator op(
+      "commit_round(Tensor(a!) text, Tensor(b!) length, Tensor(c!) drafted, Tensor(d!) active, Tensor end, Tensor eos, "
+      "Tensor tokens, Tensor counts, Tensor accepted, Tensor next) -> ()",
+      &commit_on_cpu, &commit_on_gpu);
+  op(rows.text, rows.length, rows.drafted, rows.active, rows.end, rows.eos, drafted, counts, accepted, next);
 }
 
 at::Tensor row_uniforms(const DeviceRows& rows, Draw use, int64_t first, int64_t count) {
-  static const auto op = round_operator<decltype(uniforms_on_cpu)>("draftsmith::row_uniforms");
-  return op.call(rows.uniforms, rows.length, rows.prefix, static_cast<int64_t>(use), first, count);
+  static const DeviceOperator op(
+      "row_uniforms(Tensor table, Tensor length, Tensor prefix, int use, int first, int count) -> Tensor",
+      &uniforms_on_cpu, &uniforms_on_gpu);
+  return op(rows.uniforms, rows.length, rows.prefix, static_cast<int64_t>(use), first, count);
 }
 
 bool has_round_operators(at::Device device) {

@@ -5,11 +5,10 @@
 #include <tuple>
 
 #include <ATen/Dispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
 
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"
+#include "base/operators.h"
 #include "infer/kernel_texts.h"
 #include "infer/sampling/row_kernels.h"
 #include "model/cpu/team.h"
@@ -190,9 +189,8 @@ at::Tensor most_likely_on_gpu(const at::Tensor& logits) {
   const void* kernel = taken ? kernels.find(logits.device(), "most_likely", logits.scalar_type()) : nullptr;
   if (kernel == nullptr) return tensor_most_likely(logits);
   const at::Tensor scores = logits.contiguous();
-  at::Tensor tokens =
-      at::empty(logits.sizes().slice(0, static_cast<size_t>(logits.dim()) - 1), logits.options().dtype(at::kLong));
-  kernels.launch(kernel, logits.device(), {static_cast<unsigned>(positions)}, {1024}, scores.const_data_ptr(),
+  at::Tensor tokens = at::empty(leading_sizes(logits), logits.options().dtype(at::kLong));
+  kernels.launch(kernel, logits.device(), {static_cast<unsigned>(positions)}, {kThreads}, scores.const_data_ptr(),
                  tokens.mutable_data_ptr(), static_cast<int>(vocabulary), static_cast<long long>(kNoToken));
   return tokens;
 }
@@ -260,26 +258,6 @@ std::tuple<at::Tensor, at::Tensor> reject_on_gpu(const at::Tensor& p, const at::
   return reject_in_tensors(p, q, tokens, counts, r_accept, r_next);
 }
 
-// One launch each on other devices than the CPU.
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def("most_likely(Tensor logits) -> Tensor");
-  library.def("draw(Tensor weights, Tensor uniforms) -> Tensor");
-  library.def(
-      "reject(Tensor p, Tensor q, Tensor tokens, Tensor counts, Tensor r_accept, Tensor r_next) -> (Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("most_likely", &most_likely_on_cpu);
-  library.impl("draw", &draw_on_cpu);
-  library.impl("reject", &reject_in_tensors);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("most_likely", &most_likely_on_gpu);
-  library.impl("draw", &draw_on_gpu);
-  library.impl("reject", &reject_on_gpu);
-}
-
 }  // namespace
 
 at::Tensor warp(const at::Tensor& logits, const Warping& warping) {
@@ -292,10 +270,8 @@ at::Tensor warp(const at::Tensor& logits, const Warping& warping) {
 
 at::Tensor most_likely(const at::Tensor& logits) {
   if (logits.is_cpu()) return most_likely_on_cpu(logits);
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("draftsmith::most_likely", "")
-                             .typed<at::Tensor(const at::Tensor&)>();
-  return op.call(logits);
+  static const DeviceOperator op("most_likely(Tensor logits) -> Tensor", &most_likely_on_cpu, &most_likely_on_gpu);
+  return op(logits);
 }
 
 at::Tensor confidence(const at::Tensor& logits) {
@@ -316,9 +292,8 @@ at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tok
 
 at::Tensor draw(const at::Tensor& weights, const at::Tensor& uniforms) {
   if (weights.is_cpu()) return draw_on_cpu(weights, uniforms);
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::draw", "").typed<decltype(draw_on_cpu)>();
-  return op.call(weights, uniforms);
+  static const DeviceOperator op("draw(Tensor weights, Tensor uniforms) -> Tensor", &draw_on_cpu, &draw_on_gpu);
+  return op(weights, uniforms);
 }
 
 at::Tensor leading(const at::Tensor& kept) {
@@ -332,10 +307,11 @@ at::Tensor at_position(const at::Tensor& values, const at::Tensor& position) {
 }
 
 Decided decide_by_rejection(const DraftedTokens& drafted) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::reject", "").typed<decltype(reject_in_tensors)>();
+  static const DeviceOperator op(
+      "reject(Tensor p, Tensor q, Tensor tokens, Tensor counts, Tensor r_accept, Tensor r_next) -> (Tensor, Tensor)",
+      &reject_in_tensors, &reject_on_gpu);
   const auto [accepted, next] =
-      op.call(drafted.p, drafted.q, drafted.tokens, drafted.counts, drafted.r_accept, drafted.r_next);
+      op(drafted.p, drafted.q, drafted.tokens, drafted.counts, drafted.r_accept, drafted.r_next);
   return {accepted, next};
 }
 
