@@ -63,6 +63,10 @@ class Problems {
   std::vector<Problem> list_;
 };
 
+// Returns the problem that the file at `where` has `found` lines, and not as many as another one.
+Problem other_line_count(std::string where, std::string what, size_t found, size_t expected, const std::string& other,
+                         std::string hint = "");
+
 // Returns the element of `known` with the smallest edit distance to `name`; empty if none is near enough.
 std::string nearest(const std::string& name, const std::vector<std::string>& known);
 

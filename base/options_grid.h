@@ -16,7 +16,6 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>

@@ -50,22 +50,6 @@ std::string_view first_words(std::string_view text) {
   return text.substr(0, text.find('\n'));
 }
 
-// Returns a table {value = ...} whose nodes have the assignment as their source.
-toml::table parse_value(std::string_view text, const std::string& assignment, Problems& problems) {
-  const std::string source = std::string(kOverlayPrefix) + assignment;
-  const bool one_line = text.find('\n') == std::string_view::npos;
-  try {
-    if (one_line && !text.empty()) return toml::parse("value = " + std::string(text), source);
-  } catch (const toml::parse_error& error) {
-    if (std::string_view("\"'[{").find(text.front()) != std::string_view::npos) {
-      problems.add({source, "the value is not valid TOML: " + std::string(error.description()),
-                    "a number, true, false, \"text\", [list] or bare text", std::string(text), ""});
-      return {};
-    }
-  }
-  return toml::parse("value = " + toml_quoted(text), source);
-}
-
 // Returns the name of a list's table; a suite's task may be named by its data set.
 std::optional<std::string> name_of(const toml::node& element) {
   const toml::table* table = element.as_table();
@@ -127,6 +111,48 @@ std::string suggestion(const toml::table& root, const toml::node& node, const st
   return list.empty() ? "" : "known here: " + list;
 }
 
+// Applies one assignment.
+void apply_overlay(toml::table& root, const std::string& assignment, const std::vector<std::string>& search_in,
+                   Problems& problems) {
+  const std::string where = std::string(kOverlayPrefix) + assignment;
+  const size_t equals = assignment.find('=');
+  const std::string_view left = trimmed(std::string_view(assignment).substr(0, std::min(equals, assignment.size())));
+  const std::vector<std::string> parts = split_path(left);
+  if (equals == std::string::npos || parts.empty()) {
+    problems.add({where, "malformed assignment", "path.to.key=value", assignment, "for example --set train.steps=500"});
+    return;
+  }
+  const std::string text(std::string_view(assignment).substr(equals + 1));
+  toml::table parsed;
+  try {
+    parsed = toml_value(text, where);
+  } catch (const toml::parse_error& error) {
+    problems.add({where, "the value is not valid TOML: " + std::string(error.description()),
+                  "a number, true, false, \"text\", [list] or bare text", std::string(trimmed(text)), ""});
+    return;
+  }
+  toml::node* node = start_of(root, parts, search_in);
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    toml::node* next = child_of(*node, parts[i]);
+    // Missing nested tables are created, but an unknown first component is a misspelt stage.
+    if (!next && node->is_table() && i > 0) {
+      next = &node->as_table()->insert_or_assign(parts[i], toml::table{}).first->second;
+    }
+    if (!next || !(next->is_table() || next->is_array())) {
+      problems.add(
+          {where, "there is no table '" + parts[i] + "'", "", "", suggestion(root, *node, parts[i], search_in)});
+      return;
+    }
+    node = next;
+  }
+  if (!node->is_table()) {
+    problems.add({where, "'" + parts[parts.size() - 2] + "' is an array, not a table", "", "",
+                  "name one of its elements: " + suggestion(root, *node, parts.back(), {})});
+    return;
+  }
+  parsed.get("value")->visit([&](auto& value) { node->as_table()->insert_or_assign(parts.back(), std::move(value)); });
+}
+
 }  // namespace
 
 toml::table parse_toml(std::string_view text, const std::string& source_name) {
@@ -153,44 +179,21 @@ std::string location_of(const toml::node& node) {
   return *source.path + ":" + std::to_string(source.begin.line);
 }
 
-void apply_overlay(toml::table& root, const std::string& assignment, const std::vector<std::string>& search_in,
-                   Problems& problems) {
-  const std::string where = std::string(kOverlayPrefix) + assignment;
-  const size_t equals = assignment.find('=');
-  const std::string_view left = trimmed(std::string_view(assignment).substr(0, std::min(equals, assignment.size())));
-  const std::vector<std::string> parts = split_path(left);
-  if (equals == std::string::npos || parts.empty()) {
-    problems.add({where, "malformed assignment", "path.to.key=value", assignment, "for example --set train.steps=500"});
-    return;
-  }
-  toml::table parsed = parse_value(trimmed(std::string_view(assignment).substr(equals + 1)), assignment, problems);
-  if (parsed.empty()) return;
-
-  toml::node* node = start_of(root, parts, search_in);
-  for (size_t i = 0; i + 1 < parts.size(); ++i) {
-    toml::node* next = child_of(*node, parts[i]);
-    // Missing nested tables are created, but an unknown first component is a misspelt stage.
-    if (!next && node->is_table() && i > 0) {
-      next = &node->as_table()->insert_or_assign(parts[i], toml::table{}).first->second;
-    }
-    if (!next || !(next->is_table() || next->is_array())) {
-      problems.add(
-          {where, "there is no table '" + parts[i] + "'", "", "", suggestion(root, *node, parts[i], search_in)});
-      return;
-    }
-    node = next;
-  }
-  if (!node->is_table()) {
-    problems.add({where, "'" + parts[parts.size() - 2] + "' is an array, not a table", "", "",
-                  "name one of its elements: " + suggestion(root, *node, parts.back(), {})});
-    return;
-  }
-  parsed.get("value")->visit([&](auto& value) { node->as_table()->insert_or_assign(parts.back(), std::move(value)); });
-}
-
 void apply_overlays(toml::table& root, const std::vector<std::string>& assignments,
                     const std::vector<std::string>& search_in, Problems& problems) {
   for (const std::string& assignment : assignments) apply_overlay(root, assignment, search_in, problems);
+}
+
+toml::table toml_value(std::string_view text, const std::string& source_name) {
+  const std::string_view value = trimmed(text);
+  try {
+    if (!value.empty() && value.find('\n') == std::string_view::npos) {
+      return toml::parse("value = " + std::string(value), source_name);
+    }
+  } catch (const toml::parse_error&) {
+    if (std::string_view("\"'[{").find(value.front()) != std::string_view::npos) throw;
+  }
+  return toml::parse("value = " + toml_quoted(value), source_name);
 }
 
 std::string toml_quoted(std::string_view text) {

@@ -69,12 +69,13 @@ bool FieldFlags::given(const std::string& name) const {
                      [&](const Flag& flag) { return flag.field.name == name && flag.option->count() > 0; });
 }
 
-void FieldFlags::parse_into(void* object, Problems& problems) const {
-  const size_t problems_before = problems.list().size();
+void FieldFlags::parse_into(void* object) const {
+  Problems problems;
   for (const Flag& flag : flags_) {
     parse_field_text(flag.field, flag.option->results(), flag_name(flag.field.name), object, problems);
   }
-  if (problems.list().size() == problems_before) validate_fields(fields_, object, "", problems);
+  if (problems.empty()) validate_fields(fields_, object, "", problems);
+  problems.throw_if_any();
 }
 
 void add_execution_flags(CLI::App& app, ExecutionOptions& execution) {

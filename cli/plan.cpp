@@ -1,6 +1,5 @@
 // `draftsmith plan`: says whether a drafter will pay and with which window, by the formulas of Leviathan et al. 2023
 // (evaluate/theory/formulas.h) from step times that it measures on this machine.
-#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>

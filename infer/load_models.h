@@ -44,6 +44,11 @@ struct GenerationModels {
 struct LoadedModel : model::LoadedLanguageModel {
   std::filesystem::path directory;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the directory has none, and the model reads ids alone
+
+  // Returns the models of a generator whose target this is, without a drafter.
+  GenerationModels alone() const {
+    return {.target = model.get(), .generation = generation, .target_tokenizer = tokenizer.get()};
+  }
 };
 
 // Loads a directory of a model that decodes alone. A target language forces the first token. Errors: UserError, those

@@ -72,10 +72,7 @@ const model::Exits* Session::exits_of(const DecodeOptions& decoding, const Loade
 }
 
 Generator Session::generator(const DecodeOptions& decoding) {
-  GenerationModels models;
-  models.target = target_.model.get();
-  models.target_tokenizer = target_.tokenizer.get();
-  models.generation = target_.generation;
+  GenerationModels models = target_.alone();
   models.drafter = drafter_of(decoding);
   models.router = router_of(decoding, models.drafter.get());
   models.exits = exits_of(decoding, models.drafter.get());

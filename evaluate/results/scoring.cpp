@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -26,10 +24,6 @@ namespace draftsmith::evaluate {
 namespace {
 
 constexpr int64_t kTriedLines = 2;
-
-bool runs_command(const TaskOptions& task) {
-  return task.metric.runs_command();
-}
 
 // Returns a metric's statistics of hypotheses for the task's first lines, with their references and sources.
 metrics::LineStatistics statistics_of(const metrics::Metric& metric, const std::vector<std::string>& hypotheses,
@@ -68,7 +62,7 @@ const MeasuredTask& task_named(const std::vector<MeasuredTask>& tasks, const std
 }  // namespace
 
 void try_command(const MeasuredTask& measured) {
-  if (!runs_command(*measured.task)) return;
+  if (!measured.task->metric.runs_command()) return;
   log_info("task {} is scored by the command: {}", measured.task->name, measured.task->metric.command);
   std::vector<std::string> hypotheses;
   for (int64_t line = 0; line < std::min(kTriedLines, measured.data.lines()); ++line) {

@@ -185,7 +185,7 @@ bool Setting::samples_exactly() const {
 bool Setting::follows_target() const {
   Setting greedy = *this;
   greedy.decode.temperature = 0;
-  return greedy.equals_greedy();
+  return greedy.lossless() && decodes_target();
 }
 
 std::string Setting::drafter_label() const {
@@ -269,18 +269,12 @@ std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size) {
   return settings;
 }
 
-std::vector<Setting> with_baselines(const std::vector<Setting>& settings) {
-  std::vector<Setting> all{greedy_baseline()};
-  for (const Setting& setting : settings) add_setting(all, setting);
-  return all;
-}
-
 std::vector<Setting> expand_settings(const SuiteOptions& options) {
-  std::vector<Setting> settings;
+  std::vector<Setting> all{greedy_baseline()};
   for (const SettingGrid& grid : options.run) {
-    for (Setting& setting : expand_grid(grid, options.batch_size)) settings.push_back(std::move(setting));
+    for (const Setting& setting : expand_grid(grid, options.batch_size)) add_setting(all, setting);
   }
-  return with_baselines(settings);
+  return all;
 }
 
 std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& settings) {

@@ -369,11 +369,9 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
   check_tasks(tasks, dot + "task", problems);
   check_drafters(drafters, dot + "drafter", problems);
   const std::vector<std::string> models = decoding_models(options);
-  std::vector<Setting> all;
   for (size_t i = 0; i < options.run.size(); ++i) {
     const SettingGrid& grid = options.run[i];
     const std::vector<Setting> settings = expand_grid(grid, options.batch_size);
-    all.insert(all.end(), settings.begin(), settings.end());
     const std::string at = fmt::format("{}run[{}]", dot, i);
     for (const auto& name : grid.drafter) check_known("drafter", name, drafters, at + ".drafter", problems);
     check_tandem(grid, options.drafter, at + ".drafter", problems);
@@ -391,7 +389,7 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
   check_engagement(options, dot + "engagement", problems);
   check_precision(options, dot, problems);
   try {
-    const std::vector<Setting> settings = with_baselines(all);
+    const std::vector<Setting> settings = expand_settings(options);
     check_drafting(settings, options.drafter, dot + "run", problems);
     check_labels(settings, dot + "run", problems);
   } catch (const UserError& error) {

@@ -73,11 +73,8 @@ TaskData from_text(const TaskOptions& task) {
   for (const auto& file : task.references) {
     streams.push_back(data::read_lines(file));
     if (streams.back().size() == data.sources.size()) continue;
-    throw UserError({.where = file.string(),
-                     .what = "references and sources differ in their number of lines",
-                     .expected = std::to_string(data.sources.size()) + " lines, as in " + task.source.string(),
-                     .found = std::to_string(streams.back().size()) + " lines",
-                     .hint = ""});
+    throw UserError(other_line_count(file.string(), "references and sources differ in their number of lines",
+                                     streams.back().size(), data.sources.size(), task.source.string()));
   }
   cut_out(data.sources, task);
   for (auto& stream : streams) cut_out(stream, task);

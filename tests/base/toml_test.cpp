@@ -25,7 +25,7 @@ constexpr const char* kRecipe =
 toml::table with(const std::string& assignment) {
   toml::table root = parse_toml(kRecipe, "recipe.toml");
   Problems problems;
-  apply_overlay(root, assignment, {"stage"}, problems);
+  apply_overlays(root, {assignment}, {"stage"}, problems);
   problems.throw_if_any();
   return root;
 }
