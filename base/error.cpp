@@ -76,9 +76,10 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
   return best;
 }
 
-Problem unknown_name(const std::string& subject, const std::string& name, const std::vector<std::string>& known) {
+Problem unknown_name(const std::string& subject, const std::string& name, const std::vector<std::string>& known,
+                     const std::string& where) {
   const std::string near = nearest(name, known);
-  return {.where = subject,
+  return {.where = where.empty() ? subject : where,
           .what = fmt::format("there is no {} of this name", subject),
           .expected = fmt::format("one of {}", fmt::join(known, ", ")),
           .found = name.substr(0, 100),

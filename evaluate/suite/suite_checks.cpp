@@ -138,9 +138,7 @@ void check_unique(const std::vector<std::string>& names, const std::string& wher
 void check_known(const std::string& subject, const std::string& name, const std::vector<std::string>& known,
                  const std::string& where, Problems& problems) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  Problem problem = unknown_name(subject, name, known);
-  problem.where = where;
-  problems.add(std::move(problem));
+  problems.add(unknown_name(subject, name, known, where));
 }
 
 void check_tasks(const std::vector<std::string>& tasks, const std::string& where, Problems& problems) {
