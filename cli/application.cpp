@@ -223,18 +223,14 @@ UserError command_line_error(const NamedCommand& called, const CLI::ParseError& 
 
 // ---- `draftsmith help`: explains a command, or every option of the configuration files
 
-// Options structs by the NAME of `draftsmith help options NAME`.
-std::vector<std::pair<std::string, std::function<std::string()>>> option_sections() {
+// Explains the options of the NAME of `draftsmith help options NAME`; of none all.
+int print_options(const std::string& wanted) {
   std::vector<std::pair<std::string, std::function<std::string()>>> sections = {
       {"run", describe_options<ExecutionOptions>}, {"decoding", describe_options<infer::DecodeOptions>}};
   for (const recipes::StageKind& kind : recipes::stage_kinds()) sections.emplace_back(kind.name, kind.describe_options);
-  return sections;
-}
-
-int print_options(const std::string& wanted) {
   std::vector<std::string> names;
   bool printed = false;
-  for (const auto& [name, describe] : option_sections()) {
+  for (const auto& [name, describe] : sections) {
     names.push_back(name);
     if (!wanted.empty() && name != wanted) continue;
     std::cout << (printed ? "\n" : "") << describe();

@@ -62,10 +62,6 @@ bool DecodeOptions::reads(const Field& field) const {
   return std::find(names.begin(), names.end(), in_use) != names.end();
 }
 
-std::string readers_of(const Field& field) {
-  return fmt::format("{} {}", field.read_by->part, fmt::join(field.read_by->names, ", "));
-}
-
 // ---- The list of fields
 
 namespace {

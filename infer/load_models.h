@@ -63,9 +63,6 @@ const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, std::string_view 
 // with BOS if the tokenizer's settings ask for it.
 std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
                                 const model::ModelInfo& info);
-// Returns the ids of a text as a target, with EOS, and an encoder-decoder's with the token before it.
-std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
-                                const model::ModelInfo& info);
 
 enum class LineKind { kSource, kTarget };
 

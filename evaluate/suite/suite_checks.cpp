@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/registry.h"
@@ -75,7 +76,8 @@ void check_unused(const SettingGrid& grid, const DecodeOptions& decode, const st
     const Field& field = fields[i];
     const bool given = grid.lists.given(i) || field_json(field, &grid.decode) != field_json(field, &kDefaults);
     if (!given || decode.reads(field)) continue;
-    problems.add({where + "." + field.name, "this run does not read the option", infer::readers_of(field),
+    problems.add({where + "." + field.name, "this run does not read the option",
+                  fmt::format("{} {}", field.read_by->part, fmt::join(field.read_by->names, ", ")),
                   decode.drafts() ? fmt::format("method {} with window_rule {}, acceptance {}", decode.method,
                                                 decode.window_rule_name(), decode.acceptance_name())
                                   : "method " + decode.method,
