@@ -46,10 +46,6 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-std::string_view first_words(std::string_view text) {
-  return text.substr(0, text.find('\n'));
-}
-
 // Returns the name of a list's table; a suite's task may be named by its data set.
 std::optional<std::string> name_of(const toml::node& element) {
   const toml::table* table = element.as_table();
@@ -163,8 +159,9 @@ toml::table parse_toml(std::string_view text, const std::string& source_name) {
     return toml::parse(text, source_name);
   } catch (const toml::parse_error& error) {
     const auto& at = error.source().begin;
+    const std::string_view words = error.description();
     throw UserError({source_name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column),
-                     "not valid TOML: " + std::string(first_words(error.description())), "", "", ""});
+                     "not valid TOML: " + std::string(words.substr(0, words.find('\n'))), "", "", ""});
   }
 }
 

@@ -26,26 +26,22 @@ ModelPointer fresh_model(model::TransformerConfig config, uint64_t seed, at::Dev
   return made;
 }
 
-// Loads the ordinary model that training begins from, unpacked, or makes one, which messages call `name`.
+// Loads the ordinary model that training begins from, unpacked, or makes one, which messages call `name`, if any.
 ModelPointer ordinary_start(const StartOptions& options, const data::Tokenizer& tokenizer, const std::string& name,
                             at::Device device) {
   if (!options.from) {
     auto made = fresh_model(make_config(*options.architecture, tokenizer), options.architecture->seed, device);
-    made->set_name(name);
+    if (!name.empty()) made->set_name(name);
     return made;
   }
-  auto loaded = model::load_model(*options.from, {.device = device, .pack = false});
-  loaded->set_name(options.from->string());
-  return loaded;
+  return model::load_model(*options.from, {.device = device, .pack = false});
 }
 
-// Loads a model that is not trained, named by its directory.
+// Loads a model that is not trained.
 ModelPointer load_frozen(const fs::path& directory, const ModelPlace& place) {
   // A teacher of half precision needs its plain head, whose logits are not rounded.
-  auto frozen =
-      model::load_model(directory, {.device = place.device, .dtype = place.frozen, .pack = place.frozen == at::kFloat});
-  frozen->set_name(directory.string());
-  return frozen;
+  return model::load_model(directory,
+                           {.device = place.device, .dtype = place.frozen, .pack = place.frozen == at::kFloat});
 }
 
 // Copies parameters of the same names and shapes from earlier exits.
@@ -151,7 +147,6 @@ StartingModels tandem_start(const StartOptions& all, const data::Tokenizer& toke
   const bool frozen = !trains_primary(options);
   auto primary =
       frozen ? load_frozen(directory, place) : model::load_model(directory, {.device = place.device, .pack = false});
-  primary->set_name(directory.string());
   auto secondary =
       from_tandem(all)
           ? continued_secondary(options, *all.from, directory, place.device)
@@ -367,9 +362,7 @@ StartingModels starting_models(const StartOptions& options, const data::Tokenize
     return trained_alone<train::BlockPredictionTrainable>(fresh_model(
         model::block_prediction_config(config, *options.block_prediction), options.architecture->seed, place.device));
   }
-  auto model = options.from ? model::load_model(*options.from, {.device = place.device, .pack = false})
-                            : fresh_model(make_config(*options.architecture, tokenizer), options.architecture->seed,
-                                          place.device);
+  auto model = ordinary_start(options, tokenizer, "", place.device);
   if (options.exits) return exit_start(options, std::move(model));
   return trained_alone<train::PlainTrainable>(std::move(model));
 }
