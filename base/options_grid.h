@@ -62,10 +62,6 @@ class OptionLists {
   auto& operator[](M T::*member) {
     return std::get<std::vector<typename options_detail::ElementOf<M>::type>>(lists_[position(member)]);
   }
-  template <class M>
-  const auto& operator[](M T::*member) const {
-    return std::get<std::vector<typename options_detail::ElementOf<M>::type>>(lists_[position(member)]);
-  }
 
   // Returns whether the field at this position of fields() has a list.
   bool given(size_t field) const { return options_detail::list_size(lists_[field]) > 0; }

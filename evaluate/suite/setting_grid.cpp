@@ -116,11 +116,6 @@ DecodeOptions with_defaults(DecodeOptions decode) {
   return decode;
 }
 
-// Returns whether the router's own threshold decides.
-bool asks_router(const DecodeOptions& decode) {
-  return decode.drafts() && decode.window_rule_name() == infer::RouterWindow::kind().name;
-}
-
 bool contains(const std::vector<Setting>& settings, const std::string& label) {
   return std::any_of(settings.begin(), settings.end(), [&](const auto& one) { return one.label == label; });
 }
@@ -302,7 +297,8 @@ SuiteOptions with_router_defaults(const SuiteOptions& options) {
   for (SettingGrid& run : suite.run) {
     auto& thresholds = run.lists[&DecodeOptions::threshold];
     auto& longest = run.lists[&DecodeOptions::max_draft];
-    if (!asks_router(run.decode) || (!thresholds.empty() && !longest.empty())) continue;
+    const bool asks_router = run.decode.drafts() && run.decode.window_rule_name() == infer::RouterWindow::kind().name;
+    if (!asks_router || (!thresholds.empty() && !longest.empty())) continue;
     if (run.decode.router.empty() || !model::is_router(run.decode.router)) continue;
     const model::RouterConfig config = model::load_router(run.decode.router).config();
     if (thresholds.empty()) thresholds = {config.threshold};

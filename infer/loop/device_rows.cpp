@@ -90,19 +90,18 @@ namespace {
 constexpr int64_t kRowsPerBlock = 64;
 constexpr int64_t kNumbersPerBlock = 256;
 
-unsigned blocks_of(int64_t items, int64_t per_block) {
-  return static_cast<unsigned>((items + per_block - 1) / per_block);
-}
-
 DeviceKernels& round_kernels() {
   static DeviceKernels instance(round_source());
   return instance;
 }
 
-const void* round_kernel(at::Device device, const char* name) {
+// Launches a kernel with a thread for each of `items`.
+template <class... Arguments>
+void launch_round(const char* name, at::Device device, int64_t items, int64_t per_block, Arguments... arguments) {
   const void* kernel = round_kernels().find(device, name);
   TORCH_CHECK(kernel != nullptr, "the kernel ", name, " cannot run on ", device);
-  return kernel;
+  round_kernels().launch(kernel, device, {static_cast<unsigned>((items + per_block - 1) / per_block)},
+                         {static_cast<unsigned>(per_block)}, arguments...);
 }
 
 const int64_t* ids_of(const at::Tensor& tensor) {
@@ -129,11 +128,9 @@ at::Tensor plan_on_gpu(const at::Tensor& text, const at::Tensor& length, const a
                        const at::Tensor& end, const at::Tensor& active, int64_t window) {
   at::Tensor plan = empty_plan(length, window);
   const int64_t batch = length.size(0);
-  round_kernels().launch(round_kernel(length.device(), "plan_round"), length.device(),
-                         {blocks_of(batch, kRowsPerBlock)}, {static_cast<unsigned>(kRowsPerBlock)},
-                         text.const_data_ptr(), length.const_data_ptr(), drafted.const_data_ptr(), end.const_data_ptr(),
-                         active.const_data_ptr(), plan.mutable_data_ptr(), static_cast<long long>(batch),
-                         static_cast<long long>(text.size(1)), static_cast<int>(window));
+  launch_round("plan_round", length.device(), batch, kRowsPerBlock, text.const_data_ptr(), length.const_data_ptr(),
+               drafted.const_data_ptr(), end.const_data_ptr(), active.const_data_ptr(), plan.mutable_data_ptr(),
+               static_cast<long long>(batch), static_cast<long long>(text.size(1)), static_cast<int>(window));
   return plan;
 }
 
@@ -155,13 +152,12 @@ void commit_on_gpu(const at::Tensor& text, const at::Tensor& length, const at::T
                    const at::Tensor& active, const at::Tensor& end, const at::Tensor& eos, const at::Tensor& tokens,
                    const at::Tensor& counts, const at::Tensor& accepted, const at::Tensor& next) {
   const int64_t batch = length.size(0);
-  round_kernels().launch(
-      round_kernel(length.device(), "commit_round"), length.device(), {blocks_of(batch, kRowsPerBlock)},
-      {static_cast<unsigned>(kRowsPerBlock)}, text.mutable_data_ptr(), length.mutable_data_ptr(),
-      drafted.mutable_data_ptr(), active.mutable_data_ptr(), end.const_data_ptr(), eos.const_data_ptr(),
-      static_cast<int>(eos.numel()), tokens.contiguous().const_data_ptr(), counts.contiguous().const_data_ptr(),
-      accepted.contiguous().const_data_ptr(), next.contiguous().const_data_ptr(), static_cast<long long>(batch),
-      static_cast<int>(tokens.size(1)), static_cast<long long>(text.size(1)));
+  launch_round("commit_round", length.device(), batch, kRowsPerBlock, text.mutable_data_ptr(),
+               length.mutable_data_ptr(), drafted.mutable_data_ptr(), active.mutable_data_ptr(), end.const_data_ptr(),
+               eos.const_data_ptr(), static_cast<int>(eos.numel()), tokens.contiguous().const_data_ptr(),
+               counts.contiguous().const_data_ptr(), accepted.contiguous().const_data_ptr(),
+               next.contiguous().const_data_ptr(), static_cast<long long>(batch), static_cast<int>(tokens.size(1)),
+               static_cast<long long>(text.size(1)));
 }
 
 // ---- row_uniforms()
@@ -185,12 +181,10 @@ at::Tensor uniforms_on_gpu(const at::Tensor& table, const at::Tensor& length, co
                            int64_t first, int64_t count) {
   at::Tensor values = at::empty({length.size(0), count}, table.options());
   if (values.numel() == 0) return values;
-  round_kernels().launch(round_kernel(table.device(), "row_uniforms"), table.device(),
-                         {blocks_of(values.numel(), kNumbersPerBlock)}, {static_cast<unsigned>(kNumbersPerBlock)},
-                         table.const_data_ptr(), length.const_data_ptr(), prefix.const_data_ptr(),
-                         values.mutable_data_ptr(), static_cast<long long>(length.size(0)),
-                         static_cast<long long>(table.size(1)), static_cast<int>(use), static_cast<long long>(first),
-                         static_cast<long long>(count));
+  launch_round("row_uniforms", table.device(), values.numel(), kNumbersPerBlock, table.const_data_ptr(),
+               length.const_data_ptr(), prefix.const_data_ptr(), values.mutable_data_ptr(),
+               static_cast<long long>(length.size(0)), static_cast<long long>(table.size(1)), static_cast<int>(use),
+               static_cast<long long>(first), static_cast<long long>(count));
   return values;
 }
 

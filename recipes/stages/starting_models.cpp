@@ -57,12 +57,9 @@ void take_up(const model::Exits& earlier, const model::Exits& into, const std::f
   if (taken > 0) log_info("  norms of the exits start from those in {}", from.string());
 }
 
-bool from_tandem(const StartOptions& options) {
-  return options.from && model::kind_of_directory(*options.from) == model::tandem_kind();
-}
-
-bool from_drafter(const StartOptions& options) {
-  return options.from && model::kind_of_directory(*options.from) == model::shared_encoder_kind();
+// Returns whether training starts from a model of that kind.
+bool starts_from(const StartOptions& options, const model::ModelKind& kind) {
+  return options.from && model::kind_of_directory(*options.from) == kind;
 }
 
 bool is_same_model(const fs::path& one, const fs::path& other) {
@@ -77,14 +74,16 @@ Problem missing_model(const std::string& option, const std::string& what) {
 // Returns the primary's directory: the option, or the one that the Tandem directory `from` names.
 fs::path primary_of(const StartOptions& options) {
   if (options.tandem->primary) return *options.tandem->primary;
-  if (from_tandem(options)) return model::companion_directory(model::tandem_kind(), *options.from);
+  if (starts_from(options, model::tandem_kind()))
+    return model::companion_directory(model::tandem_kind(), *options.from);
   throw UserError(missing_model("tandem.primary", "a secondary that is not yet part of a Tandem needs a primary"));
 }
 
 // Returns the target's directory: the option, or the one that the drafter's directory `from` names.
 fs::path target_of(const StartOptions& options) {
   if (options.shared_encoder->target) return *options.shared_encoder->target;
-  if (from_drafter(options)) return model::companion_directory(model::shared_encoder_kind(), *options.from);
+  if (starts_from(options, model::shared_encoder_kind()))
+    return model::companion_directory(model::shared_encoder_kind(), *options.from);
   throw UserError(
       missing_model("shared_encoder.target", "a drafter that does not share an encoder yet needs a target"));
 }
@@ -148,7 +147,7 @@ StartingModels tandem_start(const StartOptions& all, const data::Tokenizer& toke
   auto primary =
       frozen ? load_frozen(directory, place) : model::load_model(directory, {.device = place.device, .pack = false});
   auto secondary =
-      from_tandem(all)
+      starts_from(all, model::tandem_kind())
           ? continued_secondary(options, *all.from, directory, place.device)
           : new_secondary(options, *ordinary_start(all, tokenizer, "the secondary", place.device), *primary);
   StartingModels made;
@@ -179,7 +178,7 @@ StartingModels shared_encoder_start(const StartOptions& options, const data::Tok
                                     const ModelPlace& place, bool teaches) {
   const fs::path directory = target_of(options);
   auto target = load_frozen(directory, place);
-  auto drafter = from_drafter(options)
+  auto drafter = starts_from(options, model::shared_encoder_kind())
                      ? continued_drafter(options, directory, place.device)
                      : model::make_shared_encoder_drafter(
                            *ordinary_start(options, tokenizer, "the drafter", place.device), *target,

@@ -397,7 +397,7 @@ TEST(OptionsGrid, ListsSpanCombinationsAndOuterLoopsComeFirst) {
 
 TEST(OptionsGrid, KeysAreParsedAsListsOrOneValue) {
   Problems problems;
-  const Menu menu = parsed("degrees = [100, 200]\nshelf = \"low\"\nfan = true\n", problems);
+  Menu menu = parsed("degrees = [100, 200]\nshelf = \"low\"\nfan = true\n", problems);
   EXPECT_EQ(problems.list().size(), 0U);
   EXPECT_THAT(menu.lists[&Oven::degrees], ElementsAre(100, 200));
   EXPECT_THAT(menu.lists[&Oven::shelf], ElementsAre("low"));
