@@ -15,15 +15,6 @@ namespace draftsmith {
 
 namespace options_detail {
 
-namespace {
-
-// Bounds read better without the ".0" of TOML.
-std::string plain(double value) {
-  return fmt::format("{}", value);
-}
-
-}  // namespace
-
 std::string number_text(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   if (std::isnan(value)) return "nan";
@@ -34,18 +25,19 @@ std::string number_text(double value) {
   return text;
 }
 
+// Bounds read better without the ".0" of TOML.
 std::string bounds_text(const Field& field) {
   const bool low = field.range && std::isfinite(field.range->min) && !(field.above && *field.above >= field.range->min);
   const bool high = field.range && std::isfinite(field.range->max);
   std::string text;
   if (low && high) {
-    text = plain(field.range->min) + " to " + plain(field.range->max);
+    text = fmt::format("{} to {}", field.range->min, field.range->max);
   } else if (low) {
-    text = "at least " + plain(field.range->min);
+    text = fmt::format("at least {}", field.range->min);
   } else if (high) {
-    text = "at most " + plain(field.range->max);
+    text = fmt::format("at most {}", field.range->max);
   }
-  if (field.above) text = "above " + plain(*field.above) + (text.empty() ? "" : ", " + text);
+  if (field.above) text = fmt::format("above {}{}{}", *field.above, text.empty() ? "" : ", ", text);
   return text;
 }
 

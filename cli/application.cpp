@@ -145,10 +145,6 @@ constexpr const char* kExamples =
     "  draftsmith help generate\n"
     "  draftsmith help options";
 
-std::string version_text() {
-  return fmt::format("draftsmith {} ({}, {}, LibTorch {})", version(), git_commit(), compiler(), libtorch_version());
-}
-
 // A command with its full name, for example "draftsmith data prepare".
 struct NamedCommand {
   const CLI::App* command;
@@ -273,12 +269,6 @@ std::string with_heading(const Error& error) {
   return std::string("error: ") + error.what();
 }
 
-// Returns what was asked and what was free, without LibTorch's advice on its own settings.
-std::string memory_facts(const c10::OutOfMemoryError& error) {
-  const std::string text = error.what_without_backtrace();
-  return text.substr(0, text.find(" Of the allocated memory"));
-}
-
 // Reports a failed run if standard output could not take all results.
 int flushed(int exit_code) {
   std::cout.flush();
@@ -298,7 +288,8 @@ int run(const std::vector<std::string>& arguments) {
   CLI::App app(kDescription, "draftsmith");
   app.footer(kExamples);
   app.require_subcommand(1);
-  app.set_version_flag("--version", version_text());
+  app.set_version_flag("--version", fmt::format("draftsmith {} ({}, {}, LibTorch {})", version(), git_commit(),
+                                                compiler(), libtorch_version()));
   // Subcommands take over the formatter that is set when they are added.
   app.formatter(std::make_shared<WrappingFormatter>());
   app.get_formatter()->column_width(WrappingFormatter::kNameColumns);
@@ -340,10 +331,12 @@ int guarded(const Action& work) {
   } catch (const Error& error) {
     return report(with_heading(error), error.exit_code());
   } catch (const c10::OutOfMemoryError& error) {
-    return report("error: the GPU's memory is full\n  found:    " + memory_facts(error) +
-                      "\n  hint:     decode with a smaller --batch-size, train with a smaller batches.token_budget "
-                      "or in bf16, or stop other programs on the GPU",
-                  kFailed);
+    const std::string text = error.what_without_backtrace();  // ends in advice on LibTorch's own settings
+    return report(
+        "error: the GPU's memory is full\n  found:    " + text.substr(0, text.find(" Of the allocated memory")) +
+            "\n  hint:     decode with a smaller --batch-size, train with a smaller batches.token_budget "
+            "or in bf16, or stop other programs on the GPU",
+        kFailed);
   } catch (const c10::Error& error) {
     return report("error: LibTorch: " + std::string(error.what_without_backtrace()), kFailed);
   } catch (const std::bad_alloc&) {

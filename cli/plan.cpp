@@ -60,10 +60,6 @@ ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most) {
   return json;
 }
 
-std::string best_text(const ordered_json& plan) {
-  return fmt::format("{}: {:.2f}x", plan["best_window"].get<int64_t>(), plan["best_speedup"].get<double>());
-}
-
 std::string best_sentence(const ordered_json& plan) {
   const std::string where =
       fmt::format("(alpha {:g}, cost ratio {:.4g}).\n", plan["alpha"].get<double>(), plan["cost_ratio"].get<double>());
@@ -133,7 +129,8 @@ int run_plan(const PlanFlags& flags) {
   Table best({{"alpha"}, {"best window: speedup", Align::kLeft}});
   for (const double alpha : flags.alphas) {
     plans.push_back(windows_json(alpha, costs, flags.max_window));
-    best.add_row({fmt::format("{:g}", alpha), best_text(plans.back())});
+    const auto& [window, speedup] = evaluate::best_window(alpha, costs, flags.max_window);
+    best.add_row({fmt::format("{:g}", alpha), fmt::format("{}: {:.2f}x", window, speedup)});
   }
   if (flags.json) {
     const ordered_json json{{"environment", environment()},

@@ -55,10 +55,6 @@ std::vector<ChosenSetting> candidates_of(const MeasuredTask& measured, const Set
   return candidates;
 }
 
-const MeasuredTask& task_named(const std::vector<MeasuredTask>& tasks, const std::string& name) {
-  return *std::ranges::find_if(tasks, [&](const MeasuredTask& task) { return task.task->name == name; });
-}
-
 }  // namespace
 
 void try_command(const MeasuredTask& measured) {
@@ -187,8 +183,10 @@ void add_chosen(const std::vector<Setting>& settings, const std::vector<Measured
   std::set<std::string> groups;
   for (const Setting& setting : settings) {
     if (setting.choose_on.empty() || !groups.insert(setting.group).second) continue;
+    const auto chooses = [&](const MeasuredTask& one) { return one.task->name == setting.choose_on; };
+    const std::vector<ChosenSetting> candidates = candidates_of(*std::ranges::find_if(measured, chooses), setting);
     for (const double max_drop : setting.max_drop) {
-      const auto choice = choose(candidates_of(task_named(measured, setting.choose_on), setting), max_drop);
+      const auto choice = choose(candidates, max_drop);
       if (!choice) {
         task.failures.push_back({chosen_label(setting.group, max_drop), "choosing",
                                  fmt::format("no setting of {} was measured on {}", setting.group, setting.choose_on)});
