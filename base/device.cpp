@@ -48,10 +48,6 @@ c10::ScalarType find_type(const std::string& name, const std::string& where, con
   throw UserError({where, "unknown number type", expected, "'" + name + "'", ""});
 }
 
-bool is_chosen_by_user() {
-  return std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr;
-}
-
 #ifdef _OPENMP
 // GNU's OpenMP waits briefly while it manages more threads than there are processors. It has no other switch once a
 // program runs. So this thread keeps a pool of that many, which sleep.
@@ -71,7 +67,7 @@ void keep_pool(std::binary_semaphore& made) {
 void shorten_openmp_waits() {
 #if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
   static const bool done = [] {
-    if (is_chosen_by_user()) return false;
+    if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return false;
     static std::binary_semaphore made(0);
     std::thread([] { keep_pool(made); }).detach();
     made.acquire();
@@ -192,10 +188,6 @@ std::optional<int> cuda_index(const std::string& name) {
   return error == std::errc() && stop == end && index >= 0 && index < 128 ? std::optional(index) : std::nullopt;
 }
 
-int cuda_devices() {
-  return at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
-}
-
 }  // namespace
 
 std::optional<std::string> reason_against_gpu(const std::function<int()>& capability,
@@ -221,7 +213,7 @@ c10::Device choose_device(const std::string& name, const std::string& where) {
   if (!index) {
     throw UserError({where, "unknown device", "auto, cpu, cuda or cuda:N", "'" + name + "'", ""});
   }
-  const int count = cuda_devices();
+  const int count = at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
   if (automatic && (count == 0 || !gpu_is_usable())) return c10::Device(c10::kCPU);
   if (count == 0) {
     const char* reason = at::detail::getCUDAHooks().isBuilt() ? "this machine has no usable NVIDIA GPU or driver"

@@ -38,12 +38,6 @@ Execution& execution() {
   return one;
 }
 
-// Returns whether fallbacks are errors.
-bool strict_device() {
-  const char* value = std::getenv("DRAFTSMITH_STRICT_DEVICE");
-  return value != nullptr && std::string_view(value) == "1";
-}
-
 }  // namespace
 
 DeviceExecution device_execution() {
@@ -72,7 +66,8 @@ void count_replay() {
 }
 
 void report_fallback(const std::string& what, const std::string& reason) {
-  if (strict_device()) {
+  const char* strict = std::getenv("DRAFTSMITH_STRICT_DEVICE");
+  if (strict != nullptr && std::string_view(strict) == "1") {
     throw RunError({"DRAFTSMITH_STRICT_DEVICE", "a device would fall back to a slower way", "", what + ": " + reason,
                     "unset DRAFTSMITH_STRICT_DEVICE to go on"});
   }

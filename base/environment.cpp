@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdlib>  // defines __GLIBC__
 #include <ctime>
 #include <filesystem>
@@ -12,7 +11,6 @@
 #include <string_view>
 #include <thread>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sched.h>
 #include <sys/resource.h>

@@ -57,6 +57,12 @@ void Problems::throw_if_any() const {
   if (!list_.empty()) throw UserError(list_);
 }
 
+Problem other_line_count(std::string where, std::string what, size_t found, size_t expected, const std::string& other,
+                         std::string hint) {
+  return {std::move(where), std::move(what), fmt::format("{} lines, as in {}", expected, other),
+          fmt::format("{} lines", found), std::move(hint)};
+}
+
 std::string nearest(const std::string& name, const std::vector<std::string>& known) {
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
@@ -70,9 +76,10 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
   return best;
 }
 
-Problem unknown_name(const std::string& subject, const std::string& name, const std::vector<std::string>& known) {
+Problem unknown_name(const std::string& subject, const std::string& name, const std::vector<std::string>& known,
+                     const std::string& where) {
   const std::string near = nearest(name, known);
-  return {.where = subject,
+  return {.where = where.empty() ? subject : where,
           .what = fmt::format("there is no {} of this name", subject),
           .expected = fmt::format("one of {}", fmt::join(known, ", ")),
           .found = name.substr(0, 100),

@@ -63,11 +63,16 @@ class Problems {
   std::vector<Problem> list_;
 };
 
+// Returns the problem that the file at `where` has `found` lines, and not as many as another one.
+Problem other_line_count(std::string where, std::string what, size_t found, size_t expected, const std::string& other,
+                         std::string hint = "");
+
 // Returns the element of `known` with the smallest edit distance to `name`; empty if none is near enough.
 std::string nearest(const std::string& name, const std::vector<std::string>& known);
 
 // Returns the problem that `name` is none of the `known` names, with the nearest of them as a hint. `subject` says what
-// the names are of: "model family".
-Problem unknown_name(const std::string& subject, const std::string& name, const std::vector<std::string>& known);
+// the names are of: "model family"; it stands for an empty `where`.
+Problem unknown_name(const std::string& subject, const std::string& name, const std::vector<std::string>& known,
+                     const std::string& where = "");
 
 }  // namespace draftsmith

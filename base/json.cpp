@@ -112,20 +112,12 @@ void JsonReader::wrong_type(const std::string& key, const std::string& expected,
   problems_.add({where_, fmt::format("'{}' has an unusable value", key), expected, brief(found), ""});
 }
 
-int64_t JsonReader::get_int(const std::string& key, IntRange range) {
-  const json* value = find(key, true);
-  return value ? get_int(key, range, 0) : 0;
-}
-
-int64_t JsonReader::get_int(const std::string& key, IntRange range, int64_t fallback) {
-  const json* value = find(key, false);
-  if (!value) return fallback;
-  const std::optional<int64_t> number = integer(*value);
-  if (!number || *number < range.min || *number > range.max) {
-    wrong_type(key, range_text(range), *value);
-    return fallback;
-  }
-  return *number;
+int64_t JsonReader::get_int(const std::string& key, IntRange range, std::optional<int64_t> fallback) {
+  const json* value = find(key, !fallback);
+  const std::optional<int64_t> number = value ? integer(*value) : std::nullopt;
+  if (number && *number >= range.min && *number <= range.max) return *number;
+  if (value) wrong_type(key, range_text(range), *value);
+  return fallback.value_or(0);
 }
 
 double JsonReader::get_double(const std::string& key, std::optional<double> fallback) {

@@ -45,8 +45,7 @@ class JsonReader {
   JsonReader(const nlohmann::json& object, std::string where, Problems& problems);
 
   bool has(const std::string& key) const;
-  int64_t get_int(const std::string& key, IntRange range = {});
-  int64_t get_int(const std::string& key, IntRange range, int64_t fallback);
+  int64_t get_int(const std::string& key, IntRange range = {}, std::optional<int64_t> fallback = std::nullopt);
   double get_double(const std::string& key, std::optional<double> fallback = std::nullopt);
   bool get_bool(const std::string& key, std::optional<bool> fallback = std::nullopt);
   std::string get_string(const std::string& key, std::optional<std::string> fallback = std::nullopt);

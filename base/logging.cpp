@@ -37,10 +37,6 @@ void write_line(const char* level, fmt::string_view format, fmt::format_args val
   log_sink(line);
 }
 
-double seconds_between(Progress::Clock::time_point from, Progress::Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 }  // namespace
 
 void set_quiet(bool quiet) {
@@ -123,7 +119,7 @@ void Progress::print(Clock::time_point now) {
 }
 
 std::string Progress::line(Clock::time_point now) const {
-  const double elapsed = seconds_between(begin_, now);
+  const double elapsed = std::chrono::duration<double>(now - begin_).count();
   const double rate = elapsed > 0 ? static_cast<double>(done_ - options_.done_before) / elapsed : 0;
   std::string text = options_.title;
   if (options_.total > 0) {

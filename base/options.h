@@ -1,4 +1,4 @@
-// Options structs that list their fields once: parsing from TOML with every error at once, the resolved dump, the hash
+// Options structs that list their fields once: parsing from TOML with every error at once, the resolved JSON, the hash
 // that names a stage's directory, and `draftsmith help options` all come from that one list.
 //
 //   struct WindowOptions {
@@ -60,7 +60,7 @@ struct Unit {
 };
 // The key must be given.
 struct Required {};
-// The field does not change results (device, threads, logging): it is dumped, but left out of options_hash.
+// The field does not change results (device, threads, logging): it is in JSON, but left out of options_hash.
 struct NoResult {};
 // `inf` is a meaningful value (a rollback threshold that never triggers); otherwise infinite numbers are errors.
 struct AllowInfinity {};
@@ -330,7 +330,6 @@ class Fields : public FieldList {
 void parse_fields(const FieldList& fields, const toml::table& table, const std::string& path, void* object,
                   Problems& problems);
 void validate_fields(const FieldList& fields, const void* object, const std::string& where, Problems& problems);
-std::string dump_fields(const FieldList& fields, const void* object, const std::string& path);
 nlohmann::ordered_json fields_to_json(const FieldList& fields, const void* object, bool results_only);
 // Returns the value of one field; infinite numbers become strings, absent optionals null.
 nlohmann::ordered_json field_json(const Field& field, const void* object);
@@ -361,13 +360,6 @@ T parse_options(const toml::table& table, const std::string& path, Problems& pro
 template <class T>
 void validate_options(const T& options, const std::string& where, Problems& problems) {
   validate_fields(T::fields(), &options, where, problems);
-}
-
-// Returns TOML text with every field (absent optionals are left out), which parses back to equal values. `path` becomes
-// the table's header: "" for the root, "stage.train" for [stage.train].
-template <class T>
-std::string dump_options(const T& options, const std::string& path = "") {
-  return dump_fields(T::fields(), &options, path);
 }
 
 // Returns every field as JSON, in the order of the list. `results_only` leaves out NoResult fields. (Json is a

@@ -15,15 +15,6 @@ namespace draftsmith {
 
 namespace options_detail {
 
-namespace {
-
-// Bounds read better without the ".0" of TOML.
-std::string plain(double value) {
-  return fmt::format("{}", value);
-}
-
-}  // namespace
-
 std::string number_text(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   if (std::isnan(value)) return "nan";
@@ -34,18 +25,19 @@ std::string number_text(double value) {
   return text;
 }
 
+// Bounds read better without the ".0" of TOML.
 std::string bounds_text(const Field& field) {
   const bool low = field.range && std::isfinite(field.range->min) && !(field.above && *field.above >= field.range->min);
   const bool high = field.range && std::isfinite(field.range->max);
   std::string text;
   if (low && high) {
-    text = plain(field.range->min) + " to " + plain(field.range->max);
+    text = fmt::format("{} to {}", field.range->min, field.range->max);
   } else if (low) {
-    text = "at least " + plain(field.range->min);
+    text = fmt::format("at least {}", field.range->min);
   } else if (high) {
-    text = "at most " + plain(field.range->max);
+    text = fmt::format("at most {}", field.range->max);
   }
-  if (field.above) text = "above " + plain(*field.above) + (text.empty() ? "" : ", " + text);
+  if (field.above) text = fmt::format("above {}{}{}", *field.above, text.empty() ? "" : ", ", text);
   return text;
 }
 
@@ -218,33 +210,6 @@ std::string describe_level(const FieldList& fields, const void* defaults, const 
 }
 
 }  // namespace
-
-std::string dump_fields(const FieldList& fields, const void* object, const std::string& path) {
-  std::string text = path.empty() ? "" : "[" + path + "]\n";
-  std::string tables;
-  const auto nested_text = [&](const Field& field, const NestedPointer& nested) {
-    const std::string inner_path = (path.empty() ? "" : path + ".") + toml_key(field.name);
-    const FieldList inner = nested.type->fields();
-    const size_t size = nested.type->size(nested.member);
-    const bool many = nested.type->kind == NestedType::Kind::kVector;
-    if (many && size == 0) text += toml_key(field.name) + " = []\n";
-    for (size_t i = 0; i < size; ++i) {
-      std::string table = dump_fields(inner, nested.type->at(nested.member, i), inner_path);
-      if (many) table.replace(0, inner_path.size() + 2, "[[" + inner_path + "]]");
-      tables += "\n" + table;
-    }
-  };
-  for (const Field& field : fields.all()) {
-    std::visit(Overload{[&](NestedPointer nested) { nested_text(field, nested); },
-                        [&](auto* member) {
-                          const auto value = member_text(*member);
-                          const bool default_list = field.accepts_one && value == "[]";
-                          if (value && !default_list) text += toml_key(field.name) + " = " + *value + "\n";
-                        }},
-               field.pointer(const_cast<void*>(object)));
-  }
-  return text + tables;
-}
 
 ordered_json fields_to_json(const FieldList& fields, const void* object, bool results_only) {
   ordered_json json = ordered_json::object();

@@ -16,7 +16,6 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,7 +32,7 @@ namespace options_detail {
 
 // Returns an empty list for each field marked GridKey::kList. Errors: std::logic_error for a type that has no lists.
 std::vector<OptionList> empty_lists(const FieldList& fields, void* object);
-// Returns where the list is, to be parsed and dumped like any other field.
+// Returns where the list is, to be parsed and written like any other field.
 FieldPointer pointer_to_list(OptionList& list);
 // Returns the number of values; 0: none were given.
 size_t list_size(const OptionList& list);
@@ -61,10 +60,6 @@ class OptionLists {
   // Returns the list of a field; empty: none was given.
   template <class M>
   auto& operator[](M T::*member) {
-    return std::get<std::vector<typename options_detail::ElementOf<M>::type>>(lists_[position(member)]);
-  }
-  template <class M>
-  const auto& operator[](M T::*member) const {
     return std::get<std::vector<typename options_detail::ElementOf<M>::type>>(lists_[position(member)]);
   }
 

@@ -213,20 +213,6 @@ void report_unknown_keys(const FieldList& fields, const toml::table& table, cons
   }
 }
 
-// Reads a flag's text as TOML, {value = ...}, or as a bare string if it is none. Returns nothing for a broken list,
-// table or quoted string.
-std::optional<toml::table> value_of_text(const std::string& text) {
-  constexpr const char* kBlanks = " \t\r\n\v\f";
-  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
-  const std::string value = text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-  try {
-    if (!value.empty() && value.find('\n') == std::string::npos) return toml::parse("value = " + value);
-  } catch (const toml::parse_error&) {
-    if (std::string_view("\"'[{").find(value.front()) != std::string_view::npos) return std::nullopt;
-  }
-  return toml::table{{"value", value}};
-}
-
 // The checks of one member's value that parsing would have made.
 template <class M>
 void validate_member(const Field& field, const M& member, const std::string& where, Problems& problems) {
@@ -298,9 +284,9 @@ void parse_field_text(const Field& field, const std::vector<std::string>& texts,
       values.push_back(text);
       continue;
     }
-    if (const auto parsed = value_of_text(text)) {
-      parsed->get("value")->visit([&](const auto& value) { values.push_back(value); });
-    } else {
+    try {
+      toml_value(text, "").get("value")->visit([&](const auto& value) { values.push_back(value); });
+    } catch (const toml::parse_error&) {
       problems.add({where, "the value cannot be read", "", text, ""});
     }
   }

@@ -8,13 +8,12 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/TypeCast.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 #include "base/aten.h"
 #include "base/device_kernels.h"
+#include "base/operators.h"
 #include "base/random.h"
 
 namespace draftsmith {
@@ -173,28 +172,15 @@ at::Tensor operator_of(const at::Tensor& x, int64_t threshold, int64_t seed, int
   return compute(x, static_cast<uint32_t>(threshold), key);
 }
 
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def("dropout(Tensor x, int threshold, int seed, int step, int site) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("dropout", &operator_of<masked_on_cpu>);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("dropout", &operator_of<masked_on_gpu>);
-}
-
 }  // namespace
 
 at::Tensor masked_by_key(const at::Tensor& x, uint32_t threshold, const DropoutKey& key) {
   if (x.is_cpu()) return masked_on_cpu(x, threshold, key);
-  static const auto handle = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("draftsmith::dropout", "")
-                                 .typed<at::Tensor(const at::Tensor&, int64_t, int64_t, int64_t, int64_t)>();
+  static const DeviceOperator op("dropout(Tensor x, int threshold, int seed, int step, int site) -> Tensor",
+                                 &operator_of<masked_on_cpu>, &operator_of<masked_on_gpu>);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  return handle.call(x, static_cast<int64_t>(threshold), static_cast<int64_t>(key.seed), static_cast<int64_t>(key.step),
-                     static_cast<int64_t>(key.site));
+  return op(x, static_cast<int64_t>(threshold), static_cast<int64_t>(key.seed), static_cast<int64_t>(key.step),
+            static_cast<int64_t>(key.site));
 }
 
 namespace {

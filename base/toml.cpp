@@ -46,26 +46,6 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-std::string_view first_words(std::string_view text) {
-  return text.substr(0, text.find('\n'));
-}
-
-// Returns a table {value = ...} whose nodes have the assignment as their source.
-toml::table parse_value(std::string_view text, const std::string& assignment, Problems& problems) {
-  const std::string source = std::string(kOverlayPrefix) + assignment;
-  const bool one_line = text.find('\n') == std::string_view::npos;
-  try {
-    if (one_line && !text.empty()) return toml::parse("value = " + std::string(text), source);
-  } catch (const toml::parse_error& error) {
-    if (std::string_view("\"'[{").find(text.front()) != std::string_view::npos) {
-      problems.add({source, "the value is not valid TOML: " + std::string(error.description()),
-                    "a number, true, false, \"text\", [list] or bare text", std::string(text), ""});
-      return {};
-    }
-  }
-  return toml::parse("value = " + toml_quoted(text), source);
-}
-
 // Returns the name of a list's table; a suite's task may be named by its data set.
 std::optional<std::string> name_of(const toml::node& element) {
   const toml::table* table = element.as_table();
@@ -127,32 +107,7 @@ std::string suggestion(const toml::table& root, const toml::node& node, const st
   return list.empty() ? "" : "known here: " + list;
 }
 
-}  // namespace
-
-toml::table parse_toml(std::string_view text, const std::string& source_name) {
-  if (const auto bad = invalid_utf8_offset(text)) {
-    throw UserError({source_name, "not valid UTF-8 (byte offset " + std::to_string(*bad) + ")", "UTF-8 text", "", ""});
-  }
-  try {
-    return toml::parse(text, source_name);
-  } catch (const toml::parse_error& error) {
-    const auto& at = error.source().begin;
-    throw UserError({source_name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column),
-                     "not valid TOML: " + std::string(first_words(error.description())), "", "", ""});
-  }
-}
-
-toml::table load_toml(const std::filesystem::path& file) {
-  return parse_toml(read_file(file, kLargestToml), file.string());
-}
-
-std::string location_of(const toml::node& node) {
-  const toml::source_region& source = node.source();
-  if (!source.path || source.path->empty()) return "";
-  if (source.path->starts_with(kOverlayPrefix)) return *source.path;
-  return *source.path + ":" + std::to_string(source.begin.line);
-}
-
+// Applies one assignment.
 void apply_overlay(toml::table& root, const std::string& assignment, const std::vector<std::string>& search_in,
                    Problems& problems) {
   const std::string where = std::string(kOverlayPrefix) + assignment;
@@ -163,9 +118,15 @@ void apply_overlay(toml::table& root, const std::string& assignment, const std::
     problems.add({where, "malformed assignment", "path.to.key=value", assignment, "for example --set train.steps=500"});
     return;
   }
-  toml::table parsed = parse_value(trimmed(std::string_view(assignment).substr(equals + 1)), assignment, problems);
-  if (parsed.empty()) return;
-
+  const std::string text(std::string_view(assignment).substr(equals + 1));
+  toml::table parsed;
+  try {
+    parsed = toml_value(text, where);
+  } catch (const toml::parse_error& error) {
+    problems.add({where, "the value is not valid TOML: " + std::string(error.description()),
+                  "a number, true, false, \"text\", [list] or bare text", std::string(trimmed(text)), ""});
+    return;
+  }
   toml::node* node = start_of(root, parts, search_in);
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
     toml::node* next = child_of(*node, parts[i]);
@@ -188,9 +149,48 @@ void apply_overlay(toml::table& root, const std::string& assignment, const std::
   parsed.get("value")->visit([&](auto& value) { node->as_table()->insert_or_assign(parts.back(), std::move(value)); });
 }
 
+}  // namespace
+
+toml::table parse_toml(std::string_view text, const std::string& source_name) {
+  if (const auto bad = invalid_utf8_offset(text)) {
+    throw UserError({source_name, "not valid UTF-8 (byte offset " + std::to_string(*bad) + ")", "UTF-8 text", "", ""});
+  }
+  try {
+    return toml::parse(text, source_name);
+  } catch (const toml::parse_error& error) {
+    const auto& at = error.source().begin;
+    const std::string_view words = error.description();
+    throw UserError({source_name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column),
+                     "not valid TOML: " + std::string(words.substr(0, words.find('\n'))), "", "", ""});
+  }
+}
+
+toml::table load_toml(const std::filesystem::path& file) {
+  return parse_toml(read_file(file, kLargestToml), file.string());
+}
+
+std::string location_of(const toml::node& node) {
+  const toml::source_region& source = node.source();
+  if (!source.path || source.path->empty()) return "";
+  if (source.path->starts_with(kOverlayPrefix)) return *source.path;
+  return *source.path + ":" + std::to_string(source.begin.line);
+}
+
 void apply_overlays(toml::table& root, const std::vector<std::string>& assignments,
                     const std::vector<std::string>& search_in, Problems& problems) {
   for (const std::string& assignment : assignments) apply_overlay(root, assignment, search_in, problems);
+}
+
+toml::table toml_value(std::string_view text, const std::string& source_name) {
+  const std::string_view value = trimmed(text);
+  try {
+    if (!value.empty() && value.find('\n') == std::string_view::npos) {
+      return toml::parse("value = " + std::string(value), source_name);
+    }
+  } catch (const toml::parse_error&) {
+    if (std::string_view("\"'[{").find(value.front()) != std::string_view::npos) throw;
+  }
+  return toml::parse("value = " + toml_quoted(value), source_name);
 }
 
 std::string toml_quoted(std::string_view text) {
@@ -207,13 +207,6 @@ std::string toml_quoted(std::string_view text) {
     }
   }
   return quoted + '"';
-}
-
-std::string toml_key(std::string_view key) {
-  const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
-    return c < 128 && (std::isalnum(c) || c == '_' || c == '-');
-  });
-  return bare ? std::string(key) : toml_quoted(key);
 }
 
 }  // namespace draftsmith

@@ -33,22 +33,20 @@ void for_each_string(Node& node, const Visit& visit) {
   }
 }
 
-// Applies one assignment `a.b.c=value` to `root`. The value is read as TOML (1e-4, true, [1, 2], "text") or, if it is
-// not valid TOML, as a bare string. A path component is the key of a nested table, which is created if missing. In an
-// array of tables it is the `name` or the index of one element. If the first component is not a key of `root`, it is
-// looked up in the tables (or arrays of tables) named in `search_in`: with {"stage"}, `train.steps=5` means
-// `stage.train.steps=5`. Adds a problem for a malformed assignment; unknown keys are found when the table is parsed.
-void apply_overlay(toml::table& root, const std::string& assignment, const std::vector<std::string>& search_in,
-                   Problems& problems);
+// Returns a table {value = ...} of a text: TOML (1e-4, true, [1, 2], "text") or, if it is not valid TOML, a bare
+// string. Its nodes have the source of that name; empty: none. Throws toml::parse_error for a broken list, table or
+// quoted string.
+toml::table toml_value(std::string_view text, const std::string& source_name);
 
-// Applies several assignments in order.
+// Applies assignments `a.b.c=value` to `root` in their order. A value is read by toml_value(). A path component is the
+// key of a nested table, which is created if missing. In an array of tables it is the `name` or the index of one
+// element. If the first component is not a key of `root`, it is looked up in the tables (or arrays of tables) named in
+// `search_in`: with {"stage"}, `train.steps=5` means `stage.train.steps=5`. Adds a problem for a malformed assignment;
+// unknown keys are found when the table is parsed.
 void apply_overlays(toml::table& root, const std::vector<std::string>& assignments,
                     const std::vector<std::string>& search_in, Problems& problems);
 
 // Returns `text` as a TOML basic string with quotes.
 std::string toml_quoted(std::string_view text);
-
-// Returns `key` as TOML writes it: bare where possible, else quoted.
-std::string toml_key(std::string_view key);
 
 }  // namespace draftsmith

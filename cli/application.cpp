@@ -69,12 +69,13 @@ bool FieldFlags::given(const std::string& name) const {
                      [&](const Flag& flag) { return flag.field.name == name && flag.option->count() > 0; });
 }
 
-void FieldFlags::parse_into(void* object, Problems& problems) const {
-  const size_t problems_before = problems.list().size();
+void FieldFlags::parse_into(void* object) const {
+  Problems problems;
   for (const Flag& flag : flags_) {
     parse_field_text(flag.field, flag.option->results(), flag_name(flag.field.name), object, problems);
   }
-  if (problems.list().size() == problems_before) validate_fields(fields_, object, "", problems);
+  if (problems.empty()) validate_fields(fields_, object, "", problems);
+  problems.throw_if_any();
 }
 
 void add_execution_flags(CLI::App& app, ExecutionOptions& execution) {
@@ -143,10 +144,6 @@ constexpr const char* kExamples =
     "Explain one command, or every option of recipes and suites:\n"
     "  draftsmith help generate\n"
     "  draftsmith help options";
-
-std::string version_text() {
-  return fmt::format("draftsmith {} ({}, {}, LibTorch {})", version(), git_commit(), compiler(), libtorch_version());
-}
 
 // A command with its full name, for example "draftsmith data prepare".
 struct NamedCommand {
@@ -222,18 +219,14 @@ UserError command_line_error(const NamedCommand& called, const CLI::ParseError& 
 
 // ---- `draftsmith help`: explains a command, or every option of the configuration files
 
-// Options structs by the NAME of `draftsmith help options NAME`.
-std::vector<std::pair<std::string, std::function<std::string()>>> option_sections() {
+// Explains the options of the NAME of `draftsmith help options NAME`; of none all.
+int print_options(const std::string& wanted) {
   std::vector<std::pair<std::string, std::function<std::string()>>> sections = {
       {"run", describe_options<ExecutionOptions>}, {"decoding", describe_options<infer::DecodeOptions>}};
   for (const recipes::StageKind& kind : recipes::stage_kinds()) sections.emplace_back(kind.name, kind.describe_options);
-  return sections;
-}
-
-int print_options(const std::string& wanted) {
   std::vector<std::string> names;
   bool printed = false;
-  for (const auto& [name, describe] : option_sections()) {
+  for (const auto& [name, describe] : sections) {
     names.push_back(name);
     if (!wanted.empty() && name != wanted) continue;
     std::cout << (printed ? "\n" : "") << describe();
@@ -276,12 +269,6 @@ std::string with_heading(const Error& error) {
   return std::string("error: ") + error.what();
 }
 
-// Returns what was asked and what was free, without LibTorch's advice on its own settings.
-std::string memory_facts(const c10::OutOfMemoryError& error) {
-  const std::string text = error.what_without_backtrace();
-  return text.substr(0, text.find(" Of the allocated memory"));
-}
-
 // Reports a failed run if standard output could not take all results.
 int flushed(int exit_code) {
   std::cout.flush();
@@ -301,7 +288,8 @@ int run(const std::vector<std::string>& arguments) {
   CLI::App app(kDescription, "draftsmith");
   app.footer(kExamples);
   app.require_subcommand(1);
-  app.set_version_flag("--version", version_text());
+  app.set_version_flag("--version", fmt::format("draftsmith {} ({}, {}, LibTorch {})", version(), git_commit(),
+                                                compiler(), libtorch_version()));
   // Subcommands take over the formatter that is set when they are added.
   app.formatter(std::make_shared<WrappingFormatter>());
   app.get_formatter()->column_width(WrappingFormatter::kNameColumns);
@@ -343,10 +331,12 @@ int guarded(const Action& work) {
   } catch (const Error& error) {
     return report(with_heading(error), error.exit_code());
   } catch (const c10::OutOfMemoryError& error) {
-    return report("error: the GPU's memory is full\n  found:    " + memory_facts(error) +
-                      "\n  hint:     decode with a smaller --batch-size, train with a smaller batches.token_budget "
-                      "or in bf16, or stop other programs on the GPU",
-                  kFailed);
+    const std::string text = error.what_without_backtrace();  // ends in advice on LibTorch's own settings
+    return report(
+        "error: the GPU's memory is full\n  found:    " + text.substr(0, text.find(" Of the allocated memory")) +
+            "\n  hint:     decode with a smaller --batch-size, train with a smaller batches.token_budget "
+            "or in bf16, or stop other programs on the GPU",
+        kFailed);
   } catch (const c10::Error& error) {
     return report("error: LibTorch: " + std::string(error.what_without_backtrace()), kFailed);
   } catch (const std::bad_alloc&) {

@@ -47,8 +47,8 @@ class FieldFlags {
 
   // Returns whether the flag of field `name` was on the command line.
   bool given(const std::string& name) const;
-  // Reads the given flags into `object`, then checks it as a whole.
-  void parse_into(void* object, Problems& problems) const;
+  // Reads the given flags into `object`, then checks it as a whole. Throws UserError with all problems.
+  void parse_into(void* object) const;
 
  private:
   struct Flag {
@@ -69,17 +69,10 @@ class OptionFlags {
 
   bool given(const std::string& name) const { return flags_.given(name); }
 
-  // Returns the options, after the command line was parsed. Adds problems for wrong values.
-  T value(Problems& problems) const {
-    T options = defaults_;
-    flags_.parse_into(&options, problems);
-    return options;
-  }
-  // Returns the same where no other problem is collected. Throws UserError for wrong values.
+  // Returns the options, after the command line was parsed. Throws UserError for wrong values.
   T value() const {
-    Problems problems;
-    T options = value(problems);
-    problems.throw_if_any();
+    T options = defaults_;
+    flags_.parse_into(&options);
     return options;
   }
 

@@ -237,9 +237,7 @@ int64_t generate_live(infer::Generator& generator, std::span<const std::vector<i
 
 int run_generate(const GenerateFlags& flags) {
   const c10::Device device = begin_execution(flags.execution);
-  Problems problems;
-  const DecodeOptions options = flags.decoding->value(problems);
-  problems.throw_if_any();
+  const DecodeOptions options = flags.decoding->value();
   const bool live = prints_live(flags, options);
   require_place_for_log_probs(flags, options);
   if (!flags.drafter.empty() && !infer::takes_drafter(options)) {

@@ -76,15 +76,6 @@ struct LogitsFlags {
 // Positions computed at once: 32 MB of a vocabulary of 32,000.
 constexpr int64_t kPositions = 256;
 
-void require_same_lines(const LogitsFlags& flags, size_t sources, size_t targets) {
-  if (sources == targets) return;
-  throw UserError({.where = flags.target,
-                   .what = "sources and targets differ in their number of lines",
-                   .expected = fmt::format("{} lines, as in {}", sources, flags.source),
-                   .found = fmt::format("{} lines", targets),
-                   .hint = "each target belongs to the source on the same line"});
-}
-
 void write_line(model::LanguageModel& model, const infer::ForcedBatch& line, size_t dataset, data::Hdf5Writer& writer) {
   infer::TeacherForcing forcing(model, line);
   for (int64_t done = 0; done < forcing.longest(); done += kPositions) {
@@ -100,7 +91,11 @@ int run_logits(const LogitsFlags& flags) {
       infer::load_model_directory(flags.model, {.device = device, .dtype = parse_weight_type(flags.dtype)});
   const auto sources = infer::read_token_lines(flags.source, loaded, infer::LineKind::kSource, flags.ids);
   const auto targets = infer::read_token_lines(flags.target, loaded, infer::LineKind::kTarget, flags.ids);
-  require_same_lines(flags, sources.size(), targets.size());
+  if (sources.size() != targets.size()) {
+    throw UserError(other_line_count(flags.target, "sources and targets differ in their number of lines",
+                                     targets.size(), sources.size(), flags.source,
+                                     "each target belongs to the source on the same line"));
+  }
   data::Hdf5Writer writer(flags.out);
   const SignalWatch signals;
   Progress progress({.style = progress_style(), .title = "logits", .unit = "lines", .total = std::ssize(sources)});

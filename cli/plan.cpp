@@ -1,6 +1,5 @@
 // `draftsmith plan`: says whether a drafter will pay and with which window, by the formulas of Leviathan et al. 2023
 // (evaluate/theory/formulas.h) from step times that it measures on this machine.
-#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -59,10 +58,6 @@ ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most) {
                                {"speedup", evaluate::walltime_improvement(alpha, window, costs)}});
   }
   return json;
-}
-
-std::string best_text(const ordered_json& plan) {
-  return fmt::format("{}: {:.2f}x", plan["best_window"].get<int64_t>(), plan["best_speedup"].get<double>());
 }
 
 std::string best_sentence(const ordered_json& plan) {
@@ -134,7 +129,8 @@ int run_plan(const PlanFlags& flags) {
   Table best({{"alpha"}, {"best window: speedup", Align::kLeft}});
   for (const double alpha : flags.alphas) {
     plans.push_back(windows_json(alpha, costs, flags.max_window));
-    best.add_row({fmt::format("{:g}", alpha), best_text(plans.back())});
+    const auto& [window, speedup] = evaluate::best_window(alpha, costs, flags.max_window);
+    best.add_row({fmt::format("{:g}", alpha), fmt::format("{}: {:.2f}x", window, speedup)});
   }
   if (flags.json) {
     const ordered_json json{{"environment", environment()},

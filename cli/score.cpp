@@ -38,15 +38,6 @@ struct ScoreFlags {
   bool json = false;
 };
 
-void require_same_lines(const fs::path& file, size_t lines, const fs::path& hypotheses, size_t expected) {
-  if (lines == expected) return;
-  throw UserError({.where = file.string(),
-                   .what = "the files differ in their number of lines",
-                   .expected = fmt::format("{} lines, as in {}", expected, hypotheses.string()),
-                   .found = fmt::format("{} lines", lines),
-                   .hint = "each line is compared with the same line of the other files"});
-}
-
 void print_text(const Metric& metric, const metrics::ScoreReport& report, int64_t resamples) {
   fmt::print("{}", metric.text(report.sums, report.signature));
   for (const auto& score : report.scores) {
@@ -64,9 +55,8 @@ void print_text(const Metric& metric, const metrics::ScoreReport& report, int64_
 
 metrics::MetricOptions metric_options(const ScoreFlags& flags) {
   metrics::require_scoring_metric(flags.metric);
+  metrics::MetricOptions options = flags.options.value();
   Problems problems;
-  metrics::MetricOptions options = flags.options.value(problems);
-  problems.throw_if_any();
   options.name = flags.metric;
   options.chrf_word_order = flags.word_order;
   if (options.name == "command") {
@@ -94,8 +84,10 @@ metrics::ScoredTexts read_texts(const ScoreFlags& flags) {
   }
   const auto read = [&](const fs::path& file) {
     std::vector<std::string> lines = data::read_lines(file);
-    require_same_lines(file, lines.size(), flags.hypotheses, texts.hypotheses.size());
-    return lines;
+    if (lines.size() == texts.hypotheses.size()) return lines;
+    throw UserError(other_line_count(file.string(), "the files differ in their number of lines", lines.size(),
+                                     texts.hypotheses.size(), flags.hypotheses.string(),
+                                     "each line is compared with the same line of the other files"));
   };
   for (const auto& file : flags.references) texts.references.push_back(read(file));
   if (!flags.sources.empty()) texts.sources = read(flags.sources);

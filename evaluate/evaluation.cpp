@@ -161,12 +161,6 @@ double to_thousandths(double value) {
   return std::round(value * 1000) / 1000;
 }
 
-// Returns the task without its metric: how outputs are scored changes none of their measurements.
-TaskOptions unscored(TaskOptions task) {
-  task.metric = {};
-  return task;
-}
-
 class Suite {
  public:
   Suite(const SuiteOptions& options, fs::path out_dir, Engine& engine, int idle_minutes)
@@ -232,7 +226,9 @@ class Suite {
     for (size_t line = 0; line < measured.data.sources.size(); ++line) encode(measured, line);
     // The names of the task's files say nothing of their content.
     const std::string data = nlohmann::json{measured.prompts, measured.data.references}.dump();
-    measured.key = task.name + " " + sha256(options_hash(unscored(task)) + data);
+    TaskOptions unscored = task;  // how outputs are scored changes none of their measurements
+    unscored.metric = {};
+    measured.key = task.name + " " + sha256(options_hash(unscored) + data);
     const auto forced = static_cast<size_t>(std::min(options_.forced_lines, measured.data.lines()));
     measured.forced_texts =
         forced_texts(task, measured.data, std::span(measured.prompts).first(forced), measured.max_new_tokens, engine_);

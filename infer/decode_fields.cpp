@@ -62,25 +62,11 @@ bool DecodeOptions::reads(const Field& field) const {
   return std::find(names.begin(), names.end(), in_use) != names.end();
 }
 
-std::string readers_of(const Field& field) {
-  return fmt::format("{} {}", field.read_by->part, fmt::join(field.read_by->names, ", "));
-}
-
 // ---- The list of fields
 
 namespace {
 
 using O = DecodeOptions;
-
-ReadBy methods(std::vector<std::string> names) {
-  return {"method", std::move(names)};
-}
-ReadBy read_by_windows(std::vector<std::string> names) {
-  return {"window_rule", std::move(names)};
-}
-ReadBy read_by_acceptances(std::vector<std::string> names) {
-  return {"acceptance", std::move(names)};
-}
 
 // Names of rules, and the empty one for the method's own.
 Choices or_none(std::vector<std::string> names) {
@@ -159,46 +145,48 @@ void check_stop_strings(const O& options, const std::string& where, Problems& pr
 
 void add_window_options(Fields<O>& fields) {
   fields
-      .add("window", &O::window, GridKey::kList, read_by_windows({"fixed", "dynamic"}), Label{"G"}, Range{1, 256},
+      .add("window", &O::window, GridKey::kList, ReadBy{"window_rule", {"fixed", "dynamic"}}, Label{"G"}, Range{1, 256},
            Unit{"tokens"},
            "Draft window G, tokens drafted before each verification; the initial window of assisted. "
            "Default 5; 20 for assisted with schedule constant.")
       .add(
-          "schedule", &O::schedule, GridKey::kList, read_by_windows({"dynamic"}), Choices(window_schedules().names()),
+          "schedule", &O::schedule, GridKey::kList, ReadBy{"window_rule", {"dynamic"}},
+          Choices(window_schedules().names()),
           "How the dynamic window changes: heuristic adds 2 after a full acceptance and takes 1 off otherwise. It goes "
           "on across texts where the output does not depend on windows: in lossless greedy decoding. "
           "heuristic_transient begins each text anew; constant keeps the window, and its confidence too (Transformers "
           "adapts the confidence by an ROC curve).")
-      .add("confidence", &O::confidence, GridKey::kList, read_by_windows({"dynamic"}), Range{0, 1},
+      .add("confidence", &O::confidence, GridKey::kList, ReadBy{"window_rule", {"dynamic"}}, Range{0, 1},
            "The dynamic window ends after a token that the drafter gave a probability below this; 0 is off. "
            "Default 0.4 for constant, else 0.")
-      .add("fallback", &O::fallback, GridKey::kList, read_by_windows({"fallback"}), Label{"FB"}, AlwaysNamed{},
+      .add("fallback", &O::fallback, GridKey::kList, ReadBy{"window_rule", {"fallback"}}, Label{"FB"}, AlwaysNamed{},
            Range{0},
            "BiLD's fallback threshold alpha_FB: the drafter goes on while its largest probability is at least this. "
            "0 never falls back before max_draft, above 1 always.")
-      .add("rollback", &O::rollback, GridKey::kList, read_by_acceptances({"rollback"}), Label{"RB"}, AlwaysNamed{},
+      .add("rollback", &O::rollback, GridKey::kList, ReadBy{"acceptance", {"rollback"}}, Label{"RB"}, AlwaysNamed{},
            Range{0}, AllowInfinity{},
            "BiLD's rollback threshold alpha_RB: a drafted token is taken back when -log p of the target exceeds it. "
            "inf never rolls back.")
-      .add("max_draft", &O::max_draft, GridKey::kList, read_by_windows({"fallback", "entropy", "router", "oracle"}),
+      .add("max_draft", &O::max_draft, GridKey::kList,
+           ReadBy{"window_rule", {"fallback", "entropy", "router", "oracle"}},
            UnnamedIf<O>{[](const O& o) { return o.longest_draft() == 10 && o.window_rule_name() != "router"; }},
            Range{1, 256}, Unit{"tokens"},
            "Most tokens that the drafter writes before the target runs, of the windows fallback (BiLD), entropy, "
            "router and oracle. Default 10; of the router its own.")
-      .add("max_entropy", &O::max_entropy, GridKey::kList, read_by_windows({"entropy"}), Label{"H"}, AlwaysNamed{},
-           Range{0}, AllowInfinity{}, Unit{"nats"},
+      .add("max_entropy", &O::max_entropy, GridKey::kList, ReadBy{"window_rule", {"entropy"}}, Label{"H"},
+           AlwaysNamed{}, Range{0}, AllowInfinity{}, Unit{"nats"},
            "The window entropy ends after a token that was taken from a distribution of more entropy than this.")
-      .add("router", &O::router, GridKey::kValue, read_by_windows({"router"}), Label{""},
+      .add("router", &O::router, GridKey::kValue, ReadBy{"window_rule", {"router"}}, Label{""},
            "Directory of the router that the window router asks; it was trained for this drafter.")
-      .add("threshold", &O::threshold, GridKey::kList, read_by_windows({"router"}), Label{"tau"}, Range{0, 2},
+      .add("threshold", &O::threshold, GridKey::kList, ReadBy{"window_rule", {"router"}}, Label{"tau"}, Range{0, 2},
            "The window router ends after a token whose predicted acceptance is below this. 0 never ends before "
            "max_draft, above 1 after each token. Default: the router's own, 0.8 unless it was trained with another.")
-      .add("rollback_rule", &O::rollback_rule, GridKey::kList, read_by_acceptances({"rollback"}),
+      .add("rollback_rule", &O::rollback_rule, GridKey::kList, ReadBy{"acceptance", {"rollback"}},
            Choices(rollback_rules().names()),
            "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
            "change nothing). literal: the paper's Algorithm 1.")
       .add(
-          "verify_end", &O::verify_end, GridKey::kValue, read_by_acceptances({"rollback"}),
+          "verify_end", &O::verify_end, GridKey::kValue, ReadBy{"acceptance", {"rollback"}},
           "The target also judges a draft that ends with EOS or at the length limit. Without it such a draft is final, "
           "as in the paper: BiLD stops once the last token is EOS, whoever wrote it. Drafters that only propose tokens "
           "(look-up) are always judged.")
@@ -208,12 +196,12 @@ void add_window_options(Fields<O>& fields) {
            "at temperature 0, for evaluations only.")
       .add("acceptance", &O::acceptance, GridKey::kValue, or_none(acceptance_rule_names()),
            "Replaces the method's acceptance rule.")
-      .add("lenience", &O::lenience, GridKey::kList, read_by_acceptances({"rejection"}), Label{"len"}, Above{0},
+      .add("lenience", &O::lenience, GridKey::kList, ReadBy{"acceptance", {"rejection"}}, Label{"len"}, Above{0},
            Range{0, 1}, UnnamedIf<O>{[](const O& o) { return o.lenience == 1; }},
            "Leviathan's lenience l: a drafted token counts as l times as likely under the drafter, so more are kept, "
            "and no token is put out with more than 1/l of its probability. Greedy decoding keeps tokens at least l "
            "times as likely as the most likely one. 1 is lossless.")
-      .add("free_token", &O::free_token, GridKey::kValue, read_by_acceptances({"accept_all"}),
+      .add("free_token", &O::free_token, GridKey::kValue, ReadBy{"acceptance", {"accept_all"}},
            "Of accept_all (method tandem): the model writes the first token and one after each block of the drafter. "
            "false: it writes none, and only supplies the drafter with representations of finished blocks.");
 }
@@ -254,25 +242,26 @@ void add_inside_options(Fields<O>& fields) {
       .add("exits", &O::exits, GridKey::kValue, Label{""},
            "Directory of exits, which read the model's layers early. Default: draftsmith/exits inside the model's "
            "directory, or where there is none the model's own final norm and head.")
-      .add("exit_layer", &O::exit_layer, GridKey::kList, methods({"early-exit"}), Label{"exit"}, Range{1},
+      .add("exit_layer", &O::exit_layer, GridKey::kList, ReadBy{"method", {"early-exit"}}, Label{"exit"}, Range{1},
            Unit{"layers"},
            "Layers of the model that draft in the method early-exit, of its N; with N it is plain decoding. Default: "
            "the first layer that has an exit, else 1. Other methods draft so with the drafter exit:N.")
-      .add("exit_measure", &O::exit_measure, GridKey::kList, methods({"calm"}), AlwaysNamed{},
+      .add("exit_measure", &O::exit_measure, GridKey::kList, ReadBy{"method", {"calm"}}, AlwaysNamed{},
            Choices(exit_measures().names()),
            "How calm sees that a token is finished: saturation is the cosine similarity of its hidden state to that "
            "of the layer before (0 after layer 1), margin the difference of the two largest probabilities its exit "
            "gives.")
-      .add("exit_threshold", &O::exit_threshold, GridKey::kList, methods({"calm"}), Label{"lambda"}, AlwaysNamed{},
-           Range{0, 1},
+      .add("exit_threshold", &O::exit_threshold, GridKey::kList, ReadBy{"method", {"calm"}}, Label{"lambda"},
+           AlwaysNamed{}, Range{0, 1},
            "calm's lambda: new token t of at most N leaves at the first layer whose measure exceeds "
            "clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). At 1 no token leaves early, at 0 every one after layer 1.")
-      .add("exit_decay", &O::exit_decay, GridKey::kList, methods({"calm"}), Label{"temp"}, AlwaysNamed{}, Range{0},
-           "calm's temp, how fast the threshold falls as an output grows; 0 keeps it at 0.9 lambda + 0.1.")
-      .add("early_layer", &O::early_layer, GridKey::kList, methods({"ppd"}), Label{"d"}, Range{1}, Unit{"layers"},
+      .add("exit_decay", &O::exit_decay, GridKey::kList, ReadBy{"method", {"calm"}}, Label{"temp"}, AlwaysNamed{},
+           Range{0}, "calm's temp, how fast the threshold falls as an output grows; 0 keeps it at 0.9 lambda + 0.1.")
+      .add("early_layer", &O::early_layer, GridKey::kList, ReadBy{"method", {"ppd"}}, Label{"d"}, Range{1},
+           Unit{"layers"},
            "Layer d-bar whose hidden state predicts the candidates of ppd, from half of the model's d layers to d - 1. "
            "Default: the first of these that has an exit, else half.")
-      .add("candidates", &O::candidates, GridKey::kList, methods({"ppd"}), Label{"k"}, AlwaysNamed{}, Range{1},
+      .add("candidates", &O::candidates, GridKey::kList, ReadBy{"method", {"ppd"}}, Label{"k"}, AlwaysNamed{}, Range{1},
            "Most likely next tokens of layer d-bar that ppd begins with, k: each has a branch of its own.");
 }
 

@@ -140,7 +140,4 @@ struct DecodeOptions {
   bool reads(const Field& field) const;
 };
 
-// Returns who reads a field with ReadBy, for messages: "window_rule fixed, dynamic".
-std::string readers_of(const Field& field);
-
 }  // namespace draftsmith::infer

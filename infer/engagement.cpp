@@ -82,10 +82,7 @@ const NamedValues<EngagementPolicy>& engagement_policies() {
 void check_engagement(const GenerationModels& models, const std::string& where, Problems& problems) {
   Problems found;
   models.drafter->check(models.draft_target(), found);
-  for (Problem problem : found.list()) {
-    problem.where = where + (problem.where.empty() ? "" : ", ") + problem.where;
-    problems.add(std::move(problem));
-  }
+  problems.add_all(found.list(), where + ", ");
   if (!found.list().empty() || models.drafter->make(models.draft_target())->traits().logits) return;
   problems.add({where, "the large model is engaged by probabilities, and this drafter only proposes tokens",
                 "a model, an n-gram table or an exit as drafter", models.drafter->name(), ""});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -52,18 +51,19 @@ std::vector<int64_t> framed(const std::vector<int32_t>& before, const std::vecto
   return ids;
 }
 
+// Returns the ids of a text as a target, with EOS, and an encoder-decoder's with the token before it.
+std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
+                                const model::ModelInfo& info) {
+  if (!info.encoder_decoder) return framed({}, tokenizer.encode(text), true, info);
+  return framed(tokenizer.frames().target.before, tokenizer.encode_target(text), true, info);
+}
+
 }  // namespace
 
 std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
                                 const model::ModelInfo& info) {
   const bool whole = info.encoder_decoder;
   return framed(tokenizer.frames().source.before, tokenizer.encode(text), whole, info);
-}
-
-std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
-                                const model::ModelInfo& info) {
-  if (!info.encoder_decoder) return framed({}, tokenizer.encode(text), true, info);
-  return framed(tokenizer.frames().target.before, tokenizer.encode_target(text), true, info);
 }
 
 std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const LoadedModel& loaded, LineKind kind,

@@ -44,6 +44,11 @@ struct GenerationModels {
 struct LoadedModel : model::LoadedLanguageModel {
   std::filesystem::path directory;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the directory has none, and the model reads ids alone
+
+  // Returns the models of a generator whose target this is, without a drafter.
+  GenerationModels alone() const {
+    return {.target = model.get(), .generation = generation, .target_tokenizer = tokenizer.get()};
+  }
 };
 
 // Loads a directory of a model that decodes alone. A target language forces the first token. Errors: UserError, those
@@ -57,9 +62,6 @@ const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, std::string_view 
 // Returns the ids of a text as a source, with EOS and the token before it (BART's BOS, a language), or as a prompt,
 // with BOS if the tokenizer's settings ask for it.
 std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
-                                const model::ModelInfo& info);
-// Returns the ids of a text as a target, with EOS, and an encoder-decoder's with the token before it.
-std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
                                 const model::ModelInfo& info);
 
 enum class LineKind { kSource, kTarget };

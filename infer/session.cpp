@@ -13,24 +13,6 @@ namespace draftsmith::infer {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-// Loads the drafter. One that is the target, in its type, is not loaded twice.
-SharedDrafter load_drafter_for(const LoadedModel& target, const SessionOptions& options) {
-  const DrafterSpec spec = parse_drafter(options.drafter);
-  model::LoadOptions load = options.load;
-  const at::ScalarType target_type = std::exchange(load.dtype, options.drafter_dtype.value_or(load.dtype));
-  if (options.drafter_dtype && !traits_of(spec.kind).is_model) {
-    log_warning("{}drafter-dtype has no effect on drafter {}", options.option_prefix, options.drafter);
-  }
-  const bool target_itself =
-      spec.kind == DrafterKind::kModel && fs::exists(spec.path) && fs::equivalent(spec.path, options.target);
-  if (target_itself && load.dtype == target_type) return as_drafter(*target.model, nullptr, spec.path);
-  return load_drafter(spec, options.target, load);
-}
-
-}  // namespace
-
 bool takes_drafter(const DecodeOptions& decoding) {
   return decoding.drafts() && !decoding.drafts_inside();
 }
@@ -43,8 +25,18 @@ Session::Session(Session&&) noexcept = default;
 
 SharedDrafter Session::drafter_of(const DecodeOptions& decoding) {
   if (options_.drafter.empty() || !takes_drafter(decoding)) return nullptr;
-  if (drafter_ == nullptr) drafter_ = load_drafter_for(target_, options_);
-  return drafter_;
+  if (drafter_ != nullptr) return drafter_;
+  const DrafterSpec spec = parse_drafter(options_.drafter);
+  model::LoadOptions load = options_.load;
+  const at::ScalarType target_type = std::exchange(load.dtype, options_.drafter_dtype.value_or(load.dtype));
+  if (options_.drafter_dtype && !traits_of(spec.kind).is_model) {
+    log_warning("{}drafter-dtype has no effect on drafter {}", options_.option_prefix, options_.drafter);
+  }
+  // A drafter that is the target, in its type, is not loaded twice.
+  const bool target_itself =
+      spec.kind == DrafterKind::kModel && fs::exists(spec.path) && fs::equivalent(spec.path, options_.target);
+  return drafter_ = target_itself && load.dtype == target_type ? as_drafter(*target_.model, nullptr, spec.path)
+                                                               : load_drafter(spec, options_.target, load);
 }
 
 const model::RouterPredictor* Session::router_of(const DecodeOptions& decoding, const LoadedDrafter* drafter) {
@@ -72,10 +64,7 @@ const model::Exits* Session::exits_of(const DecodeOptions& decoding, const Loade
 }
 
 Generator Session::generator(const DecodeOptions& decoding) {
-  GenerationModels models;
-  models.target = target_.model.get();
-  models.target_tokenizer = target_.tokenizer.get();
-  models.generation = target_.generation;
+  GenerationModels models = target_.alone();
   models.drafter = drafter_of(decoding);
   models.router = router_of(decoding, models.drafter.get());
   models.exits = exits_of(decoding, models.drafter.get());

@@ -47,7 +47,6 @@ class Session {
 
   const LoadedModel& target() const { return target_; }
   const model::ModelInfo& info() const { return target_.model->info(); }
-  const SessionOptions& options() const { return options_; }
 
   // Makes a generator. Loads the drafter, and the router and exits that the options name, when a method first asks for
   // them; they stay loaded. Errors: UserError, those of parse_drafter(), of the loaders and of Generator.

@@ -228,9 +228,7 @@ size_t stages_to_run(const Recipe& recipe, const std::string& until) {
   for (const RecipeStage& stage : recipe.stages) names.push_back(stage.name);
   const auto found = std::find(names.begin(), names.end(), until);
   if (found != names.end()) return static_cast<size_t>(found - names.begin()) + 1;
-  Problem problem = unknown_name("stage", until, names);
-  problem.where = "--until";
-  throw UserError(std::move(problem));
+  throw UserError(unknown_name("stage", until, names, "--until"));
 }
 
 }  // namespace

@@ -150,8 +150,8 @@ void run_prune(const PruneStageOptions& options, const StageContext& run) {
 
 }  // namespace
 
-StageKind prune_stage() {
-  return make_stage_kind<PruneStageOptions>("prune", 1, run_prune);
+std::vector<StageKind> prune_stages() {
+  return {make_stage_kind<PruneStageOptions>("prune", 1, run_prune)};
 }
 
 }  // namespace draftsmith::recipes

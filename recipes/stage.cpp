@@ -2,6 +2,8 @@
 #include "recipes/stage.h"
 
 #include <iostream>
+#include <utility>
+#include <vector>
 
 #include "base/device.h"
 #include "distributed/process_group.h"
@@ -31,15 +33,16 @@ void run_evaluate(const evaluate::SuiteOptions& options, const StageContext& run
 
 }  // namespace
 
-StageKind evaluate_stage() {
-  return make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, run_evaluate, Processes::kOne);
-}
-
 const Registry<StageKind>& stage_kinds() {
-  static const Registry<StageKind> kinds(
-      "stage kind",
-      {language_stage(), tokenizer_stage(), corpus_stage(), ngram_stage(), train_stage(), heads_stage(), prune_stage(),
-       teacher_outputs_stage(), teacher_logits_stage(), router_data_stage(), router_stage(), evaluate_stage()});
+  static const Registry<StageKind> kinds = [] {
+    std::vector<StageKind> all;
+    for (const auto& stages : {data_stages(), train_stages(), prune_stages(), teacher_stages(), router_stages()}) {
+      all.insert(all.end(), stages.begin(), stages.end());
+    }
+    // What it makes: results.json, report.html, hyp/.
+    all.push_back(make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, run_evaluate, Processes::kOne));
+    return Registry<StageKind>("stage kind", std::move(all));
+  }();
   return kinds;
 }
 

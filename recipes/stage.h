@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -74,40 +73,30 @@ struct StageKind {
 template <class Options>
 StageKind make_stage_kind(std::string name, int64_t version, void (*run_stage)(const Options&, const StageContext&),
                           Processes processes = Processes::kLeader) {
-  const auto parse = [](const toml::table& table, const std::string& stage, Problems& problems) {
-    return parse_options<Options>(table, stage, problems);
-  };
   return {.name = name,
           .version = version,
           .describe_options = [] { return draftsmith::describe_options<Options>(); },
           .check =
-              [parse](const toml::table& table, const std::string& stage, Problems& problems) {
-                const Options options = parse(table, stage, problems);
+              [](const toml::table& table, const std::string& stage, Problems& problems) {
+                const auto options = parse_options<Options>(table, stage, problems);
                 return CheckedOptions{options_to_json(options, true), options_identity(options), option_paths(options)};
               },
           .processes = processes,
           .run =
-              [parse, run_stage, name](const toml::table& table, const StageContext& run) {
+              [run_stage, name](const toml::table& table, const StageContext& run) {
                 Problems problems;
-                const Options options = parse(table, name, problems);
+                const auto options = parse_options<Options>(table, name, problems);
                 problems.throw_if_any();
                 run_stage(options, run);
               }};
 }
 
-// The kinds, and what their stages make.
-StageKind language_stage();         // kind = "language": text of the synthetic language
-StageKind tokenizer_stage();        // kind = "tokenizer": spiece.model
-StageKind corpus_stage();           // kind = "corpus": corpus.h5
-StageKind ngram_stage();            // kind = "ngram": ngram.h5
-StageKind train_stage();            // kind = "train": model/
-StageKind heads_stage();            // kind = "heads": model/
-StageKind prune_stage();            // kind = "prune": model/
-StageKind teacher_outputs_stage();  // kind = "teacher-outputs": corpus.h5
-StageKind teacher_logits_stage();   // kind = "teacher-logits": teacher_logits.h5
-StageKind router_data_stage();      // kind = "router-data": router_data.h5
-StageKind router_stage();           // kind = "router": router/, router_report.json
-StageKind evaluate_stage();         // kind = "evaluate": results.json, report.html, hyp/
+// The kinds of each file, and what their stages make.
+std::vector<StageKind> data_stages();     // "language": text; "tokenizer": spiece.model; "corpus", "ngram": NAME.h5
+std::vector<StageKind> train_stages();    // "train" and "heads": model/
+std::vector<StageKind> prune_stages();    // "prune": model/
+std::vector<StageKind> teacher_stages();  // "teacher-outputs": corpus.h5; "teacher-logits": teacher_logits.h5
+std::vector<StageKind> router_stages();   // "router-data": router_data.h5; "router": router/, router_report.json
 
 // Returns all kinds of stages.
 const Registry<StageKind>& stage_kinds();

@@ -189,7 +189,7 @@ class SuiteModels {
   // Returns the model of that name with its exits, or with the exits in directory `given`. Loads exits on first use.
   // Errors: UserError (find_exits()).
   infer::GenerationModels with_exits(const std::string& name, const std::filesystem::path& given) {
-    infer::GenerationModels models = without_exits(name);
+    infer::GenerationModels models = model(name).alone();
     models.exits = exits_of(name, given);
     return models;
   }
@@ -199,7 +199,7 @@ class SuiteModels {
   infer::GenerationModels of(const Setting& run) {
     const infer::SharedDrafter drafter = run.drafter.empty() ? nullptr : loaded_.at(run.drafter);
     const bool reads_exits = run.inside() || (drafter != nullptr && drafter->inside_target() > 0);
-    infer::GenerationModels models = reads_exits ? with_exits(run.model, run.decode.exits) : without_exits(run.model);
+    infer::GenerationModels models = reads_exits ? with_exits(run.model, run.decode.exits) : model(run.model).alone();
     models.drafter = drafter;
     if (run.decode.drafts_inside()) {
       models.drafter = infer::exit_drafter(infer::exit_layer_of(run.decode, models.exits));
@@ -249,15 +249,6 @@ class SuiteModels {
   }
 
  private:
-  infer::GenerationModels without_exits(const std::string& name) const {
-    const infer::LoadedModel& loaded = model(name);
-    infer::GenerationModels models;
-    models.target = loaded.model.get();
-    models.generation = loaded.generation;
-    models.target_tokenizer = loaded.tokenizer.get();
-    return models;
-  }
-
   const model::Exits* exits_of(const std::string& name, const std::filesystem::path& given) {
     const auto key = std::pair(name, given);
     const auto found = exits_.find(key);

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -26,10 +24,6 @@ namespace draftsmith::evaluate {
 namespace {
 
 constexpr int64_t kTriedLines = 2;
-
-bool runs_command(const TaskOptions& task) {
-  return task.metric.runs_command();
-}
 
 // Returns a metric's statistics of hypotheses for the task's first lines, with their references and sources.
 metrics::LineStatistics statistics_of(const metrics::Metric& metric, const std::vector<std::string>& hypotheses,
@@ -61,14 +55,10 @@ std::vector<ChosenSetting> candidates_of(const MeasuredTask& measured, const Set
   return candidates;
 }
 
-const MeasuredTask& task_named(const std::vector<MeasuredTask>& tasks, const std::string& name) {
-  return *std::ranges::find_if(tasks, [&](const MeasuredTask& task) { return task.task->name == name; });
-}
-
 }  // namespace
 
 void try_command(const MeasuredTask& measured) {
-  if (!runs_command(*measured.task)) return;
+  if (!measured.task->metric.runs_command()) return;
   log_info("task {} is scored by the command: {}", measured.task->name, measured.task->metric.command);
   std::vector<std::string> hypotheses;
   for (int64_t line = 0; line < std::min(kTriedLines, measured.data.lines()); ++line) {
@@ -193,8 +183,10 @@ void add_chosen(const std::vector<Setting>& settings, const std::vector<Measured
   std::set<std::string> groups;
   for (const Setting& setting : settings) {
     if (setting.choose_on.empty() || !groups.insert(setting.group).second) continue;
+    const auto chooses = [&](const MeasuredTask& one) { return one.task->name == setting.choose_on; };
+    const std::vector<ChosenSetting> candidates = candidates_of(*std::ranges::find_if(measured, chooses), setting);
     for (const double max_drop : setting.max_drop) {
-      const auto choice = choose(candidates_of(task_named(measured, setting.choose_on), setting), max_drop);
+      const auto choice = choose(candidates, max_drop);
       if (!choice) {
         task.failures.push_back({chosen_label(setting.group, max_drop), "choosing",
                                  fmt::format("no setting of {} was measured on {}", setting.group, setting.choose_on)});

@@ -116,11 +116,6 @@ DecodeOptions with_defaults(DecodeOptions decode) {
   return decode;
 }
 
-// Returns whether the router's own threshold decides.
-bool asks_router(const DecodeOptions& decode) {
-  return decode.drafts() && decode.window_rule_name() == infer::RouterWindow::kind().name;
-}
-
 bool contains(const std::vector<Setting>& settings, const std::string& label) {
   return std::any_of(settings.begin(), settings.end(), [&](const auto& one) { return one.label == label; });
 }
@@ -185,7 +180,7 @@ bool Setting::samples_exactly() const {
 bool Setting::follows_target() const {
   Setting greedy = *this;
   greedy.decode.temperature = 0;
-  return greedy.equals_greedy();
+  return greedy.lossless() && decodes_target();
 }
 
 std::string Setting::drafter_label() const {
@@ -269,18 +264,12 @@ std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size) {
   return settings;
 }
 
-std::vector<Setting> with_baselines(const std::vector<Setting>& settings) {
-  std::vector<Setting> all{greedy_baseline()};
-  for (const Setting& setting : settings) add_setting(all, setting);
-  return all;
-}
-
 std::vector<Setting> expand_settings(const SuiteOptions& options) {
-  std::vector<Setting> settings;
+  std::vector<Setting> all{greedy_baseline()};
   for (const SettingGrid& grid : options.run) {
-    for (Setting& setting : expand_grid(grid, options.batch_size)) settings.push_back(std::move(setting));
+    for (const Setting& setting : expand_grid(grid, options.batch_size)) add_setting(all, setting);
   }
-  return with_baselines(settings);
+  return all;
 }
 
 std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& settings) {
@@ -308,7 +297,8 @@ SuiteOptions with_router_defaults(const SuiteOptions& options) {
   for (SettingGrid& run : suite.run) {
     auto& thresholds = run.lists[&DecodeOptions::threshold];
     auto& longest = run.lists[&DecodeOptions::max_draft];
-    if (!asks_router(run.decode) || (!thresholds.empty() && !longest.empty())) continue;
+    const bool asks_router = run.decode.drafts() && run.decode.window_rule_name() == infer::RouterWindow::kind().name;
+    if (!asks_router || (!thresholds.empty() && !longest.empty())) continue;
     if (run.decode.router.empty() || !model::is_router(run.decode.router)) continue;
     const model::RouterConfig config = model::load_router(run.decode.router).config();
     if (thresholds.empty()) thresholds = {config.threshold};

@@ -35,8 +35,6 @@ struct Setting {
   // Returns whether the setting samples, and every output must have the distribution of its own model: plain sampling,
   // ppd, and drafting with a lossless acceptance rule.
   bool samples_exactly() const;
-  // Returns whether the output must equal greedy decoding of the suite's target.
-  bool equals_greedy() const { return lossless() && decodes_target(); }
   // Returns whether the output follows the target's distribution at every temperature.
   bool follows_target() const;
   // Returns whether layers of the model itself draft, leave early or run ahead (early-exit, calm, ppd).
@@ -65,11 +63,8 @@ bool compares_with_own_greedy(const Setting& setting);
 // slowest.
 std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size = 1);
 
-// Returns the settings in their order, each after the baselines that it needs, greedy_baseline() first. Errors:
-// UserError if two settings have the same label.
-std::vector<Setting> with_baselines(const std::vector<Setting>& settings);
-
-// Returns with_baselines() of the settings of the suite's grids.
+// Returns the settings of the suite's grids in their order, each after the baselines that it needs, greedy_baseline()
+// first. Errors: UserError if two settings have the same label.
 std::vector<Setting> expand_settings(const SuiteOptions& options);
 
 // Returns the settings with each baseline a second time after itself ("A/A greedy"), when sampling with another seed.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/registry.h"
@@ -75,7 +76,8 @@ void check_unused(const SettingGrid& grid, const DecodeOptions& decode, const st
     const Field& field = fields[i];
     const bool given = grid.lists.given(i) || field_json(field, &grid.decode) != field_json(field, &kDefaults);
     if (!given || decode.reads(field)) continue;
-    problems.add({where + "." + field.name, "this run does not read the option", infer::readers_of(field),
+    problems.add({where + "." + field.name, "this run does not read the option",
+                  fmt::format("{} {}", field.read_by->part, fmt::join(field.read_by->names, ", ")),
                   decode.drafts() ? fmt::format("method {} with window_rule {}, acceptance {}", decode.method,
                                                 decode.window_rule_name(), decode.acceptance_name())
                                   : "method " + decode.method,
@@ -138,9 +140,7 @@ void check_unique(const std::vector<std::string>& names, const std::string& wher
 void check_known(const std::string& subject, const std::string& name, const std::vector<std::string>& known,
                  const std::string& where, Problems& problems) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  Problem problem = unknown_name(subject, name, known);
-  problem.where = where;
-  problems.add(std::move(problem));
+  problems.add(unknown_name(subject, name, known, where));
 }
 
 void check_tasks(const std::vector<std::string>& tasks, const std::string& where, Problems& problems) {
@@ -369,11 +369,9 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
   check_tasks(tasks, dot + "task", problems);
   check_drafters(drafters, dot + "drafter", problems);
   const std::vector<std::string> models = decoding_models(options);
-  std::vector<Setting> all;
   for (size_t i = 0; i < options.run.size(); ++i) {
     const SettingGrid& grid = options.run[i];
     const std::vector<Setting> settings = expand_grid(grid, options.batch_size);
-    all.insert(all.end(), settings.begin(), settings.end());
     const std::string at = fmt::format("{}run[{}]", dot, i);
     for (const auto& name : grid.drafter) check_known("drafter", name, drafters, at + ".drafter", problems);
     check_tandem(grid, options.drafter, at + ".drafter", problems);
@@ -391,7 +389,7 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
   check_engagement(options, dot + "engagement", problems);
   check_precision(options, dot, problems);
   try {
-    const std::vector<Setting> settings = with_baselines(all);
+    const std::vector<Setting> settings = expand_settings(options);
     check_drafting(settings, options.drafter, dot + "run", problems);
     check_labels(settings, dot + "run", problems);
   } catch (const UserError& error) {

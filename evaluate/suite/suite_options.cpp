@@ -45,7 +45,7 @@ Fields<MatchRateTable> MatchRateTable::fields() {
       .add("candidates", &E::candidates, Range{1}, Unit{"tokens"}, "Most likely tokens k that count as predicted.")
       .add("decoding", &E::decoding, Choices(decoding_names()),
            "How outputs are made: greedy decoding, sampling among 3 tokens or from a mass of 0.95.")
-      .add("positions", &E::positions, Range{1}, Unit{"tokens"}, "New tokens in a bin of positions.")
+      .add("positions", &E::bin, Range{1}, Unit{"tokens"}, "New tokens in a bin of positions.")
       .add("bins", &E::bins, Range{1, 8}, "Bins; what comes after them is one more.")
       .add("prompts", &E::prompts, Range{1}, Unit{"lines"}, "First lines of the task.")
       .check([](const E& rates, const std::string& where, Problems& problems) {
@@ -60,11 +60,7 @@ Fields<MatchRateTable> MatchRateTable::fields() {
 }
 
 infer::MatchRateOptions MatchRateTable::options() const {
-  infer::MatchRateOptions options;
-  options.layers = layers;
-  options.candidates = candidates;
-  options.bin = positions;
-  options.bins = bins;
+  infer::MatchRateOptions options = *this;
   std::erase_if(options.decodings, [&](const infer::MatchDecoding& one) {
     return std::find(decoding.begin(), decoding.end(), one.name) == decoding.end();
   });

@@ -44,16 +44,12 @@ struct EngagementTable {
 };
 
 // A [[match_rates]] table: options of match rates (infer/forced/match_rates.h).
-struct MatchRateTable {
+struct MatchRateTable : infer::MatchRateOptions {
   std::string name;
   std::string task;
   std::string model = kTargetName;
   std::filesystem::path exits;
-  std::vector<int64_t> layers;
-  std::vector<int64_t> candidates{1, 3, 5};
   std::vector<std::string> decoding{"greedy", "top-k", "top-p"};
-  int64_t positions = 2;
-  int64_t bins = 8;
   int64_t prompts = 200;
   static Fields<MatchRateTable> fields();
 

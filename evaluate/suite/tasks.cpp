@@ -13,16 +13,14 @@
 
 namespace draftsmith::evaluate {
 
-std::string reference_language(const TaskOptions& task) {
-  const size_t hyphen = task.direction.rfind('-');
-  if (hyphen != std::string::npos) return task.direction.substr(hyphen + 1);
-  return task.references.empty() ? "" : metrics::language_of_references(task.references.front());
-}
-
 std::unique_ptr<const metrics::Metric> task_metric(const TaskOptions& task) {
   metrics::MetricOptions options = task.metric;
   if (!options.tokenize && !task.ids && options.name == "bleu") {
-    options.tokenize = metrics::default_bleu_tokenizer(reference_language(task));
+    const size_t hyphen = task.direction.rfind('-');
+    options.tokenize = metrics::default_bleu_tokenizer(hyphen != std::string::npos ? task.direction.substr(hyphen + 1)
+                                                       : task.references.empty()
+                                                           ? ""
+                                                           : metrics::language_of_references(task.references.front()));
   }
   return metrics::make_metric(options);
 }
@@ -37,7 +35,8 @@ ForcedTexts forced_texts(const TaskOptions& task, const TaskData& data, std::spa
                                     : engine.encode_reference(data.references[line].front(), task);
     } catch (const UserError& error) {
       Problem problem = error.problems().front();
-      if (problem.where.empty()) problem.where = place_of(task, reference_file(task), line);
+      const auto& file = task.references.empty() ? source_file(task) : task.references.front();
+      if (problem.where.empty()) problem.where = place_of(task, file, line);
       log_warning("task {}: how well drafters predict its references is not measured: {}", task.name,
                   to_string(problem));
       return {};
@@ -73,11 +72,8 @@ TaskData from_text(const TaskOptions& task) {
   for (const auto& file : task.references) {
     streams.push_back(data::read_lines(file));
     if (streams.back().size() == data.sources.size()) continue;
-    throw UserError({.where = file.string(),
-                     .what = "references and sources differ in their number of lines",
-                     .expected = std::to_string(data.sources.size()) + " lines, as in " + task.source.string(),
-                     .found = std::to_string(streams.back().size()) + " lines",
-                     .hint = ""});
+    throw UserError(other_line_count(file.string(), "references and sources differ in their number of lines",
+                                     streams.back().size(), data.sources.size(), task.source.string()));
   }
   cut_out(data.sources, task);
   for (auto& stream : streams) cut_out(stream, task);
@@ -176,10 +172,6 @@ std::string place_of(const TaskOptions& task, const std::filesystem::path& file,
 
 const std::filesystem::path& source_file(const TaskOptions& task) {
   return task.jsonl.empty() ? task.source : task.jsonl;
-}
-
-const std::filesystem::path& reference_file(const TaskOptions& task) {
-  return task.references.empty() ? source_file(task) : task.references.front();
 }
 
 }  // namespace draftsmith::evaluate

@@ -17,9 +17,6 @@ namespace draftsmith::evaluate {
 
 // ---- How a task's hypotheses are scored
 
-// Returns the language of the task's references by `direction`, else by the file's ending; "": unknown.
-std::string reference_language(const TaskOptions& task);
-
 // Returns the task's metric. BLEU without a tokenizer takes that of the references' language, and 13a for ids.
 std::unique_ptr<const metrics::Metric> task_metric(const TaskOptions& task);
 
@@ -43,9 +40,8 @@ TaskData load_task(const TaskOptions& task);
 // Returns the name of line `line` (from 0) of the task in messages about `file`.
 std::string place_of(const TaskOptions& task, const std::filesystem::path& file, size_t line);
 
-// Return the files of the sources and of the first references.
+// Returns the file of the sources.
 const std::filesystem::path& source_file(const TaskOptions& task);
-const std::filesystem::path& reference_file(const TaskOptions& task);
 
 // ---- Texts on which drafters are measured teacher-forced (Tandem paper, table 1)
 

@@ -328,10 +328,6 @@ double DecodeWork::operations_ratio() const {
   return draft.operations / draft_tokens / (target.operations / target_tokens);
 }
 
-bool counts_work(Algorithm algorithm) {
-  return algorithm != Algorithm::kBeam;
-}
-
 DecodeWork decode_work(const DecodingShapes& shapes, std::span<const DecodedLine> lines) {
   return Decoded(shapes, lines).work();
 }

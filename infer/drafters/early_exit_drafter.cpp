@@ -222,7 +222,7 @@ class LoadedExit final : public LoadedDrafter {
   }
 
   std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
-    return std::make_unique<EarlyExitDrafter>(model_of(target), layers_, target.exits);
+    return std::make_unique<EarlyExitDrafter>(inside_model(target.model), layers_, target.exits);
   }
 
   // Over the one state that both share.
@@ -230,8 +230,8 @@ class LoadedExit final : public LoadedDrafter {
                        int64_t max_tokens) const override {
     const model::DecodingGuard guard;
     TimedModel verifier(target.model, context, max_tokens);
-    EarlyExitDrafter drafter(model_of(target), layers_, target.exits);
-    TimedExit timed(drafter, verifier, model_of(target), context);
+    EarlyExitDrafter drafter(inside_model(target.model), layers_, target.exits);
+    TimedExit timed(drafter, verifier, inside_model(target.model), context);
     return measure_rounds(verifier, timed, max_tokens);
   }
 
@@ -239,7 +239,7 @@ class LoadedExit final : public LoadedDrafter {
   ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                            int64_t /*block*/) const override {
     const at::NoGradGuard no_grad;
-    const model::TransformerModel& model = model_of(target);
+    const model::TransformerModel& model = inside_model(target.model);
     AlphaSums sums(warping);
     for_each_batch({texts.sources, texts.outputs, {layers_}}, kForcedRows, [&](const ForcedBatch& batch) {
       TeacherForcing forcing(target.model, batch);
@@ -252,12 +252,6 @@ class LoadedExit final : public LoadedDrafter {
   }
 
  private:
-  static model::TransformerModel& model_of(const DraftTarget& target) {
-    auto* model = dynamic_cast<model::TransformerModel*>(&target.model);
-    if (model == nullptr) throw std::logic_error("an early exit drafts inside a transformer");
-    return *model;
-  }
-
   int64_t layers_;
 };
 

@@ -39,7 +39,7 @@ at::Tensor ranks_of(const at::Tensor& logits, const at::Tensor& labels) {
 class MatchPass {
  public:
   MatchPass(const GenerationModels& models, const MatchRateOptions& options)
-      : target_(inside_model(models)),
+      : target_(inside_model(*models.target)),
         exits_(models.exits),
         options_(options),
         layers_(options.layers),

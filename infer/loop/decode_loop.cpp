@@ -41,10 +41,6 @@ void Draft::set_tokens(const at::Tensor& host_tokens, std::span<const int64_t> e
   read = true;
 }
 
-at::Tensor Draft::drawn(const at::Tensor& all) const {
-  return unread.empty() ? all : at::stack(unread, 1);
-}
-
 void Draft::fail_rows(std::span<Row> rows) {
   for (size_t b = 0; b < rows.size(); ++b) {
     auto& ids = on_host[b];
@@ -312,7 +308,8 @@ class DecodeLoop {
                                     settings_.measure_alpha};
     Judgement judgement = parts_.acceptance->judge(verification);
     if (!device.is_cpu()) {
-      judgement = transfer(judgement, draft.drawn(verification.tokens), settings_.eos, draft);
+      const at::Tensor drawn = draft.unread.empty() ? verification.tokens : at::stack(draft.unread, 1);
+      judgement = transfer(judgement, drawn, settings_.eos, draft);
     }
     draft.fail_rows(batch.rows);
 

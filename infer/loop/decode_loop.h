@@ -36,8 +36,6 @@ struct Draft {
   bool read = true;  // false: drafting ran without synchronisation
 
   int64_t width() const { return std::ssize(tokens); }
-  // Returns the tokens for the host to read, [B,G]: `all`, the draft's tokens, or with kNoToken for bad logits.
-  at::Tensor drawn(const at::Tensor& all) const;
   // Fails the rows whose tokens were read and end with kNoToken, and drops their drafts.
   void fail_rows(std::span<Row> rows);
   // Fills on_host from tokens [B,G] on the host.
@@ -116,7 +114,7 @@ void decode_unjudged(model::LanguageModel& target, const DraftParts& parts, cons
                      RowBatch& batch, PhaseTimer& timer);
 
 // Returns a device's judgement on the host, and fills draft.on_host, if drafting did not, from `tokens`, the drafted
-// tokens [B,G] on the device (Draft::drawn()): one transfer for all.
+// tokens [B,G] on the device, with kNoToken for bad logits: one transfer for all.
 Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft);
 
 // Commits the accepted tokens of each row's draft, of which the host has the tokens, and the target's next token.

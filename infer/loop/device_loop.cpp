@@ -19,13 +19,6 @@ at::Tensor landing_place(const at::Tensor& values) {
   return at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
 }
 
-// Returns the rows that a batch goes on with, finished ones among them: a power of two, since rounds are recorded for
-// each number of rows.
-int64_t rows_left(const RowBatch& batch) {
-  const auto unfinished = static_cast<uint64_t>(std::ranges::count(batch.rows, false, &Row::finished));
-  return unfinished == 0 ? 0 : static_cast<int64_t>(std::bit_ceil(unfinished));
-}
-
 // Brings a table to the device, into the tensor that recorded work reads if there is one.
 void put(const at::Tensor& host, at::Device device, at::Tensor& place) {
   if (place.defined()) {
@@ -228,7 +221,9 @@ void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
 }
 
 void DeviceLoop::remove_finished(RowBatch& batch) {
-  const int64_t left = rows_left(batch);
+  const auto unfinished = static_cast<uint64_t>(std::ranges::count(batch.rows, false, &Row::finished));
+  // A power of two stays, since rounds are recorded for each number of rows.
+  const int64_t left = unfinished == 0 ? 0 : static_cast<int64_t>(std::bit_ceil(unfinished));
   if (2 * left > std::ssize(batch.rows)) return;
   while (!flights_.empty()) land(batch);
   const DeviceRows& rows = rounds_of(batch).rows;

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
-
 #include "base/device_kernels.h"
+#include "base/operators.h"
 #include "infer/kernel_texts.h"
 
 #define ROUND_FUNCTION inline
@@ -92,19 +90,18 @@ namespace {
 constexpr int64_t kRowsPerBlock = 64;
 constexpr int64_t kNumbersPerBlock = 256;
 
-unsigned blocks_of(int64_t items, int64_t per_block) {
-  return static_cast<unsigned>((items + per_block - 1) / per_block);
-}
-
 DeviceKernels& round_kernels() {
   static DeviceKernels instance(round_source());
   return instance;
 }
 
-const void* round_kernel(at::Device device, const char* name) {
+// Launches a kernel with a thread for each of `items`.
+template <class... Arguments>
+void launch_round(const char* name, at::Device device, int64_t items, int64_t per_block, Arguments... arguments) {
   const void* kernel = round_kernels().find(device, name);
   TORCH_CHECK(kernel != nullptr, "the kernel ", name, " cannot run on ", device);
-  return kernel;
+  round_kernels().launch(kernel, device, {static_cast<unsigned>((items + per_block - 1) / per_block)},
+                         {static_cast<unsigned>(per_block)}, arguments...);
 }
 
 const int64_t* ids_of(const at::Tensor& tensor) {
@@ -131,11 +128,9 @@ at::Tensor plan_on_gpu(const at::Tensor& text, const at::Tensor& length, const a
                        const at::Tensor& end, const at::Tensor& active, int64_t window) {
   at::Tensor plan = empty_plan(length, window);
   const int64_t batch = length.size(0);
-  round_kernels().launch(round_kernel(length.device(), "plan_round"), length.device(),
-                         {blocks_of(batch, kRowsPerBlock)}, {static_cast<unsigned>(kRowsPerBlock)},
-                         text.const_data_ptr(), length.const_data_ptr(), drafted.const_data_ptr(), end.const_data_ptr(),
-                         active.const_data_ptr(), plan.mutable_data_ptr(), static_cast<long long>(batch),
-                         static_cast<long long>(text.size(1)), static_cast<int>(window));
+  launch_round("plan_round", length.device(), batch, kRowsPerBlock, text.const_data_ptr(), length.const_data_ptr(),
+               drafted.const_data_ptr(), end.const_data_ptr(), active.const_data_ptr(), plan.mutable_data_ptr(),
+               static_cast<long long>(batch), static_cast<long long>(text.size(1)), static_cast<int>(window));
   return plan;
 }
 
@@ -157,13 +152,12 @@ void commit_on_gpu(const at::Tensor& text, const at::Tensor& length, const at::T
                    const at::Tensor& active, const at::Tensor& end, const at::Tensor& eos, const at::Tensor& tokens,
                    const at::Tensor& counts, const at::Tensor& accepted, const at::Tensor& next) {
   const int64_t batch = length.size(0);
-  round_kernels().launch(
-      round_kernel(length.device(), "commit_round"), length.device(), {blocks_of(batch, kRowsPerBlock)},
-      {static_cast<unsigned>(kRowsPerBlock)}, text.mutable_data_ptr(), length.mutable_data_ptr(),
-      drafted.mutable_data_ptr(), active.mutable_data_ptr(), end.const_data_ptr(), eos.const_data_ptr(),
-      static_cast<int>(eos.numel()), tokens.contiguous().const_data_ptr(), counts.contiguous().const_data_ptr(),
-      accepted.contiguous().const_data_ptr(), next.contiguous().const_data_ptr(), static_cast<long long>(batch),
-      static_cast<int>(tokens.size(1)), static_cast<long long>(text.size(1)));
+  launch_round("commit_round", length.device(), batch, kRowsPerBlock, text.mutable_data_ptr(),
+               length.mutable_data_ptr(), drafted.mutable_data_ptr(), active.mutable_data_ptr(), end.const_data_ptr(),
+               eos.const_data_ptr(), static_cast<int>(eos.numel()), tokens.contiguous().const_data_ptr(),
+               counts.contiguous().const_data_ptr(), accepted.contiguous().const_data_ptr(),
+               next.contiguous().const_data_ptr(), static_cast<long long>(batch), static_cast<int>(tokens.size(1)),
+               static_cast<long long>(text.size(1)));
 }
 
 // ---- row_uniforms()
@@ -187,46 +181,20 @@ at::Tensor uniforms_on_gpu(const at::Tensor& table, const at::Tensor& length, co
                            int64_t first, int64_t count) {
   at::Tensor values = at::empty({length.size(0), count}, table.options());
   if (values.numel() == 0) return values;
-  round_kernels().launch(round_kernel(table.device(), "row_uniforms"), table.device(),
-                         {blocks_of(values.numel(), kNumbersPerBlock)}, {static_cast<unsigned>(kNumbersPerBlock)},
-                         table.const_data_ptr(), length.const_data_ptr(), prefix.const_data_ptr(),
-                         values.mutable_data_ptr(), static_cast<long long>(length.size(0)),
-                         static_cast<long long>(table.size(1)), static_cast<int>(use), static_cast<long long>(first),
-                         static_cast<long long>(count));
+  launch_round("row_uniforms", table.device(), values.numel(), kNumbersPerBlock, table.const_data_ptr(),
+               length.const_data_ptr(), prefix.const_data_ptr(), values.mutable_data_ptr(),
+               static_cast<long long>(length.size(0)), static_cast<long long>(table.size(1)), static_cast<int>(use),
+               static_cast<long long>(first), static_cast<long long>(count));
   return values;
-}
-
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def(
-      "plan_round(Tensor text, Tensor length, Tensor drafted, Tensor end, Tensor active, int window) -> Tensor");
-  library.def(
-      "commit_round(Tensor(a!) text, Tensor(b!) length, Tensor(c!) drafted, Tensor(d!) active, Tensor end, Tensor eos, "
-      "Tensor tokens, Tensor counts, Tensor accepted, Tensor next) -> ()");
-  library.def("row_uniforms(Tensor table, Tensor length, Tensor prefix, int use, int first, int count) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("plan_round", &plan_on_cpu);
-  library.impl("commit_round", &commit_on_cpu);
-  library.impl("row_uniforms", &uniforms_on_cpu);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("plan_round", &plan_on_gpu);
-  library.impl("commit_round", &commit_on_gpu);
-  library.impl("row_uniforms", &uniforms_on_gpu);
-}
-
-template <class Signature>
-c10::TypedOperatorHandle<Signature> round_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
 }  // namespace
 
 RoundPlan plan_round(const DeviceRows& rows, int64_t window) {
-  static const auto op = round_operator<decltype(plan_on_cpu)>("draftsmith::plan_round");
-  const at::Tensor plan = op.call(rows.text, rows.length, rows.drafted, rows.end, rows.active, window);
+  static const DeviceOperator op(
+      "plan_round(Tensor text, Tensor length, Tensor drafted, Tensor end, Tensor active, int window) -> Tensor",
+      &plan_on_cpu, &plan_on_gpu);
+  const at::Tensor plan = op(rows.text, rows.length, rows.drafted, rows.end, rows.active, window);
   const int64_t batch = rows.length.size(0);
   const auto part = [&](int64_t i, int64_t parts = 1) { return plan.narrow(0, i * batch, parts * batch); };
   RoundPlan views{part(0).unsqueeze(1), part(1), part(2), part(3), part(4, 2).view({batch, 2}), {}, {}};
@@ -239,13 +207,18 @@ RoundPlan plan_round(const DeviceRows& rows, int64_t window) {
 
 void commit_round(const DeviceRows& rows, const at::Tensor& drafted, const at::Tensor& counts,
                   const at::Tensor& accepted, const at::Tensor& next) {
-  static const auto op = round_operator<decltype(commit_on_cpu)>("draftsmith::commit_round");
-  op.call(rows.text, rows.length, rows.drafted, rows.active, rows.end, rows.eos, drafted, counts, accepted, next);
+  static const DeviceOperator op(
+      "commit_round(Tensor(a!) text, Tensor(b!) length, Tensor(c!) drafted, Tensor(d!) active, Tensor end, Tensor eos, "
+      "Tensor tokens, Tensor counts, Tensor accepted, Tensor next) -> ()",
+      &commit_on_cpu, &commit_on_gpu);
+  op(rows.text, rows.length, rows.drafted, rows.active, rows.end, rows.eos, drafted, counts, accepted, next);
 }
 
 at::Tensor row_uniforms(const DeviceRows& rows, Draw use, int64_t first, int64_t count) {
-  static const auto op = round_operator<decltype(uniforms_on_cpu)>("draftsmith::row_uniforms");
-  return op.call(rows.uniforms, rows.length, rows.prefix, static_cast<int64_t>(use), first, count);
+  static const DeviceOperator op(
+      "row_uniforms(Tensor table, Tensor length, Tensor prefix, int use, int first, int count) -> Tensor",
+      &uniforms_on_cpu, &uniforms_on_gpu);
+  return op(rows.uniforms, rows.length, rows.prefix, static_cast<int64_t>(use), first, count);
 }
 
 bool has_round_operators(at::Device device) {

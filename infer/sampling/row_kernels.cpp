@@ -324,23 +324,17 @@ int64_t row_top(const T* values, int64_t count, int64_t k, int64_t* ids) {
   return found;
 }
 
-template int64_t row_argmax<float>(const float*, int64_t);
-template int64_t row_argmax<double>(const double*, int64_t);
-template SoftmaxSums row_softmax_sums<float>(const float*, int64_t);
-template SoftmaxSums row_softmax_sums<double>(const double*, int64_t);
-template void row_warp<float>(const float*, int64_t, const Warping&, float*);
-template void row_warp<double>(const double*, int64_t, const Warping&, double*);
-template int64_t row_draw<float>(const float*, int64_t, double);
-template int64_t row_draw<double>(const double*, int64_t, double);
-template double row_residual<float>(float*, const float*, int64_t, double);
-template double row_residual<double>(double*, const double*, int64_t, double);
-template double row_excess<float>(const float*, const float*, int64_t, double);
-template double row_excess<double>(const double*, const double*, int64_t, double);
-template double row_overlap<float>(const float*, const float*, int64_t);
-template double row_overlap<double>(const double*, const double*, int64_t);
-template EntropySums row_entropy_sums<float>(const float*, int64_t);
-template EntropySums row_entropy_sums<double>(const double*, int64_t);
-template int64_t row_top<float>(const float*, int64_t, int64_t, int64_t*);
-template int64_t row_top<double>(const double*, int64_t, int64_t, int64_t*);
+#define DRAFTSMITH_ROW_KERNELS(T)                                  \
+  template int64_t row_argmax(const T*, int64_t);                  \
+  template SoftmaxSums row_softmax_sums(const T*, int64_t);        \
+  template void row_warp(const T*, int64_t, const Warping&, T*);   \
+  template int64_t row_draw(const T*, int64_t, double);            \
+  template double row_residual(T*, const T*, int64_t, double);     \
+  template double row_excess(const T*, const T*, int64_t, double); \
+  template double row_overlap(const T*, const T*, int64_t);        \
+  template EntropySums row_entropy_sums(const T*, int64_t);        \
+  template int64_t row_top(const T*, int64_t, int64_t, int64_t*);
+DRAFTSMITH_ROW_KERNELS(float)
+DRAFTSMITH_ROW_KERNELS(double)
 
 }  // namespace draftsmith::infer

@@ -5,11 +5,10 @@
 #include <tuple>
 
 #include <ATen/Dispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
 
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"
+#include "base/operators.h"
 #include "infer/kernel_texts.h"
 #include "infer/sampling/row_kernels.h"
 #include "model/cpu/team.h"
@@ -96,21 +95,6 @@ KernelSource draws_source() {
   return kernel_source(infer_kernel_texts(), "infer/sampling/kernels/draws.cu");
 }
 
-std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted) {
-  const bool same_type = drafted.p.scalar_type() == drafted.q.scalar_type();
-  const void* kernel = same_type ? find_draw_kernel("reject", drafted.p) : nullptr;
-  if (kernel == nullptr) return std::nullopt;
-  const DraftedTokens in{drafted.p.contiguous(),      drafted.q.contiguous(),        drafted.tokens.contiguous(),
-                         drafted.counts.contiguous(), drafted.r_accept.contiguous(), drafted.r_next.contiguous()};
-  Decided decided{at::empty_like(in.counts), at::empty_like(in.counts)};
-  draw_kernels().launch(kernel, in.p.device(), {static_cast<unsigned>(in.p.size(0))}, {kThreads}, in.p.const_data_ptr(),
-                        in.q.const_data_ptr(), in.tokens.const_data_ptr(), in.counts.const_data_ptr(),
-                        in.r_accept.const_data_ptr(), in.r_next.const_data_ptr(), decided.accepted.mutable_data_ptr(),
-                        decided.next.mutable_data_ptr(), static_cast<int>(in.tokens.size(1)),
-                        static_cast<int>(in.p.size(2)));
-  return decided;
-}
-
 KernelSource most_likely_source() {
   return kernel_source(infer_kernel_texts(), "infer/sampling/kernels/most_likely.cu");
 }
@@ -154,7 +138,7 @@ at::Tensor warp_rows(const at::Tensor& logits, const Warping& warping) {
   return out;
 }
 
-// One number of type fp32 or fp64 a row: value(row, logits of the row, its softmax's sums).
+// Returns one number of type fp32 or fp64 a row: value(row, logits of the row, its softmax's sums).
 template <class Value>
 at::Tensor by_softmax(const at::Tensor& logits, const Value& value) {
   const auto scores = logits.contiguous();
@@ -169,16 +153,21 @@ at::Tensor by_softmax(const at::Tensor& logits, const Value& value) {
   return out;
 }
 
-at::Tensor most_likely_on_cpu(const at::Tensor& logits) {
-  if (logits.numel() == 0 || !has_row_kernels(logits)) return tensor_most_likely(logits);
-  const auto scores = logits.contiguous();
-  auto out = host_empty(leading_sizes(scores), at::kLong);
+// Returns one token a row: token(row, the row's V numbers).
+template <class Token>
+at::Tensor row_tokens(const at::Tensor& rows, const Token& token) {
+  const auto values = rows.contiguous();
+  auto out = host_empty(leading_sizes(values), at::kLong);
   auto* tokens = out.mutable_data_ptr<int64_t>();
-  AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "most likely", [&] {
-    for_each_row<scalar_t>(
-        scores, [&](int64_t row, const scalar_t* values) { tokens[row] = row_argmax(values, scores.size(-1)); });
+  AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "row tokens", [&] {
+    for_each_row<scalar_t>(values, [&](int64_t row, const scalar_t* own) { tokens[row] = token(row, own); });
   });
   return out;
+}
+
+at::Tensor most_likely_on_cpu(const at::Tensor& logits) {
+  if (logits.numel() == 0 || !has_row_kernels(logits)) return tensor_most_likely(logits);
+  return row_tokens(logits, [&](int64_t, const auto* values) { return row_argmax(values, logits.size(-1)); });
 }
 
 at::Tensor most_likely_on_gpu(const at::Tensor& logits) {
@@ -190,25 +179,18 @@ at::Tensor most_likely_on_gpu(const at::Tensor& logits) {
   const void* kernel = taken ? kernels.find(logits.device(), "most_likely", logits.scalar_type()) : nullptr;
   if (kernel == nullptr) return tensor_most_likely(logits);
   const at::Tensor scores = logits.contiguous();
-  at::Tensor tokens =
-      at::empty(logits.sizes().slice(0, static_cast<size_t>(logits.dim()) - 1), logits.options().dtype(at::kLong));
-  kernels.launch(kernel, logits.device(), {static_cast<unsigned>(positions)}, {1024}, scores.const_data_ptr(),
+  at::Tensor tokens = at::empty(leading_sizes(logits), logits.options().dtype(at::kLong));
+  kernels.launch(kernel, logits.device(), {static_cast<unsigned>(positions)}, {kThreads}, scores.const_data_ptr(),
                  tokens.mutable_data_ptr(), static_cast<int>(vocabulary), static_cast<long long>(kNoToken));
   return tokens;
 }
 
 at::Tensor draw_on_cpu(const at::Tensor& weights, const at::Tensor& uniforms) {
   if (!runs_by_rows(weights)) return tensor_draw(weights, uniforms);
-  const auto rows = weights.contiguous();
   const auto chances = uniforms.contiguous();
-  auto out = host_empty(uniforms.sizes(), at::kLong);
-  auto* tokens = out.mutable_data_ptr<int64_t>();
   const auto* chance = chances.const_data_ptr<double>();
-  AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "draw", [&] {
-    for_each_row<scalar_t>(
-        rows, [&](int64_t row, const scalar_t* values) { tokens[row] = row_draw(values, rows.size(-1), chance[row]); });
-  });
-  return out;
+  return row_tokens(weights,
+                    [&](int64_t row, const auto* values) { return row_draw(values, weights.size(-1), chance[row]); });
 }
 
 at::Tensor draw_on_gpu(const at::Tensor& weights, const at::Tensor& uniforms) {
@@ -255,29 +237,17 @@ std::tuple<at::Tensor, at::Tensor> reject_in_tensors(const at::Tensor& p, const 
 std::tuple<at::Tensor, at::Tensor> reject_on_gpu(const at::Tensor& p, const at::Tensor& q, const at::Tensor& tokens,
                                                  const at::Tensor& counts, const at::Tensor& r_accept,
                                                  const at::Tensor& r_next) {
-  const auto decided = reject_by_kernel({p, q, tokens, counts, r_accept, r_next});
-  if (decided) return {decided->accepted, decided->next};
-  return reject_in_tensors(p, q, tokens, counts, r_accept, r_next);
-}
-
-// One launch each on other devices than the CPU.
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def("most_likely(Tensor logits) -> Tensor");
-  library.def("draw(Tensor weights, Tensor uniforms) -> Tensor");
-  library.def(
-      "reject(Tensor p, Tensor q, Tensor tokens, Tensor counts, Tensor r_accept, Tensor r_next) -> (Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("most_likely", &most_likely_on_cpu);
-  library.impl("draw", &draw_on_cpu);
-  library.impl("reject", &reject_in_tensors);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("most_likely", &most_likely_on_gpu);
-  library.impl("draw", &draw_on_gpu);
-  library.impl("reject", &reject_on_gpu);
+  const void* kernel = p.scalar_type() == q.scalar_type() ? find_draw_kernel("reject", p) : nullptr;
+  if (kernel == nullptr) return reject_in_tensors(p, q, tokens, counts, r_accept, r_next);
+  const DraftedTokens in{p.contiguous(),      q.contiguous(),        tokens.contiguous(),
+                         counts.contiguous(), r_accept.contiguous(), r_next.contiguous()};
+  at::Tensor accepted = at::empty_like(in.counts);
+  at::Tensor next = at::empty_like(in.counts);
+  draw_kernels().launch(kernel, in.p.device(), {static_cast<unsigned>(in.p.size(0))}, {kThreads}, in.p.const_data_ptr(),
+                        in.q.const_data_ptr(), in.tokens.const_data_ptr(), in.counts.const_data_ptr(),
+                        in.r_accept.const_data_ptr(), in.r_next.const_data_ptr(), accepted.mutable_data_ptr(),
+                        next.mutable_data_ptr(), static_cast<int>(in.tokens.size(1)), static_cast<int>(in.p.size(2)));
+  return {accepted, next};
 }
 
 }  // namespace
@@ -292,10 +262,8 @@ at::Tensor warp(const at::Tensor& logits, const Warping& warping) {
 
 at::Tensor most_likely(const at::Tensor& logits) {
   if (logits.is_cpu()) return most_likely_on_cpu(logits);
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("draftsmith::most_likely", "")
-                             .typed<at::Tensor(const at::Tensor&)>();
-  return op.call(logits);
+  static const DeviceOperator op("most_likely(Tensor logits) -> Tensor", &most_likely_on_cpu, &most_likely_on_gpu);
+  return op(logits);
 }
 
 at::Tensor confidence(const at::Tensor& logits) {
@@ -316,9 +284,8 @@ at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tok
 
 at::Tensor draw(const at::Tensor& weights, const at::Tensor& uniforms) {
   if (weights.is_cpu()) return draw_on_cpu(weights, uniforms);
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::draw", "").typed<decltype(draw_on_cpu)>();
-  return op.call(weights, uniforms);
+  static const DeviceOperator op("draw(Tensor weights, Tensor uniforms) -> Tensor", &draw_on_cpu, &draw_on_gpu);
+  return op(weights, uniforms);
 }
 
 at::Tensor leading(const at::Tensor& kept) {
@@ -332,10 +299,11 @@ at::Tensor at_position(const at::Tensor& values, const at::Tensor& position) {
 }
 
 Decided decide_by_rejection(const DraftedTokens& drafted) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::reject", "").typed<decltype(reject_in_tensors)>();
+  static const DeviceOperator op(
+      "reject(Tensor p, Tensor q, Tensor tokens, Tensor counts, Tensor r_accept, Tensor r_next) -> (Tensor, Tensor)",
+      &reject_in_tensors, &reject_on_gpu);
   const auto [accepted, next] =
-      op.call(drafted.p, drafted.q, drafted.tokens, drafted.counts, drafted.r_accept, drafted.r_next);
+      op(drafted.p, drafted.q, drafted.tokens, drafted.counts, drafted.r_accept, drafted.r_next);
   return {accepted, next};
 }
 

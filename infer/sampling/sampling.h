@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "base/aten.h"
 #include "base/kernel_texts.h"
@@ -46,10 +45,6 @@ struct Decided {
   at::Tensor accepted;  // int64 [B] leading tokens that are kept
   at::Tensor next;      // int64 [B] the token after them; kNoToken: bad numbers
 };
-
-// Returns decide_by_rejection(); nothing where no kernel takes the arguments: empty ones, or a machine that cannot run
-// kernels.
-std::optional<Decided> reject_by_kernel(const DraftedTokens& drafted);
 
 // Returns the source of the kernel of the most likely token, infer/sampling/kernels/most_likely.cu.
 KernelSource most_likely_source();

@@ -55,10 +55,10 @@ model::TransformerModel* transformer_of(model::LanguageModel& target, const std:
   return nullptr;
 }
 
-model::TransformerModel& inside_model(const GenerationModels& models) {
-  auto* target = dynamic_cast<model::TransformerModel*>(models.target);
-  if (target == nullptr) throw std::logic_error("layers are read early of transformers alone");
-  return *target;
+model::TransformerModel& inside_model(model::LanguageModel& target) {
+  auto* model = dynamic_cast<model::TransformerModel*>(&target);
+  if (model == nullptr) throw std::logic_error("layers are read early of transformers alone");
+  return *model;
 }
 
 int64_t exit_layer_of(const DecodeOptions& options, const model::Exits* exits) {
@@ -70,7 +70,7 @@ bool check_layers(const GenerationModels& models, const std::string& where, Prob
   if (transformer_of(*models.target, where, problems) == nullptr) return false;
   if (models.exits == nullptr) return true;
   const size_t before = problems.list().size();
-  model::check_exits(models.exits->config(), inside_model(models).config(), "exits", problems);
+  model::check_exits(models.exits->config(), inside_model(*models.target).config(), "exits", problems);
   return problems.list().size() == before;
 }
 
@@ -103,7 +103,7 @@ PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& op
 
 void decode_inside(const GenerationModels& models, const DecodeOptions& options, const DecodeSettings& settings,
                    RowBatch& batch, PhaseTimer& timer) {
-  model::TransformerModel& target = inside_model(models);
+  model::TransformerModel& target = inside_model(*models.target);
   if (options.method_info().algorithm == Algorithm::kCalm) {
     const CalmSettings calm{exit_measures().at(options.exit_measure), options.exit_threshold, options.exit_decay};
     decode_calm(target, models.exits, calm, settings, batch, timer);

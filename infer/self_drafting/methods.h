@@ -104,8 +104,8 @@ void decode_ppd(model::TransformerModel& target, const model::Exits* exits, cons
 // Returns the target as a transformer, whose layers can be read; nullptr after a problem is reported at `where`.
 model::TransformerModel* transformer_of(model::LanguageModel& target, const std::string& where, Problems& problems);
 
-// Returns the target as a transformer. check_inside() must have found no problem with the models.
-model::TransformerModel& inside_model(const GenerationModels& models);
+// Returns the target as a transformer, which transformer_of() has found no problem with.
+model::TransformerModel& inside_model(model::LanguageModel& target);
 
 // Returns the number of layers that draft in the method early-exit: the option, else the first exit, else 1.
 int64_t exit_layer_of(const DecodeOptions& options, const model::Exits* exits);

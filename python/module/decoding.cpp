@@ -128,7 +128,7 @@ class Decoder {
 };
 
 infer::Generator& Decoder::generator(const infer::DecodeOptions& options) {
-  const std::string key = dump_options(options);
+  const std::string key = options_to_json(options).dump();
   if (prepared_ && prepared_->options == key) {
     prepared_->generator.carry_window(std::nullopt);  // counts do not depend on earlier calls
   } else {

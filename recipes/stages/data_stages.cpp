@@ -244,20 +244,11 @@ void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run
 
 }  // namespace
 
-StageKind corpus_stage() {
-  return make_stage_kind<CorpusOptions>("corpus", 1, run_corpus);
-}
-
-StageKind language_stage() {
-  return make_stage_kind<data::SyntheticOptions>("language", 1, run_language);
-}
-
-StageKind ngram_stage() {
-  return make_stage_kind<NgramStageOptions>("ngram", 1, run_ngram);
-}
-
-StageKind tokenizer_stage() {
-  return make_stage_kind<TokenizerStageOptions>("tokenizer", 1, run_tokenizer);
+std::vector<StageKind> data_stages() {
+  return {make_stage_kind<data::SyntheticOptions>("language", 1, run_language),
+          make_stage_kind<TokenizerStageOptions>("tokenizer", 1, run_tokenizer),
+          make_stage_kind<CorpusOptions>("corpus", 1, run_corpus),
+          make_stage_kind<NgramStageOptions>("ngram", 1, run_ngram)};
 }
 
 }  // namespace draftsmith::recipes

@@ -151,12 +151,9 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
 
 }  // namespace
 
-StageKind router_data_stage() {
-  return make_stage_kind<RouterDataOptions>("router-data", 1, run_router_data);
-}
-
-StageKind router_stage() {
-  return make_stage_kind<RouterStageOptions>("router", 1, run_router);
+std::vector<StageKind> router_stages() {
+  return {make_stage_kind<RouterDataOptions>("router-data", 1, run_router_data),
+          make_stage_kind<RouterStageOptions>("router", 1, run_router)};
 }
 
 }  // namespace draftsmith::recipes

@@ -26,26 +26,22 @@ ModelPointer fresh_model(model::TransformerConfig config, uint64_t seed, at::Dev
   return made;
 }
 
-// Loads the ordinary model that training begins from, unpacked, or makes one, which messages call `name`.
+// Loads the ordinary model that training begins from, unpacked, or makes one, which messages call `name`, if any.
 ModelPointer ordinary_start(const StartOptions& options, const data::Tokenizer& tokenizer, const std::string& name,
                             at::Device device) {
   if (!options.from) {
     auto made = fresh_model(make_config(*options.architecture, tokenizer), options.architecture->seed, device);
-    made->set_name(name);
+    if (!name.empty()) made->set_name(name);
     return made;
   }
-  auto loaded = model::load_model(*options.from, {.device = device, .pack = false});
-  loaded->set_name(options.from->string());
-  return loaded;
+  return model::load_model(*options.from, {.device = device, .pack = false});
 }
 
-// Loads a model that is not trained, named by its directory.
+// Loads a model that is not trained.
 ModelPointer load_frozen(const fs::path& directory, const ModelPlace& place) {
   // A teacher of half precision needs its plain head, whose logits are not rounded.
-  auto frozen =
-      model::load_model(directory, {.device = place.device, .dtype = place.frozen, .pack = place.frozen == at::kFloat});
-  frozen->set_name(directory.string());
-  return frozen;
+  return model::load_model(directory,
+                           {.device = place.device, .dtype = place.frozen, .pack = place.frozen == at::kFloat});
 }
 
 // Copies parameters of the same names and shapes from earlier exits.
@@ -61,12 +57,9 @@ void take_up(const model::Exits& earlier, const model::Exits& into, const std::f
   if (taken > 0) log_info("  norms of the exits start from those in {}", from.string());
 }
 
-bool from_tandem(const StartOptions& options) {
-  return options.from && model::kind_of_directory(*options.from) == model::tandem_kind();
-}
-
-bool from_drafter(const StartOptions& options) {
-  return options.from && model::kind_of_directory(*options.from) == model::shared_encoder_kind();
+// Returns whether training starts from a model of that kind.
+bool starts_from(const StartOptions& options, const model::ModelKind& kind) {
+  return options.from && model::kind_of_directory(*options.from) == kind;
 }
 
 bool is_same_model(const fs::path& one, const fs::path& other) {
@@ -81,14 +74,16 @@ Problem missing_model(const std::string& option, const std::string& what) {
 // Returns the primary's directory: the option, or the one that the Tandem directory `from` names.
 fs::path primary_of(const StartOptions& options) {
   if (options.tandem->primary) return *options.tandem->primary;
-  if (from_tandem(options)) return model::companion_directory(model::tandem_kind(), *options.from);
+  if (starts_from(options, model::tandem_kind()))
+    return model::companion_directory(model::tandem_kind(), *options.from);
   throw UserError(missing_model("tandem.primary", "a secondary that is not yet part of a Tandem needs a primary"));
 }
 
 // Returns the target's directory: the option, or the one that the drafter's directory `from` names.
 fs::path target_of(const StartOptions& options) {
   if (options.shared_encoder->target) return *options.shared_encoder->target;
-  if (from_drafter(options)) return model::companion_directory(model::shared_encoder_kind(), *options.from);
+  if (starts_from(options, model::shared_encoder_kind()))
+    return model::companion_directory(model::shared_encoder_kind(), *options.from);
   throw UserError(
       missing_model("shared_encoder.target", "a drafter that does not share an encoder yet needs a target"));
 }
@@ -151,9 +146,8 @@ StartingModels tandem_start(const StartOptions& all, const data::Tokenizer& toke
   const bool frozen = !trains_primary(options);
   auto primary =
       frozen ? load_frozen(directory, place) : model::load_model(directory, {.device = place.device, .pack = false});
-  primary->set_name(directory.string());
   auto secondary =
-      from_tandem(all)
+      starts_from(all, model::tandem_kind())
           ? continued_secondary(options, *all.from, directory, place.device)
           : new_secondary(options, *ordinary_start(all, tokenizer, "the secondary", place.device), *primary);
   StartingModels made;
@@ -184,7 +178,7 @@ StartingModels shared_encoder_start(const StartOptions& options, const data::Tok
                                     const ModelPlace& place, bool teaches) {
   const fs::path directory = target_of(options);
   auto target = load_frozen(directory, place);
-  auto drafter = from_drafter(options)
+  auto drafter = starts_from(options, model::shared_encoder_kind())
                      ? continued_drafter(options, directory, place.device)
                      : model::make_shared_encoder_drafter(
                            *ordinary_start(options, tokenizer, "the drafter", place.device), *target,
@@ -367,9 +361,7 @@ StartingModels starting_models(const StartOptions& options, const data::Tokenize
     return trained_alone<train::BlockPredictionTrainable>(fresh_model(
         model::block_prediction_config(config, *options.block_prediction), options.architecture->seed, place.device));
   }
-  auto model = options.from ? model::load_model(*options.from, {.device = place.device, .pack = false})
-                            : fresh_model(make_config(*options.architecture, tokenizer), options.architecture->seed,
-                                          place.device);
+  auto model = ordinary_start(options, tokenizer, "", place.device);
   if (options.exits) return exit_start(options, std::move(model));
   return trained_alone<train::PlainTrainable>(std::move(model));
 }

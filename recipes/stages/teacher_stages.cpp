@@ -383,12 +383,9 @@ data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const d
   return cache;
 }
 
-StageKind teacher_outputs_stage() {
-  return make_stage_kind<TeacherOutputsOptions>("teacher-outputs", 1, run_teacher_outputs, Processes::kAll);
-}
-
-StageKind teacher_logits_stage() {
-  return make_stage_kind<TeacherLogitsOptions>("teacher-logits", 1, run_teacher_logits, Processes::kAll);
+std::vector<StageKind> teacher_stages() {
+  return {make_stage_kind<TeacherOutputsOptions>("teacher-outputs", 1, run_teacher_outputs, Processes::kAll),
+          make_stage_kind<TeacherLogitsOptions>("teacher-logits", 1, run_teacher_logits, Processes::kAll)};
 }
 
 }  // namespace draftsmith::recipes

@@ -284,12 +284,9 @@ void run_heads(const HeadsStageOptions& options, const StageContext& run) {
 
 }  // namespace
 
-StageKind train_stage() {
-  return make_stage_kind<TrainStageOptions>("train", 1, run_train, Processes::kAll);
-}
-
-StageKind heads_stage() {
-  return make_stage_kind<HeadsStageOptions>("heads", 1, run_heads, Processes::kAll);
+std::vector<StageKind> train_stages() {
+  return {make_stage_kind<TrainStageOptions>("train", 1, run_train, Processes::kAll),
+          make_stage_kind<HeadsStageOptions>("heads", 1, run_heads, Processes::kAll)};
 }
 
 }  // namespace draftsmith::recipes

@@ -25,7 +25,7 @@ constexpr const char* kRecipe =
 toml::table with(const std::string& assignment) {
   toml::table root = parse_toml(kRecipe, "recipe.toml");
   Problems problems;
-  apply_overlay(root, assignment, {"stage"}, problems);
+  apply_overlays(root, {assignment}, {"stage"}, problems);
   problems.throw_if_any();
   return root;
 }
@@ -80,13 +80,9 @@ TEST(Overlay, IsNamedAsTheSourceOfItsValue) {
   EXPECT_EQ(location_of(*with("train.steps=7").at_path("stage.train.steps").node()), "--set train.steps=7");
 }
 
-TEST(TomlText, QuotedStringsAndKeysParseBack) {
+TEST(TomlText, QuotedStringsParseBack) {
   const std::string awkward = "q\" b\\ n\n t\t c\x01 d\x7f u\xc3\xbc";
-  const toml::table root = parse_toml(toml_key(awkward) + " = " + toml_quoted(awkward), "t");
-  EXPECT_EQ(root.begin()->first.str(), awkward);
-  EXPECT_EQ(root.begin()->second.value<std::string>(), awkward);
-  EXPECT_EQ(toml_key("plain-key_1"), "plain-key_1");
-  EXPECT_EQ(toml_key(""), "\"\"");
+  EXPECT_EQ(parse_toml("text = " + toml_quoted(awkward), "t")["text"].value<std::string>(), awkward);
 }
 
 }  // namespace

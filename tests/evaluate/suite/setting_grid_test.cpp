@@ -196,9 +196,9 @@ TEST(InsideRuns, MeasuresAndExitsAreComparedThresholdsChosenAmong) {
 
 TEST(InsideRuns, PpdAndExactDraftingAreLosslessForTheirOwnModel) {
   const auto first = [](const SettingGrid& run) { return expand_grid(run).front(); };
-  EXPECT_TRUE(first(run_of("ppd")).equals_greedy());
+  EXPECT_TRUE(first(run_of("ppd")).follows_target());
   EXPECT_TRUE(first(run_of("ppd", "other")).lossless());
-  EXPECT_FALSE(first(run_of("ppd", "other")).equals_greedy());
+  EXPECT_FALSE(first(run_of("ppd", "other")).follows_target());
   SettingGrid sampled = run_of("ppd");
   sampled.lists[&DecodeOptions::temperature] = {0.7};
   EXPECT_TRUE(first(sampled).samples_exactly());
@@ -210,7 +210,7 @@ TEST(InsideRuns, PpdAndExactDraftingAreLosslessForTheirOwnModel) {
   EXPECT_FALSE(first(run_of("early-exit")).lossless());
   SettingGrid exact = run_of("early-exit");
   exact.decode.acceptance = "exact";
-  EXPECT_TRUE(first(exact).equals_greedy());
+  EXPECT_TRUE(first(exact).follows_target());
   EXPECT_EQ(first(exact).drafter_label(), "exit");
   exact.model = "other";
   exact.lists[&DecodeOptions::exit_layer] = {2};
