@@ -215,8 +215,9 @@ TransformerConfig decoder_only(const std::string& family) {
   return config;
 }
 
-TransformerConfig decoder_only_with_biases(const std::string& family) {
+TransformerConfig with_layer_norms(const std::string& family, bool encoder_decoder) {
   TransformerConfig config = decoder_only(family);
+  config.encoder_decoder = encoder_decoder;
   config.norm = Norm::kLayer;
   config.norm_epsilon = 1e-5;
   config.projection_bias = config.output_bias = config.feed_forward_bias = true;
@@ -266,9 +267,9 @@ std::vector<std::string> known_architectures() {
 
 const Registry<Family>& families() {
   static const Registry<Family> kFamilies("model family", [] {
-    std::vector<Family> all = {t5_family(),      mt5_family(),  umt5_family(),  marian_family(),
-                               m2m_100_family(), bart_family(), mbart_family(), pegasus_family()};
-    std::ranges::move(llama_families(), std::back_inserter(all));
+    std::vector<Family> all = t5_families();
+    for (const auto& relatives : {bart_families, llama_families})
+      std::ranges::move(relatives(), std::back_inserter(all));
     for (const auto& family : {gpt2_family, opt_family, gpt_neox_family, bloom_family}) all.push_back(family());
     return all;
   }());

@@ -1,6 +1,6 @@
 // Families: how config.json becomes a TransformerConfig and back, what the weights are called, and what new models are
 // like. All other code is the same for all families. A new family is a .cpp in this folder, the declaration of its
-// function below, and its line in family.cpp; one like Llama is a row in llama.cpp.
+// function below, and its line in family.cpp; one like Llama or BART is a row in llama.cpp or bart.cpp.
 // Before them what they share: keys of config.json that are read and written by one list, rotary keys, the layout of
 // stored parameters, limits, names of activations, and tables of parameters' names.
 #pragma once
@@ -179,8 +179,8 @@ std::string activation_name(Activation activation);
 
 // Returns a decoder-only configuration with RMS norms and no biases.
 TransformerConfig decoder_only(const std::string& family);
-// Returns a decoder-only configuration with layer norms and biases in all layers, as GPT-2 and its successors have.
-TransformerConfig decoder_only_with_biases(const std::string& family);
+// Returns a configuration with layer norms and biases in all layers, as GPT-2, BART and their relatives have.
+TransformerConfig with_layer_norms(const std::string& family, bool encoder_decoder);
 
 // Names that a family's files give to parameters.
 struct NameTable {
@@ -269,17 +269,11 @@ nlohmann::ordered_json write_config(const Family& family, TransformerConfig conf
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config);
 
 // The families, one file each, or one for relatives.
-Family t5_family();
-Family mt5_family();
-Family umt5_family();
-Family marian_family();
-Family m2m_100_family();
-Family bart_family();
-Family mbart_family();
-Family pegasus_family();
+std::vector<Family> t5_families();
+std::vector<Family> bart_families();   // BART and other encoder-decoders with layer norms
 std::vector<Family> llama_families();  // Llama and its relatives
-Family opt_family();
 Family gpt2_family();
+Family opt_family();
 Family gpt_neox_family();
 Family bloom_family();
 
