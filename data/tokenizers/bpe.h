@@ -123,7 +123,6 @@ class TokenDecoder {
 
 struct BpeParts {
   std::filesystem::path file{};
-  std::vector<std::filesystem::path> files{};
   std::string hash{};
   BpeDescription model{};
   std::vector<AddedToken> added{};  // id -1: the next free id

@@ -210,8 +210,7 @@ void parse_pre_tokenizer(const Component& component, PreTokenizer& pre_tokenizer
   } else if (type == "WhitespaceSplit") {
     pre_tokenizer.push_back(make_split(regex_pattern("\\s+", component.where), SplitBehavior::kRemoved, false));
   } else if (type == "ByteLevel") {
-    if (component.flag("add_prefix_space"))
-      pre_tokenizer.push_back([](Words& words, bool) { add_prefix_space(words); });
+    if (component.flag("add_prefix_space")) pre_tokenizer.push_back(add_prefix_space);
     if (component.flag("use_regex", true)) {
       const SplitPattern words = regex_pattern(kGpt2Pattern, component.where);
       pre_tokenizer.push_back(make_split(words, SplitBehavior::kIsolated, false));
@@ -449,7 +448,6 @@ BpeParts read_tokenizer_json(const fs::path& file) {
   }
   BpeParts parts;
   parts.file = file;
-  parts.files = with_configuration_files(file);
   parts.hash = sha256(text);
   const Component root(whole, name);
   const auto part = [&](const char* key) { return Component(root.need(key), fmt::format("{}: {}", name, key)); };
