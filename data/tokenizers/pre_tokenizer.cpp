@@ -79,19 +79,6 @@ std::string nfc(std::string_view text) {
   return out;
 }
 
-std::string replace_all(std::string_view text, std::string_view what, std::string_view by) {
-  std::string out;
-  out.reserve(text.size());
-  size_t begin = 0;
-  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, begin)) {
-    out += text.substr(begin, at - begin);
-    out += by;
-    begin = at + what.size();
-  }
-  out += text.substr(begin);
-  return out;
-}
-
 namespace {
 
 // The rules of Precompiled. The form: the size of a double array in bytes, its units (Darts: Yata et al. 2007), then

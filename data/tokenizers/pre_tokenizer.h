@@ -30,9 +30,6 @@ std::string nfc(std::string_view text);
 // `tokenizers`. Errors: UserError at `where` for bytes that are no such rules.
 std::function<std::string(const std::string&)> precompiled(const std::string& bytes, const std::string& where);
 
-// Returns the text with each occurrence of `what` replaced, from left to right; `what` must not be empty.
-std::string replace_all(std::string_view text, std::string_view what, std::string_view by);
-
 // Return the letters (\p{L}) and numbers (\p{N}) of Unicode 16, equal to Oniguruma 6.9.10, the engine of Hugging Face
 // `tokenizers`: ids must not depend on the Unicode version of the machine's libraries.
 std::span<const CodePointRange> letter_ranges();
