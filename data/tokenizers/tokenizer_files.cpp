@@ -319,7 +319,7 @@ BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
   if (config.add_prefix_space.value_or(false)) parts.pre_tokenizer.push_back(add_prefix_space);
   parts.pre_tokenizer.push_back(
       make_split(regex_pattern(kGpt2Pattern, vocabulary.string()), SplitBehavior::kIsolated, false));
-  parts.decoder.use_byte_level();
+  parts.decoder.byte_level = true;
   parts.add_bos = config.add_bos_token.value_or(roberta);
   parts.add_eos = roberta;
   return parts;
@@ -345,7 +345,8 @@ BpeParts read_byt5(const fs::path& file) {
     parts.model.pieces.emplace_back(piece_of_bytes({&c, 1}), static_cast<int32_t>(parts.model.pieces.size()));
   }
   for (int64_t i = 0; i < sentinels; ++i) add(fmt::format("<extra_id_{}>", i), false);
-  parts.decoder.use_byte_level(InvalidBytes::kDrop);
+  parts.decoder.byte_level = true;
+  parts.decoder.invalid = InvalidBytes::kDrop;
   parts.pad = "<pad>";
   parts.eos = "</s>";
   parts.unk = "<unk>";

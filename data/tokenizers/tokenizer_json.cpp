@@ -277,32 +277,32 @@ enum class DecoderStage { kReplace, kByteFallback, kFuse, kStrip, kAlone };
 DecoderStage parse_decoder_step(const Component& component, TokenDecoder& decoder) {
   const std::string type = component.type();
   if (type == "ByteLevel") {
-    decoder.use_byte_level();
+    decoder.byte_level = true;
     return DecoderStage::kAlone;
   }
   if (type == "Metaspace") {
     const MetaspaceParts parts = parse_metaspace(component);
-    decoder.use_metaspace(parts.replacement, parts.prepend != PrependScheme::kNever);
+    decoder.replaced.emplace_back(parts.replacement, " ");
+    decoder.drops_first = parts.prepend != PrependScheme::kNever;
     return DecoderStage::kAlone;
   }
   if (type == "Fuse") return DecoderStage::kFuse;
   if (type == "ByteFallback") {
-    decoder.use_byte_fallback();
+    decoder.byte_fallback = true;
     return DecoderStage::kByteFallback;
   }
   if (type == "Strip") {
     if (component.text("content") != " " || component.id("stop") != 0) {
       component.refuse("this Strip is not supported", "content \" \" and stop 0", "another");
     }
-    decoder.set_strip(static_cast<size_t>(component.id("start")));
+    decoder.strip = static_cast<size_t>(component.id("start"));
     return DecoderStage::kStrip;
   }
   if (type != "Replace") {
     component.refuse("this decoder is not supported",
                      "ByteLevel, Metaspace, or a Sequence of Replace, ByteFallback, Fuse, Strip", type);
   }
-  auto [what, by] = parse_replace(component);
-  decoder.add_replace(std::move(what), std::move(by));
+  decoder.replaced.push_back(parse_replace(component));
   return DecoderStage::kReplace;
 }
 

@@ -113,10 +113,13 @@ void ConfigKeys::warn_of_ids() {
 }
 
 void ConfigKeys::activation(const std::string& key, Activation& value, const std::string& fallback) {
-  if (!read_or_write(key, activation_name(value), fallback)) return;
-  const auto named = activation_named(from_->get_string(key, fallback));
-  if (!named) from_->wrong(key, "is not a known activation", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
-  value = named.value_or(value);
+  if (!read_or_write(key, activations().name(value), fallback)) return;
+  const auto* named = activations().find(from_->get_string(key, fallback));
+  if (named != nullptr) {
+    value = named->value;
+  } else {
+    from_->wrong(key, "is not a known activation", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
+  }
 }
 
 void ConfigKeys::fixed(const std::string& key, bool value) {
@@ -180,31 +183,17 @@ at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const Stor
   return where.transposed && joined.dim() == 2 ? joined.t() : joined;
 }
 
-namespace {
-
-// The first name of an activation is the one that is written.
-constexpr std::pair<const char*, Activation> kActivations[] = {{"relu", Activation::kRelu},
-                                                               {"gelu_new", Activation::kGeluTanh},
-                                                               {"gelu_pytorch_tanh", Activation::kGeluTanh},
-                                                               {"gelu_fast", Activation::kGeluTanh},
-                                                               {"gelu", Activation::kGelu},
-                                                               {"silu", Activation::kSilu},
-                                                               {"swish", Activation::kSilu}};
-
-}  // namespace
-
-std::optional<Activation> activation_named(const std::string& name) {
-  for (const auto& [known, activation] : kActivations) {
-    if (known == name) return activation;
-  }
-  return std::nullopt;
-}
-
-std::string activation_name(Activation activation) {
-  for (const auto& [name, known] : kActivations) {
-    if (known == activation) return name;
-  }
-  throw std::logic_error("activation_name: unknown activation");
+const NamedValues<Activation>& activations() {
+  using enum PostOp;
+  // The first name of an activation is the one that is written.
+  static const NamedValues<Activation> kActivations("activation", {{"relu", kRelu},
+                                                                   {"gelu_new", kGeluTanh},
+                                                                   {"gelu_pytorch_tanh", kGeluTanh},
+                                                                   {"gelu_fast", kGeluTanh},
+                                                                   {"gelu", kGelu},
+                                                                   {"silu", kSilu},
+                                                                   {"swish", kSilu}});
+  return kActivations;
 }
 
 TransformerConfig decoder_only(const std::string& family) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -173,9 +174,8 @@ inline constexpr int64_t kMaxLayers = 1024;
 inline constexpr int64_t kMaxHeads = 4096;
 inline constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
-// Returns the activation of a name in config.json; "gelu_new" is the tanh approximation.
-std::optional<Activation> activation_named(const std::string& name);
-std::string activation_name(Activation activation);
+// Returns the names of activations in config.json; "gelu_new" is the tanh approximation.
+const NamedValues<Activation>& activations();
 
 // Returns a decoder-only configuration with RMS norms and no biases.
 TransformerConfig decoder_only(const std::string& family);
@@ -258,6 +258,8 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
 
 // Reads a configuration from config.json.
 TransformerConfig read_config(const Family& family, ConfigKeys& keys);
+// Returns whether names, with a blank before and behind each, hold a key.
+bool lists(std::string_view names, const std::string& key);
 // Looks at the keys of a config.json that `keys` does not list and `known` does not know. Those that give models of
 // other families other numbers are problems; one warning names the rest.
 void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool (*known)(const std::string& key));

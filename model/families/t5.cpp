@@ -33,19 +33,18 @@ void read_feed_forward(ConfigReader& reader, const std::string& fallback, Transf
   const std::string plain = gated ? projection.substr(6) : projection;
   const std::string implied = projection == "gated-gelu" ? "gelu_new" : plain;
   config.gated = reader.get_bool("is_gated_act", gated);
-  const std::string name = reader.get_string("dense_act_fn", implied);
-  const auto activation = activation_named(name);
-  if (!activation) {
+  const auto* activation = activations().find(reader.get_string("dense_act_fn", implied));
+  if (activation == nullptr) {
     reader.wrong(reader.has("dense_act_fn") ? "dense_act_fn" : "feed_forward_proj", "is not a known activation",
                  "relu, gelu, gelu_new, gelu_pytorch_tanh or silu, with \"gated-\" before it where it gates");
     return;
   }
-  config.activation = *activation;
+  config.activation = activation->value;
 }
 
 void feed_forward_keys(ConfigKeys& keys, TransformerConfig& config, const std::string& fallback) {
   if (keys.reads()) read_feed_forward(keys.reader(), fallback, config);
-  const std::string activation = activation_name(config.activation);
+  const std::string& activation = activations().name(config.activation);
   // "gated-gelu" is the name every reader knows for the gated tanh GELU.
   const std::string gated = "gated-" + (config.activation == Activation::kGeluTanh ? "gelu" : activation);
   keys.also("feed_forward_proj", config.gated ? gated : activation);
