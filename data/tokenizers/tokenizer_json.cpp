@@ -79,6 +79,11 @@ PatternText parse_pattern(const Component& component) {
   component.refuse("'pattern' has an unusable value", R"({"Regex": "..."} or {"String": "..."})", brief(pattern));
 }
 
+SplitPattern parse_search(const Component& component) {
+  const PatternText pattern = parse_pattern(component);
+  return pattern.regex ? regex_pattern(pattern.text, component.where) : literal_pattern(pattern.text);
+}
+
 // Returns what a decoder's Replace of a text replaces, and by what.
 std::pair<std::string, std::string> parse_replace(const Component& component) {
   const PatternText pattern = parse_pattern(component);
@@ -137,17 +142,16 @@ void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
     const std::string prefix = component.text("prepend");
     normalizer.push_back([prefix](const std::string& text) { return text.empty() ? text : prefix + text; });
   } else if (type == "Replace") {
-    const PatternText pattern = parse_pattern(component);
-    const auto find = pattern.regex ? regex_pattern(pattern.text, component.where) : literal_pattern(pattern.text);
-    normalizer.push_back([find, content = component.text("content")](const std::string& text) {
-      std::string out;
-      size_t begin = 0;
-      for (const TextMatch& match : find(text)) {
-        out.append(text, begin, match.begin - begin).append(content);
-        begin = match.end;
-      }
-      return out.append(text, begin);
-    });
+    normalizer.push_back(
+        [find = parse_search(component), content = component.text("content")](const std::string& text) {
+          std::string out;
+          size_t begin = 0;
+          for (const TextMatch& match : find(text)) {
+            out.append(text, begin, match.begin - begin).append(content);
+            begin = match.end;
+          }
+          return out.append(text, begin);
+        });
   } else {
     component.refuse("this normalizer is not supported",
                      "NFC, Precompiled, Strip, Prepend, Replace or a Sequence of them", type);
@@ -155,8 +159,7 @@ void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
 }
 
 PreTokenizerStep parse_split(const Component& component) {
-  const PatternText pattern = parse_pattern(component);
-  SplitPattern split = pattern.regex ? regex_pattern(pattern.text, component.where) : literal_pattern(pattern.text);
+  SplitPattern split = parse_search(component);
   const std::string name = component.text("behavior");
   const std::pair<const char*, SplitBehavior> behaviors[] = {{"Isolated", SplitBehavior::kIsolated},
                                                              {"Removed", SplitBehavior::kRemoved},

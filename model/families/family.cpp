@@ -139,7 +139,9 @@ void ConfigKeys::also(const std::string& key, const nlohmann::ordered_json& valu
 std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
   listed_.insert(key);
   if (to_ != nullptr) return ConfigKeys((*to_)[key], all_);
-  if (has(key) && from_->at(key).is_object()) return ConfigKeys(from_->within(from_->at(key)));
+  if (has(key) && from_->at(key).is_object()) {
+    return ConfigKeys(ConfigReader(from_->at(key), from_->where(), from_->problems()));
+  }
   from_->wrong(key, "is missing from a model of this architecture", "a JSON object");
   return std::nullopt;
 }

@@ -30,8 +30,6 @@ class ConfigReader : public JsonReader {
   // `object` and `problems` must outlive the reader.
   ConfigReader(const nlohmann::json& object, std::string where, Problems& problems);
 
-  // Returns a reader of an object inside this one; its problems go to the same list.
-  ConfigReader within(const nlohmann::json& object) const { return {object, where_, problems_}; }
   // Returns the value of a key that has() found.
   const nlohmann::json& at(const std::string& key) const { return object_.at(key); }
   // Returns whether a key is there with the value null.

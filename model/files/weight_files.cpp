@@ -220,12 +220,6 @@ Shapes shapes_of(const std::map<std::string, at::Tensor>& tensors) {
   return shapes;
 }
 
-Shapes shapes_of(const TensorFile& file) {
-  Shapes shapes;
-  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
-  return shapes;
-}
-
 void check_shapes(const Shapes& expected, const Shapes& found, const std::string& where, const std::string& hint,
                   Problems& problems) {
   for (const auto& [name, shape] : expected) {

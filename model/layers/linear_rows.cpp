@@ -101,8 +101,26 @@ LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t o
   return {fmt::format("{}_{}", name, most), divided_up(outputs, of_block), 64};
 }
 
-std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
-                                                const LinearWeights& up, PostOp then, const at::Tensor& residual) {
+namespace {
+
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return at::linear(x, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+}
+
+at::Tensor rows_by_operators(const at::Tensor& x, const at::Tensor& norm, double epsilon, const at::Tensor& weight,
+                             const at::Tensor& bias, const at::Tensor& up, const at::Tensor& up_bias, int64_t then,
+                             const at::Tensor& residual) {
+  const at::Tensor in = norm.defined() ? rms_normed(x, norm, epsilon).y : x;
+  at::Tensor y = applied(static_cast<PostOp>(then), product(in, weight, bias));
+  if (up.defined()) y = y * product(in, up, up_bias);
+  return residual.defined() ? residual + y : y;
+}
+
+// Returns what linear_rows() does; nothing where no kernel takes the tensors. That is so for more rows than
+// most_linear_rows(), other or mixed dtypes, and rows that are no multiples of 16 bytes, and on a machine that cannot
+// run kernels.
+std::optional<at::Tensor> rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
+                                         const LinearWeights& up, PostOp then, const at::Tensor& residual) {
   const at::Tensor in = x.contiguous();
   if (!takes_input(in, norm) || !takes_weights(in, layer, up, residual)) return std::nullopt;
   DeviceKernels* kernels = kernels_of(in.scalar_type());
@@ -125,26 +143,10 @@ std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const Input
   return y;
 }
 
-namespace {
-
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return at::linear(x, weight, bias.defined() ? std::optional(bias) : std::nullopt);
-}
-
-at::Tensor rows_by_operators(const at::Tensor& x, const at::Tensor& norm, double epsilon, const at::Tensor& weight,
-                             const at::Tensor& bias, const at::Tensor& up, const at::Tensor& up_bias, int64_t then,
-                             const at::Tensor& residual) {
-  const at::Tensor in = norm.defined() ? rms_normed(x, norm, epsilon).y : x;
-  at::Tensor y = applied(static_cast<PostOp>(then), product(in, weight, bias));
-  if (up.defined()) y = y * product(in, up, up_bias);
-  return residual.defined() ? residual + y : y;
-}
-
 at::Tensor rows_on_gpu(const at::Tensor& x, const at::Tensor& norm, double epsilon, const at::Tensor& weight,
                        const at::Tensor& bias, const at::Tensor& up, const at::Tensor& up_bias, int64_t then,
                        const at::Tensor& residual) {
-  const auto y =
-      linear_rows_by_kernel(x, {norm, epsilon}, {weight, bias}, {up, up_bias}, static_cast<PostOp>(then), residual);
+  const auto y = rows_by_kernel(x, {norm, epsilon}, {weight, bias}, {up, up_bias}, static_cast<PostOp>(then), residual);
   return y ? *y : rows_by_operators(x, norm, epsilon, weight, bias, up, up_bias, then, residual);
 }
 

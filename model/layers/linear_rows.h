@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "base/aten.h"
@@ -57,12 +56,6 @@ struct LinearRowsKernel {
 
 // Returns the kernel for `rows` of 1 to most_linear_rows(). `gated` outputs are those of two layers.
 LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t outputs, bool normed, bool gated);
-
-// Returns what linear_rows() does; nothing where no kernel takes the tensors. That is so for more rows than
-// most_linear_rows(), other or mixed dtypes, and rows that are no multiples of 16 bytes, and on a machine that cannot
-// run kernels.
-std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
-                                                const LinearWeights& up, PostOp then, const at::Tensor& residual);
 
 // Returns residual + f(layer(norm(x))) or, if `up` has weights, residual + f(layer(norm(x))) * up(norm(x)), for
 // x [...,in] -> [...,out], in the dtype of x. An undefined residual adds nothing. Kernels round sums once, LibTorch's
