@@ -103,7 +103,7 @@ LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t o
 
 namespace {
 
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor linear_by_operators(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return at::linear(x, weight, bias.defined() ? std::optional(bias) : std::nullopt);
 }
 
@@ -111,8 +111,8 @@ at::Tensor rows_by_operators(const at::Tensor& x, const at::Tensor& norm, double
                              const at::Tensor& bias, const at::Tensor& up, const at::Tensor& up_bias, int64_t then,
                              const at::Tensor& residual) {
   const at::Tensor in = norm.defined() ? rms_normed(x, norm, epsilon).y : x;
-  at::Tensor y = applied(static_cast<PostOp>(then), product(in, weight, bias));
-  if (up.defined()) y = y * product(in, up, up_bias);
+  at::Tensor y = applied(static_cast<PostOp>(then), linear_by_operators(in, weight, bias));
+  if (up.defined()) y = y * linear_by_operators(in, up, up_bias);
   return residual.defined() ? residual + y : y;
 }
 
