@@ -13,13 +13,6 @@
 namespace draftsmith::model {
 namespace {
 
-TransformerConfig gpt_base(const std::string& family, Activation activation, Positions positions) {
-  TransformerConfig config = with_layer_norms(family, false);
-  config.activation = activation;
-  config.positions = positions;
-  return config;
-}
-
 // What a family calls the modules of a layer.
 struct GptLayer {
   const char *attention_norm, *joined, *output;
@@ -141,46 +134,48 @@ const NameTable& bloom_names(const TransformerConfig&) {
   return kTable;
 }
 
+Family gpt_family(const char* name, const char* architecture, decltype(Family::keys) keys,
+                  decltype(Family::names) names) {
+  return {.name = name,
+          .architecture = architecture,
+          .base = with_layer_norms(name, false),
+          .shapes = {.heads_make_width = true},
+          .keys = keys,
+          .names = names};
+}
+
 }  // namespace
 
 Family gpt2_family() {
-  TransformerConfig base = gpt_base("gpt2", Activation::kGeluTanh, Positions::kLearned);
-  base.smaller_residual_start = true;
-  return {.name = "gpt2",
-          .architecture = "GPT2LMHeadModel",
-          .base = base,
-          .shapes = {.heads_make_width = true},
-          .keys = gpt2_keys,
-          .names = gpt2_names,
-          // Causal masks that older versions kept as buffers.
-          .unused = {"transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias"},
-          .optional_prefix = "transformer."};
+  Family family = gpt_family("gpt2", "GPT2LMHeadModel", gpt2_keys, gpt2_names);
+  family.base.activation = Activation::kGeluTanh;
+  family.base.positions = Positions::kLearned;
+  family.base.smaller_residual_start = true;
+  // Causal masks that older versions kept as buffers.
+  family.unused = {"transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias"};
+  family.optional_prefix = "transformer.";
+  return family;
 }
 
 Family gpt_neox_family() {
-  TransformerConfig base = gpt_base("gpt_neox", Activation::kGelu, Positions::kRotary);
-  base.parallel_residual = true;
-  return {.name = "gpt_neox",
-          .architecture = "GPTNeoXForCausalLM",
-          .base = base,
-          .shapes = {.heads_make_width = true},
-          .keys = gpt_neox_keys,
-          .names = gpt_neox_names,
-          // Masks and frequencies that older versions kept as buffers.
-          .unused = {"gpt_neox.layers.*.attention.bias", "gpt_neox.layers.*.attention.masked_bias",
-                     "gpt_neox.layers.*.attention.rotary_emb.inv_freq"}};
+  Family family = gpt_family("gpt_neox", "GPTNeoXForCausalLM", gpt_neox_keys, gpt_neox_names);
+  family.base.activation = Activation::kGelu;
+  family.base.positions = Positions::kRotary;
+  family.base.parallel_residual = true;
+  // Masks and frequencies that older versions kept as buffers.
+  family.unused = {"gpt_neox.layers.*.attention.bias", "gpt_neox.layers.*.attention.masked_bias",
+                   "gpt_neox.layers.*.attention.rotary_emb.inv_freq"};
+  return family;
 }
 
 Family bloom_family() {
-  TransformerConfig base = gpt_base("bloom", Activation::kGeluTanh, Positions::kAlibi);
-  base.embedding_norm = true;
-  return {.name = "bloom",
-          .architecture = "BloomForCausalLM",
-          .base = base,
-          .shapes = {.heads_make_width = true, .ff_factor = kFeedForwardFactor},
-          .keys = bloom_keys,
-          .names = bloom_names,
-          .optional_prefix = "transformer."};
+  Family family = gpt_family("bloom", "BloomForCausalLM", bloom_keys, bloom_names);
+  family.base.activation = Activation::kGeluTanh;
+  family.base.positions = Positions::kAlibi;
+  family.base.embedding_norm = true;
+  family.shapes.ff_factor = kFeedForwardFactor;
+  family.optional_prefix = "transformer.";
+  return family;
 }
 
 }  // namespace draftsmith::model
