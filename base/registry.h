@@ -1,7 +1,7 @@
 // Explicit lists of named entries: families, stage kinds, export formats, ... Adding one is a line in the list.
 //
 //   const Registry<Family>& families() {
-//     static const Registry<Family> kFamilies("family", {t5_family(), llama_family(), ...});
+//     static const Registry<Family> kFamilies("family", {gpt2_family(), bloom_family(), ...});
 //     return kFamilies;
 //   }
 #pragma once

@@ -101,6 +101,19 @@ size_t prefix_of_width(std::string_view text, size_t width) {
   return end;
 }
 
+std::string replace_all(std::string_view text, std::string_view what, std::string_view by) {
+  std::string out;
+  out.reserve(text.size());
+  size_t begin = 0;
+  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, begin)) {
+    out += text.substr(begin, at - begin);
+    out += by;
+    begin = at + what.size();
+  }
+  out += text.substr(begin);
+  return out;
+}
+
 std::string printable(std::string_view text) {
   constexpr size_t kLongest = 120;
   std::string out;

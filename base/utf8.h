@@ -68,6 +68,9 @@ size_t incomplete_suffix(std::string_view text);
 // Returns the text with U+FFFD for each maximal ill-formed part (Unicode 15, section 3.9).
 std::string replace_invalid_utf8(std::string_view text);
 
+// Returns the text with each occurrence of `what` replaced, from left to right; `what` must not be empty.
+std::string replace_all(std::string_view text, std::string_view what, std::string_view by);
+
 // Returns whether the text has no other characters than white space.
 bool is_blank(std::string_view text);
 

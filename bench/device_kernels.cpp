@@ -171,7 +171,7 @@ class KernelMeasures {
       const at::Tensor x = normal("x", {rows, layer.inputs});
       const double own = us_each(count, [&](int64_t i) {
         if (layer.gated) {
-          model::gated_rows(x, {norm, kEpsilon}, of(i, 0), of(i, 1), model::PostOp::kSilu);
+          model::linear_rows(x, {norm, kEpsilon}, of(i, 0), model::PostOp::kSilu, {}, of(i, 1));
         } else {
           model::linear_rows(x, {norm, kEpsilon}, of(i, 0), model::PostOp::kNone);
         }

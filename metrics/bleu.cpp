@@ -61,7 +61,7 @@ void write_before(char first, char second, std::string& out) {
 void unescape_entities(std::string& text) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kEntities{
       {{"&quot;", "\""}, {"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}}};
-  for (const auto& [entity, character] : kEntities) replace_all(text, entity, character);
+  for (const auto& [entity, character] : kEntities) text = replace_all(text, entity, character);
 }
 
 // Returns the text with blanks around blanks and each ASCII punctuation mark but apostrophe, comma, hyphen and full
@@ -98,10 +98,7 @@ Pieces characters_of(std::string_view text) {
 }
 
 Pieces split_13a(std::string_view segment) {
-  std::string text(segment);
-  replace_all(text, "<skipped>", "");
-  replace_all(text, "-\n", "");
-  replace_all(text, "\n", " ");
+  std::string text = replace_all(replace_all(replace_all(segment, "<skipped>", ""), "-\n", ""), "\n", " ");
   unescape_entities(text);
   return words_of(isolate_points_and_dashes(isolate_punctuation(" " + text + " ")));
 }

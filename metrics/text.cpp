@@ -73,10 +73,4 @@ std::vector<std::string> words_of(std::string_view text) {
   return {words.begin(), words.end()};
 }
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
-
 }  // namespace draftsmith::metrics

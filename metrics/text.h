@@ -38,9 +38,6 @@ std::string_view stripped(std::string_view text);
 // Returns the words between runs of white space: str.split().
 std::vector<std::string> words_of(std::string_view text);
 
-// Replaces each occurrence of `from`, from left to right: str.replace().
-void replace_all(std::string& text, std::string_view from, std::string_view to);
-
 // ---- N-grams in sorted lists of keys
 // Matches are clipped as BLEU, chrF and ROUGE-N ask.
 

@@ -338,6 +338,10 @@ class BpeTokenizer : public Tokenizer {
       texts_.push_back(special || pieces_[id].empty() ? TextPiece{TextPiece::Kind::kNothing, ""}
                                                       : parts_.decoder.piece(pieces_[id]));
     }
+    file_ = parts_.file;
+    hash_ = parts_.hash;
+    special_ids_ = {id_of(parts_.pad), id_of(parts_.eos), model_->unk() >= 0 ? model_->unk() : id_of(parts_.unk),
+                    id_of(parts_.bos)};
     if (parts_.add_bos && bos() >= 0) parts_.frame.before.push_back(bos());
     if (parts_.add_eos && eos() >= 0) parts_.frame.after.push_back(eos());
   }
@@ -371,14 +375,7 @@ class BpeTokenizer : public Tokenizer {
 
   int64_t vocabulary() const override { return static_cast<int64_t>(pieces_.size()); }
   int64_t text_ids() const override { return std::ssize(model_->pieces()); }
-  int32_t pad() const override { return id_of(parts_.pad); }
-  int32_t eos() const override { return id_of(parts_.eos); }
-  int32_t unk() const override { return model_->unk() >= 0 ? model_->unk() : id_of(parts_.unk); }
-  int32_t bos() const override { return id_of(parts_.bos); }
   std::string piece(int32_t id) const override { return pieces_[checked(id)]; }
-  const std::string& hash() const override { return parts_.hash; }
-  const std::filesystem::path& file() const override { return parts_.file; }
-  std::vector<std::filesystem::path> files() const override { return parts_.files; }
   TextFrame frame() const override { return parts_.frame; }
   TextPiece text_piece(int32_t id) const override { return texts_[checked(id)]; }
   StreamRules stream_rules() const override { return parts_.decoder.rules(); }
@@ -424,14 +421,6 @@ class BpeTokenizer : public Tokenizer {
       const Words words = split_words(parts_.pre_tokenizer, part, at_start && segment.begin == 0);
       for (const std::string_view word : words.views) model_->encode(word, ids);
     }
-  }
-
-  size_t checked(int32_t id) const {
-    if (id >= 0 && static_cast<size_t>(id) < pieces_.size()) return static_cast<size_t>(id);
-    throw UserError({.where = parts_.file.string(),
-                     .what = "token id outside the vocabulary",
-                     .expected = fmt::format("0 to {}", vocabulary() - 1),
-                     .found = fmt::format("{}", id)});
   }
 
   int32_t id_of(const std::string& content) const {

@@ -85,26 +85,7 @@ std::string repair_utf8(std::string_view bytes, InvalidBytes policy);
 
 // Decoders of tokenizer.json that the families use, from pieces to text. ByteLevel joins the bytes of all pieces. The
 // chain of Llama's SentencePiece is Replace, ByteFallback, Fuse, Strip. Metaspace is that of unigram models.
-class TokenDecoder {
- public:
-  // Joins the bytes of all pieces, by the byte-level alphabet, and repairs invalid UTF-8. A piece with a character
-  // outside the alphabet stands for its own UTF-8.
-  void use_byte_level(InvalidBytes invalid = InvalidBytes::kReplaceParts) {
-    byte_level_ = true;
-    invalid_ = invalid;
-  }
-  // Replaces `symbol` by a space, or drops it in the first piece of a text.
-  void use_metaspace(std::string symbol, bool drops_first) {
-    add_replace(std::move(symbol), " ");
-    drops_first_ = drops_first;
-  }
-  // Replaces a text in each piece.
-  void add_replace(std::string what, std::string by) { replaced_.emplace_back(std::move(what), std::move(by)); }
-  // Decodes pieces such as <0xE4> to bytes. A run of bytes that is not valid UTF-8 becomes one U+FFFD for each byte.
-  void use_byte_fallback() { byte_fallback_ = true; }
-  // Drops up to this many spaces at the start of the text.
-  void set_strip(size_t spaces) { strip_ = spaces; }
-
+struct TokenDecoder {
   // Returns the text or bytes of a piece, which do not depend on its position.
   TextPiece piece(std::string_view piece) const;
   // Returns the text of such pieces in order.
@@ -112,18 +93,19 @@ class TokenDecoder {
   // Returns the rules for streams that agree with join().
   StreamRules rules() const;
 
- private:
-  bool byte_level_ = false;
-  InvalidBytes invalid_ = InvalidBytes::kReplaceParts;  // of byte_level_
-  bool byte_fallback_ = false;
-  bool drops_first_ = false;  // the spaces of the first piece
-  size_t strip_ = 0;
-  std::vector<std::pair<std::string, std::string>> replaced_;
+  // Joins the bytes of all pieces, by the byte-level alphabet, and repairs invalid UTF-8. A piece with a character
+  // outside the alphabet stands for its own UTF-8.
+  bool byte_level = false;
+  InvalidBytes invalid = InvalidBytes::kReplaceParts;  // of byte_level
+  // Decodes pieces such as <0xE4> to bytes. A run of bytes that is not valid UTF-8 becomes one U+FFFD for each byte.
+  bool byte_fallback = false;
+  bool drops_first = false;                                     // drops the spaces of the first piece
+  size_t strip = 0;                                             // most spaces that are dropped at the text's start
+  std::vector<std::pair<std::string, std::string>> replaced{};  // texts in each piece, and by what
 };
 
 struct BpeParts {
   std::filesystem::path file{};
-  std::vector<std::filesystem::path> files{};
   std::string hash{};
   BpeDescription model{};
   std::vector<AddedToken> added{};  // id -1: the next free id

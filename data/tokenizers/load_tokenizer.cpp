@@ -17,6 +17,14 @@
 
 namespace draftsmith::data {
 
+size_t Tokenizer::checked(int32_t id) const {
+  if (id >= 0 && id < vocabulary()) return static_cast<size_t>(id);
+  throw UserError({.where = file_.string(),
+                   .what = "token id outside the vocabulary",
+                   .expected = fmt::format("0 to {}", vocabulary() - 1),
+                   .found = fmt::format("{}", id)});
+}
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -79,19 +79,6 @@ std::string nfc(std::string_view text) {
   return out;
 }
 
-std::string replace_all(std::string_view text, std::string_view what, std::string_view by) {
-  std::string out;
-  out.reserve(text.size());
-  size_t begin = 0;
-  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, begin)) {
-    out += text.substr(begin, at - begin);
-    out += by;
-    begin = at + what.size();
-  }
-  out += text.substr(begin);
-  return out;
-}
-
 namespace {
 
 // The rules of Precompiled. The form: the size of a double array in bytes, its units (Darts: Yata et al. 2007), then
@@ -317,37 +304,26 @@ const std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N
 const std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-TextPattern::TextPattern(std::string_view expression, std::string where)
-    : expression_(expression), where_(std::move(where)) {
-  initialize_oniguruma();
-  const std::string expanded = expand_classes(expression);
-  OnigRegex regex = nullptr;
-  OnigErrorInfo details{};
-  const int code = onig_new(&regex, bytes_of(expanded), bytes_of(expanded) + expanded.size(), ONIG_OPTION_NONE,
-                            ONIG_ENCODING_UTF8, ONIG_SYNTAX_ONIGURUMA, &details);
-  if (code != ONIG_NORMAL) {
-    throw UserError({.where = where_,
-                     .what = "the regular expression cannot be compiled: " + message_of(code, &details),
-                     .expected = "an expression in Oniguruma's syntax",
-                     .found = expression_.substr(0, 200)});
-  }
-  compiled_ = {regex, onig_free};
+namespace {
+
+[[noreturn]] void refuse_expression(const std::string& expression, const std::string& where, const std::string& what,
+                                    const std::string& expected) {
+  throw UserError({.where = where, .what = what, .expected = expected, .found = expression.substr(0, 200)});
 }
 
-std::vector<TextMatch> TextPattern::matches(std::string_view text) const {
+std::vector<TextMatch> matches_of(OnigRegex regex, std::string_view text, const std::string& expression,
+                                  const std::string& where) {
   std::vector<TextMatch> found;
   const std::unique_ptr<OnigRegion, void (*)(OnigRegion*)> region(onig_region_new(),
                                                                   [](OnigRegion* used) { onig_region_free(used, 1); });
   const OnigUChar* begin = bytes_of(text);
   const OnigUChar* end = begin + text.size();
   for (size_t from = 0; from <= text.size();) {
-    const int code = onig_search(compiled_.get(), begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
+    const int code = onig_search(regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
     if (code == ONIG_MISMATCH) break;
     if (code < 0) {
-      throw UserError({.where = where_,
-                       .what = "the regular expression fails on a text: " + message_of(code, nullptr),
-                       .expected = "an expression without nested repetitions of the same characters",
-                       .found = expression_.substr(0, 200)});
+      refuse_expression(expression, where, "the regular expression fails on a text: " + message_of(code, nullptr),
+                        "an expression without nested repetitions of the same characters");
     }
     const TextMatch match{static_cast<size_t>(region->beg[0]), static_cast<size_t>(region->end[0])};
     const bool empty = match.begin == match.end;
@@ -357,6 +333,26 @@ std::vector<TextMatch> TextPattern::matches(std::string_view text) const {
     found.push_back(match);
   }
   return found;
+}
+
+}  // namespace
+
+SplitPattern regex_pattern(std::string_view expression, const std::string& where) {
+  initialize_oniguruma();
+  const std::string expanded = expand_classes(expression);
+  OnigRegex regex = nullptr;
+  OnigErrorInfo details{};
+  const int code = onig_new(&regex, bytes_of(expanded), bytes_of(expanded) + expanded.size(), ONIG_OPTION_NONE,
+                            ONIG_ENCODING_UTF8, ONIG_SYNTAX_ONIGURUMA, &details);
+  if (code != ONIG_NORMAL) {
+    refuse_expression(std::string(expression), where,
+                      "the regular expression cannot be compiled: " + message_of(code, &details),
+                      "an expression in Oniguruma's syntax");
+  }
+  const std::shared_ptr<re_pattern_buffer> compiled(regex, onig_free);
+  return [compiled, expression = std::string(expression), where](std::string_view text) {
+    return matches_of(compiled.get(), text, expression, where);
+  };
 }
 
 namespace {
@@ -429,10 +425,6 @@ void arrange(std::vector<TextPart>& parts, SplitBehavior behavior) {
 
 }  // namespace
 
-SplitPattern regex_pattern(std::string_view expression, const std::string& where) {
-  return [pattern = TextPattern(expression, where)](std::string_view text) { return pattern.matches(text); };
-}
-
 SplitPattern literal_pattern(std::string literal) {
   return [literal = std::move(literal)](std::string_view text) {
     std::vector<TextMatch> found;
@@ -470,7 +462,7 @@ PreTokenizerStep make_split(SplitPattern pattern, SplitBehavior behavior, bool i
   };
 }
 
-void add_prefix_space(Words& words) {
+void add_prefix_space(Words& words, bool /*at_start*/) {
   for (std::string_view& word : words.views) {
     if (!word.starts_with(' ')) word = words.storage.emplace_back(" " + std::string(word));
   }

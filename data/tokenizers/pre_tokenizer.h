@@ -13,8 +13,6 @@
 
 #include "base/utf8.h"
 
-struct re_pattern_buffer;  // of <oniguruma.h>
-
 namespace draftsmith::data {
 
 // The normalizers of tokenizer.json that the families use, in order: NFC (GPT-NeoX), Prepend and Replace (Llama's
@@ -31,9 +29,6 @@ std::string nfc(std::string_view text);
 // grapheme clusters of less than 6 bytes, else to characters, by the shortest rule that the text begins with, as in
 // `tokenizers`. Errors: UserError at `where` for bytes that are no such rules.
 std::function<std::string(const std::string&)> precompiled(const std::string& bytes, const std::string& where);
-
-// Returns the text with each occurrence of `what` replaced, from left to right; `what` must not be empty.
-std::string replace_all(std::string_view text, std::string_view what, std::string_view by);
 
 // Return the letters (\p{L}) and numbers (\p{N}) of Unicode 16, equal to Oniguruma 6.9.10, the engine of Hugging Face
 // `tokenizers`: ids must not depend on the Unicode version of the machine's libraries.
@@ -60,23 +55,6 @@ extern const std::string_view kLlama3Pattern;
 // \p{Han}, [[:alpha:]], ...) follow the installed version: Unicode 14 in Debian 12.
 std::string expand_classes(std::string_view expression);
 
-// A compiled regular expression of tokenizer.json (the pre-tokenizer Split), matched by Oniguruma, the engine of
-// `tokenizers`, with its syntax and its search rules. Several threads may use one.
-class TextPattern {
- public:
-  // `where` names the place of the expression in messages. Errors: UserError for an expression that Oniguruma refuses.
-  TextPattern(std::string_view expression, std::string where);
-
-  // Returns all matches in valid UTF-8, from left to right, without overlap. A match may be empty, except where
-  // another match ends, as in `tokenizers`. Errors: UserError if a search backtracks too often.
-  std::vector<TextMatch> matches(std::string_view text) const;
-
- private:
-  std::string expression_;
-  std::string where_;
-  std::shared_ptr<re_pattern_buffer> compiled_;
-};
-
 // Words as views of the text, or of `storage` if a step changed the text.
 struct Words {
   std::vector<std::string_view> views;
@@ -86,11 +64,16 @@ struct Words {
 // The treatment of the matches of a Split.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// Finds the matches of a regular expression, of a literal text that is not empty, or of single digits and other numbers
-// (the pre-tokenizer Digits), in order. Errors: UserError for an expression that TextPattern refuses.
+// Finds all matches in valid UTF-8, from left to right, without overlap. Several threads may use one.
 using SplitPattern = std::function<std::vector<TextMatch>(std::string_view text)>;
+
+// Returns the pattern of a regular expression, matched by Oniguruma, the engine of `tokenizers`, with its syntax and
+// its search rules. A match may be empty, except where another match ends. `where` names the place of the expression in
+// messages. Errors: UserError for an expression that Oniguruma refuses, and if a search backtracks too often.
 SplitPattern regex_pattern(std::string_view expression, const std::string& where);
+// Returns the pattern of a literal text that is not empty.
 SplitPattern literal_pattern(std::string literal);
+// Returns the pattern of single digits and other numbers (the pre-tokenizer Digits).
 SplitPattern digits_pattern();
 
 // One step of a pre-tokenizer: replaces each word by its parts that are not empty. `at_start`: the first word begins
@@ -101,7 +84,7 @@ using PreTokenizerStep = std::function<void(Words& words, bool at_start)>;
 PreTokenizerStep make_split(SplitPattern pattern, SplitBehavior behavior, bool invert);
 
 // Adds a space before each word that begins with none.
-void add_prefix_space(Words& words);
+void add_prefix_space(Words& words, bool at_start);
 
 // Metaspace: replaces blanks by `replacement` and adds one before words that do not begin with it: before no word,
 // before the text's first word or before all words. With `split`, cuts words before each replacement.

@@ -40,8 +40,10 @@ std::string load_processor(const std::filesystem::path& file, sentencepiece::Sen
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  explicit SentencePieceTokenizer(const std::filesystem::path& file) : file_(file) {
+  explicit SentencePieceTokenizer(const std::filesystem::path& file) {
+    file_ = file;
     hash_ = sha256(load_processor(file, processor_));
+    special_ids_ = {processor_.pad_id(), processor_.eos_id(), processor_.unk_id(), processor_.bos_id()};
   }
 
   std::vector<int32_t> encode(std::string_view text) const override {
@@ -52,7 +54,7 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   std::string decode(std::span<const int32_t> ids) const override {
-    for (const int32_t id : ids) check(id);
+    for (const int32_t id : ids) checked(id);
     std::string text;
     const sentencepiece::util::Status status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
     if (!status.ok()) throw RunError({.where = file_.string(), .what = "decoding failed: " + status.ToString()});
@@ -61,26 +63,14 @@ class SentencePieceTokenizer : public Tokenizer {
 
   int64_t vocabulary() const override { return processor_.GetPieceSize(); }
   int64_t writable_ids() const override { return sentencepiece_writable_ids(file_.parent_path(), vocabulary()); }
-  int32_t pad() const override { return processor_.pad_id(); }
-  int32_t eos() const override { return processor_.eos_id(); }
-  int32_t unk() const override { return processor_.unk_id(); }
-  int32_t bos() const override { return processor_.bos_id(); }
-
   std::string piece(int32_t id) const override {
-    check(id);
+    checked(id);
     return processor_.IdToPiece(id);
   }
-
-  const std::string& hash() const override { return hash_; }
-  const std::filesystem::path& file() const override { return file_; }
-  std::vector<std::filesystem::path> files() const override { return with_configuration_files(file_); }
-
-  TextFrame frame() const override {
-    return sentencepiece_frame(file_.parent_path(), processor_.bos_id(), processor_.eos_id());
-  }
+  TextFrame frame() const override { return sentencepiece_frame(file_.parent_path(), bos(), eos()); }
 
   TextPiece text_piece(int32_t id) const override {
-    check(id);
+    checked(id);
     if (processor_.IsControl(id)) return {TextPiece::Kind::kText, ""};
     if (processor_.IsUnknown(id)) return {TextPiece::Kind::kText, decode({&id, 1})};
     const std::string piece = processor_.IdToPiece(id);
@@ -95,16 +85,6 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
  protected:
-  void check(int32_t id) const {
-    if (id >= 0 && id < vocabulary()) return;
-    throw UserError({.where = file_.string(),
-                     .what = "token id outside the vocabulary",
-                     .expected = "0 to " + std::to_string(vocabulary() - 1),
-                     .found = std::to_string(id)});
-  }
-
-  std::filesystem::path file_;
-  std::string hash_;
   sentencepiece::SentencePieceProcessor processor_;
 };
 
@@ -167,8 +147,7 @@ class NumberedTokenizer : public SentencePieceTokenizer {
   std::string decode(std::span<const int32_t> ids) const override {
     std::vector<std::string> pieces;
     for (const int32_t id : ids) {
-      check(id);
-      if (!special_[static_cast<size_t>(id)]) pieces.push_back(pieces_[static_cast<size_t>(id)]);
+      if (!special_[checked(id)]) pieces.push_back(pieces_[checked(id)]);
     }
     std::string text;
     const sentencepiece::util::Status status = processor_.Decode(pieces, &text);
@@ -179,27 +158,12 @@ class NumberedTokenizer : public SentencePieceTokenizer {
 
   int64_t vocabulary() const override { return std::ssize(pieces_); }
   int64_t writable_ids() const override { return vocabulary(); }
-  int32_t pad() const override { return pad_; }
-  int32_t eos() const override { return eos_; }
-  int32_t unk() const override { return unk_; }
-  int32_t bos() const override { return bos_; }
-  std::string piece(int32_t id) const override {
-    check(id);
-    return pieces_[static_cast<size_t>(id)];
-  }
-  TextFrame frame() const override { return {.before = {}, .after = {eos_}}; }
-  std::vector<std::filesystem::path> files() const override {
-    std::vector<std::filesystem::path> files = SentencePieceTokenizer::files();
-    for (const char* name : {kMarianTarget, kNumbers}) {
-      if (std::filesystem::exists(file_.parent_path() / name)) files.push_back(file_.parent_path() / name);
-    }
-    return files;
-  }
+  std::string piece(int32_t id) const override { return pieces_[checked(id)]; }
+  TextFrame frame() const override { return {.before = {}, .after = {eos()}}; }
 
   TextPiece text_piece(int32_t id) const override {
-    check(id);
-    if (special_[static_cast<size_t>(id)]) return {TextPiece::Kind::kNothing, ""};
-    return {TextPiece::Kind::kText, replace_all(pieces_[static_cast<size_t>(id)], kSpaceSymbol, " ")};
+    if (special_[checked(id)]) return {TextPiece::Kind::kNothing, ""};
+    return {TextPiece::Kind::kText, replace_all(pieces_[checked(id)], kSpaceSymbol, " ")};
   }
 
  private:
@@ -262,13 +226,11 @@ class NumberedTokenizer : public SentencePieceTokenizer {
       const std::string token = named.empty() ? usual : named;
       return ids_.contains(token) ? mark(token) : -1;
     };
-    bos_ = role(config.bos, "<s>");
-    eos_ = role(config.eos, "</s>");
-    unk_ = role(config.unk, "<unk>");
-    pad_ = role(config.pad, "<pad>");
-    if (eos_ >= 0 && unk_ >= 0) return;
+    special_ids_ = {role(config.pad, "<pad>"), role(config.eos, "</s>"), role(config.unk, "<unk>"),
+                    role(config.bos, "<s>")};
+    if (eos() >= 0 && unk() >= 0) return;
     refuse(file_.parent_path() / kNumbers, "a special token has no id", "ids of </s> and <unk>",
-           eos_ < 0 ? "no </s>" : "no <unk>");
+           eos() < 0 ? "no </s>" : "no <unk>");
   }
 
   int32_t mark(const std::string& token) {
@@ -279,7 +241,7 @@ class NumberedTokenizer : public SentencePieceTokenizer {
 
   int32_t known(const std::string& piece) const {
     const auto found = ids_.find(piece);
-    return found == ids_.end() ? unk_ : found->second;
+    return found == ids_.end() ? unk() : found->second;
   }
 
   void append(const sentencepiece::SentencePieceProcessor& model, std::string_view text,
@@ -294,10 +256,6 @@ class NumberedTokenizer : public SentencePieceTokenizer {
   std::vector<std::string> pieces_;                              // by id
   std::vector<bool> special_;                                    // by id: gives no text
   std::unordered_map<std::string, int32_t> ids_;
-  int32_t bos_ = -1;
-  int32_t eos_ = -1;
-  int32_t unk_ = -1;
-  int32_t pad_ = -1;
 };
 
 }  // namespace

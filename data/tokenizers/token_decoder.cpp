@@ -94,13 +94,13 @@ std::string repair_utf8(std::string_view bytes, InvalidBytes policy) {
 }
 
 TextPiece TokenDecoder::piece(std::string_view piece) const {
-  if (byte_level_) {
+  if (byte_level) {
     auto bytes = bytes_of_piece(piece);
     return {TextPiece::Kind::kBytes, bytes ? std::move(*bytes) : std::string(piece)};
   }
   std::string text(piece);
-  for (const auto& [what, by] : replaced_) text = replace_all(text, what, by);
-  const int byte = byte_fallback_ ? fallback_byte(text) : -1;
+  for (const auto& [what, by] : replaced) text = replace_all(text, what, by);
+  const int byte = byte_fallback ? fallback_byte(text) : -1;
   if (byte >= 0) return {TextPiece::Kind::kBytes, std::string(1, static_cast<char>(byte))};
   return {TextPiece::Kind::kText, std::move(text)};
 }
@@ -108,11 +108,11 @@ TextPiece TokenDecoder::piece(std::string_view piece) const {
 std::string TokenDecoder::join(const std::vector<const TextPiece*>& pieces) const {
   std::string text;
   std::string run;
-  if (byte_level_) {
+  if (byte_level) {
     for (const TextPiece* piece : pieces) text += piece->text;
-    return repair_utf8(text, invalid_);
+    return repair_utf8(text, invalid);
   }
-  if (drops_first_ && !pieces.empty()) {
+  if (drops_first && !pieces.empty()) {
     text = replace_all(pieces.front()->text, " ", "");
     for (size_t i = 1; i < pieces.size(); ++i) text += pieces[i]->text;
     return text;
@@ -127,12 +127,12 @@ std::string TokenDecoder::join(const std::vector<const TextPiece*>& pieces) cons
   }
   text += repair_utf8(run, InvalidBytes::kReplaceRun);
   const size_t spaces = std::min(text.find_first_not_of(' '), text.size());
-  return text.substr(std::min(spaces, strip_));
+  return text.substr(std::min(spaces, strip));
 }
 
 StreamRules TokenDecoder::rules() const {
-  if (byte_level_) return {.invalid = invalid_, .drops_leading_space = false};
-  return {.invalid = InvalidBytes::kReplaceRun, .drops_leading_space = strip_ > 0 || drops_first_};
+  if (byte_level) return {.invalid = invalid, .drops_leading_space = false};
+  return {.invalid = InvalidBytes::kReplaceRun, .drops_leading_space = strip > 0 || drops_first};
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // Interface of tokenizers: SentencePiece models, and byte pair encoding as Hugging Face `tokenizers` stores it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -77,17 +78,15 @@ class Tokenizer {
   // Returns the upper bound of the ids that ordinary text is cut into. From there on are tokens that were added.
   virtual int64_t text_ids() const { return vocabulary(); }
   // Special ids; -1 if the tokenizer has no such id (Llama has no pad).
-  virtual int32_t pad() const = 0;
-  virtual int32_t eos() const = 0;
-  virtual int32_t unk() const = 0;
-  virtual int32_t bos() const { return -1; }
+  int32_t pad() const { return special_ids_.pad; }
+  int32_t eos() const { return special_ids_.eos; }
+  int32_t unk() const { return special_ids_.unk; }
+  int32_t bos() const { return special_ids_.bos; }
   virtual std::string piece(int32_t id) const = 0;
   // Returns the SHA-256 of all that defines the tokenizer, which is recorded in all files made with it.
-  virtual const std::string& hash() const = 0;
+  const std::string& hash() const { return hash_; }
   // Returns the file that was loaded (spiece.model, tokenizer.json, vocab.json).
-  virtual const std::filesystem::path& file() const = 0;
-  // Returns all files that a model directory needs, under their own names: file() and its companions.
-  virtual std::vector<std::filesystem::path> files() const { return {file()}; }
+  const std::filesystem::path& file() const { return file_; }
   // Returns the ids around prompts, and those around both texts of an encoder-decoder without languages.
   virtual TextFrame frame() const { return {}; }
   // Returns the same for sources and targets of an encoder-decoder, with language tokens.
@@ -97,6 +96,21 @@ class Tokenizer {
   // Rules for StreamDecoder. By default the text of an id is the result of decoding it alone.
   virtual TextPiece text_piece(int32_t id) const { return {TextPiece::Kind::kText, decode({&id, 1})}; }
   virtual StreamRules stream_rules() const { return {}; }
+
+ protected:
+  struct SpecialIds {
+    int32_t pad = -1;
+    int32_t eos = -1;
+    int32_t unk = -1;
+    int32_t bos = -1;
+  };
+
+  // Returns an id as an index. Errors: UserError for an id outside the vocabulary.
+  size_t checked(int32_t id) const;
+
+  std::filesystem::path file_{};
+  std::string hash_{};
+  SpecialIds special_ids_{};
 
  private:
   std::optional<LanguageFrames> languages_{};

@@ -42,6 +42,14 @@ std::string content_of(const json& value) {
   return {};
 }
 
+std::string content_at(const json& object, const char* key) {
+  return object.contains(key) ? content_of(object[key]) : "";
+}
+
+bool holds_token(const std::vector<AddedToken>& tokens, const std::string& content) {
+  return std::ranges::find(tokens, content, &AddedToken::content) != tokens.end();
+}
+
 AddedToken token_of(const json& value, bool special) {
   AddedToken token{.content = content_of(value), .normalized = !special, .special = special};
   const auto flag = [&](const char* key, bool& member) {
@@ -82,8 +90,7 @@ std::vector<AddedToken> from_added_tokens(const fs::path& file, const std::vecto
   std::vector<AddedToken> tokens;
   const json added = load_object(file);
   for (const auto& entry : added.items()) {
-    const bool is_special = std::any_of(special.begin(), special.end(),
-                                        [&](const AddedToken& token) { return token.content == entry.key(); });
+    const bool is_special = holds_token(special, entry.key());
     tokens.push_back({.content = entry.key(),
                       .id = checked_id(file, entry.value().dump()),
                       .normalized = !is_special,
@@ -100,8 +107,7 @@ void add_special(const json& value, std::vector<AddedToken>& special) {
   }
   AddedToken token = token_of(value, true);
   token.special = true;
-  const auto same = [&](const AddedToken& other) { return other.content == token.content; };
-  if (!token.content.empty() && std::none_of(special.begin(), special.end(), same)) special.push_back(token);
+  if (!token.content.empty() && !holds_token(special, token.content)) special.push_back(token);
 }
 
 void read_flags(const json& config, TokenizerConfig& result) {
@@ -114,9 +120,13 @@ void read_flags(const json& config, TokenizerConfig& result) {
   if (config.contains("extra_ids") && config["extra_ids"].is_number_unsigned()) {
     result.extra_ids = config["extra_ids"].get<int64_t>();
   }
-  const auto text = [&](const char* key) { return config.contains(key) ? content_of(config[key]) : ""; };
-  result.tokenizer_class = text("tokenizer_class");
-  result.languages = {.source_language = text("src_lang"), .target_language = text("tgt_lang")};
+  result.tokenizer_class = content_at(config, "tokenizer_class");
+  result.languages = {.source_language = content_at(config, "src_lang"),
+                      .target_language = content_at(config, "tgt_lang")};
+  result.bos = content_at(config, "bos_token");
+  result.eos = content_at(config, "eos_token");
+  result.unk = content_at(config, "unk_token");
+  result.pad = content_at(config, "pad_token");
 }
 
 // Returns tokenizer_config.json. Without the list of added tokens, which newer files have, the special tokens of
@@ -136,28 +146,20 @@ TokenizerConfig read_tokenizer_config(const fs::path& directory) {
   const json config = config_with_special_tokens(directory);
   read_flags(config, result);
   result.any_class = result.tokenizer_class;
-  if (result.any_class.empty()) {
-    const json model = load_object(directory / "config.json");
-    if (model.contains("tokenizer_class")) result.any_class = content_of(model["tokenizer_class"]);
-  }
+  if (result.any_class.empty())
+    result.any_class = content_at(load_object(directory / "config.json"), "tokenizer_class");
   const bool has_decoder = config.contains("added_tokens_decoder");
   std::vector<AddedToken> special;
   for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
                           "additional_special_tokens", "extra_special_tokens"}) {
     if (config.contains(key)) add_special(config[key], special);
   }
-  const auto content = [&](const char* key) { return config.contains(key) ? content_of(config[key]) : ""; };
-  result.bos = content("bos_token");
-  result.eos = content("eos_token");
-  result.unk = content("unk_token");
-  result.pad = content("pad_token");
   result.added = has_decoder ? from_decoder(config["added_tokens_decoder"], directory / kConfig)
                              : from_added_tokens(directory / kAddedTokens, special);
   std::sort(result.added.begin(), result.added.end(),
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   for (const AddedToken& token : special) {
-    const auto same = [&](const AddedToken& other) { return other.content == token.content; };
-    if (std::none_of(result.added.begin(), result.added.end(), same)) result.added.push_back(token);
+    if (!holds_token(result.added, token.content)) result.added.push_back(token);
   }
   return result;
 }
@@ -207,21 +209,11 @@ int64_t sentencepiece_writable_ids(const fs::path& directory, int64_t pieces) {
   for (const AddedToken& token : config.added) ids = std::max<int64_t>(ids, token.id + 1);
   bool t5 = config.tokenizer_class.find("T5") != std::string::npos;
   if (config.tokenizer_class.empty()) {
-    const json model = load_object(directory / "config.json");
-    const std::string family = model.contains("model_type") ? content_of(model["model_type"]) : "";
+    const std::string family = content_at(load_object(directory / "config.json"), "model_type");
     t5 = family == "t5" || family == "mt5" || family == "umt5";
   }
   if (t5) ids = std::max(ids, pieces + std::min(config.extra_ids.value_or(kUsualSentinels), kMostSentinels));
   return ids;
-}
-
-std::vector<fs::path> with_configuration_files(const fs::path& file) {
-  std::vector<fs::path> files = {file};
-  for (const char* name : {"tokenizer.json", kConfig, kSpecialTokens, kAddedTokens}) {
-    const fs::path beside = file.parent_path() / name;
-    if (beside != file && fs::exists(beside)) files.push_back(beside);
-  }
-  return files;
 }
 
 std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const json& vocabulary, const std::string& where) {
@@ -302,8 +294,6 @@ BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
   }
   BpeParts parts;
   parts.file = vocabulary;
-  parts.files = with_configuration_files(vocabulary);
-  parts.files.push_back(merges);
   Sha256 hash;
   for (const std::string& text : {vocabulary_text, merges_text}) {
     hash.update(fmt::format("{}\n", text.size()));
@@ -326,11 +316,10 @@ BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
   for (const std::string& content : {parts.bos, parts.eos, parts.unk, parts.pad}) {
     if (!content.empty()) mark_special(parts, content);
   }
-  if (config.add_prefix_space.value_or(false))
-    parts.pre_tokenizer.push_back([](Words& words, bool) { add_prefix_space(words); });
+  if (config.add_prefix_space.value_or(false)) parts.pre_tokenizer.push_back(add_prefix_space);
   parts.pre_tokenizer.push_back(
       make_split(regex_pattern(kGpt2Pattern, vocabulary.string()), SplitBehavior::kIsolated, false));
-  parts.decoder.use_byte_level();
+  parts.decoder.byte_level = true;
   parts.add_bos = config.add_bos_token.value_or(roberta);
   parts.add_eos = roberta;
   return parts;
@@ -344,7 +333,6 @@ BpeParts read_byt5(const fs::path& file) {
   sentinels = std::min(sentinels, kMaxTokenId / 2);
   BpeParts parts;
   parts.file = file;
-  parts.files = with_configuration_files(file);
   parts.hash = sha256(fmt::format("ByT5: bytes and {} sentinels", sentinels));
   const auto add = [&](const std::string& token, bool strips) {
     const auto id = static_cast<int32_t>(parts.model.pieces.size());
@@ -357,7 +345,8 @@ BpeParts read_byt5(const fs::path& file) {
     parts.model.pieces.emplace_back(piece_of_bytes({&c, 1}), static_cast<int32_t>(parts.model.pieces.size()));
   }
   for (int64_t i = 0; i < sentinels; ++i) add(fmt::format("<extra_id_{}>", i), false);
-  parts.decoder.use_byte_level(InvalidBytes::kDrop);
+  parts.decoder.byte_level = true;
+  parts.decoder.invalid = InvalidBytes::kDrop;
   parts.pad = "<pad>";
   parts.eos = "</s>";
   parts.unk = "<unk>";

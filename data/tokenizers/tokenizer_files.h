@@ -54,9 +54,6 @@ TextFrame sentencepiece_frame(const std::filesystem::path& directory, int32_t bo
 // tokenizer class, the model's config.json names the family.
 int64_t sentencepiece_writable_ids(const std::filesystem::path& directory, int64_t pieces);
 
-// Returns a tokenizer's file and the configuration files in its directory.
-std::vector<std::filesystem::path> with_configuration_files(const std::filesystem::path& file);
-
 // Return what the files of a byte-level tokenizer say, of which make_bpe_tokenizer() makes a tokenizer. Encoding and
 // decoding then equal Hugging Face `tokenizers` (0.23), without truncation and padding. Errors: UserError for a missing
 // or malformed file, and for an unsupported component of tokenizer.json, with the list of supported ones.

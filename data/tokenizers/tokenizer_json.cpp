@@ -79,6 +79,11 @@ PatternText parse_pattern(const Component& component) {
   component.refuse("'pattern' has an unusable value", R"({"Regex": "..."} or {"String": "..."})", brief(pattern));
 }
 
+SplitPattern parse_search(const Component& component) {
+  const PatternText pattern = parse_pattern(component);
+  return pattern.regex ? regex_pattern(pattern.text, component.where) : literal_pattern(pattern.text);
+}
+
 // Returns what a decoder's Replace of a text replaces, and by what.
 std::pair<std::string, std::string> parse_replace(const Component& component) {
   const PatternText pattern = parse_pattern(component);
@@ -137,17 +142,16 @@ void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
     const std::string prefix = component.text("prepend");
     normalizer.push_back([prefix](const std::string& text) { return text.empty() ? text : prefix + text; });
   } else if (type == "Replace") {
-    const PatternText pattern = parse_pattern(component);
-    const auto find = pattern.regex ? regex_pattern(pattern.text, component.where) : literal_pattern(pattern.text);
-    normalizer.push_back([find, content = component.text("content")](const std::string& text) {
-      std::string out;
-      size_t begin = 0;
-      for (const TextMatch& match : find(text)) {
-        out.append(text, begin, match.begin - begin).append(content);
-        begin = match.end;
-      }
-      return out.append(text, begin);
-    });
+    normalizer.push_back(
+        [find = parse_search(component), content = component.text("content")](const std::string& text) {
+          std::string out;
+          size_t begin = 0;
+          for (const TextMatch& match : find(text)) {
+            out.append(text, begin, match.begin - begin).append(content);
+            begin = match.end;
+          }
+          return out.append(text, begin);
+        });
   } else {
     component.refuse("this normalizer is not supported",
                      "NFC, Precompiled, Strip, Prepend, Replace or a Sequence of them", type);
@@ -155,8 +159,7 @@ void parse_normalizer(const Component& component, TextNormalizer& normalizer) {
 }
 
 PreTokenizerStep parse_split(const Component& component) {
-  const PatternText pattern = parse_pattern(component);
-  SplitPattern split = pattern.regex ? regex_pattern(pattern.text, component.where) : literal_pattern(pattern.text);
+  SplitPattern split = parse_search(component);
   const std::string name = component.text("behavior");
   const std::pair<const char*, SplitBehavior> behaviors[] = {{"Isolated", SplitBehavior::kIsolated},
                                                              {"Removed", SplitBehavior::kRemoved},
@@ -210,8 +213,7 @@ void parse_pre_tokenizer(const Component& component, PreTokenizer& pre_tokenizer
   } else if (type == "WhitespaceSplit") {
     pre_tokenizer.push_back(make_split(regex_pattern("\\s+", component.where), SplitBehavior::kRemoved, false));
   } else if (type == "ByteLevel") {
-    if (component.flag("add_prefix_space"))
-      pre_tokenizer.push_back([](Words& words, bool) { add_prefix_space(words); });
+    if (component.flag("add_prefix_space")) pre_tokenizer.push_back(add_prefix_space);
     if (component.flag("use_regex", true)) {
       const SplitPattern words = regex_pattern(kGpt2Pattern, component.where);
       pre_tokenizer.push_back(make_split(words, SplitBehavior::kIsolated, false));
@@ -278,32 +280,32 @@ enum class DecoderStage { kReplace, kByteFallback, kFuse, kStrip, kAlone };
 DecoderStage parse_decoder_step(const Component& component, TokenDecoder& decoder) {
   const std::string type = component.type();
   if (type == "ByteLevel") {
-    decoder.use_byte_level();
+    decoder.byte_level = true;
     return DecoderStage::kAlone;
   }
   if (type == "Metaspace") {
     const MetaspaceParts parts = parse_metaspace(component);
-    decoder.use_metaspace(parts.replacement, parts.prepend != PrependScheme::kNever);
+    decoder.replaced.emplace_back(parts.replacement, " ");
+    decoder.drops_first = parts.prepend != PrependScheme::kNever;
     return DecoderStage::kAlone;
   }
   if (type == "Fuse") return DecoderStage::kFuse;
   if (type == "ByteFallback") {
-    decoder.use_byte_fallback();
+    decoder.byte_fallback = true;
     return DecoderStage::kByteFallback;
   }
   if (type == "Strip") {
     if (component.text("content") != " " || component.id("stop") != 0) {
       component.refuse("this Strip is not supported", "content \" \" and stop 0", "another");
     }
-    decoder.set_strip(static_cast<size_t>(component.id("start")));
+    decoder.strip = static_cast<size_t>(component.id("start"));
     return DecoderStage::kStrip;
   }
   if (type != "Replace") {
     component.refuse("this decoder is not supported",
                      "ByteLevel, Metaspace, or a Sequence of Replace, ByteFallback, Fuse, Strip", type);
   }
-  auto [what, by] = parse_replace(component);
-  decoder.add_replace(std::move(what), std::move(by));
+  decoder.replaced.push_back(parse_replace(component));
   return DecoderStage::kReplace;
 }
 
@@ -449,7 +451,6 @@ BpeParts read_tokenizer_json(const fs::path& file) {
   }
   BpeParts parts;
   parts.file = file;
-  parts.files = with_configuration_files(file);
   parts.hash = sha256(text);
   const Component root(whole, name);
   const auto part = [&](const char* key) { return Component(root.need(key), fmt::format("{}: {}", name, key)); };

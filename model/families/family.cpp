@@ -113,10 +113,13 @@ void ConfigKeys::warn_of_ids() {
 }
 
 void ConfigKeys::activation(const std::string& key, Activation& value, const std::string& fallback) {
-  if (!read_or_write(key, activation_name(value), fallback)) return;
-  const auto named = activation_named(from_->get_string(key, fallback));
-  if (!named) from_->wrong(key, "is not a known activation", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
-  value = named.value_or(value);
+  if (!read_or_write(key, activations().name(value), fallback)) return;
+  const auto* named = activations().find(from_->get_string(key, fallback));
+  if (named != nullptr) {
+    value = named->value;
+  } else {
+    from_->wrong(key, "is not a known activation", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
+  }
 }
 
 void ConfigKeys::fixed(const std::string& key, bool value) {
@@ -136,7 +139,9 @@ void ConfigKeys::also(const std::string& key, const nlohmann::ordered_json& valu
 std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
   listed_.insert(key);
   if (to_ != nullptr) return ConfigKeys((*to_)[key], all_);
-  if (has(key) && from_->at(key).is_object()) return ConfigKeys(from_->within(from_->at(key)));
+  if (has(key) && from_->at(key).is_object()) {
+    return ConfigKeys(ConfigReader(from_->at(key), from_->where(), from_->problems()));
+  }
   from_->wrong(key, "is missing from a model of this architecture", "a JSON object");
   return std::nullopt;
 }
@@ -180,31 +185,17 @@ at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const Stor
   return where.transposed && joined.dim() == 2 ? joined.t() : joined;
 }
 
-namespace {
-
-// The first name of an activation is the one that is written.
-constexpr std::pair<const char*, Activation> kActivations[] = {{"relu", Activation::kRelu},
-                                                               {"gelu_new", Activation::kGeluTanh},
-                                                               {"gelu_pytorch_tanh", Activation::kGeluTanh},
-                                                               {"gelu_fast", Activation::kGeluTanh},
-                                                               {"gelu", Activation::kGelu},
-                                                               {"silu", Activation::kSilu},
-                                                               {"swish", Activation::kSilu}};
-
-}  // namespace
-
-std::optional<Activation> activation_named(const std::string& name) {
-  for (const auto& [known, activation] : kActivations) {
-    if (known == name) return activation;
-  }
-  return std::nullopt;
-}
-
-std::string activation_name(Activation activation) {
-  for (const auto& [name, known] : kActivations) {
-    if (known == activation) return name;
-  }
-  throw std::logic_error("activation_name: unknown activation");
+const NamedValues<Activation>& activations() {
+  using enum PostOp;
+  // The first name of an activation is the one that is written.
+  static const NamedValues<Activation> kActivations("activation", {{"relu", kRelu},
+                                                                   {"gelu_new", kGeluTanh},
+                                                                   {"gelu_pytorch_tanh", kGeluTanh},
+                                                                   {"gelu_fast", kGeluTanh},
+                                                                   {"gelu", kGelu},
+                                                                   {"silu", kSilu},
+                                                                   {"swish", kSilu}});
+  return kActivations;
 }
 
 TransformerConfig decoder_only(const std::string& family) {
@@ -215,8 +206,9 @@ TransformerConfig decoder_only(const std::string& family) {
   return config;
 }
 
-TransformerConfig decoder_only_with_biases(const std::string& family) {
+TransformerConfig with_layer_norms(const std::string& family, bool encoder_decoder) {
   TransformerConfig config = decoder_only(family);
+  config.encoder_decoder = encoder_decoder;
   config.norm = Norm::kLayer;
   config.norm_epsilon = 1e-5;
   config.projection_bias = config.output_bias = config.feed_forward_bias = true;
@@ -266,9 +258,9 @@ std::vector<std::string> known_architectures() {
 
 const Registry<Family>& families() {
   static const Registry<Family> kFamilies("model family", [] {
-    std::vector<Family> all = {t5_family(),      mt5_family(),  umt5_family(),  marian_family(),
-                               m2m_100_family(), bart_family(), mbart_family(), pegasus_family()};
-    std::ranges::move(llama_families(), std::back_inserter(all));
+    std::vector<Family> all = t5_families();
+    for (const auto& relatives : {bart_families, llama_families})
+      std::ranges::move(relatives(), std::back_inserter(all));
     for (const auto& family : {gpt2_family, opt_family, gpt_neox_family, bloom_family}) all.push_back(family());
     return all;
   }());

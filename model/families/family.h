@@ -1,6 +1,6 @@
 // Families: how config.json becomes a TransformerConfig and back, what the weights are called, and what new models are
 // like. All other code is the same for all families. A new family is a .cpp in this folder, the declaration of its
-// function below, and its line in family.cpp; one like Llama is a row in llama.cpp.
+// function below, and its line in family.cpp; one like Llama or BART is a row in llama.cpp or bart.cpp.
 // Before them what they share: keys of config.json that are read and written by one list, rotary keys, the layout of
 // stored parameters, limits, names of activations, and tables of parameters' names.
 #pragma once
@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -29,8 +30,6 @@ class ConfigReader : public JsonReader {
   // `object` and `problems` must outlive the reader.
   ConfigReader(const nlohmann::json& object, std::string where, Problems& problems);
 
-  // Returns a reader of an object inside this one; its problems go to the same list.
-  ConfigReader within(const nlohmann::json& object) const { return {object, where_, problems_}; }
   // Returns the value of a key that has() found.
   const nlohmann::json& at(const std::string& key) const { return object_.at(key); }
   // Returns whether a key is there with the value null.
@@ -175,14 +174,13 @@ inline constexpr int64_t kMaxLayers = 1024;
 inline constexpr int64_t kMaxHeads = 4096;
 inline constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
-// Returns the activation of a name in config.json; "gelu_new" is the tanh approximation.
-std::optional<Activation> activation_named(const std::string& name);
-std::string activation_name(Activation activation);
+// Returns the names of activations in config.json; "gelu_new" is the tanh approximation.
+const NamedValues<Activation>& activations();
 
 // Returns a decoder-only configuration with RMS norms and no biases.
 TransformerConfig decoder_only(const std::string& family);
-// Returns a decoder-only configuration with layer norms and biases in all layers, as GPT-2 and its successors have.
-TransformerConfig decoder_only_with_biases(const std::string& family);
+// Returns a configuration with layer norms and biases in all layers, as GPT-2, BART and their relatives have.
+TransformerConfig with_layer_norms(const std::string& family, bool encoder_decoder);
 
 // Names that a family's files give to parameters.
 struct NameTable {
@@ -261,6 +259,8 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
 
 // Reads a configuration from config.json.
 TransformerConfig read_config(const Family& family, ConfigKeys& keys);
+// Returns whether names, with a blank before and behind each, hold a key.
+bool lists(std::string_view names, const std::string& key);
 // Looks at the keys of a config.json that `keys` does not list and `known` does not know. Those that give models of
 // other families other numbers are problems; one warning names the rest.
 void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool (*known)(const std::string& key));
@@ -272,17 +272,11 @@ nlohmann::ordered_json write_config(const Family& family, TransformerConfig conf
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config);
 
 // The families, one file each, or one for relatives.
-Family t5_family();
-Family mt5_family();
-Family umt5_family();
-Family marian_family();
-Family m2m_100_family();
-Family bart_family();
-Family mbart_family();
-Family pegasus_family();
+std::vector<Family> t5_families();
+std::vector<Family> bart_families();   // BART and other encoder-decoders with layer norms
 std::vector<Family> llama_families();  // Llama and its relatives
-Family opt_family();
 Family gpt2_family();
+Family opt_family();
 Family gpt_neox_family();
 Family bloom_family();
 

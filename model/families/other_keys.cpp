@@ -32,10 +32,6 @@ constexpr std::string_view kOtherMathematics =
     " pruned_heads qk_layernorm qk_norm query_pre_attn_scalar residual_multiplier scale_emb scale_embedding scale_depth"
     " use_qk_norm use_sliding_window sliding_window ";
 
-bool lists(std::string_view names, const std::string& key) {
-  return names.find(" " + key + " ") != std::string_view::npos;
-}
-
 // Returns whether a value means that something is off: null, false, 0, a factor of 1, or nothing at all.
 bool is_off(const nlohmann::json& value) {
   if (value.is_number()) return value == 0 || value == 1;
@@ -43,6 +39,10 @@ bool is_off(const nlohmann::json& value) {
 }
 
 }  // namespace
+
+bool lists(std::string_view names, const std::string& key) {
+  return names.find(" " + key + " ") != std::string_view::npos;
+}
 
 void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool (*known)(const std::string& key)) {
   std::vector<std::string> unknown;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -31,19 +33,18 @@ void read_feed_forward(ConfigReader& reader, const std::string& fallback, Transf
   const std::string plain = gated ? projection.substr(6) : projection;
   const std::string implied = projection == "gated-gelu" ? "gelu_new" : plain;
   config.gated = reader.get_bool("is_gated_act", gated);
-  const std::string name = reader.get_string("dense_act_fn", implied);
-  const auto activation = activation_named(name);
-  if (!activation) {
+  const auto* activation = activations().find(reader.get_string("dense_act_fn", implied));
+  if (activation == nullptr) {
     reader.wrong(reader.has("dense_act_fn") ? "dense_act_fn" : "feed_forward_proj", "is not a known activation",
                  "relu, gelu, gelu_new, gelu_pytorch_tanh or silu, with \"gated-\" before it where it gates");
     return;
   }
-  config.activation = *activation;
+  config.activation = activation->value;
 }
 
 void feed_forward_keys(ConfigKeys& keys, TransformerConfig& config, const std::string& fallback) {
   if (keys.reads()) read_feed_forward(keys.reader(), fallback, config);
-  const std::string activation = activation_name(config.activation);
+  const std::string& activation = activations().name(config.activation);
   // "gated-gelu" is the name every reader knows for the gated tanh GELU.
   const std::string gated = "gated-" + (config.activation == Activation::kGeluTanh ? "gelu" : activation);
   keys.also("feed_forward_proj", config.gated ? gated : activation);
@@ -113,16 +114,12 @@ NameTable make_t5_names(bool gated) {
   NameTable table{.outside = {{"embedding.weight", "shared.weight"}, {"head.weight", "lm_head.weight"}},
                   .blocks = {{"encoder", "encoder.block."}, {"decoder", "decoder.block."}},
                   .modules = {{"self_attention.norm", "layer.0.layer_norm"},
-                              {"self_attention.query", "layer.0.SelfAttention.q"},
-                              {"self_attention.key", "layer.0.SelfAttention.k"},
-                              {"self_attention.value", "layer.0.SelfAttention.v"},
-                              {"self_attention.output", "layer.0.SelfAttention.o"},
                               {"self_attention.relative_bias", "layer.0.SelfAttention.relative_attention_bias"},
-                              {"cross_attention.norm", "layer.1.layer_norm"},
-                              {"cross_attention.query", "layer.1.EncDecAttention.q"},
-                              {"cross_attention.key", "layer.1.EncDecAttention.k"},
-                              {"cross_attention.value", "layer.1.EncDecAttention.v"},
-                              {"cross_attention.output", "layer.1.EncDecAttention.o"}}};
+                              {"cross_attention.norm", "layer.1.layer_norm"}}};
+  for (const std::string part : {"query", "key", "value", "output"}) {
+    table.modules["self_attention." + part] = std::string("layer.0.SelfAttention.") + part.front();
+    table.modules["cross_attention." + part] = std::string("layer.1.EncDecAttention.") + part.front();
+  }
   for (const std::string stack : {"encoder", "decoder"}) {
     const std::string layer = stack == "decoder" ? "layer.2." : "layer.1.";
     table.outside[stack + ".relative_bias.weight"] =
@@ -160,18 +157,12 @@ Family make_t5(const std::string& name, const std::string& architecture,
 
 }  // namespace
 
-Family t5_family() {
-  Family family = make_t5("t5", "T5ForConditionalGeneration", t5_keys);
-  family.other_architectures = {"T5WithLMHeadModel"};  // the same model's first name
-  return family;
-}
-Family mt5_family() {
-  return make_t5("mt5", "MT5ForConditionalGeneration", mt5_keys);
-}
-Family umt5_family() {
-  Family family = make_t5("umt5", "UMT5ForConditionalGeneration", umt5_keys);
-  family.base.relative_bias_in_layers = true;
-  return family;
+std::vector<Family> t5_families() {
+  Family t5 = make_t5("t5", "T5ForConditionalGeneration", t5_keys);
+  t5.other_architectures = {"T5WithLMHeadModel"};  // the same model's first name
+  Family umt5 = make_t5("umt5", "UMT5ForConditionalGeneration", umt5_keys);
+  umt5.base.relative_bias_in_layers = true;
+  return {t5, make_t5("mt5", "MT5ForConditionalGeneration", mt5_keys), umt5};
 }
 
 }  // namespace draftsmith::model

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/registry.h"
 #include "model/families/family.h"
 #include "model/files/copy_model.h"
 #include "model/files/model_directory.h"
@@ -22,17 +23,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-std::string torch_name(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kHalf:
-      return "float16";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kDouble:
-      return "float64";
-    default:
-      return "float32";
-  }
+const NamedValues<at::ScalarType>& torch_types() {
+  static const NamedValues<at::ScalarType> kTypes(
+      "type", {{"float32", at::kFloat}, {"float16", at::kHalf}, {"bfloat16", at::kBFloat16}, {"float64", at::kDouble}});
+  return kTypes;
 }
 
 ordered_json config_json(const Family& family, const TransformerConfig& config, const SaveOptions& options) {
@@ -41,7 +35,7 @@ ordered_json config_json(const Family& family, const TransformerConfig& config, 
   out["architectures"] = {kind.prefix + family.architecture};
   out["model_type"] = kind.model_type.empty() ? family.name : kind.model_type;
   out.update(write_config(family, config));
-  out["dtype"] = torch_name(options.dtype);
+  out["dtype"] = torch_types().name(options.dtype);
   if (kind.keys != nullptr) {
     ConfigKeys keys(out, true);
     TransformerConfig written = config;

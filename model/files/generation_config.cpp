@@ -21,65 +21,30 @@ constexpr int64_t kMaxLength = int64_t{1} << 20;  // of lengths that decode stat
 constexpr int64_t kMaxCount = int64_t{1} << 40;   // of numbers that only bound something
 
 // Keys that change no output here: bookkeeping, caches, and other programs' drafting.
-constexpr std::string_view kHarmless[] = {"transformers_version",
-                                          "_from_model_config",
-                                          "_commit_hash",
-                                          "use_cache",
-                                          "cache_implementation",
-                                          "cache_config",
-                                          "max_cache_len",
-                                          "return_legacy_cache",
-                                          "output_attentions",
-                                          "output_hidden_states",
-                                          "output_scores",
-                                          "output_logits",
-                                          "return_dict_in_generate",
-                                          "is_assistant",
-                                          "num_assistant_tokens",
-                                          "num_assistant_tokens_schedule",
-                                          "assistant_confidence_threshold",
-                                          "prompt_lookup_num_tokens",
-                                          "max_matching_ngram_size",
-                                          "assistant_early_exit",
-                                          "assistant_lookbehind",
-                                          "target_lookbehind",
-                                          "assistant_ensemble_weight",
-                                          "speculation_type",
-                                          "use_mtp",
-                                          "compile_config",
-                                          "disable_compile",
-                                          "continuous_batching_config",
-                                          "low_memory",
-                                          "prefill_chunk_size",
-                                          "use_model_defaults",
-                                          "generation_kwargs"};
+constexpr std::string_view kHarmless =
+    " transformers_version _from_model_config _commit_hash use_cache cache_implementation cache_config"
+    " max_cache_len return_legacy_cache output_attentions output_hidden_states output_scores output_logits"
+    " return_dict_in_generate is_assistant num_assistant_tokens num_assistant_tokens_schedule"
+    " assistant_confidence_threshold prompt_lookup_num_tokens max_matching_ngram_size assistant_early_exit"
+    " assistant_lookbehind target_lookbehind assistant_ensemble_weight speculation_type use_mtp compile_config"
+    " disable_compile continuous_batching_config low_memory prefill_chunk_size use_model_defaults"
+    " generation_kwargs ";
 
-// A setting that is not implemented, with a list of the values that switch it off, as JSON.
+// Settings that are not implemented, with a list of the values that switch them off, as JSON.
 struct NeutralValues {
-  std::string_view key;
   std::string_view values;
+  std::string_view keys;
 };
-constexpr NeutralValues kNeutral[] = {{"num_beam_groups", "[1]"},
-                                      {"num_return_sequences", "[1]"},
-                                      {"diversity_penalty", "[0]"},
-                                      {"penalty_alpha", "[0]"},
-                                      {"top_h", "[1]"},
-                                      {"typical_p", "[1]"},
-                                      {"epsilon_cutoff", "[0]"},
-                                      {"eta_cutoff", "[0]"},
-                                      {"guidance_scale", "[1]"},
-                                      {"remove_invalid_values", "[false]"},
-                                      {"token_healing", "[false]"},
-                                      {"sequence_bias", "[[], {}]"},
-                                      {"exponential_decay_length_penalty", "[]"},
-                                      {"max_time", "[]"},
-                                      {"watermarking_config", "[]"},
-                                      {"dola_layers", "[]"},
-                                      {"constraints", "[[]]"},
-                                      {"force_words_ids", "[[]]"}};
+constexpr NeutralValues kNeutral[] = {
+    {"[0]", " diversity_penalty penalty_alpha epsilon_cutoff eta_cutoff "},
+    {"[1]", " num_beam_groups num_return_sequences top_h typical_p guidance_scale "},
+    {"[false]", " remove_invalid_values token_healing "},
+    {"[[], {}]", " sequence_bias "},
+    {"[]", " exponential_decay_length_penalty max_time watermarking_config dola_layers "},
+    {"[[]]", " constraints force_words_ids "}};
 
 const NeutralValues* neutral_values(const std::string& key) {
-  const auto* found = std::ranges::find(kNeutral, key, &NeutralValues::key);
+  const auto* found = std::ranges::find_if(kNeutral, [&](const auto& known) { return lists(known.keys, key); });
   return found == std::end(kNeutral) ? nullptr : found;
 }
 
@@ -184,10 +149,8 @@ std::map<std::string, std::string> find_unsupported(const json& settings, const 
   std::map<std::string, std::string> list;
   for (const auto& [key, value] : settings.items()) {
     const bool foreign = from_model_config && neutral_values(key) == nullptr;
-    const bool harmless = std::ranges::find(kHarmless, key) != std::end(kHarmless);
-    if (supported.contains(key) || harmless || foreign || value.is_null() || is_neutral(key, value)) {
-      continue;
-    }
+    const bool known = supported.contains(key) || lists(kHarmless, key);
+    if (known || foreign || value.is_null() || is_neutral(key, value)) continue;
     list[key] = value.dump(-1, ' ', true, json::error_handler_t::replace);
   }
   return list;
@@ -231,8 +194,7 @@ bool is_generation_key(const std::string& key) {
     list_settings(keys, any, 0);
     return keys.listed();
   }();
-  const bool harmless = std::ranges::find(kHarmless, key) != std::end(kHarmless);
-  return harmless || kImplemented.contains(key) || neutral_values(key) != nullptr;
+  return lists(kHarmless, key) || kImplemented.contains(key) || neutral_values(key) != nullptr;
 }
 
 nlohmann::ordered_json to_json(GenerationConfig generation) {

@@ -20,6 +20,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
+#include "base/registry.h"
 #include "base/utf8.h"
 
 namespace draftsmith::model {
@@ -192,24 +193,25 @@ std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t d
   return tensors;
 }
 
-constexpr std::pair<const char*, at::ScalarType> kStoredTypes[] = {{"F32", at::kFloat},     {"F16", at::kHalf},
-                                                                   {"BF16", at::kBFloat16}, {"F64", at::kDouble},
-                                                                   {"I64", at::kLong},      {"BOOL", at::kBool}};
+const NamedValues<at::ScalarType>& stored_types() {
+  static const NamedValues<at::ScalarType> kTypes("type", {{"F32", at::kFloat},
+                                                           {"F16", at::kHalf},
+                                                           {"BF16", at::kBFloat16},
+                                                           {"F64", at::kDouble},
+                                                           {"I64", at::kLong},
+                                                           {"BOOL", at::kBool}});
+  return kTypes;
+}
 
 }  // namespace
 
 std::optional<at::ScalarType> float_type(const std::string& dtype) {
-  for (const auto& [name, type] : kStoredTypes) {
-    if (name == dtype && at::isFloatingType(type)) return type;
-  }
-  return std::nullopt;
+  const auto* found = stored_types().find(dtype);
+  return found != nullptr && at::isFloatingType(found->value) ? std::optional(found->value) : std::nullopt;
 }
 
 std::string stored_dtype_name(at::ScalarType type) {
-  for (const auto& [name, known] : kStoredTypes) {
-    if (known == type) return name;
-  }
-  throw std::logic_error(std::string("stored_dtype_name: not one we write: ") + c10::toString(type));
+  return stored_types().name(type);
 }
 
 std::string shape_text(at::IntArrayRef shape) {
@@ -219,12 +221,6 @@ std::string shape_text(at::IntArrayRef shape) {
 Shapes shapes_of(const std::map<std::string, at::Tensor>& tensors) {
   Shapes shapes;
   for (const auto& [name, tensor] : tensors) shapes[name] = tensor.sizes().vec();
-  return shapes;
-}
-
-Shapes shapes_of(const TensorFile& file) {
-  Shapes shapes;
-  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
   return shapes;
 }
 

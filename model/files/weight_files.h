@@ -60,7 +60,6 @@ std::string shape_text(at::IntArrayRef shape);
 // Shapes of tensors by name.
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 Shapes shapes_of(const std::map<std::string, at::Tensor>& tensors);
-Shapes shapes_of(const TensorFile& file);
 // Adds a problem at `where` for each tensor that is missing, has another shape, or is not expected.
 void check_shapes(const Shapes& expected, const Shapes& found, const std::string& where, const std::string& hint,
                   Problems& problems);

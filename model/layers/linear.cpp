@@ -120,7 +120,7 @@ at::Tensor Linear::after(const NormLayer& norm, const at::Tensor& x) const {
 
 at::Tensor Linear::gated(const NormLayer& norm, const Linear& up, const at::Tensor& x) const {
   const auto [input, joined] = joined_norm(norm, x);
-  return gated_rows(input, joined, {weight_, bias_}, {up.weight_, up.bias_}, then_);
+  return linear_rows(input, joined, {weight_, bias_}, then_, {}, {up.weight_, up.bias_});
 }
 
 // Returns x and the norm where one kernel computes both; elsewhere the normed input.

@@ -5,12 +5,11 @@
 #include <iterator>
 #include <optional>
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
-#include <torch/library.h>
 
 #include "base/device.h"
 #include "base/device_kernels.h"
+#include "base/operators.h"
 #include "model/kernel_texts.h"
 #include "model/layers/rms_norm.h"
 
@@ -102,8 +101,26 @@ LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t o
   return {fmt::format("{}_{}", name, most), divided_up(outputs, of_block), 64};
 }
 
-std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
-                                                const LinearWeights& up, PostOp then, const at::Tensor& residual) {
+namespace {
+
+at::Tensor linear_by_operators(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return at::linear(x, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+}
+
+at::Tensor rows_by_operators(const at::Tensor& x, const at::Tensor& norm, double epsilon, const at::Tensor& weight,
+                             const at::Tensor& bias, const at::Tensor& up, const at::Tensor& up_bias, int64_t then,
+                             const at::Tensor& residual) {
+  const at::Tensor in = norm.defined() ? rms_normed(x, norm, epsilon).y : x;
+  at::Tensor y = applied(static_cast<PostOp>(then), linear_by_operators(in, weight, bias));
+  if (up.defined()) y = y * linear_by_operators(in, up, up_bias);
+  return residual.defined() ? residual + y : y;
+}
+
+// Returns what linear_rows() does; nothing where no kernel takes the tensors. That is so for more rows than
+// most_linear_rows(), other or mixed dtypes, and rows that are no multiples of 16 bytes, and on a machine that cannot
+// run kernels.
+std::optional<at::Tensor> rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
+                                         const LinearWeights& up, PostOp then, const at::Tensor& residual) {
   const at::Tensor in = x.contiguous();
   if (!takes_input(in, norm) || !takes_weights(in, layer, up, residual)) return std::nullopt;
   DeviceKernels* kernels = kernels_of(in.scalar_type());
@@ -126,85 +143,23 @@ std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const Input
   return y;
 }
 
-namespace {
-
-using Maybe = std::optional<at::Tensor>;
-
-LinearWeights weights_of(const at::Tensor& weight, const Maybe& bias) {
-  return {weight, bias.value_or(at::Tensor())};
-}
-
-Maybe maybe(const at::Tensor& tensor) {
-  return tensor.defined() ? Maybe(tensor) : std::nullopt;
-}
-
-at::Tensor normed(const at::Tensor& x, const Maybe& norm, double epsilon) {
-  return norm ? rms_normed(x, *norm, epsilon).y : x;
-}
-
-at::Tensor rows_by_operators(const at::Tensor& x, const Maybe& norm, double epsilon, const at::Tensor& weight,
-                             const Maybe& bias, int64_t then, const Maybe& residual) {
-  const at::Tensor y = applied(static_cast<PostOp>(then), at::linear(normed(x, norm, epsilon), weight, bias));
-  return residual ? *residual + y : y;
-}
-
-at::Tensor gated_by_operators(const at::Tensor& x, const Maybe& norm, double epsilon, const at::Tensor& gate,
-                              const Maybe& gate_bias, const at::Tensor& up, const Maybe& up_bias, int64_t then) {
-  const at::Tensor in = normed(x, norm, epsilon);
-  return applied(static_cast<PostOp>(then), at::linear(in, gate, gate_bias)) * at::linear(in, up, up_bias);
-}
-
-at::Tensor rows_on_gpu(const at::Tensor& x, const Maybe& norm, double epsilon, const at::Tensor& weight,
-                       const Maybe& bias, int64_t then, const Maybe& residual) {
-  const auto y = linear_rows_by_kernel(x, {norm.value_or(at::Tensor()), epsilon}, weights_of(weight, bias), {},
-                                       static_cast<PostOp>(then), residual.value_or(at::Tensor()));
-  return y ? *y : rows_by_operators(x, norm, epsilon, weight, bias, then, residual);
-}
-
-at::Tensor gated_on_gpu(const at::Tensor& x, const Maybe& norm, double epsilon, const at::Tensor& gate,
-                        const Maybe& gate_bias, const at::Tensor& up, const Maybe& up_bias, int64_t then) {
-  const auto y = linear_rows_by_kernel(x, {norm.value_or(at::Tensor()), epsilon}, weights_of(gate, gate_bias),
-                                       weights_of(up, up_bias), static_cast<PostOp>(then), {});
-  return y ? *y : gated_by_operators(x, norm, epsilon, gate, gate_bias, up, up_bias, then);
-}
-
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def(
-      "linear_rows(Tensor x, Tensor? norm, float epsilon, Tensor weight, Tensor? bias, int then, Tensor? residual) -> "
-      "Tensor");
-  library.def(
-      "gated_rows(Tensor x, Tensor? norm, float epsilon, Tensor gate, Tensor? gate_bias, Tensor up, Tensor? up_bias, "
-      "int then) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("linear_rows", &rows_by_operators);
-  library.impl("gated_rows", &gated_by_operators);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("linear_rows", &rows_on_gpu);
-  library.impl("gated_rows", &gated_on_gpu);
+at::Tensor rows_on_gpu(const at::Tensor& x, const at::Tensor& norm, double epsilon, const at::Tensor& weight,
+                       const at::Tensor& bias, const at::Tensor& up, const at::Tensor& up_bias, int64_t then,
+                       const at::Tensor& residual) {
+  const auto y = rows_by_kernel(x, {norm, epsilon}, {weight, bias}, {up, up_bias}, static_cast<PostOp>(then), residual);
+  return y ? *y : rows_by_operators(x, norm, epsilon, weight, bias, up, up_bias, then, residual);
 }
 
 }  // namespace
 
 at::Tensor linear_rows(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer, PostOp then,
-                       const at::Tensor& residual) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("draftsmith::linear_rows", "")
-                             .typed<decltype(rows_by_operators)>();
-  return op.call(x, maybe(norm.weight), norm.epsilon, layer.weight, maybe(layer.bias), static_cast<int64_t>(then),
-                 maybe(residual));
-}
-
-at::Tensor gated_rows(const at::Tensor& x, const InputNorm& norm, const LinearWeights& gate, const LinearWeights& up,
-                      PostOp then) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("draftsmith::gated_rows", "")
-                             .typed<decltype(gated_by_operators)>();
-  return op.call(x, maybe(norm.weight), norm.epsilon, gate.weight, maybe(gate.bias), up.weight, maybe(up.bias),
-                 static_cast<int64_t>(then));
+                       const at::Tensor& residual, const LinearWeights& up) {
+  static const DeviceOperator op(
+      "linear_rows(Tensor x, Tensor norm, float epsilon, Tensor weight, Tensor bias, Tensor up, Tensor up_bias, "
+      "int then, Tensor residual) -> Tensor",
+      &rows_by_operators, &rows_on_gpu);
+  return op(x, norm.weight, norm.epsilon, layer.weight, layer.bias, up.weight, up.bias, static_cast<int64_t>(then),
+            residual);
 }
 
 }  // namespace draftsmith::model

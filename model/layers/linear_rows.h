@@ -1,5 +1,5 @@
 // Linear layers of few rows on devices other than the CPU: decoding steps and short verifications. Each call is one
-// launch there; LibTorch's dispatcher knows them as draftsmith::linear_rows and ::gated_rows.
+// launch there, the operator draftsmith::linear_rows of LibTorch's dispatcher.
 //
 // Own kernels take fp32, bf16 and fp16; those of bf16 run on tensor cores. Their sums are of fp32, in an order that the
 // number of inputs alone decides: a row's result is the same, to the last bit, alone and among others. So a token that
@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "base/aten.h"
@@ -58,19 +57,10 @@ struct LinearRowsKernel {
 // Returns the kernel for `rows` of 1 to most_linear_rows(). `gated` outputs are those of two layers.
 LinearRowsKernel linear_rows_kernel(at::ScalarType type, int64_t rows, int64_t outputs, bool normed, bool gated);
 
-// Returns what linear_rows() does, or gated_rows() if `up` has weights; nothing where no kernel takes the tensors. That
-// is so for more rows than most_linear_rows(), other or mixed dtypes, and rows that are no multiples of 16 bytes, and
-// on a machine that cannot run kernels.
-std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
-                                                const LinearWeights& up, PostOp then, const at::Tensor& residual);
-
-// Returns residual + f(layer(norm(x))) for x [...,in] -> [...,out], in the dtype of x. An undefined residual adds
-// nothing. Kernels round sums once, LibTorch's operators after every operation.
+// Returns residual + f(layer(norm(x))) or, if `up` has weights, residual + f(layer(norm(x))) * up(norm(x)), for
+// x [...,in] -> [...,out], in the dtype of x. An undefined residual adds nothing. Kernels round sums once, LibTorch's
+// operators after every operation.
 at::Tensor linear_rows(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer, PostOp then,
-                       const at::Tensor& residual = {});
-
-// Returns f(gate(norm(x))) * up(norm(x)), as linear_rows().
-at::Tensor gated_rows(const at::Tensor& x, const InputNorm& norm, const LinearWeights& gate, const LinearWeights& up,
-                      PostOp then);
+                       const at::Tensor& residual = {}, const LinearWeights& up = {});
 
 }  // namespace draftsmith::model

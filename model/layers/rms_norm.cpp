@@ -54,19 +54,6 @@ Pair backward_by_operators(const at::Tensor& gradient, const at::Tensor& x, cons
   return {dx.to(x.scalar_type()), dw.to(weight.scalar_type())};
 }
 
-Pair forward_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  if (!rms_norm_on_cpu_takes(x, weight)) return forward_by_operators(x, weight, epsilon);
-  RmsNormed normed = rms_norm_on_cpu(x, weight, epsilon);
-  return {std::move(normed.y), std::move(normed.inverse)};
-}
-
-Pair backward_on_cpu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
-                     const at::Tensor& inverse) {
-  if (!rms_norm_on_cpu_takes(x, weight)) return backward_by_operators(gradient, x, weight, inverse);
-  const RmsNormGradients gradients = rms_norm_backward_on_cpu(gradient, x, weight, inverse);
-  return {gradients.x, gradients.weight};
-}
-
 DeviceKernels& kernels() {
   static DeviceKernels instance(rms_norm_source());
   return instance;
@@ -150,12 +137,12 @@ unsigned rms_norm_threads(int64_t width) {
   return static_cast<unsigned>(std::clamp<int64_t>((width + 127) / 128 * 32, 32, 1024));
 }
 
-// On CPUs both directions leave out the dispatcher, which takes 2 us, and its registration at the first call.
+// On CPUs own code leaves out the dispatcher, which takes 2 us, and its registration at the first call.
 RmsNormed rms_normed(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   if (x.is_cpu() && rms_norm_on_cpu_takes(x, weight)) return rms_norm_on_cpu(x, weight, epsilon);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   static const DeviceOperator op("rms_norm(Tensor x, Tensor weight, float epsilon) -> (Tensor, Tensor)",
-                                 &forward_on_cpu, &forward_on_gpu);
+                                 &forward_by_operators, &forward_on_gpu);
   auto [y, inverse] = op(x, weight, epsilon);
   return {std::move(y), std::move(inverse)};
 }
@@ -166,7 +153,7 @@ RmsNormGradients rms_norm_gradients(const at::Tensor& gradient, const at::Tensor
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   static const DeviceOperator op(
       "rms_norm_backward(Tensor gradient, Tensor x, Tensor weight, Tensor inverse) -> (Tensor, Tensor)",
-      &backward_on_cpu, &backward_on_gpu);
+      &backward_by_operators, &backward_on_gpu);
   auto [dx, dw] = op(gradient, x, weight, inverse);
   return {std::move(dx), std::move(dw)};
 }

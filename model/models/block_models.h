@@ -17,24 +17,26 @@ namespace draftsmith::model {
 // all of it, and its states are kept. Decoding with block prediction and with deep Tandems has this in common.
 //
 // Letters: B rows, L tokens of a step, W width of the kept states.
-class BlockText {
+class BlockText : public DecodeState {
  public:
   // Begins empty rows of up to `capacity` tokens. Keeps the model's states behind its final norm, through `projection`
   // [W,D] if it is defined. The model must outlive this object.
   BlockText(TransformerModel& model, at::Tensor projection, int64_t rows, int64_t capacity);
 
   int64_t block() const { return block_; }
-  int64_t rows() const { return static_cast<int64_t>(tokens_.size()); }
-  int64_t capacity() const { return capacity_; }
+  int64_t rows() const override { return static_cast<int64_t>(tokens_.size()); }
+  int64_t capacity() const override { return capacity_; }
   // Returns the tokens of a row, of which the model has read the whole blocks.
-  int64_t length(int64_t row) const { return static_cast<int64_t>(tokens_.at(static_cast<size_t>(row)).size()); }
+  int64_t length(int64_t row) const override {
+    return static_cast<int64_t>(tokens_.at(static_cast<size_t>(row)).size());
+  }
 
   // Adds the first new_tokens[b] of the tokens [B,L] to row b. Runs the model on the blocks that they complete.
   // Errors: std::logic_error for a row that would pass the capacity.
   void append(const at::Tensor& tokens, std::span<const int64_t> new_tokens);
-  // As DecodeState. Blocks that lose a token are read again once they are whole.
-  void rollback(std::span<const int64_t> lengths);
-  void select_rows(std::span<const int64_t> rows);
+  // Blocks that lose a token are read again once they are whole.
+  void rollback(std::span<const int64_t> lengths) override;
+  void select_rows(std::span<const int64_t> rows) override;
 
   // Returns the kept states [n,W] of a row's tokens first..first+n-1, which must lie in whole blocks.
   at::Tensor states(int64_t row, int64_t first, int64_t count) const;
@@ -45,10 +47,12 @@ class BlockText {
   // Gives the model's state back (LanguageModel::give_back): the last call.
   void give_back() { model_.give_back(std::move(state_)); }
 
+ protected:
+  TransformerModel& model_;
+
  private:
   void keep(const at::Tensor& states, std::span<const int64_t> first, std::span<const int64_t> counts);
 
-  TransformerModel& model_;
   at::Tensor projection_;
   int64_t block_;
   int64_t capacity_;
@@ -69,9 +73,6 @@ class BlockPredictionModel final : public LanguageModel {
   const TransformerModel& transformer() const { return *transformer_; }
 
   const ModelInfo& info() const override { return transformer_->info(); }
-  // Errors: std::logic_error, as the next two: the model is decoder-only.
-  EncoderStates encode(const TokenBatch& source) override;
-  std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) override;
   std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
   // The logits at a token predict the next one. They are zeros where that is one of the first γ tokens, which nothing
   // predicts. There are no hidden states of single tokens: asking for some is a std::logic_error.

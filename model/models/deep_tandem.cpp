@@ -123,34 +123,22 @@ at::Tensor DeepTandemModel::forward(const TokenBatch& tokens, const DropoutConte
 }
 
 // The text with the sketches that the large part has made of it, and the small part's own state.
-class DeepTandemModel::State final : public DecodeState {
+class DeepTandemModel::State final : public BlockText {
  public:
   State(const DeepTandemModel& model, int64_t rows, int64_t capacity)
-      : text(*model.large_, model.projection_, rows, capacity), small(model.small_->begin(rows, capacity)) {}
+      : BlockText(*model.large_, model.projection_, rows, capacity), small(model.small_->begin(rows, capacity)) {}
 
-  int64_t rows() const override { return text.rows(); }
-  int64_t capacity() const override { return text.capacity(); }
-  int64_t length(int64_t row) const override { return text.length(row); }
   void rollback(std::span<const int64_t> lengths) override {
-    text.rollback(lengths);
+    BlockText::rollback(lengths);
     small->rollback(lengths);
   }
   void select_rows(std::span<const int64_t> rows) override {
-    text.select_rows(rows);
+    BlockText::select_rows(rows);
     small->select_rows(rows);
   }
 
-  BlockText text;
   std::unique_ptr<DecodeState> small;
 };
-
-EncoderStates DeepTandemModel::encode(const TokenBatch& source) {
-  return small_->encode(source);
-}
-
-std::unique_ptr<DecodeState> DeepTandemModel::begin(const EncoderStates& source, int64_t capacity, int64_t samples) {
-  return small_->begin(source, capacity, samples);
-}
 
 std::unique_ptr<DecodeState> DeepTandemModel::begin(int64_t rows, int64_t capacity) {
   return std::make_unique<State>(*this, rows, capacity);
@@ -161,10 +149,10 @@ StepOutput DeepTandemModel::step(const StepInput& input, DecodeState& state) {
   auto& own = dynamic_cast<State&>(state);
   std::vector<int64_t> sketch;  // [B] whose place in the text is γ - 1 tokens before the token's
   for (int64_t b = 0; b < own.rows(); ++b) sketch.push_back(own.length(b) + 1 - block());
-  own.text.append(input.tokens, input.new_tokens);
+  own.append(input.tokens, input.new_tokens);
   auto& caches = dynamic_cast<DecoderState&>(*own.small);
   const StepLayout layout = caches.append(input.new_tokens, input.tokens.size(1));
-  const at::Tensor ahead = own.text.states(sketch, input.new_tokens, input.tokens.size(1));  // [B,L,D_S]
+  const at::Tensor ahead = own.states(sketch, input.new_tokens, input.tokens.size(1));  // [B,L,D_S]
   return small_->run_part({.layers = {0, small_->info().layers},
                            .hidden = small_->embed(input.tokens, layout) + ahead,
                            .logits = input.logits,
@@ -175,7 +163,7 @@ StepOutput DeepTandemModel::step(const StepInput& input, DecodeState& state) {
 void DeepTandemModel::give_back(std::unique_ptr<DecodeState> state) {
   auto* own = dynamic_cast<State*>(state.get());
   if (own == nullptr) return;
-  own->text.give_back();
+  own->give_back();
   small_->give_back(std::move(own->small));
 }
 

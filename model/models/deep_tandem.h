@@ -57,9 +57,6 @@ class DeepTandemModel final : public LanguageModel {
   at::Tensor head(const at::Tensor& hidden) const { return small_->head(hidden); }
 
   // --- decoding: the large part reads a block once the text has all of it, the small one every token at once ---
-  // Errors: std::logic_error, as the next: the model is decoder-only.
-  EncoderStates encode(const TokenBatch& source) override;
-  std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) override;
   std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
   // Hidden states are those of the small part.
   StepOutput step(const StepInput& input, DecodeState& state) override;

@@ -1,6 +1,9 @@
 // Directories of exits: exits.json and exits.safetensors.
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -36,15 +39,14 @@ constexpr HeadName kHeads[] = {{ExitHead::kShared, "shared", "the model's head"}
                                {ExitHead::kLowRank, "low_rank", "a low-rank head"}};
 
 const HeadName& name_of(ExitHead head) {
-  return *std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& known) { return known.head == head; });
+  return *std::ranges::find(kHeads, head, &HeadName::head);
 }
 
 void exit_keys(ConfigKeys& keys, ExitShape& exit) {
   keys.integer("layer", exit.layer, {INT32_MIN, INT32_MAX}, 0);  // check_exits names those outside the model
   std::string head = name_of(exit.head).name;
   keys.text("head", head, "");
-  const auto* known =
-      std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& each) { return each.name == head; });
+  const auto* known = std::ranges::find(kHeads, head, &HeadName::name);
   if (known == std::end(kHeads)) {
     keys.reader().wrong("head", "is not a form of an exit's head", "shared, full or low_rank");
   } else {
@@ -184,15 +186,16 @@ std::unique_ptr<Exits> load_exits(const fs::path& directory, const fs::path& mod
 std::string describe_exits(const fs::path& directory) {
   const ExitConfig config = load_exit_config(directory);
   const fs::path weights = directory / kWeightFile;
-  const Shapes shapes = fs::exists(weights) ? shapes_of(SafetensorsFile(weights)) : Shapes();
+  std::map<std::string, TensorEntry> entries;
+  if (fs::exists(weights)) entries = SafetensorsFile(weights).tensors();
   std::string text = fmt::format("exits of {} layers, trained as {}\n", config.exits.size(),
                                  config.trained_as.empty() ? "nothing known" : printable(config.trained_as));
   text += fmt::format("  model          {}, sha256 {}\n", printable(config.model),
                       config.model_hash.empty() ? "not bound" : config.model_hash.substr(0, 16));
   for (const ExitShape& exit : config.exits) {
     int64_t numbers = 0;
-    for (const auto& [name, shape] : shapes) {
-      if (name.starts_with(fmt::format("exit.{}.", exit.layer))) numbers += c10::multiply_integers(shape);
+    for (const auto& [name, entry] : entries) {
+      if (name.starts_with(fmt::format("exit.{}.", exit.layer))) numbers += c10::multiply_integers(entry.shape);
     }
     text += fmt::format("  layer {:<9}{}", exit.layer, name_of(exit.head).spelled);
     if (exit.head == ExitHead::kLowRank) text += fmt::format(" of rank {}", exit.rank);

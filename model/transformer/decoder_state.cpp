@@ -120,16 +120,10 @@ void DecoderState::count_runs(LayerRange layers, const StepLayout& layout) {
 }
 
 void DecoderState::rollback(std::span<const int64_t> lengths) {
-  rollback_layers({0, static_cast<int64_t>(layers_.size())}, lengths);
-}
-
-void DecoderState::rollback_layers(LayerRange layers, std::span<const int64_t> lengths) {
   check_rows(lengths.size());
-  check_layers(layers);
-  for (int64_t i = layers.begin; i < layers.end; ++i) {
-    std::vector<int64_t>& own = layers_[static_cast<size_t>(i)].lengths;
-    for (size_t b = 0; b < own.size(); ++b) {
-      own[b] = std::max<int64_t>(0, std::min(own[b], lengths[b]));
+  for (LayerCache& layer : layers_) {
+    for (size_t b = 0; b < layer.lengths.size(); ++b) {
+      layer.lengths[b] = std::max<int64_t>(0, std::min(layer.lengths[b], lengths[b]));
     }
   }
 }

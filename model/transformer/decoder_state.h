@@ -151,8 +151,6 @@ class DecoderState final : public DecodeState {
   // Returns how many layers ran since the state began: one for each new token of a row (a sibling is one) and each
   // layer. Writing K/V alone does not count.
   int64_t layer_runs() const;
-  // Lowers the lengths of a range of layers only.
-  void rollback_layers(LayerRange layers, std::span<const int64_t> lengths);
   // Returns K or V of a layer's valid slots, [B,H,max length,K]: for tests that compare caches.
   at::Tensor keys(int64_t layer) const { return valid_slots(layer, &LayerCache::keys); }
   at::Tensor values(int64_t layer) const { return valid_slots(layer, &LayerCache::values); }

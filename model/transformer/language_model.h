@@ -104,12 +104,17 @@ class LanguageModel {
   virtual ~LanguageModel() = default;
   virtual const ModelInfo& info() const = 0;
 
-  // Runs the encoder; encoder-decoder models only.
-  virtual EncoderStates encode(const TokenBatch& source) = 0;
+  // Runs the encoder. Errors: std::logic_error for decoder-only models, as the next.
+  virtual EncoderStates encode(const TokenBatch& /*source*/) {
+    throw std::logic_error("a decoder-only model has no encoder");
+  }
 
   // Returns a new state of an encoder-decoder: `samples` rows for each source, in order, sharing one cross-attention
   // K/V for each source. On devices a row may hold more tokens than `capacity`.
-  virtual std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) = 0;
+  virtual std::unique_ptr<DecodeState> begin(const EncoderStates& /*source*/, int64_t /*capacity*/,
+                                             int64_t /*samples*/ = 1) {
+    throw std::logic_error("a decoder-only model doesn't begin from encoder states");
+  }
   // Returns a new state of a decoder-only model: `rows` empty rows.
   virtual std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) = 0;
 

@@ -27,9 +27,6 @@ namespace {
 // On devices states hold a multiple of so many tokens, so that later ones fit in too.
 constexpr int64_t kCapacityStep = 64;
 
-// Positions that a decode state's tables begin with.
-constexpr int64_t kFirstPositions = 65;
-
 ModelInfo make_info(const TransformerConfig& config, const TransformerParts& parts, const std::string& name) {
   ModelInfo info;
   info.name = name;
@@ -48,11 +45,6 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
 }  // namespace
 
 // ---- Building
-
-void TransformerParts::keep_first_positions() {
-  const at::NoGradGuard no_gradients;
-  if (embedding.is_cpu()) first_positions = decoder.position_tables(kFirstPositions);
-}
 
 TransformerModel::TransformerModel(TransformerConfig config, uint64_t seed)
     : TransformerModel(config, initial_parameters(config, seed)) {}
@@ -271,7 +263,7 @@ void TransformerModel::prepare(LayerRange layers, const StepLayout& layout, Deco
     if (needed <= parts_->first_positions.count) return state.set_positions(parts_->first_positions);
     const int64_t all = state.capacity() + 1;
     const bool grows = parts_->embedding.is_cpu();
-    const int64_t roomy = grows ? std::min(std::max(kFirstPositions, 2 * present), all) : all;
+    const int64_t roomy = grows ? std::min(std::max(TransformerParts::kFirstPositions, 2 * present), all) : all;
     state.set_positions(parts_->decoder.position_tables(std::max(needed, roomy)));
   }
 }

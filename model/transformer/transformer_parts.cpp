@@ -54,4 +54,9 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
   if (building.arena != nullptr) keep_first_positions();
 }
 
+void TransformerParts::keep_first_positions() {
+  const at::NoGradGuard no_gradients;
+  if (embedding.is_cpu()) first_positions = decoder.position_tables(kFirstPositions);
+}
+
 }  // namespace draftsmith::model

@@ -2,6 +2,7 @@
 // functions run. Also the mode of LibTorch that decoding runs in.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -43,6 +44,8 @@ class DecodingGuard {
 void work_point_both_ways(const at::Tensor& hidden);
 
 struct TransformerParts {
+  static constexpr int64_t kFirstPositions = 65;  // that a decode state's tables begin with
+
   // With an arena in `building`, blocks and head are packed one by one as they are built.
   TransformerParts(const TransformerConfig& config, const Building& building);
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,21 +14,17 @@ namespace draftsmith::infer::testing {
 
 class Pieces : public data::Tokenizer {
  public:
-  explicit Pieces(int64_t count, std::string hash = "pieces") : count_(count), hash_(std::move(hash)) {}
+  explicit Pieces(int64_t count, std::string hash = "pieces") : count_(count) {
+    hash_ = std::move(hash);
+    special_ids_ = {.pad = 0, .eos = 1, .unk = 2};
+  }
   std::vector<int32_t> encode(std::string_view) const override { return {}; }
   std::string decode(std::span<const int32_t>) const override { return {}; }
   int64_t vocabulary() const override { return count_; }
-  int32_t pad() const override { return 0; }
-  int32_t eos() const override { return 1; }
-  int32_t unk() const override { return 2; }
   std::string piece(int32_t) const override { return {}; }
-  const std::string& hash() const override { return hash_; }
-  const std::filesystem::path& file() const override { return file_; }
 
  private:
   int64_t count_;
-  std::string hash_;
-  std::filesystem::path file_;
 };
 
 // Ids are letters: 2 is "a", 3 is "b" and so on; 0 and 1 have no text.

@@ -99,7 +99,6 @@ TEST(BpeTokenizer, FrameAndSpecialIdsComeFromTheFiles) {
   EXPECT_THAT(tokenizer->frame().before, ElementsAre(261));
   EXPECT_TRUE(tokenizer->frame().after.empty());
   EXPECT_EQ(tokenizer->hash(), sha256_file(directory / "tokenizer.json"));
-  EXPECT_EQ(tokenizer->files().size(), 2U);
 }
 
 TEST(BpeTokenizer, Gpt2FilesGiveTheSameIdsAsTokenizerJson) {
@@ -115,7 +114,6 @@ TEST(BpeTokenizer, Gpt2FilesGiveTheSameIdsAsTokenizerJson) {
   EXPECT_EQ(tokenizer->eos(), 261);
   EXPECT_EQ(tokenizer->decode(Ids{259, 261}), "hello");
   EXPECT_EQ(tokenizer->hash().size(), 64U);
-  EXPECT_EQ(tokenizer->files().size(), 3U);
   EXPECT_EQ(load_tokenizer(directory / "vocab.json")->hash(), tokenizer->hash());
 }
 

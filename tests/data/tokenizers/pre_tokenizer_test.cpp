@@ -78,7 +78,7 @@ std::vector<std::string> cut_by(std::string_view expression, std::string_view te
   const auto add = [&](size_t begin, size_t end) {
     if (begin < end) parts.emplace_back(text.substr(begin, end - begin));
   };
-  for (const TextMatch match : TextPattern(expression, "test").matches(text)) {
+  for (const TextMatch match : regex_pattern(expression, "test")(text)) {
     add(gap, match.begin);
     add(match.begin, match.end);
     gap = match.end;
@@ -87,17 +87,17 @@ std::vector<std::string> cut_by(std::string_view expression, std::string_view te
   return parts;
 }
 
-TEST(TextPattern, EmptyMatchesCut) {
+TEST(SplitPattern, EmptyMatchesCut) {
   EXPECT_THAT(cut_by("a*", "bab"), ElementsAre("b", "a", "b"));
   EXPECT_THAT(cut_by("a*", "bb"), ElementsAre("b", "b"));
   EXPECT_THAT(cut_by("(?=(\\d{3})+(?!\\d))", "a1234567"), ElementsAre("a1", "234", "567"));
   EXPECT_THAT(cut_by("(?<=[a-z])(?=[A-Z])", "camelCaseText"), ElementsAre("camel", "Case", "Text"));
   EXPECT_THAT(cut_by("(?=日)", "é日日"), ElementsAre("é", "日", "日")) << "goes on behind a whole character";
-  EXPECT_THAT(TextPattern("a|(?=c)", "test").matches("xac"), ElementsAre(TextMatch{1, 2}))
+  EXPECT_THAT(regex_pattern("a|(?=c)", "test")("xac"), ElementsAre(TextMatch{1, 2}))
       << "no empty match where another ends";
 }
 
-TEST(TextPattern, Classes) {
+TEST(SplitPattern, Classes) {
   EXPECT_THAT(cut_by("[a-c\\]\\-]+", "xab]-cx"), ElementsAre("x", "ab]-c", "x"));
   EXPECT_THAT(cut_by("[^\\p{L}\\s]+", "é12 日"), ElementsAre("é", "12", " 日"));
   EXPECT_THAT(cut_by("[a[bc]]+", "xabcx"), ElementsAre("x", "abc", "x"));
@@ -112,17 +112,17 @@ TEST(TextPattern, Classes) {
   EXPECT_THAT(cut_by("[]\\s]+", "a] ]b"), ElementsAre("a", "] ]", "b"));
 }
 
-TEST(TextPattern, CaseIsIgnoredWithUnicodesFoldings) {
+TEST(SplitPattern, CaseIsIgnoredWithUnicodesFoldings) {
   EXPECT_THAT(cut_by("(?i:'s)|x", "'S'ſ'sX"), ElementsAre("'S", "'ſ", "'s", "X"));
   EXPECT_THAT(cut_by("(?i:k)", "kK\u212A"), ElementsAre("k", "K", "\u212A"));
   EXPECT_THAT(cut_by("(?i:é)", "Éé"), ElementsAre("É", "é"));
   EXPECT_THAT(cut_by("(?i:[a-c]+)x", "aBCx"), ElementsAre("aBCx"));
   // U+0345 is no letter, but a letter is its other case: only classes in brackets take it.
-  EXPECT_TRUE(TextPattern("(?i:\\p{L})", "test").matches("\u0345").empty());
-  EXPECT_EQ(TextPattern("(?i:[\\p{L}])", "test").matches("\u0345").size(), 1U);
+  EXPECT_TRUE(regex_pattern("(?i:\\p{L})", "test")("\u0345").empty());
+  EXPECT_EQ(regex_pattern("(?i:[\\p{L}])", "test")("\u0345").size(), 1U);
 }
 
-TEST(TextPattern, LettersAndNumbersAreUnicode16s) {
+TEST(SplitPattern, LettersAndNumbersAreUnicode16s) {
   const auto holds = [](std::span<const CodePointRange> ranges, char32_t c) {
     return std::any_of(ranges.begin(), ranges.end(),
                        [c](const auto& range) { return range.first <= c && c <= range.last; });
@@ -138,19 +138,19 @@ TEST(TextPattern, LettersAndNumbersAreUnicode16s) {
     if (letter) letters.push_back({begin, text.size()});
     if (!letter && !holds(number_ranges(), c) && !is_white_space(c)) others.push_back({begin, text.size()});
   }
-  EXPECT_TRUE(TextPattern("\\p{L}", "test").matches(text) == letters);
-  EXPECT_TRUE(TextPattern("[^\\p{Letter}\\p{Number}\\s]", "test").matches(text) == others);
+  EXPECT_TRUE(regex_pattern("\\p{L}", "test")(text) == letters);
+  EXPECT_TRUE(regex_pattern("[^\\p{Letter}\\p{Number}\\s]", "test")(text) == others);
   EXPECT_TRUE(holds(letter_ranges(), 0x105C0)) << "a letter since Unicode 16 (Todhri)";
 }
 
-TEST(TextPattern, OnlyEscapedClassesAreExpanded) {
+TEST(SplitPattern, OnlyEscapedClassesAreExpanded) {
   EXPECT_EQ(expand_classes("\\\\p{L}\\p{Lu}[\\]\\d]\\w"), "\\\\p{L}\\p{Lu}[\\]\\d]\\w");
   EXPECT_THAT(expand_classes("\\p{N}"), testing::StartsWith("(?-i:[\\x{30}-\\x{39}\\x{B2}-"));
   EXPECT_THAT(expand_classes("[^\\P{N}]"), testing::StartsWith("[^[^\\x{30}-\\x{39}"));
   EXPECT_THAT(expand_classes("[[a]\\S]\\s"), testing::StartsWith("[[a][^\\x{9}-\\x{D}"));
 }
 
-TEST(TextPattern, MalformedExpressionsAreNamed) {
+TEST(SplitPattern, MalformedExpressionsAreNamed) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"(a", "unmatched parenthesis"},
       {"[a", "char-class"},
@@ -159,16 +159,16 @@ TEST(TextPattern, MalformedExpressionsAreNamed) {
       {std::string(10'000, '(') + "a" + std::string(10'000, ')'), "parse depth"},
   };
   for (const auto& [expression, part] : cases) {
-    const std::string message = error_of([&] { TextPattern(expression, "tokenizer.json: pre_tokenizer"); });
+    const std::string message = error_of([&] { regex_pattern(expression, "tokenizer.json: pre_tokenizer"); });
     EXPECT_THAT(message, HasSubstr(part)) << expression;
     EXPECT_THAT(message, HasSubstr("tokenizer.json: pre_tokenizer")) << expression;
     EXPECT_THAT(message, HasSubstr("Oniguruma's syntax")) << expression;
   }
 }
 
-TEST(TextPattern, ExpressionsThatTakeForeverAreAnError) {
-  const TextPattern pattern("(?:a|aa)+(?:b|c)", "slow.json");
-  const std::string message = error_of([&] { pattern.matches(std::string(200, 'a') + "d"); });
+TEST(SplitPattern, ExpressionsThatTakeForeverAreAnError) {
+  const SplitPattern pattern = regex_pattern("(?:a|aa)+(?:b|c)", "slow.json");
+  const std::string message = error_of([&] { pattern(std::string(200, 'a') + "d"); });
   EXPECT_THAT(message, HasSubstr("slow.json"));
   EXPECT_THAT(message, HasSubstr("retry-limit"));
 }

@@ -96,15 +96,12 @@ LinearWeights random_layer(const K& kernels, int64_t outputs, int64_t inputs, ui
 
 // The same in fp64, of which kernels' results are roundings.
 at::Tensor exact(const LinearCase& in) {
-  const auto wide = [](const LinearWeights& layer) {
-    return LinearWeights{layer.weight.to(at::kDouble), layer.bias.defined() ? layer.bias.to(at::kDouble) : layer.bias};
+  const auto wide = [](const at::Tensor& numbers) { return numbers.defined() ? numbers.to(at::kDouble) : numbers; };
+  const auto wide_layer = [&](const LinearWeights& layer) {
+    return LinearWeights{wide(layer.weight), wide(layer.bias)};
   };
-  const at::Tensor x = in.x.to(at::kDouble);
-  InputNorm norm = in.norm;
-  if (norm.weight.defined()) norm.weight = norm.weight.to(at::kDouble);
-  if (in.up.weight.defined()) return gated_rows(x, norm, wide(in.layer), wide(in.up), in.then);
-  return linear_rows(x, norm, wide(in.layer), in.then,
-                     in.residual.defined() ? in.residual.to(at::kDouble) : in.residual);
+  return linear_rows(wide(in.x), {wide(in.norm.weight), in.norm.epsilon}, wide_layer(in.layer), in.then,
+                     wide(in.residual), wide_layer(in.up));
 }
 
 // Normed inputs of bf16 are rounded before they are multiplied.
