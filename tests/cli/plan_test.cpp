@@ -1,4 +1,5 @@
 // `draftsmith plan`: measured steps give an answer, tables fit, errors are the user's.
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -57,7 +58,10 @@ class MeasuredPlan : public testing::Test {
     t5.output_scale = 1 / std::sqrt(static_cast<double>(t5.width));  // the only one that files can hold
     model::save_model(*folder_ / "t5", model::TransformerModel(t5, 3));
     model::save_model(*folder_ / "llama", model::TransformerModel(model::tiny_llama(3), 3));
-    model::save_model(*folder_ / "small", model::TransformerModel(model::tiny_llama(1), 3));
+    model::TransformerConfig small = model::tiny_llama(1);
+    model::save_model(*folder_ / "small", model::TransformerModel(small, 3));
+    small.max_positions = 8;
+    model::save_model(*folder_ / "short", model::TransformerModel(small, 3));
   }
   static void TearDownTestSuite() { folder_.reset(); }
 
@@ -88,6 +92,24 @@ TEST_F(MeasuredPlan, AnswersForEveryKindOfDrafter) {
     const bool pays = !even.is_null() && even.get<double>() < 0.8;
     EXPECT_EQ(answer["plans"][0]["best_window"].get<int64_t>() > 0, pays) << drafter;
   }
+}
+
+TEST_F(MeasuredPlan, WindowsEndWhereTheDraftersPositionsDo) {
+  const auto windows = [](const std::string& length, bool warns) {
+    std::vector<std::string> arguments = measured("llama", path("short"), {"--max-window", "4", "--json"});
+    arguments.insert(arguments.begin(), "plan");
+    *std::ranges::find(arguments, "6") = length;
+    const ProgramResult result = run_here(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err.find("has 8 positions") != std::string::npos, warns) << result.err;
+    const json answer = json::parse(result.out);
+    if (answer["plans"][0]["windows"].size() == 1) EXPECT_TRUE(answer["break_even_alpha"].is_null());
+    return answer["plans"][0]["windows"].size() - 1;
+  };
+  EXPECT_EQ(windows("4", false), 4u);
+  EXPECT_EQ(windows("6", true), 2u);
+  EXPECT_EQ(windows("8", true), 0u);
+  EXPECT_EQ(windows("20", true), 0u);
 }
 
 TEST_F(MeasuredPlan, PrintsTimesAndTheAnswer) {
