@@ -94,7 +94,7 @@ int64_t longest_window(const infer::LoadedDrafter& drafter, const model::ModelIn
   row.tokens.resize(static_cast<size_t>(flags.length) + 1);  // with one that the drafter has not read
   if (target.encoder_decoder) row.source.resize(static_cast<size_t>(flags.source_length));
   const model::ModelInfo& info = drafter.model()->info();
-  const int64_t room = infer::positions_left(info, row, info.encoder_decoder);
+  const int64_t room = infer::positions_left(info, row, info.encoder_decoder && !drafter.reads_target());
   if (room < flags.max_window) drafter.warn_of_positions(target, flags.length + flags.max_window);
   return std::min(room, flags.max_window);
 }
