@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/logging.h"
@@ -31,12 +32,14 @@ namespace fs = std::filesystem;
 // Returns the text of the data set that the flags name. Flags for its fields win. Errors: UserError.
 data::TextInput text_of_dataset(const OptionFlags<recipes::CorpusOptions>& flags) {
   const data::TextInput given = flags.value();
-  toml::table keys = parse_toml(dump_options(given), "");
+  std::vector<std::string> assignments;
   const auto fields = data::TextInput::fields();
   for (const Field& field : fields.all()) {
-    if (!flags.given(field.name)) keys.erase(field.name);
+    if (flags.given(field.name)) assignments.push_back(field.name + "=" + field_json(field, &given).dump());
   }
+  toml::table keys;
   Problems problems;
+  apply_overlays(keys, assignments, {}, problems);
   data::fill_in_dataset_corpus(keys, problems);
   for_each_string(keys, [](toml::value<std::string>& text) { text = data::real_path(text.get()); });
   const auto filled = parse_options<data::TextInput>(keys, "", problems);

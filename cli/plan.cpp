@@ -14,8 +14,10 @@
 #include "cli/application.h"
 #include "evaluate/theory/formulas.h"
 #include "infer/costs/step_costs.h"
+#include "infer/drafters/drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/load_models.h"
+#include "infer/loop/rows.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -68,7 +70,7 @@ std::string best_sentence(const ordered_json& plan) {
                      plan["best_speedup"].get<double>(), where);
 }
 
-// Throws a UserError if a model has fewer positions than the longest step needs.
+// Throws a UserError if the target has fewer positions than the longest step needs.
 void require_room(const model::ModelInfo& model, const PlanFlags& flags) {
   const int64_t longest = flags.length + flags.max_window + 1;
   if (model.max_positions == 0 || longest <= model.max_positions) return;
@@ -79,8 +81,21 @@ void require_room(const model::ModelInfo& model, const PlanFlags& flags) {
                    .hint = "give a smaller --length"});
 }
 
-// Returns the median times of drafting and verifying windows of 0..max_window tokens, in rounds as decoding runs them.
-// Errors: UserError for models that cannot be loaded or do not fit.
+// Returns the longest window that fits the drafter's positions, as in decoding; 0: the target would write alone. Warns
+// if it is shorter than --max-window.
+int64_t longest_window(const infer::LoadedDrafter& drafter, const model::ModelInfo& target, const PlanFlags& flags) {
+  if (drafter.model() == nullptr) return flags.max_window;
+  infer::Row row;
+  row.tokens.resize(static_cast<size_t>(flags.length) + 1);  // with one that the drafter has not read
+  if (target.encoder_decoder) row.source.resize(static_cast<size_t>(flags.source_length));
+  const model::ModelInfo& info = drafter.model()->info();
+  const int64_t room = infer::positions_left(info, row, info.encoder_decoder && !drafter.reads_target());
+  if (room < flags.max_window) drafter.warn_of_positions(target, flags.length + flags.max_window);
+  return std::min(room, flags.max_window);
+}
+
+// Returns the median times of drafting and verifying windows of 0..max_window tokens, in rounds as decoding runs them;
+// of fewer tokens where the drafter's positions end. Errors: UserError for models that cannot be loaded or do not fit.
 StepCosts measured_costs(const PlanFlags& flags, c10::Device device) {
   model::LoadOptions load{.device = device, .dtype = parse_weight_type(flags.dtype)};
   const infer::LoadedModel target = infer::load_model_directory(flags.model, load);
@@ -96,9 +111,11 @@ StepCosts measured_costs(const PlanFlags& flags, c10::Device device) {
   }
   problems.throw_if_any();
   require_room(target.model->info(), flags);
-  if (drafter->model() != nullptr) require_room(drafter->model()->info(), flags);
   const infer::ContextSize size{.rows = flags.batch, .source = flags.source_length, .length = flags.length};
-  return drafter->step_costs(pair, infer::random_context(target.model->info(), size), flags.max_window + 1);
+  const infer::CalibrationContext context = infer::random_context(target.model->info(), size);
+  const int64_t longest = longest_window(*drafter, target.model->info(), flags);
+  if (longest == 0) return infer::measure_step_costs(*target.model, *target.model, context, 1);
+  return drafter->step_costs(pair, context, longest + 1);
 }
 
 // Returns the least acceptance rate with which some window is faster than the target alone; nothing if none is.
@@ -118,7 +135,8 @@ int run_plan(const PlanFlags& flags) {
   const c10::Device device = begin_execution(flags.execution);
   const int64_t threads = set_threads(0);  // the number in use
   const StepCosts costs = measured_costs(flags, device);
-  const std::optional<double> even = break_even(costs, flags.max_window);
+  const int64_t longest = std::ssize(costs.target) - 1;
+  const std::optional<double> even = break_even(costs, longest);
   ordered_json plans = ordered_json::array();
   Table times({{"window"}, {"drafting ms"}, {"verifying ms"}, {"x one"}});
   for (size_t window = 0; window < costs.target.size(); ++window) {
@@ -128,8 +146,8 @@ int run_plan(const PlanFlags& flags) {
   }
   Table best({{"alpha"}, {"best window: speedup", Align::kLeft}});
   for (const double alpha : flags.alphas) {
-    plans.push_back(windows_json(alpha, costs, flags.max_window));
-    const auto& [window, speedup] = evaluate::best_window(alpha, costs, flags.max_window);
+    plans.push_back(windows_json(alpha, costs, longest));
+    const auto& [window, speedup] = evaluate::best_window(alpha, costs, longest);
     best.add_row({fmt::format("{:g}", alpha), fmt::format("{}: {:.2f}x", window, speedup)});
   }
   if (flags.json) {

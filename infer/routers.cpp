@@ -17,6 +17,7 @@ class WatchedDrafter final : public Drafter {
       : inner_(std::move(inner)), collector_(collector) {}
 
   DrafterTraits traits() const override { return inner_->traits(); }
+  int64_t room(const Row& row) const override { return inner_->room(row); }
   void encode(const DraftBegin& begin) override { inner_->encode(begin); }
   void prefill(const DraftBegin& begin) override { inner_->prefill(begin); }
   at::Tensor next_logits(const DraftRequest& request) override {

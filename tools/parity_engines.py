@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
 """References for tests/parity: exported models in engines that serve them.
 
-parity_engines.py make DIR   writes DIR/<name>/, a model directory with a tokenizer for each of T5, Llama, GPT-2 and
-                             GPT-NeoX, and DIR/<name>.greedy.json with inputs of token ids
-parity_engines.py check DIR  CTranslate2's converter takes every export DIR/saved/<name>/, whose greedy outputs must be
-                             those of DIR/<name>.ours.json. DIR/gguf/<name>.<type>.gguf must hold the weights of the export,
-                             rounded as the `gguf` package rounds them. Prints one line a problem and exits 1 when there
-                             is any
+parity_engines.py make DIR   writes DIR/<name>/, a model directory with a tokenizer for each of T5, GPT-NeoX and the
+                             families of GGUF, and DIR/<name>.greedy.json with inputs of token ids
+parity_engines.py check DIR  CTranslate2's converter takes the exports DIR/saved/<name>/ of CTRANSLATE2, whose greedy
+                             outputs must be those of DIR/<name>.ours.json. DIR/gguf/<name>.<type>.gguf must hold the
+                             weights of the export, rounded as the `gguf` package rounds them, and the outputs of
+                             llama.cpp (xllamacpp) must be ours. Prints one line a problem and exits 1 when there is any
 """
 
 import json
 import random
+import urllib.request
 
 import ctranslate2
 import gguf
 import numpy
 import sentencepiece
+import xllamacpp
 from ctranslate2.converters import TransformersConverter
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, GPT2Config, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, T5Config
+from transformers import (AutoTokenizer, GPT2Config, GPTNeoXConfig, GPTNeoXForCausalLM, GraniteConfig, LlamaConfig,
+                          MistralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config, T5Config)
 
 from parity_models import EOS, NEW_TOKENS, PAD, greedy_sources, make_model, run, write_byte_level
 
@@ -33,13 +36,25 @@ SENTINELS = 100
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
 # An attention head of CTranslate2 must have a width that is a multiple of 8.
 IDS = dict(bos_token_id=3, eos_token_id=EOS, pad_token_id=PAD)
+SIZES = dict(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=5, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=256, **IDS)
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 6.0,
+        "original_max_position_embeddings": 16}
+CTRANSLATE2 = ("t5", "llama", "gpt2", "gpt_neox")
+PAIRED = ("llama", "mistral", "granite", "smollm3")  # llama.cpp rotates neighbouring numbers
 CONFIGURATIONS = {
     "t5": T5Config(vocab_size=PIECES + SENTINELS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2,
                    num_heads=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False, dropout_rate=0.0,
                    decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=EOS),
-    "llama": LlamaConfig(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
-                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
-                         tie_word_embeddings=False, **IDS),
+    "llama": LlamaConfig(**SIZES, tie_word_embeddings=False),
+    "mistral": MistralConfig(**SIZES, head_dim=10, sliding_window=None),
+    "granite": GraniteConfig(**SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.21,
+                             logits_scaling=1.7, attention_bias=True, mlp_bias=True),
+    "smollm3": SmolLM3Config(**SIZES, tie_word_embeddings=True),
+    "qwen2": Qwen2Config(**SIZES, rope_parameters=YARN),
+    "qwen3": Qwen3Config(**SIZES, head_dim=12, tie_word_embeddings=True),
+    "olmo2": Olmo2Config(**SIZES, tie_word_embeddings=True),
+    "phi3": Phi3Config(**SIZES, partial_rotary_factor=0.75, original_max_position_embeddings=256),
     "gpt2": GPT2Config(vocab_size=PIECES, n_embd=32, n_head=4, n_layer=3, n_positions=256, **IDS),
     "gpt_neox": GPTNeoXConfig(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
                               num_attention_heads=4, max_position_embeddings=256, rotary_pct=0.5, **IDS),
@@ -128,21 +143,23 @@ def check_gguf(root, file):
     """Compares a file with the export that it was made of, as the gguf package names, rounds and orders weights."""
     family = file.name.split(".")[0]
     config = CONFIGURATIONS[family]
-    arch = {"llama": gguf.MODEL_ARCH.LLAMA, "gpt2": gguf.MODEL_ARCH.GPT2}[family]
+    arch = gguf.MODEL_ARCH["LLAMA" if family == "mistral" else family.upper()]
     names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
     weights = {names.get_name(name, (".weight", ".bias")): value.numpy().T if "transformer.h." in name else value.numpy()
                for name, value in load_file(root / "saved" / family / "model.safetensors").items()}
-    if family == "gpt2":
-        weights.pop("output.weight", None)  # tied
+    if config.tie_word_embeddings:
+        weights.pop("output.weight", None)
+    if family == "olmo2":
+        weights["output.weight"] = weights["token_embd.weight"]  # llama.cpp wants it
     reader = gguf.GGUFReader(file)
     problems = []
     for tensor in reader.tensors:
         wanted = numpy.ascontiguousarray(weights.pop(tensor.name))
         expected = gguf.quants.dequantize(gguf.quants.quantize(wanted, tensor.tensor_type), tensor.tensor_type)
         found = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(wanted.shape)
-        if family == "llama" and ".attn_q." in tensor.name:
+        if family in PAIRED and ".attn_q." in tensor.name:
             found = split_heads(found, config.num_attention_heads)
-        if family == "llama" and ".attn_k." in tensor.name:
+        if family in PAIRED and ".attn_k." in tensor.name:
             found = split_heads(found, config.num_key_value_heads)
         if not numpy.array_equal(found, expected):
             problems.append(f"{file.name}: {tensor.name} differs from the gguf package's")
@@ -155,7 +172,7 @@ def check_gguf_tokens(family, name, reader, directory):
     wanted = AutoTokenizer.from_pretrained(directory).convert_ids_to_tokens(list(range(PIECES)))
     wrong = [i for i in range(PIECES) if tokens[i] != wanted[i]]
     problems = [f"{name}: token {wrong[0]} is {tokens[wrong[0]]!r}, not {wanted[wrong[0]]!r}"] if wrong else []
-    if reader.fields["tokenizer.ggml.model"].contents() != family:
+    if reader.fields["tokenizer.ggml.model"].contents() != ("llama" if family == "llama" else "gpt2"):
         problems.append(f"{name}: the tokenizer is of another kind")
     if reader.fields["tokenizer.ggml.eos_token_id"].contents() != EOS:
         problems.append(f"{name}: EOS has another id")
@@ -164,11 +181,35 @@ def check_gguf_tokens(family, name, reader, directory):
     return problems
 
 
+def check_llama_cpp(root, name):
+    """Greedy outputs of llama.cpp, in fp32 and without its fused attention, which rounds to fp16."""
+    options = xllamacpp.CommonParams()
+    options.model.path = str(root / "gguf" / f"{name}.stored.gguf")
+    options.n_ctx, options.n_parallel, options.port, options.verbosity = 256, 1, 0, 0
+    options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
+    options.cache_type_k = options.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    options.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    server = xllamacpp.Server(options)
+    wrong = []
+    for source, ours in zip(json.loads((root / f"{name}.greedy.json").read_text())["sources"],
+                            json.loads((root / f"{name}.ours.json").read_text())):
+        body = {"prompt": source, "n_predict": NEW_TOKENS, "temperature": 0, "return_tokens": True}
+        request = urllib.request.Request(server.listening_address + "/completion", json.dumps(body).encode())
+        with urllib.request.urlopen(request) as answer:
+            found = json.load(answer)["tokens"]
+        wrong += [(found, ours)] if found != ours else []
+    return [f"{name}: {len(wrong)} of {INPUTS} outputs of llama.cpp differ, the first {wrong[0][0]} from "
+            f"{wrong[0][1]}"] if wrong else []
+
+
 def check(root, directory):
     """Problems of one export for CTranslate2, and of the GGUF files of the same model."""
-    files = sorted((root / "gguf").glob(f"{directory.name}.*"))
-    problems = check_ctranslate2(root, directory) + [found for file in files for found in check_gguf(root, file)]
-    return problems + ([] if files or directory.name not in ("llama", "gpt2") else [f"{directory.name}: no GGUF files"])
+    name = directory.name
+    files = sorted((root / "gguf").glob(f"{name}.*"))
+    problems = check_ctranslate2(root, directory) if name in CTRANSLATE2 else []
+    problems += [found for file in files for found in check_gguf(root, file)]
+    problems += check_llama_cpp(root, name) if files else []
+    return problems + ([] if files or name in ("t5", "gpt_neox") else [f"{name}: no GGUF files"])
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ std::string gguf_type_name(GgufType type);
 
 // ---- The model
 // llama.cpp rotates neighbouring numbers of a head in place of its two halves in some families, Llama among them. Rows
-// of their queries and keys are stored in another order. GPT-2's queries, keys and values are one tensor.
+// of their queries and keys are stored in another order. Queries, keys and values of a GPT-2 or Phi-3 are one tensor.
 
 // Reports a problem at `where` for each property that llama.cpp's model of the family lacks, and for other families.
 void check_gguf(const std::string& where, const model::TransformerConfig& config, Problems& problems);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <stdexcept>
 #include <string_view>
@@ -32,17 +33,22 @@ const Names kLayerNames = {{"self_attention.norm", "attn_norm"},       {"self_at
 struct GgufFamily {
   std::string_view family, architecture;
   bool pairs = false;         // queries and keys are rotated by neighbouring numbers, not by halves
-  bool output_bias = false;   // the output projection may have a bias
+  bool biases = false;        // the output projection and feed-forward layers may have biases
   bool norms_behind = false;  // norms stand behind the sublayers
+  bool joined = false;        // query, key and value are one tensor, and so are gate and up
+  bool needs_head = false;    // a tied head is stored, too
 };
 constexpr GgufFamily kFamilies[] = {
-    {.family = "llama", .architecture = "llama", .pairs = true, .output_bias = true},
+    {.family = "llama", .architecture = "llama", .pairs = true, .biases = true},
     {.family = "mistral", .architecture = "llama", .pairs = true},
-    {.family = "granite", .architecture = "granite", .pairs = true, .output_bias = true},
+    {.family = "granite", .architecture = "granite", .pairs = true, .biases = true},
+    {.family = "smollm3", .architecture = "smollm3", .pairs = true},
     {.family = "qwen2", .architecture = "qwen2"},
     {.family = "qwen3", .architecture = "qwen3"},
-    {.family = "olmo2", .architecture = "olmo2", .norms_behind = true},
-    {.family = "gpt2", .architecture = "gpt2", .output_bias = true}};
+    {.family = "olmo2", .architecture = "olmo2", .norms_behind = true, .needs_head = true},
+    {.family = "phi3", .architecture = "phi3", .joined = true},
+    {.family = "gpt2", .architecture = "gpt2", .biases = true, .joined = true}};
+constexpr int64_t kSmolLm3Pause = 4;  // of its layers, each fourth does not rotate
 
 // Returns the row of a model's family; nullptr: it has no form in GGUF.
 const GgufFamily* find_family(const TransformerConfig& config) {
@@ -77,7 +83,7 @@ GgufType type_in_file(const std::string& module, const std::vector<int64_t>& sha
   return file;
 }
 
-// Adds the tensor of a parameter; queries, keys and values of a GPT-2 when the query's turn comes.
+// Adds the tensor of a parameter; joined ones when the turn of the query or of the gate comes.
 void add_tensor(const model::ParameterSpec& parameter, const TransformerConfig& config, GgufType type,
                 std::vector<GgufTensor>& tensors) {
   const size_t dot = parameter.name.rfind('.');
@@ -85,18 +91,23 @@ void add_tensor(const model::ParameterSpec& parameter, const TransformerConfig& 
   const std::string kind = parameter.name.substr(dot);  // ".weight" or ".bias"
   const bool query = module.ends_with(".query");
   const bool key = module.ends_with(".key");
-  if (is_gpt2(config) && (key || module.ends_with(".value"))) return;
   const GgufFamily& family = *find_family(config);
+  if (family.joined && (key || module.ends_with(".value") || (config.gated && module.ends_with(".up")))) return;
   const std::string name = module_name(module, family.norms_behind);
   GgufTensor tensor{.name = name + kind,
                     .shape = parameter.shape,
                     .type = type_in_file(module, parameter.shape, type),
                     .parameters = {parameter.name}};
-  if (is_gpt2(config) && query) {
-    const std::string before = module.substr(0, module.rfind('.') + 1);
+  const std::string before = module.substr(0, module.rfind('.') + 1);
+  if (family.joined && query) {
     tensor.name = fmt::format("{}qkv{}", name.substr(0, name.size() - 1), kind);
-    tensor.shape.front() *= 3;
+    tensor.shape.front() += 2 * config.key_value_heads() * config.head_width;
     tensor.parameters = {parameter.name, before + "key" + kind, before + "value" + kind};
+  }
+  if (family.joined && module.ends_with(".gate")) {
+    tensor.name = module_name(before + "up", family.norms_behind) + kind;
+    tensor.shape.front() *= 2;
+    tensor.parameters = {parameter.name, before + "up" + kind};
   }
   if (family.pairs && query) tensor.rotated_heads = config.heads;
   if (family.pairs && key) tensor.rotated_heads = config.key_value_heads();
@@ -120,6 +131,34 @@ void refuse(const std::string& where, const std::string& what, const std::string
                 .hint = "--format hf exports it for Transformers"});
 }
 
+void check_rotation(const std::string& where, const TransformerConfig& config, const GgufFamily& family,
+                    Problems& problems) {
+  using enum model::RotaryScaling;
+  const model::RotaryConfig& rotary = config.rotary;
+  const bool stretches = rotary.scaling == kLlama3 && family.architecture == "llama";
+  if (rotary.scaling == kDynamic || (rotary.scaling == kLlama3 && !stretches)) {
+    refuse(where, "rotation that is not scaled in this way", "rope_type default, linear or yarn", "another one",
+           problems);
+  }
+  const double usual = rotary.scaling == kYarn ? 0.1 * std::log(rotary.factor) + 1.0 : 1.0;
+  if (std::abs(rotary.attention_factor - usual) > 1e-6) {
+    refuse(where, "its own attention factor of YaRN", fmt::format("attention_factor {} in rope_parameters", usual),
+           fmt::format("{}", rotary.attention_factor), problems);
+  }
+  if (rotary.scaling == kYarn && !rotary.whole_pairs) {
+    refuse(where, "ramps of YaRN between whole pairs alone", "\"truncate\": true in rope_parameters", "false",
+           problems);
+  }
+  if (config.family != "smollm3") return;
+  std::vector<int64_t> pauses;
+  for (int64_t layer = kSmolLm3Pause; layer <= config.decoder_layers; layer += kSmolLm3Pause) {
+    pauses.push_back(layer - 1);
+  }
+  if (config.unrotated_layers == pauses) return;
+  refuse(where, "rotation in all layers but each fourth", "\"no_rope_layer_interval\": 4", "other no_rope_layers",
+         problems);
+}
+
 }  // namespace
 
 void check_gguf(const std::string& where, const TransformerConfig& config, Problems& problems) {
@@ -127,7 +166,7 @@ void check_gguf(const std::string& where, const TransformerConfig& config, Probl
   if (family == nullptr) {
     problems.add({.where = where,
                   .what = "GGUF is not written for this family",
-                  .expected = "a model of llama, mistral, granite, qwen2, qwen3, olmo2 or gpt2",
+                  .expected = "a model of llama, mistral, granite, smollm3, qwen2, qwen3, olmo2, phi3 or gpt2",
                   .found = config.family,
                   .hint = "--format hf exports it for Transformers"});
     return;
@@ -136,26 +175,27 @@ void check_gguf(const std::string& where, const TransformerConfig& config, Probl
   if (config.activation != activation) {
     refuse(where, "one activation", is_gpt2(config) ? "gelu_new" : "silu", "another one", problems);
   }
-  const model::RotaryScaling scaling = config.rotary.scaling;
-  const bool stretches = scaling == model::RotaryScaling::kLlama3 && family->architecture == "llama";
-  if (scaling != model::RotaryScaling::kNone && scaling != model::RotaryScaling::kLinear && !stretches) {
-    refuse(where, "rotation that is not scaled in this way", "rope_type default or linear", "another one", problems);
+  if ((config.output_bias || config.feed_forward_bias) && !family->biases) {
+    refuse(where, "no biases behind attention or in feed-forward layers",
+           "\"attention_bias\": false and \"mlp_bias\": false", "biases", problems);
   }
   if (!config.window_layers.empty()) {
     refuse(where, "no windows of attention", "\"sliding_window\": null", std::to_string(config.window), problems);
   }
-  if (config.output_bias && !family->output_bias) {
-    refuse(where, "no bias on attention's output", "\"attention_bias\": false", "biases", problems);
+  if (config.family == "phi3" && config.heads * config.head_width != config.width) {
+    refuse(where, "heads that make up the width", fmt::format("a head_dim of {} / {}", config.width, config.heads),
+           std::to_string(config.head_width), problems);
   }
-  if (config.rotary.attention_factor != 1.0) {
-    refuse(where, "its own attention factor of YaRN", "attention_factor 1.0 in rope_parameters",
-           fmt::format("{}", config.rotary.attention_factor), problems);
-  }
+  check_rotation(where, config, *family, problems);
 }
 
 std::vector<GgufTensor> gguf_tensors(const TransformerConfig& config, GgufType type) {
   std::vector<GgufTensor> tensors;
   for (const auto& parameter : model::expected_parameters(config)) add_tensor(parameter, config, type, tensors);
+  if (config.tied_head && find_family(config)->needs_head) {
+    tensors.push_back(tensors.front());  // the embedding
+    tensors.back().name = "output.weight";
+  }
   const at::Tensor factors = rope_factors(config);
   if (factors.defined()) tensors.push_back({.name = "rope_freqs.weight", .shape = factors.sizes().vec()});
   return tensors;
@@ -191,9 +231,19 @@ GgufValues gguf_settings(const TransformerConfig& config, const std::string& nam
   add("attention.layer_norm_rms_epsilon", epsilon);
   add("rope.dimension_count", number(config.rotary.width));
   add("rope.freq_base", static_cast<float>(config.rotary.base));
-  if (config.rotary.scaling == model::RotaryScaling::kLinear) {
-    add("rope.scaling.type", std::string("linear"));
+  const bool yarn = config.rotary.scaling == model::RotaryScaling::kYarn;
+  if (yarn || config.rotary.scaling == model::RotaryScaling::kLinear) {
+    add("rope.scaling.type", std::string(yarn ? "yarn" : "linear"));
     add("rope.scaling.factor", static_cast<float>(config.rotary.factor));
+  }
+  if (yarn) {
+    add("rope.scaling.original_context_length", number(config.rotary.original_positions));
+    add("rope.scaling.yarn_beta_fast", static_cast<float>(config.rotary.fast_turns));
+    add("rope.scaling.yarn_beta_slow", static_cast<float>(config.rotary.slow_turns));
+  }
+  if (config.family == "phi3") {
+    add("rope.scaling.original_context_length", number(config.max_positions));
+    add("attention.sliding_window", number(0));  // none
   }
   if (config.family == "granite") {
     add("attention.scale", static_cast<float>(config.attention_scale));
@@ -205,8 +255,7 @@ GgufValues gguf_settings(const TransformerConfig& config, const std::string& nam
 }
 
 at::Tensor rope_factors(const TransformerConfig& config) {
-  const model::RotaryScaling scaling = config.rotary.scaling;
-  if (scaling != model::RotaryScaling::kLlama3 && scaling != model::RotaryScaling::kYarn) return {};
+  if (config.rotary.scaling != model::RotaryScaling::kLlama3) return {};
   model::RotaryConfig plain = config.rotary;
   plain.scaling = model::RotaryScaling::kNone;
   return model::rotary_frequencies(plain).div(model::rotary_frequencies(config.rotary)).to(at::kFloat);

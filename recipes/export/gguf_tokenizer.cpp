@@ -29,6 +29,13 @@ constexpr int32_t kControlToken = 3;
 constexpr int32_t kUserToken = 4;
 constexpr int32_t kUnusedToken = 5;
 
+constexpr const char* kEachDigit = "each digit";  // a step that cuts words
+// The expression of Mistral's tekken in tokenizer.json.
+constexpr std::string_view kTekkenPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?)"
+    R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // Tokens by id.
 struct GgufTokens {
   std::vector<std::string> texts{};
@@ -49,8 +56,8 @@ struct GgufTokens {
   throw UserError({.where = tokenizer.file().string(),
                    .what = "llama.cpp has no such tokenizer",
                    .expected =
-                       "a SentencePiece model of kind unigram or bpe, or byte-level BPE that cuts words as GPT-2 "
-                       "or Llama 3 does",
+                       "a SentencePiece model of kind unigram or bpe, or byte-level BPE that cuts words as GPT-2, "
+                       "Llama 3, Qwen, SmolLM or Mistral's tekken does",
                    .found = found,
                    .hint = "--format hf exports the model for Transformers"});
 }
@@ -175,14 +182,20 @@ SentencePieceContents read_sentencepiece(const std::filesystem::path& file) {
                    .found = contents.pieces.empty() ? "no pieces" : "damaged bytes"});
 }
 
-GgufValues sentencepiece_values(const data::Tokenizer& tokenizer, int64_t vocabulary) {
+// Returns the values of a SentencePiece model in `file`, to which the tokenizer may add tokens.
+GgufValues sentencepiece_values(const data::Tokenizer& tokenizer, const std::filesystem::path& file,
+                                int64_t vocabulary) {
   using Kind = SentencePieceContents::Kind;
-  const SentencePieceContents contents = read_sentencepiece(tokenizer.file());
+  const SentencePieceContents contents = read_sentencepiece(file);
   if (contents.kind != Kind::kUnigram && contents.kind != Kind::kBpe) {
     refuse_tokenizer(tokenizer, fmt::format("a SentencePiece model of kind {}", static_cast<int32_t>(contents.kind)));
   }
   GgufTokens tokens;
   for (const auto& piece : contents.pieces) tokens.add(piece.text, piece.type, piece.score);
+  for (auto id = static_cast<int32_t>(tokens.texts.size()); id < std::min(tokenizer.vocabulary(), vocabulary); ++id) {
+    const bool control = tokenizer.text_piece(id).kind == data::TextPiece::Kind::kNothing;
+    tokens.add(tokenizer.piece(id), control ? kControlToken : kUserToken, -1000);
+  }
   tokens.fill_up(static_cast<size_t>(vocabulary));
   const bool unigram = contents.kind == Kind::kUnigram;
   GgufValues values = {{"tokenizer.ggml.model", std::string(unigram ? "t5" : "llama")},
@@ -198,22 +211,43 @@ GgufValues sentencepiece_values(const data::Tokenizer& tokenizer, int64_t vocabu
   return values;
 }
 
-// Returns llama.cpp's name of what cuts a text into words; empty: it has none.
-std::string pre_tokenizer_name(const std::filesystem::path& file) {
+// Appends the steps that cut a text into words, an expression each; an empty one for what llama.cpp has not.
+void add_cuts(const nlohmann::json& cut, std::vector<std::string>& cuts) {
+  const std::string type = cut.is_object() ? cut.value("type", "") : "";
+  if (type == "Sequence") {
+    for (const nlohmann::json& part : cut.at("pretokenizers")) add_cuts(part, cuts);
+  } else if (type == "Split") {
+    // Where an expression matches every text, both forms keep its matches and nothing else.
+    const bool isolated = cut.at("behavior") == "Isolated" && !cut.value("invert", false);
+    const bool kept = cut.at("behavior") == "Removed" && cut.value("invert", false);
+    cuts.push_back(isolated || kept ? cut.at("pattern").value("Regex", "") : "");
+  } else if (type == "ByteLevel" && !cut.value("add_prefix_space", true)) {
+    if (cut.value("use_regex", true)) cuts.emplace_back(data::kGpt2Pattern);
+  } else {
+    cuts.emplace_back(type == "Digits" && cut.value("individual_digits", false) ? kEachDigit : "");
+  }
+}
+
+// Returns llama.cpp's name of what cuts a text into words, and of whether words that are pieces are merged; empty: it
+// has none.
+std::string pre_tokenizer_name(const std::filesystem::path& file, bool ignore_merges) {
   if (file.filename() != "tokenizer.json") return "gpt-2";  // GPT-2's own files
-  const nlohmann::json whole = load_json(file);
-  const nlohmann::json cut = whole.value("pre_tokenizer", nlohmann::json());
-  const std::string text = cut.dump();
-  const auto holds = [&](std::string_view pattern) {
-    return text.find(nlohmann::json(std::string(pattern)).dump()) != std::string::npos;
-  };
-  if (holds(data::kLlama3Pattern)) return "llama-bpe";
-  std::string qwen(data::kLlama3Pattern);
+  std::vector<std::string> cuts;
+  add_cuts(load_json(file).value("pre_tokenizer", nlohmann::json()), cuts);
+  const std::string llama3(data::kLlama3Pattern), gpt2(data::kGpt2Pattern);
+  std::string qwen = llama3;
   qwen.erase(qwen.find("{1,3}"), 5);  // each digit is a word
-  if (holds(qwen)) return "qwen2";
-  if (holds(data::kGpt2Pattern)) return "gpt-2";
-  const bool own_pattern = cut.is_object() && cut.value("type", "") == "ByteLevel" && cut.value("use_regex", true);
-  return own_pattern ? "gpt-2" : "";
+  struct Name {
+    std::vector<std::string> cuts;
+    bool ignore_merges;
+    const char* name;
+  };
+  for (const Name& known : {Name{{llama3}, true, "llama-bpe"}, Name{{llama3}, false, "dbrx"},
+                            Name{{std::string(kTekkenPattern)}, true, "tekken"}, Name{{qwen}, false, "qwen2"},
+                            Name{{kEachDigit, gpt2}, false, "smollm"}, Name{{gpt2}, false, "gpt-2"}}) {
+    if (known.cuts == cuts && known.ignore_merges == ignore_merges) return known.name;
+  }
+  return "";
 }
 
 data::BpeParts bpe_parts(const std::filesystem::path& file) {
@@ -243,7 +277,11 @@ GgufTokens bpe_tokens(const data::BpeParts& parts) {
 
 GgufValues bpe_values(const data::Tokenizer& tokenizer, int64_t vocabulary) {
   const data::BpeParts parts = bpe_parts(tokenizer.file());
-  const std::string cut = pre_tokenizer_name(tokenizer.file());
+  // Beside the BPE with bytes of a Llama 2, Mistral or Phi-3 lies the SentencePiece model that it was made of.
+  const std::filesystem::path beside = tokenizer.file().parent_path() / "tokenizer.model";
+  const bool made = !parts.model.byte_level && std::filesystem::exists(beside) && data::is_sentencepiece(beside);
+  if (made) return sentencepiece_values(tokenizer, beside, vocabulary);
+  const std::string cut = pre_tokenizer_name(tokenizer.file(), parts.model.ignore_merges);
   if (cut.empty() || !parts.model.byte_level) refuse_tokenizer(tokenizer, "BPE of another kind");
   GgufTokens tokens = bpe_tokens(parts);
   tokens.fill_up(static_cast<size_t>(vocabulary));
@@ -261,8 +299,9 @@ GgufValues bpe_values(const data::Tokenizer& tokenizer, int64_t vocabulary) {
 GgufValues gguf_tokenizer(const std::filesystem::path& directory, int64_t vocabulary) {
   if (!data::has_tokenizer(directory)) return {{"tokenizer.ggml.model", std::string("no_vocab")}};
   const auto tokenizer = data::load_tokenizer(directory);
-  GgufValues values = data::is_sentencepiece(tokenizer->file()) ? sentencepiece_values(*tokenizer, vocabulary)
-                                                                : bpe_values(*tokenizer, vocabulary);
+  GgufValues values = data::is_sentencepiece(tokenizer->file())
+                          ? sentencepiece_values(*tokenizer, tokenizer->file(), vocabulary)
+                          : bpe_values(*tokenizer, vocabulary);
   if (const auto chat = data::find_chat_template(directory); chat && !chat->text.empty()) {
     values.emplace_back("tokenizer.chat_template", chat->text);
   }

@@ -34,12 +34,14 @@ void require_same_tokenizer(const std::string& expected, const std::string& foun
                    .hint = hint});
 }
 
-std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected) {
-  if (!data::has_tokenizer(model)) {
+std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected,
+                                                      const data::Languages& languages) {
+  const bool speaks = !languages.source_language.empty() || !languages.target_language.empty();
+  if (!data::has_tokenizer(model) && !speaks) {
     log_warning("  {} has no tokenizer, so its token ids cannot be compared with the corpus's", model.string());
     return nullptr;
   }
-  auto tokenizer = data::load_tokenizer(model);
+  auto tokenizer = data::load_tokenizer(model, languages);
   require_same_tokenizer(expected, tokenizer->hash(), model,
                          "prepare tokenizer and corpora of the recipe with this model's own tokenizer");
   return tokenizer;

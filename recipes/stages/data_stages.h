@@ -30,8 +30,9 @@ void require_same_tokenizer(const std::string& expected, const std::string& foun
                             const std::string& hint);
 
 // Loads the tokenizer in a model's directory. Warns and returns null if the directory has none. Errors: UserError if
-// the tokenizer's hash is not `expected`.
-std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected);
+// the tokenizer's hash is not `expected`, and for languages that it does not know or without a tokenizer.
+std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected,
+                                                      const data::Languages& languages = {});
 
 // Options of a stage of kind = "corpus" and of `draftsmith data prepare`.
 struct CorpusOptions : data::TextInput, data::TextPolicies, data::PrepareOptions, data::Languages {

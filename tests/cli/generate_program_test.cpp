@@ -1,6 +1,9 @@
 // `draftsmith generate` of a decoder-only model as a user runs it: streaming, samples, prompts beyond the context.
 #include <functional>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +11,11 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "data/tokenizers/tokenizer.h"
+#include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "tests/cli/program.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
+#include "tests/support/families.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"
 
@@ -190,6 +195,39 @@ void change(const fs::path& file, const std::function<void(nlohmann::json&)>& ed
   nlohmann::json root = load_json(file);
   edit(root);
   write_json(file, root);
+}
+
+// Qwen3 has a token more than Qwen2.5, and models of one tokenizer pad its ids in their own ways.
+TEST_F(GenerateProgram, DraftersOfOtherFamiliesAndPaddingsLeaveOutputsAsTheyAre) {
+  nlohmann::json newer = data::byte_level_json({"h e", "Ã ©", "æ Ĺ"});
+  newer["added_tokens"].push_back(data::added_token("<think>", 259));
+  fs::create_directories(*folder_ / "newer");
+  write_text(*folder_ / "newer/tokenizer.json", newer.dump());
+  const auto save = [](const std::string& family, int64_t vocabulary, const std::string& tokenizer) {
+    model::TransformerConfig config = model::tiny_of(model::families().at(family));
+    config.vocabulary = vocabulary;
+    config.eos = {255};
+    const fs::path directory = *folder_ / (family + std::to_string(vocabulary));
+    model::SaveOptions options;
+    options.tokenizer = *folder_ / tokenizer;
+    save_model(directory, model::TransformerModel(config, static_cast<uint64_t>(vocabulary)), options);
+    return directory.string();
+  };
+  const std::string qwen3 = save("qwen3", 272, "newer/tokenizer.json");
+  const std::string qwen2 = save("qwen2", 264, "tokenizer.json");
+  const std::string llama = save("llama", 259, "tokenizer.json");
+  const std::vector<std::pair<std::string, std::string>> pairs = {{qwen3, qwen2}, {qwen2, qwen3}, {qwen2, llama}};
+  for (const auto& [target, drafter] : pairs) {
+    const auto outputs = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), {"generate", "--model", target, "--max-new-tokens", "20"});
+      const ProgramResult result = run_program(more, "the cat\nhe\n");
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      return result.out;
+    };
+    const std::string alone = outputs({"--method", "greedy"});
+    EXPECT_GT(alone.size(), 10u);
+    EXPECT_EQ(outputs({"--method", "assisted", "--drafter", drafter}), alone) << target << " " << drafter;
+  }
 }
 
 TEST_F(GenerateProgram, BadDirectoriesAreRefusedByName) {

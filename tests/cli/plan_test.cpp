@@ -1,5 +1,8 @@
 // `draftsmith plan`: measured steps give an answer, tables fit, errors are the user's.
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,7 +60,10 @@ class MeasuredPlan : public testing::Test {
     t5.output_scale = 1 / std::sqrt(static_cast<double>(t5.width));  // the only one that files can hold
     model::save_model(*folder_ / "t5", model::TransformerModel(t5, 3));
     model::save_model(*folder_ / "llama", model::TransformerModel(model::tiny_llama(3), 3));
-    model::save_model(*folder_ / "small", model::TransformerModel(model::tiny_llama(1), 3));
+    model::TransformerConfig small = model::tiny_llama(1);
+    model::save_model(*folder_ / "small", model::TransformerModel(small, 3));
+    small.max_positions = 8;
+    model::save_model(*folder_ / "short", model::TransformerModel(small, 3));
   }
   static void TearDownTestSuite() { folder_.reset(); }
 
@@ -87,6 +93,19 @@ TEST_F(MeasuredPlan, AnswersForEveryKindOfDrafter) {
     const json even = answer["break_even_alpha"];
     const bool pays = !even.is_null() && even.get<double>() < 0.8;
     EXPECT_EQ(answer["plans"][0]["best_window"].get<int64_t>() > 0, pays) << drafter;
+  }
+}
+
+TEST_F(MeasuredPlan, WindowsEndWhereTheDraftersPositionsDo) {
+  for (const auto& [length, most] : std::vector<std::pair<std::string, size_t>>{{"6", 2}, {"20", 0}}) {
+    std::vector<std::string> arguments = measured("llama", path("short"), {"--max-window", "4", "--json"});
+    arguments.insert(arguments.begin(), "plan");
+    *std::ranges::find(arguments, "6") = length;
+    const ProgramResult result = run_here(arguments);
+    EXPECT_THAT(result.err, HasSubstr("has 8 positions"));
+    const json answer = json::parse(result.out);
+    EXPECT_EQ(answer["plans"][0]["windows"].size(), most + 1);
+    EXPECT_TRUE(most > 0 || answer["break_even_alpha"].is_null());
   }
 }
 

@@ -1,7 +1,7 @@
 // What we write is read elsewhere as it should be. What `draftsmith export` writes is a drafter for Transformers: it
 // generates the ids that it generates here, and as assistant_model it leaves its target's greedy outputs as they are.
-// CTranslate2 generates the same ids, and GGUF files hold the weights as llama.cpp's own package rounds them. Models
-// with exits are models without them there, and models of kinds of our own are none.
+// CTranslate2 and llama.cpp generate the same ids, and GGUF files hold the weights as llama.cpp's own package rounds
+// them. Models with exits are models without them there, and models of kinds of our own are none.
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -66,7 +66,9 @@ void export_for_engines(const TransformersReference& reference, const std::strin
 TEST_F(ExportParity, OtherEnginesHaveTheSameModels) {
   const TransformersReference reference("parity_engines.py");
   for (const char* name : {"t5", "gpt_neox"}) export_for_engines(reference, name, false);
-  for (const char* name : {"llama", "gpt2"}) export_for_engines(reference, name, true);
+  for (const char* name : {"llama", "mistral", "granite", "smollm3", "qwen2", "qwen3", "olmo2", "phi3", "gpt2"}) {
+    export_for_engines(reference, name, true);
+  }
   EXPECT_EQ(reference.check_saved(), "");
 }
 

@@ -1,14 +1,17 @@
 // Models that are loaded for decoding: packed as they are read, over the mapped files, without their plain weights.
 // A token's logits are the same, to the last bit, whatever is processed with it.
 #include <cmath>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "base/device.h"
 #include "base/files.h"
+#include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
+#include "tests/support/families.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 
@@ -133,7 +136,9 @@ class WeightTypesOfFamilies : public testing::TestWithParam<at::ScalarType> {
 };
 
 TEST_P(WeightTypesOfFamilies, StepsOfOneTokenEqualThoseOfMany) {
-  for (TransformerConfig config : tiny_families()) {
+  std::vector<TransformerConfig> all = tiny_families();
+  for (const Family& family : families()) all.push_back(tiny_of(family));
+  for (TransformerConfig config : all) {
     SCOPED_TRACE(config.family);
     if (config.output_scale != 1) config.output_scale = 1 / std::sqrt(static_cast<double>(config.width));
     const TemporaryDirectory folder;

@@ -2,23 +2,29 @@
 #include "recipes/export/gguf.h"
 
 #include <limits>
+#include <tuple>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/sentencepiece.h"
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "recipes/export/export_model.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/errors.h"
+#include "tests/support/families.h"
 #include "tests/support/models.h"
 
 namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 
 // A Llama with everything that has a form of its own in GGUF: biases, shared keys, scaled rotation.
@@ -130,6 +136,10 @@ TEST_F(GgufExports, HoldTokensAndTheChatTemplate) {
   EXPECT_EQ(value("tokenizer.chat_template"), GgufValue(std::string("{{ of_the_file }}")));
   write_json(folder_ / "llama/tokenizer.json", data::byte_fallback_json({"a"}, {}));
   EXPECT_THAT(error_of([&] { value(""); }), HasSubstr("llama.cpp has no such tokenizer"));
+  // A SentencePiece model beside the tokenizer.json that was made of it.
+  data::train_tokenizer({"the cat sees the dog", "a dog sees a cat"}, {.vocabulary = 40, .exact_size = false},
+                        folder_ / "llama/tokenizer.model");
+  EXPECT_EQ(value("tokenizer.ggml.model"), GgufValue(std::string("t5")));
 }
 
 TEST_F(GgufExports, ScaledRotationBecomesFactors) {
@@ -151,12 +161,12 @@ TEST_F(GgufExports, RelativesOfLlamaHaveNamesOfTheirOwn) {
                               Relative{"granite", "granite", true, "blk.1.ffn_norm.weight"},
                               Relative{"qwen2", "qwen2", false, "blk.1.attn_q.bias"},
                               Relative{"qwen3", "qwen3", false, "blk.1.attn_k_norm.weight"},
-                              Relative{"olmo2", "olmo2", false, "blk.1.post_ffw_norm.weight"}}) {
-    model::TransformerConfig config = model::families().at(one.family).base;
-    const model::TransformerConfig llama = model::tiny_llama(2);
-    config.vocabulary = llama.vocabulary, config.decoder_layers = 2;
-    config.width = llama.width, config.heads = llama.heads, config.kv_heads = llama.kv_heads;
-    config.head_width = llama.head_width, config.ff_width = llama.ff_width, config.rotary = llama.rotary;
+                              Relative{"smollm3", "smollm3", true, "blk.1.ffn_gate.weight"},
+                              Relative{"phi3", "phi3", false, "blk.1.attn_qkv.weight"},
+                              Relative{"olmo2", "olmo2", false, "blk.1.post_ffw_norm.weight"},
+                              Relative{"olmo2", "olmo2", false, "output.weight"}}) {
+    model::TransformerConfig config = model::tiny_of(model::families().at(one.family));
+    config.unrotated_layers.clear();  // of three layers llama.cpp's SmolLM3 rotates all
     Problems problems;
     check_gguf("model", config, problems);
     problems.throw_if_any();
@@ -171,7 +181,37 @@ TEST_F(GgufExports, RelativesOfLlamaHaveNamesOfTheirOwn) {
   }
 }
 
+TEST_F(GgufExports, PreTokenizersAreKnownByTheirSteps) {
+  const std::string llama3 = R"({"type": "Split", "behavior": "Removed", "invert": true, "pattern": {"Regex": )" +
+                             nlohmann::json(std::string(data::kLlama3Pattern)).dump() + "}}, ";
+  const std::string digits = R"({"type": "Digits", "individual_digits": true}, )";
+  const std::string words = R"({"type": "ByteLevel", "add_prefix_space": false})";
+  const std::string bytes = R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})";
+  for (const auto& [steps, ignore_merges, name] :
+       std::vector<std::tuple<std::string, bool, std::string>>{{llama3 + bytes, true, "llama-bpe"},
+                                                               {llama3 + bytes, false, "dbrx"},
+                                                               {digits + words, false, "smollm"},
+                                                               {words, true, "refused"},
+                                                               {digits + llama3 + bytes, true, "refused"}}) {
+    nlohmann::json json = data::byte_level_json({"a b"});
+    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", nlohmann::json::parse("[" + steps + "]")}};
+    json["model"]["ignore_merges"] = ignore_merges;
+    write_json(folder_ / "tokenizer.json", json);
+    GgufValues values = {{"", std::string("refused")}, {"", std::string("refused")}};
+    const std::string error = error_of([&] { values = gguf_tokenizer(folder_.path(), 260); });
+    EXPECT_EQ(values.at(1).second, GgufValue(name)) << error;
+  }
+}
+
 TEST_F(GgufExports, RefuseWhatTheyCannotHold) {
+  model::TransformerConfig pausing = model::tiny_of(model::families().at("smollm3"));
+  pausing.feed_forward_bias = true;
+  pausing.rotary.scaling = model::RotaryScaling::kYarn;
+  pausing.rotary.factor = 4;
+  Problems problems;
+  check_gguf("model", pausing, problems);
+  EXPECT_THAT(error_of([&] { problems.throw_if_any(); }),
+              AllOf(HasSubstr("no_rope_layers"), HasSubstr("mlp_bias"), HasSubstr("attention factor")));
   save("llama", model::tiny_llama());
   save("neox", model::tiny_neox());
   EXPECT_THAT(refused("neox", "out.gguf"), HasSubstr("GGUF is not written for this family"));

@@ -23,6 +23,7 @@
 #include "data/hdf5/shards.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/teacher/teacher_cache.h"
+#include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
@@ -338,6 +339,35 @@ TEST_F(TeacherOutputs, AreSampledFromWholeDistributionsWhateverTheModelsSettings
   sampling.insert("temperature", 1.0);
   const data::Corpus sampled = outputs(sampling, "sampled");
   EXPECT_NE(targets_of(sampled), targets_of(greedy));
+}
+
+TEST_F(TeacherOutputs, OfTranslationModelsBeginWithTheLanguageThatIsAskedFor) {
+  model::save_model(folder_ / "mbart", model::TransformerModel(model::t5_config({.vocabulary = 60}), 1));
+  data::train_tokenizer({"the cat sees the dog", "a dog sees a cat", "the bird sings"},
+                        {.vocabulary = 40, .exact_size = false}, folder_ / "mbart/sentencepiece.bpe.model");
+  write_file_atomic(folder_ / "mbart/tokenizer_config.json",
+                    R"({"additional_special_tokens": ["de_DE", "en_XX", "fr_XX"], "mask_token": "<mask>"})");
+  const auto tokenizer =
+      data::load_tokenizer(folder_ / "mbart", {.source_language = "de_DE", .target_language = "fr_XX"});
+  const int32_t german = tokenizer->frames().source.before.front(), french = tokenizer->frames().forced_bos.value();
+  data::CorpusWriter writer(folder_ / "german.h5",
+                            {.tokenizer_hash = tokenizer->hash(), .vocabulary = tokenizer->vocabulary()});
+  for (int32_t i = 0; i < 5; ++i) writer.add(Tokens{german, 5 + i, 6, 2}, Tokens{german, 7, 2});
+  writer.finish();
+  const auto outputs_in = [&](const std::string& source, const std::string& target) {
+    toml::table stage = table("mbart");
+    stage.insert_or_assign("corpus", text("german.h5"));
+    if (!source.empty()) stage.insert("source_language", source);
+    if (!target.empty()) stage.insert("target_language", target);
+    return outputs(stage, "of " + source + target);
+  };
+  const data::Corpus both = outputs_in("de_DE", "fr_XX");
+  for (const Tokens& target : targets_of(both)) EXPECT_EQ(target.front(), french);
+  EXPECT_EQ(targets_of(both), targets_of(outputs_in("", "fr_XX")));
+  EXPECT_NE(targets_of(both), targets_of(outputs_in("", "")));
+  EXPECT_EQ(both.info().provenance.at("target_language"), "fr_XX");
+  EXPECT_THAT(error_of([&] { outputs_in("en_XX", "fr_XX"); }), AllOf(HasSubstr("example 0"), HasSubstr("en_XX first")));
+  EXPECT_THAT(error_of([&] { outputs_in("de_DE", "fr_XY"); }), HasSubstr("did you mean fr_XX"));
 }
 
 // One batch, which takes a second.

@@ -1,8 +1,11 @@
-// Train stages that distil.
+// Train stages that distil, and those of new models.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "model/families/family.h"
+#include "model/files/model_directory.h"
 #include "tests/recipes/stages/stage_fixtures.h"
 #include "tests/support/tensors.h"
 
@@ -78,6 +81,24 @@ TEST_F(DistillationStages, ACacheOfAnotherTemperatureIsRefused) {
       toml::parse(option("model", "teacher") + option("corpus", "corpus.h5") + "k = 4\ntemperature = 2.0\n"), "logits");
   EXPECT_THAT(stage_error(stage(option("teacher_logits", "logits/teacher_logits.h5"))),
               AllOf(HasSubstr("expected: temperature 1"), HasSubstr("found:    temperature 2")));
+}
+
+using FreshModels = TrainStageTest;
+
+TEST_F(FreshModels, OfEveryFamilyAreTrainedFromScratch) {
+  write_corpus("prompts.h5", {{"prompts", "true"}});
+  for (const model::Family& family : model::families()) {
+    SCOPED_TRACE(family.name);
+    const std::string shape = fmt::format(
+        "[architecture]\nfamily = \"{}\"\nwidth = 16\nheads = 2\nkv_heads = {}\nhead_width = 8\nff_width = {}\n"
+        "encoder_layers = 1\ndecoder_layers = 4\nmax_positions = 64\n",
+        family.name, family.shapes.grouped_keys ? 1 : 0, family.shapes.ff_factor > 0 ? 64 : 24);
+    run(two_steps(shape, "", family.base.encoder_decoder ? "corpus.h5" : "prompts.h5"), family.name);
+    const auto trained = model::load_model(path(family.name) / "model", {.pack = false});
+    EXPECT_EQ(trained->config().family, family.name);
+    EXPECT_EQ(trained->config().unrotated_layers.empty(), family.shapes.unrotated_interval == 0);
+    for (const auto& [name, value] : trained->parameters()) EXPECT_TRUE(at::isfinite(value).all().item<bool>()) << name;
+  }
 }
 
 }  // namespace
