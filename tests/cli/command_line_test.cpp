@@ -9,6 +9,7 @@
 
 #include "cli/application.h"
 #include "tests/cli/program.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/paths.h"
 
@@ -128,16 +129,15 @@ ParsedFlags parsed(std::vector<std::string> arguments) {
   const OptionFlags<FlagOptions> flags(app);
   std::reverse(arguments.begin(), arguments.end());
   app.parse(arguments);
-  Problems problems;
-  ParsedFlags found{flags.value(problems), "", flags.given("method")};
-  for (const Problem& problem : problems.list()) found.errors += to_string(problem) + "\n";
+  ParsedFlags found{.options = {}, .errors = "", .method_given = flags.given("method")};
+  found.errors = error_of([&] { found.options = flags.value(); });
   return found;
 }
 
 TEST(OptionFlags, ReadEveryKindOfField) {
   const auto [options, errors, given] = parsed({"--max-draft", "7", "--fallback=0.25", "--method", "bild", "--stemmer",
                                                 "--grid", "1", "--grid", "2", "--top-p", "0.9"});
-  EXPECT_EQ(errors, "");
+  EXPECT_EQ(errors, "no error");
   EXPECT_EQ(options.max_draft, 7);
   EXPECT_EQ(options.fallback, 0.25);
   EXPECT_EQ(options.method, "bild");
