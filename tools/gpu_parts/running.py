@@ -111,7 +111,7 @@ def run_one(context: Context, command: Command) -> Finished:
         end += f"; it could not be ended within {END_S:.0f} s"
     context.processes.discard(process)
     printed = log.read_text(errors="replace")
-    log.write_text(printed[-LOG_CHARACTERS:])
+    log.write_text(printed[-LOG_CHARACTERS:], errors="replace")
     finished = Finished(status, printed, time.monotonic() - begun, end)
     variables = " ".join(f"{name}={value}" for name, value in command.environment.items())
     with (context.logs() / "commands.txt").open("a") as file:
