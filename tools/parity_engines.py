@@ -54,7 +54,8 @@ CONFIGURATIONS = {
     "qwen2": Qwen2Config(**SIZES, rope_parameters=YARN),
     "qwen3": Qwen3Config(**SIZES, head_dim=12, tie_word_embeddings=True),
     "olmo2": Olmo2Config(**SIZES, tie_word_embeddings=True),
-    "phi3": Phi3Config(**SIZES, partial_rotary_factor=0.75, original_max_position_embeddings=256),
+    # Under another name than Phi-3: by that, llama.cpp would ask for tokens that Microsoft's have.
+    "phi": Phi3Config(**SIZES, partial_rotary_factor=0.75, original_max_position_embeddings=256),
     "gpt2": GPT2Config(vocab_size=PIECES, n_embd=32, n_head=4, n_layer=3, n_positions=256, **IDS),
     "gpt_neox": GPTNeoXConfig(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
                               num_attention_heads=4, max_position_embeddings=256, rotary_pct=0.5, **IDS),
@@ -143,7 +144,7 @@ def check_gguf(root, file):
     """Compares a file with the export that it was made of, as the gguf package names, rounds and orders weights."""
     family = file.name.split(".")[0]
     config = CONFIGURATIONS[family]
-    arch = gguf.MODEL_ARCH["LLAMA" if family == "mistral" else family.upper()]
+    arch = gguf.MODEL_ARCH[{"mistral": "LLAMA", "phi": "PHI3"}.get(family, family.upper())]
     names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
     weights = {names.get_name(name, (".weight", ".bias")): value.numpy().T if "transformer.h." in name else value.numpy()
                for name, value in load_file(root / "saved" / family / "model.safetensors").items()}

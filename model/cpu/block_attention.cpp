@@ -38,12 +38,21 @@ struct Query {
   T cap;  // of scores; 0: none
 };
 
-// c tanh(x / c)
+// Returns c tanh(x / c).
 template <class T>
 DRAFTSMITH_INLINE T soft_cap(T x, T cap) {
   const T e = exponential((x < 0 ? x : -x) * (2 / cap));
   const T size = cap * ((1 - e) / (1 + e));
   return x < 0 ? -size : size;
+}
+
+// Functions of their own: within attend() their constants would lie on the stack.
+DRAFTSMITH_VECTOR_CODE void cap_scores(float* scores, int64_t count, float cap) {
+  for (int64_t s = 0; s < count; ++s) scores[s] = soft_cap(scores[s], cap);
+}
+
+DRAFTSMITH_VECTOR_CODE void cap_scores(double* scores, int64_t count, double cap) {
+  for (int64_t s = 0; s < count; ++s) scores[s] = soft_cap(scores[s], cap);
 }
 
 template <class T>
@@ -61,7 +70,7 @@ DRAFTSMITH_INLINE void attend(const Query<T>& in, T* scores, T* out) {
   }
   if (in.cap > 0) {
     highest = soft_cap(highest, in.cap);
-    for (int64_t s = 0; s < count; ++s) scores[s] = soft_cap(scores[s], in.cap);
+    cap_scores(scores, count, in.cap);
   }
   for (int64_t s = 0; s < count; ++s) {
     scores[s] = exponential(scores[s] - highest);

@@ -66,7 +66,7 @@ void export_for_engines(const TransformersReference& reference, const std::strin
 TEST_F(ExportParity, OtherEnginesHaveTheSameModels) {
   const TransformersReference reference("parity_engines.py");
   for (const char* name : {"t5", "gpt_neox"}) export_for_engines(reference, name, false);
-  for (const char* name : {"llama", "mistral", "granite", "smollm3", "qwen2", "qwen3", "olmo2", "phi3", "gpt2"}) {
+  for (const char* name : {"llama", "mistral", "granite", "smollm3", "qwen2", "qwen3", "olmo2", "phi", "gpt2"}) {
     export_for_engines(reference, name, true);
   }
   EXPECT_EQ(reference.check_saved(), "");

@@ -91,6 +91,7 @@ void copy_again(const c10::IValue& from, const c10::IValue& to) {
 }
 
 void run_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const torch::jit::Stack kept = stack;  // of several outputs LibTorch takes results after it has dropped arguments
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
 }
 

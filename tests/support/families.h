@@ -13,6 +13,7 @@ namespace draftsmith::model {
 inline TransformerConfig tiny_of(const Family& family) {
   TransformerConfig config = family.base;
   const ModelSizes sizes = tiny_sizes(3, family.shapes.ff_factor > 0 ? family.shapes.ff_factor * 24 : 20);
+  config.eos = {1};
   config.vocabulary = sizes.vocabulary;
   config.width = sizes.width;
   config.heads = sizes.heads;

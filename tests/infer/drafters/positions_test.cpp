@@ -10,9 +10,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
+#include "infer/routers.h"
+#include "infer/windows/window_rules.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"
@@ -114,6 +117,25 @@ TEST_P(Positions, EveryMethodWritesWhatTheTargetWritesWithoutTheDrafter) {
   }
   EXPECT_EQ(log.warnings(), 1U) << log.text();
   EXPECT_THAT(log.text(), AllOf(HasSubstr("the drafter small has 12 positions"), HasSubstr("the rest alone")));
+}
+
+// Routers' data are collected as far as the drafter's positions go.
+TEST_P(Positions, ADrafterThatIsWatchedEndsWhereItsPositionsDo) {
+  const auto function = random_oracle(6, 3, 1.5, {kEos});
+  OracleModel target(bounded_info(6, 0, GetParam()), function);
+  BoundedOracle drafter(bounded_info(6, 12, GetParam()), function);
+  const std::vector<Ids> sources = {Ids(3, 2), Ids(20, 3)};
+  GenerationModels models;
+  models.target = &target;
+  const auto expected = ids_of(Generator(models, greedy_by("greedy", "", 1)).generate(sources));
+  models.drafter = as_drafter(drafter);
+  const DecodeOptions options = greedy_by("speculative", "", 2);
+  RouterCollector collector(2);
+  DraftParts parts{models.drafter->make(models.draft_target()), std::make_unique<FixedWindow>(4),
+                   make_acceptance_rule(options)};
+  Generator watched(models, options, collector.around(std::move(parts), {kEos}));
+  EXPECT_EQ(ids_of(watched.generate(sources)), expected);
+  EXPECT_GT(collector.drain().size(), 0);
 }
 
 // False alarms: one in a million for each of the four sources and each rule (kAlarm).
