@@ -46,7 +46,7 @@ GPU_SUITES = "*Gpu*.*:*Cuda*.*"
 DEVICE_SUITES = "Device*.*"
 DRY_SUITES = "DeviceLinearRows.*:DeviceSampling.*"  # which take a moment
 RESULT = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] (\w[\w/]*\.[\w/]+)")
-SUITE_S = 45.0  # of a suite's process
+SUITE_S = 80.0  # of a suite's process
 
 
 def suite_row(program: str, suite: str, finished: Finished) -> dict:
@@ -113,12 +113,12 @@ SPECULATION = "--dtype bf16 --rounds 3 --pairs"
 FIRST = (
     Step("smoke", "First tokens of tiny models", 25, benches(
         bench(CHECKS_BENCH, "--device cuda --shapes tiny-t5,tiny-llama", 25)), "stop"),
-    Step("suites", "Tests on the device", 60, suites(
+    Step("suites", "Tests on the device", 90, suites(
         "cuda", {packing.DEVICE_TESTS: DEVICE_SUITES, **dict.fromkeys(packing.GPU_TESTS, GPU_SUITES)}), "mark", 8),
-    Step("shapes", "Checks at real shapes", 60, benches(
+    Step("shapes", "Checks at real shapes", 50, benches(
         bench(CHECKS_BENCH, "--device cuda --shapes t5-large,llama-1b", 35),
         bench(CHECKS_BENCH, "--device cuda --shapes marian,bart-base,qwen3-0.6b", 35)), "mark"),
-    Step("speeds", "Speed of decoding", 75, benches(
+    Step("speeds", "Speed of decoding", 65, benches(
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b,t5-small,t5-base", 25),
         decoding(f"{FIRST_SPEEDS} marian,bart-base,qwen3-0.6b", 25),
         decoding(f"{FIRST_SPEEDS} t5-large,llama-1b,t5-small,t5-base --rounds 3", 25, KERNELS_OFF, kernels="off"),
