@@ -32,14 +32,20 @@ namespace fs = std::filesystem;
 // Returns the text of the data set that the flags name. Flags for its fields win. Errors: UserError.
 data::TextInput text_of_dataset(const OptionFlags<recipes::CorpusOptions>& flags) {
   const data::TextInput given = flags.value();
-  std::vector<std::string> assignments;
+  toml::table keys;
   const auto fields = data::TextInput::fields();
   for (const Field& field : fields.all()) {
-    if (flags.given(field.name)) assignments.push_back(field.name + "=" + field_json(field, &given).dump());
+    if (!flags.given(field.name)) continue;
+    const nlohmann::ordered_json value = field_json(field, &given);
+    if (value.is_string()) {
+      keys.insert(field.name, value.get<std::string>());
+    } else {
+      toml::array texts;
+      for (const auto& text : value) texts.push_back(text.get<std::string>());
+      keys.insert(field.name, std::move(texts));
+    }
   }
-  toml::table keys;
   Problems problems;
-  apply_overlays(keys, assignments, {}, problems);
   data::fill_in_dataset_corpus(keys, problems);
   for_each_string(keys, [](toml::value<std::string>& text) { text = data::real_path(text.get()); });
   const auto filled = parse_options<data::TextInput>(keys, "", problems);

@@ -46,11 +46,16 @@ std::string is_rate(const std::string& text) {
   return fmt::format("'{}' is not a number from 0 to 1", text);
 }
 
+// Returns the ratio of a drafter's step to the target's; null where no draft was timed.
+ordered_json ratio_json(const StepCosts& costs) {
+  return costs.target.size() == 1 ? ordered_json() : ordered_json(costs.cost_ratio());
+}
+
 // Returns what every window up to `most` gives, for one acceptance rate and one pair of models.
 ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most) {
   const evaluate::BestWindow best = evaluate::best_window(alpha, costs, most);
   ordered_json json{{"alpha", alpha},
-                    {"cost_ratio", costs.cost_ratio()},
+                    {"cost_ratio", ratio_json(costs)},
                     {"best_window", best.window},
                     {"best_speedup", best.speedup},
                     {"windows", ordered_json::array()}};
@@ -63,8 +68,10 @@ ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most) {
 }
 
 std::string best_sentence(const ordered_json& plan) {
-  const std::string where =
-      fmt::format("(alpha {:g}, cost ratio {:.4g}).\n", plan["alpha"].get<double>(), plan["cost_ratio"].get<double>());
+  const std::string ratio = plan["cost_ratio"].is_null()
+                                ? "the drafter has no positions left"
+                                : fmt::format("cost ratio {:.4g}", plan["cost_ratio"].get<double>());
+  const std::string where = fmt::format("(alpha {:g}, {}).\n", plan["alpha"].get<double>(), ratio);
   if (plan["best_window"] == 0) return "No window is faster than the target alone " + where;
   return fmt::format("Best window {}: {:.2f} times as fast as the target alone {}", plan["best_window"].get<int64_t>(),
                      plan["best_speedup"].get<double>(), where);
@@ -162,7 +169,7 @@ int run_plan(const PlanFlags& flags) {
                             {"source_length", flags.source_length},
                             {"target_seconds", costs.target},
                             {"drafting_seconds", costs.drafts},
-                            {"cost_ratio", costs.cost_ratio()},
+                            {"cost_ratio", ratio_json(costs)},
                             {"break_even_alpha", even ? ordered_json(*even) : ordered_json()},
                             {"plans", plans}};
     std::cout << json.dump(2) << "\n";

@@ -25,10 +25,11 @@ def run(*command, **options):
 def package_of(library):
     """The Debian package that the wheel's library was copied from."""
     name = HASH.sub("", library.name)
-    found = subprocess.run(["dpkg", "-S", f"*/{name}"], capture_output=True, text=True).stdout
-    if not found:
+    found = subprocess.run(["dpkg", "-S", f"*/x86_64-linux-gnu/{name}"], capture_output=True, text=True).stdout
+    packages = [line for line in found.splitlines() if not line.startswith("diversion")]
+    if not packages:
         sys.exit(f"{library.name}: {name} is of no Debian package, so its licence is unknown")
-    return found.split(":")[0]
+    return re.split("[,:]", packages[0])[0]
 
 
 def add_licences(wheel, folder):

@@ -97,7 +97,7 @@ double cached_bytes(const TransformerConfig& config, c10::ScalarType type) {
   return static_cast<double>(2 * config.decoder_layers * config.key_value_heads() * config.head_width * number);
 }
 
-// Parts of decoders that ran: all decoder layers have the same shapes, so only their number counts.
+// Parts of decoders that ran: all decoder layers are taken to have the same shapes, so only their number counts.
 struct LayerCounts {
   double layer_passes = 0;  // layers whose weights were read
   double layer_tokens = 0;  // tokens through layers: a token through N of them counts N times

@@ -111,11 +111,14 @@ void read_window(ConfigReader& reader, TransformerConfig& config, int64_t fallba
 void attention_kind_keys(ConfigKeys& keys, TransformerConfig& config, const LlamaLike& family) {
   keys.known({"sliding_window", "max_window_layers", "layer_types"});
   if (family.window_switch) keys.fixed("use_sliding_window", false);
-  if (family.window > 0 || family.rotary_share != nullptr) {
-    keys.also("sliding_window", config.window > 0 ? nlohmann::ordered_json(config.window) : nullptr);
-  }
+  const bool has_windows = family.window > 0 || family.rotary_share != nullptr;
+  if (has_windows) keys.also("sliding_window", config.window > 0 ? nlohmann::ordered_json(config.window) : nullptr);
   if (!keys.reads()) return;
   if (!family.window_switch) read_window(keys.reader(), config, family.window);
+  if (!has_windows && config.window > 0) {
+    keys.reader().wrong("sliding_window", "cuts attention, which this family does not do in Transformers",
+                        fmt::format("null, or at least {} (max_position_embeddings)", config.max_positions));
+  }
   if (!keys.has("layer_types")) return;
   const nlohmann::json& types = keys.reader().at("layer_types");
   if (std::ranges::any_of(types, [](const nlohmann::json& type) { return type != "full_attention"; })) {

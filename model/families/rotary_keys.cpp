@@ -212,11 +212,13 @@ void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config) {
     return;
   }
   ConfigReader& reader = keys.reader();
-  const auto object = [&](const ConfigReader& from, const char* key) {
-    return from.has(key) && from.at(key).is_object() ? from.at(key) : nlohmann::json::object();
+  const auto object = [&](ConfigReader& from, const char* key) {
+    if (!from.has(key)) return nlohmann::json::object();
+    if (!from.at(key).is_object()) from.wrong(key, "is not an object", "an object with rope_type");
+    return from.at(key).is_object() ? from.at(key) : nlohmann::json::object();
   };
   const nlohmann::json all = object(reader, "rope_parameters");
-  const ConfigReader kinds(all, reader.where() + ": rope_parameters", reader.problems());
+  ConfigReader kinds(all, reader.where() + ": rope_parameters", reader.problems());
   for (const auto& [key, value] : all.items()) {
     if (value.is_object() || value.is_null()) continue;
     reader.wrong("rope_parameters",
@@ -231,7 +233,12 @@ void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config) {
     nlohmann::json beside = nlohmann::json::object();
     const char* base = windowed ? "rope_local_base_freq" : "rope_theta";
     if (reader.has(base)) beside["rope_theta"] = reader.at(base);
-    for (const char* key : {kLength, kShare}) {
+    if (own.contains("type") && own["type"] != own["rope_type"]) {
+      reader.wrong("rope_parameters", "has the older key 'type', which Transformers does not read for this family",
+                   "rope_type");
+    }
+    // A length of pretraining beside the kinds is not read.
+    for (const char* key : {kShare}) {
       if (reader.has(key)) beside[key] = reader.at(key);
     }
     ConfigReader others(beside, reader.where(), reader.problems());

@@ -204,8 +204,8 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
 }  // namespace
 
 Block::Block(const TransformerConfig& config, const std::string& stack, int64_t layer, const Building& building)
-    : Block(config, stack + "." + std::to_string(layer), std::ranges::binary_search(config.window_layers, layer),
-            building) {
+    : Block(config, stack + "." + std::to_string(layer),
+            stack == "decoder" && std::ranges::binary_search(config.window_layers, layer), building) {
   rotates_ = rotates_ && !std::ranges::binary_search(config.unrotated_layers, layer);
 }
 

@@ -78,7 +78,7 @@ struct TransformerConfig {
 
   double attention_scale = 1.0;         // factor on q·k; T5: 1
   double embedding_scale = 1.0;         // factor on embedded tokens, before positions are added (Marian, Granite)
-  bool rounds_embedding_scale = false;  // to the embedding's type (Gemma)
+  bool rounds_embedding_scale = false;  // to the type of hidden states (Gemma)
   double residual_scale = 1.0;          // factor on what each sublayer adds (Granite)
   double output_scale = 1.0;            // factor on the decoder output before the head
   double score_cap = 0;                 // c of c tanh(x / c) on self-attention's scores; 0: none (Gemma 2)

@@ -180,7 +180,9 @@ void check_gguf(const std::string& where, const TransformerConfig& config, Probl
            "\"attention_bias\": false and \"mlp_bias\": false", "biases", problems);
   }
   if (!config.window_layers.empty()) {
-    refuse(where, "no windows of attention", "\"sliding_window\": null", std::to_string(config.window), problems);
+    refuse(where, "no windows of attention",
+           fmt::format("\"max_position_embeddings\": {0} at most, which the window does not cut", config.window),
+           fmt::format("a window of {}", config.window), problems);
   }
   if (config.family == "phi3" && config.heads * config.head_width != config.width) {
     refuse(where, "heads that make up the width", fmt::format("a head_dim of {} / {}", config.width, config.heads),

@@ -44,6 +44,21 @@ TEST(DeviceLinearRows, EqualTheCpusInOneLaunch) {
   }
 }
 
+// What makes speculative decoding equal greedy decoding bit for bit, which no library promises.
+TEST(DeviceLinearRows, ARowIsTheSameAmongOthersOnGpus) {
+  if (!test_device().is_cuda()) GTEST_SKIP() << "kernels run on GPUs";
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor weight = random_tensor({1000, 4096}, 1, type).to(test_device());
+    const at::Tensor x = random_tensor({most_linear_rows(type), 4096}, 2, type).to(test_device());
+    const InputNorm norm{random_tensor({4096}, 3, type).to(test_device()), 1e-6};
+    const auto y = [&](const at::Tensor& rows) { return linear_rows(rows, norm, {weight, {}}, PostOp::kNone); };
+    const at::Tensor all = y(x);
+    for (const int64_t rows : {1, 2, 3, 5, 8, 11}) {
+      EXPECT_TRUE(at::equal(y(x.narrow(0, 16 - rows, rows)), all.narrow(0, 16 - rows, rows))) << rows;
+    }
+  }
+}
+
 TEST(DeviceSampling, WarpingIsTheCpusAndWaitsForNothing) {
   using infer::Warping;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
@@ -143,6 +158,44 @@ TEST_F(DeviceStates, ForgetWhatWasRecordedOverMemoryThatIsReplaced) {
   model_->give_back(std::move(state));
   state = model_->begin(longer, 20);
   expect_logits(*state, of_longer);
+}
+
+// Returns the hidden states of branches [3,D] of row 1, and its logits [V] of the step after the first was kept. Row 0
+// has no branch and no room for one.
+std::pair<at::Tensor, at::Tensor> branch_on(c10::Device device, const TransformerConfig& config) {
+  const auto model = varied_model(config, 4, at::kDouble);
+  model->requires_grad(false);
+  model->to(device, at::kDouble);
+  const auto state = model->begin(2, 4);
+  const auto step = [&](const std::vector<std::vector<int64_t>>& tokens) {
+    StepInput input = step_input(tokens);
+    input.tokens = input.tokens.to(device);
+    return model->step(input, *state).logits[1].to(at::kCPU);
+  };
+  step({{3, 4, 5, 6}, {7, 8, 9}});
+  auto& own = dynamic_cast<DecoderState&>(*state);
+  const StepLayout layout = own.siblings(std::vector<int64_t>{0, 3}, 3);
+  const at::Tensor tokens = at::tensor({0, 0, 0, 10, 11, 12}, at::kLong).view({2, 3}).to(device);
+  const LayerRange all{0, config.decoder_layers};
+  const at::Tensor hidden = model->run_layers(all, model->embed(tokens, layout), layout, own)[1].to(at::kCPU);
+  own.select_branch(all, layout, std::vector<int64_t>{-1, 0});
+  own.rollback(std::vector<int64_t>{3, 3});
+  at::Tensor logits;
+  for (int i = 0; i < 3; ++i) {
+    logits = step({{6}, {10}});
+    own.rollback(std::vector<int64_t>{3, 3});
+  }
+  return {hidden, logits};
+}
+
+// Branches near the capacity stay inside the caches, and recorded steps survive them.
+TEST(DeviceSiblings, NearTheCapacityEqualTheCpus) {
+  for (const TransformerConfig& config : {tiny_llama(), tiny_gpt2()}) {
+    SCOPED_TRACE(config.family);
+    const auto expected = branch_on(at::kCPU, config), found = branch_on(test_device(), config);
+    EXPECT_LT(difference(found.first, expected.first), 1e-12);
+    EXPECT_LT(difference(found.second, expected.second), 1e-12);
+  }
 }
 
 }  // namespace
