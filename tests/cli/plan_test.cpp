@@ -106,6 +106,7 @@ TEST_F(MeasuredPlan, WindowsEndWhereTheDraftersPositionsDo) {
     const json answer = json::parse(result.out);
     EXPECT_EQ(answer["plans"][0]["windows"].size(), most + 1);
     EXPECT_TRUE(most > 0 || answer["break_even_alpha"].is_null());
+    EXPECT_EQ(answer["cost_ratio"].is_null(), most == 0);
   }
 }
 
