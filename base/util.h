@@ -103,4 +103,12 @@ DRAFTSMITH_INLINE double exponential(double x) {
   return std::exp(x);
 }
 
+// Returns tanh(x) by exponential(), as vector code.
+template <class T>
+DRAFTSMITH_INLINE T tanh_of(T x) {
+  const T e = exponential((x < 0 ? x : -x) * 2);
+  const T size = (1 - e) / (1 + e);
+  return x < 0 ? -size : size;
+}
+
 }  // namespace draftsmith

@@ -24,11 +24,15 @@ LoadedModel load_model_directory(const fs::path& directory, const model::LoadOpt
     loaded.tokenizer = data::load_tokenizer(directory, languages);
     const model::TransformerModel& predicts = *model::transformers_of(*loaded.model).front();
     model::require_vocabulary_fits(predicts.config(), loaded.tokenizer->vocabulary(), directory.string());
-    if (const auto forced = loaded.tokenizer->frames().forced_bos) loaded.generation.forced_bos = *forced;
+    force_target_language(*loaded.tokenizer, loaded.generation);
   } else if (!languages.source_language.empty() || !languages.target_language.empty()) {
     tokenizer_of(loaded, "languages need a tokenizer: leave them out");
   }
   return loaded;
+}
+
+void force_target_language(const data::Tokenizer& tokenizer, model::GenerationConfig& settings) {
+  if (const auto forced = tokenizer.frames().forced_bos) settings.forced_bos = *forced;
 }
 
 const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, std::string_view hint) {

@@ -56,6 +56,9 @@ struct LoadedModel : model::LoadedLanguageModel {
 LoadedModel load_model_directory(const std::filesystem::path& directory, const model::LoadOptions& options,
                                  const data::Languages& languages = {});
 
+// Makes the token of the tokenizer's target language, if it stands before outputs alone, the first one that is written.
+void force_target_language(const data::Tokenizer& tokenizer, model::GenerationConfig& settings);
+
 // Returns the tokenizer, with which the model reads text. Errors: UserError with the hint if it has none.
 const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, std::string_view hint);
 

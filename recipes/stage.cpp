@@ -39,7 +39,7 @@ const Registry<StageKind>& stage_kinds() {
     for (const auto& stages : {data_stages(), train_stages(), prune_stages(), teacher_stages(), router_stages()}) {
       all.insert(all.end(), stages.begin(), stages.end());
     }
-    // What it makes: results.json, report.html, hyp/.
+    // Results of evaluate: results.json, report.html, hyp/.
     all.push_back(make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, run_evaluate, Processes::kOne));
     return Registry<StageKind>("stage kind", std::move(all));
   }();

@@ -56,12 +56,10 @@ TransformerConfig config_of(const Shape& shape) {
   config.decoder_layers = shape.decoder_layers;
   config.tied_head = shape.tied_head;
   config.eos = {};
-  if (family.shapes.scaled_embedding) config.embedding_scale = std::sqrt(static_cast<double>(shape.width));
+  model::derive_from_sizes(family, config);
   if (config.t5_like()) {
     config.output_scale = 1 / std::sqrt(static_cast<double>(shape.width));
   } else {
-    config.rotary.width = shape.head_width;
-    config.attention_scale = 1 / std::sqrt(static_cast<double>(shape.head_width));
     config.max_positions = config.encoder_decoder ? 1024 : 8192;
   }
   return config;

@@ -41,9 +41,7 @@ struct Query {
 // Returns c tanh(x / c).
 template <class T>
 DRAFTSMITH_INLINE T soft_cap(T x, T cap) {
-  const T e = exponential((x < 0 ? x : -x) * (2 / cap));
-  const T size = cap * ((1 - e) / (1 + e));
-  return x < 0 ? -size : size;
+  return cap * tanh_of(x * (1 / cap));
 }
 
 // Functions of their own: within attend() their constants would lie on the stack.

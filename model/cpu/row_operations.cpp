@@ -43,12 +43,6 @@ DRAFTSMITH_INLINE float silu(float x) {
   return x * (x < 0 ? e : 1.0F) / (1.0F + e);
 }
 
-DRAFTSMITH_INLINE float tanh_of(float x) {
-  const float e = decay(2 * x);
-  const float size = (1.0F - e) / (1.0F + e);
-  return x < 0 ? -size : size;
-}
-
 DRAFTSMITH_INLINE float gelu_tanh(float x) {
   constexpr auto kFactor = static_cast<float>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
   return 0.5F * x * (1.0F + tanh_of(kFactor * (x + 0.044715F * x * x * x)));

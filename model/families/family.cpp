@@ -298,6 +298,32 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
                    .hint = "is this the config.json of a Hugging Face model?"});
 }
 
+std::vector<int64_t> layers_with_windows(int64_t layers, int64_t interval) {
+  std::vector<int64_t> windowed;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    if ((layer + 1) % interval != 0) windowed.push_back(layer);
+  }
+  return windowed;
+}
+
+void derive_from_sizes(const Family& family, TransformerConfig& config) {
+  const FamilyShapes& shapes = family.shapes;
+  // T5 does not scale attention; its initial weights do.
+  if (config.positions != Positions::kRelativeBias) {
+    config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
+  }
+  if (shapes.scaled_embedding) config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  if (config.positions == Positions::kRotary) config.rotary.width = config.head_width;
+  if (config.window_rotary) config.window_rotary->width = config.head_width;
+  if (shapes.window_interval > 0) {
+    config.window_layers = layers_with_windows(config.decoder_layers, shapes.window_interval);
+  }
+  const int64_t pause = shapes.unrotated_interval;
+  for (int64_t layer = pause; pause > 0 && layer <= config.decoder_layers; layer += pause) {
+    config.unrotated_layers.push_back(layer - 1);
+  }
+}
+
 TransformerConfig read_config(const Family& family, ConfigKeys& keys) {
   TransformerConfig config = family.base;
   family.keys(keys, config);

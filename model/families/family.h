@@ -130,7 +130,7 @@ struct RotaryKeys {
 // Lists all keys of rotary positions; max_positions and the head's width must be set. Problems: scalings and values
 // that Transformers reads otherwise or not at all.
 void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& names = {});
-// The same where layers with windows rotate otherwise (Gemma 3): rope_parameters hold an object for each kind.
+// Lists them where layers with windows rotate otherwise (Gemma 3): rope_parameters hold an object for each kind.
 void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config);
 
 // ---- Layout of stored parameters
@@ -173,6 +173,10 @@ inline constexpr int64_t kMaxWidth = int64_t{1} << 18;
 inline constexpr int64_t kMaxLayers = 1024;
 inline constexpr int64_t kMaxHeads = 4096;
 inline constexpr int64_t kMaxPositions = int64_t{1} << 24;
+
+// Kinds of layers in config.json.
+inline constexpr const char* kFullAttention = "full_attention";
+inline constexpr const char* kSlidingAttention = "sliding_attention";
 
 // Returns the names of activations in config.json; "gelu_new" is the tanh approximation.
 const NamedValues<Activation>& activations();
@@ -251,6 +255,12 @@ struct Family {
 
 // Returns all families.
 const Registry<Family>& families();
+
+// Returns the layers with windows among so many: all but one of each interval.
+std::vector<int64_t> layers_with_windows(int64_t layers, int64_t interval);
+// Sets what a new model of a family has by its sizes, which must be set: scales, rotary widths, and which layers have
+// windows or do not rotate.
+void derive_from_sizes(const Family& family, TransformerConfig& config);
 
 // Returns the family of a parsed config.json by its architectures, without the prefix that a kind of model puts before
 // them (model/files/model_directory.h), or else by its model_type. `where` names the file. Errors: UserError if neither

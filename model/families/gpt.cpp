@@ -13,7 +13,7 @@
 namespace draftsmith::model {
 namespace {
 
-// What a family calls the modules of a layer.
+// Names of the modules of a layer in a family's files.
 struct GptLayer {
   const char *attention_norm, *joined, *output;
   const char *feed_forward_norm, *up, *down;

@@ -2,7 +2,10 @@
 // SmolLM3, Granite 3, OLMo-2, Phi-3, Gemma 2 and 3. Keys and defaults are those of Transformers 5.23's configurations.
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -21,11 +24,13 @@ struct LlamaLike {
   int64_t positions;
   double norm_epsilon;
   DecoderOnlyDefaults ids;
-  bool attention_bias = false;         // there is a key for biases of all four projections
-  bool feed_forward_bias = false;      // and one for those of the feed-forward layers
-  bool window_switch = false;          // sliding_window counts only with use_sliding_window
-  int64_t window = 0;                  // of a sliding_window that is absent; 0: none
+  bool attention_bias = false;     // there is a key for biases of all four projections
+  bool feed_forward_bias = false;  // and one for those of the feed-forward layers
+  bool window_switch = false;      // sliding_window counts only with use_sliding_window
+  // The window of a config.json without sliding_window, 0: none. Absent: the family has no windows of all layers.
+  std::optional<int64_t> window = {};
   const char* rotary_share = nullptr;  // the key of the rotated share of a head
+  int64_t window_interval = 0;         // all but one of so many layers have windows; 0: none or all have
 };
 
 const LlamaLike kLlamaLikes[] = {
@@ -76,16 +81,41 @@ const LlamaLike kLlamaLikes[] = {
      false,
      0,
      "partial_rotary_factor"},
-    {"gemma2", "Gemma2ForCausalLM", 2304, 9216, 26, 8, 256, 8192, 1e-6, {256000, true, 2, 1}, true},
-    {"gemma3_text", "Gemma3ForCausalLM", 2304, 9216, 26, 8, 256, 131072, 1e-6, {262208, true, 2, 1}, true}};
+    {"gemma2",
+     "Gemma2ForCausalLM",
+     2304,
+     9216,
+     26,
+     8,
+     256,
+     8192,
+     1e-6,
+     {256000, true, 2, 1},
+     true,
+     false,
+     false,
+     {},
+     nullptr,
+     2},
+    {"gemma3_text",
+     "Gemma3ForCausalLM",
+     2304,
+     9216,
+     26,
+     8,
+     256,
+     131072,
+     1e-6,
+     {262208, true, 2, 1},
+     true,
+     false,
+     false,
+     {},
+     nullptr,
+     6}};
 
 bool is_gemma(const TransformerConfig& config) {
   return config.norm == Norm::kRmsPlusOne;
-}
-
-// Returns in how many layers of a Gemma one has no window.
-int64_t window_interval(const TransformerConfig& config) {
-  return config.family == "gemma2" ? 2 : 6;
 }
 
 void check_heads(ConfigReader& reader, TransformerConfig& config) {
@@ -100,10 +130,14 @@ void check_heads(ConfigReader& reader, TransformerConfig& config) {
 }
 
 // Reads the window of all layers. One that no text within max_positions outgrows is none.
-void read_window(ConfigReader& reader, TransformerConfig& config, int64_t fallback) {
+void read_window(ConfigReader& reader, TransformerConfig& config, std::optional<int64_t> usual) {
   if (reader.says_null("sliding_window")) return;
-  const int64_t window = reader.get_int("sliding_window", {1, kMaxPositions}, fallback);
+  const int64_t window = reader.get_int("sliding_window", {1, kMaxPositions}, usual.value_or(0));
   if (window == 0 || window >= config.max_positions) return;
+  if (!usual) {
+    reader.wrong("sliding_window", "cuts attention, which this family does not do in Transformers",
+                 fmt::format("null, or at least {} (max_position_embeddings)", config.max_positions));
+  }
   config.window = window;
   for (int64_t layer = 0; layer < config.decoder_layers; ++layer) config.window_layers.push_back(layer);
 }
@@ -111,78 +145,65 @@ void read_window(ConfigReader& reader, TransformerConfig& config, int64_t fallba
 void attention_kind_keys(ConfigKeys& keys, TransformerConfig& config, const LlamaLike& family) {
   keys.known({"sliding_window", "max_window_layers", "layer_types"});
   if (family.window_switch) keys.fixed("use_sliding_window", false);
-  const bool has_windows = family.window > 0 || family.rotary_share != nullptr;
-  if (has_windows) keys.also("sliding_window", config.window > 0 ? nlohmann::ordered_json(config.window) : nullptr);
+  if (family.window) keys.also("sliding_window", config.window > 0 ? nlohmann::ordered_json(config.window) : nullptr);
   if (!keys.reads()) return;
   if (!family.window_switch) read_window(keys.reader(), config, family.window);
-  if (!has_windows && config.window > 0) {
-    keys.reader().wrong("sliding_window", "cuts attention, which this family does not do in Transformers",
-                        fmt::format("null, or at least {} (max_position_embeddings)", config.max_positions));
-  }
   if (!keys.has("layer_types")) return;
   const nlohmann::json& types = keys.reader().at("layer_types");
-  if (std::ranges::any_of(types, [](const nlohmann::json& type) { return type != "full_attention"; })) {
+  if (std::ranges::any_of(types, [](const nlohmann::json& type) { return type != kFullAttention; })) {
     keys.reader().wrong("layer_types", "has layers with attention of another kind", "full_attention for each layer");
   }
 }
 
-constexpr const char* kSliding = "sliding_attention";
-constexpr const char* kFull = "full_attention";
-
 // Reads the layers with windows: layer_types, or else all but one of an interval.
-std::vector<int64_t> read_window_layers(ConfigReader& reader, const TransformerConfig& config) {
-  const auto layers = static_cast<size_t>(config.decoder_layers);
-  int64_t interval = window_interval(config);
+std::vector<int64_t> read_window_layers(ConfigReader& reader, const TransformerConfig& config, int64_t interval) {
   if (config.family != "gemma2") interval = reader.get_int("sliding_window_pattern", {1, kMaxLayers}, interval);
-  nlohmann::json types = nlohmann::json::array();
-  for (size_t layer = 0; layer < layers; ++layer) {
-    types.push_back(static_cast<int64_t>(layer + 1) % interval == 0 ? kFull : kSliding);
-  }
-  if (reader.has("layer_types")) types = reader.at("layer_types");
-  const auto known = [](const nlohmann::json& type) { return type == kSliding || type == kFull; };
+  if (!reader.has("layer_types")) return layers_with_windows(config.decoder_layers, interval);
+  const nlohmann::json& types = reader.at("layer_types");
+  const auto layers = static_cast<size_t>(config.decoder_layers);
+  const auto known = [](const nlohmann::json& type) { return type == kSlidingAttention || type == kFullAttention; };
   if (!types.is_array() || types.size() != layers || !std::ranges::all_of(types, known)) {
     reader.wrong("layer_types", "does not name the kind of each layer",
-                 fmt::format("{} times {} or {}", layers, kSliding, kFull));
+                 fmt::format("{} times {} or {}", layers, kSlidingAttention, kFullAttention));
     return {};
   }
   std::vector<int64_t> windowed;
   for (size_t layer = 0; layer < layers; ++layer) {
-    if (types[layer] == kSliding) windowed.push_back(static_cast<int64_t>(layer));
+    if (types[layer] == kSlidingAttention) windowed.push_back(static_cast<int64_t>(layer));
   }
   return windowed;
 }
 
-void gemma_window_keys(ConfigKeys& keys, TransformerConfig& config) {
-  std::vector<std::string> types(static_cast<size_t>(config.decoder_layers), kFull);
-  for (const int64_t layer : config.window_layers) types.at(static_cast<size_t>(layer)) = kSliding;
+void gemma_window_keys(ConfigKeys& keys, TransformerConfig& config, int64_t interval) {
+  std::vector<std::string> types(static_cast<size_t>(config.decoder_layers), kFullAttention);
+  for (const int64_t layer : config.window_layers) types.at(static_cast<size_t>(layer)) = kSlidingAttention;
   keys.also("layer_types", types);
-  keys.integer("sliding_window", config.window, {1, kMaxPositions}, 4096);
+  keys.integer("sliding_window", config.window, {1, kMaxPositions}, config.window);
   keys.known({"sliding_window_pattern", "_sliding_window_pattern"});
   if (!keys.reads()) return;
-  config.window_layers = read_window_layers(keys.reader(), config);
+  config.window_layers = read_window_layers(keys.reader(), config, interval);
   if (keys.reader().says_null("sliding_window") && !config.window_layers.empty()) {
     keys.reader().wrong("sliding_window", "is null, and layers have windows", "a number of tokens");
   }
 }
 
-// Lists a soft cap: null is none, an absent one is `fallback`.
-void cap_key(ConfigKeys& keys, const char* key, double& cap, double fallback) {
+// Lists a soft cap: null is none, an absent one is the family's.
+void cap_key(ConfigKeys& keys, const char* key, double& cap) {
   std::optional<double> value;
   if (!keys.reads() && cap > 0) value = cap;
   keys.number(key, value, 1e-3, 1e6);
   if (!keys.reads()) return;
   const bool absent = !keys.has(key) && !keys.reader().says_null(key);
-  cap = value.value_or(absent ? fallback : 0.0);
+  cap = value.value_or(absent ? cap : 0.0);
 }
 
 void gemma_keys(ConfigKeys& keys, TransformerConfig& config) {
-  const bool second = config.family == "gemma2";
   keys.known({"hidden_act", "cache_implementation"});  // which Transformers does not read here
   keys.fixed("use_bidirectional_attention", false);
   int64_t scaled = std::llround(1.0 / (config.attention_scale * config.attention_scale));
   keys.integer("query_pre_attn_scalar", scaled, {1, kMaxPositions}, 256);
-  cap_key(keys, "final_logit_softcapping", config.logit_cap, second ? 30.0 : 0.0);
-  if (second) cap_key(keys, "attn_logit_softcapping", config.score_cap, 50.0);
+  cap_key(keys, "final_logit_softcapping", config.logit_cap);
+  if (config.family == "gemma2") cap_key(keys, "attn_logit_softcapping", config.score_cap);
   if (!keys.reads()) return;
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(scaled));
   config.embedding_scale = std::sqrt(static_cast<double>(config.width));
@@ -263,7 +284,11 @@ void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
   }
   if (family.feed_forward_bias) keys.flag("mlp_bias", config.feed_forward_bias, false);
   keys.number("attention_dropout", config.dropout, 0.0, 0.0, 0.999);
-  is_gemma(config) ? gemma_window_keys(keys, config) : attention_kind_keys(keys, config, family);
+  if (is_gemma(config)) {
+    gemma_window_keys(keys, config, family.window_interval);
+  } else {
+    attention_kind_keys(keys, config, family);
+  }
   const double base = config.family == "smollm3" ? 2e6 : 1e4;
   if (config.window_rotary) {
     rotary_keys_by_window(keys, config);
@@ -353,7 +378,7 @@ std::vector<Family> llama_families() {
                         .base = base,
                         .shapes = {.grouped_keys = true,
                                    .unrotated_interval = pauses ? kRotationPause : 0,
-                                   .window_interval = is_gemma(base) ? window_interval(base) : 0,
+                                   .window_interval = family.window_interval,
                                    .scaled_embedding = is_gemma(base)},
                         .keys = llama_keys,
                         .names = llama_names,

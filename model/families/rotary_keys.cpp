@@ -205,14 +205,13 @@ void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& 
 
 void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config) {
   keys.known({"rope_parameters", "rope_scaling", kLength, kShare, "rope_theta", "rope_local_base_freq"});
-  constexpr const char* kKinds[] = {"full_attention", "sliding_attention"};
-  RotaryConfig* const read[] = {&config.rotary, &*config.window_rotary};
   if (!keys.reads()) {
-    keys.also("rope_parameters", {{kKinds[0], rotary_json(*read[0])}, {kKinds[1], rotary_json(*read[1])}});
+    keys.also("rope_parameters",
+              {{kFullAttention, rotary_json(config.rotary)}, {kSlidingAttention, rotary_json(*config.window_rotary)}});
     return;
   }
   ConfigReader& reader = keys.reader();
-  const auto object = [&](ConfigReader& from, const char* key) {
+  const auto object = [](ConfigReader& from, const char* key) {
     if (!from.has(key)) return nlohmann::json::object();
     if (!from.at(key).is_object()) from.wrong(key, "is not an object", "an object with rope_type");
     return from.at(key).is_object() ? from.at(key) : nlohmann::json::object();
@@ -225,26 +224,25 @@ void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config) {
                  "has '" + key + "' outside of the kinds of layers, where Transformers does not read",
                  "objects full_attention and sliding_attention");
   }
-  for (const bool windowed : {false, true}) {
+  // Returns the rotation of a kind of layers. `base`: the kind's own key beside the objects; a length of pretraining
+  // there is not read.
+  const auto rotation_of = [&](const char* kind, const nlohmann::json& older, const char* base, double usual_base) {
     nlohmann::json own = {{"rope_type", "default"}};
-    own.update(object(kinds, kKinds[windowed ? 1 : 0]));
-    if (!windowed) own.update(object(reader, "rope_scaling"));
-    // Of the keys beside them each kind has its own.
-    nlohmann::json beside = nlohmann::json::object();
-    const char* base = windowed ? "rope_local_base_freq" : "rope_theta";
-    if (reader.has(base)) beside["rope_theta"] = reader.at(base);
+    own.update(object(kinds, kind));
+    own.update(older);
     if (own.contains("type") && own["type"] != own["rope_type"]) {
       reader.wrong("rope_parameters", "has the older key 'type', which Transformers does not read for this family",
                    "rope_type");
     }
-    // A length of pretraining beside the kinds is not read.
-    for (const char* key : {kShare}) {
-      if (reader.has(key)) beside[key] = reader.at(key);
-    }
+    nlohmann::json beside = nlohmann::json::object();
+    if (reader.has(base)) beside["rope_theta"] = reader.at(base);
+    if (reader.has(kShare)) beside[kShare] = reader.at(kShare);
     ConfigReader others(beside, reader.where(), reader.problems());
-    ConfigReader settings(own, kinds.where() + "." + kKinds[windowed ? 1 : 0], reader.problems());
-    *read[windowed ? 1 : 0] = read_positions(others, settings, config, {.base_default = windowed ? 1e4 : 1e6});
-  }
+    ConfigReader settings(own, kinds.where() + "." + kind, reader.problems());
+    return read_positions(others, settings, config, {.base_default = usual_base});
+  };
+  config.rotary = rotation_of(kFullAttention, object(reader, "rope_scaling"), "rope_theta", 1e6);
+  config.window_rotary = rotation_of(kSlidingAttention, nlohmann::json::object(), "rope_local_base_freq", 1e4);
 }
 
 }  // namespace draftsmith::model

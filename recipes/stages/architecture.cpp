@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "base/registry.h"
@@ -105,26 +103,13 @@ model::TransformerConfig make_config(const ArchitectureOptions& options, const d
   config.decoder_layers = options.decoder_layers;
   if (options.activation) config.activation = named_activations().at(*options.activation);
   if (family.shapes.optional_gate) config.gated = options.gated;
-  // T5 does not scale attention; its initial weights do.
-  if (config.positions != Positions::kRelativeBias) {
-    config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
-  }
-  if (family.shapes.scaled_embedding) config.embedding_scale = std::sqrt(static_cast<double>(config.width));
   config.tied_head = options.tied_head;
   config.dropout = options.dropout;
   config.embedding_std = options.embedding_std;
   if (config.positions != Positions::kRelativeBias && config.positions != Positions::kAlibi) {
     config.max_positions = options.max_positions;
   }
-  if (rotates(family)) config.rotary.width = options.head_width;
-  if (config.window_rotary) config.window_rotary->width = options.head_width;
-  for (int64_t layer = 1; family.shapes.window_interval > 0 && layer <= config.decoder_layers; ++layer) {
-    if (layer % family.shapes.window_interval != 0) config.window_layers.push_back(layer - 1);
-  }
-  for (int64_t pause = family.shapes.unrotated_interval, layer = pause; pause > 0 && layer <= config.decoder_layers;
-       layer += pause) {
-    config.unrotated_layers.push_back(layer - 1);
-  }
+  model::derive_from_sizes(family, config);
   set_tokens(tokenizer, family, config);
   return config;
 }

@@ -23,6 +23,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "distributed/process_group.h"
 #include "infer/generator.h"
+#include "infer/load_models.h"
 #include "model/files/model_directory.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
@@ -142,8 +143,7 @@ void require_languages(const data::Corpus& inputs, const data::Tokenizer* tokeni
 // Returns the model's settings of generation; a target language forces the first token.
 model::GenerationConfig settings_of(const std::filesystem::path& model, const data::Tokenizer* tokenizer) {
   model::GenerationConfig settings = model::read_settings(model).generation;
-  if (tokenizer == nullptr) return settings;
-  if (const auto forced = tokenizer->frames().forced_bos) settings.forced_bos = *forced;
+  if (tokenizer != nullptr) infer::force_target_language(*tokenizer, settings);
   return settings;
 }
 

@@ -26,17 +26,11 @@ inline TransformerConfig tiny_of(const Family& family) {
   if (config.positions == Positions::kRelativeBias) {
     config.relative_buckets = 8;
     config.relative_max_distance = 12;
-  } else {
-    config.attention_scale = 1 / std::sqrt(static_cast<double>(sizes.head_width));
-    if (config.positions != Positions::kAlibi) config.max_positions = 64;
+  } else if (config.positions != Positions::kAlibi) {
+    config.max_positions = 64;
   }
-  if (config.positions == Positions::kRotary) config.rotary.width = sizes.head_width;
-  if (config.window_rotary) config.window_rotary->width = sizes.head_width;
-  for (int64_t layer = 1; family.shapes.window_interval > 0 && layer <= sizes.decoder_layers; ++layer) {
-    if (layer % family.shapes.window_interval != 0) config.window_layers.push_back(layer - 1);
-  }
+  derive_from_sizes(family, config);
   if (!config.window_layers.empty()) config.window = 3;
-  if (family.shapes.scaled_embedding) config.embedding_scale = std::sqrt(static_cast<double>(sizes.width));
   if (family.shapes.unrotated_interval > 0) config.unrotated_layers = {1};
   if (family.shapes.starts_with_eos) config.decoder_start = config.eos.front();
   if (config.sinusoids_reach_end) config.position_offset = config.pad + 1;
