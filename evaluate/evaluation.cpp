@@ -274,6 +274,7 @@ class Suite {
     common.engagement.clear();
     common.precision.reset();  // says only which rounds are timed; so does max_minutes
     common.max_minutes.reset();
+    common.spread_minutes.reset();
     return options_hash(common);
   }
 

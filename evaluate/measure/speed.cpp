@@ -104,6 +104,8 @@ std::vector<PairedLine> paired_lines(const SettingRecords& run, const SettingRec
 constexpr double kDisturbed = 2;
 constexpr double kMostNoise = 1.25;
 constexpr double kMostNoiseOfTwo = 1.5;
+// Rounds that tell what differs from one to the next: a pace that holds for longer than a round.
+constexpr size_t kRoundsThatTell = 4;
 
 // Returns the standard deviation of a pair's log. It is that of a normal distribution with the same median distance
 // between successive pairs of a line.
@@ -135,10 +137,12 @@ void average(double deviation, PairedLine& line) {
   sums.base_seconds = middle * std::exp(line.mean / 2);
 }
 
-// Adds the variance of what pairs of the same line differ by. Pairs of one turn and round share disturbances.
+// Adds the variance of what pairs of the same line differ by. Pairs of one turn and round share disturbances, those of
+// one round a pace that holds for minutes.
 void add_machine_noise(const std::vector<PairedLine>& lines, const PairSums& all, double deviation,
                        PairedRatio& ratio) {
   std::map<std::pair<int64_t, size_t>, double> noise;  // by turn and round
+  std::map<size_t, double> rounds;
   std::set<int64_t> turns;
   double independent = 0;
   for (const PairedLine& line : lines) {
@@ -149,14 +153,20 @@ void add_machine_noise(const std::vector<PairedLine>& lines, const PairSums& all
     const double share = (line.sums.own_seconds / all.own_seconds + line.sums.base_seconds / all.base_seconds) / 2;
     const double weight = share / line.undisturbed * std::sqrt(pairs / (pairs - 1));
     for (size_t round = 0; round < line.logs.size(); ++round) {
-      const double change = weight * std::clamp(line.logs[round] - line.mean, -most, most);
+      const double off = line.logs[round] - line.mean;
+      const double change = weight * std::clamp(off, -most, most);
       noise[{line.turn, round}] += change;
+      rounds[round] += weight * std::clamp(off, -kDisturbed * deviation, kDisturbed * deviation);
       independent += change * change;
     }
   }
   for (const auto& [place, change] : noise) ratio.machine += change * change;
   ratio.shared = std::max(0.0, ratio.machine - independent);
   ratio.freedom = static_cast<double>(noise.size() - turns.size());
+  if (rounds.size() < kRoundsThatTell) return;
+  for (const auto& [round, change] : rounds) ratio.drift += change * change;
+  ratio.drift = std::max(0.0, ratio.drift - ratio.machine);
+  ratio.drift_freedom = static_cast<double>(rounds.size() - 1);
 }
 
 PairedRatio paired_ratio(std::vector<PairedLine> lines) {
@@ -194,12 +204,14 @@ ErrorSources PairedRatio::errors() const {
   double lines = 0;  // variance, by the jackknife; of one line unknown
   for (const double change : without) lines += (n - 1) / n * change * change;
   if (n < 2) lines = NAN;
-  const double total = n < 2 ? machine : lines + shared;
   if (n < 2 && freedom == 0) return {};
-  // Welch and Satterthwaite: degrees of freedom of a sum of two estimates
-  const double inverse = (n < 2 ? 0 : lines * lines / (n - 1)) + (total > lines ? shared * shared / freedom : 0);
-  const double point = student_point(n < 2 ? freedom : total * total / inverse);
-  const double ours = freedom > 0 ? std::min(machine, total) : NAN;
+  const double moment = n < 2 ? machine : shared;
+  const double total = (n < 2 ? 0 : lines) + moment + drift;
+  // Welch and Satterthwaite: degrees of freedom of a sum of estimates
+  const auto part = [](double variance, double own) { return variance > 0 ? variance * variance / own : 0; };
+  const double inverse = part(lines, n - 1) + part(moment, freedom) + part(drift, drift_freedom);
+  const double point = student_point(total * total / inverse);
+  const double ours = freedom > 0 ? std::min(machine + drift, total) : NAN;
   return {.lines = point * std::sqrt(n < 2 ? NAN : total - ours),
           .machine = point * std::sqrt(ours),
           .all = point * std::sqrt(total)};
@@ -211,7 +223,13 @@ Ratio PairedRatio::ratio() const {
 }
 
 PairedRatio operator/(const PairedRatio& a, const PairedRatio& b) {
-  PairedRatio ratio{a.log - b.log, a.without, a.machine + b.machine, a.shared + b.shared, a.freedom + b.freedom};
+  PairedRatio ratio{a.log - b.log,
+                    a.without,
+                    a.machine + b.machine,
+                    a.shared + b.shared,
+                    a.freedom + b.freedom,
+                    a.drift + b.drift,
+                    a.drift_freedom + b.drift_freedom};
   ratio.without.resize(std::max(a.without.size(), b.without.size()));
   for (size_t i = 0; i < b.without.size(); ++i) ratio.without[i] -= b.without[i];
   return ratio;

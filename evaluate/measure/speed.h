@@ -47,6 +47,8 @@ struct PairedRatio {
   double machine = 0;                // variance of `log` by what pairs of the same line differ by
   double shared = 0;                 // part of it that lines of one turn have in common, which `without` does not hold
   double freedom = 0;                // degrees of freedom of both; 0: unknown
+  double drift = 0;                  // variance by what whole rounds differ by beyond that; of few rounds unknown, 0
+  double drift_freedom = 0;
 
   // Returns the errors of `log`.
   ErrorSources errors() const;

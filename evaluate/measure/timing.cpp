@@ -18,6 +18,7 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "base/util.h"
+#include "evaluate/measure/machine_load.h"
 #include "evaluate/measure/measured_task.h"
 #include "evaluate/measure/speed.h"
 
@@ -150,7 +151,8 @@ class TaskTiming {
           paired_speedup(task_.records.at(setting.label), task_.records.at(baseline(setting).label));
       const auto [lines, machine, all] = speedup.errors();
       const bool hopeless = round >= kRoundsUntilHopeless && lines > precision;
-      if (options_.precision && round >= kRoundsOfAll && (hopeless || !(all > precision))) continue;
+      const bool ends = options_.precision && !options_.spread_minutes && round >= kRoundsOfAll;
+      if (ends && (hopeless || !(all > precision))) continue;
       settings.push_back(&setting);
       if (!(all > most)) continue;
       most = all;
@@ -159,10 +161,12 @@ class TaskTiming {
     return settings;
   }
 
+  // Returns whether an earlier run has timed this turn.
+  bool is_timed(const Turn& turn, int64_t round) const { return store_.find(name_of(turn, round)) != nullptr; }
+
   // Times a turn of settings beside their baselines, unless the store has it: times in task.records.
   void time_turn(const Turn& turn, const TimedSettings& settings, int64_t round) {
-    const MeasurementStore::Name name{"times", task_.key, std::to_string(common_), std::to_string(round),
-                                      std::to_string(turn.front())};
+    const MeasurementStore::Name name = name_of(turn, round);
     const nlohmann::json* known = store_.find(name);
     const auto is_known = [&](const Setting* setting) { return known->contains(measured_name(*setting)); };
     if (known == nullptr || !std::ranges::all_of(settings, is_known)) {
@@ -183,6 +187,10 @@ class TaskTiming {
 
  private:
   using Times = std::map<const Setting*, SettingRecords>;  // of the lines of a turn
+
+  MeasurementStore::Name name_of(const Turn& turn, int64_t round) const {
+    return {"times", task_.key, std::to_string(common_), std::to_string(round), std::to_string(turn.front())};
+  }
 
   const Setting& baseline(const Setting& setting) const { return task_.setting(baseline_of(setting).label); }
 
@@ -333,20 +341,25 @@ class TaskTiming {
 
 void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, MeasuredTask& task) {
   const Stopwatch watch;
-  const double minutes =
-      options.max_minutes.value_or(options.precision ? kMinutes : std::numeric_limits<double>::infinity());
+  const bool ends = options.precision && !options.spread_minutes;
+  const double minutes = options.max_minutes.value_or(ends ? kMinutes : std::numeric_limits<double>::infinity());
+  const double pause =
+      60 * options.spread_minutes.value_or(0) / static_cast<double>(std::max<int64_t>(1, options.repetitions - 1));
   TaskTiming timing(options, engine, store, task);
   const int64_t lines = task.task->timed > 0 ? std::min(task.task->timed, task.lines()) : task.lines();
   Progress progress({.style = progress_style(),
                      .title = "timing " + task.task->name,
                      .unit = "lines",
-                     .total = options.precision ? 0 : lines * options.repetitions});
+                     .total = ends ? 0 : lines * options.repetitions});
   const LongWork work(kHowToGoOn, [&] { progress.tick(); });
   const std::vector<Turn> turns = timing.turns(lines);
   for (int64_t round = 0; round < options.repetitions; ++round) {
     std::string widest;
     const TimedSettings settings = timing.settings_of_round(round, widest);
     if (!widest.empty()) progress.set_note(widest + ", next round");
+    const double begin = pause * static_cast<double>(round);
+    const bool waits = !turns.empty() && !timing.is_timed(turns.front(), round);
+    if (waits && begin > watch.seconds()) times_after(begin - watch.seconds());
     for (size_t i = 0; i < turns.size() && !settings.empty(); ++i) {
       if (round > 0 && watch.seconds() > 60 * minutes) break;
       timing.time_turn(turns[i], settings, round);

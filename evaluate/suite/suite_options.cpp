@@ -144,6 +144,9 @@ Fields<SuiteOptions> SuiteOptions::fields() {
            "rounds; absent: all methods are timed `repetitions` times.")
       .add("max_minutes", &SuiteOptions::max_minutes, Above{0}, Unit{"minutes"},
            "Time after which no line of a task is timed again; absent: 10 with precision, else no limit.")
+      .add("spread_minutes", &SuiteOptions::spread_minutes, Above{0}, Unit{"minutes"},
+           "Time that the rounds of a task are spread over, so that intervals hold paces of the machine that last for "
+           "minutes; absent: none. All rounds are timed then.")
       .add("warmup", &SuiteOptions::warmup, Range{0, 1000}, Unit{"lines"},
            "Lines decoded by every method before timing starts.")
       .add("max_new_tokens", &SuiteOptions::max_new_tokens, Range{1}, Unit{"tokens"}, "Most tokens put out a line.")

@@ -110,6 +110,7 @@ struct SuiteOptions : data::Languages {
   int64_t repetitions = 3;
   std::optional<double> precision;
   std::optional<double> max_minutes;
+  std::optional<double> spread_minutes;
   int64_t warmup = 3;
   int64_t max_new_tokens = 128;
   int64_t batch_size = 1;

@@ -19,6 +19,7 @@
 
 #include "base/files.h"
 #include "base/random.h"
+#include "base/timing.h"
 #include "evaluate/comparison/comparison.h"
 #include "metrics/resampling.h"
 #include "tests/evaluate/fake_engine.h"
@@ -298,6 +299,19 @@ TEST(PairedTiming, EndsWhenTheMinutesAreOver) {
   EXPECT_THAT(result.table, HasSubstr("Wider than 0.01 % of the speedup"));
   const Lines lines = load_evaluation(suite.directory / "out/results.json").lines;
   EXPECT_EQ(lines.at({"test", "assisted.small"}).records.back().repetitions.size(), 1U) << "one round is finished";
+}
+
+TEST(PairedTiming, RoundsAreSpreadOverMinutesAndAllTimed) {
+  TimedSuite suite(8);
+  suite.options.precision = 0.5;
+  suite.options.repetitions = 5;
+  suite.options.spread_minutes = 0.4 / 60;
+  FakeEngine engine;
+  const Stopwatch watch;
+  suite.evaluate(engine);
+  EXPECT_GE(watch.seconds(), 0.4);
+  const Lines lines = load_evaluation(suite.directory / "out/results.json").lines;
+  EXPECT_EQ(lines.at({"test", "assisted.small"}).records.front().repetitions.size(), 5U);
 }
 
 TEST(PairedTiming, RoundsThatAreFinishedAreKept) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "evaluate/measure/measured_task.h"
 #include "evaluate/measure/measurement_store.h"
 #include "tests/evaluate/made_results.h"
@@ -82,6 +83,28 @@ TEST(Speed, OfTheSameLinesTwiceHasOnlyTheMachinesError) {
   EXPECT_NEAR(change.value, 1.1 * 0.99, 0.003);
   EXPECT_LT(change.interval.high - change.interval.low, 0.02);
   EXPECT_GT(a.ratio().interval.high - a.ratio().interval.low, 0.1);
+}
+
+// A pace that one round has on all lines, and another has not: the speedup of other minutes differs by it.
+TEST(Speed, IntervalsHoldPacesOfWholeRounds) {
+  constexpr int kEvaluations = 300;
+  int held = 0;
+  for (uint64_t seed = 0; seed < kEvaluations; ++seed) {
+    RandomSequence random{CounterRandom(seed, "rounds")};
+    std::vector<std::vector<std::pair<double, double>>> lines(100);
+    for (int round = 0; round < 6; ++round) {
+      const double pace = 0.05 * random.normal();
+      for (auto& line : lines) line.emplace_back(1, std::exp(pace + 0.02 * random.normal()));
+    }
+    SettingRecords run = paired(lines);
+    for (size_t i = 0; i < run.size(); ++i) run[i].turn = static_cast<int64_t>(i / 4);
+    const Speed speed = measure_speed(run, run);
+    const auto [low, high] = speed.speedup.interval;
+    if (low <= 1 && 1 <= high) ++held;
+    EXPECT_GE(speed.speedup_error.machine, 0.99 * (high - speed.speedup.value));
+  }
+  EXPECT_GE(held, 0.92 * kEvaluations);
+  EXPECT_LE(held, 0.98 * kEvaluations);
 }
 
 TEST(Latency, PercentilesLieBetweenNeighbouringLines) {

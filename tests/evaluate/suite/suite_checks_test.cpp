@@ -100,6 +100,7 @@ TEST(EvaluationChecks, PrecisionAndMinutesIdentifyASuiteOnlyWhereTheyAreGiven) {
   SuiteOptions options = checked_suite({drafted_run("assisted")});
   EXPECT_FALSE(options_identity(options).contains("precision"));
   EXPECT_FALSE(options_identity(options).contains("max_minutes"));
+  EXPECT_FALSE(options_identity(options).contains("spread_minutes"));
   const std::string without = options_hash(options);
   options.precision = 0.03;
   EXPECT_NE(options_hash(options), without);
