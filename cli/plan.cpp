@@ -33,6 +33,7 @@ struct PlanFlags {
   int64_t batch = 1;
   int64_t length = 64;
   int64_t source_length = 32;
+  int64_t output_tokens = 0;  // 0: outputs never end
   ExecutionOptions execution;
   std::vector<double> alphas = {0.5, 0.6, 0.7, 0.8, 0.9, 0.95};
   int64_t max_window = 8;
@@ -52,8 +53,8 @@ ordered_json ratio_json(const StepCosts& costs) {
 }
 
 // Returns what every window up to `most` gives, for one acceptance rate and one pair of models.
-ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most) {
-  const evaluate::BestWindow best = evaluate::best_window(alpha, costs, most);
+ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most, int64_t length) {
+  const evaluate::BestWindow best = evaluate::best_window(alpha, costs, most, length);
   ordered_json json{{"alpha", alpha},
                     {"cost_ratio", ratio_json(costs)},
                     {"best_window", best.window},
@@ -61,8 +62,8 @@ ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most) {
                     {"windows", ordered_json::array()}};
   for (int64_t window = 0; window <= most; ++window) {
     json["windows"].push_back({{"window", window},
-                               {"tokens_per_target_run", evaluate::expected_tokens(alpha, window)},
-                               {"speedup", evaluate::walltime_improvement(alpha, window, costs)}});
+                               {"tokens_per_target_run", evaluate::expected_tokens(alpha, window, length)},
+                               {"speedup", evaluate::walltime_improvement(alpha, window, costs, length)}});
   }
   return json;
 }
@@ -126,8 +127,8 @@ StepCosts measured_costs(const PlanFlags& flags, c10::Device device) {
 }
 
 // Returns the least acceptance rate with which some window is faster than the target alone; nothing if none is.
-std::optional<double> break_even(const StepCosts& costs, int64_t most) {
-  const auto pays = [&](double alpha) { return evaluate::best_window(alpha, costs, most).window > 0; };
+std::optional<double> break_even(const StepCosts& costs, int64_t most, int64_t length) {
+  const auto pays = [&](double alpha) { return evaluate::best_window(alpha, costs, most, length).window > 0; };
   if (!pays(1)) return std::nullopt;
   double below = 0;
   double above = 1;
@@ -143,7 +144,7 @@ int run_plan(const PlanFlags& flags) {
   const int64_t threads = set_threads(0);  // the number in use
   const StepCosts costs = measured_costs(flags, device);
   const int64_t longest = std::ssize(costs.target) - 1;
-  const std::optional<double> even = break_even(costs, longest);
+  const std::optional<double> even = break_even(costs, longest, flags.output_tokens);
   ordered_json plans = ordered_json::array();
   Table times({{"window"}, {"drafting ms"}, {"verifying ms"}, {"x one"}});
   for (size_t window = 0; window < costs.target.size(); ++window) {
@@ -153,8 +154,8 @@ int run_plan(const PlanFlags& flags) {
   }
   Table best({{"alpha"}, {"best window: speedup", Align::kLeft}});
   for (const double alpha : flags.alphas) {
-    plans.push_back(windows_json(alpha, costs, longest));
-    const auto& [window, speedup] = evaluate::best_window(alpha, costs, longest);
+    plans.push_back(windows_json(alpha, costs, longest, flags.output_tokens));
+    const auto& [window, speedup] = evaluate::best_window(alpha, costs, longest, flags.output_tokens);
     best.add_row({fmt::format("{:g}", alpha), fmt::format("{}: {:.2f}x", window, speedup)});
   }
   if (flags.json) {
@@ -167,6 +168,7 @@ int run_plan(const PlanFlags& flags) {
                             {"batch", flags.batch},
                             {"length", flags.length},
                             {"source_length", flags.source_length},
+                            {"output_tokens", flags.output_tokens},
                             {"target_seconds", costs.target},
                             {"drafting_seconds", costs.drafts},
                             {"cost_ratio", ratio_json(costs)},
@@ -200,6 +202,9 @@ Action add_plan(CLI::App& app) {
   add_size("--batch", flags->batch, "Rows that are decoded together");
   add_size("--length", flags->length, "Tokens of each row before a step");
   add_size("--source-length", flags->source_length, "Tokens of an encoder's source");
+  app.add_option("--output-tokens", flags->output_tokens,
+                 "Tokens of an output, whose last window reaches beyond its end (default: outputs never end)")
+      ->check(CLI::Range(1, 100'000));
   app.add_option("--alpha", flags->alphas, "Acceptance rates of a drafted token, comma-separated")
       ->delimiter(',')
       ->check(is_rate, "");
@@ -215,7 +220,7 @@ Action add_plan(CLI::App& app) {
       "speedup = tokens / (G c + t(G+1)), Theorem 3.8. Both assume that acceptances are independent;\n"
       "`draftsmith eval` measures alpha.\n"
       "Examples:\n"
-      "  draftsmith plan --model TARGET --drafter DRAFTER\n"
+      "  draftsmith plan --model TARGET --drafter DRAFTER --output-tokens 20\n"
       "  draftsmith plan --model TARGET --drafter lookup --dtype int8 --alpha 0.6");
   return [flags] { return run_plan(*flags); };
 }

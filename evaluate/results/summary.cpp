@@ -190,7 +190,7 @@ class TaskSummary {
     if (const auto costs = measured_.costs.find(setting.drafter_label()); costs != measured_.costs.end()) {
       // Counts of other lines would not explain the time of the timed ones.
       result.accounted = accounted_speed(timed_counts(records(setting)), costs->second);
-      result.predicted = predicted_speed(setting, stats, costs->second);
+      result.predicted = predicted_speed(setting, stats, outputs(setting), costs->second);
     }
     result.work = work_result(measured_, setting, engine_);
     add_inside(setting, stats, result);
@@ -261,14 +261,15 @@ class TaskSummary {
 
 }  // namespace
 
-std::optional<PredictedSpeed> predicted_speed(const Setting& setting, const infer::DecodeStats& stats,
+std::optional<PredictedSpeed> predicted_speed(const Setting& setting, const infer::DecodeStats& stats, int64_t outputs,
                                               const infer::StepCosts& costs) {
   if (!has_fixed_window(setting) || stats.drafted == 0 || stats.target_runs == 0) return std::nullopt;
   if (costs.target.empty() || stats.overlap_count == 0) return std::nullopt;
   const int64_t window = setting.decode.fixed_window();
   const double alpha = std::clamp(stats.alpha(), 0.0, 1.0);  // a mean of fp32 sums may be a hair above 1
   const SpecGameLatency latency = specgame_latency(alpha, window, costs);
-  return PredictedSpeed{.speedup = walltime_improvement(alpha, window, costs),
+  const auto length = outputs > 0 ? std::llround(per(stats.emitted, outputs)) : 0;
+  return PredictedSpeed{.speedup = walltime_improvement(alpha, window, costs, length),
                         .e_pt_ms = 1000 * latency.e_pt,
                         .long_run_ms = 1000 * latency.long_run};
 }

@@ -74,8 +74,9 @@ std::vector<Problem> failed_checks(const Results& results, const std::string& fi
 // ---- Summary (summary.cpp)
 
 // Returns what theory says of `speedup_decode` from alpha and step times, acceptances taken as independent; verifying
-// takes the measured time of a (G+1)-token step. Nothing for settings without a fixed window, and without drafts.
-std::optional<PredictedSpeed> predicted_speed(const Setting& setting, const infer::DecodeStats& stats,
+// takes the measured time of a (G+1)-token step, and `outputs` sequences of the mean length end within a window (0:
+// they never end). Nothing for settings without a fixed window, and without drafts.
+std::optional<PredictedSpeed> predicted_speed(const Setting& setting, const infer::DecodeStats& stats, int64_t outputs,
                                               const infer::StepCosts& costs);
 
 // Returns what the counted runs of drafter and target cost at the measured step times; nothing without drafts.

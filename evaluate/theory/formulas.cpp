@@ -1,6 +1,8 @@
 #include "evaluate/theory/formulas.h"
 
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace draftsmith::evaluate {
 namespace {
@@ -27,18 +29,35 @@ double iteration_time(int64_t window, const infer::StepCosts& costs) {
          costs.target.at(0) * costs.relative_target(static_cast<double>(window + 1));
 }
 
+// Returns the target's runs of an output of `length` tokens.
+double expected_runs(double alpha, int64_t window, int64_t length) {
+  std::vector<double> runs(static_cast<size_t>(length) + 1);  // by the tokens that are left
+  for (size_t left = 1; left < runs.size(); ++left) {
+    double all_accepted = 1;
+    runs[left] = 1;
+    for (size_t accepted = 0; accepted + 1 < left && std::cmp_less_equal(accepted, window); ++accepted) {
+      const double ends_here = std::cmp_equal(accepted, window) ? 1 : 1 - alpha;
+      runs[left] += all_accepted * ends_here * runs[left - accepted - 1];
+      all_accepted *= alpha;
+    }
+  }
+  return runs.back();
+}
+
 }  // namespace
 
-double expected_tokens(double alpha, int64_t window) {
+double expected_tokens(double alpha, int64_t window, int64_t length) {
   check_acceptance(alpha, window);
+  require(length >= 0, "an output has no negative length");
+  if (length > 0) return static_cast<double>(length) / expected_runs(alpha, window, length);
   // A sum, since (1 - alpha^(G+1)) / (1 - alpha) loses all digits near alpha = 1.
   double tokens = 1;
   for (int64_t drafted = 0; drafted < window; ++drafted) tokens = 1 + alpha * tokens;
   return tokens;
 }
 
-double walltime_improvement(double alpha, int64_t window, const infer::StepCosts& costs) {
-  return expected_tokens(alpha, window) * costs.target.at(0) / iteration_time(window, costs);
+double walltime_improvement(double alpha, int64_t window, const infer::StepCosts& costs, int64_t length) {
+  return expected_tokens(alpha, window, length) * costs.target.at(0) / iteration_time(window, costs);
 }
 
 double operations_factor(double alpha, int64_t window, double operations_ratio) {
@@ -47,10 +66,10 @@ double operations_factor(double alpha, int64_t window, double operations_ratio) 
   return (drafted * operations_ratio + drafted + 1) / expected_tokens(alpha, window);
 }
 
-BestWindow best_window(double alpha, const infer::StepCosts& costs, int64_t max_window) {
+BestWindow best_window(double alpha, const infer::StepCosts& costs, int64_t max_window, int64_t length) {
   BestWindow best;
   for (int64_t window = 1; window <= max_window; ++window) {
-    const double speedup = walltime_improvement(alpha, window, costs);
+    const double speedup = walltime_improvement(alpha, window, costs, length);
     if (speedup > best.speedup) best = {window, speedup};
   }
   return best;

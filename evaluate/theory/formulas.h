@@ -16,12 +16,14 @@ namespace draftsmith::evaluate {
 // ---- Speculative decoding: Leviathan et al. 2023, section 3
 
 // Returns equation (1), the tokens emitted per target run: (1 - alpha^(G+1)) / (1 - alpha), in 1 .. G+1. The target's
-// memory traffic shrinks by this factor. alpha in 0..1, window >= 0.
-double expected_tokens(double alpha, int64_t window);
+// memory traffic shrinks by this factor. alpha in 0..1, window >= 0. Outputs that end after `length` tokens have fewer
+// a run, since their last run drafts beyond the end; 0: they never end, as in the equation.
+double expected_tokens(double alpha, int64_t window, int64_t length = 0);
 
 // Returns theorem 3.8, the expected speedup over the target alone: (1 - alpha^(G+1)) / ((1 - alpha)(G c + t(G+1))).
-// t(L) is the relative time of an L-token step: 1 in the theorem, here the measured curve.
-double walltime_improvement(double alpha, int64_t window, const infer::StepCosts& costs);
+// t(L) is the relative time of an L-token step: 1 in the theorem, here the measured curve. `length`: see
+// expected_tokens().
+double walltime_improvement(double alpha, int64_t window, const infer::StepCosts& costs, int64_t length = 0);
 
 // Returns theorem 3.11, the expected operations relative to the target alone:
 // (1 - alpha)(G c^ + G + 1) / (1 - alpha^(G+1)). c^ >= 0 is the drafter's operations per token over the target's.
@@ -34,7 +36,7 @@ struct BestWindow {
 
 // Returns the window of 0..max_window with the greatest walltime_improvement(), the smallest of equals (section 3.5).
 // By corollary 3.9 some window helps if and only if alpha > c, provided that verifying costs as much as one token.
-BestWindow best_window(double alpha, const infer::StepCosts& costs, int64_t max_window = 64);
+BestWindow best_window(double alpha, const infer::StepCosts& costs, int64_t max_window = 64, int64_t length = 0);
 
 // ---- SpecGame: Liu, Zhang, Song 2024, section 3
 

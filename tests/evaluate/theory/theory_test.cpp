@@ -45,6 +45,14 @@ TEST(TheoryFormulas, ExpectedTokensIsTheGeometricSumEverywhere) {
   EXPECT_NEAR(expected_tokens(1 - 1e-16, 4), 5, 1e-12);  // where the closed form has no digits
 }
 
+TEST(TheoryFormulas, OutputsThatEndHaveFewerTokensARun) {
+  EXPECT_DOUBLE_EQ(expected_tokens(0, 4, 7), 1);
+  EXPECT_DOUBLE_EQ(expected_tokens(1, 4, 11), 11 / 3.0);
+  EXPECT_DOUBLE_EQ(expected_tokens(0.5, 1, 2), 2 / 1.5);
+  EXPECT_NEAR(expected_tokens(0.9, 4, 100'000), expected_tokens(0.9, 4), 1e-3);
+  EXPECT_THROW(expected_tokens(0.9, 4, -1), std::invalid_argument);
+}
+
 TEST(TheoryFormulas, SomeWindowHelpsIfAndOnlyIfAlphaExceedsTheCostRatio) {
   for (double alpha = 0.05; alpha < 1; alpha += 0.1) {
     for (double c = 0; c < 1.2; c += 0.1) {
