@@ -212,13 +212,6 @@ class ModelEngine final : public Engine {
     return infer::engage(models_.of(engaged_setting(table)), question, prompts);
   }
 
-  std::vector<infer::TracedToken> trace(const Setting& run, const Prompt& prompt, int64_t line,
-                                        int64_t max_new_tokens) override {
-    if (replays(run)) return {};  // its windows are those of a recorded batch
-    const auto first_line = static_cast<uint64_t>(line);
-    return infer::trace_output(models_.of(run), decode_options(run, max_new_tokens), prompt, first_line);
-  }
-
   nlohmann::ordered_json description() const override {
     const auto& target = models_.target().model->info();
     nlohmann::ordered_json json{{"model", options_.model.string()}};

@@ -15,7 +15,6 @@
 #include "infer/costs/decode_work.h"
 #include "infer/costs/step_costs.h"
 #include "infer/engagement.h"
-#include "infer/forced/decisions.h"
 #include "infer/forced/teacher_forcing.h"
 
 namespace draftsmith::evaluate {
@@ -105,11 +104,6 @@ class Engine {
   // Decodes the prompts with the suite's model engaged where the question says.
   virtual infer::EngagedOutputs engage(const EngagementTable&, const infer::EngagementQuestion&,
                                        std::span<const Prompt> /*prompts*/) {
-    return {};
-  }
-  // Returns the origins of a line's tokens (infer::trace_output()); empty if the engine knows none.
-  virtual std::vector<infer::TracedToken> trace(const Setting&, const Prompt&, int64_t /*line*/,
-                                                int64_t /*max_new_tokens*/) {
     return {};
   }
   // Returns number types, sizes, threads and directories, for results.json.

@@ -65,7 +65,7 @@ std::string part_html(const Part& part) {
   for (const Figure& figure : part.figures) html += figure_html(figure);
   html += caption_html(part.caption);
   if (!part.table.empty()) html += "<div class=\"table\">" + part.table.html() + "</div>\n";
-  return html + notes_html(part.notes) + part.html;
+  return html + notes_html(part.notes);
 }
 
 // Returns the method and the given parameters of each setting, which a page shows when its mark or name is chosen: an

@@ -29,7 +29,6 @@ const std::vector<Section>& sections() {
       {"Inside the model", layer_parts},
       {"Match rates of early predictions", match_rate_parts},
       {"How often the large model must decide", engagement_parts},
-      {"Example outputs", example_parts},
   };
   return kAll;
 }

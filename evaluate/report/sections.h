@@ -43,7 +43,6 @@ struct Part {
   Table table = Table();
   std::vector<std::string> notes = {};  // below the table; those on errors begin with "!"
   std::vector<Figure> figures = {};
-  std::string html = {};  // of pages alone, where neither table nor figure will do
 };
 
 // Part of a report that shows one aspect of a task.
@@ -74,7 +73,6 @@ std::vector<Part> match_rate_parts(const TaskView& view, Form form);  // PPD's t
 // bild_figures.cpp
 std::vector<Part> work_parts(const TaskView& view, Form form);        // operations and bytes, figure 8
 std::vector<Part> engagement_parts(const TaskView& view, Form form);  // figure 2
-std::vector<Part> example_parts(const TaskView& view, Form form);     // outputs by their tokens' origins, figure 9
 
 // Returns a metric that scores as the task was, for reading its results. Other options have their defaults.
 std::unique_ptr<const metrics::Metric> metric_of(const TaskResult& task);

@@ -68,9 +68,6 @@ DRAFTSMITH_KEYS(ChosenSetting, on, max_drop, setting, drop_there, allowed);
 DRAFTSMITH_KEYS(ForcedAlphaResult, temperature_0, temperature_1, positions);
 DRAFTSMITH_KEYS(DrafterResult, cost_ratio, alpha_forced);
 DRAFTSMITH_KEYS(TaskPrediction, texts, lines, positions, models);
-DRAFTSMITH_KEYS(TokenText, text, origin);
-DRAFTSMITH_KEYS(ExampleOutput, setting, tokens);
-DRAFTSMITH_KEYS(Example, line, source, reference, greedy, outputs);
 DRAFTSMITH_KEYS(metrics::CommandOptions, command, label, input, point, lower_is_better);
 DRAFTSMITH_KEYS(infer::MatchRate, decoding, layer, k, trained, positions, matches, tokens);
 DRAFTSMITH_KEYS(MatchRateResult, name, task, model, prompts, cells);
@@ -95,7 +92,7 @@ struct Keys<TaskResult> {
     io("command_metric", value.command);
     DRAFTSMITH_MEMBERS(warning, lines, cut_sources, timed_again, max_new_tokens, chooses, baseline)
     io("runs", value.settings);
-    DRAFTSMITH_MEMBERS(drafters, prediction, examples, failures)
+    DRAFTSMITH_MEMBERS(drafters, prediction, failures)
   }
 };
 

@@ -196,27 +196,6 @@ struct TaskPrediction {
   Named<PredictionResult> models;
 };
 
-// Text of a token. origin: "drafted", "unverified", "target" or "rejected" (infer::TokenOrigin).
-struct TokenText {
-  std::string text;
-  std::string origin;
-};
-
-// Output of a setting, with the tokens that were taken back where they were written.
-struct ExampleOutput {
-  std::string setting;
-  std::vector<TokenText> tokens;
-};
-
-// Outputs of a line by their tokens' origins, for reading.
-struct Example {
-  int64_t line = 0;  // of the task, counted from 0
-  std::string source;
-  std::string reference;  // empty: none
-  std::string greedy;     // output of the task's baseline
-  std::vector<ExampleOutput> outputs;
-};
-
 // Setting that a task's results lack, or lack a part of, with the reason.
 struct SettingFailure {
   std::string setting;  // its name in the results, or "drafter NAME" for measurements of a drafter
@@ -240,7 +219,6 @@ struct TaskResult {
   std::vector<SettingResult> settings;
   Named<DrafterResult> drafters;
   std::optional<TaskPrediction> prediction;
-  std::vector<Example> examples;
   std::vector<SettingFailure> failures;  // settings that are missing, or lack a part
 
   // Returns the setting of that name, the baseline included, or nullptr.

@@ -164,7 +164,6 @@ class TaskSummary {
     }
     result.drafters = drafter_results(measured_);
     if (!measured_.predicted.empty()) result.prediction = task_prediction(measured_);
-    result.examples = example_outputs(measured_, engine_, result.failures);
     return result;
   }
 

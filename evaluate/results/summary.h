@@ -94,14 +94,7 @@ TaskPrediction task_prediction(const MeasuredTask& measured);
 // Returns the file of a row's hypotheses, relative to results.json.
 std::string hypotheses_file(const TaskOptions& task, const std::string& row);
 
-// Returns the results of the task: quality with intervals, speed, acceptance, prediction, checks, examples.
+// Returns the results of the task: quality with intervals, speed, acceptance, prediction, checks.
 TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine);
-
-// ---- Examples (examples.cpp)
-
-// Returns three lines of usual length, decoded again by one setting of each method whose drafts the target verifies, at
-// most six. A setting that fails is added to `failures`.
-std::vector<Example> example_outputs(const MeasuredTask& measured, Engine& engine,
-                                     std::vector<SettingFailure>& failures);
 
 }  // namespace draftsmith::evaluate

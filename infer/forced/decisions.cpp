@@ -1,15 +1,9 @@
 #include "infer/forced/decisions.h"
 
 #include <algorithm>
-#include <memory>
 
-#include "infer/acceptance/acceptance_rule.h"
-#include "infer/acceptance/acceptance_rules.h"
-#include "infer/drafters/registry.h"
 #include "infer/generator.h"
-#include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"
-#include "infer/self_drafting/methods.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
@@ -124,52 +118,6 @@ double logit_rounding(model::LanguageModel& model, const ForcedBatch& texts, std
     for (const int64_t width : widths) most = std::max(most, text_rounding(model, text, width));
   });
   return most;
-}
-
-std::vector<TracedToken> traced_tokens(std::span<const int64_t> output, std::span<const JudgedDraft> drafts,
-                                       int64_t unverified) {
-  const auto length = std::ssize(output);
-  std::vector<TracedToken> traced;
-  int64_t written = 0;
-  const auto write = [&](int64_t count, TokenOrigin origin) {
-    for (const int64_t end = std::min(length, written + count); written < end; ++written) {
-      traced.push_back({output[static_cast<size_t>(written)], origin});
-    }
-  };
-  for (const JudgedDraft& draft : drafts) {
-    write(draft.position - written, TokenOrigin::kTarget);  // a prompt's run writes the first token
-    write(draft.accepted, TokenOrigin::kDrafted);
-    if (written == length) break;  // an accepted EOS: what was drafted behind it was never looked at
-    for (int64_t i = draft.accepted; i < std::ssize(draft.tokens); ++i) {
-      traced.push_back({draft.tokens[static_cast<size_t>(i)], TokenOrigin::kRejected});
-    }
-    write(1, TokenOrigin::kTarget);
-  }
-  write(length - written - unverified, TokenOrigin::kTarget);
-  write(length - written, TokenOrigin::kUnverified);
-  return traced;
-}
-
-std::vector<TracedToken> trace_output(GenerationModels models, DecodeOptions options,
-                                      const std::vector<int64_t>& source, uint64_t line) {
-  if (!options.drafts() || acceptance_traits(options).target != TargetRole::kVerifies) return {};
-  options.num_samples = 1;
-  options.batch_size = 1;
-  options.measure_alpha = false;
-  if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
-  DraftParts parts = make_parts(options, models.drafter->make(models.draft_target()), models);
-  std::vector<JudgedDraft> drafts;
-  const auto note = [&](const Verification& verification, const Judgement& judgement) {
-    std::vector<int64_t> tokens = to_host(verification.tokens);
-    const auto drafted = static_cast<size_t>(to_host(verification.counts).front());
-    tokens.resize(std::min(drafted, tokens.size()));
-    drafts.push_back({verification.rows.front().emitted(), std::move(tokens), to_host(judgement.accepted).front()});
-  };
-  parts.acceptance = std::make_unique<WatchedRule>(std::move(parts.acceptance), note);
-  Generator generator(models, std::move(options), std::move(parts));
-  const GenerationResult result = generator.generate(std::span(&source, 1), line).front();
-  if (result.error) return {};
-  return traced_tokens(result.ids, drafts, result.stats.unverified);
 }
 
 }  // namespace draftsmith::infer

@@ -47,11 +47,8 @@ def results_of(settings, suite="demo"):
     for key in ("predicted", "accounted"):
         del baseline[key]
     del baseline["quality"]["difference"]
-    example = {"line": 2, "source": "ein Hund", "reference": "a dog", "greedy": "a dog", "outputs": [
-        {"setting": "bild.small", "tokens": [{"text": "a ", "origin": "drafted"}, {"text": "cat", "origin": "rejected"},
-                                             {"text": "dog", "origin": "target"}]}]}
     task = {"name": "captions", "metric": "bleu", "signature": "tok:13a", "lines": 100, "baseline": baseline,
-            "runs": settings, "drafters": {"small": {"cost_ratio": 0.1}}, "examples": [example]}
+            "runs": settings, "drafters": {"small": {"cost_ratio": 0.1}}}
     return {"version": 1, "suite": suite, "environment": {"cpu": "a processor", "commit": "abc", "date": "2026-01-01",
                                                           "command": "draftsmith eval demo.toml", "drafters": {"small": "x"}},
             "options": {"name": suite}, "tasks": [task]}
@@ -191,9 +188,6 @@ class Pages(unittest.TestCase):
             one.update({"name": HOSTILE + one["name"], "method": HOSTILE, "params": {HOSTILE: HOSTILE, "drafter": HOSTILE}})
         task["drafters"] = {HOSTILE: {"cost_ratio": 0.1}}
         task["runs"][2]["name"] = "__proto__"
-        example = task["examples"][0]
-        example.update({"source": HOSTILE, "reference": HOSTILE, "greedy": HOSTILE})
-        example["outputs"][0]["tokens"] += [{"text": HOSTILE, "origin": "drafted"}, {"text": HOSTILE, "origin": HOSTILE}]
         for width in WIDTHS:
             self.open(results, width)
             self.assertIsNone(self.js("window.broken ?? null"))
@@ -220,7 +214,7 @@ class Pages(unittest.TestCase):
 
     def test_results_without_settings_or_tasks(self):
         alone = results_of([])
-        alone["tasks"][0].update({"examples": [], "drafters": {}})
+        alone["tasks"][0].update({"drafters": {}})
         self.open(alone)
         self.assertEqual(self.count("h2"), 2)
         alone.update({"tasks": [], "environment": {}})
