@@ -117,7 +117,6 @@ constexpr Command kCommands[] = {
     {"compare", "Show what changed between two evaluations, for users and CI", add_compare},
     {"validate", "Report every error of recipes and suites without running them", add_validate},
     {"generate", "Print outputs for each line of a file, by any decoding method", add_generate},
-    {"logits", "Write teacher-forced logits as HDF5, to compare implementations", add_logits},
     {"score", "Compute BLEU, chrF, ROUGE or a program's measure of a file", add_score},
     {"data", "Prepare, list, show and tokenize text", add_data},
     {"plan", "Say whether a drafter will pay, and with which window", add_plan},

@@ -26,7 +26,6 @@ Action add_report(CLI::App& app);
 Action add_compare(CLI::App& app);
 Action add_validate(CLI::App& app);
 Action add_generate(CLI::App& app);
-Action add_logits(CLI::App& app);
 Action add_score(CLI::App& app);
 Action add_data(CLI::App& app);
 Action add_plan(CLI::App& app);

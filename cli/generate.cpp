@@ -257,7 +257,7 @@ int run_generate(const GenerateFlags& flags) {
                           .option_prefix = "--"});
   infer::Generator generator = session.generator(options);
   const infer::LoadedModel& target = session.target();
-  const auto sources = infer::read_token_lines(flags.input, target, infer::LineKind::kSource, flags.ids);
+  const auto sources = infer::read_source_lines(flags.input, target, flags.ids);
   warn_of_fits(generator.fit(sources));
   if (target.generation.num_beams != 1 && options.method == "greedy") {
     log_warning("the model's generation settings ask for {} beams; method greedy has none, --method beam has",

@@ -44,34 +44,17 @@ const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, std::string_view 
                    .hint = std::string(hint)});
 }
 
-namespace {
-
-// Returns the ids between those of a frame, and an encoder-decoder's or target's with EOS.
-std::vector<int64_t> framed(const std::vector<int32_t>& before, const std::vector<int32_t>& pieces, bool ends,
-                            const model::ModelInfo& info) {
+std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
+                                const model::ModelInfo& info) {
+  const std::vector<int32_t> before = tokenizer.frames().source.before;
+  const std::vector<int32_t> pieces = tokenizer.encode(text);
   std::vector<int64_t> ids(before.begin(), before.end());
   ids.insert(ids.end(), pieces.begin(), pieces.end());
-  if (ends && !info.eos.empty()) ids.push_back(info.eos.front());
+  if (info.encoder_decoder && !info.eos.empty()) ids.push_back(info.eos.front());
   return ids;
 }
 
-// Returns the ids of a text as a target, with EOS, and an encoder-decoder's with the token before it.
-std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
-                                const model::ModelInfo& info) {
-  if (!info.encoder_decoder) return framed({}, tokenizer.encode(text), true, info);
-  return framed(tokenizer.frames().target.before, tokenizer.encode_target(text), true, info);
-}
-
-}  // namespace
-
-std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
-                                const model::ModelInfo& info) {
-  const bool whole = info.encoder_decoder;
-  return framed(tokenizer.frames().source.before, tokenizer.encode(text), whole, info);
-}
-
-std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const LoadedModel& loaded, LineKind kind,
-                                                   bool ids) {
+std::vector<std::vector<int64_t>> read_source_lines(const std::string& file, const LoadedModel& loaded, bool ids) {
   const model::ModelInfo& info = loaded.model->info();
   data::LineReader lines = data::open_lines(file);
   std::vector<std::vector<int64_t>> result;
@@ -81,9 +64,7 @@ std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, cons
       continue;
     }
     if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
-    const data::Tokenizer& tokenizer = tokenizer_of(loaded, "give token ids with --ids");
-    const bool source = kind == LineKind::kSource;
-    result.push_back(source ? source_ids(line, tokenizer, info) : target_ids(line, tokenizer, info));
+    result.push_back(source_ids(line, tokenizer_of(loaded, "give token ids with --ids"), info));
   }
   return result;
 }
