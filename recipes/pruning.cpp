@@ -84,9 +84,8 @@ std::string describe_pruning(const model::TransformerConfig& before, const model
     layers = fmt::format("{}+{} of {}+{} layers", after.encoder_layers, after.decoder_layers, before.encoder_layers,
                          before.decoder_layers);
   }
-  std::string text =
-      fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} heads and {} of {} neurons a layer", millions(after),
-                  millions(before), layers, after.heads, before.heads, after.ff_width, before.ff_width);
+  std::string text = fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} neurons a layer", millions(after),
+                                 millions(before), layers, after.ff_width, before.ff_width);
   if (counts.empty()) return text;
   int64_t kept = 0;
   for (const int64_t id : after.draft_vocabulary.ids) kept += counts[static_cast<size_t>(id)];

@@ -65,7 +65,6 @@ Fields<PruneOptions> PruneOptions::fields() {
       .add("decoder_layers", &T::decoder_layers, kLayers)
       .add("ff_width", &T::ff_width, Range{0, 1 << 20}, Unit{"neurons"},
            "Neurons that stay in each feed-forward layer. 0: all.")
-      .add("heads", &T::heads, Range{0, 4096}, "Attention heads that stay in each layer. 0: all.")
       .add("vocabulary_from", &T::vocabulary_from,
            "Corpus (.h5) whose most frequent tokens the drafter keeps embeddings and logits for.")
       .add("vocabulary_size", &T::vocabulary_size, Range{1}, Unit{"ids"},
@@ -95,23 +94,18 @@ std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, co
 }
 
 void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence) {
-  const FamilyShapes& shapes = families().at(config.family).shapes;
   Problems problems;
   const auto wrong = [&](const char* option, const std::string& what, const std::string& expected,
                          const std::string& found) {
     problems.add({.where = option, .what = what, .expected = expected, .found = found, .hint = {}});
   };
-  const auto check_number = [&](const char* option, int64_t wanted, int64_t all, const char* fewer, bool fixed) {
-    if (wanted > all) wrong(option, fewer, fmt::format("at most {}", all), std::to_string(wanted));
-    if (fixed && wanted != 0 && wanted != all) {
-      wrong(option, "files of this family cannot hold another number", "0", std::to_string(wanted));
-    }
-  };
-  check_number("ff_width", options.ff_width, config.ff_width, "the model has fewer neurons", shapes.ff_factor > 0);
-  check_number("heads", options.heads, config.heads, "the model has fewer heads", shapes.heads_make_width);
-  if (const int64_t group = config.heads / config.key_value_heads(); options.heads % group != 0) {
-    wrong("heads", "splits a group of heads that share keys", fmt::format("a multiple of {}", group),
-          std::to_string(options.heads));
+  if (options.ff_width > config.ff_width) {
+    wrong("ff_width", "the model has fewer neurons", fmt::format("at most {}", config.ff_width),
+          std::to_string(options.ff_width));
+  }
+  const bool fixed = families().at(config.family).shapes.ff_factor > 0;
+  if (fixed && options.ff_width != 0 && options.ff_width != config.ff_width) {
+    wrong("ff_width", "files of this family cannot hold another number", "0", std::to_string(options.ff_width));
   }
   const auto check_layers = [&](const std::string& choice, int64_t count, const std::string& where) {
     try {
@@ -165,11 +159,6 @@ at::Tensor highest(const at::Tensor& scores, int64_t kept) {
   return std::get<0>(std::get<1>(scores.topk(kept)).sort());
 }
 
-// Rows of heads `heads` of a projection whose heads have `width` rows.
-at::Tensor rows_of(const at::Tensor& heads, int64_t width) {
-  return (heads.unsqueeze(1) * width + at::arange(width, heads.options())).flatten();
-}
-
 class Pruner {
  public:
   Pruner(const TransformerModel& model, const PruneOptions& options, const PruneEvidence& evidence)
@@ -184,20 +173,11 @@ class Pruner {
     if (config_.encoder_decoder) prune_stack("encoder", options_.encoder_layers, config_.encoder_layers);
     prune_stack("decoder", options_.decoder_layers, config_.decoder_layers);
     config_.ff_width = ff_width();
-    config_.kv_heads = config_.kv_heads > 0 ? heads() / group() : 0;
-    config_.heads = heads();
     return std::make_unique<TransformerModel>(config_, std::move(parameters_));
   }
 
  private:
   int64_t ff_width() const { return options_.ff_width > 0 ? options_.ff_width : from_.config().ff_width; }
-  int64_t heads() const { return options_.heads > 0 ? options_.heads : from_.config().heads; }
-  // Queries that share a key head.
-  int64_t group() const { return from_.config().heads / from_.config().key_value_heads(); }
-  // Returns whether all layers of a stack keep the same heads, since they share one bias.
-  bool shares_heads() const {
-    return from_.config().positions == Positions::kRelativeBias && !from_.config().relative_bias_in_layers;
-  }
 
   static bool is_block(const std::string& name) {
     return name.find("_attention.") != std::string::npos || name.find(".feed_forward.") != std::string::npos;
@@ -240,25 +220,8 @@ class Pruner {
 
   void prune_stack(const std::string& stack, const std::string& choice, int64_t count) {
     const std::vector<int64_t> kept = layers_to_keep(choice, count, stack + "_layers");
-    at::Tensor shared;  // heads of all layers, where they share one bias
-    if (shares_heads() && heads() != from_.config().heads) {
-      at::Tensor scores;
-      for (const int64_t layer : kept) {
-        const at::Tensor own = head_scores(fmt::format("{}.{}.self_attention", stack, layer));
-        scores = scores.defined() ? scores + own : own;
-      }
-      shared = highest(scores, heads());
-      const std::string bias = stack + ".relative_bias.weight";
-      parameters_[bias] = parameters_.at(bias).index_select(1, shared);
-    }
     for (size_t to = 0; to < kept.size(); ++to) {
-      const std::string source = fmt::format("{}.{}", stack, kept[to]);
-      const std::string target = fmt::format("{}.{}", stack, to);
-      prune_attention(source + ".self_attention", target + ".self_attention", shared);
-      if (has(source + ".cross_attention.query.weight")) {
-        prune_attention(source + ".cross_attention", target + ".cross_attention", {});
-      }
-      prune_feed_forward(source + ".feed_forward", target + ".feed_forward");
+      copy_layer(fmt::format("{}.{}.", stack, kept[to]), fmt::format("{}.{}.", stack, to));
     }
     (stack == "encoder" ? config_.encoder_layers : config_.decoder_layers) = static_cast<int64_t>(kept.size());
     if (stack != "decoder") return;
@@ -275,14 +238,6 @@ class Pruner {
     return numbers;
   }
 
-  // Returns for each group of heads that share keys the product of the norms of its value rows and output columns. [kv]
-  at::Tensor head_scores(const std::string& prefix) const {
-    const int64_t shared = from_.config().key_value_heads();
-    const at::Tensor values = value(prefix + ".value.weight").view({shared, -1}).norm(2, 1);
-    const at::Tensor outputs = value(prefix + ".output.weight").t().reshape({shared, -1}).norm(2, 1);
-    return values * outputs;
-  }
-
   // Returns for each neuron the product of the norms of its row in the up (and gate) matrix and its column in the down
   // matrix. [F]
   at::Tensor neuron_scores(const std::string& prefix) const {
@@ -290,47 +245,18 @@ class Pruner {
     return from_.config().gated ? scores * value(prefix + ".gate.weight").norm(2, 1) : scores;
   }
 
-  void copy(const std::string& from, const std::string& to, const at::Tensor& index, int64_t dimension) {
-    if (!has(from)) return;
-    const at::Tensor tensor = value(from);
-    parameters_[to] =
-        index.defined() && dimension < tensor.dim() ? tensor.index_select(dimension, index) : tensor.clone();
-  }
-
-  void prune_attention(const std::string& from, const std::string& to, const at::Tensor& shared) {
-    at::Tensor groups = shared;
-    if (!groups.defined() && heads() != from_.config().heads) groups = highest(head_scores(from), heads() / group());
-    at::Tensor rows;        // of keys and values
-    at::Tensor query_rows;  // of queries, and columns of the output
-    if (groups.defined()) {
-      rows = rows_of(groups, from_.config().head_width);
-      query_rows = rows_of(groups, group() * from_.config().head_width);
-    }
-    const at::Tensor own_heads = groups.defined() ? rows_of(groups, group()) : groups;
-    copy(from + ".relative_bias.weight", to + ".relative_bias.weight", own_heads, 1);
-    for (const char* kind : {".weight", ".bias"}) {
-      copy(from + ".norm" + kind, to + ".norm" + kind, {}, 0);
-      copy(from + ".output_norm" + kind, to + ".output_norm" + kind, {}, 0);
-      copy(from + ".query" + kind, to + ".query" + kind, query_rows, 0);
-      copy(from + ".key" + kind, to + ".key" + kind, rows, 0);
-      copy(from + ".value" + kind, to + ".value" + kind, rows, 0);
-      copy(from + ".output" + kind, to + ".output" + kind, query_rows, 1);
-    }
-    // One weight for all heads, or one for each row.
-    const bool by_row = from_.config().query_key_norm == QueryKeyNorm::kWidth;
-    copy(from + ".query_norm.weight", to + ".query_norm.weight", by_row ? query_rows : at::Tensor(), 0);
-    copy(from + ".key_norm.weight", to + ".key_norm.weight", by_row ? rows : at::Tensor(), 0);
-  }
-
-  void prune_feed_forward(const std::string& from, const std::string& to) {
+  // Copies the parameters of a layer, whose names begin with `from`.
+  void copy_layer(const std::string& from, const std::string& to) {
     at::Tensor neurons;
-    if (ff_width() != from_.config().ff_width) neurons = highest(neuron_scores(from), ff_width());
-    for (const char* kind : {".weight", ".bias"}) {
-      copy(from + ".norm" + kind, to + ".norm" + kind, {}, 0);
-      copy(from + ".output_norm" + kind, to + ".output_norm" + kind, {}, 0);
-      copy(from + ".gate" + kind, to + ".gate" + kind, neurons, 0);
-      copy(from + ".up" + kind, to + ".up" + kind, neurons, 0);
-      copy(from + ".down" + kind, to + ".down" + kind, neurons, 1);
+    if (ff_width() != from_.config().ff_width) neurons = highest(neuron_scores(from + "feed_forward"), ff_width());
+    for (const auto& [name, tensor] : from_.parameters()) {
+      if (!name.starts_with(from) || !is_block(name)) continue;
+      const std::string part = name.substr(from.size());
+      at::Tensor copied = tensor.detach().to(at::kCPU, at::kFloat, false, true);
+      const bool rises = part.starts_with("feed_forward.up.") || part.starts_with("feed_forward.gate.");
+      if (neurons.defined() && rises) copied = copied.index_select(0, neurons);
+      if (neurons.defined() && part == "feed_forward.down.weight") copied = copied.index_select(1, neurons);
+      parameters_[to + part] = copied;
     }
   }
 

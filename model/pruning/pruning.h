@@ -1,5 +1,5 @@
-// Pruning cuts a smaller model out of a trained one. Layers are chosen by the options; feed-forward neurons and heads
-// by their weights; the vocabulary by token counts (model/transformer/draft_vocabulary.h). The result is an ordinary
+// Pruning cuts a smaller model out of a trained one. Layers are chosen by the options; feed-forward neurons by
+// their weights; the vocabulary by token counts (model/transformer/draft_vocabulary.h). The result is an ordinary
 // model, ready for alignment or distillation.
 #pragma once
 
@@ -19,7 +19,6 @@ struct PruneOptions {
   std::string encoder_layers = {};  // which layers stay, see layers_to_keep; empty: all
   std::string decoder_layers = {};
   int64_t ff_width = 0;                                       // neurons that stay in each layer; 0: all
-  int64_t heads = 0;                                          // heads that stay in each layer; 0: all
   std::optional<std::filesystem::path> vocabulary_from = {};  // corpus whose tokens are counted
   std::optional<int64_t> vocabulary_size = {};                // ids that stay; absent: those that occur
   static Fields<PruneOptions> fields();
@@ -41,13 +40,11 @@ std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, co
 // take long call it first. Errors: those of prune(), all at once.
 void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence);
 
-// Returns the pruned model with fp32 parameters of its own. Neurons, and heads of Llama (whole groups that share keys),
-// are chosen in each layer separately; T5's heads, which share one bias of positions, are the same in all layers of a
-// stack. Order is kept. The vocabulary keeps the most frequent ids and all special ones. The stand-in for the other ids
-// is the unknown token or, if there is none, the token whose embedding is nearest to the mean of the removed ids,
-// weighted by their counts. Errors (UserError): more than the model has, shapes that the family's files cannot hold, a
-// number of heads that splits a group, encoder layers of a model without an encoder, a vocabulary smaller than the
-// special ids or already pruned.
+// Returns the pruned model with fp32 parameters of its own. Neurons are chosen in each layer separately; order is kept.
+// The vocabulary keeps the most frequent ids and all special ones. The stand-in for the other ids is the unknown token
+// or, if there is none, the token whose embedding is nearest to the mean of the removed ids, weighted by their counts.
+// Errors (UserError): more than the model has, widths that the family's files cannot hold, encoder layers of a model
+// without an encoder, a vocabulary smaller than the special ids or already pruned.
 std::unique_ptr<TransformerModel> prune(const TransformerModel& model, const PruneOptions& options,
                                         const PruneEvidence& evidence = {});
 

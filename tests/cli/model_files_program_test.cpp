@@ -65,13 +65,13 @@ class PruneProgram : public ModelFiles {
 
 TEST_F(PruneProgram, CutsLayersWidthAndVocabulary) {
   std::vector<std::string> command = {"prune", "--model", path("model"), "--out", path("out")};
-  for (const char* flag : {"--decoder-layers=every:2", "--heads=2", "--ff-width=5", "--vocabulary-size=12"}) {
+  for (const char* flag : {"--decoder-layers=every:2", "--ff-width=5", "--vocabulary-size=12"}) {
     command.emplace_back(flag);
   }
   command.insert(command.end(), {"--vocabulary-from", path("corpus.h5")});
   const ProgramResult result = run_program(command);
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("2 of 4 layers, 2 of 4 heads and 5 of 12 neurons"),
+  EXPECT_THAT(result.out, AllOf(HasSubstr("2 of 4 layers, 5 of 12 neurons"),
                                 HasSubstr("12 of 40 ids, which cover 97.50 % of the counted tokens")));
   EXPECT_EQ(model::load_model(folder_ / "out")->config().vocabulary_rows(), 12);
   EXPECT_THAT(run_here({"inspect", path("out")}).out, HasSubstr("12 of these ids (d2t, t2d)"));
@@ -83,8 +83,8 @@ TEST_F(PruneProgram, CutsLayersWidthAndVocabulary) {
 
 // What is known before text is read is said before: a corpus without text is not found out.
 TEST_F(PruneProgram, RefusesWhatCannotBeAndWritesNothing) {
-  EXPECT_THAT(error({"--vocabulary-from", path("empty.h5"), "--heads", "3", "--decoder-layers", "9"}),
-              AllOf(HasSubstr("splits a group"), HasSubstr("rising list of layers in 0..3")));
+  EXPECT_THAT(error({"--vocabulary-from", path("empty.h5"), "--ff-width", "13", "--decoder-layers", "9"}),
+              AllOf(HasSubstr("has fewer neurons"), HasSubstr("rising list of layers in 0..3")));
   EXPECT_THAT(error({"--encoder-layers", "0"}), HasSubstr("has no encoder"));
   EXPECT_THAT(error({"--vocabulary-from", path("empty.h5")}), HasSubstr("no tokens to count"));
   EXPECT_THAT(error({"--vocabulary-from", path("corpus.h5"), "--vocabulary-size", "1"}),
@@ -93,7 +93,7 @@ TEST_F(PruneProgram, RefusesWhatCannotBeAndWritesNothing) {
   EXPECT_EQ(entries(), 3) << "a temporary directory is left";
   make_directories(folder_ / "out");
   write_file_atomic(folder_ / "out/mine.txt", "mine");
-  EXPECT_THAT(error({"--heads", "2"}), HasSubstr("is not overwritten"));
+  EXPECT_THAT(error({"--ff-width", "5"}), HasSubstr("is not overwritten"));
 }
 
 class ExportProgram : public ModelFiles {

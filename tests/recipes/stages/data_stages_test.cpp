@@ -162,7 +162,7 @@ TEST_F(Stages, PruningRefusesFilesThatDoNotFit) {
     return stage_error(more, "prune");
   };
   EXPECT_THAT(refused("foreign", toml::table{{"vocabulary_from", text("corpus.h5")}}), HasSubstr("another tokenizer"));
-  EXPECT_THAT(refused("model", toml::table{{"heads", 2}}), HasSubstr("at most 1"));
+  EXPECT_THAT(refused("model", toml::table{{"ff_width", 1000}}), HasSubstr("at most "));
   EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
 }
 
