@@ -1,24 +1,18 @@
 #include "train/router/router_report.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <limits>
 #include <numeric>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/table.h"
 
 namespace draftsmith::train {
 
 namespace {
-
-constexpr int64_t kBins = 10;
 
 // Returns a number of a report as text; null is a dash.
 std::string shown(const nlohmann::json& value) {
@@ -49,36 +43,6 @@ double weighted_auc(std::span<const float> scores, std::span<const float> labels
   return pairs > 0 ? area / pairs : std::numeric_limits<double>::quiet_NaN();
 }
 
-nlohmann::ordered_json calibration(const RouterPredictions& predictions) {
-  struct Bin {
-    int64_t count = 0;
-    double predicted = 0, disagreement = 0, rejected = 0;  // sums
-  };
-  std::array<Bin, kBins> bins;
-  for (size_t i = 0; i < predictions.predicted.size(); ++i) {
-    const auto predicted = static_cast<double>(predictions.predicted[i]);
-    const auto index = std::clamp<int64_t>(static_cast<int64_t>(predicted * kBins), 0, kBins - 1);
-    Bin& bin = bins[static_cast<size_t>(index)];
-    ++bin.count;
-    bin.predicted += predicted;
-    bin.disagreement += static_cast<double>(predictions.disagreement[i]);
-    bin.rejected += static_cast<double>(predictions.rejected[i]);
-  }
-  double sum = 0, count = 0;
-  auto list = nlohmann::ordered_json::array();
-  for (const Bin& bin : bins) {
-    const auto own = static_cast<double>(std::max<int64_t>(1, bin.count));
-    const double predicted = bin.predicted / own, disagreement = bin.disagreement / own;
-    list.push_back({{"count", bin.count},
-                    {"predicted", predicted},
-                    {"disagreement", disagreement},
-                    {"rejected", bin.rejected / own}});
-    sum += static_cast<double>(bin.count) * std::abs(predicted - disagreement);
-    count += static_cast<double>(bin.count);
-  }
-  return {{"calibration_error", finite_or_null(sum / count)}, {"calibration", std::move(list)}};
-}
-
 std::string router_report_text(const nlohmann::json& report, const std::string& where) {
   try {
     const auto count = [](const nlohmann::json& value) { return value.get<int64_t>(); };
@@ -94,17 +58,7 @@ std::string router_report_text(const nlohmann::json& report, const std::string& 
     for (const auto& [score, values] : report.at("auc").items()) {
       auc.add_row({score, shown(values.at("rejected")), shown(values.at("disagreement"))});
     }
-    Table bins({{"predicted", Align::kLeft}, {"positions"}, {"mean"}, {"disagreement"}, {"rejected"}});
-    int64_t low = 0;
-    for (const nlohmann::json& bin : report.at("calibration")) {
-      bins.add_row(
-          {fmt::format("{:.1f} to {:.1f}", static_cast<double>(low) / kBins, static_cast<double>(low + 1) / kBins),
-           std::to_string(count(bin.at("count"))), shown(bin.at("predicted")), shown(bin.at("disagreement")),
-           shown(bin.at("rejected"))});
-      ++low;
-    }
-    return text + auc.text() + bins.text() +
-           fmt::format("calibration error {}\n", shown(report.at("calibration_error")));
+    return text + auc.text();
   } catch (const nlohmann::json::exception& error) {
     throw UserError({where, "is not a report of a router", "the keys that a stage of kind router writes", error.what(),
                      "train the router again"});

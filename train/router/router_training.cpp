@@ -261,7 +261,6 @@ class RouterTrainer {
     add("router", predicted);
     add("entropy", judged.features.entropy);
     add("max_probability", unsure);
-    json.update(calibration({numbers(predicted), numbers(judged.disagreement), numbers(judged.rejected)}));
     return json;
   }
 

@@ -38,7 +38,7 @@ struct TrainedRouter {
   // router_report.json: numbers of positions by purpose and of epochs; on the test positions (or, without any, on those
   // that chose the epoch) the cross entropy in nats per position beside that of always predicting the mean target
   // (`constant`) and of predicting each target itself (`least`), AUC of the router, the entropy and the complement of
-  // the largest probability, for rejections in decoding and for the soft target, and the calibration.
+  // the largest probability, for rejections in decoding and for the soft target.
   nlohmann::ordered_json report;
 };
 

@@ -74,7 +74,7 @@ TEST_F(RouterStages, CollectAndTrain) {
   run("router", training("collected/router_data.h5"), "trained");
   const model::Router router = model::load_router(folder_ / "trained/router");
   EXPECT_EQ(router.config().drafter_hash, data.info().drafter_hash);
-  EXPECT_THAT(inspect(folder_ / "trained/router"), AllOf(HasSubstr("max_draft 6"), HasSubstr("calibration error")));
+  EXPECT_THAT(inspect(folder_ / "trained/router"), AllOf(HasSubstr("max_draft 6"), HasSubstr("cross entropy")));
   EXPECT_TRUE(verify(folder_ / "trained/router").empty());
   const std::string weights = read_file(folder_ / "trained/router/model.safetensors");
   run("router", training("collected/router_data.h5"), "trained");  // begins again, to the same end
