@@ -262,9 +262,15 @@ void Attention::pack(WeightArena& arena) {
     weights.push_back(part->weight().detach());
     if (part->bias().defined()) biases.push_back(part->bias().detach());
   }
-  fused_ = Linear(at::cat(weights), biases.empty() ? at::Tensor() : at::cat(biases));
-  fused_.pack(arena);
-  const bool joined = fused_.packed() || !weights_.key.weight().is_cpu();
+  const bool on_cpu = weights.front().is_cpu();
+  std::vector<at::Tensor> joined_parts = weights;
+  // On CPUs the parts are packed from where they lie: their shapes are enough.
+  for (at::Tensor& part : joined_parts) {
+    if (on_cpu) part = at::empty(part.sizes(), part.options().device(at::kMeta));
+  }
+  fused_ = Linear(at::cat(joined_parts), biases.empty() ? at::Tensor() : at::cat(biases));
+  fused_.pack(arena, PostOp::kNone, weights);
+  const bool joined = fused_.packed() || !on_cpu;
   if (fused_.packed()) fused_.drop_plain();
   if (!joined) fused_ = Linear();
   for (Linear* part : parts) {
