@@ -263,12 +263,12 @@ void Attention::pack(WeightArena& arena) {
     if (part->bias().defined()) biases.push_back(part->bias().detach());
   }
   const bool on_cpu = weights.front().is_cpu();
-  std::vector<at::Tensor> joined_parts = weights;
-  // On CPUs the parts are packed from where they lie: their shapes are enough.
-  for (at::Tensor& part : joined_parts) {
-    if (on_cpu) part = at::empty(part.sizes(), part.options().device(at::kMeta));
-  }
-  fused_ = Linear(at::cat(joined_parts), biases.empty() ? at::Tensor() : at::cat(biases));
+  // On CPUs the parts are packed from where they lie: their shape is enough.
+  int64_t outputs = 0;
+  for (const at::Tensor& part : weights) outputs += part.size(0);
+  const at::Tensor& first = weights.front();
+  fused_ = Linear(on_cpu ? at::empty({outputs, first.size(1)}, first.options().device(at::kMeta)) : at::cat(weights),
+                  biases.empty() ? at::Tensor() : at::cat(biases));
   fused_.pack(arena, PostOp::kNone, weights);
   const bool joined = fused_.packed() || !on_cpu;
   if (fused_.packed()) fused_.drop_plain();
