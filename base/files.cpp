@@ -1,5 +1,6 @@
 #include "base/files.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -256,7 +257,11 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
 }
 
 void MappedFile::will_need() const {
-  if (data_ != nullptr) ::madvise(const_cast<char*>(data_.get()), static_cast<size_t>(bytes_), MADV_WILLNEED);
+  constexpr int64_t kPiece = 1 << 17;  // Linux reads no more of a request than a device's read-ahead, 128 KB or more
+  for (int64_t begin = 0; begin < bytes_; begin += kPiece) {
+    const auto size = static_cast<size_t>(std::min(kPiece, bytes_ - begin));
+    ::madvise(const_cast<char*>(data_.get()) + begin, size, MADV_WILLNEED);
+  }
 }
 
 void MappedFile::forget_pages() const {

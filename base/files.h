@@ -119,7 +119,7 @@ class MappedFile {
   int64_t bytes() const { return bytes_; }
   // The first byte, valid as long as a copy of this mapping or of this pointer; null for an empty file.
   const std::shared_ptr<const char>& data() const { return data_; }
-  // Starts reading the whole file into the system's cache in the background.
+  // Starts reading the whole file into the system's cache. Waits where the device cannot keep up with the requests.
   void will_need() const;
   // Drops the touched pages; later uses read them again from the file or the system's cache.
   void forget_pages() const;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -86,6 +87,22 @@ const float* numbers_or_null(const at::Tensor& numbers) {
   return numbers.defined() ? numbers.const_data_ptr<float>() : nullptr;
 }
 
+// Returns where the weights of each output begin, in contiguous parts [out,in] one behind the other.
+template <class T>
+std::vector<const T*> rows_of(at::TensorList parts) {
+  std::vector<const T*> rows;
+  for (const at::Tensor& part : parts) {
+    const T* first = part.const_data_ptr<T>();
+    for (int64_t o = 0; o < part.size(0); ++o) rows.push_back(first + o * part.size(1));
+  }
+  return rows;
+}
+
+int64_t outputs_of(at::TensorList parts) {
+  return std::accumulate(parts.begin(), parts.end(), int64_t{0},
+                         [](int64_t sum, const at::Tensor& part) { return sum + part.size(0); });
+}
+
 // ---- fp32 and bf16
 
 constexpr int64_t kChunk = 1 << 14;            // bytes of weights that passes and tiles share in the first cache
@@ -97,16 +114,20 @@ int64_t place(int64_t output) {
   return std::is_same_v<Stored, float> ? output : bf16_place(output);
 }
 
-// Fills a panel [in,64] from the rows of up to 64 outputs [valid,in], line by line of the cache on both sides.
+// Fills a panel [in,64] from the rows of up to 64 outputs [in], line by line of the cache on both sides.
 template <class T, class Stored>
-void fill_panel(const T* rows, int64_t valid, int64_t inputs, Stored* panel) {
+void fill_panel(const T* const* rows, int64_t valid, int64_t inputs, Stored* panel) {
   constexpr int64_t kLine = 16;
+  const auto converted = [](T weight) {
+    if constexpr (std::is_same_v<T, Stored>) return weight;
+    return static_cast<Stored>(static_cast<float>(weight));
+  };
   for (int64_t begin = 0; begin < inputs; begin += kLine) {
     const int64_t end = std::min(inputs, begin + kLine);
     for (int64_t row = 0; row < kPanel; ++row) {
       Stored* to = panel + place<Stored>(row);
       for (int64_t i = begin; i < end; ++i) {
-        to[i * kPanel] = row < valid ? static_cast<Stored>(static_cast<float>(rows[row * inputs + i])) : Stored(0.0F);
+        to[i * kPanel] = row < valid ? converted(rows[row][i]) : Stored(0.0F);
       }
     }
   }
@@ -116,14 +137,13 @@ void fill_panel(const T* rows, int64_t valid, int64_t inputs, Stored* panel) {
 template <class Stored>
 class FloatMatrix final : public PackedWeights {
  public:
-  FloatMatrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena, Instructions instructions)
-      : PackedWeights(weight.size(1), weight.size(0), kProductsPerTask),
+  FloatMatrix(at::TensorList parts, const at::Tensor& bias, WeightArena& arena, Instructions instructions)
+      : PackedWeights(parts[0].size(1), outputs_of(parts), kProductsPerTask),
         panels_(arena.take({panels(), inputs_, kPanel}, c10::CppTypeToScalarType<Stored>::value)),
-        bias_(bias_panels(bias, weight.size(0))),
+        bias_(bias_panels(bias, outputs_)),
         kernels_(float_kernels<Number>(instructions)) {
-    const at::Tensor source = weight.detach().contiguous();
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, source.scalar_type(), "float_matrix",
-                                    [&] { fill(source.const_data_ptr<scalar_t>()); });
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, parts[0].scalar_type(), "float_matrix",
+                                    [&] { fill(rows_of<scalar_t>(parts)); });
   }
 
   void run(PanelRange panels, const Rows& rows, Finish finish) const override {
@@ -142,14 +162,15 @@ class FloatMatrix final : public PackedWeights {
  private:
   using Number = std::conditional_t<std::is_same_v<Stored, float>, float, uint16_t>;
 
-  // Fills the panels from rows [out,in].
+  // Fills the panels from the rows of all outputs.
   template <class T>
-  void fill(const T* rows) {
+  void fill(const std::vector<const T*>& rows) {
     auto* to = panels_.mutable_data_ptr<Stored>();
     const int64_t numbers = inputs_ * kPanel;  // of a panel
     const auto task = [&](int64_t begin, int64_t end) {
       for (int64_t panel = begin; panel < end; ++panel) {
-        fill_panel(rows + panel * numbers, std::min(kPanel, outputs_ - panel * kPanel), inputs_, to + panel * numbers);
+        const int64_t first = panel * kPanel;
+        fill_panel(rows.data() + first, std::min(kPanel, outputs_ - first), inputs_, to + panel * numbers);
       }
     };
     at::parallel_for(0, panels(), std::max<int64_t>(1, kProductsPerTask / numbers), task);
@@ -248,56 +269,48 @@ const QuantizedRows& quantized(const PackedWeights::Rows& rows, int64_t inputs) 
   return kept;
 }
 
-// Writes the weights of one output, w + 128, every kInt8Step numbers kInt8Step * kPanel bytes apart. Returns their
-// scale.
+// Rounds the rows of all outputs to int8. Panels hold w + 128, kInt8Step numbers of an output side by side.
 template <class T>
-float quantize_output(const T* weights, int64_t inputs, uint8_t* to) {
-  float largest = 0;
-  for (int64_t i = 0; i < inputs; ++i) {
-    const auto size = std::abs(static_cast<float>(weights[i]));
-    if (!(size <= std::numeric_limits<float>::max())) {
-      throw RunError({.where = "int8 weights", .what = "a weight is not finite", .hint = "the checkpoint is damaged"});
-    }
-    largest = std::max(largest, size);
-  }
-  const float factor = largest > 0 ? kLargest / largest : 0.0F;
-  const float usable = factor <= std::numeric_limits<float>::max() ? factor : 0.0F;
-  for (int64_t i = 0; i < inputs; ++i) {
-    const auto rounded = static_cast<int32_t>(std::nearbyint(static_cast<float>(weights[i]) * usable));
-    to[i / kInt8Step * kInt8Step * kPanel + i % kInt8Step] = static_cast<uint8_t>(rounded + kOffset);
-  }
-  return usable > 0 ? largest / kLargest : 0.0F;
-}
-
-template <class T>
-void fill_panels(const at::Tensor& weight, uint8_t* panels, float* scales) {
-  const int64_t outputs = weight.size(0), inputs = weight.size(1);
-  const T* rows = weight.const_data_ptr<T>();
+void fill_panels(const std::vector<const T*>& rows, int64_t inputs, uint8_t* panels, float* scales) {
+  const auto outputs = static_cast<int64_t>(rows.size());
   const int64_t bytes = steps_of(inputs) * kInt8Step * kPanel;  // of a panel
   const int64_t count = (outputs + kPanel - 1) / kPanel;
   std::fill_n(scales, count * kPanel, 0.0F);
   at::parallel_for(0, count, std::max<int64_t>(1, kInt8PerTask / bytes), [&](int64_t begin, int64_t end) {
-    std::fill(panels + begin * bytes, panels + end * bytes, static_cast<uint8_t>(kOffset));
+    std::vector<float> weights(static_cast<size_t>(inputs));
+    std::vector<int8_t> integers(static_cast<size_t>(steps_of(inputs) * kInt8Step));
+    if (end * kPanel > outputs) std::fill_n(panels + (end - 1) * bytes, bytes, static_cast<uint8_t>(kOffset));
     for (int64_t o = begin * kPanel; o < std::min(outputs, end * kPanel); ++o) {
-      scales[o] = quantize_output(rows + o * inputs, inputs, panels + o / kPanel * bytes + o % kPanel * kInt8Step);
+      const T* row = rows[static_cast<size_t>(o)];
+      std::transform(row, row + inputs, weights.begin(), [](T weight) { return static_cast<float>(weight); });
+      scales[o] = quantize(weights.data(), inputs, integers.data());
+      if (std::isnan(scales[o])) {
+        throw RunError(
+            {.where = "int8 weights", .what = "a weight is not finite", .hint = "the checkpoint is damaged"});
+      }
+      uint8_t* to = panels + o / kPanel * bytes + o % kPanel * kInt8Step;
+      for (int64_t step = 0; step < steps_of(inputs); ++step, to += kInt8Step * kPanel) {
+        for (int64_t i = 0; i < kInt8Step; ++i) {
+          to[i] = static_cast<uint8_t>(integers[static_cast<size_t>(step * kInt8Step + i)] + kOffset);
+        }
+      }
     }
   });
 }
 
 class Int8Matrix final : public PackedWeights {
  public:
-  Int8Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena, Instructions instructions)
-      : PackedWeights(weight.size(1), weight.size(0), kInt8PerTask),
+  Int8Matrix(at::TensorList parts, const at::Tensor& bias, WeightArena& arena, Instructions instructions)
+      : PackedWeights(parts[0].size(1), outputs_of(parts), kInt8PerTask),
         panels_(arena.take({panels(), steps_of(inputs_), kPanel, kInt8Step}, at::kByte)),
         scales_(at::empty({panels(), kPanel}, at::kFloat)),
-        bias_(bias_panels(bias, weight.size(0))),
+        bias_(bias_panels(bias, outputs_)),
         kernels_(int8_kernels(instructions)),
         tiles_(instructions == Instructions::kAmx) {
-    const at::Tensor source = weight.detach().contiguous();
     auto* to = panels_.mutable_data_ptr<uint8_t>();
     auto* scales = scales_.mutable_data_ptr<float>();
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, source.scalar_type(), "int8_matrix",
-                                    [&] { fill_panels<scalar_t>(source, to, scales); });
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, parts[0].scalar_type(), "int8_matrix",
+                                    [&] { fill_panels(rows_of<scalar_t>(parts), inputs_, to, scales); });
   }
 
   void run(PanelRange panels, const Rows& rows, Finish finish) const override {
@@ -371,19 +384,23 @@ class Int8Matrix final : public PackedWeights {
 
 }  // namespace
 
-std::shared_ptr<const PackedWeights> packed_weights(const at::Tensor& weight, const at::Tensor& bias,
-                                                    at::ScalarType type, WeightArena& arena,
-                                                    Instructions instructions) {
-  const at::ScalarType stored = weight.scalar_type();
+std::shared_ptr<const PackedWeights> packed_weights(at::TensorList weights, const at::Tensor& bias, at::ScalarType type,
+                                                    WeightArena& arena, Instructions instructions) {
+  const at::ScalarType stored = weights[0].scalar_type();
   const bool fits = stored == at::kFloat || stored == at::kBFloat16 || stored == at::kHalf || stored == at::kDouble;
-  if (!weight.device().is_cpu() || !fits || weight.numel() == 0) return nullptr;
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& weight : weights) {
+    if (weight.scalar_type() != stored) return packed_weights(at::cat(weights), bias, type, arena, instructions);
+    if (!weight.device().is_cpu() || !fits || weight.numel() == 0) return nullptr;
+    parts.push_back(weight.detach().contiguous());
+  }
   switch (type) {
     case at::kFloat:
-      return std::make_shared<FloatMatrix<float>>(weight, bias, arena, instructions);
+      return std::make_shared<FloatMatrix<float>>(parts, bias, arena, instructions);
     case at::kBFloat16:
-      return std::make_shared<FloatMatrix<at::BFloat16>>(weight, bias, arena, instructions);
+      return std::make_shared<FloatMatrix<at::BFloat16>>(parts, bias, arena, instructions);
     case at::kChar:
-      return std::make_shared<Int8Matrix>(weight, bias, arena, instructions);
+      return std::make_shared<Int8Matrix>(parts, bias, arena, instructions);
     default:
       return nullptr;
   }

@@ -136,11 +136,10 @@ class WeightArena {
   size_t size_ = 0;
 };
 
-// Packs weight [out,in], stored in any float type on the CPU, as fp32, bf16 or int8, with fp32 bias [out] (undefined:
-// none). Returns null for other types, and for weights that are on another device, empty or no floats. Errors: RunError
-// for int8 of weights that are not finite.
-std::shared_ptr<const PackedWeights> packed_weights(const at::Tensor& weight, const at::Tensor& bias,
-                                                    at::ScalarType type, WeightArena& arena,
-                                                    Instructions instructions = cpu_instructions());
+// Packs weights [out,in], stored in any float type on the CPU, as one matrix of fp32, bf16 or int8: the outputs of each
+// behind those before it, with fp32 bias of all outputs (undefined: none). Returns null for other types, and for
+// weights that are on another device, empty or no floats. Errors: RunError for int8 of weights that are not finite.
+std::shared_ptr<const PackedWeights> packed_weights(at::TensorList weights, const at::Tensor& bias, at::ScalarType type,
+                                                    WeightArena& arena, Instructions instructions = cpu_instructions());
 
 }  // namespace draftsmith::model

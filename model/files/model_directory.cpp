@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <set>
 #include <system_error>
@@ -349,7 +350,8 @@ class DirectoryParameters final : public ParameterSource {
         dtype_(options.dtype),
         numbers_(options.pack ? number_type(dtype_, device_) : dtype_) {
     for (const ModelDirectory::Stored& stored : directory.parameters()) parameters_[stored.parameter.name] = &stored;
-    directory.weights().will_need();
+    // In order, faster than page faults ask for it, while the first tensors are converted.
+    reading_ = std::async(std::launch::async, [&directory] { directory.weights().will_need(); });
   }
 
   at::Tensor find(const std::string& name) override {
@@ -400,6 +402,7 @@ class DirectoryParameters final : public ParameterSource {
   std::map<std::string, const ModelDirectory::Stored*> parameters_;
   std::string last_name_;  // the stored tensor that was read last: often several parameters are joined in one
   at::Tensor last_;
+  std::future<void> reading_;  // waited for by its destructor
 };
 
 // Errors: UserError for a device without int8 weights, and for models that are not packed.

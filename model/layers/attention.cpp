@@ -262,9 +262,15 @@ void Attention::pack(WeightArena& arena) {
     weights.push_back(part->weight().detach());
     if (part->bias().defined()) biases.push_back(part->bias().detach());
   }
-  fused_ = Linear(at::cat(weights), biases.empty() ? at::Tensor() : at::cat(biases));
-  fused_.pack(arena);
-  const bool joined = fused_.packed() || !weights_.key.weight().is_cpu();
+  const bool on_cpu = weights.front().is_cpu();
+  // On CPUs the parts are packed from where they lie: their shape is enough.
+  int64_t outputs = 0;
+  for (const at::Tensor& part : weights) outputs += part.size(0);
+  const at::Tensor& first = weights.front();
+  fused_ = Linear(on_cpu ? at::empty({outputs, first.size(1)}, first.options().device(at::kMeta)) : at::cat(weights),
+                  biases.empty() ? at::Tensor() : at::cat(biases));
+  fused_.pack(arena, PostOp::kNone, weights);
+  const bool joined = fused_.packed() || !on_cpu;
   if (fused_.packed()) fused_.drop_plain();
   if (!joined) fused_ = Linear();
   for (Linear* part : parts) {

@@ -142,12 +142,13 @@ const at::Tensor& Linear::plain_weight() const {
   return weight_;
 }
 
-void Linear::pack(WeightArena& arena, PostOp then) {
+void Linear::pack(WeightArena& arena, PostOp then, at::TensorList parts) {
   const at::NoGradGuard no_grad;
   const bool only_packed = arena.only_packed().has_value();
   const at::ScalarType type = arena.only_packed().value_or(weight_.scalar_type());
   // Products of bf16 are not those of LibTorch: only who loads a model for decoding wants them.
-  own_ = only_packed || type == at::kFloat ? packed_weights(weight_, bias_, type, arena) : nullptr;
+  if (parts.empty()) parts = weight_;
+  own_ = only_packed || type == at::kFloat ? packed_weights(parts, bias_, type, arena) : nullptr;
   if (!weight_.device().is_cpu()) {
     then_ = then;  // of few rows
   } else if (own_) {

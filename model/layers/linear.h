@@ -97,8 +97,8 @@ class Linear {
 
   // Packs the weight on CPUs: fp32, and what the arena says. Others compute as before. operator() applies `then` only
   // if fuses() says so afterwards. Without its plain weight (WeightArena) the layer has no gradients
-  // (std::logic_error).
-  void pack(WeightArena& arena, PostOp then = PostOp::kNone);
+  // (std::logic_error). `parts`: what makes up a weight that has no data itself, one behind the other.
+  void pack(WeightArena& arena, PostOp then = PostOp::kNone, at::TensorList parts = {});
   // Drops the plain weight and keeps its shape.
   void drop_plain();
   bool packed() const { return own_ != nullptr; }

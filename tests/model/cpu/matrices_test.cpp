@@ -149,6 +149,18 @@ TYPED_TEST(MatrixOf, TakesEveryTypeOfStoredWeightsAndNothingElse) {
   EXPECT_EQ(TestFixture::packed(at::ones({3, 3}, at::kLong)), nullptr);
 }
 
+TYPED_TEST(MatrixOf, JoinsTheOutputsOfSeveralWeights) {
+  const at::Tensor weight = random_tensor({150, 42}, 15), x = random_tensor({3, 42}, 16);
+  const at::Tensor expected = TestFixture::packed(weight)->multiply(x, Finish::kNone);
+  // Parts that end within a panel, one of them strided.
+  std::vector<at::Tensor> parts = weight.split_with_sizes({70, 1, 79});
+  parts[0] = parts[0].t().contiguous().t();
+  WeightArena arena;
+  EXPECT_TRUE(at::equal(packed_weights(parts, {}, TypeParam::value, arena)->multiply(x, Finish::kNone), expected));
+  parts[1] = parts[1].to(at::kDouble);
+  EXPECT_TRUE(at::equal(packed_weights(parts, {}, TypeParam::value, arena)->multiply(x, Finish::kNone), expected));
+}
+
 std::shared_ptr<const PackedWeights> packed_int8(const at::Tensor& weight, Instructions set = cpu_instructions()) {
   WeightArena arena;
   return packed_weights(weight, {}, at::kChar, arena, set);
