@@ -41,6 +41,31 @@ TEST(DecodeWork, AddsUpStepsByHand) {
   EXPECT_EQ(work.total().operations, work.input.operations + work.target.operations);
 }
 
+// Of two layers of llama_config() one has a window of 3 keys; numbers by hand.
+TEST(DecodeWork, LayersWithWindowsReadNoMoreKeys) {
+  model::TransformerConfig config = model::llama_config();
+  config.window = 3;
+  config.window_layers = {1};
+  DecodeStats stats;
+  for (StepCounts* steps : {&stats.target_steps, &stats.draft_steps}) {
+    steps->window = 3;
+    steps->add({.before = 0});
+    steps->add({.before = 1, .tokens = 3, .logits = 3});
+    steps->add({.before = 4});
+  }
+  EXPECT_EQ(stats.target_steps.window_keys, 1 + 4 + 3);
+  EXPECT_EQ(stats.target_steps.window_pairs, 1 + (2 + 3 + 3) + 3);
+  const DecodedLine line{.source = 5, .stats = &stats};
+  const DecodeWork whole = decode_work({.target = {&config, at::kFloat}}, {&line, 1});
+  const double token = 4.0 * 2 * static_cast<double>(config.key_value_heads() * config.head_width);  // bytes of a layer
+  EXPECT_EQ(whole.target.cache_bytes, token * (10 + 8));
+  EXPECT_EQ(whole.target.attention, 4 * 16 * (15 + 12));
+  EXPECT_EQ(whole.input.attention, 4 * 16 * ((1 + 2 + 3 + 4) + (1 + 2 + 3 + 3)));
+  const DecodeWork divided = decode_work({.target = {&config, at::kFloat}, .exit_layer = 1}, {&line, 1});
+  EXPECT_EQ(divided.draft.cache_bytes, token * 10);
+  EXPECT_EQ(divided.target.cache_bytes, token * 8);
+}
+
 TEST(DecodeWork, LinesThatRunTogetherReadWeightsOnce) {
   const model::TransformerConfig config = model::t5_config();
   const DecodeStats none;
@@ -196,6 +221,8 @@ void expect_same(const StepCounts& counted, const StepCounts& model, const std::
   EXPECT_EQ(counted.logits, model.logits) << what;
   EXPECT_EQ(counted.keys, model.keys) << what;
   EXPECT_EQ(counted.pairs, model.pairs) << what;
+  EXPECT_EQ(counted.window_keys, model.window_keys) << what;
+  EXPECT_EQ(counted.window_pairs, model.window_pairs) << what;
   EXPECT_NEAR(counted.passes, model.passes, 1e-9) << what;
 }
 
@@ -204,7 +231,10 @@ TEST(DecodeWork, StepsAreThoseOfTheModels) {
   const OracleFunction function = random_oracle(12, 3);
   for (const char* method : {"greedy", "assisted", "bild", "speculative"}) {
     for (const int64_t batch : {1, 3}) {
-      CountingOracle target(oracle_info(12), function);
+      model::ModelInfo info = oracle_info(12);
+      info.window = 3;
+      CountingOracle target(info, function);
+      target.counts.window = info.window;
       CountingOracle drafter(oracle_info(12), mixture(function, random_oracle(12, 4), .5));
       GenerationModels models;
       models.target = &target;
