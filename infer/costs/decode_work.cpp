@@ -124,7 +124,8 @@ Work layers_work(const ModelShape& shape, const LayerCounts& counts) {
 
 // Returns a count of keys or pairs summed over the layers [first, last), of which some may have windows.
 double over_layers(const TransformerConfig& config, int64_t first, int64_t last, int64_t all, int64_t in_window) {
-  const int64_t windows = std::ranges::count_if(config.window_layers, [&](int64_t j) { return j >= first && j < last; });
+  const int64_t windows =
+      std::ranges::count_if(config.window_layers, [&](int64_t j) { return j >= first && j < last; });
   return static_cast<double>((last - first - windows) * all + windows * in_window);
 }
 

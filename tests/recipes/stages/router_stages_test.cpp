@@ -114,7 +114,7 @@ TEST_F(RouterStages, CollectOutputsInTheLanguageThatIsAskedFor) {
   run("router-data", table, "french");
   const data::RouterData data(folder_ / "french/router_data.h5");
   EXPECT_EQ(data.rows().ids.front(), french);
-  EXPECT_EQ(data.rows().entropy.front(), 0);
+  EXPECT_EQ(data.rows().entropy.front(), 0.0F);
   EXPECT_EQ(data.info().provenance.at("target_language"), "fr_XX");
   table.insert("source_language", "en_XX");
   EXPECT_THAT(stage_error(table, "router-data"), HasSubstr("en_XX first"));

@@ -56,7 +56,8 @@ class StageTest : public testing::Test {
                           {.vocabulary = 40, .exact_size = false}, path("mbart/sentencepiece.bpe.model"));
     write_file_atomic(path("mbart/tokenizer_config.json"),
                       R"({"additional_special_tokens": ["de_DE", "en_XX", "fr_XX"], "mask_token": "<mask>"})");
-    const auto tokenizer = data::load_tokenizer(path("mbart"), {.source_language = "de_DE", .target_language = "fr_XX"});
+    const auto tokenizer =
+        data::load_tokenizer(path("mbart"), {.source_language = "de_DE", .target_language = "fr_XX"});
     const int32_t german = tokenizer->frames().source.before.front();
     data::CorpusWriter writer(path("german.h5"),
                               {.tokenizer_hash = tokenizer->hash(), .vocabulary = tokenizer->vocabulary()});
