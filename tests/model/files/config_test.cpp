@@ -168,6 +168,7 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {llama(), {{"attn_logit_softcapping", 50.0}}, {"attn_logit_softcapping"}},
            {llama(), {{"no_rope_layers", {1, 0}}}, {"no_rope_layers"}},
            {llama(), {{"is_encoder_decoder", true}}, {"is_encoder_decoder"}},
+           {llama(), {{"is_causal", false}}, {"is_causal", "true"}},
            {like_llama("MistralForCausalLM"), {{"sliding_window", 0}}, {"sliding_window"}},
            {like_llama("LlamaForCausalLM"), {{"sliding_window", 8}}, {"sliding_window", "this family"}},
            {like_llama("Gemma3ForCausalLM"), {{"rope_scaling", "linear"}}, {"rope_scaling", "object"}},
@@ -177,7 +178,7 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {like_llama("Gemma2ForCausalLM"), {{"use_bidirectional_attention", true}}, {"use_bidirectional_attention"}},
            {like_llama("Gemma2ForCausalLM"), {{"sliding_window", nullptr}}, {"sliding_window", "null"}},
            {like_llama("Gemma2ForCausalLM"), {{"layer_types", {"full_attention"}}}, {"layer_types", "2 times"}},
-           {like_llama("Gemma3ForCausalLM"), {{"attn_logit_softcapping", 50.0}}, {"attn_logit_softcapping"}},
+           {like_llama("Gemma3ForCausalLM"), {{"attn_logit_softcapping", 1.0}}, {"attn_logit_softcapping"}},
            {like_llama("Gemma3ForCausalLM"), {{"rope_parameters", {{"rope_theta", 5.0}}}}, {"'rope_theta'"}},
            {like_llama("Gemma3ForConditionalGeneration"),
             {{"text_config", {{"model_type", "gemma3_text"}}}},
@@ -196,6 +197,7 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {gpt2(), {{"scale_attn_by_inverse_layer_idx", true}}, {"scale_attn_by_inverse_layer_idx"}},
            {gpt2(), {{"add_cross_attention", true}}, {"add_cross_attention"}},
            {gpt_neox(), {{"num_attention_heads", 3}}, {"num_attention_heads"}},
+           {gpt_neox(), {{"head_dim", 4}}, {"head_dim"}},
            {gpt_neox(), {{"rotary_pct", 0.1}}, {"rotary_pct"}},
            {gpt_neox(), {{"rope_theta", 5.0}}, {"rope_theta"}},
            {gpt_neox(), {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor"}},
@@ -204,6 +206,19 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
     const std::string message = error_of([&] { read(one.config, one.changes); });
     for (const std::string& part : one.message) EXPECT_THAT(message, HasSubstr(part));
   }
+}
+
+TEST_F(Families, OtherNamesOfSizesAreReadAndMustAgree) {
+  json config = gpt2();
+  const int64_t heads = config["n_head"];
+  EXPECT_THAT(error_of([&] {
+                read(config, {{"num_attention_heads", 2 * heads}});
+              }),
+              HasSubstr("another name of 'n_head'"));
+  EXPECT_EQ(read(config, {{"num_attention_heads", heads}}).heads, heads);
+  config.erase("n_head");
+  EXPECT_EQ(read(config, {{"num_attention_heads", 2 * heads}}).heads, 2 * heads);
+  EXPECT_THAT(error_of([&] { read(tiny_t5_config(), {{"head_dim", 3}}); }), HasSubstr("another name of 'd_kv'"));
 }
 
 TEST_F(Families, TokenIdsHaveTheFamiliesDefaults) {
