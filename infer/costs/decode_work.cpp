@@ -147,13 +147,14 @@ Work primary_work(const ModelShape& shape, double tokens) {
                       [](const std::string& name) { return projects_primary(name) || of_own_keys(name); });
 }
 
-// Returns the counts of steps through the layers [first, last) and, where there are logits, the head.
-LayerCounts through(const StepCounts& steps, const TransformerConfig& config, int64_t first, int64_t last) {
-  const auto layers = static_cast<double>(last - first);
+// Returns the counts of steps through the layers [first, last), or a share of them, and of the head with logits.
+LayerCounts through(const StepCounts& steps, const TransformerConfig& config, int64_t first, int64_t last,
+                    double share = 1) {
+  const auto layers = share * static_cast<double>(last - first);
   return {.layer_passes = layers * steps.passes,
           .layer_tokens = layers * static_cast<double>(steps.tokens),
-          .layer_keys = over_layers(config, first, last, steps.keys, steps.window_keys),
-          .layer_pairs = over_layers(config, first, last, steps.pairs, steps.window_pairs),
+          .layer_keys = share * over_layers(config, first, last, steps.keys, steps.window_keys),
+          .layer_pairs = share * over_layers(config, first, last, steps.pairs, steps.window_pairs),
           .head_passes = steps.logits > 0 ? steps.passes : 0,
           .head_tokens = static_cast<double>(steps.logits)};
 }
@@ -251,10 +252,7 @@ class Decoded {
     const double layers = layers_of(shapes_.target);
     const auto tokens = static_cast<double>(target_.tokens);
     const double share = tokens == 0 ? 0 : layer_runs_ / (layers * tokens);  // of the layers, before tokens left
-    LayerCounts counts = through(target_, *shapes_.target.config, 0, shapes_.target.config->decoder_layers);
-    for (double* part : {&counts.layer_passes, &counts.layer_tokens, &counts.layer_keys, &counts.layer_pairs}) {
-      *part *= share;
-    }
+    LayerCounts counts = through(target_, *shapes_.target.config, 0, shapes_.target.config->decoder_layers, share);
     counts.kv_passes = (1 - share) * layers * target_.passes;
     counts.kv_tokens = (1 - share) * layers * tokens;
     if (shapes_.reads_each_layer) {

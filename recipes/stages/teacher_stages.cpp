@@ -23,7 +23,6 @@
 #include "data/tokenizers/tokenizer.h"
 #include "distributed/process_group.h"
 #include "infer/generator.h"
-#include "infer/load_models.h"
 #include "model/files/model_directory.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"

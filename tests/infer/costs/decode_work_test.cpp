@@ -22,6 +22,7 @@ TEST(DecodeWork, AddsUpStepsByHand) {
   const model::TransformerConfig config = model::t5_config();
   DecodeStats stats;
   stats.emitted = 3;
+  stats.target_steps.window = 3;
   // Two steps alone, one with another row: 1 token after 0, 3 after 1 with logits for all, 1 after 4.
   stats.target_steps.add({.share = 1, .before = 0});
   stats.target_steps.add({.share = 1, .before = 1, .tokens = 3, .logits = 3});
@@ -39,31 +40,19 @@ TEST(DecodeWork, AddsUpStepsByHand) {
   EXPECT_EQ(work.input.operations, encoder.operations + cross.operations);
   EXPECT_EQ(work.input.weight_bytes, encoder.weight_bytes + cross.weight_bytes);
   EXPECT_EQ(work.total().operations, work.input.operations + work.target.operations);
-}
 
-// Of two layers of llama_config() one has a window of 3 keys; numbers by hand.
-TEST(DecodeWork, LayersWithWindowsReadNoMoreKeys) {
-  model::TransformerConfig config = model::llama_config();
-  config.window = 3;
-  config.window_layers = {1};
-  DecodeStats stats;
-  for (StepCounts* steps : {&stats.target_steps, &stats.draft_steps}) {
-    steps->window = 3;
-    steps->add({.before = 0});
-    steps->add({.before = 1, .tokens = 3, .logits = 3});
-    steps->add({.before = 4});
-  }
+  // Of two layers the second has a window.
   EXPECT_EQ(stats.target_steps.window_keys, 1 + 4 + 3);
   EXPECT_EQ(stats.target_steps.window_pairs, 1 + (2 + 3 + 3) + 3);
-  const DecodedLine line{.source = 5, .stats = &stats};
-  const DecodeWork whole = decode_work({.target = {&config, at::kFloat}}, {&line, 1});
-  const double token = 4.0 * 2 * static_cast<double>(config.key_value_heads() * config.head_width);  // bytes of a layer
-  EXPECT_EQ(whole.target.cache_bytes, token * (10 + 8));
+  model::TransformerConfig windowed = model::llama_config();
+  windowed.window = 3;
+  windowed.window_layers = {1};
+  const DecodeWork whole = decode_work({.target = {&windowed, at::kFloat}}, {&line, 1});
+  EXPECT_EQ(whole.target.cache_bytes, (10 + 8) * 4 * 32);
   EXPECT_EQ(whole.target.attention, 4 * 16 * (15 + 12));
   EXPECT_EQ(whole.input.attention, 4 * 16 * ((1 + 2 + 3 + 4) + (1 + 2 + 3 + 3)));
-  const DecodeWork divided = decode_work({.target = {&config, at::kFloat}, .exit_layer = 1}, {&line, 1});
-  EXPECT_EQ(divided.draft.cache_bytes, token * 10);
-  EXPECT_EQ(divided.target.cache_bytes, token * 8);
+  const DecodeWork above = decode_work({.target = {&windowed, at::kFloat}, .exit_layer = 1}, {&line, 1});
+  EXPECT_EQ(above.target.cache_bytes, 8 * 4 * 32);
 }
 
 TEST(DecodeWork, LinesThatRunTogetherReadWeightsOnce) {
