@@ -32,9 +32,9 @@ constexpr std::string_view kOtherMathematics =
     " pruned_heads qk_layernorm qk_norm query_pre_attn_scalar residual_multiplier scale_emb scale_embedding scale_depth"
     " use_qk_norm use_sliding_window sliding_window ";
 
-// Returns whether a value means that something is off: null, false, 0, a factor of 1 (no cap), or nothing at all.
-bool is_off(const std::string& key, const nlohmann::json& value) {
-  if (value.is_number()) return value == 0 || (value == 1 && !key.ends_with("softcapping"));
+// Returns whether a value means that something is off: null, false, 0, a factor of 1, or nothing at all.
+bool is_off(const nlohmann::json& value) {
+  if (value.is_number()) return value == 0 || value == 1;
   return value.is_null() || value.empty() || value == false || value == "";
 }
 
@@ -47,7 +47,7 @@ bool lists(std::string_view names, const std::string& key) {
 void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool (*known)(const std::string& key)) {
   std::vector<std::string> unknown;
   for (const auto& [key, value] : config_json.items()) {
-    if (keys.listed().contains(key) || lists(kBookkeeping, key) || known(key) || is_off(key, value)) continue;
+    if (keys.listed().contains(key) || lists(kBookkeeping, key) || known(key) || is_off(value)) continue;
     if (lists(kOtherMathematics, key)) {
       keys.reader().wrong(key, "would change what the model computes, and this family has no such key",
                           "nothing, or the value that switches it off");

@@ -178,7 +178,7 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {like_llama("Gemma2ForCausalLM"), {{"use_bidirectional_attention", true}}, {"use_bidirectional_attention"}},
            {like_llama("Gemma2ForCausalLM"), {{"sliding_window", nullptr}}, {"sliding_window", "null"}},
            {like_llama("Gemma2ForCausalLM"), {{"layer_types", {"full_attention"}}}, {"layer_types", "2 times"}},
-           {like_llama("Gemma3ForCausalLM"), {{"attn_logit_softcapping", 1.0}}, {"attn_logit_softcapping"}},
+           {like_llama("Gemma3ForCausalLM"), {{"attn_logit_softcapping", 50.0}}, {"attn_logit_softcapping"}},
            {like_llama("Gemma3ForCausalLM"), {{"rope_parameters", {{"rope_theta", 5.0}}}}, {"'rope_theta'"}},
            {like_llama("Gemma3ForConditionalGeneration"),
             {{"text_config", {{"model_type", "gemma3_text"}}}},
