@@ -222,6 +222,9 @@ struct Generator::Impl {
     row.tokens = prompts->prompt_of(source, work.fits[line].dropped);
     row.prefix = row.length();
     row.limit = work.fits[line].room;
+    const model::LanguageModel* drafter = models.drafter ? models.drafter->model() : nullptr;
+    row.stats.target_steps.window = models.target->info().window;
+    row.stats.draft_steps.window = (drafter != nullptr ? drafter : models.target)->info().window;
     row.random = RowRandom(options.seed, row.line, static_cast<uint64_t>(sample));
     if (stops) {
       row.stops = std::make_shared<StopStringMatcher>(stops, *models.target_tokenizer);

@@ -13,7 +13,7 @@
 namespace draftsmith::infer {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PhaseSeconds, encode, prefill, draft, verify, other)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepCounts, passes, steps, tokens, logits, keys, pairs)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepCounts, passes, steps, tokens, logits, keys, pairs, window_keys, window_pairs)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DecodeStats, emitted, target_runs, target_tokens, draft_runs, verifications, drafted,
                                    accepted, unverified, fallbacks, rollbacks, cut, accepted_histogram,
                                    examined_by_position, accepted_by_position, layer_runs, exits_by_layer,

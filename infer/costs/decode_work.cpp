@@ -122,13 +122,21 @@ Work layers_work(const ModelShape& shape, const LayerCounts& counts) {
   return work;
 }
 
+// Returns a count of keys or pairs summed over the layers [first, last), of which some may have windows.
+double over_layers(const TransformerConfig& config, int64_t first, int64_t last, int64_t all, int64_t in_window) {
+  const int64_t windows =
+      std::ranges::count_if(config.window_layers, [&](int64_t j) { return j >= first && j < last; });
+  return static_cast<double>((last - first - windows) * all + windows * in_window);
+}
+
 // Returns the work of a decoder-only model on a prompt, without logits.
 Work prompt_work(const ModelShape& shape, int64_t prompt) {
-  const auto tokens = static_cast<double>(prompt);
-  Work work = weights_work(*shape.config, shape.type, tokens, of_decoder);
-  add_attention(
-      static_cast<double>(shape.config->decoder_layers) * attention_operations(*shape.config, tokens, (tokens + 1) / 2),
-      work);
+  const TransformerConfig& config = *shape.config;
+  Work work = weights_work(config, shape.type, static_cast<double>(prompt), of_decoder);
+  StepCounts counts{.window = config.window};
+  counts.add({.tokens = prompt});
+  const double pairs = over_layers(config, 0, config.decoder_layers, counts.pairs, counts.window_pairs);
+  add_attention(attention_operations(config, 1, pairs), work);
   return work;
 }
 
@@ -139,12 +147,14 @@ Work primary_work(const ModelShape& shape, double tokens) {
                       [](const std::string& name) { return projects_primary(name) || of_own_keys(name); });
 }
 
-// Returns the counts of steps through so many layers and, where there are logits, the head.
-LayerCounts through(const StepCounts& steps, double layers) {
+// Returns the counts of steps through the layers [first, last), or a share of them, and of the head with logits.
+LayerCounts through(const StepCounts& steps, const TransformerConfig& config, int64_t first, int64_t last,
+                    double share = 1) {
+  const auto layers = share * static_cast<double>(last - first);
   return {.layer_passes = layers * steps.passes,
           .layer_tokens = layers * static_cast<double>(steps.tokens),
-          .layer_keys = layers * static_cast<double>(steps.keys),
-          .layer_pairs = layers * static_cast<double>(steps.pairs),
+          .layer_keys = share * over_layers(config, first, last, steps.keys, steps.window_keys),
+          .layer_pairs = share * over_layers(config, first, last, steps.pairs, steps.window_pairs),
           .head_passes = steps.logits > 0 ? steps.passes : 0,
           .head_tokens = static_cast<double>(steps.logits)};
 }
@@ -187,8 +197,9 @@ class Decoded {
     } else if (shapes_.algorithm == Algorithm::kPpd) {
       work.target = ppd();
     } else {
-      const auto inside = static_cast<double>(shapes_.drafter ? 0 : shapes_.exit_layer);
-      work.target = layers_work(shapes_.target, through(target_, layers_of(shapes_.target) - inside));
+      const TransformerConfig& config = *shapes_.target.config;
+      const int64_t inside = shapes_.drafter ? 0 : shapes_.exit_layer;
+      work.target = layers_work(shapes_.target, through(target_, config, inside, config.decoder_layers));
       work.draft = draft();
       if (inside == 0) work.draft_tokens = static_cast<double>(draft_.tokens);
     }
@@ -223,13 +234,14 @@ class Decoded {
   Work draft() const {
     if (!shapes_.drafter) {
       if (shapes_.exit_layer == 0) return {};
-      LayerCounts counts = through(draft_, static_cast<double>(shapes_.exit_layer));
+      LayerCounts counts = through(draft_, *shapes_.target.config, 0, shapes_.exit_layer);
       // Steps for tokens that no draft step ran have no logits.
       counts.head_passes *= static_cast<double>(draft_.logits) / static_cast<double>(draft_.tokens);
       return layers_work(shapes_.target, counts);
     }
-    Work work = layers_work(*shapes_.drafter, through(draft_, layers_of(*shapes_.drafter)));
-    if (!shapes_.drafter->config->tandem_secondary()) return work;
+    const TransformerConfig& config = *shapes_.drafter->config;
+    Work work = layers_work(*shapes_.drafter, through(draft_, config, 0, config.decoder_layers));
+    if (!config.tandem_secondary()) return work;
     // Every token that stays, after each step of the primary.
     Work primary = primary_work(*shapes_.drafter, static_cast<double>(emitted_));
     primary.weight_bytes *= target_.passes;
@@ -240,7 +252,7 @@ class Decoded {
     const double layers = layers_of(shapes_.target);
     const auto tokens = static_cast<double>(target_.tokens);
     const double share = tokens == 0 ? 0 : layer_runs_ / (layers * tokens);  // of the layers, before tokens left
-    LayerCounts counts = through(target_, share * layers);
+    LayerCounts counts = through(target_, *shapes_.target.config, 0, shapes_.target.config->decoder_layers, share);
     counts.kv_passes = (1 - share) * layers * target_.passes;
     counts.kv_tokens = (1 - share) * layers * tokens;
     if (shapes_.reads_each_layer) {
@@ -253,15 +265,17 @@ class Decoded {
   // The main process runs latency_units layers, one after the other; branches run the others, those of a token in one
   // pass over the first layers. Candidates come from the head.
   Work ppd() const {
-    const double ahead = layers_of(shapes_.target) - static_cast<double>(shapes_.exit_layer);
+    const double layers = layers_of(shapes_.target);
+    const double ahead = layers - static_cast<double>(shapes_.exit_layer);
     const auto tokens = std::max(1.0, static_cast<double>(target_.tokens));
+    const LayerCounts all = through(target_, *shapes_.target.config, 0, shapes_.target.config->decoder_layers);
     const double share = target_.passes / tokens;  // of a batch's step
     const double readings = static_cast<double>(target_.logits) + branched_;
     const double passes = latency_units_ + ahead * branched_;
     return layers_work(shapes_.target, {.layer_passes = share * passes,
                                         .layer_tokens = layer_runs_,
-                                        .layer_keys = passes * static_cast<double>(target_.keys) / tokens,
-                                        .layer_pairs = layer_runs_ * static_cast<double>(target_.pairs) / tokens,
+                                        .layer_keys = passes * all.layer_keys / layers / tokens,
+                                        .layer_pairs = layer_runs_ * all.layer_pairs / layers / tokens,
                                         .head_passes = share * readings,
                                         .head_tokens = readings});
   }

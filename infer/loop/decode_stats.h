@@ -2,6 +2,7 @@
 // definitions).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,10 @@ struct StepCounts {
   int64_t logits = 0;  // tokens that went through the head
   int64_t keys = 0;    // cached tokens that the steps read: those before a step and its own
   int64_t pairs = 0;   // pairs of a token and one that it sees: itself and all before it
+  // Likewise in layers with a window, if it is set before steps are added; sums leave it as it is.
+  int64_t window = 0;
+  int64_t window_keys = 0;
+  int64_t window_pairs = 0;
 
   void add(const RowStep& step) {
     passes += step.share;
@@ -35,6 +40,10 @@ struct StepCounts {
     logits += step.logits;
     keys += step.before + step.tokens;
     pairs += step.tokens * step.before + step.tokens * (step.tokens + 1) / 2;
+    if (window == 0) return;
+    window_keys += std::min(step.before, window - 1) + step.tokens;
+    const int64_t growing = std::clamp<int64_t>(window - step.before, 0, step.tokens);  // these see all before them
+    window_pairs += growing * step.before + growing * (growing + 1) / 2 + (step.tokens - growing) * window;
   }
   StepCounts& operator+=(const StepCounts& added) {
     passes += added.passes;
@@ -43,6 +52,8 @@ struct StepCounts {
     logits += added.logits;
     keys += added.keys;
     pairs += added.pairs;
+    window_keys += added.window_keys;
+    window_pairs += added.window_pairs;
     return *this;
   }
 };

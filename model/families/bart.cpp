@@ -60,10 +60,12 @@ void check_older_flags(ConfigKeys& keys, const TransformerConfig& config) {
 
 void size_keys(ConfigKeys& keys, TransformerConfig& config, int64_t vocabulary) {
   keys.integer("vocab_size", config.vocabulary, {2, kMaxVocabulary}, vocabulary);
-  keys.integer("d_model", config.width, {1, kMaxWidth}, 1024);
-  keys.integer("encoder_layers", config.encoder_layers, {0, kMaxLayers}, 12);  // 0: see ordinary_kind()
+  keys.integer(keys.either("d_model", "hidden_size"), config.width, {1, kMaxWidth}, 1024);
+  keys.integer(keys.either("encoder_layers", "num_hidden_layers"), config.encoder_layers, {0, kMaxLayers},
+               12);  // 0: see ordinary_kind()
   keys.integer("decoder_layers", config.decoder_layers, {1, kMaxLayers}, 12);
-  keys.integer("encoder_attention_heads", config.heads, {1, kMaxHeads}, kUsualHeads);
+  keys.integer(keys.either("encoder_attention_heads", "num_attention_heads"), config.heads, {1, kMaxHeads},
+               kUsualHeads);
   same_in_decoder(keys, "decoder_attention_heads", config.heads, kUsualHeads);
   read_split_width(keys, config, "encoder_attention_heads");
   keys.integer("encoder_ffn_dim", config.ff_width, {1, kMaxWidth}, kUsualFeedForward);
@@ -108,9 +110,8 @@ void bart_keys(ConfigKeys& keys, TransformerConfig& config) {
   keys.also("use_cache", true);
   keys.also("forced_eos_token_id", nullptr);  // the settings of generation decide; Transformers would take EOS
   check_older_flags(keys, config);
-  // Older names, and settings of other tasks and programs, which change no number.
-  keys.known({"num_hidden_layers", "hidden_size", "num_attention_heads", "classif_dropout", "extra_pos_embeddings",
-              "force_bos_token_to_be_generated", "add_bias_logits"});
+  // Settings of other tasks and programs, which change no number.
+  keys.known({"classif_dropout", "extra_pos_embeddings", "force_bos_token_to_be_generated", "add_bias_logits"});
   const IntRange ids{0, config.vocabulary - 1};
   const auto usual = [&](int64_t id) { return std::min(id, ids.max); };
   const TokenIds seen{config.vocabulary};

@@ -136,6 +136,15 @@ void ConfigKeys::also(const std::string& key, const nlohmann::ordered_json& valu
   if (to_ != nullptr) (*to_)[key] = value;
 }
 
+const char* ConfigKeys::either(const char* key, const char* other) {
+  listed_.insert({key, other});
+  if (!has(other)) return key;
+  if (has(key) && from_->at(key) != from_->at(other)) {
+    from_->wrong(other, fmt::format("is another name of '{}', and differs from it", key), brief(from_->at(key)));
+  }
+  return other;
+}
+
 std::optional<ConfigKeys> ConfigKeys::within(const std::string& key) {
   listed_.insert(key);
   if (to_ != nullptr) return ConfigKeys((*to_)[key], all_);
@@ -328,6 +337,7 @@ TransformerConfig read_config(const Family& family, ConfigKeys& keys) {
   TransformerConfig config = family.base;
   family.keys(keys, config);
   keys.warn_of_ids();
+  if (keys.has("is_causal")) keys.fixed("is_causal", true);  // Transformers' masks of all families follow it
   if (keys.has("quantization_config")) {
     keys.reader().wrong("quantization_config", "asks for quantised weights, which are not supported",
                         "weights in F32, F16 or BF16");

@@ -96,6 +96,8 @@ class ConfigKeys {
   bool custom(const std::string& key, const nlohmann::ordered_json& value);
   // Writes what is not read.
   void also(const std::string& key, const nlohmann::ordered_json& value);
+  // Lists a key with another name that Transformers reads as well. Returns the one to read; both must say the same.
+  const char* either(const char* key, const char* other);
   // Lists keys that are read elsewhere, or that change nothing.
   void known(std::initializer_list<const char*> keys) { listed_.insert(keys.begin(), keys.end()); }
   // Returns the keys of an object inside this one; nothing, with a problem, if there is none to read.

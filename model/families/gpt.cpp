@@ -41,12 +41,12 @@ NameTable gpt_names(const std::map<std::string, std::string>& outside, const cha
 }
 
 void gpt2_keys(ConfigKeys& keys, TransformerConfig& config) {
-  keys.integer("n_embd", config.width, {1, kMaxWidth}, 768);
-  keys.integer("n_head", config.heads, {1, kMaxHeads}, 12);
+  keys.integer(keys.either("n_embd", "hidden_size"), config.width, {1, kMaxWidth}, 768);
+  keys.integer(keys.either("n_head", "num_attention_heads"), config.heads, {1, kMaxHeads}, 12);
   read_split_width(keys, config, "n_head");
-  keys.integer("n_layer", config.decoder_layers, {1, kMaxLayers}, 12);
+  keys.integer(keys.either("n_layer", "num_hidden_layers"), config.decoder_layers, {1, kMaxLayers}, 12);
   keys.integer("n_inner", config.ff_width, {1, kMaxWidth}, 4 * config.width);
-  keys.integer("n_positions", config.max_positions, {1, kMaxPositions}, 1024);
+  keys.integer(keys.either("n_positions", "max_position_embeddings"), config.max_positions, {1, kMaxPositions}, 1024);
   keys.also("n_ctx", config.max_positions);
   keys.activation("activation_function", config.activation, "gelu_new");
   keys.number("layer_norm_epsilon", config.norm_epsilon, 1e-5, 0.0, 1.0);
@@ -78,6 +78,7 @@ void gpt_neox_keys(ConfigKeys& keys, TransformerConfig& config) {
   keys.integer("num_hidden_layers", config.decoder_layers, {1, kMaxLayers}, 44);
   keys.integer("num_attention_heads", config.heads, {1, kMaxHeads}, 64);
   read_split_width(keys, config, "num_attention_heads");
+  if (keys.has("head_dim")) keys.integer("head_dim", config.head_width, {config.head_width, config.head_width});
   keys.activation("hidden_act", config.activation, "gelu");
   keys.integer("max_position_embeddings", config.max_positions, {1, kMaxPositions}, 2048);
   keys.number("layer_norm_eps", config.norm_epsilon, 1e-5, 0.0, 1.0);
@@ -103,13 +104,12 @@ const NameTable& gpt_neox_names(const TransformerConfig&) {
 constexpr int64_t kFeedForwardFactor = 4;  // BLOOM's config.json has no key for another
 
 void bloom_keys(ConfigKeys& keys, TransformerConfig& config) {
-  keys.integer(keys.has("n_embed") ? "n_embed" : "hidden_size", config.width, {1, kMaxWidth}, 64);
-  const char* heads = keys.has("num_attention_heads") ? "num_attention_heads" : "n_head";
+  keys.integer(keys.either("hidden_size", "n_embed"), config.width, {1, kMaxWidth}, 64);
+  const char* heads = keys.either("n_head", "num_attention_heads");
   keys.integer(heads, config.heads, {1, kMaxHeads}, 8);
   read_split_width(keys, config, heads);
   config.ff_width = kFeedForwardFactor * config.width;
-  const char* layers = keys.has("num_hidden_layers") ? "num_hidden_layers" : "n_layer";
-  keys.integer(layers, config.decoder_layers, {1, kMaxLayers}, 2);
+  keys.integer(keys.either("n_layer", "num_hidden_layers"), config.decoder_layers, {1, kMaxLayers}, 2);
   keys.number("layer_norm_epsilon", config.norm_epsilon, 1e-5, 0.0, 1.0);
   keys.number("hidden_dropout", config.dropout, 0.0, 0.0, 0.999);
   keys.also("attention_dropout", config.dropout);

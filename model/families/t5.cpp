@@ -53,13 +53,14 @@ void feed_forward_keys(ConfigKeys& keys, TransformerConfig& config, const std::s
 }
 
 void t5_common_keys(ConfigKeys& keys, TransformerConfig& config, const T5Defaults& defaults) {
-  keys.integer("d_model", config.width, {1, kMaxWidth}, 512);
-  keys.integer("d_kv", config.head_width, {1, kMaxWidth}, 64);
+  keys.integer(keys.either("d_model", "hidden_size"), config.width, {1, kMaxWidth}, 512);
+  keys.integer(keys.either("d_kv", "head_dim"), config.head_width, {1, kMaxWidth}, 64);
   keys.integer("d_ff", config.ff_width, {1, kMaxWidth}, defaults.ff_width);
-  keys.integer("num_layers", config.encoder_layers, {0, kMaxLayers}, defaults.layers);  // 0: see ordinary_kind()
+  keys.integer(keys.either("num_layers", "num_hidden_layers"), config.encoder_layers, {0, kMaxLayers},
+               defaults.layers);  // 0: see ordinary_kind()
   keys.integer("num_decoder_layers", config.decoder_layers, {1, kMaxLayers},
                std::max<int64_t>(1, config.encoder_layers));
-  keys.integer("num_heads", config.heads, {1, kMaxHeads}, defaults.heads);
+  keys.integer(keys.either("num_heads", "num_attention_heads"), config.heads, {1, kMaxHeads}, defaults.heads);
   keys.integer("vocab_size", config.vocabulary, {2, kMaxVocabulary}, defaults.vocabulary);
   feed_forward_keys(keys, config, defaults.feed_forward);
   keys.integer("relative_attention_num_buckets", config.relative_buckets, {4, 1 << 20}, 32);

@@ -1,6 +1,7 @@
 #include "model/layers/dense_attention.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "model/layers/attention.h"
 #include "model/layers/post_op.h"
@@ -46,13 +47,12 @@ ScoreMask score_mask(const CachedAttentionInput& input, const VisibleSlots& slot
   if (input.window > 0) seen = seen.logical_and(distance.lt(input.window).unsqueeze(1));
   ScoreMask mask;
   if (!all_see) mask.has_keys = seen.any(-1, true).to(input.query.scalar_type());
-  mask.additive = at::zeros(seen.sizes(), input.query.options())
-                      .masked_fill_(seen.logical_not(), excluded_score(input.query.scalar_type()));
+  mask.hidden = seen.logical_not();
   if (input.bias_table.defined()) {
     const int64_t columns = input.bias_table.size(1);
-    const at::Tensor column = (columns - slots.block - distance).clamp_(0, columns - 1);            // [B,L,T]
-    const at::Tensor bias = input.bias_table.index_select(1, column.reshape({-1}));                 // [H,B*L*T]
-    mask.additive = mask.additive + bias.view({bias.size(0), rows, tokens, used}).transpose(0, 1);  // [B,H,L,T]
+    const at::Tensor column = (columns - slots.block - distance).clamp_(0, columns - 1);  // [B,L,T]
+    const at::Tensor bias = input.bias_table.index_select(1, column.reshape({-1}));       // [H,B*L*T]
+    mask.bias = bias.view({bias.size(0), rows, tokens, used}).transpose(0, 1);            // [B,H,L,T]
   }
   return mask;
 }
@@ -74,9 +74,16 @@ at::Tensor dense_attention(const CachedAttentionInput& input, const at::Tensor& 
                                .transpose(1, 2)
                                .reshape({rows, shared, heads / shared * tokens, width});
   at::Tensor scores = query.matmul(cached(input.keys).transpose(2, 3)).view({rows, heads, tokens, used});  // [B,H,L,T]
-  scores = soft_capped(input.scale == 1.0 ? scores : scores * input.scale, input.score_cap) + mask.additive;
+  scores = soft_capped(input.scale == 1.0 ? scores : scores * input.scale, input.score_cap);
+  if (mask.bias.defined()) scores = scores + mask.bias;
+  // Drafts that overflow leave NaN at slots that earlier queries do not see: neither mask nor a weight of 0 hides it.
+  const auto type = input.query.scalar_type();
+  scores = scores.masked_fill(mask.hidden, excluded_score(type));
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  at::Tensor values = cached(input.values);
+  if (type == at::kHalf) values = values.nan_to_num(0, kInfinity, -kInfinity);
   const at::Tensor weights = at::softmax(scores, -1).view({rows, shared, heads / shared * tokens, used});
-  at::Tensor context = weights.matmul(cached(input.values)).view({rows, heads, tokens, width});
+  at::Tensor context = weights.matmul(values).view({rows, heads, tokens, width});
   if (mask.has_keys.defined()) context = context * mask.has_keys;
   return context.transpose(1, 2).reshape({rows, tokens, heads * width});
 }

@@ -58,7 +58,8 @@ struct CachedAttentionInput {
 
 // Mask and bias of scores, the same for all layers of a step that share a table of bias.
 struct ScoreMask {
-  at::Tensor additive;  // [B,H or 1,L,T]
+  at::Tensor hidden;    // bool [B,1,L,T] keys that a query does not see
+  at::Tensor bias;      // [B,H,L,T]; undefined: none
   at::Tensor has_keys;  // [B,1,L,1] 0 for a query that sees no key, else 1; undefined: all see some
 };
 

@@ -26,6 +26,7 @@ struct ModelInfo {
   std::vector<int64_t> eos;   // any of these ends a row
   int64_t layers = 0;         // decoder layers
   int64_t max_positions = 0;  // 0: no limit of its own
+  int64_t window = 0;         // keys that a token sees in layers with windows; 0: there are none
   bool encoder_decoder = true;
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;

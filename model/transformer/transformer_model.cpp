@@ -36,6 +36,7 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
   info.eos = config.eos;
   info.layers = config.decoder_layers;
   info.max_positions = config.max_positions;
+  info.window = config.window;
   info.encoder_decoder = config.encoder_decoder;
   info.device = parts.embedding.device();
   info.dtype = parts.dtype;

@@ -16,6 +16,8 @@
 #include "data/text/readers.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/load_models.h"
+#include "model/files/model_directory.h"
 #include "recipes/stage.h"
 
 namespace draftsmith::recipes {
@@ -97,7 +99,8 @@ Fields<DecodingOptions> DecodingOptions::fields() {
       .add("temperature", &D::temperature, Range{0, 1000}, "Temperature of sampling; 0: greedy outputs.")
       .add("seed", &D::seed, "Seed of sampling.")
       .add("dtype", &D::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of the models.")
-      .add("batch_size", &D::batch_size, Range{1, 4096}, Unit{"rows"}, "Sources decoded together, sorted by length.");
+      .add("batch_size", &D::batch_size, Range{1, 4096}, Unit{"rows"}, "Sources decoded together, sorted by length.")
+      .inherit<data::Languages>();
 }
 
 int64_t DecodingOptions::count(const data::Corpus& inputs) const {
@@ -118,7 +121,11 @@ infer::DecodeOptions DecodingOptions::decoding(const std::string& method) const 
 }
 
 std::map<std::string, std::string> DecodingOptions::provenance() const {
-  return {{"temperature", fmt::format("{}", temperature)}, {"seed", fmt::format("{}", seed)}, {"dtype", dtype}};
+  std::map<std::string, std::string> entries{
+      {"temperature", fmt::format("{}", temperature)}, {"seed", fmt::format("{}", seed)}, {"dtype", dtype}};
+  if (!source_language.empty()) entries["source_language"] = source_language;
+  if (!target_language.empty()) entries["target_language"] = target_language;
+  return entries;
 }
 
 void DecodingOptions::require_prompts(const data::Corpus& inputs) const {
@@ -128,6 +135,30 @@ void DecodingOptions::require_prompts(const data::Corpus& inputs) const {
        .what = "from plain text without prompts, greedy decoding would write the same output for every example",
        .expected = "1 token or more, or a temperature above 0",
        .found = fmt::format("0, and {} without sources", inputs.file().string())});
+}
+
+void DecodingOptions::require_languages(const data::Corpus& inputs, const data::Tokenizer* tokenizer) const {
+  if (tokenizer == nullptr) return;
+  const data::LanguageFrames frames = tokenizer->frames();
+  const bool in_sources = !target_language.empty() && !frames.forced_bos;
+  if (source_language.empty() && !in_sources) return;
+  const std::vector<int32_t>& before = frames.source.before;
+  for (int64_t i = 0; i < count(inputs); ++i) {
+    const auto source = inputs.source(i);
+    const bool begins = source.size() >= before.size() && std::equal(before.begin(), before.end(), source.begin());
+    if (source.empty() || begins) continue;
+    throw UserError({.where = fmt::format("{}: example {}", inputs.file().string(), i),
+                     .what = "the source has no token of the language that is asked for",
+                     .expected = fmt::format("{} first", tokenizer->piece(before.front())),
+                     .found = tokenizer->piece(source.front()),
+                     .hint = "prepare the corpus with the same source_language and target_language"});
+  }
+}
+
+model::GenerationConfig DecodingOptions::settings(const data::Tokenizer* tokenizer) const {
+  model::GenerationConfig settings = model::read_settings(model).generation;
+  if (tokenizer != nullptr) infer::force_target_language(*tokenizer, settings);
+  return settings;
 }
 
 Fields<CorpusOptions> CorpusOptions::fields() {

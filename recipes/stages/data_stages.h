@@ -17,6 +17,7 @@
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
+#include "model/files/generation_config.h"
 #include "model/transformer/language_model.h"
 #include "recipes/stage.h"
 
@@ -65,8 +66,8 @@ class DecodedSources {
 // Returns whether a corpus is plain text: no example has a source.
 bool is_plain_text(const data::CorpusInfo& info);
 
-// Options of stages that decode a corpus.
-struct DecodingOptions {
+// Options of stages that decode a corpus. A tokenizer is the model's with these languages, or null.
+struct DecodingOptions : data::Languages {
   std::filesystem::path model;
   std::filesystem::path corpus;
   int64_t limit = 0;
@@ -85,6 +86,11 @@ struct DecodingOptions {
   std::map<std::string, std::string> provenance() const;
   // Refuses options that give all examples the same output. Errors: UserError.
   void require_prompts(const data::Corpus& inputs) const;
+  // Refuses sources that do not begin with the tokens of the languages that were asked for. Those of a target language
+  // that is forced stand before outputs alone. Errors: UserError.
+  void require_languages(const data::Corpus& inputs, const data::Tokenizer* tokenizer) const;
+  // Returns the model's settings of generation; a target language forces the first token.
+  model::GenerationConfig settings(const data::Tokenizer* tokenizer) const;
 };
 
 // Opens and checks a teacher's stored distributions for training on `corpus`. Errors: a UserError with all problems,

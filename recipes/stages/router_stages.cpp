@@ -85,7 +85,8 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
   const data::Corpus inputs(options.corpus);
   options.require_prompts(inputs);
   const int64_t count = options.count(inputs);
-  const auto tokenizer = load_model_tokenizer(options.model, inputs.info().tokenizer_hash);
+  const auto tokenizer = load_model_tokenizer(options.model, inputs.info().tokenizer_hash, options);
+  options.require_languages(inputs, tokenizer.get());
   const infer::DrafterSpec spec = infer::parse_router_drafter(options.drafter, "drafter");
   const model::LoadOptions load{.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)};
   const auto target = model::load_model(options.model, load);
@@ -93,7 +94,7 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
   infer::GenerationModels models;
   models.target = target.get();
   models.drafter = infer::load_drafter(spec, options.model, load);
-  models.generation = model::read_settings(options.model).generation;
+  models.generation = options.settings(tokenizer.get());
   models.target_tokenizer = tokenizer.get();
   infer::router_embeddings(models.drafter.get(), "drafter", options.drafter.string());  // reports drafters without any
   Problems problems;

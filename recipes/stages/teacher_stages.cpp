@@ -23,7 +23,6 @@
 #include "data/tokenizers/tokenizer.h"
 #include "distributed/process_group.h"
 #include "infer/generator.h"
-#include "infer/load_models.h"
 #include "model/files/model_directory.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
@@ -76,7 +75,7 @@ void write_missing(const StageContext& run, data::Shards& shards, const std::vec
   progress.finish();
 }
 
-struct TeacherOutputsOptions : DecodingOptions, data::Languages {
+struct TeacherOutputsOptions : DecodingOptions {
   int64_t shard_examples = 2048;
   static Fields<TeacherOutputsOptions> fields();
 };
@@ -87,8 +86,7 @@ Fields<TeacherOutputsOptions> TeacherOutputsOptions::fields() {
       .inherit<DecodingOptions>()
       .add("shard_examples", &T::shard_examples, Range{1}, Unit{"examples"}, NoResult{},
            "Number of outputs written at once; a killed run loses at most these. Outputs of a shard are decoded "
-           "together, so in bf16 and fp16 another number may change a token where two are almost equally likely.")
-      .inherit<data::Languages>();
+           "together, so in bf16 and fp16 another number may change a token where two are almost equally likely.");
 }
 
 // Returns the hash of the input that input_name() names.
@@ -113,38 +111,8 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
                                          {"calibration_inputs_hash", hash_of(run, sources)},
                                          {"prompts", data::continues_prompts(inputs.info()) ? "true" : "false"},
                                          {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}});
-  if (!options.source_language.empty()) info.provenance["source_language"] = options.source_language;
-  if (!options.target_language.empty()) info.provenance["target_language"] = options.target_language;
   if (is_plain_text(inputs.info())) info.provenance["prompt_tokens"] = fmt::format("{}", options.prompt_tokens);
   return info;
-}
-
-// Refuses sources that do not begin with the tokens of the languages that were asked for. Those of a target language
-// that is forced stand before outputs alone. Errors: UserError.
-void require_languages(const data::Corpus& inputs, const data::Tokenizer* tokenizer, const data::Languages& languages,
-                       int64_t count) {
-  if (tokenizer == nullptr) return;
-  const data::LanguageFrames frames = tokenizer->frames();
-  const bool in_sources = !languages.target_language.empty() && !frames.forced_bos;
-  if (languages.source_language.empty() && !in_sources) return;
-  const std::vector<int32_t>& before = frames.source.before;
-  for (int64_t i = 0; i < count; ++i) {
-    const auto source = inputs.source(i);
-    const bool begins = source.size() >= before.size() && std::equal(before.begin(), before.end(), source.begin());
-    if (source.empty() || begins) continue;
-    throw UserError({.where = fmt::format("{}: example {}", inputs.file().string(), i),
-                     .what = "the source has no token of the language that is asked for",
-                     .expected = fmt::format("{} first", tokenizer->piece(before.front())),
-                     .found = tokenizer->piece(source.front()),
-                     .hint = "prepare the corpus with the same source_language and target_language"});
-  }
-}
-
-// Returns the model's settings of generation; a target language forces the first token.
-model::GenerationConfig settings_of(const std::filesystem::path& model, const data::Tokenizer* tokenizer) {
-  model::GenerationConfig settings = model::read_settings(model).generation;
-  if (tokenizer != nullptr) infer::force_target_language(*tokenizer, settings);
-  return settings;
 }
 
 // Makes the one file of a stage's shards, unless it was made before, and removes them.
@@ -163,11 +131,11 @@ class OutputWriter {
         tokenizer_(load_model_tokenizer(options.model, inputs.info().tokenizer_hash, options)),
         teacher_(model::load_model(
             options.model, {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)})),
-        settings_(settings_of(options.model, tokenizer_.get())),
+        settings_(options.settings(tokenizer_.get())),
         generator_({.target = teacher_.get(), .generation = settings_, .target_tokenizer = tokenizer_.get()},
                    options.decoding(infer::baseline_method(options.temperature).name)),
         sources_(inputs, teacher_->info(), tokenizer_.get(), options.prompt_tokens) {
-    require_languages(inputs, tokenizer_.get(), options, options.count(inputs));
+    options.require_languages(inputs, tokenizer_.get());
   }
 
   // Returns whether an output reached max_new_tokens without an end.

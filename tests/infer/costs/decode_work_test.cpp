@@ -22,6 +22,7 @@ TEST(DecodeWork, AddsUpStepsByHand) {
   const model::TransformerConfig config = model::t5_config();
   DecodeStats stats;
   stats.emitted = 3;
+  stats.target_steps.window = 3;
   // Two steps alone, one with another row: 1 token after 0, 3 after 1 with logits for all, 1 after 4.
   stats.target_steps.add({.share = 1, .before = 0});
   stats.target_steps.add({.share = 1, .before = 1, .tokens = 3, .logits = 3});
@@ -39,6 +40,19 @@ TEST(DecodeWork, AddsUpStepsByHand) {
   EXPECT_EQ(work.input.operations, encoder.operations + cross.operations);
   EXPECT_EQ(work.input.weight_bytes, encoder.weight_bytes + cross.weight_bytes);
   EXPECT_EQ(work.total().operations, work.input.operations + work.target.operations);
+
+  // Of two layers the second has a window.
+  EXPECT_EQ(stats.target_steps.window_keys, 1 + 4 + 3);
+  EXPECT_EQ(stats.target_steps.window_pairs, 1 + (2 + 3 + 3) + 3);
+  model::TransformerConfig windowed = model::llama_config();
+  windowed.window = 3;
+  windowed.window_layers = {1};
+  const DecodeWork whole = decode_work({.target = {&windowed, at::kFloat}}, {&line, 1});
+  EXPECT_EQ(whole.target.cache_bytes, (10 + 8) * 4 * 32);
+  EXPECT_EQ(whole.target.attention, 4 * 16 * (15 + 12));
+  EXPECT_EQ(whole.input.attention, 4 * 16 * ((1 + 2 + 3 + 4) + (1 + 2 + 3 + 3)));
+  const DecodeWork above = decode_work({.target = {&windowed, at::kFloat}, .exit_layer = 1}, {&line, 1});
+  EXPECT_EQ(above.target.cache_bytes, 8 * 4 * 32);
 }
 
 TEST(DecodeWork, LinesThatRunTogetherReadWeightsOnce) {
@@ -196,6 +210,8 @@ void expect_same(const StepCounts& counted, const StepCounts& model, const std::
   EXPECT_EQ(counted.logits, model.logits) << what;
   EXPECT_EQ(counted.keys, model.keys) << what;
   EXPECT_EQ(counted.pairs, model.pairs) << what;
+  EXPECT_EQ(counted.window_keys, model.window_keys) << what;
+  EXPECT_EQ(counted.window_pairs, model.window_pairs) << what;
   EXPECT_NEAR(counted.passes, model.passes, 1e-9) << what;
 }
 
@@ -204,7 +220,10 @@ TEST(DecodeWork, StepsAreThoseOfTheModels) {
   const OracleFunction function = random_oracle(12, 3);
   for (const char* method : {"greedy", "assisted", "bild", "speculative"}) {
     for (const int64_t batch : {1, 3}) {
-      CountingOracle target(oracle_info(12), function);
+      model::ModelInfo info = oracle_info(12);
+      info.window = 3;
+      CountingOracle target(info, function);
+      target.counts.window = info.window;
       CountingOracle drafter(oracle_info(12), mixture(function, random_oracle(12, 4), .5));
       GenerationModels models;
       models.target = &target;

@@ -168,6 +168,7 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {llama(), {{"attn_logit_softcapping", 50.0}}, {"attn_logit_softcapping"}},
            {llama(), {{"no_rope_layers", {1, 0}}}, {"no_rope_layers"}},
            {llama(), {{"is_encoder_decoder", true}}, {"is_encoder_decoder"}},
+           {llama(), {{"is_causal", false}}, {"is_causal", "true"}},
            {like_llama("MistralForCausalLM"), {{"sliding_window", 0}}, {"sliding_window"}},
            {like_llama("LlamaForCausalLM"), {{"sliding_window", 8}}, {"sliding_window", "this family"}},
            {like_llama("Gemma3ForCausalLM"), {{"rope_scaling", "linear"}}, {"rope_scaling", "object"}},
@@ -193,9 +194,12 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {opt(), {{"word_embed_proj_dim", 6}}, {"word_embed_proj_dim", "350m"}},
            {opt(), {{"layer_norm_elementwise_affine", false}}, {"layer_norm_elementwise_affine"}},
            {gpt2(), {{"n_head", 5}}, {"n_head", "divisor of 12"}},
+           {gpt2(), {{"num_attention_heads", 6}}, {"another name of 'n_head'"}},
+           {tiny_t5_config(), {{"head_dim", 3}}, {"another name of 'd_kv'"}},
            {gpt2(), {{"scale_attn_by_inverse_layer_idx", true}}, {"scale_attn_by_inverse_layer_idx"}},
            {gpt2(), {{"add_cross_attention", true}}, {"add_cross_attention"}},
            {gpt_neox(), {{"num_attention_heads", 3}}, {"num_attention_heads"}},
+           {gpt_neox(), {{"head_dim", 4}}, {"head_dim"}},
            {gpt_neox(), {{"rotary_pct", 0.1}}, {"rotary_pct"}},
            {gpt_neox(), {{"rope_theta", 5.0}}, {"rope_theta"}},
            {gpt_neox(), {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor"}},
@@ -206,12 +210,15 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
   }
 }
 
-TEST_F(Families, TokenIdsHaveTheFamiliesDefaults) {
+TEST_F(Families, TokenIdsHaveDefaultsAndSizesOtherNames) {
   EXPECT_EQ(read(llama()).eos, std::vector<int64_t>{2});
   EXPECT_EQ(read(llama()).bos, 1);
   EXPECT_EQ(read(llama(), {{"eos_token_id", {3, 4}}}).eos, (std::vector<int64_t>{3, 4}));
   EXPECT_EQ(read(gpt2(), {{"bos_token_id", 30}}).decoder_start, 30);
   EXPECT_EQ(read(bloom()).pad, 2);
+  json other_name = gpt2();
+  other_name.erase("n_head");
+  EXPECT_EQ(read(other_name, {{"num_attention_heads", 6}}).heads, 6);
 }
 
 // Checkpoints of other alphabets keep GPT-2's 50256: such an id never occurs. A start id must exist.

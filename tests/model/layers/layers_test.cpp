@@ -1,5 +1,7 @@
 // Layers give what tensor operations give, forward and backward: attention by heads, products of bf16, embeddings,
 // packed weights, RMS norm for every pair of dtypes.
+#include <cmath>
+
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -11,6 +13,7 @@
 #include "base/bf16_product.h"
 #include "base/device_tensors.h"
 #include "base/random_tensors.h"
+#include "model/layers/cached_attention.h"
 #include "model/layers/head_attention.h"
 #include "model/layers/linear.h"
 #include "model/layers/mixed_products.h"
@@ -119,6 +122,27 @@ TEST(HeadAttention, GivesTheSameBitsForEveryNumberOfThreads) {
   const auto found = all_results(kHeadCases[2], at::kFloat, true);
   at::set_num_threads(before);
   for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i])) << i;
+}
+
+// The second token overflows, and so did one behind it that was taken back. As on devices, all slots are read.
+TEST(CachedAttention, InFp16HidesNumbersThatAreNone) {
+  const at::NoGradGuard no_gradients;
+  const auto numbers = [](at::IntArrayRef sizes) {
+    return at::sin(at::arange(48, at::kFloat)).to(at::kHalf).view(sizes);
+  };
+  const VisibleKeys keys{.cache_row = {0}, .first = {3}, .queries = {2}, .growing = true};
+  CachedAttentionInput input{
+      numbers({1, 1, 6, 8}).narrow(2, 0, 2).reshape({1, 2, 8}), numbers({1, 2, 6, 4}), -numbers({1, 2, 6, 4}), {}};
+  const auto context = [&] {
+    StepVisibility visible(keys, slots_of(keys, 2), /*recorded=*/true);
+    return cached_attention(input, visible);  // [1,2,8]
+  };
+  const at::Tensor usual = context();
+  for (const at::Tensor& cache : {input.keys, input.values}) {
+    for (const int64_t slot : {3, 5}) cache.select(2, slot).fill_(std::nan(""));
+  }
+  EXPECT_TRUE(at::equal(context().select(1, 0), usual.select(1, 0)));
+  EXPECT_TRUE(context().select(1, 1).isnan().all().item<bool>());
 }
 
 // A rounding to bf16 is up to 1/256 of the number.

@@ -342,18 +342,7 @@ TEST_F(TeacherOutputs, AreSampledFromWholeDistributionsWhateverTheModelsSettings
 }
 
 TEST_F(TeacherOutputs, OfTranslationModelsBeginWithTheLanguageThatIsAskedFor) {
-  model::save_model(folder_ / "mbart", model::TransformerModel(model::t5_config({.vocabulary = 60}), 1));
-  data::train_tokenizer({"the cat sees the dog", "a dog sees a cat", "the bird sings"},
-                        {.vocabulary = 40, .exact_size = false}, folder_ / "mbart/sentencepiece.bpe.model");
-  write_file_atomic(folder_ / "mbart/tokenizer_config.json",
-                    R"({"additional_special_tokens": ["de_DE", "en_XX", "fr_XX"], "mask_token": "<mask>"})");
-  const auto tokenizer =
-      data::load_tokenizer(folder_ / "mbart", {.source_language = "de_DE", .target_language = "fr_XX"});
-  const int32_t german = tokenizer->frames().source.before.front(), french = tokenizer->frames().forced_bos.value();
-  data::CorpusWriter writer(folder_ / "german.h5",
-                            {.tokenizer_hash = tokenizer->hash(), .vocabulary = tokenizer->vocabulary()});
-  for (int32_t i = 0; i < 5; ++i) writer.add(Tokens{german, 5 + i, 6, 2}, Tokens{german, 7, 2});
-  writer.finish();
+  const int32_t french = save_translator();
   const auto outputs_in = [&](const std::string& source, const std::string& target) {
     toml::table stage = table("mbart");
     stage.insert_or_assign("corpus", text("german.h5"));

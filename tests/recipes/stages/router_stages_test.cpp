@@ -104,6 +104,22 @@ TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
   EXPECT_NEAR(rejected, expected, 5 * std::sqrt(variance));
 }
 
+TEST_F(RouterStages, CollectOutputsInTheLanguageThatIsAskedFor) {
+  const int32_t french = save_translator();
+  model::save_model(folder_ / "small", model::TransformerModel(model::t5_config({.vocabulary = 60}), 2));
+  toml::table table = collection();
+  table.insert_or_assign("model", text("mbart"));
+  table.insert_or_assign("corpus", text("german.h5"));
+  table.insert("target_language", "fr_XX");
+  run("router-data", table, "french");
+  const data::RouterData data(folder_ / "french/router_data.h5");
+  EXPECT_EQ(data.rows().ids.front(), french);
+  EXPECT_EQ(data.rows().entropy.front(), 0.0F);
+  EXPECT_EQ(data.info().provenance.at("target_language"), "fr_XX");
+  table.insert("source_language", "en_XX");
+  EXPECT_THAT(stage_error(table, "router-data"), HasSubstr("en_XX first"));
+}
+
 TEST_F(RouterStages, FilesOfAnotherDrafterAndDraftersThatAreNoModelsAreRefused) {
   run("router-data", collection(), "collected");
   EXPECT_THAT(stage_error(training("collected/router_data.h5", "other"), "router"),

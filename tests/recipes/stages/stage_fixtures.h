@@ -49,6 +49,23 @@ class StageTest : public testing::Test {
     return error_of([&] { problems.throw_if_any(); });
   }
 
+  // Saves a model whose tokenizer has languages ("mbart") and sources in German ("german.h5"). Returns French.
+  int32_t save_translator() const {
+    model::save_model(path("mbart"), model::TransformerModel(model::t5_config({.vocabulary = 60}), 1));
+    data::train_tokenizer({"the cat sees the dog", "a dog sees a cat", "the bird sings"},
+                          {.vocabulary = 40, .exact_size = false}, path("mbart/sentencepiece.bpe.model"));
+    write_file_atomic(path("mbart/tokenizer_config.json"),
+                      R"({"additional_special_tokens": ["de_DE", "en_XX", "fr_XX"], "mask_token": "<mask>"})");
+    const auto tokenizer =
+        data::load_tokenizer(path("mbart"), {.source_language = "de_DE", .target_language = "fr_XX"});
+    const int32_t german = tokenizer->frames().source.before.front();
+    data::CorpusWriter writer(path("german.h5"),
+                              {.tokenizer_hash = tokenizer->hash(), .vocabulary = tokenizer->vocabulary()});
+    for (int32_t i = 0; i < 5; ++i) writer.add(std::vector{german, 5 + i, 6, 2}, std::vector{german, 7, 2});
+    writer.finish();
+    return tokenizer->frames().forced_bos.value();
+  }
+
   TemporaryDirectory folder_;
 };
 
