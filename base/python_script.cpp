@@ -1,0 +1,85 @@
+#include "base/python_script.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "base/timing.h"
+
+namespace draftsmith {
+
+namespace {
+
+constexpr size_t kMostBytes = 64'000'000;  // of an answer
+
+std::string interpreter() {
+  const char* chosen = std::getenv("DRAFTSMITH_PYTHON");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  std::error_code ignored;
+  std::string built_with(python_texts().front().text);
+  return std::filesystem::exists(built_with, ignored) ? built_with : "python3";
+}
+
+// Returns how a process ended.
+std::string end_of(int status) {
+  if (WIFSIGNALED(status)) return fmt::format("it was ended by signal {}", WTERMSIG(status));
+  return fmt::format("it ended with exit code {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+PythonScript::PythonScript(std::string_view script, ScriptMessages messages)
+    : messages_(std::move(messages)), interpreter_(interpreter()) {
+  try {
+    python_ = std::make_unique<ChildProcess>(std::vector{interpreter_, std::string("-c"), std::string(script)});
+  } catch (const RunError& error) {
+    fail_python(error.problems()[0].where + ": " + error.problems()[0].found);
+  }
+}
+
+nlohmann::json PythonScript::ask(const nlohmann::ordered_json& request, double seconds) {
+  const std::string text = request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = answer(text, seconds);
+  nlohmann::json answered = nlohmann::json::parse(line, nullptr, false);
+  if (answered.is_object() && answered.contains("missing")) fail_python(answered["missing"].get<std::string>());
+  if (!answered.is_object() || !(answered.contains("text") || answered.contains("error"))) {
+    fail_python("an answer that is none: " + line.substr(0, 100));
+  }
+  return answered;
+}
+
+std::string PythonScript::answer(std::string_view request, double seconds) {
+  constexpr int kLook = 10;  // milliseconds between looks at signals and time
+  const auto fail = [&](const std::string& what) {
+    throw UserError({.where = messages_.where, .what = messages_.what + ": " + what});
+  };
+  const Stopwatch watch;
+  python_->output.clear();
+  while (!python_->output.ends_with('\n')) {
+    throw_if_stop_requested("the Python script was ended");
+    const bool ended = python_->has_ended();  // before the last reading, so that nothing is lost
+    python_->exchange(request, ended ? 0 : kLook);
+    if (python_->output.ends_with('\n')) break;
+    if (ended) fail_python(end_of(python_->finish()) + (python_->errors.empty() ? "" : ": ") + python_->errors);
+    if (python_->output.size() > kMostBytes) fail("an answer has more than 64 MB");
+    if (watch.seconds() > seconds) fail(fmt::format("it takes longer than {:g} seconds", seconds));
+  }
+  return std::move(python_->output);
+}
+
+void PythonScript::fail_python(const std::string& found) const {
+  throw UserError({.where = messages_.where,
+                   .what = messages_.what + ", since Python's " + messages_.module + " does not run",
+                   .expected = messages_.module + " in " + interpreter_,
+                   .found = found,
+                   .hint = messages_.install + ", or name an interpreter that has it in the environment variable "
+                                               "DRAFTSMITH_PYTHON"});
+}
+
+}  // namespace draftsmith
