@@ -21,8 +21,8 @@ using nlohmann::ordered_json;
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr const char* kAssistant = "assistant";
-constexpr double kStartSeconds = 30;       // for Python and its modules, on a busy machine
-constexpr double kGraceSeconds = 5;        // the script itself ends a conversation that takes too long
+constexpr double kStartSeconds = 30;  // for Python and its modules, on a busy machine
+constexpr double kGraceSeconds = 5;   // the script itself ends a conversation that takes too long
 
 // Returns the text of `chat_template`, which is a text or a list of named ones; empty if there is none.
 std::string template_text(const nlohmann::json& value) {
@@ -66,11 +66,10 @@ ChatTemplate::ChatTemplate(std::string text, ordered_json tokens, fs::path file,
 
 void ChatTemplate::start() {
   python_ = std::make_unique<PythonScript>(
-      chat_texts().front().text,
-      ScriptMessages{.where = file_.string(),
-                     .what = "the chat template cannot be rendered",
-                     .module = "jinja2",
-                     .install = "install Debian's python3-jinja2 or pip's jinja2"});
+      chat_texts().front().text, ScriptMessages{.where = file_.string(),
+                                                .what = "the chat template cannot be rendered",
+                                                .module = "jinja2",
+                                                .install = "install Debian's python3-jinja2 or pip's jinja2"});
   ask(setup_, seconds_ + kStartSeconds);
 }
 

@@ -154,5 +154,3 @@ class Tokens:
         config |= {"extra_ids": 0} if self.kind == "t5" else {}
         config |= {key: self.text(role) for role, key in names.items() if self.text(role) is not None}
         return config | ({"chat_template": template} if template else {})
-
-

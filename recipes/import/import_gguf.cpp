@@ -60,8 +60,7 @@ void import_gguf(const fs::path& file, const fs::path& directory) {
                                .what = "the file cannot be imported",
                                .module = "gguf",
                                .install = "pip install gguf"});
-    const int64_t tensors =
-        ask_importer(script, {{"file", file.string()}, {"directory", temporary.string()}}, file);
+    const int64_t tensors = ask_importer(script, {{"file", file.string()}, {"directory", temporary.string()}}, file);
     check_imported(temporary, file);
     Progress progress({.style = progress_style(), .title = "importing", .unit = "tensors", .total = tensors});
     const LongWork work("Nothing was imported.", [&] { progress.tick(); });
