@@ -34,49 +34,50 @@ std::string end_of(int status) {
 
 }  // namespace
 
-PythonScript::PythonScript(std::string_view script, ScriptMessages messages)
-    : messages_(std::move(messages)), interpreter_(interpreter()) {
+PythonScript::PythonScript(std::span<const EmbeddedText> parts, ScriptMessages messages)
+    : messages_(std::move(messages)) {
+  std::string script;
+  for (const EmbeddedText& part : parts) script += part.text;
   try {
-    python_ = std::make_unique<ChildProcess>(std::vector{interpreter_, std::string("-c"), std::string(script)});
+    python_ = std::make_unique<ChildProcess>(std::vector{interpreter(), std::string("-c"), script});
   } catch (const RunError& error) {
     fail_python(error.problems()[0].where + ": " + error.problems()[0].found);
   }
 }
 
 nlohmann::json PythonScript::ask(const nlohmann::ordered_json& request, double seconds) {
-  const std::string text = request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  const std::string line = answer(text, seconds);
-  nlohmann::json answered = nlohmann::json::parse(line, nullptr, false);
-  if (answered.is_object() && answered.contains("missing")) fail_python(answered["missing"].get<std::string>());
-  if (!answered.is_object() || !(answered.contains("text") || answered.contains("error"))) {
-    fail_python("an answer that is none: " + line.substr(0, 100));
-  }
-  return answered;
-}
-
-std::string PythonScript::answer(std::string_view request, double seconds) {
   constexpr int kLook = 10;  // milliseconds between looks at signals and time
-  const auto fail = [&](const std::string& what) {
-    throw UserError({.where = messages_.where, .what = messages_.what + ": " + what});
-  };
+  const std::string text = request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  std::string_view rest = text;
+  nlohmann::json error;
   const Stopwatch watch;
   python_->output.clear();
-  while (!python_->output.ends_with('\n')) {
+  while (!python_->output.ends_with('\n') && error.is_null()) {
     throw_if_stop_requested("the Python script was ended");
     const bool ended = python_->has_ended();  // before the last reading, so that nothing is lost
-    python_->exchange(request, ended ? 0 : kLook);
+    python_->exchange(rest, ended ? 0 : kLook);
     if (python_->output.ends_with('\n')) break;
     if (ended) fail_python(end_of(python_->finish()) + (python_->errors.empty() ? "" : ": ") + python_->errors);
-    if (python_->output.size() > kMostBytes) fail("an answer has more than 64 MB");
-    if (watch.seconds() > seconds) fail(fmt::format("it takes longer than {:g} seconds", seconds));
+    if (python_->output.size() > kMostBytes) error["what"] = "an answer has more than 64 MB";
+    if (watch.seconds() > seconds) error["what"] = fmt::format("it takes longer than {:g} seconds", seconds);
   }
-  return std::move(python_->output);
+  nlohmann::json answered = nlohmann::json::parse(error.is_null() ? python_->output : "{}", nullptr, false);
+  if (answered.is_object() && answered.contains("missing")) fail_python(answered["missing"].get<std::string>());
+  if (answered.is_object() && answered.contains("text")) return answered["text"];
+  if (answered.is_object() && answered.contains("error")) error = answered["error"];
+  if (error.is_null()) fail_python("an answer that is none: " + python_->output.substr(0, 100));
+  const int line = error.value("line", 0);
+  throw UserError({.where = messages_.where + (line > 0 ? ":" + std::to_string(line) : ""),
+                   .what = messages_.what + ": " + error.value("what", ""),
+                   .expected = error.value("expected", ""),
+                   .found = error.value("found", ""),
+                   .hint = error.value("hint", "")});
 }
 
 void PythonScript::fail_python(const std::string& found) const {
   throw UserError({.where = messages_.where,
                    .what = messages_.what + ", since Python's " + messages_.module + " does not run",
-                   .expected = messages_.module + " in " + interpreter_,
+                   .expected = messages_.module + " in " + interpreter(),
                    .found = found,
                    .hint = messages_.install + ", or name an interpreter that has it in the environment variable "
                                                "DRAFTSMITH_PYTHON"});

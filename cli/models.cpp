@@ -1,5 +1,4 @@
-// Commands about a model directory: `draftsmith inspect`, `verify`, `prune`, `export`, `import` and
-// `logits`.
+// Commands about a model directory: `draftsmith inspect`, `verify`, `prune`, `export`, `import`, `logits`.
 #include <iostream>
 #include <memory>
 
@@ -183,8 +182,7 @@ Action add_import(CLI::App& app) {
       "Needs Python's gguf (pip install gguf). Quantised weights become fp32, four bytes each, so that no\n"
       "number changes; weights of 16 bits stay so.\n"
       "Examples:\n  draftsmith import SmolLM2-135M-Instruct.Q4_1.gguf --out smollm2\n"
-      "  draftsmith generate --model smollm2 --dtype int8 --input prompts.txt\n"
-      "  draftsmith export --model smollm2 --dtype bf16 --out smollm2-bf16");
+      "  draftsmith generate --model smollm2 --dtype int8 --input prompts.txt");
   return [file, out] {
     const SignalWatch watch;
     recipes::import_gguf(*file, *out);

@@ -66,22 +66,18 @@ ChatTemplate::ChatTemplate(std::string text, ordered_json tokens, fs::path file,
 
 void ChatTemplate::start() {
   python_ = std::make_unique<PythonScript>(
-      chat_texts().front().text, ScriptMessages{.where = file_.string(),
-                                                .what = "the chat template cannot be rendered",
-                                                .module = "jinja2",
-                                                .install = "install Debian's python3-jinja2 or pip's jinja2"});
+      chat_texts(), ScriptMessages{.where = file_.string(),
+                                   .what = "the chat template cannot be rendered",
+                                   .module = "jinja2",
+                                   .install = "install Debian's python3-jinja2 or pip's jinja2"});
   ask(setup_, seconds_ + kStartSeconds);
 }
 
 std::string ChatTemplate::ask(const ordered_json& request, double seconds) {
-  auto python = std::exchange(python_, nullptr);  // killed unless it answers
-  const nlohmann::json answered = python->ask(request, seconds);
-  const bool compiled = answered.contains("text") || &request != &setup_;
-  if (compiled) python_ = std::move(python);
-  if (answered.contains("text")) return answered["text"].get<std::string>();
-  const int number = answered.value("line", 0);
-  throw UserError({.where = file_.string() + (number > 0 ? ":" + std::to_string(number) : ""),
-                   .what = "the chat template cannot be rendered: " + answered["error"].get<std::string>()});
+  auto python = std::exchange(python_, nullptr);  // killed where it fails
+  std::string text = python->ask(request, seconds).get<std::string>();
+  python_ = std::move(python);
+  return text;
 }
 
 std::string ChatTemplate::render(const ordered_json& conversation, bool generation_prompt) {

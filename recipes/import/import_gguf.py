@@ -378,9 +378,9 @@ def limited(action):
     except Refusal as refusal:
         answer({"error": refusal.problem})
     except OSError as error:
-        answer({"error": {"what": f"cannot be imported: {error.strerror or error}", "found": str(error.filename or "")}})
+        answer({"error": {"what": str(error.strerror or error), "found": str(error.filename or "")}})
     except Exception as error:  # whatever gguf and numpy raise for damaged bytes
-        answer({"error": {"what": "is no GGUF file that can be read", "found": f"{type(error).__name__}: {error}"[:300]}})
+        answer({"error": {"what": "it is no GGUF file that can be read", "found": f"{type(error).__name__}: {error}"[:300]}})
 
 
 def main():
