@@ -26,12 +26,6 @@ std::string interpreter() {
   return std::filesystem::exists(built_with, ignored) ? built_with : "python3";
 }
 
-// Returns how a process ended.
-std::string end_of(int status) {
-  if (WIFSIGNALED(status)) return fmt::format("it was ended by signal {}", WTERMSIG(status));
-  return fmt::format("it ended with exit code {}", WEXITSTATUS(status));
-}
-
 }  // namespace
 
 PythonScript::PythonScript(std::span<const EmbeddedText> parts, ScriptMessages messages)
@@ -57,7 +51,11 @@ nlohmann::json PythonScript::ask(const nlohmann::ordered_json& request, double s
     const bool ended = python_->has_ended();  // before the last reading, so that nothing is lost
     python_->exchange(rest, ended ? 0 : kLook);
     if (python_->output.ends_with('\n')) break;
-    if (ended) fail_python(end_of(python_->finish()) + (python_->errors.empty() ? "" : ": ") + python_->errors);
+    if (ended) {
+      const int status = python_->finish();
+      fail_python(WIFSIGNALED(status) ? fmt::format("it was ended by signal {}", WTERMSIG(status))
+                                      : fmt::format("exit code {}: {}", WEXITSTATUS(status), python_->errors));
+    }
     if (python_->output.size() > kMostBytes) error["what"] = "an answer has more than 64 MB";
     if (watch.seconds() > seconds) error["what"] = fmt::format("it takes longer than {:g} seconds", seconds);
   }
@@ -79,8 +77,8 @@ void PythonScript::fail_python(const std::string& found) const {
                    .what = messages_.what + ", since Python's " + messages_.module + " does not run",
                    .expected = messages_.module + " in " + interpreter(),
                    .found = found,
-                   .hint = messages_.install + ", or name an interpreter that has it in the environment variable "
-                                               "DRAFTSMITH_PYTHON"});
+                   .hint = "pip install " + messages_.module +
+                           ", or name an interpreter that has it in the environment variable DRAFTSMITH_PYTHON"});
 }
 
 }  // namespace draftsmith

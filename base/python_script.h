@@ -3,6 +3,7 @@
 // with "missing", the module that it lacks.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,10 +25,9 @@ std::span<const EmbeddedText> python_texts();
 
 // What messages say of a script.
 struct ScriptMessages {
-  std::string where;    // the file that it works on
-  std::string what;     // "the chat template cannot be rendered"
-  std::string module;   // "jinja2"
-  std::string install;  // "install pip's jinja2"
+  std::string where;   // the file that it works on
+  std::string what;    // "the chat template cannot be rendered"
+  std::string module;  // "jinja2"
 };
 
 class PythonScript {
@@ -38,7 +38,7 @@ class PythonScript {
 
   // Returns what stands under "text" in the answer. Errors, after which the script is of no use: UserError for the
   // script's own, and if it ends, lacks a module or takes longer than `seconds`; Interrupted.
-  nlohmann::json ask(const nlohmann::ordered_json& request, double seconds);
+  nlohmann::json ask(const nlohmann::ordered_json& request, double seconds = std::numeric_limits<double>::infinity());
 
  private:
   [[noreturn]] void fail_python(const std::string& found) const;

@@ -66,10 +66,8 @@ ChatTemplate::ChatTemplate(std::string text, ordered_json tokens, fs::path file,
 
 void ChatTemplate::start() {
   python_ = std::make_unique<PythonScript>(
-      chat_texts(), ScriptMessages{.where = file_.string(),
-                                   .what = "the chat template cannot be rendered",
-                                   .module = "jinja2",
-                                   .install = "install Debian's python3-jinja2 or pip's jinja2"});
+      chat_texts(),
+      ScriptMessages{.where = file_.string(), .what = "the chat template cannot be rendered", .module = "jinja2"});
   ask(setup_, seconds_ + kStartSeconds);
 }
 

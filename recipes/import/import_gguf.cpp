@@ -1,7 +1,6 @@
 #include "recipes/import/import_gguf.h"
 
 #include <cstdint>
-#include <limits>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -37,20 +36,17 @@ void check_imported(const fs::path& directory, const fs::path& file) {
 }  // namespace
 
 void import_gguf(const fs::path& file, const fs::path& directory) {
-  constexpr double kAnyTime = std::numeric_limits<double>::infinity();
   const fs::path out = model::require_free_place(directory);
   const TimedWork timed("importing", "nothing was imported");
   model::write_new_directory(out, [&](const fs::path& temporary) {
-    PythonScript script(import_texts(), {.where = file.string(),
-                                         .what = "the file cannot be imported",
-                                         .module = "gguf",
-                                         .install = "pip install gguf"});
+    PythonScript script(import_texts(),
+                        {.where = file.string(), .what = "the file cannot be imported", .module = "gguf"});
     const nlohmann::ordered_json names = {{"file", file.string()}, {"directory", temporary.string()}};
-    const auto tensors = script.ask(names, kAnyTime).get<int64_t>();
+    const auto tensors = script.ask(names).get<int64_t>();
     check_imported(temporary, file);
     for (int64_t tensor = 0; tensor < tensors; ++tensor) {
       work_point();
-      script.ask({{"tensor", tensor}}, kAnyTime);
+      script.ask({{"tensor", tensor}});
     }
   });
 }
