@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Checks all but the numbers: settings, names and shapes of the weights, and the tokenizer. Errors: UserError with the
-// problems of the directory, as those of the file that it was made of.
+// first problem of the directory, as one of the file that it was made of.
 void check_imported(const fs::path& directory, const fs::path& file) {
   try {
     const model::ModelDirectory opened(directory);
@@ -27,9 +27,9 @@ void check_imported(const fs::path& directory, const fs::path& file) {
     const auto tokenizer = data::load_tokenizer(directory);
     model::require_vocabulary_fits(opened.config(), tokenizer->vocabulary(), directory.string());
   } catch (const UserError& error) {
-    Problems problems;
-    problems.add_all(error.problems(), file.string() + ", imported as ");
-    problems.throw_if_any();
+    Problem first = error.problems().front();
+    first.where = file.string() + ", imported as " + first.where;
+    throw UserError(first);
   }
 }
 
