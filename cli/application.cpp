@@ -122,6 +122,7 @@ constexpr Command kCommands[] = {
     {"plan", "Say whether a drafter will pay, and with which window", add_plan},
     {"prune", "Cut a smaller model out of a trained one", add_prune},
     {"export", "Write a model for Transformers, vLLM or llama.cpp", add_export},
+    {"import", "Make a model directory of a GGUF file", add_import},
     {"inspect", "Describe a model, corpus, stage or work directory", add_inspect},
     {"verify", "Check that a directory is still as it was written", add_verify},
     {"help", "Explain a command, or every option of the configuration files", add_help},

@@ -31,6 +31,7 @@ Action add_data(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_prune(CLI::App& app);
 Action add_export(CLI::App& app);
+Action add_import(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_verify(CLI::App& app);
 

@@ -1,4 +1,4 @@
-// Commands about a model directory: `draftsmith inspect`, `verify`, `prune` and `export`.
+// Commands about a model directory: `draftsmith inspect`, `verify`, `prune`, `export` and `import`.
 #include <iostream>
 #include <memory>
 
@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "cli/application.h"
 #include "recipes/export/export_model.h"
+#include "recipes/import/import_gguf.h"
 #include "recipes/inspection.h"
 #include "recipes/pruning.h"
 
@@ -116,6 +117,24 @@ Action add_export(CLI::App& app) {
     wanted.model = paths->model;
     wanted.out = paths->out;
     return run_export(wanted);
+  };
+}
+
+Action add_import(CLI::App& app) {
+  auto file = std::make_shared<std::filesystem::path>();
+  auto out = std::make_shared<std::filesystem::path>();
+  app.add_option("file", *file, "GGUF file of a model for text")->required();
+  app.add_option("--out", *out, "New model directory; what has content is not overwritten")->required();
+  app.footer(
+      "Needs Python's gguf (pip install gguf). Quantised weights become fp32, four bytes each, so that no\n"
+      "number changes; weights of 16 bits stay so.\n"
+      "Examples:\n  draftsmith import SmolLM2-135M-Instruct.Q4_1.gguf --out smollm2\n"
+      "  draftsmith generate --model smollm2 --dtype int8 --input prompts.txt");
+  return [file, out] {
+    const SignalWatch watch;
+    recipes::import_gguf(*file, *out);
+    fmt::print("{}: imported from {}\n", out->string(), file->string());
+    return 0;
   };
 }
 

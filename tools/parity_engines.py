@@ -7,6 +7,7 @@ parity_engines.py check DIR  CTranslate2's converter takes the exports DIR/saved
                              outputs must be those of DIR/<name>.ours.json. DIR/gguf/<name>.<type>.gguf must hold the
                              weights of the export, rounded as the `gguf` package rounds them, and the outputs of
                              llama.cpp (xllamacpp) must be ours. Prints one line a problem and exits 1 when there is any
+parity_engines.py quantise DIR  writes DIR/<name>_<type>.gguf in blocks that the `gguf` package makes
 """
 
 import json
@@ -122,6 +123,22 @@ def ctranslate2_outputs(name, directory, sources, work):
     return [tokenizer.convert_tokens_to_ids(row) for row in tokens]
 
 
+def quantise(root):
+    for name, kind in (("llama", "Q4_0"), ("llama", "Q8_0"), ("qwen3", "Q5_1")):
+        (root / f"{name}_{kind}.greedy.json").write_text((root / f"{name}.greedy.json").read_text())
+        reader = gguf.GGUFReader(root / "gguf" / f"{name}.stored.gguf")
+        writer = gguf.GGUFWriter(root / f"{name}_{kind}.gguf", name)
+        for key, field in list(reader.fields.items())[4:]:  # behind the counts and the architecture
+            writer.add_key_value(key, field.contents(), field.types[0], *field.types[1:2])
+        for tensor in reader.tensors:
+            blocks = len(tensor.shape) > 1 and tensor.shape[0] % 32 == 0
+            type_ = gguf.GGMLQuantizationType[kind if blocks else "F32"]
+            writer.add_tensor(tensor.name, gguf.quants.quantize(tensor.data, type_), raw_dtype=type_)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+
+
 def check_ctranslate2(root, directory):
     name = directory.name
     sources = json.loads((root / f"{name}.greedy.json").read_text())["sources"]
@@ -142,12 +159,13 @@ def split_heads(weight, heads):
 
 def check_gguf(root, file):
     """Compares a file with the export that it was made of, as the gguf package names, rounds and orders weights."""
-    family = file.name.split(".")[0]
+    name = file.name.split(".")[0]
+    family = name.split("_Q")[0]
     config = CONFIGURATIONS[family]
     arch = gguf.MODEL_ARCH[{"mistral": "LLAMA", "phi": "PHI3"}.get(family, family.upper())]
     names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
     weights = {names.get_name(name, (".weight", ".bias")): value.numpy().T if "transformer.h." in name else value.numpy()
-               for name, value in load_file(root / "saved" / family / "model.safetensors").items()}
+               for name, value in load_file(root / "saved" / name / "model.safetensors").items()}
     if config.tie_word_embeddings:
         weights.pop("output.weight", None)
     if family == "olmo2":
@@ -214,4 +232,4 @@ def check(root, directory):
 
 
 if __name__ == "__main__":
-    run(make, check)
+    run(make, check, quantise=quantise)

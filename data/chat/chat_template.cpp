@@ -1,18 +1,14 @@
 #include "data/chat/chat_template.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/signals.h"
-#include "base/timing.h"
 #include "base/utf8.h"
 #include "data/tokenizers/tokenizer_files.h"
 
@@ -25,9 +21,8 @@ using nlohmann::ordered_json;
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr const char* kAssistant = "assistant";
-constexpr double kStartSeconds = 30;       // for Python and its modules, on a busy machine
-constexpr double kGraceSeconds = 5;        // the script itself ends a conversation that takes too long
-constexpr size_t kMostBytes = 64'000'000;  // of a conversation's text
+constexpr double kStartSeconds = 30;  // for Python and its modules, on a busy machine
+constexpr double kGraceSeconds = 5;   // the script itself ends a conversation that takes too long
 
 // Returns the text of `chat_template`, which is a text or a list of named ones; empty if there is none.
 std::string template_text(const nlohmann::json& value) {
@@ -37,28 +32,6 @@ std::string template_text(const nlohmann::json& value) {
     if (one.is_object() && one.value("name", "") == "default") return one.value("template", "");
   }
   return "";
-}
-
-std::string embedded(std::string_view name) {
-  for (const ChatText& one : chat_texts()) {
-    if (one.name == name) return std::string(one.text);
-  }
-  throw std::logic_error("no embedded text " + std::string(name));
-}
-
-// Returns the interpreter: $DRAFTSMITH_PYTHON, that of the build's .venv, or python3 in PATH.
-std::string interpreter() {
-  const char* chosen = std::getenv("DRAFTSMITH_PYTHON");
-  if (chosen != nullptr && *chosen != '\0') return chosen;
-  std::error_code ignored;
-  std::string built_with = embedded("python");
-  return fs::exists(built_with, ignored) ? built_with : "python3";
-}
-
-// Returns how a process ended.
-std::string end_of(int status) {
-  if (WIFSIGNALED(status)) return fmt::format("it was ended by signal {}", WTERMSIG(status));
-  return fmt::format("it ended with exit code {}", WEXITSTATUS(status));
 }
 
 // Returns a conversation as an object.
@@ -92,56 +65,17 @@ ChatTemplate::ChatTemplate(std::string text, ordered_json tokens, fs::path file,
 }
 
 void ChatTemplate::start() {
-  try {
-    python_ = std::make_unique<ChildProcess>(std::vector{interpreter(), std::string("-c"), embedded("render_chat.py")});
-  } catch (const RunError& error) {
-    fail_python(error.problems()[0].where + ": " + error.problems()[0].found);
-  }
+  python_ = std::make_unique<PythonScript>(
+      chat_texts(),
+      ScriptMessages{.where = file_.string(), .what = "the chat template cannot be rendered", .module = "jinja2"});
   ask(setup_, seconds_ + kStartSeconds);
 }
 
 std::string ChatTemplate::ask(const ordered_json& request, double seconds) {
-  auto python = std::exchange(python_, nullptr);  // killed unless it answers
-  const std::string line = answer(*python, request.dump() + "\n", seconds);
-  const nlohmann::json answered = nlohmann::json::parse(line, nullptr, false);
-  if (answered.is_object() && answered.contains("missing")) fail_python(answered["missing"].get<std::string>());
-  if (!answered.is_object() || !(answered.contains("text") || answered.contains("error"))) {
-    fail_python("an answer that is none: " + line.substr(0, 100));
-  }
-  const bool compiled = answered.contains("text") || &request != &setup_;
-  if (compiled) python_ = std::move(python);
-  if (answered.contains("text")) return answered["text"].get<std::string>();
-  const int number = answered.value("line", 0);
-  fail(file_.string() + (number > 0 ? ":" + std::to_string(number) : ""), answered["error"].get<std::string>());
-}
-
-std::string ChatTemplate::answer(ChildProcess& python, std::string_view request, double seconds) const {
-  constexpr int kLook = 10;  // milliseconds between looks at signals and time
-  const Stopwatch watch;
-  python.output.clear();
-  while (!python.output.ends_with('\n')) {
-    throw_if_stop_requested("the chat template was ended");
-    const bool ended = python.has_ended();  // before the last reading, so that nothing is lost
-    python.exchange(request, ended ? 0 : kLook);
-    if (python.output.ends_with('\n')) break;
-    if (ended) fail_python(end_of(python.finish()) + (python.errors.empty() ? "" : ": ") + python.errors);
-    if (python.output.size() > kMostBytes) fail(file_.string(), "a conversation's text has more than 64 MB");
-    if (watch.seconds() > seconds) fail(file_.string(), fmt::format("it takes longer than {:g} seconds", seconds));
-  }
-  return std::move(python.output);
-}
-
-void ChatTemplate::fail(const std::string& where, const std::string& what) const {
-  throw UserError({.where = where, .what = "the chat template cannot be rendered: " + what});
-}
-
-void ChatTemplate::fail_python(const std::string& found) const {
-  throw UserError({.where = file_.string(),
-                   .what = "the chat template cannot be rendered, since Python's Jinja2 does not run",
-                   .expected = "jinja2 in " + interpreter(),
-                   .found = found,
-                   .hint = "install Debian's python3-jinja2 or pip's jinja2, or name an interpreter that has it in the "
-                           "environment variable DRAFTSMITH_PYTHON"});
+  auto python = std::exchange(python_, nullptr);  // killed where it fails
+  std::string text = python->ask(request, seconds).get<std::string>();
+  python_ = std::move(python);
+  return text;
 }
 
 std::string ChatTemplate::render(const ordered_json& conversation, bool generation_prompt) {

@@ -16,7 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/child_process.h"
+#include "base/python_script.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -48,15 +48,11 @@ class ChatTemplate {
  private:
   void start();
   std::string ask(const nlohmann::ordered_json& request, double seconds);
-  // Returns the process's next line. Errors: UserError if it ends or the time is over.
-  std::string answer(ChildProcess& python, std::string_view request, double seconds) const;
-  [[noreturn]] void fail(const std::string& where, const std::string& what) const;
-  [[noreturn]] void fail_python(const std::string& found) const;
 
   std::filesystem::path file_;
   nlohmann::ordered_json setup_;
   double seconds_;
-  std::unique_ptr<ChildProcess> python_;  // none after it died: the next conversation starts another one
+  std::unique_ptr<PythonScript> python_;  // none after it died: the next conversation starts another one
 };
 
 // Text of a template, and the file that holds it.
@@ -73,12 +69,8 @@ std::optional<ChatTemplateText> find_chat_template(const std::filesystem::path& 
 // there is none, and as ChatTemplate.
 ChatTemplate load_chat_template(const std::filesystem::path& file_or_directory);
 
-// Text that CMake embeds: "render_chat.py", and "python", the path of the build's interpreter.
-struct ChatText {
-  std::string_view name;
-  std::string_view text;
-};
-std::span<const ChatText> chat_texts();
+// What CMake embeds: "render_chat.py".
+std::span<const EmbeddedText> chat_texts();
 
 // Opens a file whose objects have a list of messages in `field`, and perhaps tools and documents. Each message of the
 // assistant is an example: its source is the template's text before it, its target the message with the template's end.

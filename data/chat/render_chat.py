@@ -1,7 +1,7 @@
 """Renders conversations by a chat template, as Transformers' apply_chat_template does; chat_template.cpp starts it.
 
 Reads {"template", "tokens", "seconds"}, then a line each conversation: {"messages", "add_generation_prompt"}, and
-perhaps "tools" and "documents". Answers each line by one: {"text"}, {"error", "line"}, or {"missing"} for a module.
+perhaps "tools" and "documents". Answers each line by one: {"text"}, {"error": {"what", "line"}}, or {"missing"} for a module.
 """
 
 import sys
@@ -115,7 +115,7 @@ def problem(error):
             line = at.tb_lineno
         at = at.tb_next
     text = str(error) if isinstance(error, jinja2.exceptions.TemplateError) else f"{type(error).__name__}: {error}"
-    return {"error": text[:1000].encode("utf-8", "replace").decode(), "line": line}
+    return {"error": {"what": text[:1000].encode("utf-8", "replace").decode(), "line": line}}
 
 
 def limited(seconds, action):

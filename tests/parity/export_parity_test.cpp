@@ -1,10 +1,17 @@
 // What we write is read elsewhere as it should be. What `draftsmith export` writes is a drafter for Transformers: it
 // generates the ids that it generates here, and as assistant_model it leaves its target's greedy outputs as they are.
 // CTranslate2 and llama.cpp generate the same ids, and GGUF files hold the weights as llama.cpp's own package rounds
-// them. Models with exits are models without them there, and models of kinds of our own are none.
+// them. Models with exits are models without them there, and models of kinds of our own are none. What `draftsmith
+// import` makes of such files is the model that was exported.
+#include <cstring>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/json.h"
+#include "data/chat/chat_template.h"
+#include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/block_models.h"
@@ -13,8 +20,13 @@
 #include "model/models/tandem.h"
 #include "model/pruning/pruning.h"
 #include "recipes/export/export_model.h"
+#include "recipes/import/import_gguf.h"
 #include "tests/parity/model_comparison.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "tests/support/models.h"
+#include "tests/support/paths.h"
+#include "tests/support/scoped_variable.h"
 
 namespace draftsmith::model {
 namespace {
@@ -63,12 +75,93 @@ void export_for_engines(const TransformersReference& reference, const std::strin
   }
 }
 
+// What is imported of an exported file: parameters to the bit, in the file's type, tokenizer and chat template.
+void expect_import(const TransformersReference& reference, const std::string& name, const std::string& dtype) {
+  const auto saved = reference.root() / "saved" / name;
+  const auto out = reference.root() / "imported" / (name + "." + dtype);
+  recipes::import_gguf(reference.root() / "gguf" / (name + "." + dtype + ".gguf"), out);
+  const auto type = dtype == "fp16" ? at::kHalf : dtype == "bf16" ? at::kBFloat16 : at::kFloat;
+  const auto wanted = load(saved, false);
+  const auto found = load(out, false);
+  ASSERT_EQ(found->parameters().size(), wanted->parameters().size()) << out;
+  for (const auto& [parameter, values] : wanted->parameters()) {
+    const bool rounded = values.dim() > 1 && parameter != "decoder.positions.weight";
+    EXPECT_TRUE(at::equal(rounded ? values.to(type).to(at::kFloat) : values, found->parameters().at(parameter)))
+        << out << " " << parameter;
+  }
+  if (dtype != "stored") return;
+  const Lists sources = reference.greedy(name).sources;
+  EXPECT_EQ(greedy_outputs(*found, sources, 14, 30), greedy_outputs(*wanted, sources, 14, 30)) << out;
+  const auto ours = data::load_tokenizer(saved);
+  const auto imported = data::load_tokenizer(out);
+  for (const char* text : {"bado kumi, 3.14", "fun goro", "\u00e9 dun"}) {
+    EXPECT_EQ(imported->encode(text), ours->encode(text)) << out << ": " << text;
+  }
+  EXPECT_EQ(data::find_chat_template(out).value().text, data::find_chat_template(saved).value().text);
+}
+
+// Imports a file in blocks and exports it in fp32: for llama.cpp the weights that the blocks stand for.
+void import_blocks(const TransformersReference& reference, const std::string& name) {
+  const auto out = reference.root() / "saved" / name;
+  recipes::import_gguf(reference.root() / (name + ".gguf"), out);
+  write_outputs(reference, "saved", name);
+  recipes::export_model(
+      {.model = out, .out = reference.root() / "gguf" / (name + ".stored.gguf"), .format = "gguf", .dtype = "stored"});
+}
+
+// Expects one error about a changed file, and nothing written.
+void expect_refused(const TransformersReference& reference, const std::string& bytes, const std::string& message) {
+  const fs::path file = write_text(reference.root() / "bad.gguf", bytes);
+  const fs::path out = reference.root() / "refused" / "out";
+  EXPECT_THAT(error_of([&] { recipes::import_gguf(file, out); }),
+              testing::AllOf(testing::HasSubstr(file.string()), testing::HasSubstr(message)));
+  EXPECT_TRUE(fs::is_empty(out.parent_path()));
+}
+
+// Returns the bytes with another text of the same length in the place of one.
+std::string changed(std::string bytes, const std::string& text, const std::string& by) {
+  return bytes.replace(bytes.find(text), text.size(), by);
+}
+
+// Returns the bytes with another integer under a key of a Llama.
+std::string with_size(std::string bytes, const std::string& key, uint32_t value) {
+  std::memcpy(bytes.data() + bytes.find("llama." + key) + key.size() + 10, &value, sizeof(value));
+  return bytes;
+}
+
+void expect_bad_files_refused(const TransformersReference& reference) {
+  const std::string good = read_file(reference.root() / "gguf" / "llama.stored.gguf");
+  expect_refused(reference, good.substr(0, 10), "cut short");
+  expect_refused(reference, good.substr(0, good.size() / 2), "cut short");
+  expect_refused(reference, "no model", "no GGUF file");
+  expect_refused(reference,
+                 changed(good, std::string("\5\0\0\0\0\0\0\0llama", 13), std::string("\5\0\0\0\0\0\0\0mamba", 13)),
+                 "of this family are not read");
+  expect_refused(reference, changed(good, "ggml.tokens", "ggml.nokens"), "tokenizer.ggml.tokens is missing");
+  expect_refused(reference, changed(good, "ggml.scores", "ggml.nothin"), "tokenizer.ggml.scores is missing");
+  expect_refused(reference, changed(good, "blk.0.attn_q", "blk.0.attn_x"), "blk.0.attn_x.weight is not read");
+  expect_refused(reference, with_size(good, "feed_forward_length", 63), "63");
+  expect_refused(reference, with_size(good, "vocab_size", 300), "disagrees with token_embd.weight");
+  const fs::path python = write_text(reference.root() / "python", "#!/bin/sh\nexec python3 -I -S \"$@\"\n");
+  fs::permissions(python, fs::perms::owner_all);
+  const ScopedVariable chosen("DRAFTSMITH_PYTHON", python.string());
+  expect_refused(reference, good, "pip install gguf");
+}
+
 TEST_F(ExportParity, OtherEnginesHaveTheSameModels) {
   const TransformersReference reference("parity_engines.py");
+  const ScopedVariable python("DRAFTSMITH_PYTHON", draftsmith::test::peers_python().string());
   for (const char* name : {"t5", "gpt_neox"}) export_for_engines(reference, name, false);
   for (const char* name : {"llama", "mistral", "granite", "smollm3", "qwen2", "qwen3", "olmo2", "phi", "gpt2"}) {
     export_for_engines(reference, name, true);
+    expect_import(reference, name, "stored");
   }
+  for (const char* name : {"llama", "gpt2"}) {
+    for (const char* dtype : {"fp16", "bf16"}) expect_import(reference, name, dtype);
+  }
+  EXPECT_EQ(reference.run("quantise"), "");
+  for (const char* name : {"llama_Q4_0", "llama_Q8_0", "qwen3_Q5_1"}) import_blocks(reference, name);
+  expect_bad_files_refused(reference);
   EXPECT_EQ(reference.check_saved(), "");
 }
 

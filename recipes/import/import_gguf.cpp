@@ -1,0 +1,54 @@
+#include "recipes/import/import_gguf.h"
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/logging.h"
+#include "base/signals.h"
+#include "data/tokenizers/tokenizer.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Checks all but the numbers: settings, names and shapes of the weights, and the tokenizer. Errors: UserError with the
+// first problem of the directory, as one of the file that it was made of.
+void check_imported(const fs::path& directory, const fs::path& file) {
+  try {
+    const model::ModelDirectory opened(directory);
+    if (!data::has_tokenizer(directory)) return;
+    const auto tokenizer = data::load_tokenizer(directory);
+    model::require_vocabulary_fits(opened.config(), tokenizer->vocabulary(), directory.string());
+  } catch (const UserError& error) {
+    Problem first = error.problems().front();
+    first.where = file.string() + ", imported as " + first.where;
+    throw UserError(first);
+  }
+}
+
+}  // namespace
+
+void import_gguf(const fs::path& file, const fs::path& directory) {
+  const fs::path out = model::require_free_place(directory);
+  const TimedWork timed("importing", "nothing was imported");
+  model::write_new_directory(out, [&](const fs::path& temporary) {
+    PythonScript script(import_texts(),
+                        {.where = file.string(), .what = "the file cannot be imported", .module = "gguf"});
+    const nlohmann::ordered_json names = {{"file", file.string()}, {"directory", temporary.string()}};
+    const auto tensors = script.ask(names).get<int64_t>();
+    check_imported(temporary, file);
+    for (int64_t tensor = 0; tensor < tensors; ++tensor) {
+      work_point();
+      script.ask({{"tensor", tensor}});
+    }
+  });
+}
+
+}  // namespace draftsmith::recipes
