@@ -16,7 +16,7 @@ namespace draftsmith {
 
 namespace {
 
-constexpr size_t kMostBytes = 64'000'000;  // of an answer
+constexpr size_t kMostLineBytes = 64'000'000;  // of an answer
 
 std::string interpreter() {
   const char* chosen = std::getenv("DRAFTSMITH_PYTHON");
@@ -56,7 +56,7 @@ nlohmann::json PythonScript::ask(const nlohmann::ordered_json& request, double s
       fail_python(WIFSIGNALED(status) ? fmt::format("it was ended by signal {}", WTERMSIG(status))
                                       : fmt::format("exit code {}: {}", WEXITSTATUS(status), python_->errors));
     }
-    if (python_->output.size() > kMostBytes) error["what"] = "an answer has more than 64 MB";
+    if (python_->output.size() > kMostLineBytes) error["what"] = "an answer has more than 64 MB";
     if (watch.seconds() > seconds) error["what"] = fmt::format("it takes longer than {:g} seconds", seconds);
   }
   nlohmann::json answered = nlohmann::json::parse(error.is_null() ? python_->output : "{}", nullptr, false);
