@@ -114,7 +114,6 @@ class Printer {
     } else {
       line["ids"] = result.ids;
       line["text"] = text(result);
-      if (result.score) line["score"] = *result.score;
       if (options_.log_probs) line["log_probs"] = result.log_probabilities;
     }
     line["stats"] = infer::stats_json(result.stats, options_.measure_alpha);
@@ -128,7 +127,7 @@ class Printer {
 
 // Returns whether text is printed as it is committed. Errors: UserError.
 bool prints_live(const GenerateFlags& flags, const DecodeOptions& options) {
-  const bool alone = options.lines_together() == 1 && options.outputs_of_line() == 1;
+  const bool alone = options.lines_together() == 1 && options.num_samples == 1;
   if (flags.json && flags.stream.value_or(false)) {
     throw UserError({.where = "draftsmith generate",
                      .what = "--stream prints text, --json one object for each complete line",
@@ -137,12 +136,12 @@ bool prints_live(const GenerateFlags& flags, const DecodeOptions& options) {
                      .hint = "leave one out"});
   }
   if (!alone && flags.stream.value_or(false)) {
-    throw UserError({.where = "draftsmith generate",
-                     .what = "--stream prints one output while it grows",
-                     .expected = "a batch of one, and one output for each line",
-                     .found = fmt::format("{} lines together, {} outputs for each", options.lines_together(),
-                                          options.outputs_of_line()),
-                     .hint = "leave out --stream, or --batch-size and --num-samples (--n-best)"});
+    throw UserError(
+        {.where = "draftsmith generate",
+         .what = "--stream prints one output while it grows",
+         .expected = "a batch of one, and one output for each line",
+         .found = fmt::format("{} lines together, {} outputs for each", options.lines_together(), options.num_samples),
+         .hint = "leave out --stream, or --batch-size and --num-samples"});
   }
   return flags.stream.value_or(alone && !flags.json && isatty(STDOUT_FILENO) != 0);
 }
@@ -185,7 +184,7 @@ int64_t generate_lines(infer::Generator& generator, std::span<const std::vector<
   Progress progress({.style = progress_style(isatty(STDOUT_FILENO) != 0),
                      .title = "generating",
                      .unit = "outputs",
-                     .total = std::ssize(sources) * generator.options().outputs_of_line()});
+                     .total = std::ssize(sources) * generator.options().num_samples});
   const LongWork work("The lines printed are complete.", [&] { progress.tick(); });
   const auto batch = static_cast<size_t>(generator.options().lines_together());
   const size_t at_once = batch == 1 ? 1 : batch * kBatchesAtOnce;
@@ -260,7 +259,7 @@ int run_generate(const GenerateFlags& flags) {
   const auto sources = infer::read_source_lines(flags.input, target, flags.ids);
   warn_of_fits(generator.fit(sources));
   if (target.generation.num_beams != 1 && options.method == "greedy") {
-    log_warning("the model's generation settings ask for {} beams; method greedy has none, --method beam has",
+    log_warning("the model's generation settings ask for {} beams; here every method follows one",
                 target.generation.num_beams);
   }
   const SignalWatch signals;
@@ -304,9 +303,6 @@ Action add_generate(CLI::App& app) {
       "    --method speculative --temperature 0.7 --window 4\n"
       "  draftsmith generate --model target --input test.de --drafter small \\\n"
       "    --method bild --fallback 0.6 --rollback 3 --json\n"
-      "The four best outputs of beam search, with their scores:\n"
-      "  draftsmith generate --model target --input test.de \\\n"
-      "    --method beam --num-beams 4 --length-penalty 0.6 --n-best 4 --json\n"
       "With a drafter that copies from the text, and with a Tandem secondary:\n"
       "  draftsmith generate --model target --input documents.txt --drafter lookup --method assisted\n"
       "  draftsmith generate --model target --input test.de --drafter secondary \\\n"

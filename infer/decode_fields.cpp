@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "infer/acceptance/acceptance_rules.h"
-#include "infer/beam/beam_search.h"
 #include "infer/decode_options.h"
 #include "infer/load_models.h"
 #include "infer/self_drafting/methods.h"
@@ -23,7 +22,6 @@ const Registry<Method>& decoding_methods() {
   static const Registry<Method> kMethods("method",
                                          {{"greedy", kNone, kPlain, "", "", kNever, true},
                                           {"sample", kNone, kPlain, "", "", kByDefault, true},
-                                          {"beam", kNone, kBeam, "", "", kNever, false},
                                           {"speculative", kDrafter, kDraftVerify, "fixed", "rejection", kByDefault},
                                           {"assisted", kDrafter, kDraftVerify, "dynamic", "exact", kNever},
                                           {"bild", kDrafter, kDraftVerify, "fallback", "rollback", kOnRequest},
@@ -206,37 +204,6 @@ void add_window_options(Fields<O>& fields) {
            "false: it writes none, and only supplies the drafter with representations of finished blocks.");
 }
 
-void add_beam_options(Fields<O>& fields) {
-  const ReadBy beam{"method", {"beam"}};
-  std::vector<std::string> stoppings = early_stoppings().names();
-  stoppings.insert(stoppings.begin(), "");  // the model's own
-  fields
-      .add("num_beams", &O::num_beams, GridKey::kList, beam, Label{"beams"}, AlwaysNamed{}, Range{1, 256},
-           "Beams of the method beam, as Transformers has it. Default: the model's own setting if above 1, else 4 (in "
-           "suites always 4).")
-      .add("length_penalty", &O::length_penalty, GridKey::kList, beam, Label{"LP"}, Range{-100, 100},
-           UnnamedIf<O>{[](const O& o) { return o.length_penalty.value_or(1) == 1; }},
-           "Beam search orders outputs by (sum of log p) / tokens^length_penalty: above 0 favours long ones. Default: "
-           "the model's own setting, else 1 (in suites always 1).")
-      .add("early_stopping", &O::early_stopping, GridKey::kList, beam,
-           UnnamedIf<O>{[](const O& o) { return o.early_stopping.empty() || o.early_stopping == "false"; }},
-           Choices(std::move(stoppings)),
-           "When beam search ends with as many finished outputs as beams: true at once; false when the best running "
-           "beam scores worse at its present length; never when it would score worse at the length limit too. Default: "
-           "the model's own setting, else false (in suites always false).")
-      .add("n_best", &O::n_best, beam, Range{1, 256},
-           "Outputs of beam search for each input, best first; at most num_beams. --json gives their scores.");
-}
-
-void check_beam_options(const O& options, const std::string& where, Problems& problems) {
-  if (!options.searches_beams() || options.num_samples == 1) return;
-  problems.add({.where = where,
-                .what = "method beam samples nothing",
-                .expected = "num_samples 1 or none",
-                .found = "num_samples " + std::to_string(options.num_samples),
-                .hint = "for several outputs of an input, use n_best"});
-}
-
 void add_inside_options(Fields<O>& fields) {
   fields
       .add("exits", &O::exits, GridKey::kValue, Label{""},
@@ -292,23 +259,20 @@ void add_lengths(Fields<O>& fields) {
 
 Fields<DecodeOptions> DecodeOptions::fields() {
   Fields<O> fields("decoding options");
-  fields.add(
-      "method", &O::method, GridKey::kRequired, Choices(decoding_methods().names()),
-      "Decoding method: greedy, sample and beam use the model alone; speculative is rejection sampling (lossless), "
-      "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder. tandem keeps "
-      "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless). Three "
-      "need no second model: early-exit is BiLD whose drafter is the model's own first layers, calm lets each "
-      "token leave the decoder where it looks finished, ppd begins the next token before one is finished "
-      "(lossless).");
+  fields.add("method", &O::method, GridKey::kRequired, Choices(decoding_methods().names()),
+             "Decoding method: greedy and sample use the model alone; speculative is rejection sampling (lossless), "
+             "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder. tandem keeps "
+             "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless). Three "
+             "need no second model: early-exit is BiLD whose drafter is the model's own first layers, calm lets each "
+             "token leave the decoder where it looks finished, ppd begins the next token before one is finished "
+             "(lossless).");
   add_sampling(fields);
   add_processors(fields);
   add_window_options(fields);
-  add_beam_options(fields);
   add_inside_options(fields);
   add_lengths(fields);
   fields.check([](const O& options, const std::string& where, Problems& problems) {
     check_temperature(options, where, problems);
-    check_beam_options(options, where, problems);
     check_parts(options, where, problems);
     check_stop_strings(options, where, problems);
   });

@@ -28,7 +28,6 @@ enum class Algorithm {
   kDraftVerify,  // the loop of drafter, window rule and acceptance rule
   kCalm,         // inside the target: each token leaves at an early layer
   kPpd,          // inside the target: the next token begins before one is finished
-  kBeam,         // beam search with the target alone
 };
 
 // Use of random numbers.
@@ -71,10 +70,6 @@ struct DecodeOptions {
   std::optional<double> repetition_penalty;  // absent: the model's own setting, else 1 (off)
   std::optional<int64_t> no_repeat_ngram_size;  // absent: the model's own setting, else 0 (off)
   std::vector<std::string> stop_strings;        // empty: the model's own setting, else none
-  std::optional<int64_t> num_beams;             // of beam; absent: the model's own setting if above 1, else 4
-  std::optional<double> length_penalty;         // of beam; absent: the model's own setting, else 1
-  std::string early_stopping;                   // of beam; empty: the model's own setting, else false
-  int64_t n_best = 1;                           // of beam: outputs for each input
   uint64_t seed = 1;
   double fallback = 0.5;
   double rollback = 5.0;
@@ -126,10 +121,6 @@ struct DecodeOptions {
   }
   // Returns whether the method drafts, i.e. needs a drafter.
   bool drafts() const { return method_info().drafts != DraftSource::kNone; }
-  // Returns whether the method is beam search.
-  bool searches_beams() const { return method_info().algorithm == Algorithm::kBeam; }
-  // Results for each input.
-  int64_t outputs_of_line() const { return searches_beams() ? n_best : num_samples; }
   // Returns whether the method samples when no temperature is given.
   bool samples_by_default() const { return method_info().sampling == Sampling::kByDefault; }
   // Names of the method's parts, overrides included; empty for methods without parts.

@@ -4,7 +4,6 @@
 
 #include "base/device_graph.h"
 #include "infer/acceptance/acceptance_rules.h"
-#include "infer/beam/beam_search.h"
 #include "infer/drafters/drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
@@ -183,7 +182,6 @@ struct Generator::Impl {
   DecodeSettings settings;
   std::optional<Prompts> prompts;
   DraftParts parts;
-  std::optional<BeamSettings> beams;                      // of method beam
   std::optional<DeviceLoop> on_device;                    // with what it recorded; absent before the first batch
   std::shared_ptr<const std::vector<std::string>> stops;  // null: none
 
@@ -193,7 +191,6 @@ struct Generator::Impl {
     problems.throw_if_any();
     if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
     generation = generation_settings(models, options);
-    if (options.searches_beams()) beams = beam_settings(options, generation);
     settings = decode_settings(models, options, generation);
     prompts.emplace(models, options, generation);
     if (!generation.stop_strings.empty()) {
@@ -209,14 +206,11 @@ struct Generator::Impl {
     problems.throw_if_any();
   }
 
-  // Rows that decode one source together: its samples or its beams.
-  int64_t rows_of_line() const { return beams ? beams->beams : options.num_samples; }
-
   Row make_row(const GenerateCall& work, size_t line, int64_t sample) const {
     const std::vector<int64_t>& source = work.sources[line];
     Row row;
     row.line = work.first_line + line;
-    row.output = line * static_cast<size_t>(options.outputs_of_line()) + static_cast<size_t>(beams ? 0 : sample);
+    row.output = line * static_cast<size_t>(options.num_samples) + static_cast<size_t>(sample);
     row.prompted = !models.target->info().encoder_decoder;
     if (!row.prompted) row.source = source;
     row.tokens = prompts->prompt_of(source, work.fits[line].dropped);
@@ -243,10 +237,10 @@ struct Generator::Impl {
     const bool encodes = target.info().encoder_decoder;
     timer.enter(Phase::kEncode);
     const model::EncoderStates encoder = encodes ? target.encode(sources) : model::EncoderStates{};
-    DraftBegin draft{sources, rows_of_line(), batch.rows, capacity, encodes ? &encoder : nullptr, nullptr};
+    DraftBegin draft{sources, options.num_samples, batch.rows, capacity, encodes ? &encoder : nullptr, nullptr};
     if (parts.drafter) parts.drafter->encode(draft);
     timer.enter(Phase::kPrefill);
-    Prefill prefilled = prefill(target, encoder, batch.rows, {capacity, rows_of_line()},
+    Prefill prefilled = prefill(target, encoder, batch.rows, {capacity, options.num_samples},
                                 parts.drafter ? parts.drafter->target_layers() : std::vector<int64_t>{});
     batch.state = std::move(prefilled.state);
     draft.target_state = batch.state.get();
@@ -292,7 +286,7 @@ struct Generator::Impl {
     for (const size_t line : chosen) {
       chosen_sources.emplace_back(work.sources[line]);
       sources.lengths.push_back(std::ssize(work.sources[line]));
-      for (int64_t s = 0; s < rows_of_line(); ++s) batch.rows.push_back(make_row(work, line, s));
+      for (int64_t s = 0; s < options.num_samples; ++s) batch.rows.push_back(make_row(work, line, s));
     }
     if (models.drafter && parts.drafter) warn_of_positions(batch.rows);
     sources.tokens = padded(chosen_sources, generation.pad, models.target->info().device);  // [B,S]
@@ -311,7 +305,6 @@ struct Generator::Impl {
   void run(RowBatch& batch, PhaseTimer& timer) {
     if (options.decodes_inside()) return decode_inside(models, options, settings, batch, timer);
     model::LanguageModel& target = *models.target;
-    if (beams) return decode_beams(target, *beams, settings, batch, timer);
     if (records_graphs(target.info().device)) {
       if (!on_device) on_device.emplace(target, options.drafts() ? &parts : nullptr, settings);
       if (on_device->takes(batch)) return on_device->run(batch, timer);
@@ -328,7 +321,6 @@ struct Generator::Impl {
       GenerationResult& result = results[row.output];
       if (!row.failure) result.ids.assign(row.tokens.begin() + row.prefix, row.tokens.end());
       result.stats = std::move(row.stats);
-      result.score = row.score;
       result.error = std::move(row.failure);
       const auto input = row.input();
       inputs.emplace_back(input.begin(), input.end());
@@ -386,7 +378,7 @@ std::vector<GenerationResult> Generator::generate(std::span<const std::vector<in
                                                   const OnResults& on_results, const OnTokens& on_tokens) {
   const model::DecodingGuard guard;
   const GenerateCall work{sources, fit(sources, first_line), first_line};
-  const auto samples = static_cast<size_t>(impl_->options.outputs_of_line());
+  const auto samples = static_cast<size_t>(impl_->options.num_samples);
   std::vector<GenerationResult> results(sources.size() * samples);
   std::vector<bool> complete;
   std::vector<size_t> order;

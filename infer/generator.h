@@ -49,7 +49,6 @@ struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included
   DecodeStats stats;
   std::vector<double> log_probabilities = {};  // of ids, under log_probabilities(); empty unless asked for
-  std::optional<double> score = {};            // of beam search (Hypothesis::score); absent in other methods
   std::optional<Problem> error = {};  // the logits were no numbers: there are no ids; `where` names the input line
 };
 
@@ -70,7 +69,7 @@ class Generator {
   using OnResults = std::function<void(size_t first, std::span<const GenerationResult> results)>;
 
   // Sources (encoder-decoder: ids for the encoder, EOS included where the family wants it; decoder-only: prompts) to
-  // num_samples (beam: n_best) consecutive results each, in the order of the sources. Sources are batched by length;
+  // num_samples consecutive results each, in the order of the sources. Sources are batched by length;
   // results do not depend on the batching but for rounding. `first_line` is the first source's index in the random
   // streams and in messages. A prompt that is skipped has results without tokens. An output whose logits are not finite
   // numbers has an error and no tokens; the other outputs go on. `on_tokens` hears of tokens as they are committed,

@@ -8,8 +8,6 @@ parity_models.py check DIR  loads every DIR/saved/<name>/ that Draftsmith wrote 
                             prints one line a problem and exits 1 when there is any
 parity_models.py processors DIR     writes DIR/processors.json: greedy outputs of a made model under generation settings
                                     that change logits
-parity_models.py beams DIR [MODEL]  writes DIR/beams.json: outputs and scores of beam search, a record for each of
-                                    SEARCHES and each of BEAM_MODELS, or for a trained directory alone
 parity_models.py drafters DIR       loads every exported drafter DIR/drafters/<name>/: alone it must generate the outputs
                                     of DIR/<name>.ours.json, as assistant_model leave the target's outputs as they are,
                                     and have a model card that the Hub reads
@@ -39,7 +37,6 @@ GREEDY_INPUTS = 200
 FEWER_INPUTS = 50  # of models that share what they compute with others
 PROCESSED = 60
 ASSISTED = 40
-BEAM_LENGTHS = (1, 7, 18) * 12  # of inputs
 HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 PROCESSORS = [
     {"encoder_repetition_penalty": 2.0},
@@ -51,19 +48,6 @@ PROCESSORS = [
 SEQ2SEQ_PROCESSORS = [
     {"forced_bos_token_id": 7, "forced_eos_token_id": EOS, "no_repeat_ngram_size": 3, "min_length": 6},
     {"bad_words_ids": [[PAD]], "forced_eos_token_id": EOS, "encoder_no_repeat_ngram_size": 1},
-]
-BEAM_MODELS = ("t5_v1_0", "mt5", "llama3", "gpt2", "bloom", "marian")
-SEARCHES = [
-    {"num_beams": 4, "num_return_sequences": 4},
-    {"num_beams": 4, "length_penalty": 0.6, "num_return_sequences": 2},
-    {"num_beams": 2, "length_penalty": 2.0, "early_stopping": True, "num_return_sequences": 2},
-    {"num_beams": 5, "length_penalty": 0.0, "early_stopping": "never"},
-    {"num_beams": 3, "length_penalty": 1.5, "early_stopping": "never", "num_return_sequences": 3},
-    {"num_beams": 6, "length_penalty": -0.5, "num_return_sequences": 6},
-    {"num_beams": 4, "num_return_sequences": 2, "repetition_penalty": 1.3, "no_repeat_ngram_size": 2,
-     "min_new_tokens": 4},
-    {"num_beams": 4, "num_return_sequences": 2, "renormalize_logits": True, "bad_words_ids": [[5], [9]],
-     "min_new_tokens": 4},
 ]
 
 
@@ -198,12 +182,10 @@ def until_eos(row, eos=EOS):
     return row[:row.index(eos) + 1] if eos in row else row
 
 
-def generate(model, inputs, new_tokens=NEW_TOKENS, **settings):
-    """Outputs of each input by Transformers' own generate, best first (new tokens, EOS included), and scores of beams.
-    Inputs of one length go together."""
-    outputs, scores = [None] * len(inputs), [None] * len(inputs)
-    settings = {"num_beams": 1, "num_return_sequences": 1, **settings}
-    count = settings["num_return_sequences"]
+def greedy(model, inputs, new_tokens=NEW_TOKENS, **settings):
+    """Greedy outputs of each input by Transformers' own generate (new tokens, EOS included). Inputs of one length go
+    together."""
+    outputs = [None] * len(inputs)
     for length in sorted({len(one) for one in inputs}):
         chosen = [i for i, one in enumerate(inputs) if len(one) == length]
         tokens = torch.tensor([inputs[i] for i in chosen])
@@ -212,19 +194,12 @@ def generate(model, inputs, new_tokens=NEW_TOKENS, **settings):
             extra["past_key_values"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
         with torch.no_grad():
             found = model.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=new_tokens,
-                                   do_sample=False, return_dict_in_generate=True,
-                                   output_scores=settings["num_beams"] > 1, **settings, **extra)
+                                   do_sample=False, num_beams=1, return_dict_in_generate=True, **settings, **extra)
         skipped = 1 if model.config.is_encoder_decoder else length
         rows = [until_eos(row, model.config.eos_token_id) for row in found.sequences[:, skipped:].tolist()]
         for place, i in enumerate(chosen):
-            own = slice(place * count, (place + 1) * count)
-            outputs[i] = rows[own]
-            scores[i] = found.sequences_scores[own].tolist() if settings["num_beams"] > 1 else None
-    return outputs, scores
-
-
-def greedy(model, inputs, new_tokens=NEW_TOKENS, **settings):
-    return [rows[0] for rows in generate(model, inputs, new_tokens, **settings)[0]]
+            outputs[i] = rows[place]
+    return outputs
 
 
 def random_inputs(vocabulary, lengths, generator):
@@ -328,19 +303,6 @@ def processors(root):
     (root / "processors.json").write_text(json.dumps(records))
 
 
-def beams(root, directory=None):
-    records = []
-    for name in [directory] if directory else BEAM_MODELS:
-        model, _ = load_model(root / name)
-        inputs = random_inputs(model.config.vocab_size, BEAM_LENGTHS, torch.Generator().manual_seed(11))
-        new_tokens = 40 if directory else NEW_TOKENS
-        for settings in SEARCHES:
-            outputs, scores = generate(model, inputs, new_tokens, **settings)
-            records.append({"model": str(name), "settings": settings, "new_tokens": new_tokens, "sources": inputs,
-                            "outputs": outputs, "scores": scores})
-    (root / "beams.json").write_text(json.dumps(records))
-
-
 def assisted(target, drafter, source):
     """Greedy output with an assistant, new tokens only, EOS included."""
     tokens = torch.tensor([source])
@@ -396,4 +358,4 @@ def kinds(root):
 
 
 if __name__ == "__main__":
-    run(make, check_directory, processors=processors, beams=beams, drafters=drafters, kinds=kinds)
+    run(make, check_directory, processors=processors, drafters=drafters, kinds=kinds)

@@ -165,7 +165,6 @@ class ModelEngine final : public Engine {
   }
 
   std::optional<infer::DecodeWork> work(const Setting& run, std::span<const infer::DecodedLine> lines) override {
-    if (run.algorithm() == infer::Algorithm::kBeam) return std::nullopt;
     const auto* target = dynamic_cast<const model::TransformerModel*>(models_.model(run.model).model.get());
     if (target == nullptr) return std::nullopt;  // several models in one
     infer::DecodingShapes shapes{.target = {&target->config(), weight_type(run.model)},

@@ -7,7 +7,6 @@
 
 #include "base/sha256.h"
 #include "infer/acceptance/acceptance_rules.h"
-#include "infer/beam/beam_search.h"
 #include "infer/windows/window_rules.h"
 #include "model/models/router.h"
 
@@ -94,18 +93,8 @@ void take_processors(const DecodeOptions& from, DecodeOptions& decode) {
   decode.stop_strings = from.stop_strings;
 }
 
-// Returns the options with the defaults of beam search.
-DecodeOptions with_beams(DecodeOptions decode) {
-  const infer::BeamSettings usual;
-  decode.num_beams = decode.num_beams.value_or(usual.beams);
-  decode.length_penalty = decode.length_penalty.value_or(usual.length_penalty);
-  if (decode.early_stopping.empty()) decode.early_stopping = infer::early_stoppings().name(usual.early_stopping);
-  return decode;
-}
-
-// Returns the options with defaults of sampling and beam search. A model's own settings would make models incomparable.
+// Returns the options with defaults of sampling. A model's own settings would make models incomparable.
 DecodeOptions with_defaults(DecodeOptions decode) {
-  if (decode.searches_beams()) return with_beams(std::move(decode));
   if (!decode.samples_by_default()) return decode;
   DecodeOptions plain;
   plain.temperature = 1;

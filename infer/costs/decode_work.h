@@ -77,7 +77,7 @@ struct DecodeWork {
   double operations_ratio() const;
 };
 
-// Returns the work of the lines, of all algorithms but beam search. It is exact but for three means: of calm, attention
+// Returns the work of the lines. It is exact but for three means: of calm, attention
 // and shared steps of batches take the mean layer of exit; of ppd, branches attend to as many keys as the tokens they
 // branch from; exits are taken to have the model's own head.
 DecodeWork decode_work(const DecodingShapes& shapes, std::span<const DecodedLine> lines);

@@ -68,8 +68,6 @@ class LogitsProcessors {
   bool empty() const { return !active_; }
   // Returns whether a processor reads the drafted tokens themselves, beyond their number.
   bool needs_history() const { return history_; }
-  // Returns whether a search adds probabilities that sum to 1 after the processors.
-  bool renormalizes() const { return settings_.renormalize; }
   // Changes logits [B,P,V] in place: one operation for each kind of rule, whatever the rows and positions.
   void apply(at::Tensor logits, const ProcessorContext& context) const;
 

@@ -91,7 +91,6 @@ struct Row {
   std::optional<Problem> failure;  // the error that finished the row; its tokens are no output
   bool timed = false;              // finished, and has its share of the batch's time
   bool handover = false;           // the target writes the next token, the drafter drafts nothing
-  std::optional<double> score;     // of beam search: sum of log p / tokens^length_penalty
   bool behind = false;             // loops on devices: the drafter has not processed the token before the last
   DecodeStats stats;
 

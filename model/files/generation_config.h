@@ -49,11 +49,10 @@ struct GenerationConfig {
   std::optional<double> top_p;
   std::optional<double> min_p;
 
-  // Beam search, when the method searches. They choose no method either.
+  // Beam search of Transformers, kept for it: every method here follows one beam.
   int64_t num_beams = 1;
-  double length_penalty = 1.0;           // > 0 favours long outputs
+  double length_penalty = 1.0;
   std::string early_stopping = "false";  // or "true", "never"
-  // Probabilities sum to 1 after the processors. Only sums of a search see that.
   bool renormalize = false;
 
   std::vector<std::string> stop_strings;  // a text that comes to hold one of them ends

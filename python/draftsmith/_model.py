@@ -27,12 +27,11 @@ class Result:
     text: str | None  # None if the model has no tokenizer
     stats: dict[str, Any]  # counts and seconds of decoding, as `draftsmith generate --json` prints them
     log_probabilities: np.ndarray | None = None  # of each id, with `log_probs=True`
-    score: float | None = None  # of beam search
     error: str | None = None  # why this output failed, while others did not; it has no ids then
 
     def row(self) -> dict[str, Any]:
-        """Returns text, number of tokens, score and all counts as one flat dict, for `pandas.DataFrame`."""
-        row: dict[str, Any] = {"text": self.text, "tokens": len(self.ids), "score": self.score, "error": self.error}
+        """Returns text, number of tokens and all counts as one flat dict, for `pandas.DataFrame`."""
+        row: dict[str, Any] = {"text": self.text, "tokens": len(self.ids), "error": self.error}
         for name, value in self.stats.items():
             if isinstance(value, Mapping):
                 row.update({f"{name}_{part}": number for part, number in value.items()})
@@ -143,7 +142,7 @@ class Model:
                 default.
 
         Returns:
-            The results in the order of the inputs, `num_samples` (of beam: `n_best`) for each.
+            The results in the order of the inputs, `num_samples` for each.
 
         Raises:
             UserError: an option, input, drafter or router that is wrong or does not fit.

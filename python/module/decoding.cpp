@@ -143,7 +143,7 @@ std::vector<infer::GenerationResult> Decoder::decode(const DecodeCall& call, siz
   const ThreadCount count(threads_);
   std::vector<infer::GenerationResult> results;
   const std::span<const std::vector<int64_t>> sources(call.sources);
-  const auto outputs = static_cast<size_t>(call.options.outputs_of_line());
+  const auto outputs = static_cast<size_t>(call.options.num_samples);
   try {
     infer::Generator& generating = generator(call.options);
     generating.fit(sources);  // reports a bad input before the first token
@@ -206,18 +206,17 @@ infer::OnTokens pieces_for(const py::object& on_piece, const data::Tokenizer* to
   };
 }
 
-// Returns (ids, text, stats, log_probabilities, score, error) of each result. Arrays own the results' values.
+// Returns (ids, text, stats, log_probabilities, error) of each result. Arrays own the results' values.
 py::list results_of(std::vector<infer::GenerationResult> results, const data::Tokenizer* tokenizer,
                     const infer::DecodeOptions& options) {
   py::list list;
   for (infer::GenerationResult& result : results) {
-    py::object text = py::none(), log_probabilities = py::none(), score = py::none(), error = py::none();
+    py::object text = py::none(), log_probabilities = py::none(), error = py::none();
     if (tokenizer != nullptr) text = py::str(infer::text_of_known(*tokenizer, result.ids));
     if (options.log_probs) log_probabilities = array_of(std::move(result.log_probabilities));
-    if (result.score) score = py::float_(*result.score);
     if (result.error) error = py::str(to_string(*result.error));
     const py::object stats = object_of(infer::stats_json(result.stats, options.measure_alpha));
-    list.append(py::make_tuple(array_of(std::move(result.ids)), text, stats, log_probabilities, score, error));
+    list.append(py::make_tuple(array_of(std::move(result.ids)), text, stats, log_probabilities, error));
   }
   return list;
 }

@@ -64,9 +64,8 @@ std::unique_ptr<TemporaryDirectory> GenerateProgram::folder_;
 
 TEST_F(GenerateProgram, StreamingGivesTheSameTextAsLinesDo) {
   const std::string input = "he said\nthere\nhello\n";
-  for (const std::vector<std::string>& options : {std::vector<std::string>{"--method", "sample"},
-                                                  {"--method", "beam", "--num-beams", "3"},
-                                                  {"--method", "greedy", "--ids"}}) {
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--method", "sample"}, {"--method", "greedy", "--ids"}}) {
     std::vector<std::string> live = options;
     live.emplace_back("--stream");
     const std::string lines_in = options.back() == "--ids" ? "104 101\n32\n104\n" : input;
@@ -102,24 +101,6 @@ TEST_F(GenerateProgram, JsonTextIsWhatTheIdsDecodeTo) {
     EXPECT_FALSE(line.contains("log_probs"));
   }
   EXPECT_GT(breaks, 0U);
-}
-
-TEST_F(GenerateProgram, BeamSearchPrintsTheBestOutputsWithTheirScores) {
-  const std::vector<std::string> options{"--method",         "beam", "--num-beams", "4",
-                                         "--length-penalty", "0.6",  "--n-best",    "3"};
-  std::vector<std::string> json = options;
-  json.emplace_back("--json");
-  const ProgramResult result = generate(json, "he\nthere\n");
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto found = objects(result.out);
-  ASSERT_EQ(found.size(), 6U);
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (i % 3 == 0) continue;
-    EXPECT_LE(found[i].at("score").get<double>(), found[i - 1].at("score").get<double>());
-  }
-  const ProgramResult wrong = generate({"--method", "beam", "--num-beams", "2", "--n-best", "3"}, "he\n");
-  EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("at most num_beams = 2"));
 }
 
 TEST_F(GenerateProgram, LogProbabilitiesAreOfTheTokensAndNeedJson) {

@@ -123,7 +123,7 @@ TEST(Generator, AStopEndsABatchAtOnce) {
   OracleModel target(oracle_info(5), random_oracle(5, 1));
   OracleModel drafter(oracle_info(5), mixture(random_oracle(5, 1), random_oracle(5, 2), 0.5));
   const std::vector<Ids> sources = {{2}, {2, 2, 2}, {3, 3}};
-  for (const char* method : {"greedy", "sample", "assisted", "speculative", "bild", "beam"}) {
+  for (const char* method : {"greedy", "sample", "assisted", "speculative", "bild"}) {
     DecodeOptions options;
     options.method = method;
     options.batch_size = 3;

@@ -31,7 +31,7 @@ TEST(DecodeStateStep, StepsOfAnyLengthWithRollbacksEqualTheWholeSequence) {
   }
 }
 
-// Beam search repeats rows while others leave: no cache is made anew, and only the repeated rows are copied.
+// Samples repeat rows while others leave: no cache is made anew, and only the repeated rows are copied.
 TEST(DecodeStateStep, RepeatedRowsTakeThePlacesOfRowsThatLeft) {
   const auto model = tiny_model(tiny_t5(), at::kDouble);
   const auto state = model->begin(model->encode(random_batch({4}, 23, 54)), 9, 3);
