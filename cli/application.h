@@ -29,6 +29,7 @@ Action add_generate(CLI::App& app);
 Action add_logits(CLI::App& app);
 Action add_score(CLI::App& app);
 Action add_data(CLI::App& app);
+Action add_new(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_prune(CLI::App& app);
 Action add_export(CLI::App& app);
