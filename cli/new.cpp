@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/logging.h"
-#include "base/signals.h"
 #include "base/table.h"
 #include "cli/application.h"
+#include "evaluate/theory/formulas.h"
 #include "recipes/import/import_gguf.h"
 #include "recipes/starter/starter.h"
 
@@ -21,13 +21,6 @@ namespace draftsmith::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using recipes::Candidate;
-
-struct NewFlags {
-  recipes::StarterOptions starter;
-  int64_t layers = 0;  // 0: the best
-  ExecutionOptions execution;
-};
 
 // Makes a model directory of a GGUF file, beside the recipe; the drafter goes out as GGUF again.
 void use_gguf(recipes::StarterOptions& options) {
@@ -45,54 +38,58 @@ void use_gguf(recipes::StarterOptions& options) {
 }
 
 // Returns a row for each candidate: what it is, what it costs, and what theory expects of it.
-std::string candidates_table(const recipes::Target& target, const recipes::Measured& measured,
-                             const recipes::StarterPlan& plan) {
-  Table table({{"drafter", Align::kLeft},
-               {"M"},
+std::string candidates_table(const recipes::Starter& starter) {
+  Table table({{"layers"},
+               {"million"},
                {"step"},
-               {"train/s"},
+               {"trained/s"},
                {"alpha .5"},
                {".6"},
                {".7"},
                {".8"},
                {"assumed"},
                {"", Align::kLeft}});
-  for (const Candidate& candidate : measured.candidates) {
-    std::vector<std::string> row = {
-        fmt::format("{} of {} layers{}", candidate.layers, target.config.decoder_layers,
-                    candidate.vocabulary > 0 ? fmt::format(", {} ids", candidate.vocabulary) : ""),
-        fmt::format("{:.1f}", static_cast<double>(candidate.numbers) / 1e6),
-        fmt::format("{:.2f}", candidate.costs.cost_ratio()), fmt::format("{:.1f}", 1 / candidate.example_seconds)};
-    for (const double alpha : {0.5, 0.6, 0.7, 0.8}) row.push_back(fmt::format("{:.2f}", candidate.speedup(alpha)));
-    row.push_back(fmt::format("{:.2f} at {:.1f}", candidate.speedup(candidate.alpha), candidate.alpha));
-    row.emplace_back(&candidate == plan.chosen ? "<" : "");
+  for (const recipes::Candidate& one : starter.candidates) {
+    std::vector<std::string> row = {fmt::format("{} of {}", one.layers, starter.config.decoder_layers),
+                                    fmt::format("{:.1f}", static_cast<double>(one.numbers) / 1e6),
+                                    fmt::format("{:.2f}", one.costs.cost_ratio()),
+                                    fmt::format("{:.1f}", 1 / one.example_seconds)};
+    for (const double alpha : {0.5, 0.6, 0.7, 0.8}) {
+      row.push_back(fmt::format("{:.2f}", evaluate::best_window(alpha, one.costs, recipes::kLongestWindow).speedup));
+    }
+    row.push_back(fmt::format("{:.2f}", one.alpha));
+    row.emplace_back(&one == &starter.candidates[starter.chosen] ? "<" : "");
     table.add_row(row);
   }
   return table.text();
 }
 
-int run_new(NewFlags flags) {
-  recipes::StarterOptions& options = flags.starter;
-  const c10::Device device = begin_execution(flags.execution);
-  if (flags.layers > 0) options.layers = flags.layers;
+int run_new(const ExecutionOptions& execution, recipes::StarterOptions options) {
+  const c10::Device device = begin_execution(execution);
   if (options.target.extension() == ".gguf" && !fs::exists(options.out)) use_gguf(options);
-  const recipes::Target target = recipes::look_at(options, device);
-  std::cout << recipes::describe(target) << std::flush;
+  recipes::Starter starter = recipes::look_at(options, device);
+  const model::TransformerConfig& config = starter.config;
+  std::cout << fmt::format("{}: {}, {} layers of width {}, {} ids; {}, {}\n", options.target.string(), config.family,
+                           config.decoder_layers, config.width, config.vocabulary, starter.task,
+                           starter.lines > 0 ? fmt::format("{} different prompts", starter.lines)
+                                             : "prompts that it writes itself")
+            << std::flush;
   log_info("measuring steps and training, about a minute ...");
-  const recipes::Measured measured = recipes::measure_candidates(target, options, device);
-  std::cout << fmt::format("{}: a step of the target takes {:.2f} ms, of {} rows together {:.2f} ms ({})\n",
-                           device.is_cpu() ? cpu_name() : device_description(device), 1e3 * measured.target.step,
-                           recipes::kBatch, 1e3 * measured.target.batch_step, options.dtype);
-  const recipes::StarterPlan plan = recipes::make_plan(target, measured, options);
-  std::cout << candidates_table(target, measured, plan)
-            << "M: million parameters; step: over the target's; train/s: prompts; then speedups that theory expects\n"
-               "for shares of accepted drafts, and at the share that is assumed of so many layers.\n";
-  write_file_atomic(options.out, recipes::recipe_text(target, plan, options));
-  std::cout << fmt::format(
-      "{}: {} prompts to train on, {} to measure; minutes: prompts {:.1f}, answers {:.1f}, training {:.1f},\n"
-      "evaluation {:.1f}. Next: draftsmith train {}\n",
-      options.out.string(), plan.prompts, plan.held_out, plan.prompts_seconds / 60, plan.answers_seconds / 60,
-      plan.training_seconds / 60, plan.evaluation_seconds / 60, options.out.string());
+  recipes::measure(starter, options, device);
+  recipes::choose(starter, options);
+  write_file_atomic(options.out, recipes::recipe_text(starter, options));
+  std::cout << fmt::format("Steps of {:.2f} ms, of {} rows together {:.2f} ms, on {} in {}\n", 1e3 * starter.step,
+                           recipes::kBatch, 1e3 * starter.batch_step,
+                           device.is_cpu() ? cpu_name() : device_description(device), options.dtype)
+            << candidates_table(starter)
+            << "step: over the target's; trained/s: examples a second; then speedups that theory expects, by\n"
+               "the share of accepted drafts (alpha), and the share that is assumed of so many layers.\n"
+            << fmt::format(
+                   "{}: {} prompts to train on, {} to measure; minutes: prompts {:.1f}, answers {:.1f},\n"
+                   "training {:.1f}, evaluation {:.1f}. Next: draftsmith train {}\n",
+                   options.out.string(), starter.prompts, starter.held_out, starter.prompts_seconds / 60,
+                   starter.answers_seconds / 60, starter.training_seconds / 60, starter.evaluation_seconds / 60,
+                   options.out.string());
   return 0;
 }
 
@@ -112,30 +109,28 @@ constexpr const char* kFooter =
 }  // namespace
 
 Action add_new(CLI::App& app) {
-  auto flags = std::make_shared<NewFlags>();
-  recipes::StarterOptions& options = flags->starter;
-  app.add_option("--target", options.target, "Model directory, or GGUF file, that gets a drafter")
+  auto execution = std::make_shared<ExecutionOptions>();
+  auto options = std::make_shared<recipes::StarterOptions>();
+  app.add_option("--target", options->target, "Model directory, or GGUF file, that gets a drafter")
       ->required()
       ->type_name("DIR|GGUF");
-  app.add_option("--text", options.text, "Files with one prompt or source a line, as the target reads them")
+  app.add_option("--text", options->text, "Files with one prompt or source a line, as the target reads them")
       ->type_name("FILE");
-  app.add_option("--task", options.task,
+  app.add_option("--task", options->task,
                  "chat, translation, summarization or text (default: translation of an encoder-decoder, chat with a "
                  "chat template, else text)")
       ->type_name("NAME");
-  app.add_option("--hours", options.hours, "Time that the recipe may take here")
+  app.add_option("--hours", options->hours, "Time that the recipe may take here")
       ->check(CLI::Range(1e-4, 1e4))
       ->capture_default_str();
-  app.add_option("--out", options.out, "New recipe")->capture_default_str()->type_name("RECIPE.toml");
-  app.add_option("--layers", flags->layers, "Decoder layers of the drafter (default: the best expected speedup's)")
+  app.add_option("--out", options->out, "New recipe")->capture_default_str()->type_name("RECIPE.toml");
+  app.add_option("--layers", options->layers, "Decoder layers of the drafter (default: the best expected speedup's)")
       ->check(CLI::Range(1, 10000));
-  app.add_flag("--prune-vocabulary", options.prune_vocabulary,
-               "Take drafters with 8,192 ids, too; no other engine runs them, so they are not exported");
-  app.add_option("--dtype", options.dtype, "Type of weights in decoding: fp32, bf16, fp16, fp64 or int8")
+  app.add_option("--dtype", options->dtype, "Type of weights in decoding: fp32, bf16, fp16, fp64 or int8")
       ->capture_default_str();
-  add_execution_flags(app, flags->execution);
+  add_execution_flags(app, *execution);
   app.footer(kFooter);
-  return [flags] { return run_new(*flags); };
+  return [execution, options] { return run_new(*execution, *options); };
 }
 
 }  // namespace draftsmith::cli
