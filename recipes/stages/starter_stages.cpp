@@ -84,7 +84,7 @@ bool is_unusable(const std::string& text) {
   return text.size() < 12 || text.find(kReplacementText) != std::string::npos || 2 * different.size() < words;
 }
 
-ordered_json message(const char* role, const std::string& content) {
+ordered_json chat_message(const char* role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
 
@@ -95,7 +95,7 @@ std::vector<int64_t> before_prompt(const PromptsOptions& options, const data::To
   if (options.chat) {
     constexpr const char* kMark = "@@the user's message@@";
     const std::string text =
-        data::load_chat_template(options.model).render(ordered_json::array({message("user", kMark)}), false);
+        data::load_chat_template(options.model).render(ordered_json::array({chat_message("user", kMark)}), false);
     const size_t at = text.find(kMark);
     if (at == std::string::npos) {
       throw UserError({options.model.string(), "its chat template changes a user's message",
@@ -155,7 +155,7 @@ void run_prompts(const PromptsOptions& options, const StageContext& run) {
   for (size_t i = 0; i < held_out; ++i) measured += all[i] + "\n";
   // An object of every form that corpora read. "-" stands where the model's answer will be.
   for (size_t i = held_out; i < end; ++i) {
-    const ordered_json messages = {message("user", all[i]), message("assistant", "-")};
+    const ordered_json messages = {chat_message("user", all[i]), chat_message("assistant", "-")};
     trained += ordered_json{{"source", all[i]}, {"target", "-"}, {"messages", messages}}.dump() + "\n";
   }
   write_file_atomic(run.directory / "held_out.txt", measured);
@@ -168,7 +168,6 @@ void run_prompts(const PromptsOptions& options, const StageContext& run) {
 struct VerdictOptions {
   fs::path evaluation;
   fs::path drafter;
-  fs::path target;
   std::string format = "hf";
   static Fields<VerdictOptions> fields();
 };
@@ -179,7 +178,6 @@ Fields<VerdictOptions> VerdictOptions::fields() {
              "verdict stage (kind = \"verdict\"): makes verdict.txt, and export/ or drafter.gguf if the drafter pays")
       .add("evaluation", &T::evaluation, Required{}, "results.json of an evaluation of the drafter.")
       .add("drafter", &T::drafter, Required{}, "Model directory of the drafter, called \"drafter\" in the evaluation.")
-      .add("target", &T::target, Required{}, "Model directory of the target, for the export's card.")
       .add("format", &T::format, Choices{"hf", "gguf"}, "What the drafter is exported for, as in `draftsmith export`.");
 }
 
@@ -223,7 +221,7 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
   if (own->speed.speedup.interval.low > 1) {
     const fs::path out = run.directory / (options.format == "gguf" ? "drafter.gguf" : "export");
     fs::remove_all(out);  // of a killed run
-    export_model({.model = options.drafter, .out = out, .format = options.format, .target = options.target});
+    export_model({.model = options.drafter, .out = out, .format = options.format});
     text = fmt::format("lossless {} on {} held-out prompts ({}); export: {}\n", times_text(*own), task.lines, own->name,
                        out.string());
   }
