@@ -113,7 +113,12 @@ void write_own(const PromptsOptions& options, const Execution& execution, size_t
   const infer::LoadedModel loaded =
       infer::load_model_directory(options.model, {.device = choose_device(execution.device)});
   const data::Tokenizer& tokenizer = infer::tokenizer_of(loaded, "prompts are text");
-  infer::DecodeOptions decode{.method = "sample", .temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
+  infer::DecodeOptions decode;
+  decode.method = "sample";
+  decode.temperature = 1;
+  decode.top_k = 0;
+  decode.top_p = 1;
+  decode.min_p = 0;
   decode.max_new_tokens = options.chat ? 64 : 16;  // without a template, a prompt is the beginning of a text
   decode.batch_size = 64;
   infer::Generator generator(loaded.alone(), decode);
