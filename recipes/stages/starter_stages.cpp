@@ -75,13 +75,13 @@ struct PromptList {
   }
 };
 
-// Returns whether a text that a model wrote is no prompt: too short, broken, or most of its words are repeated.
+// Returns whether a text that a model wrote is no prompt: too short, or most of its words are repeated.
 bool is_unusable(const std::string& text) {
   std::istringstream stream(text);
   std::set<std::string> different;
   size_t words = 0;
   for (std::string word; stream >> word; ++words) different.insert(word);
-  return text.size() < 12 || text.find(kReplacementText) != std::string::npos || 2 * different.size() < words;
+  return text.size() < 12 || 2 * different.size() < words;
 }
 
 ordered_json chat_message(const char* role, const std::string& content) {
@@ -131,7 +131,9 @@ void write_own(const PromptsOptions& options, const Execution& execution, size_t
     infer::throw_if_failed(results);
     const size_t before = list.prompts.size();
     for (const infer::GenerationResult& result : results) {
-      const std::string text = tokenizer.decode(std::vector<int32_t>(result.ids.begin(), result.ids.end()));
+      const std::vector<int32_t> ids(result.ids.begin(), result.ids.end());
+      // Where an output is cut, its last character may be.
+      const std::string text = replace_all(tokenizer.decode(ids), kReplacementText, "");
       if (!is_unusable(text)) list.add(text);
     }
     progress.advance(static_cast<int64_t>(list.prompts.size() - before));
