@@ -27,6 +27,7 @@
 #include "infer/load_models.h"
 #include "recipes/export/export_model.h"
 #include "recipes/stage.h"
+#include "recipes/stages/data_stages.h"
 
 namespace draftsmith::recipes {
 
@@ -113,15 +114,10 @@ void write_own(const PromptsOptions& options, const Execution& execution, size_t
   const infer::LoadedModel loaded =
       infer::load_model_directory(options.model, {.device = choose_device(execution.device)});
   const data::Tokenizer& tokenizer = infer::tokenizer_of(loaded, "prompts are text");
-  infer::DecodeOptions decode;
-  decode.method = "sample";
+  DecodingOptions decode;
   decode.temperature = 1;
-  decode.top_k = 0;
-  decode.top_p = 1;
-  decode.min_p = 0;
   decode.max_new_tokens = options.chat ? 64 : 16;  // without a template, a prompt is the beginning of a text
-  decode.batch_size = 64;
-  infer::Generator generator(loaded.alone(), decode);
+  infer::Generator generator(loaded.alone(), decode.decoding("sample"));
   const std::vector<std::vector<int64_t>> starts(256, before_prompt(options, tokenizer));
   Progress progress(
       {.style = execution.progress(), .title = "prompts", .unit = "prompts", .total = static_cast<int64_t>(wanted)});
