@@ -176,7 +176,7 @@ Starter look_at(const NewFlags& flags, c10::Device device) {
   }
   Starter starter{
       .loaded = infer::load_model_directory(flags.target, {.device = device, .dtype = parse_weight_type(flags.dtype)}),
-      .config = model::read_settings(flags.target, &model::ordinary_kind()).config};
+      .config = model::ModelDirectory(flags.target).config()};
   infer::tokenizer_of(starter.loaded, "prompts are text: put the model's tokenizer into its directory");
   if (starter.config.decoder_layers < 2) {
     throw UserError({flags.target.string(), "a drafter has fewer decoder layers than its target",
