@@ -111,6 +111,7 @@ Action add_help(CLI::App& app);
 
 // Every command in the order of `draftsmith --help`.
 constexpr Command kCommands[] = {
+    {"new", "Write a recipe that gives a model of yours a drafter", add_new},
     {"train", "Run a recipe: train models, make teacher outputs, evaluate", add_train},
     {"eval", "Run a suite: measure quality and speed of decoding methods", add_eval},
     {"report", "Show the results of an evaluation, or write them as a page", add_report},

@@ -5,7 +5,9 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,7 @@ Action add_validate(CLI::App& app);
 Action add_generate(CLI::App& app);
 Action add_score(CLI::App& app);
 Action add_data(CLI::App& app);
+Action add_new(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_prune(CLI::App& app);
 Action add_export(CLI::App& app);
@@ -116,5 +119,12 @@ int run(const std::vector<std::string>& arguments);
 // Runs `work` and returns its exit code. Prints an exception's message on standard error and returns its exit code: 2
 // if the user can correct the error, 1 if the run failed, 130 and 143 if it was asked to stop.
 int guarded(const Action& work);
+
+// Texts of files that CMake embeds: the recipe of `draftsmith new`.
+struct CommandText {
+  std::string_view name;
+  std::string_view text;
+};
+std::span<const CommandText> cli_texts();
 
 }  // namespace draftsmith::cli

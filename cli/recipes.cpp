@@ -10,6 +10,7 @@
 
 #include "base/device.h"
 #include "base/environment.h"
+#include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
 #include "base/toml.h"
@@ -85,6 +86,10 @@ int run_train(const TrainFlags& flags) {
   for (const auto& result : results) {
     std::cout << fmt::format("  {}{}\n{}", result.stage, result.skipped ? " (was finished)" : "",
                              products(result.directory));
+  }
+  for (const auto& result : results) {
+    const auto verdict = result.directory / "verdict.txt";
+    if (std::filesystem::exists(verdict)) std::cout << "\n" << read_file(verdict);
   }
   return 0;
 }

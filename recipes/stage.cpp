@@ -36,7 +36,8 @@ void run_evaluate(const evaluate::SuiteOptions& options, const StageContext& run
 const Registry<StageKind>& stage_kinds() {
   static const Registry<StageKind> kinds = [] {
     std::vector<StageKind> all;
-    for (const auto& stages : {data_stages(), train_stages(), prune_stages(), teacher_stages(), router_stages()}) {
+    for (const auto& stages :
+         {data_stages(), train_stages(), prune_stages(), teacher_stages(), router_stages(), starter_stages()}) {
       all.insert(all.end(), stages.begin(), stages.end());
     }
     // Results of evaluate: results.json, report.html, hyp/.

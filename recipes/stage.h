@@ -96,6 +96,7 @@ std::vector<StageKind> data_stages();     // "language": text; "tokenizer": spie
 std::vector<StageKind> train_stages();    // "train" and "heads": model/
 std::vector<StageKind> prune_stages();    // "prune": model/
 std::vector<StageKind> teacher_stages();  // "teacher-outputs": corpus.h5; "teacher-logits": teacher_logits.h5
+std::vector<StageKind> starter_stages();  // "prompts": train.jsonl, held_out.txt; "verdict": verdict.txt, export/
 std::vector<StageKind> router_stages();   // "router-data": router_data.h5; "router": router/, router_report.json
 
 // Returns all kinds of stages.

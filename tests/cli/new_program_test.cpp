@@ -1,0 +1,166 @@
+// `draftsmith new`: the recipe that it writes is valid, and training runs it to the verdict; mistakes come first.
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/tokenizer.h"
+#include "model/files/checkpoint.h"
+#include "tests/cli/program.h"
+#include "tests/support/files.h"
+#include "tests/support/models.h"
+
+namespace draftsmith {
+namespace {
+
+namespace fs = std::filesystem;
+using test::ProgramResult;
+using test::run_here;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// A T5 and a Llama with a chat template, of random weights and one tokenizer, and text of 150 lines.
+class NewProgram : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryDirectory>();
+    std::vector<std::string> lines;
+    for (int i = 0; i < 150; ++i) lines.push_back("the cat " + std::to_string(i) + " sees the dog and a bird");
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    write_text(path("text.txt"), text + text);
+    write_text(path("few.txt"), "one\ntwo\n");
+    data::train_tokenizer(lines, {.vocabulary = 60, .exact_size = false}, path("spiece.model"));
+    const int64_t vocabulary = data::load_tokenizer(path("spiece.model"))->vocabulary();
+    save("t5", model::t5_config({.vocabulary = vocabulary, .encoder_layers = 2, .decoder_layers = 4}));
+    model::TransformerConfig llama = model::llama_config({.vocabulary = vocabulary, .decoder_layers = 4});
+    llama.max_positions = 512;
+    save("llama", llama);
+    save("chat", llama);
+    write_text(path("chat/chat_template.jinja"),
+               "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+               "{% if add_generation_prompt %}assistant: {% endif %}");
+    llama.vocabulary = vocabulary - 9;
+    save("smaller", llama);
+    save("shallow", model::llama_config({.vocabulary = vocabulary, .decoder_layers = 1}));
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  static std::string path(const std::string& name) { return (*folder_ / name).string(); }
+  static void save(const std::string& name, const model::TransformerConfig& config) {
+    model::SaveOptions options;
+    options.tokenizer = path("spiece.model");
+    model::save_model(path(name), model::TransformerModel(config, 5), options);
+  }
+
+  static ProgramResult make(const std::string& target, std::vector<std::string> more) {
+    std::vector<std::string> all = {"new", "--target", path(target), "--device", "cpu", "--quiet", "--threads", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_here(all);
+  }
+  static std::string error(const std::string& target, const std::vector<std::string>& more) {
+    const ProgramResult result = make(target, more);
+    EXPECT_EQ(result.exit_code, 2) << result.out << result.err;
+    return result.err;
+  }
+  // Runs a recipe with a training and an evaluation that are short. Returns what it prints.
+  static std::string trained(const std::string& recipe, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all = {
+        "train", path(recipe + ".toml"), "--work", path(recipe), "--device", "cpu", "--quiet", "--threads", "1"};
+    for (const char* set : {"drafter.training.length='4 steps'", "evaluation.repetitions=1", "evaluation.warmup=1",
+                            "evaluation.resamples=20", "evaluation.max_new_tokens=12", "answers.max_new_tokens=12"}) {
+      all.insert(all.end(), {"--set", set});
+    }
+    all.insert(all.end(), more.begin(), more.end());
+    const ProgramResult result = run_here(all);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  }
+  // Returns the prompts that a recipe trains on.
+  static std::set<std::string> training_prompts(const std::string& recipe) {
+    std::set<std::string> prompts;
+    for (const std::string& line : lines_of(read_file(path(recipe + "/prompts/train.jsonl")))) {
+      prompts.insert(nlohmann::json::parse(line).at("source").get<std::string>());
+    }
+    return prompts;
+  }
+
+  static std::unique_ptr<TemporaryDirectory> folder_;
+};
+std::unique_ptr<TemporaryDirectory> NewProgram::folder_;
+
+TEST_F(NewProgram, ARecipeForAnEncoderDecoderRunsToTheVerdict) {
+  const ProgramResult made =
+      make("t5", {"--text", path("text.txt"), "--hours", "0.2", "--out", path("translator.toml")});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_LE(widest_line(made.out), 100U + path("translator.toml").size()) << made.out;
+  EXPECT_THAT(made.out, AllOf(HasSubstr("150 different lines"), HasSubstr("1 of 4"), HasSubstr("2 of 4"),
+                              HasSubstr("alpha .5"), HasSubstr("draftsmith train")));
+  EXPECT_THAT(run_here({"validate", path("translator.toml")}).out, HasSubstr("no errors"));
+  EXPECT_THAT(read_file(path("translator.toml")),
+              AllOf(HasSubstr("encoder_layers = \"every:2\""), HasSubstr("head.weight"), Not(HasSubstr("chat")),
+                    Not(HasSubstr("<"))));
+
+  const std::vector<std::string> out = lines_of(trained("translator"));
+  ASSERT_GE(out.size(), 2U);
+  EXPECT_THAT(out.back() + out[out.size() - 2], HasSubstr("held-out prompts"));
+  const std::set<std::string> prompts = training_prompts("translator");
+  const std::vector<std::string> held_out = lines_of(read_file(path("translator/prompts/held_out.txt")));
+  EXPECT_EQ(prompts.size() + held_out.size(), 150U) << "each line once";
+  for (const std::string& line : held_out) EXPECT_FALSE(prompts.contains(line)) << line;
+}
+
+TEST_F(NewProgram, ADecoderOnlyTargetWritesItsOwnPrompts) {
+  for (const std::string target : {"chat", "llama"}) {
+    const ProgramResult made = make(target, {"--hours", "0.2", "--out", path(target + "-own.toml")});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    EXPECT_THAT(made.out, HasSubstr("the target's own"));
+    EXPECT_EQ(read_file(path(target + "-own.toml")).find("chat = true") != std::string::npos, target == "chat");
+    const std::string out = trained(target + "-own", {"--set", "prompts.count=40", "--set", "prompts.held_out=5"});
+    EXPECT_THAT(out, HasSubstr("5 held-out prompts"));
+    const std::string word = out.find("lossless ") == std::string::npos ? "does not pay here" : "export";
+    EXPECT_THAT(out, HasSubstr(word));
+    EXPECT_EQ(training_prompts(target + "-own").size(), 40U);
+  }
+}
+
+TEST_F(NewProgram, ADrafterThatPaysIsExported) {
+  ASSERT_EQ(make("llama", {"--text", path("text.txt"), "--out", path("pays.toml")}).exit_code, 0);
+  trained("pays");
+  const fs::path file = path("pays/evaluation/results.json");
+  nlohmann::json results = nlohmann::json::parse(read_file(file));
+  for (nlohmann::json& run : results["tasks"][0]["runs"]) {
+    run["speed"]["speedup"] = 1.9;
+    run["speed"]["speedup_ci95"] = {1.85, 1.95};
+  }
+  write_text(path("results.json"), results.dump());
+  write_text(path("verdict.toml"), "[verdict]\nkind = \"verdict\"\nevaluation = \"" + path("results.json") +
+                                       "\"\ndrafter = \"" + path("pays/drafter/model") + "\"\n");
+  const ProgramResult result = run_here({"train", path("verdict.toml"), "--work", path("verdict"), "--quiet"});
+  EXPECT_THAT(result.out, AllOf(HasSubstr("lossless 1.90 ± 0.05 times on "), HasSubstr("look-up"))) << result.err;
+  EXPECT_TRUE(fs::exists(path("verdict/verdict/export/config.json")));
+}
+
+TEST_F(NewProgram, MistakesAreFoundBeforeAnythingLong) {
+  const std::string out = path("never.toml");
+  EXPECT_THAT(error("t5", {"--out", out}), AllOf(HasSubstr("--text"), HasSubstr("sources to translate")));
+  EXPECT_THAT(error("chat", {"--task", "summarization", "--out", out}), HasSubstr("texts to summarize"));
+  EXPECT_THAT(error("llama", {"--task", "chat", "--out", out}), HasSubstr("chat template"));
+  EXPECT_THAT(error("llama", {"--task", "chatt", "--out", out}), HasSubstr("chat"));
+  EXPECT_THAT(error("t5", {"--text", path("few.txt"), "--out", out}), AllOf(HasSubstr("100"), HasSubstr("few.txt")));
+  EXPECT_THAT(error("t5", {"--text", path("text.txt"), "--hours", "0.0001", "--out", out}),
+              AllOf(HasSubstr("--hours"), HasSubstr("or more on this machine")));
+  EXPECT_THAT(error("smaller", {"--out", out}), HasSubstr("smaller"));
+  EXPECT_THAT(error("shallow", {"--out", out}), HasSubstr("several decoder layers"));
+  EXPECT_THAT(error("t5", {"--text", path("text.txt"), "--out", path("few.txt")}), HasSubstr("exists already"));
+  EXPECT_FALSE(fs::exists(out));
+}
+
+}  // namespace
+}  // namespace draftsmith
