@@ -7,7 +7,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 
 #include "base/device.h"
 #include "base/options.h"
+#include "base/python_script.h"
 
 namespace draftsmith::cli {
 
@@ -120,11 +120,7 @@ int run(const std::vector<std::string>& arguments);
 // if the user can correct the error, 1 if the run failed, 130 and 143 if it was asked to stop.
 int guarded(const Action& work);
 
-// Texts of files that CMake embeds: the recipe of `draftsmith new`.
-struct CommandText {
-  std::string_view name;
-  std::string_view text;
-};
-std::span<const CommandText> cli_texts();
+// What CMake embeds: the recipe of `draftsmith new`.
+std::span<const EmbeddedText> cli_texts();
 
 }  // namespace draftsmith::cli
