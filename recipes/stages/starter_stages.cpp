@@ -3,6 +3,7 @@
 // kind = "verdict" reads an evaluation, exports a drafter that pays and says in one sentence what it is worth.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -184,14 +185,14 @@ Fields<VerdictOptions> VerdictOptions::fields() {
       .add("format", &T::format, Choices{"hf", "gguf"}, "What the drafter is exported for, as in `draftsmith export`.");
 }
 
-// Returns the fastest setting with a drafter of that name whose outputs are the target's; nullptr if there is none.
-const evaluate::SettingResult* fastest(const evaluate::TaskResult& task, const std::string& drafter) {
-  const evaluate::SettingResult* best = nullptr;
+// Returns the settings with a drafter of that name whose outputs are the target's, the fastest first.
+std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, const std::string& drafter) {
+  std::vector<evaluate::SettingResult> found;
   for (const evaluate::SettingResult& setting : task.settings) {
-    const bool counts = setting.drafter_name() == drafter && setting.lossless_check.value_or(false);
-    if (counts && (best == nullptr || setting.speed.speedup.value > best->speed.speedup.value)) best = &setting;
+    if (setting.drafter_name() == drafter && setting.lossless_check.value_or(false)) found.push_back(setting);
   }
-  return best;
+  std::ranges::sort(found, std::greater(), [](const auto& setting) { return setting.speed.speedup.value; });
+  return found;
 }
 
 std::string times_text(const evaluate::SettingResult& setting) {
@@ -213,23 +214,23 @@ std::string reason_of(const evaluate::TaskResult& task, const evaluate::SettingR
 void run_verdict(const VerdictOptions& options, const StageContext& run) {
   const evaluate::Results results = evaluate::load_results(options.evaluation);
   const evaluate::TaskResult& task = results.tasks.at(0);
-  const evaluate::SettingResult* own = fastest(task, "drafter");
-  const evaluate::SettingResult* lookup = fastest(task, "lookup");
-  if (own == nullptr) {
+  const auto own = fastest(task, "drafter");
+  const auto lookup = fastest(task, "lookup");
+  if (own.empty()) {
     throw UserError({options.evaluation.string(), "there is no lossless setting with a drafter called \"drafter\"",
                      "a run of method assisted or speculative", "", ""});
   }
   std::string text =
-      fmt::format("a drafter does not pay here, because {} ({} held-out prompts)\n", reason_of(task, *own), task.lines);
-  if (own->speed.speedup.interval.low > 1) {
+      fmt::format("a drafter does not pay here, because {} ({} held-out prompts)\n", reason_of(task, own[0]), task.lines);
+  if (own[0].speed.speedup.interval.low > 1) {
     const fs::path out = run.directory / (options.format == "gguf" ? "drafter.gguf" : "export");
     fs::remove_all(out);  // of a killed run
     export_model({.model = options.drafter, .out = out, .format = options.format});
-    text = fmt::format("lossless {} on {} held-out prompts ({}); export: {}\n", times_text(*own), task.lines, own->name,
-                       out.string());
+    text = fmt::format("lossless {} on {} held-out prompts ({}, best of {}); export: {}\n", times_text(own[0]),
+                       task.lines, own[0].name, own.size(), out.string());
   }
-  if (lookup != nullptr && lookup->speed.speedup.interval.low > 1) {
-    text += fmt::format("prompt look-up, which needs no drafter: lossless {}\n", times_text(*lookup));
+  if (!lookup.empty() && lookup[0].speed.speedup.interval.low > 1) {
+    text += fmt::format("prompt look-up, which needs no drafter: lossless {}\n", times_text(lookup[0]));
   }
   write_file_atomic(run.directory / "verdict.txt", text);
 }
