@@ -2,6 +2,7 @@
 // the model itself after its template's user prefix (Magpie, Xu et al. 2024), and splits off those that are measured.
 // kind = "verdict" reads an evaluation, exports a drafter that pays and says in one sentence what it is worth.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -197,7 +198,9 @@ std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, c
 
 std::string times_text(const evaluate::SettingResult& setting) {
   const auto& [value, interval] = setting.speed.speedup;
-  return fmt::format("{:.2f} ± {:.2f} times", value, (interval.high - interval.low) / 2);
+  const double half = (interval.high - interval.low) / 2;
+  return std::isnan(half) ? fmt::format("{:.2f} times (timed once)", value)
+                          : fmt::format("{:.2f} ± {:.2f} times", value, half);
 }
 
 // Returns why drafts gain nothing: how many are accepted, and what they cost.
@@ -220,8 +223,8 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
     throw UserError({options.evaluation.string(), "there is no lossless setting with a drafter called \"drafter\"",
                      "a run of method assisted or speculative", "", ""});
   }
-  std::string text =
-      fmt::format("a drafter does not pay here, because {} ({} held-out prompts)\n", reason_of(task, own[0]), task.lines);
+  std::string text = fmt::format("a drafter does not pay here, because {} ({} held-out prompts)\n",
+                                 reason_of(task, own[0]), task.lines);
   if (own[0].speed.speedup.interval.low > 1) {
     const fs::path out = run.directory / (options.format == "gguf" ? "drafter.gguf" : "export");
     fs::remove_all(out);  // of a killed run
