@@ -230,15 +230,16 @@ void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config) {
     nlohmann::json own = {{"rope_type", "default"}};
     own.update(object(kinds, kind));
     own.update(older);
+    const std::string key = older.empty() ? "rope_parameters" : "rope_scaling";
     if (own.contains("type") && own["type"] != own["rope_type"]) {
-      reader.wrong("rope_parameters", "has the older key 'type', which Transformers does not read for this family",
-                   "rope_type");
+      reader.wrong(key, "has the older key 'type', which Transformers does not read for this family", "rope_type");
     }
     nlohmann::json beside = nlohmann::json::object();
     if (reader.has(base)) beside["rope_theta"] = reader.at(base);
     if (reader.has(kShare)) beside[kShare] = reader.at(kShare);
     ConfigReader others(beside, reader.where(), reader.problems());
-    ConfigReader settings(own, kinds.where() + "." + kind, reader.problems());
+    ConfigReader settings(own, reader.where() + ": " + key + (older.empty() ? "." + std::string(kind) : ""),
+                          reader.problems());
     return read_positions(others, settings, config, {.base_default = usual_base});
   };
   config.rotary = rotation_of(kFullAttention, object(reader, "rope_scaling"), "rope_theta", 1e6);

@@ -167,6 +167,12 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {llama(), {{"architectures", {"FalconForCausalLM"}}}, {"FalconForCausalLM", "BloomForCausalLM"}},
            {llama(), {{"attn_logit_softcapping", 50.0}}, {"attn_logit_softcapping"}},
            {llama(), {{"no_rope_layers", {1, 0}}}, {"no_rope_layers"}},
+           {llama(),
+            {{"clip_qkv", 1.0}, {"residual_multiplier", 0.0}},
+            {"clip_qkv", "residual_multiplier", "switches it off"}},
+           {gpt2(), {{"alibi", 1}, {"rotary_dim", 4}, {"norm_type", "rms"}}, {"alibi", "rotary_dim", "norm_type"}},
+           {bloom(), {{"rope_ratio", 2}, {"use_parallel_residual", true}}, {"rope_ratio", "use_parallel_residual"}},
+           {opt(), {{"kv_lora_rank", 8}, {"n_routed_experts", 1}}, {"kv_lora_rank", "n_routed_experts"}},
            {llama(), {{"is_encoder_decoder", true}}, {"is_encoder_decoder"}},
            {llama(), {{"is_causal", false}}, {"is_causal", "true"}},
            {like_llama("MistralForCausalLM"), {{"sliding_window", 0}}, {"sliding_window"}},
@@ -174,7 +180,8 @@ TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
            {like_llama("Gemma3ForCausalLM"), {{"rope_scaling", "linear"}}, {"rope_scaling", "object"}},
            {like_llama("Gemma3ForCausalLM"),
             {{"rope_scaling", {{"type", "linear"}, {"factor", 8}}}},
-            {"older key 'type'"}},
+            {"'rope_scaling'", "older key 'type'", R"("type":"linear")"}},
+           {like_llama("Gemma3ForCausalLM"), {{"rope_scaling", {{"rope_type", "linear"}}}}, {"rope_scaling: 'factor'"}},
            {like_llama("Gemma2ForCausalLM"), {{"use_bidirectional_attention", true}}, {"use_bidirectional_attention"}},
            {like_llama("Gemma2ForCausalLM"), {{"sliding_window", nullptr}}, {"sliding_window", "null"}},
            {like_llama("Gemma2ForCausalLM"), {{"layer_types", {"full_attention"}}}, {"layer_types", "2 times"}},
@@ -309,6 +316,9 @@ TEST_F(Families, UnknownKeysAreOneWarning) {
                         {"num_beams", 4},
                         {"zebra_stripes", {3}},
                         {"rope_interleaved", false},
+                        {"residual_multiplier", 1.0},
+                        {"clip_qkv", 0},
+                        {"rope_ratio", 1},
                         {"ant_legs", 6}};
   read(llama(), changes);
   read(llama(), changes);
@@ -476,7 +486,9 @@ TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
 TEST_F(GenerationSettings, IdsThatNeverOccurAreIgnoredWithOneWarning) {
   const CapturedLog log;
   const GenerationConfig generation = read(json::parse(R"({"pad_token_id": -1, "eos_token_id": [1, 100],
-    "bos_token_id": 50256, "suppress_tokens": [3, 100], "begin_suppress_tokens": [-1]})"));
+    "bos_token_id": 50256, "suppress_tokens": [3, 100], "begin_suppress_tokens": [-1],
+    "bad_words_ids": [[5, 100], [6]]})"));
+  EXPECT_THAT(generation.bad_words, ElementsAre(ElementsAre(6)));
   EXPECT_EQ(generation.pad, config_.pad);
   EXPECT_THAT(generation.eos_ids, ElementsAre(1));
   EXPECT_EQ(generation.bos, std::nullopt);

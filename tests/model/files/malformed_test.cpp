@@ -4,6 +4,7 @@
 #include <fstream>
 #include <functional>
 #include <random>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -82,6 +83,11 @@ void rename_tensor(json& header) {
   header.erase(kQuery);
 }
 
+void put_prefix(json& header) {
+  const json old = std::exchange(header, json::object());
+  for (const auto& [name, entry] : old.items()) header[name == "__metadata__" ? name : "module." + name] = entry;
+}
+
 void overlap(json& header) {
   header[kQuery]["data_offsets"] = header["decoder.block.0.layer.0.SelfAttention.q.weight"]["data_offsets"];
 }
@@ -90,6 +96,7 @@ std::vector<Damage> header_damages() {
   return {
       header("TensorMissing", [](json& h) { h.erase(kQuery); }, {"hole"}),
       header("Renamed", rename_tensor, {kQuery, "missing", "decoder.extra"}),
+      header("PrefixAnother", put_prefix, {"'shared.weight'", "'module.shared.weight'", "'' in place of 'module.'"}),
       header("OffsetsOverlap", overlap, {kQuery, "overlap"}),
       header("EntryIsNoObject", [](json& h) { h[kQuery] = 3; }, {kQuery, "incomplete"}),
       header("MetadataOfNumbers", [](json& h) { h["__metadata__"]["format"] = 1; }, {"__metadata__"}),
@@ -138,6 +145,15 @@ std::vector<Damage> file_damages() {
        },
        {"model.safetensors"}},
       {"WeightsAbsent", [](const fs::path& d) { fs::remove(d / "model.safetensors"); }, {"no weights"}},
+      {"ShardWithoutIndex",
+       [](const fs::path& d) { fs::rename(d / "model.safetensors", d / "model-00001-of-00002.safetensors"); },
+       {"no weights", "model-00001-of-00002.safetensors, but no index"}},
+      {"IndexEmpty",
+       [](const fs::path& d) {
+         fs::remove(d / "model.safetensors");
+         write_text(d / "model.safetensors.index.json", R"({"weight_map": {}})");
+       },
+       {"model.safetensors.index.json", "no weight_map"}},
       {"ConfigAbsent", [](const fs::path& d) { fs::remove(d / "config.json"); }, {"config.json"}},
       {"DirectoryAbsent", [](const fs::path& d) { fs::remove_all(d); }, {"no such model directory"}},
   };
