@@ -56,17 +56,14 @@ class SentencePieceTokenizer : public Tokenizer {
       if (!status.ok()) throw RunError({.where = file_.string(), .what = "encoding failed: " + status.ToString()});
       ids.insert(ids.end(), own.begin(), own.end());
     };
-    for (size_t begin = 0; (begin = text.find("<2", begin)) != std::string_view::npos;) {
+    for (size_t begin = text.find("<2"); begin != std::string_view::npos; begin = text.find("<2", begin + 1)) {
       const size_t size = text.substr(begin, kLongestLanguage).find('>') + 1;  // 0: it does not end
       const int id = size == 0 ? processor_.unk_id() : processor_.PieceToId({text.data() + begin, size});
-      if (id == processor_.unk_id()) {
-        ++begin;
-        continue;
-      }
+      if (id == processor_.unk_id()) continue;
       append(text.substr(0, begin));
       ids.push_back(id);
       text.remove_prefix(begin + size);
-      begin = 0;
+      begin = std::string_view::npos;  // so that the search goes on at the rest's beginning
     }
     append(text);
     return ids;

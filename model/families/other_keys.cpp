@@ -46,11 +46,6 @@ constexpr OtherMathematics kOtherMathematics[] = {
      " rope_local_base_freq rotary_dim scale_depth ",
      std::nullopt}};
 
-// Returns whether a value means that something is off: null, false or nothing at all.
-bool is_off(const nlohmann::json& value) {
-  return value.is_null() || value.empty() || value == false || value == "";
-}
-
 }  // namespace
 
 bool lists(std::string_view names, const std::string& key) {
@@ -60,7 +55,8 @@ bool lists(std::string_view names, const std::string& key) {
 void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool (*known)(const std::string& key)) {
   std::vector<std::string> unknown;
   for (const auto& [key, value] : config_json.items()) {
-    if (keys.listed().contains(key) || lists(kBookkeeping, key) || known(key) || is_off(value)) continue;
+    if (keys.listed().contains(key) || lists(kBookkeeping, key) || known(key)) continue;
+    if (value.empty() || value == false || value == "") continue;
     const auto* other = std::ranges::find_if(kOtherMathematics, [&](const auto& row) { return lists(row.keys, key); });
     if (other != std::end(kOtherMathematics)) {
       if (other->off && value.is_number() && value == *other->off) continue;
