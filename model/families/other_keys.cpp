@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -29,11 +30,7 @@ constexpr std::string_view kBookkeeping =
 
 // Keys of other families by which the same weights would give other numbers, with the number that switches them off.
 // Null, false and nothing at all always do.
-struct OtherMathematics {
-  std::string_view keys;
-  std::optional<double> off;
-};
-constexpr OtherMathematics kOtherMathematics[] = {
+constexpr std::pair<std::string_view, std::optional<double>> kOtherMathematics[] = {
     {" attn_logit_scale embedding_multiplier logit_scale logits_scaling mup_width_scale partial_rotary_factor"
      " residual_multiplier rope_ratio scale_emb ",
      1.0},
@@ -57,11 +54,12 @@ void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool 
   for (const auto& [key, value] : config_json.items()) {
     if (keys.listed().contains(key) || lists(kBookkeeping, key) || known(key)) continue;
     if (value.empty() || value == false || value == "") continue;
-    const auto* other = std::ranges::find_if(kOtherMathematics, [&](const auto& row) { return lists(row.keys, key); });
+    const auto* other = std::ranges::find_if(kOtherMathematics, [&](const auto& row) { return lists(row.first, key); });
     if (other != std::end(kOtherMathematics)) {
-      if (other->off && value.is_number() && value == *other->off) continue;
-      keys.reader().wrong(key, "would change what the model computes, and this family has no such key",
-                          other->off ? fmt::format("nothing, or {}, which switches it off", *other->off) : "nothing");
+      if (other->second && value.is_number() && value == *other->second) continue;
+      keys.reader().wrong(
+          key, "would change what the model computes, and this family has no such key",
+          other->second ? fmt::format("nothing, or {}, which switches it off", *other->second) : "nothing");
     } else if (value != 0 && value != 1 && !key.starts_with("draft")) {  // draft: keys of our own additions
       unknown.push_back(key);
     }

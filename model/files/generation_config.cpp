@@ -51,9 +51,7 @@ const NeutralValues* neutral_values(const std::string& key) {
 bool is_neutral(const std::string& key, const json& value) {
   const NeutralValues* known = neutral_values(key);
   const json off = known == nullptr ? json::array() : json::parse(known->values);
-  return std::any_of(off.begin(), off.end(), [&](const json& one) {
-    return one.is_number() && value.is_number() ? one.get<double>() == value.get<double>() : one == value;
-  });
+  return std::find(off.begin(), off.end(), value) != off.end();
 }
 
 // Reads lists of ids. One with an id that never occurs bans nothing.

@@ -184,19 +184,16 @@ void ModelDirectory::decide_prefix() {
 // Refuses files whose embedding has its name behind another prefix than the family's: all their names are wrong then.
 void ModelDirectory::require_prefix() const {
   const std::string wanted = embedding_name();
-  const size_t dot = wanted.find('.');
-  // The name without the prefix; "shared.weight" (T5) has none.
-  const size_t begin = wanted.find('.', dot + 1) == std::string::npos ? 0 : dot + 1;
+  // "shared.weight" (T5) has no prefix.
+  const size_t begin = std::ranges::count(wanted, '.') > 1 ? wanted.find('.') + 1 : 0;
   const std::string bare = wanted.substr(begin);
   if (weights_.contains(wanted)) return;
   for (const auto& [name, file] : weights_.tensors()) {
     if (name != bare && !name.ends_with("." + bare)) continue;
-    throw UserError({.where = weights_.where(name),
-                     .what = "has another prefix than the tensors of a " + family().name + " model",
-                     .expected = "'" + wanted + "'",
-                     .found = "'" + name + "'",
-                     .hint = fmt::format("rename all tensors: '{}' in place of '{}' at the beginning of their names",
-                                         wanted.substr(0, begin), name.substr(0, name.size() - bare.size()))});
+    throw UserError({weights_.where(name), "has another prefix than the tensors of a " + family().name + " model",
+                     "'" + wanted + "'", "'" + name + "'",
+                     fmt::format("rename all tensors: '{}' in place of '{}' at the beginning of their names",
+                                 wanted.substr(0, begin), name.substr(0, name.size() - bare.size()))});
   }
 }
 

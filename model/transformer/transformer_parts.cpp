@@ -10,6 +10,10 @@ StackInput::StackInput(const TransformerConfig& config, const std::string& stack
   if (config.positions == Positions::kLearned) {
     positions = building.find(stack + ".positions.weight");
     first_row = config.position_offset;
+  } else if (config.family == "m2m_100" && stack == "encoder") {
+    positions = at::constant_pad_nd(table, {0, 0, 1, 0});
+    first_row = 1;
+    skips_padding = true;
   }
   if (config.embedding_norm) {
     const std::string prefix = stack + ".embedding_norm";
