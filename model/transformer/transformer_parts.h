@@ -28,8 +28,6 @@ struct StackInput {
 
   at::Tensor positions;   // [offset+P,D], added; undefined: none
   int64_t first_row = 0;  // position 0's
-  // M2M-100's encoder: padding inside of a text is not counted; its position is -1, whose row holds zeros.
-  bool skips_padding = false;
   std::optional<NormLayer> norm;
 };
 

@@ -4,7 +4,6 @@
 #include <fstream>
 #include <functional>
 #include <random>
-#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,11 +82,6 @@ void rename_tensor(json& header) {
   header.erase(kQuery);
 }
 
-void put_prefix(json& header) {
-  const json old = std::exchange(header, json::object());
-  for (const auto& [name, entry] : old.items()) header[name == "__metadata__" ? name : "module." + name] = entry;
-}
-
 void overlap(json& header) {
   header[kQuery]["data_offsets"] = header["decoder.block.0.layer.0.SelfAttention.q.weight"]["data_offsets"];
 }
@@ -96,7 +90,6 @@ std::vector<Damage> header_damages() {
   return {
       header("TensorMissing", [](json& h) { h.erase(kQuery); }, {"hole"}),
       header("Renamed", rename_tensor, {kQuery, "missing", "decoder.extra"}),
-      header("PrefixAnother", put_prefix, {"'shared.weight'", "'module.shared.weight'", "'' in place of 'module.'"}),
       header("OffsetsOverlap", overlap, {kQuery, "overlap"}),
       header("EntryIsNoObject", [](json& h) { h[kQuery] = 3; }, {kQuery, "incomplete"}),
       header("MetadataOfNumbers", [](json& h) { h["__metadata__"]["format"] = 1; }, {"__metadata__"}),

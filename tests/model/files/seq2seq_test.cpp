@@ -120,6 +120,16 @@ TEST_F(Seq2Seq, TheBareModelIsRead) {
               HasSubstr("'model.' in place of 'language_model.'"));
 }
 
+// M2M-100 counts no padding inside of a source, so the other tokens' states are the same wherever it stands.
+TEST_F(Seq2Seq, PaddingInsideOfASourceHasNoPosition) {
+  TransformerModel model(read(seq2seq(kArchitectures[1])), 3);
+  const TokenBatch sources{at::tensor({5, 1, 6, 7, 1, 5, 6, 7, 5, 6, 1, 7}, at::kLong).view({3, 4}), {4, 4, 4}};
+  const at::Tensor states = model.encode(sources).hidden;
+  const at::Tensor texts = states.flatten(0, 1).index_select(0, sources.tokens.view(-1).ne(1).nonzero().view(-1));
+  for (const int64_t other : {1, 2})
+    EXPECT_TRUE(at::allclose(texts.view({3, 3, -1})[other], texts.view({3, 3, -1})[0]));
+}
+
 TEST_F(Seq2Seq, StoredSinusoidsAreThoseThatTheModelComputes) {
   const std::string name = "model.encoder.embed_positions.weight";
   EXPECT_NO_THROW(load_changed(kArchitectures[4], [&](Tensors& tensors) { tensors.at(name) += 5e-4; }));
