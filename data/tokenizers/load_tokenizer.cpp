@@ -173,10 +173,18 @@ LanguageFrames paired_frames(const Tokenizer& tokenizer, const LanguageTokens& t
   return frames;
 }
 
-// Sets the ids around sources and targets by languages: those asked for, or else the tokenizer's own.
+// Sets the ids around sources and targets by languages: those asked for, or else the tokenizer's own. Errors: UserError
+// for tokenizers that put them behind the text.
 void choose_languages(Tokenizer& tokenizer, const Languages& asked) {
   const TokenizerConfig config = read_tokenizer_config(tokenizer.file().parent_path());
   const auto is_class = [&](std::string_view name) { return config.any_class.find(name) != std::string::npos; };
+  const bool legacy = is_class("Nllb") && config.legacy_behaviour.value_or(false);
+  if (legacy || config.any_class.starts_with("MBartTokenizer")) {
+    throw UserError({.where = tokenizer.file().string(),
+                     .what = "a tokenizer whose languages stand behind the text is not supported",
+                     .expected = "an mBART-50, or an NLLB without legacy_behaviour: their languages stand before it",
+                     .found = config.any_class + (legacy ? " with \"legacy_behaviour\": true" : "")});
+  }
   const bool given = !asked.source_language.empty() || !asked.target_language.empty();
   const bool translates = is_class("Nllb") || is_class("MBart50") || is_class("M2M100") ||
                           tokenizer.file().filename() == "sentencepiece.bpe.model";

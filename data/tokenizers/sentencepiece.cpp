@@ -46,11 +46,27 @@ class SentencePieceTokenizer : public Tokenizer {
     special_ids_ = {processor_.pad_id(), processor_.eos_id(), processor_.unk_id(), processor_.bos_id()};
   }
 
+  // MADLAD's languages (<2fr>) stand between texts of their own, as in Transformers.
   std::vector<int32_t> encode(std::string_view text) const override {
-    std::vector<int> ids;
-    const sentencepiece::util::Status status = processor_.Encode({text.data(), text.size()}, &ids);
-    if (!status.ok()) throw RunError({.where = file_.string(), .what = "encoding failed: " + status.ToString()});
-    return {ids.begin(), ids.end()};
+    constexpr size_t kLongestLanguage = 40;
+    std::vector<int32_t> ids;
+    const auto append = [&](std::string_view part) {
+      std::vector<int> own;
+      const sentencepiece::util::Status status = processor_.Encode({part.data(), part.size()}, &own);
+      if (!status.ok()) throw RunError({.where = file_.string(), .what = "encoding failed: " + status.ToString()});
+      ids.insert(ids.end(), own.begin(), own.end());
+    };
+    for (size_t begin = text.find("<2"); begin != std::string_view::npos; begin = text.find("<2", begin + 1)) {
+      const size_t size = text.substr(begin, kLongestLanguage).find('>') + 1;  // 0: it does not end
+      const int id = size == 0 ? processor_.unk_id() : processor_.PieceToId({text.data() + begin, size});
+      if (id == processor_.unk_id()) continue;
+      append(text.substr(0, begin));
+      ids.push_back(id);
+      text.remove_prefix(begin + size);
+      begin = std::string_view::npos;  // so that the search goes on at the rest's beginning
+    }
+    append(text);
+    return ids;
   }
 
   std::string decode(std::span<const int32_t> ids) const override {
@@ -262,12 +278,6 @@ class NumberedTokenizer : public SentencePieceTokenizer {
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file) {
   const TokenizerConfig config = read_tokenizer_config(file.parent_path());
-  if (config.any_class.starts_with("MBartTokenizer")) {
-    throw UserError({.where = file.string(),
-                     .what = "MBartTokenizer is not supported: its languages stand behind the text",
-                     .expected = "a family such as mBART-50, whose languages stand before it",
-                     .found = config.any_class});
-  }
   const std::string name = file.filename().string();
   const bool numbered =
       name == kMarianSource || name == "sentencepiece.bpe.model" || config.any_class.starts_with("Pegasus");

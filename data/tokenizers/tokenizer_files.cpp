@@ -117,6 +117,7 @@ void read_flags(const json& config, TokenizerConfig& result) {
   flag("add_prefix_space", result.add_prefix_space);
   flag("add_bos_token", result.add_bos_token);
   flag("add_eos_token", result.add_eos_token);
+  flag("legacy_behaviour", result.legacy_behaviour);
   if (config.contains("extra_ids") && config["extra_ids"].is_number_unsigned()) {
     result.extra_ids = config["extra_ids"].get<int64_t>();
   }

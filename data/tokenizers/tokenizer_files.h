@@ -24,8 +24,9 @@ struct TokenizerConfig {
   std::optional<bool> add_prefix_space{};
   std::optional<bool> add_bos_token{};
   std::optional<bool> add_eos_token{};
-  std::optional<int64_t> extra_ids{};  // sentinels that T5Tokenizer adds behind the pieces
-  Languages languages{};               // src_lang and tgt_lang
+  std::optional<bool> legacy_behaviour{};  // NLLB's languages stand behind texts
+  std::optional<int64_t> extra_ids{};      // sentinels that T5Tokenizer adds behind the pieces
+  Languages languages{};                   // src_lang and tgt_lang
   // Contents of the special tokens; empty if the files name none.
   std::string bos{};
   std::string eos{};

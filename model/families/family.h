@@ -85,6 +85,8 @@ class ConfigKeys {
   void integer(const std::string& key, std::optional<int64_t>& value, TokenIds ids);
   void integers(const std::string& key, std::vector<int64_t>& value, TokenIds ids);
   void end_ids(const std::string& key, std::vector<int64_t>& value, TokenIds ids);
+  // Returns whether an id may occur; otherwise notes it for warn_of_ids().
+  bool occurs(const std::string& key, int64_t id, TokenIds ids);
   // Warns of the ids that were left out, once in a process.
   void warn_of_ids();
   // The name of an activation.
@@ -107,9 +109,6 @@ class ConfigKeys {
   // Notes a key, and writes its value unless keys are read or it is the fallback. Returns whether keys are read.
   bool read_or_write(const std::string& key, const nlohmann::ordered_json& value,
                      const nlohmann::ordered_json& fallback);
-
-  // Returns whether an id may occur; otherwise notes it.
-  bool occurs(const std::string& key, int64_t id, TokenIds ids);
 
   std::optional<ConfigReader> from_;
   nlohmann::ordered_json* to_ = nullptr;

@@ -1,7 +1,11 @@
 // Keys of config.json that no family's list has: Transformers writes many that change nothing, and real directories
 // have keys of any program.
+#include <algorithm>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -24,19 +28,20 @@ constexpr std::string_view kBookkeeping =
     " chunk_size_feed_forward classifier_dropout initializer_range sep_token_id unk_token_id model_max_length"
     " tie_last_hidden_states quantization_config pretraining_tp tf_legacy_loss unsloth_version unsloth_fixed ";
 
-// Keys of other families by which the same weights would give other numbers.
-constexpr std::string_view kOtherMathematics =
-    " add_cross_attention alibi attention_chunk_size attention_multiplier attn_logit_softcapping attn_logit_scale"
-    " clip_qkv embedding_multiplier final_logit_softcapping layer_types logit_scale logits_scaling mup_width_scale"
-    " multi_query no_rope_layers num_experts num_local_experts parallel_attn partial_rotary_factor per_layer_config"
-    " pruned_heads qk_layernorm qk_norm query_pre_attn_scalar residual_multiplier scale_emb scale_embedding scale_depth"
-    " use_qk_norm use_sliding_window sliding_window ";
-
-// Returns whether a value means that something is off: null, false, 0, a factor of 1, or nothing at all.
-bool is_off(const nlohmann::json& value) {
-  if (value.is_number()) return value == 0 || value == 1;
-  return value.is_null() || value.empty() || value == false || value == "";
-}
+// Keys of other families by which the same weights would give other numbers, with the number that switches them off.
+// Null, false and nothing at all always do.
+constexpr std::pair<std::string_view, std::optional<double>> kOtherMathematics[] = {
+    {" attn_logit_scale embedding_multiplier logit_scale logits_scaling mup_width_scale partial_rotary_factor"
+     " residual_multiplier rope_ratio scale_emb ",
+     1.0},
+    {" add_cross_attention alibi attention_chunk_size attn_logit_softcapping clip_qkv final_logit_softcapping"
+     " kv_lora_rank logit_cap multi_query n_routed_experts no_rope_layer_interval num_experts num_local_experts"
+     " parallel_attn qk_layernorm qk_norm rope_interleave rope_interleaved scale_embedding sliding_window"
+     " sliding_window_pattern use_dynamic_ntk use_logn_attn use_parallel_residual use_qk_norm use_sliding_window ",
+     0.0},
+    {" attention_multiplier layer_types no_rope_layers norm_type per_layer_config pruned_heads query_pre_attn_scalar"
+     " rope_local_base_freq rotary_dim scale_depth ",
+     std::nullopt}};
 
 }  // namespace
 
@@ -47,11 +52,15 @@ bool lists(std::string_view names, const std::string& key) {
 void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool (*known)(const std::string& key)) {
   std::vector<std::string> unknown;
   for (const auto& [key, value] : config_json.items()) {
-    if (keys.listed().contains(key) || lists(kBookkeeping, key) || known(key) || is_off(value)) continue;
-    if (lists(kOtherMathematics, key)) {
-      keys.reader().wrong(key, "would change what the model computes, and this family has no such key",
-                          "nothing, or the value that switches it off");
-    } else if (!key.starts_with("draft")) {  // keys of our own additions
+    if (keys.listed().contains(key) || lists(kBookkeeping, key) || known(key)) continue;
+    if (value.empty() || value == false || value == "") continue;
+    const auto* other = std::ranges::find_if(kOtherMathematics, [&](const auto& row) { return lists(row.first, key); });
+    if (other != std::end(kOtherMathematics)) {
+      if (other->second && value.is_number() && value == *other->second) continue;
+      keys.reader().wrong(
+          key, "would change what the model computes, and this family has no such key",
+          other->second ? fmt::format("nothing, or {}, which switches it off", *other->second) : "nothing");
+    } else if (value != 0 && value != 1 && !key.starts_with("draft")) {  // draft: keys of our own additions
       unknown.push_back(key);
     }
   }

@@ -133,15 +133,18 @@ RotaryConfig read_positions(ConfigReader& reader, ConfigReader& settings, const 
   return config;
 }
 
+// Returns the object of a key, an empty one if there is none.
+nlohmann::json settings_at(ConfigReader& reader, const char* key) {
+  if (!reader.has(key)) return nlohmann::json::object();
+  if (!reader.at(key).is_object()) reader.wrong(key, "is not an object", "an object with rope_type");
+  return reader.at(key).is_object() ? reader.at(key) : nlohmann::json::object();
+}
+
 // Returns the key of the settings that count, or nothing.
 std::optional<std::string> key_of_settings(ConfigReader& reader) {
-  const auto given = [&](const char* key) {
-    if (!reader.has(key)) return false;
-    if (!reader.at(key).is_object()) reader.wrong(key, "is not an object", "an object with rope_type");
-    return reader.at(key).is_object() && !reader.at(key).empty();
-  };
-  const bool newer = given("rope_parameters");
-  if (!given("rope_scaling")) return newer ? std::optional<std::string>("rope_parameters") : std::nullopt;
+  const bool newer = !settings_at(reader, "rope_parameters").empty();
+  if (settings_at(reader, "rope_scaling").empty())
+    return newer ? std::optional<std::string>("rope_parameters") : std::nullopt;
   if (newer && reader.at("rope_parameters") != reader.at("rope_scaling")) {
     log_warning_once("{}: rope_scaling is read and rope_parameters is not, as Transformers does; they differ",
                      reader.where());
@@ -211,12 +214,7 @@ void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config) {
     return;
   }
   ConfigReader& reader = keys.reader();
-  const auto object = [](ConfigReader& from, const char* key) {
-    if (!from.has(key)) return nlohmann::json::object();
-    if (!from.at(key).is_object()) from.wrong(key, "is not an object", "an object with rope_type");
-    return from.at(key).is_object() ? from.at(key) : nlohmann::json::object();
-  };
-  const nlohmann::json all = object(reader, "rope_parameters");
+  const nlohmann::json all = settings_at(reader, "rope_parameters");
   ConfigReader kinds(all, reader.where() + ": rope_parameters", reader.problems());
   for (const auto& [key, value] : all.items()) {
     if (value.is_object() || value.is_null()) continue;
@@ -228,20 +226,21 @@ void rotary_keys_by_window(ConfigKeys& keys, TransformerConfig& config) {
   // there is not read.
   const auto rotation_of = [&](const char* kind, const nlohmann::json& older, const char* base, double usual_base) {
     nlohmann::json own = {{"rope_type", "default"}};
-    own.update(object(kinds, kind));
+    own.update(settings_at(kinds, kind));
     own.update(older);
+    const std::string key = older.empty() ? "rope_parameters" : "rope_scaling";
     if (own.contains("type") && own["type"] != own["rope_type"]) {
-      reader.wrong("rope_parameters", "has the older key 'type', which Transformers does not read for this family",
-                   "rope_type");
+      reader.wrong(key, "has the older key 'type', which Transformers does not read for this family", "rope_type");
     }
     nlohmann::json beside = nlohmann::json::object();
     if (reader.has(base)) beside["rope_theta"] = reader.at(base);
     if (reader.has(kShare)) beside[kShare] = reader.at(kShare);
     ConfigReader others(beside, reader.where(), reader.problems());
-    ConfigReader settings(own, kinds.where() + "." + kind, reader.problems());
+    ConfigReader settings(own, reader.where() + ": " + key + (older.empty() ? "." + std::string(kind) : ""),
+                          reader.problems());
     return read_positions(others, settings, config, {.base_default = usual_base});
   };
-  config.rotary = rotation_of(kFullAttention, object(reader, "rope_scaling"), "rope_theta", 1e6);
+  config.rotary = rotation_of(kFullAttention, settings_at(reader, "rope_scaling"), "rope_theta", 1e6);
   config.window_rotary = rotation_of(kSlidingAttention, nlohmann::json::object(), "rope_local_base_freq", 1e4);
 }
 

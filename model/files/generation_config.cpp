@@ -51,29 +51,23 @@ const NeutralValues* neutral_values(const std::string& key) {
 bool is_neutral(const std::string& key, const json& value) {
   const NeutralValues* known = neutral_values(key);
   const json off = known == nullptr ? json::array() : json::parse(known->values);
-  return std::any_of(off.begin(), off.end(), [&](const json& one) {
-    return one.is_number() && value.is_number() ? one.get<double>() == value.get<double>() : one == value;
-  });
+  return std::find(off.begin(), off.end(), value) != off.end();
 }
 
-std::vector<std::vector<int64_t>> read_bad_words(ConfigReader& reader, const std::string& key, int64_t vocabulary) {
-  std::vector<std::vector<int64_t>> words;
-  const std::string expected = fmt::format("a list of non-empty lists of token ids in 0..{}", vocabulary - 1);
-  const auto good_id = [&](const json& id) {
-    return id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(vocabulary);
+// Reads lists of ids. One with an id that never occurs bans nothing.
+std::vector<std::vector<int64_t>> read_bad_words(ConfigKeys& keys, const std::string& key, TokenIds ids) {
+  const json& value = keys.reader().at(key);
+  const auto good = [](const json& word) {
+    return word.is_array() && !word.empty() && std::ranges::all_of(word, &json::is_number_integer);
   };
-  const json& value = reader.at(key);
-  bool good = value.is_array();
-  for (size_t i = 0; good && i < value.size(); ++i) {
-    good = value[i].is_array() && !value[i].empty() && std::all_of(value[i].begin(), value[i].end(), good_id);
-    if (good) {
-      words.push_back(value[i].get<std::vector<int64_t>>());
-    }
-  }
-  if (!good) {
-    reader.wrong(key, "is malformed", expected);
+  if (!value.is_array() || !std::ranges::all_of(value, good)) {
+    keys.reader().wrong(key, "is malformed", "a list of non-empty lists of token ids");
     return {};
   }
+  auto words = value.get<std::vector<std::vector<int64_t>>>();
+  std::erase_if(words, [&](const auto& word) {
+    return !std::ranges::all_of(word, [&](int64_t id) { return keys.occurs(key, id, ids); });
+  });
   return words;
 }
 
@@ -114,7 +108,7 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
   keys.integer("no_repeat_ngram_size", settings.no_repeat_ngram_size, {0, kMaxCount}, 0);
   keys.integer("encoder_no_repeat_ngram_size", settings.encoder_no_repeat_ngram_size, {0, kMaxCount}, 0);
   if (keys.custom("bad_words_ids", settings.bad_words)) {
-    settings.bad_words = read_bad_words(keys.reader(), "bad_words_ids", vocabulary);
+    settings.bad_words = read_bad_words(keys, "bad_words_ids", seen);
   }
   keys.integer("min_length", settings.min_length, {0, kMaxCount}, 0);
   keys.integer("min_new_tokens", settings.min_new_tokens, {0, kMaxCount});

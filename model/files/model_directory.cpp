@@ -133,6 +133,7 @@ ModelSettings read_settings(const fs::path& directory, const ModelKind* wanted) 
   settings.kind = &kind_of(config_json);
   if (wanted != nullptr) require_kind(*settings.kind, *wanted, directory.string());
   settings.family = &family_of(config_json, where, settings.kind->prefix);
+  settings.says_untied = config_json.value("tie_word_embeddings", json()) == false;
   Problems problems;
   ConfigReader reader(config_json, where, problems);
   ConfigKeys keys(reader);
@@ -158,6 +159,7 @@ ModelSettings read_settings(const fs::path& directory, const ModelKind* wanted) 
 ModelDirectory::ModelDirectory(fs::path directory, const ModelKind& kind)
     : path_(std::move(directory)), settings_(read_settings(path_, &kind)), weights_(path_) {
   decide_prefix();
+  require_prefix();
   decide_head();
   decide_head_bias();
   match_parameters();
@@ -177,6 +179,22 @@ void ModelDirectory::decide_prefix() {
   const std::string embedding = stored_name("embedding.weight");
   without_prefix_ =
       !prefix.empty() && !weights_.contains(embedding) && weights_.contains(embedding.substr(prefix.size()));
+}
+
+// Refuses files whose embedding has its name behind another prefix than the family's: all their names are wrong then.
+void ModelDirectory::require_prefix() const {
+  const std::string wanted = embedding_name();
+  // "shared.weight" (T5) has no prefix.
+  const size_t begin = std::ranges::count(wanted, '.') > 1 ? wanted.find('.') + 1 : 0;
+  const std::string bare = wanted.substr(begin);
+  if (weights_.contains(wanted)) return;
+  for (const auto& [name, file] : weights_.tensors()) {
+    if (name != bare && !name.ends_with("." + bare)) continue;
+    throw UserError({weights_.where(name), "has another prefix than the tensors of a " + family().name + " model",
+                     "'" + wanted + "'", "'" + name + "'",
+                     fmt::format("rename all tensors: '{}' in place of '{}' at the beginning of their names",
+                                 wanted.substr(0, begin), name.substr(0, name.size() - bare.size()))});
+  }
 }
 
 const std::string& ModelDirectory::stored_name(const std::string& parameter) const {
@@ -206,7 +224,8 @@ std::string ModelDirectory::embedding_name() const {
 }
 
 // Decides by the stored tensors, not the flags: Transformers 5 writes tie_word_embeddings: true for untied models as
-// well. A stored head that equals the embedding is a copy of it, unless the flags say that it is untied.
+// well. A stored head that equals the embedding is a copy of it, unless the flags say that it is untied. A file that
+// itself says so must hold a head; in T5 and its cousins Transformers ties whatever the flag says.
 void ModelDirectory::decide_head() {
   const std::string embedding = embedding_name();
   const std::string& head = stored_name("head.weight");
@@ -219,7 +238,8 @@ void ModelDirectory::decide_head() {
         "does (tie_word_embeddings: false would say so)",
         weights_.where(head));
   }
-  settings_.config.tied_head = !own_head || equal;
+  const bool needs_head = settings_.says_untied && config().positions != Positions::kRelativeBias;
+  settings_.config.tied_head = equal || !(own_head || needs_head);
 }
 
 // Files without a bias on logits have none: Transformers takes zeros.
@@ -235,7 +255,9 @@ void ModelDirectory::check_parameter(const Stored& stored, Problems& problems) c
                   .what = "is missing from the weights",
                   .expected = "shape " + shape_text(shape),
                   .found = "nothing",
-                  .hint = {}});
+                  .hint = name != stored_name("head.weight")
+                              ? ""
+                              : "if the embedding is the head, set \"tie_word_embeddings\": true in config.json"});
     return;
   }
   const TensorEntry& entry = weights_.entry(name);

@@ -102,6 +102,7 @@ struct ModelSettings {
   TransformerConfig config;
   GenerationConfig generation;
   std::optional<CompanionRecord> companion;  // absent: none is named, as in checkpoints of training
+  bool says_untied = false;                  // config.json itself says tie_word_embeddings: false
 };
 
 // Reads and checks config.json and generation_config.json. Errors (UserError): no such directory or file, broken JSON,
@@ -136,6 +137,7 @@ class ModelDirectory {
   bool same_tensor(const std::string& a, const std::string& b) const;
   std::string embedding_name() const;
   void decide_prefix();
+  void require_prefix() const;
   // Returns the family's name of a parameter outside the layers.
   const std::string& stored_name(const std::string& parameter) const;
   // Returns a stored name as these files spell it.

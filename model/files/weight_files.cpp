@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -336,10 +337,11 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
   const json root = load_json(index);
   Problems problems;
   std::map<std::string, std::string> map;
-  if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) {
+  if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object() ||
+      root["weight_map"].empty()) {
     throw UserError({.where = index.string(),
                      .what = "the index has no weight_map",
-                     .expected = "an object that maps tensor names to files",
+                     .expected = "an object that maps tensor names to files, which is not empty",
                      .found = brief(root),
                      .hint = {}});
   }
@@ -408,12 +410,18 @@ WeightFiles::WeightFiles(const fs::path& directory) {
       return;
     }
   }
+  std::string found = "neither";
+  std::error_code status;
+  for (const fs::directory_entry& file : fs::directory_iterator(directory, status)) {
+    const std::string name = file.path().filename().string();
+    if (name.find("-of-") != std::string::npos) found = name + ", but no index of such shards";
+  }
   throw UserError(
       {.where = directory.string(),
        .what = "no weights in this model directory",
        .expected = fmt::format("{}, {}, or one of them in shards with its .index.json", kWeightsFile, kPickled),
-       .found = "neither",
-       .hint = "is this the right directory?"});
+       .found = found,
+       .hint = found == "neither" ? "is this the right directory?" : "fetch the index as well"});
 }
 
 void WeightFiles::open_shards(const fs::path& index) {

@@ -158,6 +158,10 @@ at::Tensor TransformerModel::embed_at(const at::Tensor& tokens, const StackInput
 at::Tensor TransformerModel::embed_sequences(const TokenBatch& batch, const StackInput& input) const {
   return embed_at(batch.tokens, input, [&] {
     if (!batch.segments.empty()) return upload(segment_index(batch).position, info_.device);
+    if (config_.sinusoids_reach_end && input.first_row > 0) {  // M2M-100's sources, where padding has no position
+      const at::Tensor counted = batch.tokens.ne(config_.pad).to(at::kLong);
+      return counted.cumsum(1) * counted - 1;
+    }
     return at::arange(batch.tokens.size(1), at::TensorOptions(at::kLong).device(info_.device));
   });
 }

@@ -10,6 +10,9 @@ StackInput::StackInput(const TransformerConfig& config, const std::string& stack
   if (config.positions == Positions::kLearned) {
     positions = building.find(stack + ".positions.weight");
     first_row = config.position_offset;
+  } else if (config.sinusoids_reach_end && stack == "encoder") {  // M2M-100
+    positions = at::constant_pad_nd(table, {0, 0, 1, 0});         // row 0 is that of padding inside of a text
+    first_row = 1;
   }
   if (config.embedding_norm) {
     const std::string prefix = stack + ".embedding_norm";

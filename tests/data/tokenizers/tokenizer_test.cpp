@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -158,6 +159,8 @@ TEST_F(TranslationTokenizer, LanguagesFollowThePiecesAndStandBeforeTexts) {
   EXPECT_THAT(error({}), HasSubstr("given twice"));
   write_text(directory_ / "tokenizer_config.json", R"({"tokenizer_class": "MBartTokenizer"})");
   EXPECT_THAT(error({}), HasSubstr("MBartTokenizer"));
+  write_text(directory_ / "tokenizer_config.json", R"({"tokenizer_class": "NllbTokenizer", "legacy_behaviour": true})");
+  EXPECT_THAT(error({}), HasSubstr("legacy_behaviour"));
 }
 
 TEST_F(TranslationTokenizer, MarianNumbersThePiecesOfTwoModels) {
@@ -188,6 +191,24 @@ TEST_F(TranslationTokenizer, MarianNumbersThePiecesOfTwoModels) {
   EXPECT_THAT(error({{"a", -1}}), HasSubstr("vocab.json"));
   std::filesystem::remove(directory_ / "vocab.json");
   EXPECT_THAT(error_of([&] { load_tokenizer(directory_.path()); }), HasSubstr("vocab.json"));
+}
+
+// The ids of Transformers 5.23: <2fr> is a user-defined piece, here of a model whose bytes it follows.
+TEST_F(TranslationTokenizer, MadladsLanguagesStandBetweenTexts) {
+  const auto plain = small_tokenizer(directory_ / "plain.model");
+  write_text(directory_ / "spiece.model",
+             read_file(directory_ / "plain.model") + std::string("\x0a\x0e\x0a\x05<2fr>\x15\0\0\0\0\x18\x04", 16));
+  const auto tokenizer = load_tokenizer(directory_.path(), {.source_language = "", .target_language = "fr"});
+  const auto french = static_cast<int32_t>(plain->vocabulary());
+  EXPECT_THAT(tokenizer->frames().source.before, testing::ElementsAre(french));
+  const std::vector<std::pair<std::string, std::string>> texts = {{"", " the cat"}, {"a cat", "the dog"}, {"<2", ""}};
+  for (const auto& [before, after] : texts) {
+    std::vector<int32_t> wanted = plain->encode(before);
+    wanted.push_back(french);
+    for (const int32_t id : plain->encode(after)) wanted.push_back(id);
+    EXPECT_EQ(tokenizer->encode(before + "<2fr>" + after), wanted);
+  }
+  EXPECT_EQ(tokenizer->encode("<2de> a <2"), plain->encode("<2de> a <2"));
 }
 
 TEST_F(TranslationTokenizer, ByT5HasBytesAndNoFile) {

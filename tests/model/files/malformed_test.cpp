@@ -138,6 +138,15 @@ std::vector<Damage> file_damages() {
        },
        {"model.safetensors"}},
       {"WeightsAbsent", [](const fs::path& d) { fs::remove(d / "model.safetensors"); }, {"no weights"}},
+      {"ShardWithoutIndex",
+       [](const fs::path& d) { fs::rename(d / "model.safetensors", d / "model-00001-of-00002.safetensors"); },
+       {"no weights", "model-00001-of-00002.safetensors, but no index"}},
+      {"IndexEmpty",
+       [](const fs::path& d) {
+         fs::remove(d / "model.safetensors");
+         write_text(d / "model.safetensors.index.json", R"({"weight_map": {}})");
+       },
+       {"model.safetensors.index.json", "no weight_map"}},
       {"ConfigAbsent", [](const fs::path& d) { fs::remove(d / "config.json"); }, {"config.json"}},
       {"DirectoryAbsent", [](const fs::path& d) { fs::remove_all(d); }, {"no such model directory"}},
   };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -112,6 +113,20 @@ TEST_F(Seq2Seq, TheBareModelIsRead) {
     tensors = bare;
   });
   EXPECT_EQ(model->config().family, "bart");
+  const auto wrap = [](Tensors& tensors) {
+    for (const auto& [name, tensor] : std::exchange(tensors, {})) tensors["language_" + name] = tensor;
+  };
+  EXPECT_THAT(error_of([&] { load_changed(kArchitectures[2], wrap); }),
+              HasSubstr("'model.' in place of 'language_model.'"));
+}
+
+// M2M-100 counts no padding inside of a source, so the other tokens' states are the same wherever it stands.
+TEST_F(Seq2Seq, PaddingInsideOfASourceHasNoPosition) {
+  TransformerModel model(read(seq2seq(kArchitectures[1])), 3);
+  const TokenBatch sources{at::tensor({5, 1, 6, 7, 1, 5, 6, 7, 5, 6, 1, 7}, at::kLong).view({3, 4}), {4, 4, 4}};
+  const at::Tensor states = model.encode(sources).hidden;
+  const at::Tensor texts = states.flatten(0, 1).index_select(0, sources.tokens.view(-1).ne(1).nonzero().view(-1));
+  EXPECT_TRUE(at::allclose(texts.narrow(0, 0, 3).repeat({3, 1}), texts, 1e-4, 1e-5));
 }
 
 TEST_F(Seq2Seq, StoredSinusoidsAreThoseThatTheModelComputes) {
