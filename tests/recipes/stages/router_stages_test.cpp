@@ -106,9 +106,10 @@ TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
 
 TEST_F(RouterStages, CollectOutputsInTheLanguageThatIsAskedFor) {
   const int32_t french = save_translator();
-  model::save_model(folder_ / "small", model::TransformerModel(model::t5_config({.vocabulary = 60}), 2));
+  model::save_model(folder_ / "sixty", model::TransformerModel(model::t5_config({.vocabulary = 60}), 2));
   toml::table table = collection();
   table.insert_or_assign("model", text("mbart"));
+  table.insert_or_assign("drafter", text("sixty"));
   table.insert_or_assign("corpus", text("german.h5"));
   table.insert("target_language", "fr_XX");
   run("router-data", table, "french");
