@@ -258,8 +258,10 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
 
 void MappedFile::will_need() const {
   constexpr int64_t kPiece = 1 << 17;  // Linux reads no more of a request than a device's read-ahead, 128 KB or more
-  for (int64_t begin = 0; begin < bytes_; begin += kPiece) {
-    const auto size = static_cast<size_t>(std::min(kPiece, bytes_ - begin));
+  const int64_t memory = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  const int64_t end = std::min(bytes_, memory / 2);  // what lies further would push out what comes first
+  for (int64_t begin = 0; begin < end; begin += kPiece) {
+    const auto size = static_cast<size_t>(std::min(kPiece, end - begin));
     ::madvise(const_cast<char*>(data_.get()) + begin, size, MADV_WILLNEED);
   }
 }

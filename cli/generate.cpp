@@ -258,7 +258,7 @@ int run_generate(const GenerateFlags& flags) {
   const infer::LoadedModel& target = session.target();
   const auto sources = infer::read_source_lines(flags.input, target, flags.ids);
   warn_of_fits(generator.fit(sources));
-  if (target.generation.num_beams != 1 && options.method == "greedy") {
+  if (target.generation.num_beams != 1) {
     log_warning("the model's generation settings ask for {} beams; here every method follows one",
                 target.generation.num_beams);
   }

@@ -353,13 +353,15 @@ void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore
                      .total = ends ? 0 : lines * options.repetitions});
   const LongWork work(kHowToGoOn, [&] { progress.tick(); });
   const std::vector<Turn> turns = timing.turns(lines);
+  double begin = 0;  // of the next round, by the watch
   for (int64_t round = 0; round < options.repetitions; ++round) {
     std::string widest;
     const TimedSettings settings = timing.settings_of_round(round, widest);
     if (!widest.empty()) progress.set_note(widest + ", next round");
-    const double begin = pause * static_cast<double>(round);
-    const bool waits = !turns.empty() && !timing.is_timed(turns.front(), round);
-    if (waits && begin > watch.seconds()) times_after(begin - watch.seconds());
+    if (!turns.empty() && !timing.is_timed(turns.front(), round)) {
+      times_after(begin - watch.seconds());
+      begin = std::max(begin, watch.seconds()) + pause;
+    }
     for (size_t i = 0; i < turns.size() && !settings.empty(); ++i) {
       if (round > 0 && watch.seconds() > 60 * minutes) break;
       timing.time_turn(turns[i], settings, round);

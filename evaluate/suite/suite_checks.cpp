@@ -312,12 +312,21 @@ void check_lines(const TaskOptions& task, const std::string& where, Problems& pr
   }
 }
 
-// Requires timed lines that an interval can be made of.
+// Requires timed lines, and rounds, that an interval can be made of.
 void check_precision(const SuiteOptions& options, const std::string& dot, Problems& problems) {
   for (size_t i = 0; options.precision && i < options.task.size(); ++i) {
     if (options.task[i].timed != 1) continue;
     problems.add({fmt::format("{}task[{}].timed", dot, i), "one line does not say how others would differ",
                   "at least 2 timed lines for precision", "1", "time more lines, or leave precision out"});
+  }
+  if (options.spread_minutes && options.repetitions < 4) {
+    problems.add({dot + "repetitions", "few rounds do not say what minutes differ by",
+                  "at least 4 repetitions with spread_minutes", std::to_string(options.repetitions), ""});
+  }
+  if (options.spread_minutes && options.max_minutes && *options.max_minutes < *options.spread_minutes) {
+    problems.add({dot + "max_minutes", "the last rounds would not be timed",
+                  fmt::format("at least spread_minutes, {:g}", *options.spread_minutes),
+                  fmt::format("{:g}", *options.max_minutes), "leave it out"});
   }
 }
 

@@ -77,9 +77,9 @@ struct DecodeWork {
   double operations_ratio() const;
 };
 
-// Returns the work of the lines. It is exact but for three means: of calm, attention
-// and shared steps of batches take the mean layer of exit; of ppd, branches attend to as many keys as the tokens they
-// branch from; exits are taken to have the model's own head.
+// Returns the work of the lines. It is exact but for three means: of calm, attention and shared steps of batches take
+// the mean layer of exit; of ppd, branches attend to as many keys as the tokens they branch from; exits are taken to
+// have the model's own head.
 DecodeWork decode_work(const DecodingShapes& shapes, std::span<const DecodedLine> lines);
 
 }  // namespace draftsmith::infer

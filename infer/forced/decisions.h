@@ -1,5 +1,5 @@
-// How decoding came to finished outputs, found by passes of their own: which tokens were near, what
-// distribution samples must have, and how much logits depend on the form of a step.
+// How decoding came to finished outputs, found by passes of their own: which tokens were near, what distribution
+// samples must have, and how much logits depend on the form of a step.
 #pragma once
 
 #include <cstdint>

@@ -269,7 +269,8 @@ const QuantizedRows& quantized(const PackedWeights::Rows& rows, int64_t inputs) 
   return kept;
 }
 
-// Rounds the rows of all outputs to int8. Panels hold w + 128, kInt8Step numbers of an output side by side.
+// Rounds the rows of all outputs to int8, by code without fused products on all processors, so that weights are the
+// same everywhere. Panels hold w + 128, kInt8Step numbers of an output side by side.
 template <class T>
 void fill_panels(const std::vector<const T*>& rows, int64_t inputs, uint8_t* panels, float* scales) {
   const auto outputs = static_cast<int64_t>(rows.size());

@@ -61,8 +61,8 @@ void check_older_flags(ConfigKeys& keys, const TransformerConfig& config) {
 void size_keys(ConfigKeys& keys, TransformerConfig& config, int64_t vocabulary) {
   keys.integer("vocab_size", config.vocabulary, {2, kMaxVocabulary}, vocabulary);
   keys.integer(keys.either("d_model", "hidden_size"), config.width, {1, kMaxWidth}, 1024);
-  keys.integer(keys.either("encoder_layers", "num_hidden_layers"), config.encoder_layers, {0, kMaxLayers},
-               12);  // 0: see ordinary_kind()
+  const char* layers = keys.either("encoder_layers", "num_hidden_layers");
+  keys.integer(layers, config.encoder_layers, {0, kMaxLayers}, 12);  // least 0: see ordinary_kind()
   keys.integer("decoder_layers", config.decoder_layers, {1, kMaxLayers}, 12);
   keys.integer(keys.either("encoder_attention_heads", "num_attention_heads"), config.heads, {1, kMaxHeads},
                kUsualHeads);

@@ -143,8 +143,9 @@ nlohmann::json settings_at(ConfigReader& reader, const char* key) {
 // Returns the key of the settings that count, or nothing.
 std::optional<std::string> key_of_settings(ConfigReader& reader) {
   const bool newer = !settings_at(reader, "rope_parameters").empty();
-  if (settings_at(reader, "rope_scaling").empty())
+  if (settings_at(reader, "rope_scaling").empty()) {
     return newer ? std::optional<std::string>("rope_parameters") : std::nullopt;
+  }
   if (newer && reader.at("rope_parameters") != reader.at("rope_scaling")) {
     log_warning_once("{}: rope_scaling is read and rope_parameters is not, as Transformers does; they differ",
                      reader.where());

@@ -56,8 +56,8 @@ void t5_common_keys(ConfigKeys& keys, TransformerConfig& config, const T5Default
   keys.integer(keys.either("d_model", "hidden_size"), config.width, {1, kMaxWidth}, 512);
   keys.integer(keys.either("d_kv", "head_dim"), config.head_width, {1, kMaxWidth}, 64);
   keys.integer("d_ff", config.ff_width, {1, kMaxWidth}, defaults.ff_width);
-  keys.integer(keys.either("num_layers", "num_hidden_layers"), config.encoder_layers, {0, kMaxLayers},
-               defaults.layers);  // 0: see ordinary_kind()
+  const char* layers = keys.either("num_layers", "num_hidden_layers");
+  keys.integer(layers, config.encoder_layers, {0, kMaxLayers}, defaults.layers);  // least 0: see ordinary_kind()
   keys.integer("num_decoder_layers", config.decoder_layers, {1, kMaxLayers},
                std::max<int64_t>(1, config.encoder_layers));
   keys.integer(keys.either("num_heads", "num_attention_heads"), config.heads, {1, kMaxHeads}, defaults.heads);

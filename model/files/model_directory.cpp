@@ -373,7 +373,11 @@ class DirectoryParameters final : public ParameterSource {
         numbers_(options.pack ? number_type(dtype_, device_) : dtype_) {
     for (const ModelDirectory::Stored& stored : directory.parameters()) parameters_[stored.parameter.name] = &stored;
     // In order, faster than page faults ask for it, while the first tensors are converted.
-    reading_ = std::async(std::launch::async, [&directory] { directory.weights().will_need(); });
+    try {
+      reading_ = std::async(std::launch::async, [&directory] { directory.weights().will_need(); });
+    } catch (const std::system_error&) {
+      // Without another thread, page faults read.
+    }
   }
 
   at::Tensor find(const std::string& name) override {

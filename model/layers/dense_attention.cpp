@@ -1,7 +1,6 @@
 #include "model/layers/dense_attention.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "model/layers/attention.h"
 #include "model/layers/post_op.h"
@@ -79,9 +78,8 @@ at::Tensor dense_attention(const CachedAttentionInput& input, const at::Tensor& 
   // Drafts that overflow leave NaN at slots that earlier queries do not see: neither mask nor a weight of 0 hides it.
   const auto type = input.query.scalar_type();
   scores = scores.masked_fill(mask.hidden, excluded_score(type));
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   at::Tensor values = cached(input.values);
-  if (type == at::kHalf) values = values.nan_to_num(0, kInfinity, -kInfinity);
+  if (type == at::kHalf) values = values.nan_to_num();  // infinities become the largest numbers
   const at::Tensor weights = at::softmax(scores, -1).view({rows, shared, heads / shared * tokens, used});
   at::Tensor context = weights.matmul(values).view({rows, heads, tokens, width});
   if (mask.has_keys.defined()) context = context * mask.has_keys;

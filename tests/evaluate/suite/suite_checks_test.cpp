@@ -93,6 +93,9 @@ TEST(EvaluationChecks, APrecisionIsAShareThatTimedLinesCanGive) {
   options.precision.reset();
   options.max_minutes = 0;
   EXPECT_THAT(problems_of(options), AllOf(HasSubstr("max_minutes"), HasSubstr("above 0")));
+  options.max_minutes = 5;
+  options.spread_minutes = 30;
+  EXPECT_THAT(problems_of(options), AllOf(HasSubstr("at least 4 repetitions"), HasSubstr("at least spread_minutes")));
 }
 
 // Finished stages of suites without the keys stay finished.

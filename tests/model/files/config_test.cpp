@@ -428,7 +428,7 @@ TEST_F(GenerationSettings, WhatIsNotImplementedIsNamed) {
   EXPECT_EQ(to_json(generation)["num_beam_groups"], 4) << "saving a model keeps settings that we do not implement";
 }
 
-TEST_F(GenerationSettings, BeamSearchEndsInThreeWays) {
+TEST_F(GenerationSettings, EarlyStoppingIsKeptForTransformers) {
   EXPECT_EQ(read({{"early_stopping", true}}).early_stopping, "true");
   EXPECT_EQ(to_json(read({{"early_stopping", "never"}}))["early_stopping"], "never");
   EXPECT_FALSE(to_json(read({{"early_stopping", false}})).contains("early_stopping"));
