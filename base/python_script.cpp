@@ -26,6 +26,15 @@ std::string interpreter() {
   return std::filesystem::exists(built_with, ignored) ? built_with : "python3";
 }
 
+// Returns the line of a request. Errors: UserError for a text in it that is no UTF-8.
+std::string request_line(const nlohmann::ordered_json& request, const ScriptMessages& messages) {
+  try {
+    return request.dump() + "\n";
+  } catch (const nlohmann::json::type_error& error) {
+    throw UserError({messages.where, messages.what + ": a text that it is to read is no UTF-8", "", error.what(), ""});
+  }
+}
+
 }  // namespace
 
 PythonScript::PythonScript(std::span<const EmbeddedText> parts, ScriptMessages messages)
@@ -41,7 +50,7 @@ PythonScript::PythonScript(std::span<const EmbeddedText> parts, ScriptMessages m
 
 nlohmann::json PythonScript::ask(const nlohmann::ordered_json& request, double seconds) {
   constexpr int kLook = 10;  // milliseconds between looks at signals and time
-  const std::string text = request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string text = request_line(request, messages_);
   std::string_view rest = text;
   nlohmann::json error;
   const Stopwatch watch;

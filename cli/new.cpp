@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <limits>
+#include <map>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -20,6 +21,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/logging.h"
+#include "base/signals.h"
 #include "base/table.h"
 #include "base/timing.h"
 #include "base/toml.h"
@@ -31,6 +33,7 @@
 #include "evaluate/theory/formulas.h"
 #include "infer/costs/step_costs.h"
 #include "infer/load_models.h"
+#include "metrics/text.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/pruning/pruning.h"
@@ -53,6 +56,9 @@ struct NewFlags {
   std::string dtype = "fp32";
   std::string format = "hf";  // of the export
   ExecutionOptions execution;
+
+  // Returns the type in which stages write prompts and answers; int8 and fp64 are those of evaluations alone.
+  std::string written_dtype() const { return dtype == "bf16" || dtype == "fp16" ? dtype : "fp32"; }
 };
 
 struct Task {
@@ -96,12 +102,13 @@ constexpr double kEvaluated = 0.3;  // share of the hours for evaluation, at mos
 struct Candidate {
   int64_t every = 1;
   int64_t layers = 0;
+  int64_t length = 0;           // of outputs
   infer::StepCosts costs = {};  // beside the target
   double example_seconds = 0;   // of training on an example once
 
   // Returns the share of accepted drafts that is assumed: more layers agree more often.
   double alpha() const { return std::min(0.8, 0.5 + 0.1 * std::log2(static_cast<double>(layers))); }
-  evaluate::BestWindow best(double at) const { return evaluate::best_window(at, costs, kLongestWindow); }
+  evaluate::BestWindow best(double at) const { return evaluate::best_window(at, costs, kLongestWindow, length); }
 };
 
 // A target with what is known of it, and the plan.
@@ -122,37 +129,49 @@ struct Starter {
 
 // ---- A look at the target and the text
 
-// Counts the different lines of the text. Refuses few lines, and one that is too long, which an evaluation would.
-void read_text(Starter& starter, const NewFlags& flags) {
-  const int64_t positions = starter.config.max_positions;
-  const int64_t kept = starter.config.encoder_decoder ? 1 : starter.task.max_new_tokens + (starter.chat ? 32 : 1);
-  std::set<std::string> different;
+using TextLines = std::map<std::string, fs::path>;  // different ones, as prompts have them, with their files
+
+// Checks all that needs no model. Returns the lines of the text. Errors: UserError, also for few lines.
+TextLines check_flags(const NewFlags& flags) {
+  if (fs::exists(flags.out)) {
+    throw UserError({flags.out.string(), "exists already, and is not overwritten", "the name of a new file in --out",
+                     "", "remove it, or choose another name"});
+  }
+  parse_weight_type(flags.dtype);
+  if (!flags.task.empty() && std::ranges::find(kTasks, flags.task, &Task::name) == kTasks.end()) {
+    throw UserError(unknown_name("task", flags.task, {"chat", "translation", "summarization", "text"}, "--task"));
+  }
+  TextLines lines;
   for (const fs::path& file : flags.text) {
     for (const std::string& line : data::read_lines(file)) {
-      if (line.empty() || !different.insert(line).second || positions == 0) continue;
-      const int64_t tokens = std::ssize(starter.loaded.tokenizer->encode(line));
-      if (tokens + kept <= positions) continue;
-      throw UserError({file.string(), "a prompt leaves the target no room for its answer",
-                       fmt::format("at most {} tokens a line", positions - kept),
-                       fmt::format("{} tokens: {}", tokens, cut_to_width(line, 60)), "shorten it, or leave it out"});
+      const auto words = metrics::split_words(line);
+      if (!words.empty()) lines.try_emplace(fmt::format("{}", fmt::join(words, " ")), file);
     }
   }
-  starter.lines = std::ssize(different);
-  if (flags.text.empty() || starter.lines >= kFewestLines) return;
+  if (flags.text.empty() || std::ssize(lines) >= kFewestLines) return lines;
   throw UserError({flags.text.front().string(), "the text is too little to train on some lines and to measure others",
-                   fmt::format("{} different lines in all files", kFewestLines), std::to_string(starter.lines), ""});
+                   fmt::format("{} different lines in all files", kFewestLines), std::to_string(lines.size()), ""});
 }
 
-// Chooses what prompts are. Errors: UserError for an unknown task, and one without template or text that it needs.
+// Refuses a line that is too long, as an evaluation would.
+void check_lengths(const Starter& starter, const TextLines& lines) {
+  const int64_t positions = starter.config.max_positions;
+  const int64_t kept = starter.config.encoder_decoder ? 1 : starter.task.max_new_tokens + (starter.chat ? 32 : 1);
+  for (const auto& [line, file] : lines) {
+    const int64_t tokens = std::ssize(starter.loaded.tokenizer->encode(line));
+    if (tokens + kept <= positions) continue;
+    throw UserError({file.string(), "a prompt leaves the target no room for its answer",
+                     fmt::format("at most {} tokens a line", positions - kept),
+                     fmt::format("{} tokens: {}", tokens, cut_to_width(line, 60)), "shorten it, or leave it out"});
+  }
+}
+
+// Chooses what prompts are. Errors: UserError for a task without template or text that it needs.
 void choose_task(Starter& starter, const NewFlags& flags) {
   const bool encodes = starter.config.encoder_decoder;
   const bool has_template = !encodes && data::find_chat_template(flags.target).has_value();
   const std::string name = !flags.task.empty() ? flags.task : encodes ? "translation" : has_template ? "chat" : "text";
-  const auto found = std::ranges::find(kTasks, name, &Task::name);
-  if (found == kTasks.end()) {
-    throw UserError(unknown_name("task", name, {"chat", "translation", "summarization", "text"}, "--task"));
-  }
-  starter.task = *found;
+  starter.task = *std::ranges::find(kTasks, name, &Task::name);
   starter.chat = has_template && name != "text";
   const int64_t most = starter.config.max_positions;
   if (most > 0) starter.task.max_new_tokens = std::clamp<int64_t>(most / 2, 1, starter.task.max_new_tokens);
@@ -161,29 +180,26 @@ void choose_task(Starter& starter, const NewFlags& flags) {
     problems.add({"--task", "chat needs a chat template, which the target does not have",
                   "chat_template.jinja in the model directory, or another task", "chat", ""});
   }
-  if (flags.text.empty() && (encodes || !found->own)) {
+  if (flags.text.empty() && (encodes || !starter.task.own)) {
     problems.add({"--text", "only a decoder-only model writes its prompts itself, for chat and text",
-                  fmt::format("files with {}", found->text), "none, for " + name,
+                  fmt::format("files with {}", starter.task.text), "none, for " + name,
                   "a thousand lines are enough to begin with"});
   }
   problems.throw_if_any();
 }
 
-Starter look_at(const NewFlags& flags, c10::Device device) {
-  if (fs::exists(flags.out)) {
-    throw UserError({flags.out.string(), "exists already, and is not overwritten", "the name of a new file in --out",
-                     "", "remove it, or choose another name"});
-  }
+Starter look_at(const NewFlags& flags, const TextLines& lines, c10::Device device) {
   Starter starter{
       .loaded = infer::load_model_directory(flags.target, {.device = device, .dtype = parse_weight_type(flags.dtype)}),
-      .config = model::ModelDirectory(flags.target).config()};
+      .config = model::ModelDirectory(flags.target).config(),
+      .lines = std::ssize(lines)};
   infer::tokenizer_of(starter.loaded, "prompts are text: put the model's tokenizer into its directory");
   if (starter.config.decoder_layers < 2) {
     throw UserError({flags.target.string(), "a drafter has fewer decoder layers than its target",
                      "a target of several decoder layers", "1", ""});
   }
   choose_task(starter, flags);
-  read_text(starter, flags);
+  if (starter.config.max_positions > 0) check_lengths(starter, lines);
   return starter;
 }
 
@@ -233,17 +249,25 @@ void measure_candidate(Candidate& candidate, const model::TransformerModel& whol
   candidate.example_seconds = example_seconds(*drafter, starter);
 }
 
+// Returns the seconds of a token in a batch, of the target as stages load it that write prompts and answers.
+double row_seconds(const Starter& starter, const NewFlags& flags, model::LoadOptions load) {
+  infer::LoadedModel other;
+  load.dtype = at::kFloat;
+  if (flags.written_dtype() != flags.dtype) other = infer::load_model_directory(flags.target, load);
+  model::LanguageModel& target = other.model ? *other.model : *starter.loaded.model;
+  return infer::measure_step_costs(target, target, usual_context(starter, kBatch), 1).target.front() / kBatch;
+}
+
 // Measures drafters of about 1, 2, 4 and a quarter of the decoder layers.
 void measure_all(Starter& starter, const NewFlags& flags, c10::Device device) {
   const int64_t all = starter.config.decoder_layers;
   const model::LoadOptions load{.device = device, .dtype = parse_weight_type(flags.dtype)};
-  model::LanguageModel& target = *starter.loaded.model;
-  starter.row_seconds =
-      infer::measure_step_costs(target, target, usual_context(starter, kBatch), 1).target.front() / kBatch;
+  starter.row_seconds = row_seconds(starter, flags, load);
   const auto whole = model::load_model(flags.target, {.pack = false});
   for (const int64_t every : std::set{all, (all + 1) / 2, (all + 3) / 4, int64_t{4}}) {
     if (every < 2 || every > all) continue;
-    starter.candidates.push_back({.every = every, .layers = (all + every - 1) / every});
+    work_point();
+    starter.candidates.push_back({every, (all + every - 1) / every, starter.task.max_new_tokens});
     measure_candidate(starter.candidates.back(), *whole, starter, load);
   }
 }
@@ -321,9 +345,10 @@ Values conditions(const Starter& starter, const NewFlags& flags, bool t5) {
   const auto where = [](bool applies) { return std::string(applies ? "" : kDropped); };
   const bool encodes = starter.config.encoder_decoder;
   return {{"<text>", where(!flags.text.empty())},
+          {"<own>", where(flags.text.empty())},
           {"<chat>", where(starter.chat)},
           {"<plain>", where(!starter.chat && !encodes)},
-          {"<half>", where(flags.dtype == "bf16" || flags.dtype == "fp16")},
+          {"<half>", where(flags.written_dtype() != "fp32")},
           {"<encoder>", where(encodes)},
           {"<t5>", where(t5)},
           {"<untied>", where(!starter.config.tied_head)}};
@@ -395,19 +420,22 @@ std::string candidates_table(const Starter& starter) {
   return table.text();
 }
 
-// Makes a model directory of a GGUF file, beside the recipe; the drafter goes out as GGUF again.
+// Makes a model directory of a GGUF file, beside the recipe, unless an earlier run did; the drafter goes out as GGUF.
 void use_gguf(NewFlags& flags) {
-  const fs::path directory = flags.out.parent_path() / (flags.out.stem().string() + "-target");
-  log_info("reading {} into {}", flags.target.string(), directory.string());
-  recipes::import_gguf(flags.target, directory);  // refuses a directory that exists
+  const fs::path directory = flags.out.parent_path() / (flags.target.stem().string() + "-imported");
+  log_info("{}: its model directory is {}", flags.target.string(), directory.string());
+  if (!fs::exists(directory / "config.json")) recipes::import_gguf(flags.target, directory);
   flags.target = directory;
   flags.format = "gguf";
 }
 
 int run_new(NewFlags flags) {
   const c10::Device device = begin_execution(flags.execution);
-  if (flags.target.extension() == ".gguf" && !fs::exists(flags.out)) use_gguf(flags);
-  Starter starter = look_at(flags, device);
+  const SignalWatch signals;
+  const LongWork work("no recipe was written");
+  const TextLines lines = check_flags(flags);
+  if (flags.target.extension() == ".gguf") use_gguf(flags);
+  Starter starter = look_at(flags, lines, device);
   const model::TransformerConfig& config = starter.config;
   std::cout << fmt::format("{}: {}, {} decoder layers of width {}, {} ids\nPrompts: {} ({})\n", flags.target.string(),
                            config.family, config.decoder_layers, config.width, config.vocabulary,
@@ -417,6 +445,9 @@ int run_new(NewFlags flags) {
   log_info("measuring steps and training, about a minute ...");
   measure_all(starter, flags, device);
   choose(starter, flags);
+  const bool gains =
+      std::ranges::any_of(starter.candidates, [](const Candidate& one) { return one.best(one.alpha()).window > 0; });
+  if (!gains) std::cout << "Theory expects no gain here: at the assumed alpha, no window of any drafter is faster.\n";
   write_file_atomic(flags.out, recipe_text(starter, flags));
   std::cout << fmt::format(
       "{}: the target's step takes {:.2f} ms in {}, a token in a batch {:.2f} ms\n{}"

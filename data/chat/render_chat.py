@@ -1,7 +1,8 @@
 """Renders conversations by a chat template, as Transformers' apply_chat_template does; chat_template.cpp starts it.
 
 Reads {"template", "tokens", "seconds"}, then a line each conversation: {"messages", "add_generation_prompt"}, and
-perhaps "tools" and "documents". Answers each line by one: {"text"}, {"error": {"what", "line"}}, or {"missing"} for a module.
+perhaps "tools" and "documents". Answers each line by one: {"text"}, {"error": {"what", "line"}}, or {"missing"} for a
+module.
 """
 
 import sys

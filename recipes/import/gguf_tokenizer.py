@@ -80,7 +80,7 @@ class Tokens:
 
     def frame(self):
         """The post-processor, which adds BOS and EOS."""
-        around = [[role] if adds and self.ids[role] is not None else [] for role, adds in zip(("bos", "eos"), self.adds)]
+        around = [[role] * (adds and self.ids[role] is not None) for role, adds in zip(("bos", "eos"), self.adds)]
         token = lambda role: {"SpecialToken": {"id": self.text(role), "type_id": 0}}
         parts = [[*map(token, around[0]), {"Sequence": {"id": name, "type_id": 0}}, *map(token, around[1])]
                  for name in "AB"]

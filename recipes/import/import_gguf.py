@@ -158,7 +158,7 @@ def factors_of_llama3(model, base, width):
 
 def rotation(model, width):
     rope = {"rope_theta": model.own("rope.freq_base", 10000.0, float), "rope_type": "default"}
-    kind = model.own("rope.scaling.type", "none", str)
+    kind = model.own("rope.scaling.type", "linear", str)  # llama.cpp's default, of no effect without a factor
     factor = model.own("rope.scaling.factor", 0.0, float) or model.own("rope.scale_linear", 0.0, float)
     length = model.own("rope.scaling.original_context_length", None)
     betas = [model.own(f"rope.scaling.yarn_beta_{key}", value, float) for key, value in (("fast", 32.0), ("slow", 1.0))]
@@ -207,6 +207,9 @@ def settings(model):
     layers, inner = own("block_count"), own("feed_forward_length")
     if min(width, heads, positions, layers, inner) < 1:
         raise Refusal("sizes of the model are no sizes", "numbers of at least 1", [width, heads, positions, layers])
+    blocks = {name.split(".")[1] for name in model.tensors if name.startswith("blk.")}
+    if len(blocks) != layers:
+        raise Refusal(f"{model.arch}.block_count and the tensors disagree", f"{len(blocks)}, as blk.0 and on", layers)
     if model.arch == "gpt2":
         return config | {"n_embd": width, "n_head": heads, "n_layer": layers, "n_positions": positions,
                          "n_inner": inner, "layer_norm_epsilon": own("attention.layer_norm_epsilon", kind=float)}
@@ -277,7 +280,7 @@ class Weights:
             try:
                 gguf.quants.dequantize(numpy.zeros(gguf.GGML_QUANT_SIZES[kind][1], numpy.uint8), kind)
             except Exception:
-                raise Refusal(f"tensors of type {kind.name} cannot be read", "types that the package gguf dequantises") \
+                raise Refusal(f"tensors of type {kind.name} cannot be read", "types that the package gguf reads") \
                     from None
 
     def numbers(self, tensor):
@@ -314,7 +317,8 @@ class Weights:
         header, place, self.places = {"__metadata__": {"format": "pt"}}, 0, []
         for tensor in self.tensors:
             dtype = SIXTEEN.get(tensor.tensor_type, self.narrow)
-            if tensor.tensor_type == Type.F32 and dtype != "F32":
+            changed = self.model.arch.startswith("gemma") and tensor.name.endswith("norm.weight")
+            if dtype != "F32" and (changed or tensor.tensor_type not in SIXTEEN):
                 dtype = dtype if self.stored(self.numbers(tensor), dtype) is not None else "F32"
             shape = self.model.shape(tensor.name)
             if self.model.arch == "gpt2" and tensor.name.startswith("blk."):
@@ -380,7 +384,8 @@ def limited(action):
     except OSError as error:
         answer({"error": {"what": str(error.strerror or error), "found": str(error.filename or "")}})
     except Exception as error:  # whatever gguf and numpy raise for damaged bytes
-        answer({"error": {"what": "it is no GGUF file that can be read", "found": f"{type(error).__name__}: {error}"[:300]}})
+        found = f"{type(error).__name__}: {error}"[:300]
+        answer({"error": {"what": "it is no GGUF file that can be read", "found": found}})
 
 
 def main():

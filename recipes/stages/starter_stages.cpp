@@ -6,11 +6,12 @@
 #include <filesystem>
 #include <functional>
 #include <set>
-#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/device.h"
@@ -27,6 +28,7 @@
 #include "evaluate/results/results.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"
+#include "metrics/text.h"
 #include "recipes/export/export_model.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
@@ -46,6 +48,7 @@ struct PromptsOptions {
   bool chat = false;
   int64_t count = 0;
   int64_t held_out = 200;
+  std::string dtype = "fp32";
   static Fields<PromptsOptions> fields();
 };
 
@@ -57,6 +60,7 @@ Fields<PromptsOptions> PromptsOptions::fields() {
       .add("chat", &T::chat, "Prompts are a user's messages in the model's chat template.")
       .add("count", &T::count, Range{0}, Unit{"prompts"}, "Most prompts in train.jsonl; 0: all of `text`.")
       .add("held_out", &T::held_out, Range{1}, Unit{"prompts"}, "Prompts in held_out.txt, for evaluations.")
+      .add("dtype", &T::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of a model that writes prompts.")
       .check([](const PromptsOptions& options, const std::string& where, Problems& problems) {
         if (!options.text.empty() || options.count > 0) return;
         problems.add(
@@ -69,22 +73,18 @@ struct PromptList {
   std::vector<std::string> prompts;
   std::set<std::string> seen;
 
-  // Adds a text, with blanks in place of its newlines, unless it is empty or there.
+  // Adds a text, with one blank between its words, unless it is empty or there.
   void add(const std::string& text) {
-    std::istringstream stream(text);
-    std::string line;
-    for (std::string word; stream >> word;) line += (line.empty() ? "" : " ") + word;
+    const std::string line = fmt::format("{}", fmt::join(metrics::split_words(text), " "));
     if (!line.empty() && seen.insert(line).second) prompts.push_back(line);
   }
 };
 
 // Returns whether a text that a model wrote is no prompt: too short, or most of its words are repeated.
 bool is_unusable(const std::string& text) {
-  std::istringstream stream(text);
-  std::set<std::string> different;
-  size_t words = 0;
-  for (std::string word; stream >> word; ++words) different.insert(word);
-  return text.size() < 12 || 2 * different.size() < words;
+  const auto words = metrics::split_words(text);
+  const std::set<std::string_view> different(words.begin(), words.end());
+  return text.size() < 12 || 2 * different.size() < words.size();
 }
 
 ordered_json chat_message(const char* role, const std::string& content) {
@@ -113,8 +113,8 @@ std::vector<int64_t> before_prompt(const PromptsOptions& options, const data::To
 // Lets the model write until there are `wanted` prompts, or four times as many attempts were made. A killed run begins
 // anew: answers take much longer.
 void write_own(const PromptsOptions& options, const Execution& execution, size_t wanted, PromptList& list) {
-  const infer::LoadedModel loaded =
-      infer::load_model_directory(options.model, {.device = choose_device(execution.device)});
+  const infer::LoadedModel loaded = infer::load_model_directory(
+      options.model, {.device = choose_device(execution.device), .dtype = parse_dtype(options.dtype)});
   const data::Tokenizer& tokenizer = infer::tokenizer_of(loaded, "prompts are text");
   DecodingOptions decode;
   decode.temperature = 1;
@@ -186,11 +186,12 @@ Fields<VerdictOptions> VerdictOptions::fields() {
       .add("format", &T::format, Choices{"hf", "gguf"}, "What the drafter is exported for, as in `draftsmith export`.");
 }
 
-// Returns the settings with a drafter of that name whose outputs are the target's, the fastest first.
+// Returns the timed settings with a drafter of that name whose outputs are the target's, the fastest first.
 std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, const std::string& drafter) {
   std::vector<evaluate::SettingResult> found;
   for (const evaluate::SettingResult& setting : task.settings) {
-    if (setting.drafter_name() == drafter && setting.lossless_check.value_or(false)) found.push_back(setting);
+    const bool sound = setting.lossless_check.value_or(false) && std::isfinite(setting.speed.speedup.value);
+    if (sound && setting.drafter_name() == drafter) found.push_back(setting);
   }
   std::ranges::sort(found, std::greater(), [](const auto& setting) { return setting.speed.speedup.value; });
   return found;
@@ -214,23 +215,48 @@ std::string reason_of(const evaluate::TaskResult& task, const evaluate::SettingR
   return text;
 }
 
+// Exports the drafter, for Transformers if the format cannot hold it. Returns what was made, and what was refused.
+std::string exported(const VerdictOptions& options, const fs::path& directory) {
+  std::string refused;
+  for (const std::string& format : std::set<std::string>{options.format, "hf"}) {  // "gguf" comes first
+    const fs::path out = directory / (format == "gguf" ? "drafter.gguf" : "export");
+    fs::remove_all(out);  // of a killed run
+    try {
+      export_model({.model = options.drafter, .out = out, .format = format});
+      return fmt::format("export: {}{}", out.string(), refused);
+    } catch (const UserError& error) {
+      refused += fmt::format("; {} refused: {}", format, error.problems().front().what);
+    }
+  }
+  return "no export" + refused;
+}
+
 void run_verdict(const VerdictOptions& options, const StageContext& run) {
   const evaluate::Results results = evaluate::load_results(options.evaluation);
-  const evaluate::TaskResult& task = results.tasks.at(0);
+  if (results.tasks.empty()) {
+    throw UserError({options.evaluation.string(), "there are no results of a task", "one task", "", ""});
+  }
+  const evaluate::TaskResult& task = results.tasks.front();
   const auto own = fastest(task, "drafter");
   const auto lookup = fastest(task, "lookup");
   if (own.empty()) {
-    throw UserError({options.evaluation.string(), "there is no lossless setting with a drafter called \"drafter\"",
-                     "a run of method assisted or speculative", "", ""});
+    const auto there = std::ranges::count(task.settings, "drafter", &evaluate::SettingResult::drafter_name);
+    throw UserError({options.evaluation.string(),
+                     there == 0 ? "there is no setting with a drafter called \"drafter\""
+                                : "no setting of the drafter was timed and writes what the target writes alone",
+                     "a lossless run of method assisted or speculative", fmt::format("{} settings with it", there),
+                     there == 0 ? "" : "the evaluation's report says which lines differ or failed"});
   }
+  const double low = own[0].speed.speedup.interval.low;
   std::string text = fmt::format("a drafter does not pay here, because {} ({} held-out prompts)\n",
                                  reason_of(task, own[0]), task.lines);
-  if (own[0].speed.speedup.interval.low > 1) {
-    const fs::path out = run.directory / (options.format == "gguf" ? "drafter.gguf" : "export");
-    fs::remove_all(out);  // of a killed run
-    export_model({.model = options.drafter, .out = out, .format = options.format});
-    text = fmt::format("lossless {} on {} held-out prompts ({}, best of {}); export: {}\n", times_text(own[0]),
-                       task.lines, own[0].name, own.size(), out.string());
+  if (std::isnan(low)) {
+    text = fmt::format("not known whether a drafter pays here: of {} held-out prompts too few were timed; {}\n",
+                       task.lines, reason_of(task, own[0]));
+  }
+  if (low > 1) {
+    text = fmt::format("lossless {} on {} held-out prompts ({}, best of {}); {}\n", times_text(own[0]), task.lines,
+                       own[0].name, own.size(), exported(options, run.directory));
   }
   if (!lookup.empty() && lookup[0].speed.speedup.interval.low > 1) {
     text += fmt::format("prompt look-up, which needs no drafter: lossless {}\n", times_text(lookup[0]));

@@ -130,21 +130,43 @@ TEST_F(NewProgram, ADecoderOnlyTargetWritesItsOwnPrompts) {
   }
 }
 
-TEST_F(NewProgram, ADrafterThatPaysIsExported) {
+// Changes an evaluation's results and asks for the verdict. Without a change, the drafter pays.
+TEST_F(NewProgram, TheVerdictExportsADrafterThatPays) {
   ASSERT_EQ(make("llama", {"--text", path("text.txt"), "--out", path("pays.toml")}).exit_code, 0);
   trained("pays");
-  const fs::path file = path("pays/evaluation/results.json");
-  nlohmann::json results = nlohmann::json::parse(read_file(file));
-  for (nlohmann::json& run : results["tasks"][0]["runs"]) {
-    run["speed"]["speedup"] = 1.9;
-    run["speed"]["speedup_ci95"] = {1.85, 1.95};
-  }
-  write_text(path("results.json"), results.dump());
-  write_text(path("verdict.toml"), "[verdict]\nkind = \"verdict\"\nevaluation = \"" + path("results.json") +
-                                       "\"\ndrafter = \"" + path("pays/drafter/model") + "\"\n");
-  const ProgramResult result = run_here({"train", path("verdict.toml"), "--work", path("verdict"), "--quiet"});
-  EXPECT_THAT(result.out, AllOf(HasSubstr("lossless 1.90 ± 0.05 times on "), HasSubstr("look-up"))) << result.err;
+  nlohmann::json good = nlohmann::json::parse(read_file(path("pays/evaluation/results.json")));
+  const auto change = [](nlohmann::json results, const char* group, const char* key, const nlohmann::json& value) {
+    for (nlohmann::json& run : results["tasks"][0]["runs"]) (*group == 0 ? run : run[group])[key] = value;
+    return results;
+  };
+  good = change(change(good, "speed", "speedup", 1.9), "speed", "speedup_ci95", {1.85, 1.95});
+  const auto verdict = [](const nlohmann::json& results, const std::string& drafter, const std::string& format) {
+    write_text(path("results.json"), results.dump());
+    write_text(path("verdict.toml"), "[verdict]\nkind = \"verdict\"\nevaluation = \"" + path("results.json") +
+                                         "\"\ndrafter = \"" + path(drafter) + "\"\nformat = \"" + format + "\"\n");
+    fs::remove_all(path("verdict"));
+    const ProgramResult result = run_here({"train", path("verdict.toml"), "--work", path("verdict"), "--quiet"});
+    return result.out + result.err;
+  };
+  EXPECT_THAT(verdict(good, "pays/drafter/model", "hf"),
+              AllOf(HasSubstr("lossless 1.90 ± 0.05 times on "), HasSubstr("look-up")));
   EXPECT_TRUE(fs::exists(path("verdict/verdict/export/config.json")));
+  EXPECT_THAT(verdict(good, "t5", "gguf"), AllOf(HasSubstr("lossless 1.90"), HasSubstr("gguf refused: GGUF is not")));
+  EXPECT_TRUE(fs::exists(path("verdict/verdict/export/config.json")));
+  EXPECT_THAT(verdict(change(good, "speed", "speedup_ci95", {nullptr, nullptr}), "t5", "hf"), HasSubstr("not known"));
+  EXPECT_THAT(verdict(change(good, "", "lossless_check", false), "t5", "hf"), HasSubstr("2 settings with it"));
+  EXPECT_THAT(verdict(change(good, "speed", "speedup", nullptr), "t5", "hf"), HasSubstr("no setting of the drafter"));
+  good["tasks"] = nlohmann::json::array();
+  EXPECT_THAT(verdict(good, "t5", "hf"), HasSubstr("no results of a task"));
+}
+
+TEST_F(NewProgram, OneTypeServesPromptsAndAnswers) {
+  for (const std::string dtype : {"bf16", "fp64"}) {
+    ASSERT_EQ(make("chat", {"--dtype", dtype, "--out", path(dtype + ".toml")}).exit_code, 0);
+    const std::string text = read_file(path(dtype + ".toml"));
+    EXPECT_EQ(text.find("dtype = \"bf16\"\nchat = true\ncount = ") != std::string::npos, dtype == "bf16") << text;
+    EXPECT_THAT(run_here({"validate", path(dtype + ".toml")}).out, HasSubstr("no errors"));
+  }
 }
 
 TEST_F(NewProgram, MistakesAreFoundBeforeAnythingLong) {
@@ -159,6 +181,10 @@ TEST_F(NewProgram, MistakesAreFoundBeforeAnythingLong) {
   EXPECT_THAT(error("smaller", {"--out", out}), HasSubstr("smaller"));
   EXPECT_THAT(error("shallow", {"--out", out}), HasSubstr("several decoder layers"));
   EXPECT_THAT(error("t5", {"--text", path("text.txt"), "--out", path("few.txt")}), HasSubstr("exists already"));
+  for (const std::string flag : {"--task", "--dtype"}) {
+    EXPECT_THAT(error("none.gguf", {flag, "chatt", "--out", out}), HasSubstr(flag)) << "before the file is read";
+  }
+  EXPECT_THAT(run_here({"import", path("no\xff.gguf"), "--out", path("never")}).err, HasSubstr("is no UTF-8"));
   EXPECT_FALSE(fs::exists(out));
 }
 

@@ -142,6 +142,7 @@ void expect_bad_files_refused(const TransformersReference& reference) {
   expect_refused(reference, changed(good, "blk.0.attn_q", "blk.0.attn_x"), "blk.0.attn_x.weight is not read");
   expect_refused(reference, with_size(good, "feed_forward_length", 63), "63");
   expect_refused(reference, with_size(good, "vocab_size", 300), "disagrees with token_embd.weight");
+  expect_refused(reference, with_size(good, "block_count", 2'000'000'000), "block_count and the tensors disagree");
   const fs::path python = write_text(reference.root() / "python", "#!/bin/sh\nexec python3 -I -S \"$@\"\n");
   fs::permissions(python, fs::perms::owner_all);
   const ScopedVariable chosen("DRAFTSMITH_PYTHON", python.string());
