@@ -423,8 +423,8 @@ std::string candidates_table(const Starter& starter) {
 // Makes a model directory of a GGUF file, beside the recipe, unless an earlier run did; the drafter goes out as GGUF.
 void use_gguf(NewFlags& flags) {
   const fs::path directory = flags.out.parent_path() / (flags.target.stem().string() + "-imported");
-  log_info("{}: its model directory is {}", flags.target.string(), directory.string());
-  if (!fs::exists(directory / "config.json")) recipes::import_gguf(flags.target, directory);
+  const bool newer = fs::exists(directory) && fs::last_write_time(directory) >= fs::last_write_time(flags.target);
+  if (!newer) recipes::import_gguf(flags.target, directory);  // refuses to overwrite an older one
   flags.target = directory;
   flags.format = "gguf";
 }
