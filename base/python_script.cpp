@@ -39,7 +39,7 @@ std::string request_line(const nlohmann::ordered_json& request, const ScriptMess
 
 PythonScript::PythonScript(std::span<const EmbeddedText> parts, ScriptMessages messages)
     : messages_(std::move(messages)) {
-  std::string script;
+  std::string script(python_texts().back().text);
   for (const EmbeddedText& part : parts) script += part.text;
   try {
     python_ = std::make_unique<ChildProcess>(std::vector{interpreter(), std::string("-c"), script});

@@ -1,27 +1,19 @@
-"""Renders conversations by a chat template, as Transformers' apply_chat_template does; chat_template.cpp starts it.
+"""Renders conversations by a chat template, as Transformers' apply_chat_template does; chat_template.cpp starts it
+behind base/python_script.py.
 
 Reads {"template", "tokens", "seconds"}, then a line each conversation: {"messages", "add_generation_prompt"}, and
 perhaps "tools" and "documents". Answers each line by one: {"text"}, {"error": {"what", "line"}}, or {"missing"} for a
 module.
 """
 
-import sys
-
-sys.path[:] = [folder for folder in sys.path if folder]  # else modules of the working directory would run
-
 import json
 import resource
 import signal
+import sys
 from datetime import datetime
 
 MEMORY = 2 << 30  # bytes
 REASONING = ("reasoning_content", "thinking", "reasoning")  # names of one field
-
-
-def answer(message):
-    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
-    sys.stdout.buffer.flush()
-
 
 try:
     import jinja2

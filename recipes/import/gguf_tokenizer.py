@@ -1,9 +1,5 @@
 """The tokenizer of a GGUF file as Hugging Face's and SentencePiece's files; import_gguf.py uses it."""
 
-import sys
-
-sys.path[:] = [folder for folder in sys.path if folder]  # else modules of the working directory would run
-
 import struct
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)

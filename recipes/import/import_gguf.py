@@ -1,25 +1,17 @@
-"""Writes a Hugging Face directory from a GGUF file; import_gguf.cpp starts it, behind the text of gguf_tokenizer.py.
+"""Writes a Hugging Face directory from a GGUF file; import_gguf.cpp starts it
+behind base/python_script.py and gguf_tokenizer.py.
 
 Reads {"file", "directory"}, writes settings, tokenizer and a weight file of zeros, and answers {"text": tensors}. Then
 each line {"tensor": number} writes the numbers of one. Other answers: {"error": {what, expected, found, hint}}, and
 {"missing"} for a module.
 """
 
-import sys
-
-sys.path[:] = [folder for folder in sys.path if folder]  # else modules of the working directory would run
-
 import json
 import math
 import os
 import struct
+import sys
 from pathlib import Path
-
-
-def answer(message):
-    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
-    sys.stdout.buffer.flush()
-
 
 try:
     import gguf
