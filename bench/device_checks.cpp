@@ -95,13 +95,8 @@ class Checks {
   }
 
   Ids decoded(model::TransformerModel& model, const std::string& method, int64_t rows) {
-    infer::DecodeOptions options;
-    options.method = method;
-    options.temperature = 0;
-    options.batch_size = rows;
-    options.max_new_tokens = kNewTokens;
-    infer::GenerationModels models;
-    models.target = &model;
+    infer::DecodeOptions options{.method = method, .temperature = 0, .max_new_tokens = kNewTokens, .batch_size = rows};
+    infer::GenerationModels models{.target = &model};
     if (options.drafts()) {
       if (!drafter_) drafter_ = made(drafter_of(config_));
       models.drafter = infer::as_drafter(*drafter_);

@@ -97,11 +97,7 @@ struct NamedModel {
 };
 
 infer::DecodeOptions options_of(const std::string& method, int64_t rows, int64_t new_tokens, int64_t window = 0) {
-  infer::DecodeOptions options;
-  options.method = method;
-  options.temperature = 0;
-  options.batch_size = rows;
-  options.max_new_tokens = new_tokens;
+  infer::DecodeOptions options{.method = method, .temperature = 0, .max_new_tokens = new_tokens, .batch_size = rows};
   if (window == 0) return options;
   options.window = window;
   options.acceptance = "exact";
@@ -109,8 +105,7 @@ infer::DecodeOptions options_of(const std::string& method, int64_t rows, int64_t
 }
 
 Generator greedy_generator(const NamedModel& named, int64_t rows, int64_t new_tokens) {
-  infer::GenerationModels models;
-  models.target = &named.model;
+  infer::GenerationModels models{.target = &named.model};
   return {models, options_of("greedy", rows, new_tokens)};
 }
 
@@ -128,9 +123,7 @@ class CoinDecoding {
     const int64_t numbers = *options.max_new_tokens + *options.window + 1;
     coins_ = at::zeros({options.lines_together(), numbers, 3},
                        at::TensorOptions(target.model.info().device).dtype(at::kDouble));
-    infer::GenerationModels models;
-    models.target = &target.model;
-    models.drafter = infer::as_drafter(drafter.model);
+    infer::GenerationModels models{.target = &target.model, .drafter = infer::as_drafter(drafter.model)};
     auto parts = infer::make_parts(
         options, std::make_unique<infer::ModelDrafter>(drafter.model, target.model.info().vocabulary));
     parts.acceptance = std::make_unique<CoinAcceptance>(std::move(parts.acceptance), alpha, coins_);

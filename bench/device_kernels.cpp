@@ -163,8 +163,7 @@ class KernelMeasures {
     const auto count = std::max<int64_t>(20, std::ssize(weights));
     const auto weight = [&](int64_t i, int64_t part) { return weights[static_cast<size_t>(i) % weights.size()][part]; };
     const auto of = [&](int64_t i, int64_t part) {
-      model::LinearWeights one;
-      one.weight = weight(i, part);
+      model::LinearWeights one{.weight = weight(i, part)};
       return one;
     };
     for (const int64_t rows : {1, 5, 16, 32}) {

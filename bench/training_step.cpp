@@ -53,9 +53,7 @@ struct Settings {
 
 void write_random_corpus(const std::filesystem::path& file, const model::TransformerConfig& config,
                          const Settings& settings) {
-  data::CorpusInfo info;
-  info.tokenizer_hash = "none";
-  info.vocabulary = config.vocabulary;
+  data::CorpusInfo info{.tokenizer_hash = "none", .vocabulary = config.vocabulary};
   if (!config.encoder_decoder) info.provenance = {{"prompts", "true"}};
   data::CorpusWriter writer(file, info);
   RandomSequence random{CounterRandom(1, "bench")};

@@ -38,8 +38,7 @@ class GenerateProgram : public testing::Test {
     config.max_positions = 24;
     config.tied_head = false;
     config.eos = {255};
-    model::SaveOptions save;
-    save.tokenizer = *folder_ / "tokenizer.json";
+    model::SaveOptions save{.tokenizer = *folder_ / "tokenizer.json"};
     save_model(*folder_ / "model", model::TransformerModel(config, 3), save);
   }
   static void TearDownTestSuite() { folder_.reset(); }
@@ -121,8 +120,7 @@ TEST_F(GenerateProgram, ALineThatFailsLeavesTheOthersAlone) {
   const std::unique_ptr<model::TransformerModel> loaded = model::load_model(*folder_ / "model", {.pack = false});
   at::Tensor embedding = loaded->parameters().at("embedding.weight");
   embedding.detach().select(0, tokenizer->encode("z").front()).fill_(1e6);
-  model::SaveOptions save;
-  save.tokenizer = *folder_ / "tokenizer.json";
+  model::SaveOptions save{.tokenizer = *folder_ / "tokenizer.json"};
   save_model(directory, *loaded, save);
   const auto run = [&](std::vector<std::string> more) {
     std::vector<std::string> arguments = {"generate",         "--model", directory.string(), "--dtype", "fp16",
@@ -189,8 +187,7 @@ TEST_F(GenerateProgram, DraftersOfOtherFamiliesAndPaddingsLeaveOutputsAsTheyAre)
     config.vocabulary = vocabulary;
     config.eos = {255};
     const fs::path directory = *folder_ / (family + std::to_string(vocabulary));
-    model::SaveOptions options;
-    options.tokenizer = *folder_ / tokenizer;
+    model::SaveOptions options{.tokenizer = *folder_ / tokenizer};
     save_model(directory, model::TransformerModel(config, static_cast<uint64_t>(vocabulary)), options);
     return directory.string();
   };

@@ -171,10 +171,7 @@ class RouterProgram : public MethodsProgram {
   RouterProgram() {
     save("target", model::TransformerModel(model::t5_config(), 1));
     save("small", model::TransformerModel(model::t5_config(), 2));
-    model::RouterConfig shape;
-    shape.width = 16;
-    shape.vocabulary = 40;
-    shape.drafter = "work/small/model";
+    model::RouterConfig shape{.width = 16, .vocabulary = 40, .drafter = "work/small/model"};
     shape.drafter_hash = model::model_hash(folder_ / "small");
     model::save_router(folder_ / "router", model::Router(shape, 2));
   }

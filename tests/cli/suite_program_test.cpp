@@ -270,8 +270,7 @@ class CompareProgram : public testing::Test {
     write("second", 1.8, 29);
   }
   void write(const std::string& name, double speedup, double bleu) const {
-    evaluate::Results results;
-    results.suite = name;
+    evaluate::Results results{.suite = name};
     results.environment["threads"] = name == "first" ? 1 : 2;
     results.tasks = {evaluate::made_task({made_setting("bild.small", "bild", speedup, bleu, "small")})};
     make_directories(root_ / name);

@@ -42,8 +42,7 @@ std::vector<std::vector<int64_t>> device_sources(int64_t count = 5) {
 }
 
 DecodeOptions device_options(const std::string& method, double temperature, int64_t batch) {
-  DecodeOptions options;
-  options.method = method;
+  DecodeOptions options{.method = method};
   if (options.method_info().sampling != Sampling::kNever) options.temperature = temperature;
   options.max_new_tokens = 12;
   options.batch_size = batch;
@@ -224,8 +223,7 @@ TEST_F(DeviceDecoding, ModelsInBlocksGiveTheCpusIds) {
     const auto ids_on = [&](at::Device device) {
       const model::BlockDecoder decoder =
           deep ? model::deep_decoder(config, config, 3, 4, device) : model::block_decoder(config, 3, 4, device);
-      GenerationModels models;
-      models.target = decoder.model.get();
+      GenerationModels models{.target = decoder.model.get()};
       return ids_of(Generator(models, device_options("sample", 1, 3)).generate(prompts));
     };
     EXPECT_EQ(ids_on(test_device()), ids_on(at::kCPU)) << deep;

@@ -260,13 +260,9 @@ TEST_F(DeviceTraining, OptimizersUpdateAsOnTheCpu) {
 
 TEST_F(DeviceTraining, AStoppedRunEndsWithTheSameBits) {
   for (const auto& [precision, optimizer] : {std::pair{"fp32", "adamw"}, {"bf16", "adafactor"}}) {
-    TrainOptions options;
-    options.length = "12 steps";
-    options.accumulate = 2;
-    options.dropout = 0.1;
+    TrainOptions options{.length = "12 steps", .accumulate = 2, .dropout = 0.1, .precision = precision};
     options.batches = {.token_budget = 60, .bucket_window = 4};
     options.optimizer = {.name = optimizer, .lr = 3e-3};
-    options.precision = precision;
     options.checkpoint_every = "";
     // Trains in a directory, or goes on there.
     const auto run_in = [&](const std::filesystem::path& directory) {

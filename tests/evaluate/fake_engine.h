@@ -159,8 +159,7 @@ class FakeEngine : public Engine {
   }
 
   LineRecord line(const Setting& run, int64_t index, size_t prompt) const {
-    LineRecord record;
-    record.repetitions = {infer::PhaseSeconds{.verify = seconds(run, index)}};
+    LineRecord record{.repetitions = {infer::PhaseSeconds{.verify = seconds(run, index)}}};
     if (fails(run, index)) {
       record.failure = "the logits are no numbers";
       return record;
@@ -215,10 +214,7 @@ struct FakeSuite {
   // Returns a task of these lines. All tasks but "test" read copies of the files, since no task may share the lines of
   // validation data.
   TaskOptions task(const std::string& name) const {
-    TaskOptions result;
-    result.name = name;
-    result.source = file_of(name, "source");
-    result.references = {file_of(name, "reference")};
+    TaskOptions result{.name = name, .source = file_of(name, "source"), .references = {file_of(name, "reference")}};
     return result;
   }
   static SettingGrid run(const std::string& method) {

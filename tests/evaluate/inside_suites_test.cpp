@@ -25,8 +25,7 @@ using testing::HasSubstr;
 // Exits that are no more than the model's own final norm and head.
 void write_exits(const std::filesystem::path& directory, const std::filesystem::path& of, int64_t layer) {
   const auto model = model::load_model(of, {.pack = false});
-  model::ExitConfig config;
-  config.exits = {{.layer = layer, .head = model::ExitHead::kFull}};
+  model::ExitConfig config{.exits = {{.layer = layer, .head = model::ExitHead::kFull}}};
   model::Exits exits(config, *model, 1);
   exits.bind(of.string(), model::model_hash(of));
   model::save_exits(directory, exits);
@@ -162,11 +161,7 @@ class RouterSuite : public ModelSuite {
     }
     model::save_model(root_ / "near", target);
     write_model(root_ / "other", 1, 3);
-    model::RouterConfig config;
-    config.width = 16;
-    config.vocabulary = 40;
-    config.hidden = 8;
-    config.drafter = "small";
+    model::RouterConfig config{.hidden = 8, .width = 16, .vocabulary = 40, .drafter = "small"};
     config.drafter_hash = model::model_hash(root_ / "near");
     model::save_router(root_ / "router", model::Router(config, 2));
     options_.drafter = {{"small", root_ / "near"}, {"other", root_ / "other"}};

@@ -13,10 +13,7 @@ namespace draftsmith::evaluate {
 // drafts.
 inline SettingResult made_setting(const std::string& name, const std::string& method, double speedup, double bleu,
                                   const std::string& drafter = "") {
-  SettingResult setting;
-  setting.name = name;
-  setting.method = method;
-  setting.baseline = "greedy";
+  SettingResult setting{.name = name, .method = method, .baseline = "greedy"};
   if (!drafter.empty()) setting.params["drafter"] = drafter;
   setting.quality.scores = {{.name = "bleu", .value = bleu, .interval = {bleu - 1, bleu + 1}}};
   setting.quality.difference =
@@ -34,9 +31,7 @@ inline SettingResult made_lossless(const std::string& name, const std::string& m
 
 // Returns a task whose greedy baseline has a BLEU of 30.
 inline TaskResult made_task(std::vector<SettingResult> settings) {
-  TaskResult task;
-  task.name = "captions";
-  task.baseline = made_setting("greedy", "greedy", 1, 30);
+  TaskResult task{.name = "captions", .baseline = made_setting("greedy", "greedy", 1, 30)};
   task.baseline.quality.difference.reset();
   task.settings = std::move(settings);
   return task;

@@ -31,11 +31,7 @@ inline SuiteOptions suite_of_ids(const std::filesystem::path& root, int64_t line
   write_file_atomic(root / "reference", text);
   SuiteOptions options;
   options.model = root / "target";
-  TaskOptions task;
-  task.name = "ids";
-  task.source = root / "source";
-  task.references = {root / "reference"};
-  task.ids = true;
+  TaskOptions task{.name = "ids", .source = root / "source", .references = {root / "reference"}, .ids = true};
   task.metric.tokenize = "none";
   options.task = {task};
   options.warmup = 1;

@@ -58,10 +58,7 @@ std::vector<Ids> slow_greedy(const BlockDecoder& decoder, int64_t limit) {
 }
 
 DecodeOptions block_options(const std::string& method, int64_t batch) {
-  DecodeOptions options;
-  options.method = method;
-  options.max_new_tokens = 17;
-  options.batch_size = batch;
+  DecodeOptions options{.method = method, .max_new_tokens = 17, .batch_size = batch};
   return options;
 }
 
@@ -71,8 +68,7 @@ TEST_P(BlockModels, GreedyDecodingEqualsTheSlowReference) {
   for (const BlockDecoder& decoder : decoders(GetParam())) {
     const auto expected = slow_greedy(decoder, 17);
     for (const int64_t batch : {1, 3}) {
-      GenerationModels models;
-      models.target = decoder.model.get();
+      GenerationModels models{.target = decoder.model.get()};
       EXPECT_EQ(ids_of(Generator(models, block_options("greedy", batch)).generate(block_prompts())), expected)
           << decoder.name << ", batch " << batch;
     }
@@ -84,8 +80,7 @@ TEST_P(BlockModels, DraftAndAreDraftedForWithoutLoss) {
   const auto plain = model::varied_model(lively(GetParam()), 9);
   const BlockDecoder other = model::deep_decoder(lively(GetParam()), model::smaller(lively(GetParam())), 3, 21);
   const auto written = [](model::LanguageModel& target, const DecodeOptions& options, model::LanguageModel* drafter) {
-    GenerationModels models;
-    models.target = &target;
+    GenerationModels models{.target = &target};
     if (drafter != nullptr) models.drafter = as_drafter(*drafter);
     return ids_of(Generator(models, options).generate(block_prompts()));
   };
@@ -127,9 +122,7 @@ TEST(BlockModelSamples, AreDistributedAsTheSlowReferenceSays) {
       options.window = 3;
       options.max_new_tokens = 3;
       options.num_samples = 1000;
-      GenerationModels models;
-      models.target = decoder.model.get();
-      models.drafter = as_drafter(*small);
+      GenerationModels models{.target = decoder.model.get(), .drafter = as_drafter(*small)};
       const auto results = Generator(models, options).generate(sources);
       for (size_t i = 0; i < sources.size(); ++i) {
         const auto counts = count_sequences(std::span(results).subspan(i * 1000, 1000));
@@ -142,8 +135,7 @@ TEST(BlockModelSamples, AreDistributedAsTheSlowReferenceSays) {
 TEST(BlockModelPrompts, HoldABlock) {
   const BlockDecoder blocks = model::block_decoder(model::tiny_llama(2), 4);
   const auto plain = model::varied_model(model::tiny_llama(2), 3);
-  GenerationModels models;
-  models.target = blocks.model.get();
+  GenerationModels models{.target = blocks.model.get()};
   const std::vector<Ids> sources = {{2, 3, 4, 5}, {2, 3, 4}};
   EXPECT_THAT(error_of([&] { Generator(models, block_options("greedy", 2)).generate(sources); }),
               AllOf(HasSubstr("input 2"), HasSubstr("at least 4 tokens"), HasSubstr("3 tokens")));

@@ -31,17 +31,13 @@ Case some_case() {
 }
 
 GenerationModels models_of(model::LanguageModel& target, model::LanguageModel* drafter = nullptr) {
-  GenerationModels models;
-  models.target = &target;
+  GenerationModels models{.target = &target};
   if (drafter != nullptr) models.drafter = as_drafter(*drafter);
   return models;
 }
 
 TEST(Generator, ExplainsCombinationsThatMakeNoSense) {
-  DecodeOptions options;
-  options.method = "speculative";
-  options.acceptance = "exact";
-  options.temperature = 1;
+  DecodeOptions options{.method = "speculative", .temperature = 1, .acceptance = "exact"};
   const auto run = [&] { decode(some_case(), options, std::vector<Ids>{{2}}); };
   EXPECT_THAT(error_of(run), HasSubstr("compares with the target's most likely token"));
   options = {};
@@ -54,10 +50,7 @@ TEST(Generator, ExplainsCombinationsThatMakeNoSense) {
 }
 
 TEST(Generator, NamesUnknownPartsAndVocabulariesOfDifferentSizes) {
-  DecodeOptions options;
-  options.method = "assisted";
-  options.window_rule = "fixd";
-  options.acceptance = "x";
+  DecodeOptions options{.method = "assisted", .window_rule = "fixd", .acceptance = "x"};
   EXPECT_THAT(error_of([&] { make_parts(options, nullptr); }), HasSubstr("did you mean fixed"));
   EXPECT_THAT(error_of([&] { make_acceptance_rule(options); }), HasSubstr("exact, rejection, block"));
   OracleModel target(oracle_info(5), random_oracle(5, 1));
@@ -81,8 +74,7 @@ TEST(Generator, PaddingIdsAreNeverPutOut) {
     return id;
   };
   GenerationModels models = models_of(target);
-  DecodeOptions options;
-  options.max_new_tokens = 12;
+  DecodeOptions options{.max_new_tokens = 12};
   EXPECT_GE(largest(Generator(models, options).generate(sources)), kPieces);
   models.target_tokenizer = &tokenizer;
   const auto greedy = Generator(models, options).generate(sources);
@@ -102,10 +94,7 @@ TEST(Generator, PaddingIdsAreNeverPutOut) {
 
 TEST(Generator, ResultsAreReportedInOrderAsTheyComplete) {
   OracleModel target(oracle_info(5), random_oracle(5, 1));
-  DecodeOptions options;
-  options.batch_size = 2;
-  options.num_samples = 2;
-  options.max_new_tokens = 6;
+  DecodeOptions options{.max_new_tokens = 6, .num_samples = 2, .batch_size = 2};
   const std::vector<Ids> sources = {{2}, {2, 2, 2}, {3, 3}, {}, {4, 4, 4, 4}};
   std::vector<Ids> reported;
   const auto results = Generator(models_of(target), options)
@@ -124,11 +113,7 @@ TEST(Generator, AStopEndsABatchAtOnce) {
   OracleModel drafter(oracle_info(5), mixture(random_oracle(5, 1), random_oracle(5, 2), 0.5));
   const std::vector<Ids> sources = {{2}, {2, 2, 2}, {3, 3}};
   for (const char* method : {"greedy", "sample", "assisted", "speculative", "bild"}) {
-    DecodeOptions options;
-    options.method = method;
-    options.batch_size = 3;
-    options.max_new_tokens = 100;
-    options.min_new_tokens = 100;
+    DecodeOptions options{.method = method, .max_new_tokens = 100, .min_new_tokens = 100, .batch_size = 3};
     Generator generator(models_of(target, options.drafts() ? &drafter : nullptr), options);
     const auto whole = ids_of(generator.generate(sources));
     int64_t points = 0, steps = 0;
@@ -153,9 +138,7 @@ TEST(Generator, DecoderOnlyModelsContinuePrompts) {
   OracleModel target(info, function);
   OracleModel drafter(info, mixture(function, random_oracle(5, 7, 1.5, {kEos}), 0.4));
   const std::vector<Ids> prompts = {{2, 3, 4}, {3}, {4, 4, 2, 2, 3}};
-  DecodeOptions options;
-  options.max_new_tokens = 9;
-  options.batch_size = 3;
+  DecodeOptions options{.max_new_tokens = 9, .batch_size = 3};
   const auto greedy = Generator(models_of(target), options).generate(prompts);
   for (size_t i = 0; i < prompts.size(); ++i) {
     Ids all = prompts[i];
@@ -183,9 +166,7 @@ class SessionTest : public ::testing::Test {
   }
 
   std::vector<int64_t> ids_by(Session& session, const std::string& method) const {
-    DecodeOptions options;
-    options.method = method;
-    options.max_new_tokens = 12;
+    DecodeOptions options{.method = method, .max_new_tokens = 12};
     const std::vector<int64_t> source = {5, 6, 7, 1};
     return session.generator(options).generate({&source, 1}).at(0).ids;
   }

@@ -38,9 +38,7 @@ class RoundsSource : public ::testing::Test {
 
   // Rows somewhere between their prefix and their end.
   DeviceRows random_rows() {
-    DeviceRows rows;
-    rows.text = random_ids({kRows, kColumns});
-    rows.eos = at::tensor({1, 7}, at::kLong);
+    DeviceRows rows{.text = random_ids({kRows, kColumns}), .eos = at::tensor({1, 7}, at::kLong)};
     for (at::Tensor* part : {&rows.length, &rows.prefix, &rows.end, &rows.drafted, &rows.active}) {
       *part = at::zeros({kRows}, at::kLong);
     }

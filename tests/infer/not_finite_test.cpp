@@ -49,8 +49,7 @@ TEST(NotFinite, LogitsFailTheirOwnRowInEveryMethodAndType) {
     for (const at::ScalarType type : kTypes) {
       for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
         for (const double temperature : {0.0, 1.0}) {
-          DecodeOptions options;
-          options.method = method;
+          DecodeOptions options{.method = method};
           if (options.method_info().sampling != Sampling::kNever) options.temperature = temperature;
           options.verify_end = true;  // otherwise the target does not see how a draft ends
           options.batch_size = 3;
@@ -77,10 +76,7 @@ TEST(NotFinite, AllRowsOfABatchMayFail) {
     OracleModel target(oracle_info(4), broken_oracle({0.5, 0, 0.3, kNan}));
     OracleModel drafter(oracle_info(4), constant_oracle(kSound));
     const GenerationModels models{.target = &target, .drafter = as_drafter(drafter), .generation = {}};
-    DecodeOptions options;
-    options.method = method;
-    options.max_new_tokens = 9;
-    options.batch_size = 2;
+    DecodeOptions options{.method = method, .max_new_tokens = 9, .batch_size = 2};
     std::vector<int> ends(2, 0);
     const auto results = Generator(models, options)
                              .generate(std::vector<Ids>{{3}, {3, 2}}, 0, {},

@@ -65,9 +65,7 @@ struct RealPair {
       : target(real_model({.dtype = dtype})), drafter(real_model({.noise = 0.25, .dtype = dtype})) {}
 
   std::vector<GenerationResult> run(const DecodeOptions& options, bool self = false) const {
-    GenerationModels models;
-    models.target = target.get();
-    models.drafter = as_drafter(self ? *target : *drafter);
+    GenerationModels models{.target = target.get(), .drafter = as_drafter(self ? *target : *drafter)};
     return Generator(models, options).generate(sources());
   }
 };
@@ -78,8 +76,7 @@ const RealPair& fp64() {
 }
 
 DecodeOptions options_of(const std::string& method, int64_t window = 5, int64_t batch = 1) {
-  DecodeOptions options;
-  options.method = method;
+  DecodeOptions options{.method = method};
   if (method == "speculative") options.temperature = 0;
   if (method != "greedy") options.window = window;
   options.batch_size = batch;
@@ -136,8 +133,7 @@ TEST(RealModels, DrafterWithFewerEmbeddingsThanTheTargetIsNeverAskedForTheOthers
   const auto small = real_model({.vocabulary = kFewer});
   for (const char* method : {"speculative", "assisted"}) {
     const DecodeOptions options = options_of(method, 4, 3);
-    GenerationModels models;
-    models.target = fp64().target.get();
+    GenerationModels models{.target = fp64().target.get()};
     Generator generator(models, options, make_parts(options, std::make_unique<ModelDrafter>(*small, kModelIds)));
     EXPECT_EQ(ids_of(generator.generate(sources())), expected) << method;
   }
@@ -221,9 +217,7 @@ TEST(PrunedVocabulary, GreedyAndAssistedOutputsAreTheTargets) {
     target->pack();
     drafter->pack();
     const auto decoded = [&](model::TransformerModel& model, const char* method, int64_t batch) {
-      GenerationModels models;
-      models.target = &model;
-      models.drafter = as_drafter(*drafter);
+      GenerationModels models{.target = &model, .drafter = as_drafter(*drafter)};
       DecodeOptions options = options_of(method, 5, batch);
       options.max_new_tokens = 16;
       return Generator(models, options).generate(pruned_sources());

@@ -20,12 +20,8 @@ DraftParts parts_around(model::LanguageModel& drafter, int64_t window) {
 }
 
 DecodeOptions decoding(double temperature) {
-  DecodeOptions options;
-  options.method = "speculative";
+  DecodeOptions options{.method = "speculative", .max_new_tokens = 12, .batch_size = 3, .measure_alpha = true};
   options.temperature = temperature;
-  options.max_new_tokens = 12;
-  options.measure_alpha = true;
-  options.batch_size = 3;
   return options;
 }
 

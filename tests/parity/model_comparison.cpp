@@ -78,13 +78,8 @@ GenerationConfig settings_of(const nlohmann::json& json, const TransformerModel&
 
 Lists greedy_outputs(TransformerModel& model, const Lists& sources, int64_t new_tokens, int64_t batch_size,
                      const std::optional<GenerationConfig>& settings) {
-  infer::DecodeOptions options;
-  options.method = "greedy";
-  options.max_new_tokens = new_tokens;
-  options.batch_size = batch_size;
-  infer::GenerationModels models;
-  models.target = &model;
-  models.generation = settings;
+  infer::DecodeOptions options{.method = "greedy", .max_new_tokens = new_tokens, .batch_size = batch_size};
+  infer::GenerationModels models{.target = &model, .generation = settings};
   Lists outputs;
   for (auto& result : infer::Generator(models, options).generate(sources)) outputs.push_back(std::move(result.ids));
   return outputs;

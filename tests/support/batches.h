@@ -41,8 +41,7 @@ inline StepInput step_input(const std::vector<std::vector<int64_t>>& rows, Logit
   for (const auto& row : rows) {
     longest = std::max(longest, row.size());
   }
-  StepInput input;
-  input.logits = logits;
+  StepInput input{.logits = logits};
   input.tokens = at::full({static_cast<int64_t>(rows.size()), static_cast<int64_t>(longest)}, 1, at::kLong);
   for (size_t b = 0; b < rows.size(); ++b) {
     input.new_tokens.push_back(static_cast<int64_t>(rows[b].size()));

@@ -36,8 +36,7 @@ inline BlockDecoder block_decoder(const TransformerConfig& config, int64_t block
   transformer->requires_grad(false);
   TransformerModel& blocks = *transformer;
   const auto next_logits = [&blocks, block](const std::vector<int64_t>& text) {
-    ForwardInput input;
-    input.target = whole_text(text, std::ssize(text) / block * block);
+    ForwardInput input{.target = whole_text(text, std::ssize(text) / block * block)};
     return blocks.head(blocks.forward(input).hidden[0][std::ssize(text) - block]);
   };
   return {"blocks of " + std::to_string(block) + ", " + config.family, block, block,

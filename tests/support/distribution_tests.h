@@ -35,13 +35,9 @@ inline const std::vector<Ids>& sampled_sources() {
 
 // Returns options of 2,048 samples of up to four tokens for each source.
 inline DecodeOptions sampling(double temperature, int64_t window, int64_t batch = 4) {
-  DecodeOptions options;
+  DecodeOptions options{.window = window, .max_new_tokens = 4, .num_samples = 2048, .batch_size = batch};
   options.method = "speculative";
   options.temperature = temperature;
-  options.window = window;
-  options.max_new_tokens = 4;
-  options.num_samples = 2048;
-  options.batch_size = batch;
   return options;
 }
 

@@ -58,8 +58,7 @@ DecodeOptions exit_options(const std::string& method, int64_t batch) {
 }
 
 GenerationModels exit_models(model::TransformerModel& model, int64_t layer) {
-  GenerationModels models;
-  models.target = &model;
+  GenerationModels models{.target = &model};
   if (layer > 0) models.drafter = exit_drafter(layer);
   return models;
 }

@@ -116,11 +116,7 @@ model::StepOutput OracleModel::step(const model::StepInput& input, model::Decode
 namespace draftsmith::infer::testing {
 
 model::ModelInfo oracle_info(int64_t vocabulary, at::ScalarType dtype) {
-  model::ModelInfo info;
-  info.name = "oracle";
-  info.vocabulary = vocabulary;
-  info.eos = {kEos};
-  info.dtype = dtype;
+  model::ModelInfo info{.name = "oracle", .vocabulary = vocabulary, .eos = {kEos}, .dtype = dtype};
   return info;
 }
 
@@ -254,9 +250,7 @@ double chi_square_deviate(const std::map<Ids, double>& expected, const std::map<
 std::vector<GenerationResult> decode(const Case& oracles, const DecodeOptions& options, std::span<const Ids> sources) {
   OracleModel target(oracle_info(oracles.vocabulary, oracles.dtype), oracles.target);
   OracleModel drafter(oracle_info(oracles.vocabulary, oracles.dtype), oracles.drafter);
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
+  GenerationModels models{.target = &target, .drafter = as_drafter(drafter)};
   return Generator(models, options).generate(sources);
 }
 

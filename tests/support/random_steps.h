@@ -54,8 +54,7 @@ class RandomSteps {
 
   double step() {
     const int64_t tokens = 1 + draw(7);
-    StepInput input;
-    input.tokens = at::full({rows_, tokens}, 3, at::kLong);
+    StepInput input{.tokens = at::full({rows_, tokens}, 3, at::kLong)};
     std::vector<int64_t> before;
     for (int64_t row = 0; row < rows_; ++row) {
       before.push_back(state_->length(row));

@@ -85,8 +85,7 @@ void make_lively(const model::TransformerModel& made, uint64_t seed, double eos,
 }
 
 GenerationModels TandemPair::models() const {
-  GenerationModels models;
-  models.target = primary.get();
+  GenerationModels models{.target = primary.get()};
   models.drafter = secondary->config().shares_encoder() ? shared_encoder_drafter(secondary) : tandem_drafter(secondary);
   return models;
 }
@@ -102,8 +101,7 @@ std::unique_ptr<model::TransformerModel> tandem_primary_model(Kind kind, int64_t
 }
 
 TandemPair identity_pair(Kind kind, double noise, int64_t vocabulary) {
-  TandemPair pair;
-  pair.primary = tandem_primary_model(kind, vocabulary);
+  TandemPair pair{.primary = tandem_primary_model(kind, vocabulary)};
   pair.secondary = model::make_tandem_secondary(
       *pair.primary, *pair.primary, {.layer_map = {0, 1, 2}, .projections = model::ProjectionStart::kIdentity});
   add_noise(*pair.secondary, noise);
@@ -111,8 +109,7 @@ TandemPair identity_pair(Kind kind, double noise, int64_t vocabulary) {
 }
 
 TandemPair identity_shared_encoder(double noise, int64_t vocabulary) {
-  TandemPair pair;
-  pair.primary = tandem_primary_model(Kind::kEncoderDecoder, vocabulary);
+  TandemPair pair{.primary = tandem_primary_model(Kind::kEncoderDecoder, vocabulary)};
   pair.secondary =
       model::make_shared_encoder_drafter(*pair.primary, *pair.primary, {model::ProjectionStart::kIdentity});
   add_noise(*pair.secondary, noise);
@@ -120,16 +117,14 @@ TandemPair identity_shared_encoder(double noise, int64_t vocabulary) {
 }
 
 TandemPair random_shared_encoder() {
-  TandemPair pair;
-  pair.primary = tandem_primary_model(Kind::kEncoderDecoder);
+  TandemPair pair{.primary = tandem_primary_model(Kind::kEncoderDecoder)};
   const auto small = lively_model(smaller_config(pair.primary->config(), Kind::kEncoderDecoder), 11);
   pair.secondary = model::make_shared_encoder_drafter(*small, *pair.primary);
   return packed(std::move(pair));
 }
 
 TandemPair random_pair(Kind kind) {
-  TandemPair pair;
-  pair.primary = tandem_primary_model(kind);
+  TandemPair pair{.primary = tandem_primary_model(kind)};
   const auto small = lively_model(smaller_config(pair.primary->config(), kind), 11);
   pair.secondary = model::make_tandem_secondary(*small, *pair.primary, {.layer_map = {2, 0}, .block = 3});
   return packed(std::move(pair));
@@ -143,9 +138,7 @@ std::vector<std::vector<int64_t>> tandem_sources(Kind kind) {
 }
 
 DecodeOptions tandem_options(const std::string& method, int64_t window, int64_t batch) {
-  DecodeOptions options;
-  options.method = method;
-  options.temperature = 0;
+  DecodeOptions options{.method = method, .temperature = 0};
   if (method != "greedy") options.window = window;
   options.batch_size = batch;
   options.max_new_tokens = kTandemLimit;

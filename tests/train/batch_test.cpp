@@ -115,10 +115,7 @@ TEST(PackedBatch, OnlyContinuationsAreLabels) {
   writer.add({}, std::vector<int32_t>{10, 1});
   writer.finish();
   const data::Corpus corpus(folder / "c.h5");
-  model::ModelInfo info;
-  info.encoder_decoder = false;
-  info.decoder_start = 2;
-  info.pad = 0;
+  model::ModelInfo info{.decoder_start = 2, .pad = 0, .encoder_decoder = false};
   const Batch batch = make_batch(corpus, {0, 1}, info, 16);
   EXPECT_TRUE(batch.decoder_input.tokens.equal(at::tensor({5, 6, 7, 8, 9, 2, 10}, at::kLong).unsqueeze(0)));
   EXPECT_EQ(batch.decoder_input.segments, (std::vector<std::vector<int64_t>>{{5, 2}}));
@@ -140,8 +137,7 @@ TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
   model::TransformerModel teacher(shorter, 6);
   teacher.set_name("short-teacher");
   LiveTeacher live(teacher);
-  TrainOptions options;
-  options.length = "1 steps";
+  TrainOptions options{.length = "1 steps"};
   const auto error_with = [&](const TrainerInputs& inputs) {
     return error_of([&] { run_training(inputs, options, folder / "run"); });
   };

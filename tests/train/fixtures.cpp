@@ -27,9 +27,7 @@ model::TransformerConfig tiny_config() {
 }
 
 void write_reversal_corpus(const std::filesystem::path& file, int64_t examples, uint64_t seed) {
-  data::CorpusInfo info;
-  info.tokenizer_hash = "none";
-  info.vocabulary = kTestVocabulary;
+  data::CorpusInfo info{.tokenizer_hash = "none", .vocabulary = kTestVocabulary};
   data::CorpusWriter writer(file, info);
   RandomSequence random{CounterRandom(seed, "reversal corpus")};
   for (int64_t i = 0; i < examples; ++i) {
@@ -45,10 +43,7 @@ void write_reversal_corpus(const std::filesystem::path& file, int64_t examples, 
 }
 
 TrainOptions tiny_options() {
-  TrainOptions options;
-  options.length = "2 epochs";
-  options.accumulate = 2;
-  options.dropout = 0.1;
+  TrainOptions options{.length = "2 epochs", .accumulate = 2, .dropout = 0.1};
   options.batches.token_budget = 60;
   options.batches.bucket_window = 4;
   options.optimizer.lr = 3e-3;

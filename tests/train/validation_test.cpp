@@ -37,11 +37,8 @@ class Validation : public testing::Test {
   }
 
   static ValidationOptions drafting(double temperature) {
-    ValidationOptions options;
-    options.draft_examples = kDrafted;
-    options.draft_window = 3;
+    ValidationOptions options{.draft_examples = kDrafted, .draft_window = 3, .max_new_tokens = kOutputTokens};
     options.draft_temperature = temperature;
-    options.max_new_tokens = kOutputTokens;
     return options;
   }
 
@@ -60,10 +57,8 @@ class Validation : public testing::Test {
 // The target's outputs, decoded without any drafter.
 std::vector<std::vector<int64_t>> outputs_of(model::TransformerModel& target,
                                              const std::vector<std::vector<int64_t>>& sources) {
-  infer::DecodeOptions options;
-  options.max_new_tokens = kOutputTokens;
-  infer::GenerationModels models;
-  models.target = &target;
+  infer::DecodeOptions options{.max_new_tokens = kOutputTokens};
+  infer::GenerationModels models{.target = &target};
   std::vector<std::vector<int64_t>> outputs;
   for (const auto& result : infer::Generator(models, options).generate(sources)) outputs.push_back(result.ids);
   return outputs;
@@ -82,15 +77,10 @@ TEST_F(Validation, ForcedMeasuresAreOnTheTargetsOwnOutputs) {
 TEST_F(Validation, AlphaAndTokensPerRunAreTheDecodes) {
   model::TransformerModel trained(tiny_config(), 5), target(tiny_config(), 6);
   for (const double temperature : {0.0, 1.0}) {
-    infer::DecodeOptions options;
-    options.method = "speculative";
-    options.window = 3;
+    infer::DecodeOptions options{.method = "speculative", .window = 3, .measure_alpha = true};
     options.temperature = temperature;
-    options.measure_alpha = true;
     options.max_new_tokens = kOutputTokens;
-    infer::GenerationModels models;
-    models.target = &target;
-    models.drafter = infer::as_drafter(trained);
+    infer::GenerationModels models{.target = &target, .drafter = infer::as_drafter(trained)};
     const auto stats = infer::total(infer::Generator(models, options).generate(drafted()));
     const DraftMeasures found = measure(trained, target, temperature);
     EXPECT_NEAR(found.alpha, stats.alpha(), 1e-6) << temperature;
@@ -176,9 +166,7 @@ TEST_F(Validation, BleuIsOfTheGreedyOutputsOfTheWeightsAsTheyAre) {
     return decoded;
   };
   const auto bleu = [&](const std::vector<std::string>& references) {
-    ValidationOptions options;
-    options.bleu_examples = corpus_->size();
-    options.max_new_tokens = kOutputTokens;
+    ValidationOptions options{.bleu_examples = corpus_->size(), .max_new_tokens = kOutputTokens};
     const ValidationInputs inputs{.corpus = &*corpus_, .tokenizer = &tokenizer, .references = references};
     return validate(trainable, inputs, options).bleu.value();
   };

@@ -189,9 +189,7 @@ TEST_F(ChatFiles, ConversationsAreExamplesOfTheAssistantsWords) {
   write("chat.jsonl",
         "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n"
         "{\"messages\": [{\"role\": \"user\", \"content\": \"c\"}]}\n");
-  TextInput input;
-  input.jsonl = folder_ / "chat.jsonl";
-  input.messages = "messages";
+  TextInput input{.jsonl = folder_ / "chat.jsonl", .messages = "messages"};
   const auto stream = open_text(with_template_of(folder_.path(), input), {.empty = "drop"});
   const std::vector<Example> examples = read_all(*stream);
   ASSERT_EQ(examples.size(), 1U);

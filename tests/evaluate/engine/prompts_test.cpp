@@ -35,9 +35,7 @@ class EvaluationPrompts : public testing::Test {
 
 TEST_F(EvaluationPrompts, CuttingIdsKeepsTheirEos) {
   const auto engine = make_model_engine(options_);
-  TaskOptions task;
-  task.ids = true;
-  task.max_source_tokens = 3;
+  TaskOptions task{.ids = true, .max_source_tokens = 3};
   bool cut = false;
   EXPECT_EQ(engine->encode("5 20 7 1", task, cut), (Prompt{5, 20, 1}));
   EXPECT_TRUE(cut);
@@ -51,9 +49,7 @@ TEST_F(EvaluationPrompts, CuttingIdsKeepsTheirEos) {
 TEST_F(EvaluationPrompts, PromptsMustLeaveRoomForTheNewTokens) {
   if (!use_stories()) GTEST_SKIP() << "no shared data";
   const auto engine = make_model_engine(options_);
-  TaskOptions task;
-  task.ids = true;
-  task.max_new_tokens = 500;
+  TaskOptions task{.ids = true, .max_new_tokens = 500};
   bool cut = false;
   EXPECT_EQ(engine->encode("5 6 7 8 9 10 11 12 13 14 15 16", task, cut).size(), 12);
   EXPECT_THAT(error_of([&] { engine->encode("5 6 7 8 9 10 11 12 13 14 15 16 17", task, cut); }),
@@ -64,8 +60,7 @@ TEST_F(EvaluationPrompts, CuttingPromptsKeepsTheirSuffix) {
   if (!use_stories()) GTEST_SKIP() << "no shared data";
   const auto engine = make_model_engine(options_);
   const auto tokenizer = data::load_tokenizer(options_.model);
-  TaskOptions task;
-  task.suffix = "The end";
+  TaskOptions task{.suffix = "The end"};
   bool cut = false;
   Prompt whole = engine->encode("Once upon a time", task, cut);
   EXPECT_FALSE(cut);

@@ -73,9 +73,7 @@ TEST(Headline, CountsNoSettingThatProvesNothing) {
 }
 
 TEST(Headline, EndsTheConsolesTablesAndBeginsPages) {
-  Results results;
-  results.suite = "s";
-  results.tasks = {made_task({made_lossless("assisted.small", "assisted", 2)})};
+  Results results{.suite = "s", .tasks = {made_task({made_lossless("assisted.small", "assisted", 2)})}};
   const std::string line = "Lossless methods are up to 2.00 × as fast at the same BLEU (assisted.small).";
   EXPECT_THAT(results_table(results), EndsWith(line + "\n"));
   EXPECT_THAT(report_markdown(results), HasSubstr("# s\n\n" + line + "\n"));
@@ -97,8 +95,7 @@ SettingResult chosen_on(const std::string& task, const std::string& name) {
 
 // Results as evaluations write them: choosing tasks come first.
 Results validated_results() {
-  Results results;
-  results.suite = "s";
+  Results results{.suite = "s"};
   results.tasks = {
       named_task("val a", true, {made_setting("bild.small.FB0.5", "bild", 2, 29.5, "small")}),
       named_task("val b", true, {made_setting("other.small.FB0.5", "bild", 2, 29.5, "small")}),
@@ -122,9 +119,7 @@ TEST(TaskOrder, PagesFollowIt) {
 }
 
 Results results_of_one_task(const TaskResult& task) {
-  Results results;
-  results.suite = "s";
-  results.tasks = {task};
+  Results results{.suite = "s", .tasks = {task}};
   return results;
 }
 

@@ -55,8 +55,7 @@ TEST(MatchRateSection, PagesHaveATableByPositionForEachDecoding) {
 }
 
 Results four_settings() {
-  Results results;
-  results.suite = "s";
+  Results results{.suite = "s"};
   results.tasks = {
       made_task({made_setting("fast", "bild", 3, 28, "small"), made_setting("middle", "bild", 2, 31, "small"),
                  made_setting("beaten", "bild", 1.5, 30, "small"), made_setting("careful", "bild", 1.2, 33, "small")})};
@@ -101,17 +100,12 @@ Results results_inside(double speedup, const Inside& inside) {
   SettingResult setting = made_setting("calm.0", "calm", speedup, 30);
   setting.speed.speedup_decode = setting.speed.speedup;
   setting.inside = inside;
-  Results results;
-  results.tasks = {made_task({setting})};
+  Results results{.tasks = {made_task({setting})}};
   return results;
 }
 
 TEST(InsideReport, ShowsWhereTokensLeft) {
-  Inside calm;
-  calm.layers = 2;
-  calm.path_per_token = 1.25;
-  calm.average_exit_layer = 1.25;
-  calm.exit_histogram = {75, 25};
+  Inside calm{.layers = 2, .path_per_token = 1.25, .average_exit_layer = 1.25, .exit_histogram = {75, 25}};
   const Results results = results_inside(1.3, calm);
   EXPECT_THAT(results_table(results), AllOf(HasSubstr("layers a token"), HasSubstr("1.25")));
   EXPECT_THAT(report_html(results), HasSubstr("layer 1: 75.0 %"));

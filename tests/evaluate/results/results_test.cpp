@@ -96,8 +96,7 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
 
 // A drafter for the target, which decodes with its own first layers as well.
 MeasuredTask task_with_a_model_that_also_drafts() {
-  MeasuredTask measured;
-  measured.drafted_for = {{"small", "target"}, {"small/exit2", "small"}, {"tiny", "target"}};
+  MeasuredTask measured{.drafted_for = {{"small", "target"}, {"small/exit2", "small"}, {"tiny", "target"}}};
   measured.predicted["small"] = {0.6, 0.7, 9, {0.8, 1.25}, {0.5, 2.5}};
   measured.predicted["small/exit2"] = {0.5, 0.6, 9, {0.5, 2.5}, {0.4, 3.5}};
   measured.predicted["tiny"] = {0.2, 0.3, 9, {0.8, 1.25}, {0.1, 4.5}};

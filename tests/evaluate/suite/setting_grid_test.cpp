@@ -114,13 +114,8 @@ TEST(EvaluationPrediction, UsesTheMeasuredVerificationCurve) {
   Setting run;
   run.decode.method = "speculative";
   run.decode.window = 3;
-  infer::DecodeStats stats;
-  stats.emitted = 30;
-  stats.target_runs = 10;
+  infer::DecodeStats stats{.emitted = 30, .target_runs = 10, .draft_runs = 30, .drafted = 30, .overlap_sum = 15};
   stats.target_tokens = 40;
-  stats.draft_runs = 30;
-  stats.drafted = 30;
-  stats.overlap_sum = 15;
   stats.overlap_count = 30;
   const infer::StepCosts costs{{0.010, 0.012, 0.014, 0.020}, 0.001};
   const auto predicted = [&](const infer::StepCosts& steps) { return predicted_speed(run, stats, 0, steps).value(); };
@@ -222,9 +217,7 @@ TEST(InsideRuns, PpdAndExactDraftingAreLosslessForTheirOwnModel) {
 
 TEST(InsideSummary, PpdStandsBesideTheTheorem) {
   Setting run = expand_grid(run_of("ppd")).front();
-  infer::DecodeStats stats;
-  stats.emitted = 100;
-  stats.layer_runs = 900;
+  infer::DecodeStats stats{.emitted = 100, .layer_runs = 900};
   stats.early_predictions = 90;  // ten outputs
   stats.early_matches = 45;
   stats.latency_units = 510;

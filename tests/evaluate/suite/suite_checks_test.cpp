@@ -18,10 +18,7 @@ SuiteOptions checked_suite(std::vector<SettingGrid> runs) {
   SuiteOptions options;
   options.model = "target";
   options.drafter = {{"a", "small"}};
-  TaskOptions task;
-  task.name = "val";
-  task.source = "val.src";
-  task.references = {"val.tgt"};
+  TaskOptions task{.name = "val", .source = "val.src", .references = {"val.tgt"}};
   options.task = {task};
   options.run = std::move(runs);
   return options;

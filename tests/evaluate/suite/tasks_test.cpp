@@ -33,8 +33,7 @@ TEST(ForcedTexts, WithoutReferencesDraftersAreMeasuredOnWhatPromptsGoOnWith) {
 
 TEST(ForcedTexts, ArePairedWithTheirPromptsAndNoLongerThanOutputs) {
   FakeEngine engine;
-  TaskOptions task;
-  task.max_source_tokens = 3;
+  TaskOptions task{.max_source_tokens = 3};
   const TaskData data{{"2", "9", "5"}, {}};
   const std::vector<Prompt> prompts{{1, 1}, {7, 7, 7}, {8, 8, 8}};
   const ForcedTexts texts = forced_texts(task, data, prompts, 4, engine);
@@ -52,11 +51,7 @@ class Particular : public FakeEngine {
 };
 
 TEST(ForcedTexts, AReferenceThatCannotBeReadIsToldWithItsFileAndLine) {
-  TaskOptions task;
-  task.name = "test";
-  task.source = "test.src";
-  task.references = {"test.tgt"};
-  task.skip = 10;
+  TaskOptions task{.name = "test", .source = "test.src", .references = {"test.tgt"}, .skip = 10};
   const TaskData data{{"4", "4"}, {{"w"}, {"other"}}};
   const std::vector<Prompt> prompts{{1}, {1}};
   const CapturedLog log;
@@ -70,11 +65,7 @@ TEST(TaskMetric, ReferencesInChineseAndJapaneseAreSplitIntoCharacters) {
   const auto tokenizer = [](
                              const std::string& references, const std::string& direction = "",
                              const std::function<void(TaskOptions&)>& change = [](TaskOptions&) {}) {
-    TaskOptions task;
-    task.name = "test";
-    task.direction = direction;
-    task.source = "test.en";
-    task.references = {references};
+    TaskOptions task{.name = "test", .direction = direction, .source = "test.en", .references = {references}};
     change(task);
     return task_metric(task)->signature({{"a"}});
   };

@@ -131,12 +131,8 @@ TEST(TheoryFormulas, PpdOfALongSequenceApproachesItsLimit) {
 }
 
 infer::DecodeOptions long_run(int64_t window) {
-  infer::DecodeOptions options;
+  infer::DecodeOptions options{.window = window, .max_new_tokens = 600, .num_samples = 16, .measure_alpha = true};
   options.method = "speculative";
-  options.window = window;
-  options.max_new_tokens = 600;
-  options.num_samples = 16;
-  options.measure_alpha = true;
   return options;
 }
 

@@ -40,11 +40,7 @@ OracleFunction scripted(int64_t vocabulary, std::vector<std::pair<int64_t, doubl
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 DecodeOptions bild(double fallback, double rollback, int64_t limit) {
-  DecodeOptions options;
-  options.method = "bild";
-  options.fallback = fallback;
-  options.rollback = rollback;
-  options.max_new_tokens = limit;
+  DecodeOptions options{.method = "bild", .fallback = fallback, .rollback = rollback, .max_new_tokens = limit};
   return options;
 }
 
@@ -260,9 +256,7 @@ TEST(BildEnd, ProposedTokensAreVerifiedSinceNoProcessorHasSeenThem) {
   OracleModel target(oracle_info(6), scripted(6, {{2, 0.9}}));
   DecodeOptions options = bild(0.5, 1, 8);
   options.window_rule = "fixed";
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = lookup_drafter(4);
+  GenerationModels models{.target = &target, .drafter = lookup_drafter(4)};
   // Look-up proposes EOS after 2, as in the source.
   const auto result = Generator(models, options).generate(std::vector<Ids>{{2, kEos, 2, kEos}})[0];
   EXPECT_EQ(result.ids, Ids(8, 2));

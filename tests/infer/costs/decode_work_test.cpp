@@ -20,8 +20,7 @@ namespace {
 // token's keys and values in both layers are 64 numbers.
 TEST(DecodeWork, AddsUpStepsByHand) {
   const model::TransformerConfig config = model::t5_config();
-  DecodeStats stats;
-  stats.emitted = 3;
+  DecodeStats stats{.emitted = 3};
   stats.target_steps.window = 3;
   // Two steps alone, one with another row: 1 token after 0, 3 after 1 with logits for all, 1 after 4.
   stats.target_steps.add({.share = 1, .before = 0});
@@ -225,9 +224,7 @@ TEST(DecodeWork, StepsAreThoseOfTheModels) {
       CountingOracle target(info, function);
       target.counts.window = info.window;
       CountingOracle drafter(oracle_info(12), mixture(function, random_oracle(12, 4), .5));
-      GenerationModels models;
-      models.target = &target;
-      models.drafter = as_drafter(drafter);
+      GenerationModels models{.target = &target, .drafter = as_drafter(drafter)};
       const std::vector<Ids> sources{{2}, {3, 4}, {5, 6, 7}, {2, 9}, {8}};
       const DecodeStats stats = total(Generator(models, exit_options(method, batch)).generate(sources));
       const std::string what = std::string(method) + " in batches of " + std::to_string(batch);

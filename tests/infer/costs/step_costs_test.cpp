@@ -28,8 +28,7 @@ TEST(TimedModel, StepsOfABatchBeginAtTheSamePlaceEachTime) {
 }
 
 TEST(RandomContext, IsTheSameEachTimeAndLeavesOutControlIds) {
-  model::ModelInfo info;
-  info.vocabulary = 20;
+  model::ModelInfo info{.vocabulary = 20};
   const CalibrationContext context = random_context(info, {.rows = 2, .source = 50, .length = 60});
   EXPECT_EQ(context.rows, 2);
   EXPECT_EQ(context.source.size(), 50u);

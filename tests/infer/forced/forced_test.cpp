@@ -17,14 +17,12 @@ namespace {
 const std::vector<Ids> kDecidedSources{{4, 5, 2}, {3}};
 
 model::GenerationConfig settings_with_eos() {
-  model::GenerationConfig settings;
-  settings.eos_ids = {kEos};
+  model::GenerationConfig settings{.eos_ids = {kEos}};
   return settings;
 }
 
 DecodeOptions greedy_options() {
-  DecodeOptions options;
-  options.max_new_tokens = 8;
+  DecodeOptions options{.max_new_tokens = 8};
   return options;
 }
 
@@ -95,8 +93,7 @@ TEST(LogProbabilities, AreThoseOfTheTargetInEveryMethod) {
     const GenerationModels models{.target = &large, .drafter = as_drafter(small), .generation = {}};
     const std::vector<Ids> sources = {{2}, {3, 4, 2}, {5, 5}};
     for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
-      DecodeOptions options;
-      options.method = method;
+      DecodeOptions options{.method = method};
       if (options.samples_by_default()) options.temperature = 0.7;
       options.top_k = 3;
       options.num_samples = 2;

@@ -37,9 +37,7 @@ Cells cells_of(const std::vector<MatchRate>& rates) {
 }
 
 GenerationModels rated_models(model::TransformerModel& target, const model::Exits* exits = nullptr) {
-  GenerationModels models;
-  models.target = &target;
-  models.exits = exits;
+  GenerationModels models{.target = &target, .exits = exits};
   return models;
 }
 
@@ -52,8 +50,7 @@ std::vector<Ids> prompts_for(const model::TransformerModel& target) {
 }
 
 std::vector<Ids> outputs_of(model::TransformerModel& target, const MatchRateOptions& options) {
-  DecodeOptions greedy;
-  greedy.max_new_tokens = options.max_new_tokens;
+  DecodeOptions greedy{.max_new_tokens = options.max_new_tokens};
   return ids_of(Generator(rated_models(target), greedy).generate(prompts_for(target)));
 }
 

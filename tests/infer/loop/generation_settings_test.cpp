@@ -18,8 +18,7 @@ namespace draftsmith::infer::testing {
 namespace {
 
 model::GenerationConfig plain_settings() {
-  model::GenerationConfig settings;
-  settings.eos_ids = {kEos};
+  model::GenerationConfig settings{.eos_ids = {kEos}};
   return settings;
 }
 
@@ -102,8 +101,7 @@ TEST(Processors, MinimumLengths) {
   settings.min_length = 0;
   settings.min_new_tokens = 2;
   EXPECT_EQ(every_method(settings, ending), (Ids{2, 2, 1}));
-  DecodeOptions options;
-  options.min_new_tokens = 5;
+  DecodeOptions options{.min_new_tokens = 5};
   EXPECT_EQ(every_method(settings, ending, options), (Ids{2, 2, 2, 2, 2, 1}));
   settings.min_length = 6;  // replaced by the minimum of new tokens
   EXPECT_EQ(every_method(settings, ending), (Ids{2, 2, 1}));
@@ -113,9 +111,7 @@ TEST(Processors, OptionsReplaceTheModelsSettings) {
   auto settings = plain_settings();
   settings.repetition_penalty = 5;
   settings.no_repeat_ngram_size = 1;
-  DecodeOptions options;
-  options.repetition_penalty = 2;
-  options.no_repeat_ngram_size = 0;
+  DecodeOptions options{.repetition_penalty = 2, .no_repeat_ngram_size = 0};
   EXPECT_EQ(every_method(settings, kDescending, options), (Ids{2, 3, 2, 2, 2, 2, 2, 2}));
   options.repetition_penalty = 1;
   options.no_repeat_ngram_size = 2;
@@ -127,11 +123,7 @@ TEST(Processors, SamplingKeepsTheProcessedDistribution) {
   settings.no_repeat_ngram_size = 1;
   OracleModel target(oracle_info(5), random_oracle(5, 31));
   OracleModel drafter(oracle_info(5), random_oracle(5, 32));
-  DecodeOptions options;
-  options.method = "speculative";
-  options.window = 3;
-  options.max_new_tokens = 3;
-  options.num_samples = 4096;
+  DecodeOptions options{.method = "speculative", .window = 3, .max_new_tokens = 3, .num_samples = 4096};
   const auto results = Generator({.target = &target, .drafter = as_drafter(drafter), .generation = settings}, options)
                            .generate(std::vector<Ids>{{2}});
   // The same processor written down as an oracle: tokens that came before (start token 0 counts) have no probability.
@@ -213,10 +205,7 @@ TEST(StopStrings, EveryMethodEndsAtTheTokenWherePlainDecodingEnds) {
     OracleModel small(info, mixture(target, random_oracle(6, 5), 0.3));
     const std::vector<Ids> sources = {{2}, {3, 4}, {4, 4, 2}, {5, 2, 2, 3}};
     for (const std::string stop : {"a", "ab", "cd", "ddc", "bdb"}) {
-      DecodeOptions options;
-      options.max_new_tokens = 12;
-      options.batch_size = 4;
-      options.stop_strings = {stop, "caa"};
+      DecodeOptions options{.stop_strings = {stop, "caa"}, .max_new_tokens = 12, .batch_size = 4};
       const auto run = [&] {
         return Generator({.target = &large,
                           .drafter = as_drafter(small, &letters),
@@ -269,9 +258,7 @@ TEST(StopStrings, MayBeginInThePrompt) {
   auto info = oracle_info(6);
   info.encoder_decoder = false;
   OracleModel model(info, constant_oracle({0, 0, 0.6, 0.4, 0, 0}));  // writes "aaaa"
-  DecodeOptions options;
-  options.max_new_tokens = 4;
-  options.stop_strings = {"bca"};
+  DecodeOptions options{.stop_strings = {"bca"}, .max_new_tokens = 4};
   const auto run = [&](const Ids& prompt) {
     return Generator({.target = &model, .generation = {}, .target_tokenizer = &letters}, options)
         .generate(std::vector<Ids>{prompt})[0]
@@ -283,8 +270,7 @@ TEST(StopStrings, MayBeginInThePrompt) {
 
 TEST(StopStrings, NeedATokenizerAndText) {
   OracleModel model(oracle_info(6), random_oracle(6, 1));
-  DecodeOptions options;
-  options.stop_strings = {"a"};
+  DecodeOptions options{.stop_strings = {"a"}};
   EXPECT_THAT(error_of([&] { Generator({.target = &model, .generation = {}}, options); }),
               ::testing::HasSubstr("tokenizer"));
   options.stop_strings = {"a", ""};

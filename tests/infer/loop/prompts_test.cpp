@@ -57,15 +57,8 @@ TEST(Prefill, TargetAndDrafterReadEachPromptOnceForAllItsSamples) {
   const auto function = random_oracle(5, 6, 1.5, {kEos});
   RecordingOracle target(prompt_info(), function);
   RecordingOracle drafter(prompt_info(), mixture(function, random_oracle(5, 7, 1.5, {kEos}), 0.4));
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
-  DecodeOptions options;
-  options.method = "speculative";
-  options.num_samples = 4;
-  options.batch_size = 2;
-  options.window = 2;
-  options.max_new_tokens = 6;
+  GenerationModels models{.target = &target, .drafter = as_drafter(drafter)};
+  DecodeOptions options{.method = "speculative", .window = 2, .max_new_tokens = 6, .num_samples = 4, .batch_size = 2};
   Generator(models, options).generate(std::vector<Ids>{Ids(20, 2), Ids(30, 3)});
   for (const RecordingOracle* model : {&target, &drafter}) {
     EXPECT_EQ(model->rows.front(), 2);
@@ -81,8 +74,7 @@ TEST(Prefill, SharedPromptsGiveEveryRowTheStateItWouldHaveAlone) {
   const std::vector<Ids> prompts = {{4, 5, 6, 7, 8, 9, 10}, {11}, Ids(90, 12)};  // a cache that grew, one that is empty
   std::vector<Row> rows;
   for (const Ids& prompt : prompts) {
-    Row row;
-    row.tokens = prompt;
+    Row row{.tokens = prompt};
     rows.insert(rows.end(), 3, row);
   }
   const auto shared = prefill(model, {}, rows, {120, 3}).state;
@@ -124,10 +116,7 @@ TEST(Prefill, ChunksGiveTheLogitsAndHiddenStatesOfOneStep) {
     for (size_t i = 0; i < length; ++i) rows[b].tokens.push_back(3 + static_cast<int64_t>((i * (b + 7)) % 13));
   }
   const Prefill chunked = prefill(model, {}, rows, {540, 1}, {0, 2});
-  model::StepInput whole;
-  whole.new_tokens = {519, 299, 0};
-  whole.hidden_layers = {0, 2};
-  whole.logits = model::Logits::kNone;
+  model::StepInput whole{.new_tokens = {519, 299, 0}, .logits = model::Logits::kNone, .hidden_layers = {0, 2}};
   std::vector<int64_t> tokens(size_t{3} * 519, 0);
   for (size_t b = 0; b < 3; ++b)
     std::copy(rows[b].tokens.begin(), rows[b].tokens.end() - 1, tokens.begin() + int64_t(b) * 519);
@@ -143,8 +132,7 @@ TEST(Prefill, ChunksGiveTheLogitsAndHiddenStatesOfOneStep) {
       EXPECT_LT(difference(of_row(chunked.prompt_hidden[i]), of_row(hidden[i])), 1e-11) << b << " " << i;
     }
   }
-  model::StepInput next;
-  next.tokens = at::full({3, 1}, 9, at::kLong);
+  model::StepInput next{.tokens = at::full({3, 1}, 9, at::kLong)};
   next.new_tokens.assign(3, 1);
   const at::Tensor logits = model.step(next, *chunked.state).logits;
   EXPECT_LT(difference(logits, model.step(next, *at_once).logits), 1e-11);
@@ -154,16 +142,10 @@ TEST(OnTokens, TellsEveryTokenOnceInItsRowsOrderAndItsEnd) {
   const auto function = random_oracle(5, 6, 1.2);
   OracleModel target(oracle_info(5), function);
   OracleModel drafter(oracle_info(5), mixture(function, random_oracle(5, 7, 1.2), 0.4));
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
+  GenerationModels models{.target = &target, .drafter = as_drafter(drafter)};
   const std::vector<Ids> sources = {{2}, {2, 2, 2}, {3, 3}, {}, {4, 4, 4, 4}};
   for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
-    DecodeOptions options;
-    options.method = method;
-    options.batch_size = 2;
-    options.num_samples = 2;
-    options.max_new_tokens = 9;
+    DecodeOptions options{.method = method, .max_new_tokens = 9, .num_samples = 2, .batch_size = 2};
     std::vector<Ids> told(10);
     std::vector<int> ends(10, 0);
     const auto results =
@@ -213,14 +195,12 @@ TEST(ContextFit, TruncationMakesRoomForWhatIsWantedUpToHalfTheContext) {
 
 std::vector<GenerationResult> continued(const std::vector<Ids>& prompts, DecodeOptions options, int64_t context = 8) {
   OracleModel target(prompt_info(context), random_oracle(5, 6, 1.5, {kEos}));
-  GenerationModels models;
-  models.target = &target;
+  GenerationModels models{.target = &target};
   return Generator(models, std::move(options)).generate(prompts, 40);
 }
 
 TEST(ContextFit, GenerationStopsAtTheContextAndNamesThePromptThatFillsIt) {
-  DecodeOptions options;
-  options.max_new_tokens = 6;
+  DecodeOptions options{.max_new_tokens = 6};
   const auto results = continued({{2}, {2, 3, 4, 3, 2}}, options);
   EXPECT_EQ(results[0].ids.size(), 6u);
   EXPECT_EQ(results[1].ids.size(), 3u);
@@ -231,14 +211,11 @@ TEST(ContextFit, GenerationStopsAtTheContextAndNamesThePromptThatFillsIt) {
 
 TEST(ContextFit, ABosStaysInFrontOfATruncatedPrompt) {
   OracleModel target(prompt_info(6), random_oracle(5, 6, 1.5, {kEos}));
-  GenerationModels models;
-  models.target = &target;
+  GenerationModels models{.target = &target};
   models.generation.emplace();
   models.generation->bos = 0;
   models.generation->eos_ids = {kEos};
-  DecodeOptions options;
-  options.max_new_tokens = 3;
-  options.long_prompts = "truncate-left";
+  DecodeOptions options{.max_new_tokens = 3, .long_prompts = "truncate-left"};
   Generator generator(models, options);
   const auto results =
       generator.generate(std::vector<Ids>{{0, 4, 2, 2, 3, 4}, {0, 3, 4}, {3, 4, 2, 2, 3, 4}, {2, 3, 4}});
@@ -248,13 +225,9 @@ TEST(ContextFit, ABosStaysInFrontOfATruncatedPrompt) {
 }
 
 TEST(ContextFit, SkippedPromptsKeepTheirPlaceAndAreReported) {
-  DecodeOptions options;
-  options.max_new_tokens = 3;
-  options.num_samples = 2;
-  options.long_prompts = "skip";
+  DecodeOptions options{.max_new_tokens = 3, .long_prompts = "skip", .num_samples = 2};
   OracleModel target(prompt_info(8), random_oracle(5, 6, 1.5, {kEos}));
-  GenerationModels models;
-  models.target = &target;
+  GenerationModels models{.target = &target};
   Generator generator(models, options);
   const std::vector<Ids> prompts = {Ids(9, 2), {2}, Ids(8, 3), {3}, Ids(20, 4)};
   std::vector<size_t> lengths;
@@ -273,8 +246,7 @@ TEST(ContextFit, SkippedPromptsKeepTheirPlaceAndAreReported) {
 // A maximal length of the model's settings is a context, which the options lift.
 TEST(ContextFit, AMaximalLengthThatIsTooShortSaysHowItIsLifted) {
   OracleModel target(prompt_info(20), random_oracle(5, 6, 1.5, {kEos}));
-  GenerationModels models;
-  models.target = &target;
+  GenerationModels models{.target = &target};
   models.generation.emplace();
   models.generation->eos_ids = {kEos};
   models.generation->max_length = 6;
@@ -283,8 +255,7 @@ TEST(ContextFit, AMaximalLengthThatIsTooShortSaysHowItIsLifted) {
   };
   EXPECT_EQ(Generator(models, {}).generate(std::vector<Ids>{{2, 3}})[0].ids.size(), 4u);
   EXPECT_THAT(refusal({}, 7), HasSubstr("truncate-left or skip; --max-new-tokens lifts this limit"));
-  DecodeOptions options;
-  options.max_new_tokens = 2;
+  DecodeOptions options{.max_new_tokens = 2};
   EXPECT_EQ(refusal(options, 7), "no error");
   EXPECT_THAT(refusal(options, 20), ::testing::AllOf(HasSubstr("the model small"), ::testing::Not(HasSubstr("lifts"))));
 }

@@ -106,9 +106,7 @@ TEST_F(Vocabularies, IdsThatTheTokenizerLacksPrintNothing) {
 }
 
 TEST(Padding, StandsForIdsThatAModelLacks) {
-  model::ModelInfo info;
-  info.vocabulary = 5;
-  info.pad = 3;
+  model::ModelInfo info{.vocabulary = 5, .pad = 3};
   const std::vector<std::vector<int64_t>> lists = {{4, 5, 0}, {}, {9}};
   EXPECT_EQ(mask_unknown_ids(info, lists), (std::vector<std::vector<int64_t>>{{4, 3, 0}, {}, {3}}));
 }

@@ -27,9 +27,8 @@ using Model = std::unique_ptr<model::TransformerModel>;
 constexpr ExitMeasure kMeasures[] = {ExitMeasure::kSaturation, ExitMeasure::kMargin};
 
 DecodeSettings settings_of(const model::TransformerModel& target, bool sampling) {
-  DecodeSettings settings;
+  DecodeSettings settings{.eos = target.info().eos};
   settings.warping = {sampling ? 1.0 : 0.0, sampling ? 9 : 0, sampling ? 0.95 : 1.0};
-  settings.eos = target.info().eos;
   return settings;
 }
 
@@ -194,10 +193,7 @@ TEST(Calm, ExitsGiveTheTokensOfThoseThatLeaveThere) {
 TEST(Calm, ProcessorsAndPaddingHoldAtEveryExit) {
   for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) {
     const Model target = tandem_primary_model(kind);
-    model::GenerationConfig generation;
-    generation.eos_ids = target->info().eos;
-    generation.no_repeat_ngram_size = 2;
-    generation.min_new_tokens = 4;
+    model::GenerationConfig generation{.eos_ids = target->info().eos, .no_repeat_ngram_size = 2, .min_new_tokens = 4};
     DecodeSettings settings = settings_of(*target, false);
     settings.processors = LogitsProcessors(generation);
     settings.ids = 15;

@@ -68,8 +68,7 @@ TEST_F(InsideMethods, OptionsOutOfRangeAreErrors) {
 
 TEST_F(InsideMethods, OnlyTransformersHaveLayers) {
   OracleModel oracle(oracle_info(6), random_oracle(6, 1));
-  GenerationModels models;
-  models.target = &oracle;
+  GenerationModels models{.target = &oracle};
   for (const char* method : {"early-exit", "calm", "ppd"}) {
     EXPECT_THAT(error_of([&] { Generator(models, exit_options(method)); }), HasSubstr("a transformer")) << method;
   }

@@ -96,9 +96,7 @@ ForcedMatches forced_matches(model::TransformerModel& model, const Ids& source, 
   const size_t prefix = whole.size();
   whole.insert(whole.end(), ids.begin(), ids.end());
   whole.pop_back();
-  model::ForwardInput input;
-  input.source = one_row(source);
-  input.target = one_row(whole);
+  model::ForwardInput input{.source = one_row(source), .target = one_row(whole)};
   input.hidden_layers = {decoding.ppd.early_layer};
   const at::Tensor hidden = model.forward(input).layers.front();  // [1,T,D]
   const at::Tensor best = std::get<1>(

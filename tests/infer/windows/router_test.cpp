@@ -186,21 +186,14 @@ TEST(AdaptiveWindows, KeepTheDistributionWhenSampling) {
   const OracleFunction function = random_oracle(4, 1);
   OracleModel target(oracle_info(4), function);
   OracleModel drafter(oracle_info(4), mixture(function, random_oracle(4, 2), 0.6));
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
-  models.router = &router;
+  GenerationModels models{.target = &target, .drafter = as_drafter(drafter), .router = &router};
   const auto expect_distribution = [&](const DecodeOptions& options, const std::string& what) {
     const auto results = Generator(models, options).generate(std::vector<Ids>{{2, 3}});
     const auto expected = enumerate(function, {2, 3}, {.temperature = *options.temperature}, 4);
     EXPECT_LT(chi_square_deviate(expected, count_sequences(results)), 4.75) << what;
     return total(results);
   };
-  DecodeOptions options;
-  options.method = "speculative";
-  options.max_new_tokens = 4;
-  options.num_samples = 4096;
-  options.max_draft = 3;
+  DecodeOptions options{.method = "speculative", .max_draft = 3, .max_new_tokens = 4, .num_samples = 4096};
   const auto drafted = [](const DecodeStats& stats) {
     return static_cast<double>(stats.drafted) / static_cast<double>(stats.verifications);
   };

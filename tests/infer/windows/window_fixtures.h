@@ -33,9 +33,7 @@ inline std::unique_ptr<model::TransformerModel> random_model(int64_t vocabulary,
 }
 
 inline model::Router random_router(const model::TransformerModel& drafter, uint64_t seed = 2) {
-  model::RouterConfig config;
-  config.top_k = 3;
-  config.hidden = 16;
+  model::RouterConfig config{.top_k = 3, .hidden = 16};
   config.width = drafter.config().width;
   config.vocabulary = drafter.config().vocabulary;
   config.embedding_scale = 3;
@@ -50,26 +48,18 @@ struct Pair {
   model::RouterPredictor router{random_router(*drafter), *drafter};
 
   GenerationModels models() const {
-    GenerationModels all;
-    all.target = target.get();
-    all.drafter = as_drafter(*drafter);
-    all.router = &router;
+    GenerationModels all{.target = target.get(), .drafter = as_drafter(*drafter), .router = &router};
     return all;
   }
 };
 
 inline DecodeOptions assisted(const std::string& window, int64_t batch) {
-  DecodeOptions options;
-  options.method = "assisted";
-  options.window_rule = window;
-  options.batch_size = batch;
-  options.max_new_tokens = 18;
+  DecodeOptions options{.method = "assisted", .window_rule = window, .max_new_tokens = 18, .batch_size = batch};
   return options;
 }
 
 inline std::vector<Ids> greedy(const Pair& pair) {
-  DecodeOptions options;
-  options.max_new_tokens = 18;
+  DecodeOptions options{.max_new_tokens = 18};
   return ids_of(Generator(pair.models(), options).generate(sources()));
 }
 

@@ -24,10 +24,7 @@ using enum WindowSchedule;
 TEST(DynamicWindow, ConfidenceStopKeepsTheTokenItStopsAt) {
   // The drafter gives its tokens .35 < .4: each window holds exactly that one token.
   const Case oracles{constant_oracle({0.35, 0, 0.33, 0.32}), constant_oracle({0.35, 0, 0.33, 0.32})};
-  DecodeOptions options;
-  options.method = "assisted";
-  options.schedule = "constant";
-  options.max_new_tokens = 10;
+  DecodeOptions options{.method = "assisted", .schedule = "constant", .max_new_tokens = 10};
   const DecodeStats stats = decode(oracles, options, std::vector<Ids>{{2}})[0].stats;
   EXPECT_EQ(stats.target_runs, 5);
   EXPECT_EQ(stats.drafted, 5);
@@ -80,18 +77,13 @@ struct DraftingPair {
   OracleModel drafter{oracle_info(6), small_model()};
 
   GenerationModels models() {
-    GenerationModels all;
-    all.target = &target;
-    all.drafter = as_drafter(drafter);
+    GenerationModels all{.target = &target, .drafter = as_drafter(drafter)};
     return all;
   }
 };
 
 DecodeOptions assisted_with(const std::string& schedule) {
-  DecodeOptions options;
-  options.method = "assisted";
-  options.schedule = schedule;
-  options.max_new_tokens = 20;
+  DecodeOptions options{.method = "assisted", .schedule = schedule, .max_new_tokens = 20};
   return options;
 }
 
@@ -192,13 +184,8 @@ std::vector<double> next_token(std::span<const int64_t> source, std::span<const 
 std::vector<GenerationResult> decode_with(std::unique_ptr<WindowRule> window, std::span<const Ids> sources) {
   OracleModel target(oracle_info(4), next_token);
   OracleModel drafter(oracle_info(4), next_token);
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
-  DecodeOptions options;
-  options.method = "assisted";
-  options.max_new_tokens = 8;
-  options.batch_size = 2;
+  GenerationModels models{.target = &target, .drafter = as_drafter(drafter)};
+  DecodeOptions options{.method = "assisted", .max_new_tokens = 8, .batch_size = 2};
   DraftParts parts{std::make_unique<ModelDrafter>(drafter, 4), std::move(window), std::make_unique<ExactAcceptance>()};
   return Generator(models, options, std::move(parts)).generate(sources);
 }

@@ -119,9 +119,7 @@ TEST_F(Checkpoint, SavedModelsLoadBitForBitWithEveryFile) {
   const auto model = load_model(
       write({{"feed_forward_proj", "gated-gelu"}}, {tensor("lm_head.weight", at::ones({11, 6}))}), {.pack = false});
   write_file_atomic(root_ / "my.model", "not checked here");
-  SaveOptions options;
-  options.shard_bytes = 1000;
-  options.tokenizer = root_ / "my.model";
+  SaveOptions options{.shard_bytes = 1000, .tokenizer = root_ / "my.model"};
   const fs::path saved = root_ / "new" / "parents" / "saved";
   save_model(saved, *model, options);
 

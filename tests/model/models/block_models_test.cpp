@@ -37,8 +37,7 @@ std::vector<TransformerConfig> decoder_only() {
 }
 
 at::Tensor hidden_of(TransformerModel& model, const TokenBatch& batch) {
-  ForwardInput input;
-  input.target = batch;
+  ForwardInput input{.target = batch};
   return model.forward(input).hidden;
 }
 
@@ -135,8 +134,7 @@ TEST_P(DeepTandem, SketchesAreAddedToTheSmallPartsEmbeddings) {
   const auto large = varied_model(block_prediction_config(GetParam(), 4), 4);
   const auto small = varied_model(smaller(GetParam()), 5);
   const at::Tensor ahead = at::linear(hidden_of(*large, row_), deep->projection());
-  ForwardInput input;
-  input.target = row_;
+  ForwardInput input{.target = row_};
   const at::Tensor plain = small->forward(input).hidden;
   input.added = at::cat({at::zeros({1, 3, ahead.size(2)}, at::kDouble), ahead.narrow(1, 0, 10)}, 1);
   const at::Tensor found = hidden_of(*deep, row_);

@@ -52,8 +52,7 @@ struct PairBatch {
 };
 
 inline PairBatch pair_batch(const TransformerConfig& config, const std::vector<int64_t>& lengths, uint64_t seed) {
-  PairBatch batch;
-  batch.target = random_batch(lengths, config.vocabulary, seed);
+  PairBatch batch{.target = random_batch(lengths, config.vocabulary, seed)};
   if (config.encoder_decoder) {
     std::vector<int64_t> sources;
     for (size_t b = 0; b < lengths.size(); ++b) sources.push_back(3 + static_cast<int64_t>(2 * b));
@@ -63,9 +62,7 @@ inline PairBatch pair_batch(const TransformerConfig& config, const std::vector<i
 }
 
 inline ForwardInput forward_input(const PairBatch& batch) {
-  ForwardInput input;
-  input.source = batch.source;
-  input.target = batch.target;
+  ForwardInput input{.source = batch.source, .target = batch.target};
   return input;
 }
 

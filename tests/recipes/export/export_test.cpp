@@ -79,8 +79,7 @@ TEST_F(Exporting, WhatIsWrittenIsTheModel) {
 }
 
 TEST_F(Exporting, ANarrowerTypeIsRounded) {
-  ExportOptions options;
-  options.dtype = "bf16";
+  ExportOptions options{.dtype = "bf16"};
   EXPECT_EQ(run("llama", "narrow", options).dtype, "BF16");
   EXPECT_THAT(read_file(folder_ / "narrow/config.json"), HasSubstr("bfloat16"));
   EXPECT_THAT(verify(folder_ / "narrow"), IsEmpty());
@@ -92,8 +91,7 @@ TEST_F(Exporting, ANarrowerTypeIsRounded) {
 
 // Beside fp16 alone is fp32 an exception: beside bf16 it is the widest type of the model.
 TEST_F(Exporting, TheStoredTypeLosesNothing) {
-  ExportOptions options;
-  options.dtype = "bf16";
+  ExportOptions options{.dtype = "bf16"};
   run("t5", "mixed", options);
   const fs::path file = folder_ / "mixed/model.safetensors";
   std::vector<model::TensorToStore> tensors;
@@ -115,8 +113,7 @@ TEST_F(Exporting, ATypeThatCannotHoldTheModelIsTheUsersToCorrect) {
     model.parameters().at("embedding.weight").mul_(factor);
     model::save_model(folder_ / name, model);
   };
-  ExportOptions half;
-  half.dtype = "fp16";
+  ExportOptions half{.dtype = "fp16"};
   save_scaled("large", 1e9);
   EXPECT_THAT(refused("large", half), AllOf(HasSubstr("cannot be held in fp16"), HasSubstr("embedding.weight overflow"),
                                             HasSubstr("choose --dtype stored or bf16")));
@@ -131,8 +128,7 @@ TEST_F(Exporting, ShardsHaveTheSizeThatIsAskedFor) {
   config.width = 240;
   config.ff_width = 400;
   save("wide", config);
-  ExportOptions options;
-  options.shard_megabytes = 1;
+  ExportOptions options{.shard_megabytes = 1};
   run("wide", "shards", options);
   EXPECT_TRUE(fs::exists(folder_ / "shards/model.safetensors.index.json"));
   for (const auto& entry : fs::directory_iterator(folder_ / "shards")) EXPECT_LT(entry.file_size(), 1'010'000);
@@ -256,8 +252,7 @@ TEST_F(ExitsOfDirectories, AreShownAndVerifiedAlone) {
 TEST_F(ExitsOfDirectories, StayBehindWhenTheirModelIsPrunedOrExported) {
   run("llama", "out");
   EXPECT_FALSE(fs::exists(model::exits_directory(folder_ / "out")));
-  model::PruneOptions options;
-  options.decoder_layers = "first:2";
+  model::PruneOptions options{.decoder_layers = "first:2"};
   prune_directory(folder_ / "llama", folder_ / "cut", options);
   EXPECT_FALSE(fs::exists(model::exits_directory(folder_ / "cut")));
   EXPECT_THAT(inspect(folder_ / "cut"), Not(HasSubstr("exits")));

@@ -107,8 +107,7 @@ class TrainStageTest : public StageTest {
          tokenizer);
   }
   void save(const std::string& name, const model::TransformerConfig& config, const std::string& tokenizer) const {
-    model::SaveOptions options;
-    options.tokenizer = path(tokenizer);
+    model::SaveOptions options{.tokenizer = path(tokenizer)};
     model::save_model(path(name), model::TransformerModel(config, 5), options);
   }
 

@@ -93,8 +93,7 @@ inline GivenTeacher top_k_teacher(const at::Tensor& logits, const at::Tensor& la
 }
 
 inline model::TransformerConfig ids_config(int64_t vocabulary, std::vector<int64_t> kept = {}) {
-  model::TransformerConfig config;
-  config.vocabulary = vocabulary;
+  model::TransformerConfig config{.vocabulary = vocabulary};
   config.draft_vocabulary.ids = std::move(kept);
   return config;
 }

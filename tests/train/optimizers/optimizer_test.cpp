@@ -43,8 +43,7 @@ TEST(AdamW, FollowsItsFormula) {
   const at::Tensor weight = parameters.at("vector.weight");
   at::Tensor expected = weight.detach().clone().to(at::kDouble);
   at::Tensor first = at::zeros_like(expected), second = at::zeros_like(expected);
-  OptimizerOptions options;
-  options.weight_decay = 0.1;
+  OptimizerOptions options{.weight_decay = 0.1};
   const auto optimizer = make_optimizer(parameters, options);
   for (int step = 1; step <= 5; ++step) {
     set_gradients(parameters, step);
@@ -77,8 +76,7 @@ TEST(Optimizers, GroupsScaleRateAndDecayOfWhatTheyMatch) {
 }
 
 TEST(Optimizers, TheFirstMatchingGroupCountsAndZeroFreezes) {
-  OptimizerOptions options;
-  options.weight_decay = 0.5;
+  OptimizerOptions options{.weight_decay = 0.5};
   options.groups = {{.parameters = "vector.weight", .lr_factor = 0, .weight_decay_factor = 2},
                     {.parameters = "*.weight", .lr_factor = 3, .weight_decay_factor = 0}};
   auto parameters = two_parameters();
@@ -93,15 +91,12 @@ TEST(Optimizers, TheFirstMatchingGroupCountsAndZeroFreezes) {
 }
 
 TEST(Optimizers, AGroupWithoutParametersIsAnError) {
-  OptimizerOptions options;
-  options.groups = {{.parameters = "*.qery.weight"}};
+  OptimizerOptions options{.groups = {{.parameters = "*.qery.weight"}}};
   EXPECT_THAT(error_of([&] { make_optimizer(two_parameters(), options); }), testing::HasSubstr("*.qery.weight"));
 }
 
 OptimizerOptions adafactor(bool scale_parameter, std::optional<double> beta1, double weight_decay) {
-  OptimizerOptions options;
-  options.name = "adafactor";
-  options.weight_decay = weight_decay;
+  OptimizerOptions options{.name = "adafactor", .weight_decay = weight_decay};
   options.adafactor.scale_parameter = scale_parameter;
   options.adafactor.beta1 = beta1;
   return options;
