@@ -4,7 +4,6 @@
 // sampling, in distribution.
 #include <algorithm>
 #include <memory>
-#include <random>
 
 #include <gtest/gtest.h>
 
@@ -17,6 +16,7 @@
 #include "tests/support/distribution_tests.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/tandem_pairs.h"
 #include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
@@ -41,17 +41,7 @@ std::unique_ptr<model::TransformerModel> real_model(const RandomModel& wanted) {
   std::erase_if(config.eos, [&](int64_t id) { return id >= wanted.vocabulary; });
   auto made = std::make_unique<model::TransformerModel>(config, 1);
   made->requires_grad(false);
-  std::mt19937_64 random(4);
-  std::mt19937_64 other(5);
-  const auto uniform = [](std::mt19937_64& bits) { return static_cast<double>(bits() >> 11) * 0x1p-53 - 0.5; };
-  for (const auto& [name, value] : made->parameters()) {
-    if (value.dim() != 2) continue;
-    at::Tensor weight = value.view(-1);
-    const double scale = name.starts_with("head") ? 3 : name.starts_with("embedding") ? 0.5 : 2.5;
-    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * (uniform(random) + wanted.noise * uniform(other));
-    if (!name.starts_with("head")) continue;
-    value.select(0, 1).mul_(1.7);
-  }
+  make_lively(*made, 4, 1.7, 2.5, wanted.noise);
   made->to(at::kCPU, wanted.dtype);
   made->pack();
   return made;
@@ -186,14 +176,7 @@ std::unique_ptr<model::TransformerModel> whole_model(double noise, bool encoder_
   if (!encoder_decoder) config.bos = 0;
   config.initializer_range = 0.5;
   auto made = std::make_unique<model::TransformerModel>(config, 1);
-  std::mt19937_64 random(4), other(5);
-  const auto uniform = [](std::mt19937_64& bits) { return static_cast<double>(bits() >> 11) * 0x1p-53 - 0.5; };
-  for (const auto& [name, value] : made->parameters()) {
-    if (value.dim() != 2) continue;
-    at::Tensor weight = value.view(-1);
-    const double scale = name.starts_with("head") ? 3 : name.starts_with("embedding") ? 0.5 : 2.5;
-    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * (uniform(random) + noise * uniform(other));
-  }
+  make_lively(*made, 4, 1, 2.5, noise);
   return made;
 }
 

@@ -69,8 +69,8 @@ TandemPair packed(TandemPair pair) {
 
 }  // namespace
 
-void make_lively(const model::TransformerModel& made, uint64_t seed, double eos, double later) {
-  std::mt19937_64 random(seed);
+void make_lively(const model::TransformerModel& made, uint64_t seed, double eos, double later, double noise) {
+  std::mt19937_64 random(seed), other(seed + 1);
   for (const auto& [name, value] : made.parameters()) {
     if (value.dim() != 2) continue;
     const bool head = name.starts_with("head");
@@ -79,7 +79,7 @@ void make_lively(const model::TransformerModel& made, uint64_t seed, double eos,
     const bool follows = writes_hidden && name.starts_with("decoder.") && !name.starts_with("decoder.0.");
     const double scale = head ? 3 : table ? 0.5 : follows ? later : 2.5;
     at::Tensor weight = value.view(-1);
-    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * uniform(random);
+    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * (uniform(random) + noise * uniform(other));
     if (head) value.select(0, made.config().eos.front()).mul_(eos);
   }
 }

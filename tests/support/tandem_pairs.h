@@ -27,8 +27,8 @@ struct TandemPair {
 };
 
 // Makes weights whose outputs vary, and EOS likelier than the other tokens, by `eos`. Layers after the first one's
-// write to the hidden state with `later`.
-void make_lively(const model::TransformerModel& made, uint64_t seed, double eos, double later = 2.5);
+// write to the hidden state with `later`. With `noise` a drafter of the weights is right now and then.
+void make_lively(const model::TransformerModel& made, uint64_t seed, double eos, double later = 2.5, double noise = 0);
 
 // A primary whose weights are large enough that outputs vary.
 std::unique_ptr<model::TransformerModel> tandem_primary_model(Kind kind, int64_t vocabulary = 24);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "model/models/router.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/tandem_pairs.h"
 #include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
@@ -19,15 +19,7 @@ namespace draftsmith::infer::testing {
 inline std::unique_ptr<model::TransformerModel> random_model(int64_t vocabulary, double noise, at::ScalarType dtype) {
   const auto config = model::t5_config({.vocabulary = vocabulary, .head_width = 6, .ff_width = 24});
   auto made = std::make_unique<model::TransformerModel>(config, 1);
-  std::mt19937_64 random(4);
-  std::mt19937_64 other(5);
-  const auto uniform = [](std::mt19937_64& bits) { return static_cast<double>(bits() >> 11) * 0x1p-53 - 0.5; };
-  for (const auto& [name, value] : made->parameters()) {
-    if (value.dim() != 2) continue;
-    at::Tensor weight = value.view(-1);
-    const double scale = name.starts_with("head") ? 3 : name.starts_with("embedding") ? 0.5 : 2.5;
-    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * (uniform(random) + noise * uniform(other));
-  }
+  make_lively(*made, 4, 1, 2.5, noise);
   made->to(at::kCPU, dtype);
   return made;
 }
