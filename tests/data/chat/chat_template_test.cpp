@@ -1,8 +1,6 @@
 #include "data/chat/chat_template.h"
 
 #include <csignal>
-#include <cstdlib>
-#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +11,7 @@
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/scoped_variable.h"
 
 namespace draftsmith::data {
 namespace {
@@ -96,31 +95,17 @@ TEST(ChatTemplates, OnesWithoutEndAreEndedAndLaterOnesRendered) {
   EXPECT_EQ(chat.render(conversation({"Hi"}), false), "done");
 }
 
-// Lets DRAFTSMITH_PYTHON name a program while it exists.
-class ChosenPython {
- public:
-  explicit ChosenPython(const std::string& program) { setenv("DRAFTSMITH_PYTHON", program.c_str(), 1); }
-  ~ChosenPython() { earlier_ ? setenv("DRAFTSMITH_PYTHON", earlier_->c_str(), 1) : unsetenv("DRAFTSMITH_PYTHON"); }
-  ChosenPython(const ChosenPython&) = delete;
-  ChosenPython& operator=(const ChosenPython&) = delete;
-
- private:
-  std::optional<std::string> earlier_ = std::getenv("DRAFTSMITH_PYTHON") != nullptr
-                                            ? std::optional<std::string>(std::getenv("DRAFTSMITH_PYTHON"))
-                                            : std::nullopt;
-};
-
 TEST(ChatTemplates, AMissingPythonOrJinjaIsNamed) {
   TemporaryDirectory folder;
   const std::string script = (folder / "python").string();
   const auto error_with = [&](const std::string& text) {
     write_text(script, "#!/bin/sh\n" + text + "\n");
     std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-    const ChosenPython chosen(script);
+    const ScopedVariable chosen("DRAFTSMITH_PYTHON", script);
     return render_error(kChatMl);
   };
   {
-    const ChosenPython none("/no/such/python");
+    const ScopedVariable none("DRAFTSMITH_PYTHON", "/no/such/python");
     EXPECT_THAT(render_error(kChatMl), AllOf(HasSubstr("model/chat.jinja"), HasSubstr("/no/such/python: No such file"),
                                              HasSubstr("DRAFTSMITH_PYTHON")));
   }
@@ -136,7 +121,7 @@ TEST(ChatTemplates, TheProcessEndsWithItsTemplate) {
   const std::string script = (folder / "python").string();
   write_text(script, "#!/bin/sh\necho $$ >" + (folder / "id").string() + "\nexec python3 \"$@\"\n");
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-  const ChosenPython chosen(script);
+  const ScopedVariable chosen("DRAFTSMITH_PYTHON", script);
   {
     ChatTemplate chat(kChatMl, ordered_json::object(), "chat.jinja");
     EXPECT_EQ(kill(std::stoi(read_file(folder / "id")), 0), 0);
