@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "distributed/process_group.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith {
 namespace {
@@ -24,12 +24,7 @@ std::optional<Launch> launch_of(const std::map<std::string, std::string>& variab
 }
 
 std::string refusal_of(const std::map<std::string, std::string>& variables) {
-  try {
-    launch_of(variables);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_of([&] { launch_of(variables); });
 }
 
 TEST(Launch, IsNothingForAProcessByItself) {

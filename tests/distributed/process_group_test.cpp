@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "base/signals.h"
+#include "tests/support/errors.h"
 #include "tests/support/process_groups.h"
 
 namespace draftsmith {
@@ -64,19 +64,10 @@ TEST_P(GroupOf, GathersTextsAndPartsByRank) {
 
 INSTANTIATE_TEST_SUITE_P(Processes, GroupOf, testing::Values(1, 2, 3));
 
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(ProcessGroup, AStopOfOneInItsPartStopsAll) {
   const SignalWatch signals;
   run_in_group(3, [](ProcessGroup& world) {
-    const std::string message = message_of([&] {
+    const std::string message = error_of<std::exception>([&] {
       world.gather_parts("a test", [&]() -> nlohmann::json {
         if (world.rank() == 1) throw Interrupted(SIGTERM, "half is saved");
         return true;
@@ -93,7 +84,7 @@ TEST(ProcessGroup, LeavingEarlyDoesNotEndTheConnectingOfOthers) {
 }
 
 TEST(ProcessGroup, NamesTheProcessThatDiffers) {
-  const std::string message = message_of([] {
+  const std::string message = error_of<std::exception>([] {
     run_in_group(3, [](ProcessGroup& world) { world.require_same("the recipe", world.rank() == 2 ? "b7" : "a1"); });
   });
   EXPECT_THAT(message, HasSubstr("the processes of one group differ in the recipe"));
@@ -101,7 +92,7 @@ TEST(ProcessGroup, NamesTheProcessThatDiffers) {
 }
 
 TEST(ProcessGroup, NamesAProcessThatDoesNotComeInTime) {
-  const std::string start = message_of([] {
+  const std::string start = error_of<std::exception>([] {
     const ProcessGroup alone(testing_support::local_launch(0, 2, testing_support::free_port()),
                              {.timeout = std::chrono::seconds(1)});
   });
@@ -112,7 +103,7 @@ TEST(ProcessGroup, NamesAProcessThatDoesNotComeInTime) {
       [](ProcessGroup& world) {
         if (world.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(3));
         const at::Tensor tensor = at::ones({3});
-        EXPECT_THAT(message_of([&] { world.sum({tensor}); }),
+        EXPECT_THAT(error_of<std::exception>([&] { world.sum({tensor}); }),
                     HasSubstr("was lost or did not answer in time, during a sum over all processes"));
       },
       std::chrono::seconds(1));
@@ -126,7 +117,7 @@ TEST(ProcessGroup, NamesAPortThatIsTaken) {
   address.sin_port = htons(static_cast<uint16_t>(port));
   ASSERT_EQ(::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   ASSERT_EQ(::listen(descriptor, 1), 0);
-  const std::string message = message_of([&] {
+  const std::string message = error_of<std::exception>([&] {
     const ProcessGroup refused(testing_support::local_launch(0, 2, port), {.timeout = std::chrono::seconds(2)});
   });
   ::close(descriptor);
@@ -135,7 +126,7 @@ TEST(ProcessGroup, NamesAPortThatIsTaken) {
 }
 
 TEST(ProcessGroup, NamesAHostWithoutAStore) {
-  const std::string message = message_of([] {
+  const std::string message = error_of<std::exception>([] {
     const ProcessGroup refused(testing_support::local_launch(1, 2, testing_support::free_port()),
                                {.timeout = std::chrono::seconds(2)});
   });
