@@ -1,7 +1,5 @@
 // Times and speedups of whole suites: what is decoded around them, unbiased, repeated, recomputable.
 #include <chrono>
-#include <cmath>
-#include <map>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -55,44 +53,6 @@ TEST(Speedups, BaselinesAreMeasuredTwiceAndReadOneWhateverLengthsAMethodDraws) {
   EXPECT_NEAR(setting_of(result.results, "speculative.small.T1").speed.speedup.value, 1, 1e-3);
   EXPECT_THAT(result.table, HasSubstr("A/A sample"));
   EXPECT_THAT(result.table, HasSubstr("noise floor"));
-}
-
-// Machine whose speed drifts: the logarithm of a line's time follows an autoregressive process over calls.
-class DriftingEngine : public FakeEngine {
- public:
-  explicit DriftingEngine(uint64_t seed) : random_(seed, "drift") {
-    seconds = [this](const Setting& run, int64_t line) {
-      drift_ = 0.9 * drift_ + 0.04 * random_.normal(calls_++);
-      const double noise = 0.02 * random_.normal(1'000'000 + calls_);
-      const double words = 6 + static_cast<double>(line % 8);
-      return 0.002 * words * (run.decode.drafts() ? 0.5 : 1) * std::exp(drift_ + noise);
-    };
-  }
-
- private:
-  CounterRandom random_;
-  uint64_t calls_ = 0;
-  double drift_ = 0;
-};
-
-TEST(Speedups, IntervalsHoldTheTruthOnAMachineThatDrifts) {
-  int cover = 0;
-  for (uint64_t seed = 0; seed < 50; ++seed) {
-    FakeSuite suite({}, 60);
-    SettingGrid once = FakeSuite::run("assisted");
-    once.name = "once";
-    SettingGrid again = once;
-    again.name = "again";
-    suite.options.run = {once, again};
-    suite.options.calibrate = false;
-    suite.options.forced_lines = 0;
-    DriftingEngine engine(seed);
-    const Results results = suite.evaluate(engine).results;
-    for (const char* name : {"once", "again"}) {
-      if (holds(setting_of(results, name).speed.speedup, 2)) ++cover;
-    }
-  }
-  EXPECT_GE(cover, 90) << "of 100";
 }
 
 // Without disturbed pairs the estimate is a ratio of sums.
