@@ -19,8 +19,6 @@ namespace {
 using test::ProgramResult;
 using test::run_here;
 using test::run_program;
-using testing::AllOf;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(CommandLine, TheProgramRunsAndNamesItsBuild) {

@@ -10,9 +10,6 @@
 namespace draftsmith {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 // Returns the launch of a process with these variables and none of torchrun's others.
 std::optional<Launch> launch_of(const std::map<std::string, std::string>& variables) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",

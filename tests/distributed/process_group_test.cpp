@@ -12,7 +12,6 @@
 namespace draftsmith {
 namespace {
 
-using testing::HasSubstr;
 using testing_support::run_in_group;
 
 class GroupOf : public testing::TestWithParam<int> {};

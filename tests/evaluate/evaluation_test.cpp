@@ -19,8 +19,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using testing::HasSubstr;
-
 TEST(EvaluationSuite, ReportsQualitySpeedAcceptanceAndPrediction) {
   FakeSuite suite({"bild"});
   FakeEngine engine;

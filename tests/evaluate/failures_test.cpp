@@ -18,10 +18,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 // Two settings beside greedy decoding, of which bild dies by an exception of `Exception` where `dies` says so.
 class FailingSuite : public testing::Test {
  protected:

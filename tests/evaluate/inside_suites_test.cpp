@@ -19,8 +19,6 @@ namespace draftsmith::evaluate {
 namespace {
 
 using nlohmann::ordered_json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 // Exits that are no more than the model's own final norm and head.
 void write_exits(const std::filesystem::path& directory, const std::filesystem::path& of, int64_t layer) {

@@ -20,8 +20,6 @@ namespace draftsmith::evaluate {
 namespace {
 
 using nlohmann::ordered_json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 // Returns the text in one line, since notes are wrapped.
 std::string one_line(std::string text) {

@@ -19,8 +19,6 @@ namespace draftsmith::evaluate {
 namespace {
 
 using nlohmann::ordered_json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
   add_run("assisted", "small");

@@ -18,8 +18,6 @@ namespace draftsmith::infer::testing {
 namespace {
 
 using model::BlockDecoder;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // Large weights, so that texts vary.
 model::TransformerConfig lively(model::TransformerConfig config) {

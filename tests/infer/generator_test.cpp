@@ -24,8 +24,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 Case some_case() {
   return {random_oracle(5, 1), mixture(random_oracle(5, 1), random_oracle(5, 2), 0.3), 5};
 }

@@ -11,10 +11,6 @@
 namespace draftsmith::metrics {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 const std::vector<std::string> kHypotheses{"a b", "c\td"};
 const References kReferences{{"a"}, {"c", "e"}};
 

@@ -14,8 +14,6 @@
 namespace draftsmith::metrics {
 namespace {
 
-using testing::ElementsAre;
-
 TEST(Text, WordsAreSplitAtUnicodeWhiteSpace) {
   EXPECT_THAT(split_words(" a\u00A0b\u3000c\t\x1c d "), ElementsAre("a", "b", "c", "d"));
   EXPECT_TRUE(split_words("\u2028 ").empty());

@@ -17,10 +17,7 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 constexpr const char* kResults = R"({"version": 1, "suite": "s", "environment": {}, "tasks": [
   {"name": "t", "baseline": {"name": "greedy"}, "runs": [{"name": "bild", "method": "bild"}]}]})";

@@ -10,9 +10,6 @@
 namespace draftsmith::recipes {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 class RecipeFile : public testing::Test {
  protected:
   Recipe load(const std::string& text, const std::vector<std::string>& overrides = {}) const {

@@ -1,13 +1,20 @@
-// Messages of errors and problems, for tests that compare them.
+// Messages of errors and problems, for tests that compare them, and the matchers of texts and lists.
 #pragma once
 
 #include <concepts>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
+
 #include "base/error.h"
 
 namespace draftsmith {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Returns the whole message of the `Expected` error that `action` throws, or "no error" if it throws nothing. Passes
 // errors of other types on, so that a test with the wrong kind of error fails.

@@ -20,9 +20,6 @@
 namespace draftsmith::train {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 constexpr int64_t kVocabulary = 23;
 
 // Every kind of positions that a decoder-only family has.

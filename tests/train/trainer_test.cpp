@@ -17,9 +17,6 @@
 namespace draftsmith::train {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 class TrainerTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -20,9 +20,6 @@
 namespace draftsmith::train {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 constexpr int64_t kOutputTokens = 10, kDrafted = 12;
 
 class Validation : public testing::Test {

@@ -17,10 +17,7 @@ namespace draftsmith::data {
 namespace {
 
 using nlohmann::ordered_json;
-using testing::AllOf;
-using testing::ElementsAre;
 using testing::ElementsAreArray;
-using testing::HasSubstr;
 
 constexpr const char* kChatMl =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

@@ -14,9 +14,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 using Row = std::vector<int32_t>;
 
 std::filesystem::path write_corpus(const std::filesystem::path& file, const std::vector<std::pair<Row, Row>>& rows) {

@@ -19,10 +19,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 class Prepare : public testing::Test {
  protected:
   Prepare() : tokenizer_(small_tokenizer(directory_ / "spiece.model")) {}

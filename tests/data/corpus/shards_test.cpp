@@ -12,9 +12,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 using Row = std::vector<int32_t>;
 
 class CorpusShards : public testing::Test {

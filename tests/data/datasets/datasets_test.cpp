@@ -12,10 +12,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 // A data folder for the length of a test.
 class Datasets : public testing::Test {
  protected:

@@ -17,8 +17,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
 using Row = std::vector<int32_t>;
 using WideIds = std::vector<int64_t>;
 

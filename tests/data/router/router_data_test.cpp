@@ -14,8 +14,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::HasSubstr;
-
 RouterDataInfo some_info() {
   return {.top_k = 2, .vocabulary = 10, .examples = 3, .drafter_hash = "abc", .provenance = {{"window", "16"}}};
 }

@@ -16,10 +16,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 // Bits of halves whose exponentials add up to 1: log(1/2), log(1/4), log(1/8).
 constexpr uint16_t kHalf = 0xb98c;
 constexpr uint16_t kQuarter = 0xbd8c;

@@ -14,10 +14,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 class Readers : public testing::Test {
  protected:
   std::unique_ptr<ExampleStream> parallel(std::string_view source, std::string_view target,

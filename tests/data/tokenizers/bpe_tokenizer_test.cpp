@@ -15,8 +15,6 @@ namespace draftsmith::data {
 namespace {
 
 using nlohmann::json;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 // Merges of "h e" 256, "l l" 257, "he ll" 258, "hell o" 259, "Ġ w" 260.
 json hello_json() {

@@ -17,7 +17,6 @@ namespace draftsmith::data {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 struct TokenizerDamage {
   std::string name;

@@ -14,9 +14,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 std::vector<std::string> cut(PreTokenizerStep step, std::string_view text) {
   const Words words = split_words({std::move(step)}, text, true);
   return {words.views.begin(), words.views.end()};

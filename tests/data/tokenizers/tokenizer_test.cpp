@@ -20,8 +20,6 @@
 namespace draftsmith::data {
 namespace {
 
-using testing::HasSubstr;
-
 std::vector<std::string> caption_lines() {
   std::vector<std::string> lines;
   for (int i = 0; i < 200; ++i) {

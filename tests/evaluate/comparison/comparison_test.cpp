@@ -12,11 +12,7 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 // Two evaluations of a suite of two settings; the second one is what `change` makes of the engine and the suite.
 class Comparisons : public testing::Test {

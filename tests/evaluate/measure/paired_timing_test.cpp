@@ -29,10 +29,7 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 // A machine as virtual ones are: its pace follows a trace recorded on a real one, its clock drifts and jumps,
 // neighbours stop it for milliseconds to seconds. Every number follows from the seed.

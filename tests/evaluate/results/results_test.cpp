@@ -16,8 +16,6 @@ namespace draftsmith::evaluate {
 namespace {
 
 using nlohmann::ordered_json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 // Returns the JSON of an evaluation.
 ordered_json some_results() {

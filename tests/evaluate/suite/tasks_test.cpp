@@ -12,8 +12,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using testing::HasSubstr;
-
 TEST(ForcedTexts, WithoutReferencesDraftersAreMeasuredOnWhatPromptsGoOnWith) {
   FakeSuite suite({"assisted"});
   suite.options.forced_lines = 5;  // of 6, 7, 8, 9 and 10 words

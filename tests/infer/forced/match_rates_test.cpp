@@ -21,7 +21,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using Ids = std::vector<int64_t>;
 using Model = std::unique_ptr<model::TransformerModel>;
 

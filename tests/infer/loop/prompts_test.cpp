@@ -17,8 +17,6 @@ namespace draftsmith::infer::testing {
 namespace {
 
 using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::Le;
 
 model::TransformerModel small_llama(uint64_t seed) {

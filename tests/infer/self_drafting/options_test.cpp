@@ -16,9 +16,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 class InsideMethods : public ::testing::Test {
  protected:
   std::string problem(const DecodeOptions& options, int64_t drafter = 0, const model::Exits* exits = nullptr) {

@@ -16,8 +16,6 @@
 namespace draftsmith::model {
 namespace {
 
-using testing::HasSubstr;
-
 // Every phase adds one to all its numbers, and checks that those of the phase before have been added.
 class Counting final : public TeamProgram {
  public:

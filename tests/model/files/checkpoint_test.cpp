@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::HasSubstr;
 
 // A directory with the tiny T5 of checkpoint_files.h, its config changed and some tensors more.
 class Checkpoint : public testing::Test {

@@ -20,9 +20,6 @@ namespace draftsmith::model {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 json llama() {
   return json::parse(R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 31, "hidden_size": 12,

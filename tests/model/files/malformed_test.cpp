@@ -20,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::HasSubstr;
 
 constexpr const char* kQuery = "decoder.block.1.layer.0.SelfAttention.q.weight";
 

@@ -22,7 +22,6 @@ namespace draftsmith::model {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 json seq2seq(const std::string& architecture) {
   return {{"architectures", {architecture}},

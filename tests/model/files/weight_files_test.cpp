@@ -22,7 +22,6 @@ namespace draftsmith::model {
 namespace {
 
 using namespace std::string_literals;
-using testing::HasSubstr;
 
 TEST(Safetensors, WrittenTensorsAreReadBackBitForBitInEveryType) {
   const TemporaryDirectory directory;

@@ -29,8 +29,6 @@ namespace draftsmith::model {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 std::vector<TransformerConfig> decoder_only() {
   return {tiny_llama(3), tiny_gpt2(), tiny_neox(), tiny_bloom()};

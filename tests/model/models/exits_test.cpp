@@ -22,8 +22,6 @@ namespace draftsmith::model {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 std::vector<TransformerConfig> configs() {
   TransformerConfig capped = tiny_forms()[5];

@@ -18,9 +18,6 @@
 namespace draftsmith::model {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 const std::string kHash(64, 'a');
 
 RouterConfig config_for(const TransformerModel& drafter, int64_t top_k = 3, int64_t hidden = 7) {

@@ -27,8 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 const std::vector<int64_t> kTargetLengths{9, 4, 1, 12};
 

@@ -25,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 const std::vector<int64_t> kLengths{9, 4, 1, 12};
 

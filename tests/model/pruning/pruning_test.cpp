@@ -23,9 +23,6 @@ namespace draftsmith::model {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 at::Tensor logits(TransformerModel& model, const at::Tensor& tokens) {
   const std::vector<int64_t> lengths(static_cast<size_t>(tokens.size(0)), tokens.size(1));

@@ -21,10 +21,7 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 class ExportTest : public testing::Test {
  protected:

@@ -24,8 +24,6 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 // A Llama with everything that has a form of its own in GGUF: biases, shared keys, scaled rotation.
 model::TransformerConfig llama_for_gguf() {

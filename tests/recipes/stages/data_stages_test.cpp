@@ -39,9 +39,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Tokens = std::vector<int32_t>;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr int64_t kLimit = 3;  // tokens of a teacher's output
 

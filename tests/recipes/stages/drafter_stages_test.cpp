@@ -25,9 +25,6 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 // A tokenizer, corpora for both kinds of models, a primary of three decoder layers and a small model of one.
 class TandemStages : public TrainStageTest {

@@ -22,8 +22,6 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr int32_t kSources = 40;
 

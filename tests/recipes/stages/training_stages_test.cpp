@@ -13,8 +13,6 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 class DistillationStages : public TrainStageTest {
  protected:

@@ -19,9 +19,6 @@
 namespace draftsmith::train {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 ObjectiveOptions distill_options(double lambda = 0.5) {
   ObjectiveOptions options{.name = "distill"};
   options.distill.lambda = lambda;

@@ -16,9 +16,6 @@
 namespace draftsmith::train {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 constexpr double kTolerance = 1e-9;
 
 TEST(WeightedAuc, EqualsCasesWorkedOutByHand) {

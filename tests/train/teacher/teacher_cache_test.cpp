@@ -17,8 +17,6 @@
 namespace draftsmith::train {
 namespace {
 
-using testing::HasSubstr;
-
 constexpr int64_t kExamples = 9;
 
 at::Tensor random_logits(int64_t positions, int64_t vocabulary) {
