@@ -1,8 +1,6 @@
 // The metrics against the Python originals: sacreBLEU, rouge_score and NLTK's Porter stemmer.
 
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -11,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/child_process.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "metrics/metric.h"
@@ -24,29 +23,34 @@ constexpr double kTolerance = 1e-9;  // sacreBLEU prints two decimals, rouge_sco
 
 namespace fs = std::filesystem;
 
-// Runs tools/reference_metrics.py in the peers' virtual environment. Returns the folder with its output for `command`,
-// or nothing and `why` when the peers or the data are absent.
-std::optional<fs::path> run_reference(const TemporaryDirectory& directory, const std::string& command,
-                                      std::string& why) {
-  const fs::path python = test::peers_python();
-  const fs::path data = test::data_dir();
-  if (!fs::exists(python)) {
-    why = "no Python with sacrebleu, rouge_score and nltk at " + python.string() + " (DRAFTSMITH_PEERS_PYTHON)";
-    return std::nullopt;
+// Runs a command of tools/reference_metrics.py in the peers' virtual environment; skips without the peers or the data.
+class MetricsAgainstPeers : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(test::peers_python())) {
+      GTEST_SKIP() << "no Python with sacrebleu, rouge_score and nltk at " << test::peers_python()
+                   << " (DRAFTSMITH_PEERS_PYTHON)";
+    }
+    if (!fs::exists(test::data_dir() / "multi30k")) {
+      GTEST_SKIP() << "no data at " << test::data_dir() << " (DRAFTSMITH_DATA)";
+    }
   }
-  if (!fs::exists(data / "multi30k")) {
-    why = "no data at " + data.string() + " (DRAFTSMITH_DATA)";
-    return std::nullopt;
+
+  // Returns the folder with the command's output.
+  fs::path run_reference(const std::string& command) const {
+    const std::string script = test::source_dir() / "tools/reference_metrics.py";
+    const ShellResult done = run_shell(fmt::format("'{}' '{}' {} '{}' '{}'", test::peers_python().string(), script,
+                                                   command, test::data_dir().string(), directory_.path().string()),
+                                       "");
+    if (!done.succeeded()) throw std::runtime_error("the reference script failed: " + done.errors);
+    return directory_.path();
   }
-  const fs::path out = directory / command;
-  const std::string line = fmt::format("'{}' '{}' {} '{}' '{}' 2>'{}.log'", python.string(),
-                                       (test::source_dir() / "tools/reference_metrics.py").string(), command,
-                                       data.string(), out.string(), out.string());
-  if (std::system(line.c_str()) != 0) {
-    throw std::runtime_error("the reference script failed: " + line);
-  }
-  return out;
-}
+
+  const TemporaryDirectory directory_;
+};
+
+using PorterAgainstPeers = MetricsAgainstPeers;
+using TokensAgainstPeers = MetricsAgainstPeers;
 
 std::vector<std::string> texts(const fs::path& file) {
   const auto rouge = make_metric("rouge");
@@ -123,19 +127,16 @@ void compare_rouge(const Segments& segments, const nlohmann::json& expected) {
   compare_rouge(segments, expected, options, "_stemmed");
 }
 
-TEST(MetricsAgainstPeers, EqualSacrebleuAndRougeScoreOnCorruptedReferences) {
-  const TemporaryDirectory directory;
-  std::string why;
-  const auto folder = run_reference(directory, "scores", why);
-  if (!folder) GTEST_SKIP() << why;
-  const auto expected = load_json(*folder / "expected.json");
+TEST_F(MetricsAgainstPeers, EqualSacrebleuAndRougeScoreOnCorruptedReferences) {
+  const fs::path folder = run_reference("scores");
+  const auto expected = load_json(folder / "expected.json");
   ASSERT_GE(expected.size(), 12U);
   for (const auto& [name, scores] : expected.items()) {
     SCOPED_TRACE(name);
-    const auto hypotheses = texts(*folder / (name + ".hyp"));
+    const auto hypotheses = texts(folder / (name + ".hyp"));
     std::vector<std::vector<std::string>> streams;
     for (int r = 0; r < scores.at("references").get<int>(); ++r) {
-      streams.push_back(texts(*folder / (name + ".ref" + std::to_string(r))));
+      streams.push_back(texts(folder / (name + ".ref" + std::to_string(r))));
     }
     const References references = references_from_streams(streams);
     ASSERT_EQ(hypotheses.size(), references.size());
@@ -146,12 +147,9 @@ TEST(MetricsAgainstPeers, EqualSacrebleuAndRougeScoreOnCorruptedReferences) {
   }
 }
 
-TEST(PorterAgainstPeers, EqualsNltkOnEveryWordTypeOfTheData) {
-  const TemporaryDirectory directory;
-  std::string why;
-  const auto folder = run_reference(directory, "porter", why);
-  if (!folder) GTEST_SKIP() << why;
-  const auto lines = lines_of(read_file(*folder / "stems.tsv"));
+TEST_F(PorterAgainstPeers, EqualsNltkOnEveryWordTypeOfTheData) {
+  const fs::path folder = run_reference("porter");
+  const auto lines = lines_of(read_file(folder / "stems.tsv"));
   ASSERT_GT(lines.size(), 90000U);
   size_t wrong = 0;
   for (const auto& line : lines) {
@@ -163,12 +161,9 @@ TEST(PorterAgainstPeers, EqualsNltkOnEveryWordTypeOfTheData) {
   EXPECT_EQ(wrong, 0U);
 }
 
-TEST(TokensAgainstPeers, EqualSacrebleuOnEveryTokenOfAwkwardLines) {
-  const TemporaryDirectory directory;
-  std::string why;
-  const auto folder = run_reference(directory, "tokens", why);
-  if (!folder) GTEST_SKIP() << why;
-  const nlohmann::json json = load_json(*folder / "tokens.json");
+TEST_F(TokensAgainstPeers, EqualSacrebleuOnEveryTokenOfAwkwardLines) {
+  const fs::path folder = run_reference("tokens");
+  const nlohmann::json json = load_json(folder / "tokens.json");
   const std::vector<std::string> lines = json.at("lines");
   ASSERT_GT(lines.size(), 900U);
   for (const std::string& name : bleu_tokenizer_names()) {

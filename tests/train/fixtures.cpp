@@ -1,12 +1,7 @@
 #include "tests/train/fixtures.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <iomanip>
 #include <limits>
-#include <sstream>
-#include <stdexcept>
 
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -15,7 +10,6 @@
 #include "model/pruning/pruning.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"
-#include "tests/support/paths.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::train {
@@ -129,27 +123,6 @@ at::Tensor numeric_gradient(at::Tensor x, const std::function<double()>& f) {
     gradient.data_ptr<double>()[i] = (above - below) / (2 * kStep);
   }
   return gradient;
-}
-
-std::optional<std::string> peers_python() {
-  const std::string python = test::peers_python().string();
-  if (!std::filesystem::exists(python)) return std::nullopt;
-  return python;
-}
-
-std::string run_reference(const std::vector<std::string>& arguments) {
-  std::ostringstream line;
-  line << std::quoted(peers_python().value()) << ' '
-       << std::quoted((test::source_dir() / "tests/train/reference.py").string());
-  for (const std::string& argument : arguments) line << ' ' << std::quoted(argument);
-  const std::string command = line.str();
-  FILE* pipe = popen(command.c_str(), "r");
-  if (!pipe) throw std::runtime_error("cannot run " + command);
-  std::string output;
-  std::array<char, 4096> buffer{};
-  while (const size_t count = fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), count);
-  if (pclose(pipe) != 0) throw std::runtime_error("failed: " + command);
-  return output;
 }
 
 }  // namespace draftsmith::train

@@ -1,10 +1,9 @@
-// What the training tests share: a tiny T5, a corpus of a learnable toy task, options that train it in a second, logs
-// to compare, and the Python originals.
+// What the training tests share: a tiny T5, a corpus of a learnable toy task, options that train it in a second, and
+// logs to compare.
 #pragma once
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,10 +69,5 @@ std::string differences(const std::map<std::string, at::Tensor>& a, const std::m
 
 // (f(x + h) - f(x - h)) / 2h for each number of x, fp64, h = 1e-5.
 at::Tensor numeric_gradient(at::Tensor x, const std::function<double()>& f);
-
-// Returns the Python with the peers, if there is one: DRAFTSMITH_PEERS_PYTHON or .venv-peers.
-std::optional<std::string> peers_python();
-// Runs tests/train/reference.py with arguments in it; returns what it printed. Throws when it fails.
-std::string run_reference(const std::vector<std::string>& arguments);
 
 }  // namespace draftsmith::train

@@ -3,16 +3,18 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/child_process.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "model/files/weight_files.h"
 #include "model/files/write_weights.h"
 #include "tests/support/errors.h"
+#include "tests/support/paths.h"
 #include "tests/support/tensors.h"
-#include "tests/train/fixtures.h"
 
 namespace draftsmith::train {
 namespace {
@@ -125,7 +127,10 @@ void expect_equals_transformers(const OptimizerOptions& options) {
       {"weight_decay", options.weight_decay},
       {"scale_parameter", options.adafactor.scale_parameter}};
   write_json(folder / "options.json", arguments);
-  run_reference({"adafactor", folder.path().string()});
+  const std::string script = test::source_dir() / "tests/train/reference.py";
+  const ShellResult reference =
+      run_shell(fmt::format("'{}' '{}' '{}'", test::peers_python().string(), script, folder.path().string()), "");
+  ASSERT_TRUE(reference.succeeded()) << reference.errors;
 
   const auto optimizer = make_optimizer(parameters, options);
   for (int64_t step = 0; step < 12; ++step) {
@@ -140,7 +145,9 @@ void expect_equals_transformers(const OptimizerOptions& options) {
 }
 
 TEST(AdafactorParity, EqualsTransformers) {
-  if (!peers_python()) GTEST_SKIP() << "no Python with Transformers (.venv-peers or DRAFTSMITH_PEERS_PYTHON)";
+  if (!std::filesystem::exists(test::peers_python())) {
+    GTEST_SKIP() << "no Python with Transformers (.venv-peers or DRAFTSMITH_PEERS_PYTHON)";
+  }
   expect_equals_transformers(adafactor(false, std::nullopt, 0));
   expect_equals_transformers(adafactor(true, 0.9, 0.01));
 }
