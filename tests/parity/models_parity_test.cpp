@@ -95,38 +95,31 @@ void expect_equal_when_saved(const Names& names) {
   EXPECT_EQ(reference.check_saved(), "");
 }
 
+// Models of one kind.
+class FamilyParity : public NeedsTransformers, public testing::WithParamInterface<Names> {};
+
+TEST_P(FamilyParity, LogitsAndGradientsAreEqual) {
+  expect_equal_logits(GetParam());
+  expect_equal_gradients(GetParam());
+}
+
+TEST_P(FamilyParity, GreedyOutputsAreIdentical) {
+  expect_equal_outputs(GetParam());
+}
+
+TEST_P(FamilyParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
+  expect_equal_when_saved(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(T5, FamilyParity, testing::Values(kT5));
+INSTANTIATE_TEST_SUITE_P(Seq2Seq, FamilyParity, testing::Values(kSeq2Seq));
+INSTANTIATE_TEST_SUITE_P(DecoderOnly, FamilyParity, testing::Values(kDecoderOnly));
+
 class T5Parity : public NeedsTransformers {
  protected:
   static const TransformersReference& reference() { return made_reference(); }
 };
-
-TEST_F(T5Parity, LogitsAndGradientsAreEqual) {
-  expect_equal_logits(kT5);
-  expect_equal_gradients(kT5);
-}
-
-TEST_F(T5Parity, GreedyOutputsAreIdentical) {
-  expect_equal_outputs(kT5);
-}
-
-TEST_F(T5Parity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
-  expect_equal_when_saved(kT5);
-}
-
-class Seq2SeqParity : public T5Parity {};
-
-TEST_F(Seq2SeqParity, LogitsAndGradientsAreEqual) {
-  expect_equal_logits(kSeq2Seq);
-  expect_equal_gradients(kSeq2Seq);
-}
-
-TEST_F(Seq2SeqParity, GreedyOutputsAreIdentical) {
-  expect_equal_outputs(kSeq2Seq);
-}
-
-TEST_F(Seq2SeqParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
-  expect_equal_when_saved(kSeq2Seq);
-}
+using DecoderOnlyParity = T5Parity;
 
 // Transformers 4 wrote no scale_decoder_outputs: an untied head meant an unscaled output.
 TEST_F(T5Parity, ConfigurationsOfOlderVersionsMeanTheSame) {
@@ -157,24 +150,6 @@ TEST_F(T5Parity, HalfPrecisionDirectoriesLoad) {
     // bf16 keeps 8 bits of a number: a few hundredths after five layers.
     EXPECT_LT(steps_difference(*narrow, batch), fp16 ? 0.02 : 0.15) << name;
   }
-}
-
-class DecoderOnlyParity : public NeedsTransformers {
- protected:
-  static const TransformersReference& reference() { return made_reference(); }
-};
-
-TEST_F(DecoderOnlyParity, LogitsAndGradientsAreEqual) {
-  expect_equal_logits(kDecoderOnly);
-  expect_equal_gradients(kDecoderOnly);
-}
-
-TEST_F(DecoderOnlyParity, GreedyOutputsAreIdentical) {
-  expect_equal_outputs(kDecoderOnly);
-}
-
-TEST_F(DecoderOnlyParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
-  expect_equal_when_saved(kDecoderOnly);
 }
 
 TEST_F(DecoderOnlyParity, CachedStepsInFloat64AndHalfTypesAreNear) {
