@@ -114,16 +114,12 @@ const T* numbers(const at::Tensor& tensor) {
   return static_cast<const T*>(tensor.const_data_ptr());
 }
 
-long long* whole(const at::Tensor& tensor) {
-  return static_cast<long long*>(tensor.mutable_data_ptr());
-}
-
 at::Tensor drawn(const at::Tensor& weights, const at::Tensor& uniforms, cuda_shim::Order order) {
   const at::Tensor tokens = at::full({weights.size(0)}, 77, at::kLong);
   cuda_shim::run_grid(
       {static_cast<unsigned>(weights.size(0))}, {1024},
       [&] {
-        draw_fp32(numbers<float>(weights), numbers<double>(uniforms), whole(tokens), static_cast<int>(weights.size(1)));
+        draw_fp32(numbers<float>(weights), numbers<double>(uniforms), data(tokens), static_cast<int>(weights.size(1)));
       },
       order);
   return tokens;
@@ -166,7 +162,7 @@ Decided rejected(const DraftedTokens& in, cuda_shim::Order order) {
       [&] {
         reject_fp32(numbers<float>(in.p), numbers<float>(in.q), numbers<long long>(in.tokens),
                     numbers<long long>(in.counts), numbers<double>(in.r_accept), numbers<double>(in.r_next),
-                    whole(out.accepted), whole(out.next), static_cast<int>(in.tokens.size(1)),
+                    data(out.accepted), data(out.next), static_cast<int>(in.tokens.size(1)),
                     static_cast<int>(in.p.size(2)));
       },
       order);
@@ -218,12 +214,7 @@ at::Tensor chosen(const at::Tensor& logits, const Kernel& kernel, cuda_shim::Ord
   const at::Tensor tokens = at::full({logits.size(0)}, 77, at::kLong);
   cuda_shim::run_grid(
       {static_cast<unsigned>(logits.size(0))}, {1024},
-      [&] {
-        kernel(static_cast<const T*>(logits.const_data_ptr()),
-               reinterpret_cast<long long*>(tokens.mutable_data_ptr<int64_t>()), static_cast<int>(logits.size(1)),
-               kNoToken);
-      },
-      order);
+      [&] { kernel(numbers<T>(logits), data(tokens), static_cast<int>(logits.size(1)), kNoToken); }, order);
   return tokens;
 }
 
@@ -246,7 +237,7 @@ void expect_choices(const Kernel& kernel, at::ScalarType type) {
   for (const int64_t vocabulary : {1, 31, 1100}) {
     const at::Tensor logits = odd_logits(vocabulary, type);
     const at::Tensor expected = most_likely(logits);
-    for (const auto order : {cuda_shim::Order::kForward, cuda_shim::Order::kBackward}) {
+    for (const auto order : kOrders) {
       EXPECT_TRUE(at::equal(chosen<T>(logits, kernel, order), expected)) << at::toString(type) << ' ' << vocabulary;
     }
   }

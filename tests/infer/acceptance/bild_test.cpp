@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -284,27 +285,12 @@ TEST(BildEnd, RowsOfABatchEndAsTheyDoAlone) {
   }
 }
 
-// A large and a small model without weights.
-struct Engaged {
-  explicit Engaged(const Case& oracles)
-      : large(oracle_info(oracles.vocabulary), oracles.target),
-        small(oracle_info(oracles.vocabulary), oracles.drafter) {
-    models.target = &large;
-    models.drafter = as_drafter(small);
-  }
-
-  EngagedOutputs oracle(double threshold, int64_t batch = 1) {
-    return engage(models, {EngagementPolicy::kOracle, threshold, limit, batch}, prompts);
-  }
-  EngagedOutputs fallback(double threshold, int64_t batch = 1) {
-    return engage(models, {EngagementPolicy::kFallback, threshold, limit, batch}, prompts);
-  }
-
-  OracleModel large;
-  OracleModel small;
-  GenerationModels models;
-  std::vector<Ids> prompts{{2}};
-  int64_t limit = 4;
+struct Expected {
+  EngagementPolicy policy;
+  double threshold;
+  Ids ids;
+  int64_t engaged;
+  std::optional<int64_t> changed;
 };
 
 // Five ids, of which EOS has no mass: a peak of probability P leaves (1 - P) / 3 to each of the three others.
@@ -314,45 +300,28 @@ struct Engaged {
 //      1          3 (.6)          4 (.7)              .1
 //      2          4 (.4)          4 (.5)              .5
 //      3          2 (.9)          3 (.4)              .2
-Engaged by_hand() {
-  return Engaged({.target = scripted(5, {{2, .8}, {4, .7}, {4, .5}, {3, .4}}),
-                  .drafter = scripted(5, {{2, .9}, {3, .6}, {4, .4}, {2, .9}}),
-                  .vocabulary = 5});
-}
-
-struct Expected {
-  double threshold;
-  Ids ids;
-  int64_t engaged;
-  int64_t changed;
-};
-
-TEST(Engagement, TheOracleReplacesTokensThatTheLargeModelFindsUnlikely) {
-  Engaged pair = by_hand();
-  for (const auto& [threshold, ids, engaged, changed] : {Expected{0, {2, 3, 4, 2}, 0, 0},
-                                                         {.15, {2, 4, 4, 2}, 1, 1},
-                                                         {.3, {2, 4, 4, 3}, 2, 2},
-                                                         {.6, {2, 4, 4, 3}, 3, 2},
-                                                         {1.5, {2, 4, 4, 3}, 4, 2}}) {
-    const EngagedOutputs outputs = pair.oracle(threshold);
+//
+// The oracle replaces tokens that the large model finds unlikely; fallback asks it where the small one is unsure.
+TEST(Engagement, IsOfThePolicyAndItsThreshold) {
+  constexpr auto kOracle = EngagementPolicy::kOracle, kFallback = EngagementPolicy::kFallback;
+  const Case hand{.target = scripted(5, {{2, .8}, {4, .7}, {4, .5}, {3, .4}}),
+                  .drafter = scripted(5, {{2, .9}, {3, .6}, {4, .4}, {2, .9}})};
+  OracleModel large(oracle_info(5), hand.target), small(oracle_info(5), hand.drafter);
+  const GenerationModels models{.target = &large, .drafter = as_drafter(small)};
+  for (const auto& [policy, threshold, ids, engaged, changed] : {Expected{kOracle, 0, {2, 3, 4, 2}, 0, 0},
+                                                                 {kOracle, .15, {2, 4, 4, 2}, 1, 1},
+                                                                 {kOracle, .3, {2, 4, 4, 3}, 2, 2},
+                                                                 {kOracle, .6, {2, 4, 4, 3}, 3, 2},
+                                                                 {kOracle, 1.5, {2, 4, 4, 3}, 4, 2},
+                                                                 {kFallback, 0, {2, 3, 4, 2}, 0, std::nullopt},
+                                                                 {kFallback, .5, {2, 3, 4, 2}, 1, std::nullopt},
+                                                                 {kFallback, .7, {2, 4, 4, 2}, 2, std::nullopt},
+                                                                 {kFallback, 1.5, {2, 4, 4, 3}, 4, std::nullopt}}) {
+    const EngagedOutputs outputs = engage(models, {policy, threshold, 4, 1}, std::vector<Ids>{{2}});
     EXPECT_THAT(outputs.ids, ::testing::ElementsAre(ids)) << threshold;
     EXPECT_EQ(outputs.tokens, 4) << threshold;
     EXPECT_EQ(outputs.engaged, engaged) << threshold;
     EXPECT_EQ(outputs.changed, changed) << threshold;
-  }
-}
-
-TEST(Engagement, FallbackAsksTheLargeModelWhereTheSmallOneIsUnsure) {
-  Engaged pair = by_hand();
-  for (const auto& [threshold, ids, engaged, changed] : {Expected{0, {2, 3, 4, 2}, 0, 0},
-                                                         {.5, {2, 3, 4, 2}, 1, 0},
-                                                         {.7, {2, 4, 4, 2}, 2, 0},
-                                                         {1.5, {2, 4, 4, 3}, 4, 0}}) {
-    const EngagedOutputs outputs = pair.fallback(threshold);
-    EXPECT_THAT(outputs.ids, ::testing::ElementsAre(ids)) << threshold;
-    EXPECT_EQ(outputs.tokens, 4) << threshold;
-    EXPECT_EQ(outputs.engaged, engaged) << threshold;
-    EXPECT_EQ(outputs.changed, std::nullopt) << threshold;
   }
 }
 
