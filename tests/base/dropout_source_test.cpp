@@ -15,26 +15,14 @@ constexpr DropoutKey kSourceKey{0x123456789abcdef0, 0x987654321, 7};
 at::Tensor dropped_by_source(const at::Tensor& x, uint32_t threshold, cuda_shim::Order order) {
   at::Tensor out = at::full_like(x, 77);
   const int64_t elements = x.numel();
-  const auto blocks = static_cast<unsigned>(((elements + 127) / 128 * 16 + 255) / 256);
   const double scale = dropout_detail::scale_of(threshold);
-  cuda_shim::run_grid(
-      {blocks}, {256},
-      [&] {
-        const auto apply = [&](auto kernel, auto* in, auto* to) {
-          kernel(in, to, elements, threshold, scale, kSourceKey.seed, kSourceKey.step, kSourceKey.site);
-        };
-        const void* in = x.const_data_ptr();
-        void* to = out.mutable_data_ptr();
-        switch (x.scalar_type()) {
-          case at::kFloat:
-            return apply(dropout_fp32, static_cast<const float*>(in), static_cast<float*>(to));
-          case at::kHalf:
-            return apply(dropout_fp16, static_cast<const kernel::Half*>(in), static_cast<kernel::Half*>(to));
-          default:
-            return apply(dropout_bf16, static_cast<const kernel::BFloat16*>(in), static_cast<kernel::BFloat16*>(to));
-        }
-      },
-      order);
+  const auto run = [&](auto kernel) {
+    cuda_shim::run_kernel(kernel, ((elements + 127) / 128 * 16 + 255) / 256, {256}, order, x, out, elements, threshold,
+                          scale, kSourceKey.seed, kSourceKey.step, kSourceKey.site);
+  };
+  x.scalar_type() == at::kFloat  ? run(dropout_fp32)
+  : x.scalar_type() == at::kHalf ? run(dropout_fp16)
+                                 : run(dropout_bf16);
   return out;
 }
 

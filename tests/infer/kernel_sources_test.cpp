@@ -18,13 +18,12 @@
 namespace draftsmith::infer {
 namespace {
 
+using cuda_shim::Order;
+using cuda_shim::run_kernel;
+
 constexpr int64_t kRows = 90;  // more than a block has
 constexpr int64_t kColumns = 24;
 constexpr int64_t kWindow = 4;
-
-long long* data(const at::Tensor& tensor) {
-  return static_cast<long long*>(tensor.mutable_data_ptr());
-}
 
 class RoundsSource : public ::testing::Test {
  protected:
@@ -76,11 +75,8 @@ TEST_F(RoundsSource, CommitsEqualTheCpus) {
     const DeviceRows expected = copy(rows);
     const DeviceRows found = copy(rows);
     commit_round(expected, drafted, plan.counts, accepted, next);
-    cuda_shim::run_grid({2}, {64}, [&] {
-      ::commit_round(data(found.text), data(found.length), data(found.drafted), data(found.active), data(found.end),
-                     data(found.eos), 2, data(drafted), data(plan.counts), data(accepted), data(next), kRows,
-                     static_cast<int>(kWindow), kColumns);
-    });
+    run_kernel(::commit_round, 2, {64}, Order::kForward, found.text, found.length, found.drafted, found.active,
+               found.end, found.eos, 2, drafted, plan.counts, accepted, next, kRows, kWindow, kColumns);
     EXPECT_TRUE(found.length.equal(expected.length));
     EXPECT_TRUE(found.drafted.equal(expected.drafted));
     EXPECT_TRUE(found.active.equal(expected.active));
@@ -98,30 +94,18 @@ TEST_F(RoundsSource, RandomNumbersEqualTheCpus) {
   rows.uniforms = at::rand({kRows, 20, 3}, at::kDouble);
   const at::Tensor expected = row_uniforms(rows, Draw::kNext, 1, 3);
   const at::Tensor found = at::zeros_like(expected);
-  cuda_shim::run_grid({2}, {256}, [&] {
-    ::row_uniforms(rows.uniforms.const_data_ptr<double>(), data(rows.length), data(rows.prefix),
-                   found.mutable_data_ptr<double>(), kRows, 20, static_cast<int>(Draw::kNext), 1, 3);
-  });
+  run_kernel(::row_uniforms, 2, {256}, Order::kForward, rows.uniforms, rows.length, rows.prefix, found, kRows, 20,
+             Draw::kNext, 1, 3);
   EXPECT_TRUE(found.equal(expected));
 }
 
 // ---- Draws ----
 
-constexpr std::array kOrders{cuda_shim::Order::kForward, cuda_shim::Order::kBackward};
+constexpr std::array kOrders{Order::kForward, Order::kBackward};
 
-template <class T>
-const T* numbers(const at::Tensor& tensor) {
-  return static_cast<const T*>(tensor.const_data_ptr());
-}
-
-at::Tensor drawn(const at::Tensor& weights, const at::Tensor& uniforms, cuda_shim::Order order) {
+at::Tensor drawn(const at::Tensor& weights, const at::Tensor& uniforms, Order order) {
   const at::Tensor tokens = at::full({weights.size(0)}, 77, at::kLong);
-  cuda_shim::run_grid(
-      {static_cast<unsigned>(weights.size(0))}, {1024},
-      [&] {
-        draw_fp32(numbers<float>(weights), numbers<double>(uniforms), data(tokens), static_cast<int>(weights.size(1)));
-      },
-      order);
+  run_kernel(draw_fp32, weights.size(0), {1024}, order, weights, uniforms, tokens, weights.size(1));
   return tokens;
 }
 
@@ -155,17 +139,10 @@ TEST(DrawsSource, DrawsEqualTheCpus) {
   }
 }
 
-Decided rejected(const DraftedTokens& in, cuda_shim::Order order) {
+Decided rejected(const DraftedTokens& in, Order order) {
   Decided out{at::full_like(in.counts, 77), at::full_like(in.counts, 77)};
-  cuda_shim::run_grid(
-      {static_cast<unsigned>(in.p.size(0))}, {1024},
-      [&] {
-        reject_fp32(numbers<float>(in.p), numbers<float>(in.q), numbers<long long>(in.tokens),
-                    numbers<long long>(in.counts), numbers<double>(in.r_accept), numbers<double>(in.r_next),
-                    data(out.accepted), data(out.next), static_cast<int>(in.tokens.size(1)),
-                    static_cast<int>(in.p.size(2)));
-      },
-      order);
+  run_kernel(reject_fp32, in.p.size(0), {1024}, order, in.p, in.q, in.tokens, in.counts, in.r_accept, in.r_next,
+             out.accepted, out.next, in.tokens.size(1), in.p.size(2));
   return out;
 }
 
@@ -209,12 +186,10 @@ TEST(DrawsSource, RejectionEqualsTheCpus) {
 
 // ---- The most likely token ----
 
-template <class T, class Kernel>
-at::Tensor chosen(const at::Tensor& logits, const Kernel& kernel, cuda_shim::Order order) {
+template <class Kernel>
+at::Tensor chosen(const at::Tensor& logits, const Kernel& kernel, Order order) {
   const at::Tensor tokens = at::full({logits.size(0)}, 77, at::kLong);
-  cuda_shim::run_grid(
-      {static_cast<unsigned>(logits.size(0))}, {1024},
-      [&] { kernel(numbers<T>(logits), data(tokens), static_cast<int>(logits.size(1)), kNoToken); }, order);
+  run_kernel(kernel, logits.size(0), {1024}, order, logits, tokens, logits.size(1), kNoToken);
   return tokens;
 }
 
@@ -232,21 +207,21 @@ at::Tensor odd_logits(int64_t vocabulary, at::ScalarType type) {
   return logits.to(type);
 }
 
-template <class T, class Kernel>
+template <class Kernel>
 void expect_choices(const Kernel& kernel, at::ScalarType type) {
   for (const int64_t vocabulary : {1, 31, 1100}) {
     const at::Tensor logits = odd_logits(vocabulary, type);
     const at::Tensor expected = most_likely(logits);
     for (const auto order : kOrders) {
-      EXPECT_TRUE(at::equal(chosen<T>(logits, kernel, order), expected)) << at::toString(type) << ' ' << vocabulary;
+      EXPECT_TRUE(at::equal(chosen(logits, kernel, order), expected)) << at::toString(type) << ' ' << vocabulary;
     }
   }
 }
 
 TEST(MostLikelySource, EqualsTheCpusChoice) {
-  expect_choices<float>(most_likely_fp32, at::kFloat);
-  expect_choices<kernel::BFloat16>(most_likely_bf16, at::kBFloat16);
-  expect_choices<kernel::Half>(most_likely_fp16, at::kHalf);
+  expect_choices(most_likely_fp32, at::kFloat);
+  expect_choices(most_likely_bf16, at::kBFloat16);
+  expect_choices(most_likely_fp16, at::kHalf);
 }
 
 TEST(KernelGateOfRounds, CompileWithoutSpills) {

@@ -2,7 +2,7 @@
 //
 //   #include "tests/support/cuda_shim.h"
 //   #include "base/kernels/dropout.cu"
-//   cuda_shim::run_grid({2}, {256}, [&] { dropout_fp32(in, out, ...); });
+//   cuda_shim::run_kernel(dropout_fp32, 2, {256}, Order::kForward, in, out, ...);
 //
 // Blocks run one after another. The threads of a block are fibers: each warp runs as far as it comes to a barrier
 // before the next one does. So a kernel that lacks a barrier fails, or gives other numbers in the other order.
@@ -14,9 +14,11 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <math.h>  // also makes sqrt(float) global
 #include <ucontext.h>
 
@@ -171,6 +173,24 @@ inline void run_grid(Dim3 grid, Dim3 block, const std::function<void()>& kernel,
     threads.begin(order == Order::kForward ? i : grid.x - 1 - i);
     threads.run(order);
   }
+}
+
+// Returns what a kernel takes for a tensor, a pointer to its numbers or null if there is none, and for a number.
+template <class T, class A>
+T kernel_argument(const A& argument) {
+  if constexpr (std::is_same_v<A, at::Tensor>) {
+    return argument.defined() ? static_cast<T>(argument.data_ptr()) : nullptr;
+  } else {
+    return static_cast<T>(argument);
+  }
+}
+
+// Runs a kernel with tensors and numbers in `blocks` blocks of so many threads.
+template <class... Parameters, class... Arguments>
+void run_kernel(void (*kernel)(Parameters...), int64_t blocks, Dim3 threads, Order order,
+                const Arguments&... arguments) {
+  run_grid(
+      {static_cast<unsigned>(blocks)}, threads, [&] { kernel(kernel_argument<Parameters>(arguments)...); }, order);
 }
 
 }  // namespace draftsmith::cuda_shim

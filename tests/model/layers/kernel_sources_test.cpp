@@ -23,6 +23,7 @@ namespace draftsmith::model {
 namespace {
 
 using cuda_shim::Order;
+using cuda_shim::run_kernel;
 using kernel::BFloat16;
 using kernel::Half;
 
@@ -31,9 +32,8 @@ using LinearKernel = void (*)(const X*, const X*, float, const X*, const X*, con
                               int, int);
 
 // Kernels of one dtype by name.
-template <class X_>
+template <class X>
 struct LinearKernels {
-  using X = X_;
   at::ScalarType type;
   std::map<std::string, LinearKernel<X>> by_name;
 };
@@ -62,29 +62,16 @@ struct LinearCase {
   at::Tensor residual;
 };
 
-template <class T>
-T* data_of(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
-}
-
 template <class K>
 at::Tensor run_linear(const K& kernels, const LinearCase& in, Order order = Order::kForward) {
-  using X = typename K::X;
   const int64_t rows = in.x.size(0);
   const int64_t outputs = in.layer.weight.size(0);
   const at::Tensor y = at::full({rows, outputs}, 77, in.x.options());
   const LinearRowsKernel chosen =
       linear_rows_kernel(kernels.type, rows, outputs, in.norm.weight.defined(), in.up.weight.defined());
-  const auto kernel = kernels.by_name.at(chosen.name);
-  cuda_shim::run_grid(
-      {static_cast<unsigned>(chosen.blocks)}, {static_cast<unsigned>(chosen.threads)},
-      [&] {
-        kernel(data_of<X>(in.x), data_of<X>(in.norm.weight), static_cast<float>(in.norm.epsilon),
-               data_of<X>(in.layer.weight), data_of<X>(in.layer.bias), data_of<X>(in.up.weight), data_of<X>(in.up.bias),
-               data_of<X>(in.residual), data_of<X>(y), static_cast<int>(rows), static_cast<int>(in.x.size(1)),
-               static_cast<int>(outputs), static_cast<int>(in.then));
-      },
-      order);
+  run_kernel(kernels.by_name.at(chosen.name), chosen.blocks, {static_cast<unsigned>(chosen.threads)}, order, in.x,
+             in.norm.weight, in.norm.epsilon, in.layer.weight, in.layer.bias, in.up.weight, in.up.bias, in.residual, y,
+             rows, in.x.size(1), outputs, in.then);
   return y;
 }
 
@@ -122,7 +109,7 @@ void expect_exact(const K& kernels, const LinearCase& in) {
 // All numbers of rows, widths of one vector to several rounds, outputs that leave a warp unfilled.
 template <class K>
 void expect_linear_rows(const K& kernels) {
-  const int64_t vector = 16 / static_cast<int64_t>(sizeof(typename K::X));
+  const int64_t vector = 16 / static_cast<int64_t>(c10::elementSize(kernels.type));
   for (int64_t rows = 1; rows <= most_linear_rows(kernels.type); ++rows) {
     const int64_t inputs = rows % 3 == 0 ? vector : rows % 3 == 1 ? 37 * vector : 150 * vector;
     const int64_t outputs = 3 + rows;
@@ -186,11 +173,9 @@ TEST(LinearRowsSource, ARowIsTheSameAmongOthersToTheBit) {
 
 // ---- RMS norms ----
 
-// Kernels of one pair of dtypes, and the types of their arguments.
-template <class X_, class W_>
+// Kernels of one pair of dtypes.
+template <class X, class W>
 struct Kernels {
-  using X = X_;
-  using W = W_;
   at::ScalarType x;
   at::ScalarType weight;
   void (*forward)(const X*, const W*, W*, float*, int, double);
@@ -210,13 +195,8 @@ RmsNormed run_forward(const K& kernels, const NormTensors& input, Order order) {
   const int64_t rows = input.x.size(0);
   const auto width = static_cast<int>(input.x.size(1));
   RmsNormed result{at::full_like(input.x, 77, input.weight.options()), at::empty({rows}, at::kFloat)};
-  cuda_shim::run_grid(
-      {static_cast<unsigned>(rows)}, {rms_norm_threads(width)},
-      [&] {
-        kernels.forward(data_of<typename K::X>(input.x), data_of<typename K::W>(input.weight),
-                        data_of<typename K::W>(result.y), data_of<float>(result.inverse), width, 1e-6);
-      },
-      order);
+  run_kernel(kernels.forward, rows, {rms_norm_threads(width)}, order, input.x, input.weight, result.y, result.inverse,
+             width, 1e-6);
   return result;
 }
 
@@ -227,20 +207,9 @@ RmsNormGradients run_backward(const K& kernels, const NormTensors& input, const 
   const auto width = static_cast<int>(input.x.size(1));
   RmsNormGradients result{at::full_like(input.x, 77), at::full_like(input.weight, 77)};
   const at::Tensor partial = at::full({parts, width}, NAN, inverse.options());
-  cuda_shim::run_grid(
-      {parts}, {rms_norm_threads(width)},
-      [&] {
-        kernels.backward(data_of<typename K::W>(input.gradient), data_of<typename K::X>(input.x),
-                         data_of<typename K::W>(input.weight), data_of<float>(inverse),
-                         data_of<typename K::X>(result.x), data_of<float>(partial), rows, width);
-      },
-      order);
-  cuda_shim::run_grid(
-      {static_cast<unsigned>((width + 31) / 32)}, {32, 32},
-      [&] {
-        kernels.sum(data_of<float>(partial), data_of<typename K::W>(result.weight), static_cast<int>(parts), width);
-      },
-      order);
+  run_kernel(kernels.backward, parts, {rms_norm_threads(width)}, order, input.gradient, input.x, input.weight, inverse,
+             result.x, partial, rows, width);
+  run_kernel(kernels.sum, (width + 31) / 32, {32, 32}, order, partial, result.weight, parts, width);
   return result;
 }
 
@@ -324,10 +293,6 @@ struct StepCase {
   VisibleSlots slots;
 };
 
-const long long* ids_of(const at::Tensor& tensor) {
-  return tensor.defined() ? reinterpret_cast<const long long*>(tensor.const_data_ptr<int64_t>()) : nullptr;
-}
-
 // Three rows in a cache of four, out of order; one row sees nothing where it has no slot of its own.
 StepCase make_case(const StepShape& shape, at::ScalarType type) {
   const int64_t rows = 3;
@@ -347,23 +312,16 @@ StepCase make_case(const StepShape& shape, at::ScalarType type) {
   return made;
 }
 
-template <class T, class Kernel>
+template <class Kernel>
 at::Tensor attended(const StepCase& given, const Kernel& kernel, Order order) {
   const CachedAttentionInput& in = given.input;
-  const auto heads = static_cast<int>(in.heads());
-  const auto tokens = static_cast<int>(in.query.size(1));
+  const VisibleSlots& slots = given.slots;
+  const int64_t tokens = in.query.size(1);
   const at::Tensor out = at::full({in.query.size(0), tokens, in.query.size(2)}, 77, in.query.options());
-  cuda_shim::run_grid(
-      {static_cast<unsigned>(in.query.size(0) * tokens * heads)}, {256},
-      [&] {
-        kernel(data_of<T>(in.query), data_of<T>(out), data_of<T>(in.keys), data_of<T>(in.values),
-               ids_of(given.slots.row), ids_of(given.slots.prefix), ids_of(given.slots.own),
-               ids_of(given.slots.position), data_of<T>(in.bias_table),
-               in.bias_table.defined() ? static_cast<int>(in.bias_table.size(1)) : 0, tokens, heads,
-               static_cast<int>(in.keys.size(1)), static_cast<int>(in.keys.size(2)), static_cast<int>(in.keys.size(3)),
-               in.query.stride(0), in.query.stride(1), in.scale);
-      },
-      order);
+  run_kernel(kernel, in.query.size(0) * tokens * in.heads(), {256}, order, in.query, out, in.keys, in.values, slots.row,
+             slots.prefix, slots.own, slots.position, in.bias_table,
+             in.bias_table.defined() ? in.bias_table.size(1) : 0, tokens, in.heads(), in.keys.size(1), in.keys.size(2),
+             in.keys.size(3), in.query.stride(0), in.query.stride(1), in.scale);
   return out;
 }
 
@@ -373,7 +331,7 @@ CachedAttentionInput widened(const CachedAttentionInput& input) {
   return {wide(input.query), wide(input.keys), wide(input.values), wide(input.bias_table), input.scale};
 }
 
-template <class T, class Kernel>
+template <class Kernel>
 void expect_attention(const Kernel& kernel, at::ScalarType type, double most) {
   for (const StepShape& shape :
        {StepShape{}, StepShape{.tokens = 5, .bias = false}, StepShape{.tokens = 3, .own = true},
@@ -386,16 +344,16 @@ void expect_attention(const Kernel& kernel, at::ScalarType type, double most) {
         fmt::format("{} L {} H {} K {} T {}", at::toString(type), shape.tokens, shape.heads, shape.width, shape.slots));
     const StepCase given = make_case(shape, type);
     const at::Tensor expected = attend(widened(given.input), given.slots, shape.slots);
-    const at::Tensor found = attended<T>(given, kernel, Order::kForward);
+    const at::Tensor found = attended(given, kernel, Order::kForward);
     EXPECT_LT(difference(found, expected), most * largest(expected.to(at::kDouble)));
-    EXPECT_TRUE(at::equal(found, attended<T>(given, kernel, Order::kBackward)));
+    EXPECT_TRUE(at::equal(found, attended(given, kernel, Order::kBackward)));
   }
 }
 
 TEST(StepSource, AttentionEqualsTheOperators) {
-  expect_attention<float>(attend_fp32, at::kFloat, 1e-5);
-  expect_attention<BFloat16>(attend_bf16, at::kBFloat16, 6e-3);
-  expect_attention<Half>(attend_fp16, at::kHalf, 8e-4);
+  expect_attention(attend_fp32, at::kFloat, 1e-5);
+  expect_attention(attend_bf16, at::kBFloat16, 6e-3);
+  expect_attention(attend_fp16, at::kHalf, 8e-4);
 }
 
 TEST(StepSource, WritesEqualTheOperators) {
@@ -410,17 +368,14 @@ TEST(StepSource, WritesEqualTheOperators) {
   write_at(expected_keys, expected_values, key, value, row, slot);
   const at::Tensor keys = at::zeros({3, 2, 7, 4});
   const at::Tensor values = at::zeros({3, 2, 7, 4});
-  cuda_shim::run_grid({1}, {256}, [&] {
-    write_slots_fp32(data_of<float>(keys), data_of<float>(values), data_of<float>(key), data_of<float>(value),
-                     ids_of(row), ids_of(slot), key.numel(), tokens, 2, 7, 4, key.stride(0), key.stride(1),
-                     value.stride(0), value.stride(1));
-  });
+  run_kernel(write_slots_fp32, 1, {256}, Order::kForward, keys, values, key, value, row, slot, key.numel(), tokens, 2,
+             7, 4, key.stride(0), key.stride(1), value.stride(0), value.stride(1));
   // Slot 6 is the spare one, which several tokens may write.
   EXPECT_TRUE(at::equal(keys.narrow(2, 0, 6), expected_keys.narrow(2, 0, 6)));
   EXPECT_TRUE(at::equal(values.narrow(2, 0, 6), expected_values.narrow(2, 0, 6)));
 }
 
-template <class T, class Kernel>
+template <class Kernel>
 void expect_rotation(const Kernel& kernel, at::ScalarType type) {
   const at::Tensor cosine = random_tensor({9, 3}, 5, type);
   const at::Tensor sine = random_tensor({9, 3}, 6, type);
@@ -428,20 +383,16 @@ void expect_rotation(const Kernel& kernel, at::ScalarType type) {
   const at::Tensor expected = random_tensor({2, 2, 3 * 8}, 7, type);  // heads of 8, of which 6 are rotated
   const at::Tensor found = expected.clone();
   rotate_at(expected, cosine, sine, position, 8);
-  cuda_shim::run_grid({1}, {256}, [&] {
-    kernel(data_of<T>(found), data_of<T>(cosine), data_of<T>(sine), ids_of(position), 2 * 2 * 3 * 3, 2, 3, 8, 3,
-           found.stride(0), found.stride(1));
-  });
+  run_kernel(kernel, 1, {256}, Order::kForward, found, cosine, sine, position, 2 * 2 * 3 * 3, 2, 3, 8, 3,
+             found.stride(0), found.stride(1));
   EXPECT_TRUE(at::equal(found, expected)) << at::toString(type) << ' ' << difference(found, expected);
 }
 
 TEST(StepSource, RotationEqualsTheOperatorsToTheBit) {
-  expect_rotation<float>(rotate_fp32, at::kFloat);
-  expect_rotation<BFloat16>(rotate_bf16, at::kBFloat16);
-  expect_rotation<Half>(rotate_fp16, at::kHalf);
+  expect_rotation(rotate_fp32, at::kFloat);
+  expect_rotation(rotate_bf16, at::kBFloat16);
+  expect_rotation(rotate_fp16, at::kHalf);
 }
-
-using Whole = const long long*;
 
 TEST(StepPlacesSource, EqualsTheCpusPlaces) {
   const at::Tensor base = at::tensor({4, 0, 9, 7}, at::kLong);
@@ -450,11 +401,8 @@ TEST(StepPlacesSource, EqualsTheCpusPlaces) {
     const at::Tensor fresh = at::tensor({int64_t{1}, tokens, int64_t{0}, std::min<int64_t>(tokens, 3)}, at::kLong);
     const at::Tensor expected = step_places(base, fresh, rows, tokens, 33);
     const at::Tensor packed = at::full_like(expected, -7);
-    cuda_shim::run_grid({static_cast<unsigned>((4 * tokens + 255) / 256)}, {256}, [&] {
-      ::step_places(static_cast<Whole>(base.const_data_ptr()), static_cast<Whole>(fresh.const_data_ptr()),
-                    static_cast<Whole>(rows.const_data_ptr()), static_cast<long long*>(packed.mutable_data_ptr()), 4,
-                    tokens, 33);
-    });
+    run_kernel(::step_places, (4 * tokens + 255) / 256, {256}, Order::kForward, base, fresh, rows, packed, 4, tokens,
+               33);
     EXPECT_TRUE(packed.equal(expected)) << tokens;
   }
 }

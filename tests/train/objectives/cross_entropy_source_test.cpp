@@ -24,14 +24,8 @@ struct Computed {
 Computed by_kernel(const at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope,
                    Order order = Order::kForward) {
   const Computed computed{logits.clone(), at::full({logits.size(0)}, 77, logits.options())};
-  cuda_shim::run_grid(
-      {static_cast<unsigned>(logits.size(0))}, {1024},
-      [&] {
-        cross_entropy_fp32(
-            computed.logits.mutable_data_ptr<float>(), reinterpret_cast<const long long*>(labels.const_data_ptr()),
-            computed.losses.mutable_data_ptr<float>(), static_cast<int>(logits.size(1)), smoothing, slope ? 1 : 0);
-      },
-      order);
+  cuda_shim::run_kernel(cross_entropy_fp32, logits.size(0), {1024}, order, computed.logits, labels, computed.losses,
+                        logits.size(1), smoothing, slope);
   return computed;
 }
 
