@@ -131,13 +131,10 @@ TEST(Generator, AStopEndsABatchAtOnce) {
 
 TEST(Generator, DecoderOnlyModelsContinuePrompts) {
   const auto function = random_oracle(5, 6, 1.5, {kEos});
-  auto info = oracle_info(5);
-  info.encoder_decoder = false;
-  OracleModel target(info, function);
-  OracleModel drafter(info, mixture(function, random_oracle(5, 7, 1.5, {kEos}), 0.4));
+  OraclePair pair({function, mixture(function, random_oracle(5, 7, 1.5, {kEos}), 0.4), 5, at::kDouble, false});
   const std::vector<Ids> prompts = {{2, 3, 4}, {3}, {4, 4, 2, 2, 3}};
   DecodeOptions options{.max_new_tokens = 9, .batch_size = 3};
-  const auto greedy = Generator(models_of(target), options).generate(prompts);
+  const auto greedy = Generator(models_of(pair.target), options).generate(prompts);
   for (size_t i = 0; i < prompts.size(); ++i) {
     Ids all = prompts[i];
     for (const int64_t token : greedy[i].ids) {
@@ -147,9 +144,9 @@ TEST(Generator, DecoderOnlyModelsContinuePrompts) {
     }
   }
   options.method = "assisted";
-  const auto assisted = Generator(models_of(target, &drafter), options).generate(prompts);
+  const auto assisted = Generator(pair.models(), options).generate(prompts);
   EXPECT_EQ(ids_of(assisted), ids_of(greedy));
-  EXPECT_THROW(Generator(models_of(target), {}).generate(std::vector<Ids>{{}}), UserError);
+  EXPECT_THROW(Generator(models_of(pair.target), {}).generate(std::vector<Ids>{{}}), UserError);
 }
 
 class SessionTest : public ::testing::Test {

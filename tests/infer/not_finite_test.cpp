@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "infer/drafters/model_drafter.h"
 #include "infer/loop/decode_loop.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
@@ -73,12 +72,10 @@ TEST(NotFinite, LogitsFailTheirOwnRowInEveryMethodAndType) {
 // All rows of a batch may fail, and listeners hear once that each ended.
 TEST(NotFinite, AllRowsOfABatchMayFail) {
   for (const char* method : {"greedy", "assisted"}) {
-    OracleModel target(oracle_info(4), broken_oracle({0.5, 0, 0.3, kNan}));
-    OracleModel drafter(oracle_info(4), constant_oracle(kSound));
-    const GenerationModels models{.target = &target, .drafter = as_drafter(drafter), .generation = {}};
+    OraclePair oracles({broken_oracle({0.5, 0, 0.3, kNan}), constant_oracle(kSound)});
     DecodeOptions options{.method = method, .max_new_tokens = 9, .batch_size = 2};
     std::vector<int> ends(2, 0);
-    const auto results = Generator(models, options)
+    const auto results = Generator(oracles.models(), options)
                              .generate(std::vector<Ids>{{3}, {3, 2}}, 0, {},
                                        [&](size_t output, auto, bool finished) { ends[output] += finished ? 1 : 0; });
     EXPECT_TRUE(results[0].error && results[1].error) << method;

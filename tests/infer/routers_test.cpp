@@ -28,11 +28,9 @@ DecodeOptions decoding(double temperature) {
 TEST(RouterCollection, HoldsFeaturesAndTotalVariationOfKnownDistributions) {
   const std::vector<double> p{0.3, 0.0, 0.3, 0.4};
   const std::vector<double> q{0.1, 0.0, 0.7, 0.2};
-  OracleModel target(oracle_info(4), constant_oracle(p));
-  OracleModel drafter(oracle_info(4), constant_oracle(q));
+  OraclePair oracles({constant_oracle(p), constant_oracle(q)});
   RouterCollector collector(4);
-  Generator generator({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, decoding(0.7),
-                      collector.around(parts_around(drafter, 5), {kEos}));
+  Generator generator(oracles.models(), decoding(0.7), collector.around(parts_around(oracles.drafter, 5), {kEos}));
   const auto results = generator.generate(std::vector<Ids>{{2}, {3, 3}}, 10);
   const data::RouterRows rows = collector.drain();
   ASSERT_GT(rows.size(), 8);
@@ -81,15 +79,13 @@ TEST(RouterCollection, EndsAtTheFirstEosOfADraft) {
 
 TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
   const OracleFunction function = random_oracle(6, 1);
-  OracleModel target(oracle_info(6), function);
-  OracleModel drafter(oracle_info(6), mixture(function, random_oracle(6, 2), 0.5));
+  OraclePair oracles({function, mixture(function, random_oracle(6, 2), 0.5), 6});
   const std::vector<Ids> sources{{2, 3}, {4}, {5, 5, 2}, {3}};
   const auto collect = [&](int64_t batch, double temperature, std::vector<GenerationResult>& results) {
     DecodeOptions options = decoding(temperature);
     options.batch_size = batch;
     RouterCollector collector(3);
-    Generator generator({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, options,
-                        collector.around(parts_around(drafter, 4), {kEos}));
+    Generator generator(oracles.models(), options, collector.around(parts_around(oracles.drafter, 4), {kEos}));
     results = generator.generate(sources);
     return collector.drain();
   };
@@ -102,8 +98,7 @@ TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
     EXPECT_EQ(a.ids, b.ids);
     EXPECT_EQ(a.rejected, b.rejected);
     EXPECT_EQ(a.examples, b.examples);
-    Generator plain({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, decoding(temperature),
-                    parts_around(drafter, 4));
+    Generator plain(oracles.models(), decoding(temperature), parts_around(oracles.drafter, 4));
     const auto expected = plain.generate(sources);
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_EQ(alone[i].ids, expected[i].ids);

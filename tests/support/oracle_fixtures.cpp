@@ -115,8 +115,9 @@ model::StepOutput OracleModel::step(const model::StepInput& input, model::Decode
 
 namespace draftsmith::infer::testing {
 
-model::ModelInfo oracle_info(int64_t vocabulary, at::ScalarType dtype) {
+model::ModelInfo oracle_info(int64_t vocabulary, at::ScalarType dtype, bool encoder_decoder) {
   model::ModelInfo info{.name = "oracle", .vocabulary = vocabulary, .eos = {kEos}, .dtype = dtype};
+  info.encoder_decoder = encoder_decoder;
   return info;
 }
 
@@ -247,11 +248,16 @@ double chi_square_deviate(const std::map<Ids, double>& expected, const std::map<
   return (std::cbrt(statistic / freedom) - (1 - spread)) / std::sqrt(spread);
 }
 
+OraclePair::OraclePair(const Case& oracles)
+    : target(oracle_info(oracles.vocabulary, oracles.dtype, oracles.encoder_decoder), oracles.target),
+      drafter(target.info(), oracles.drafter) {}
+
+GenerationModels OraclePair::models() {
+  return {.target = &target, .drafter = as_drafter(drafter), .generation = {}};
+}
+
 std::vector<GenerationResult> decode(const Case& oracles, const DecodeOptions& options, std::span<const Ids> sources) {
-  OracleModel target(oracle_info(oracles.vocabulary, oracles.dtype), oracles.target);
-  OracleModel drafter(oracle_info(oracles.vocabulary, oracles.dtype), oracles.drafter);
-  GenerationModels models{.target = &target, .drafter = as_drafter(drafter)};
-  return Generator(models, options).generate(sources);
+  return Generator(OraclePair(oracles).models(), options).generate(sources);
 }
 
 std::map<Ids, int64_t> count_sequences(std::span<const GenerationResult> results) {

@@ -57,7 +57,7 @@ using Ids = std::vector<int64_t>;
 constexpr int64_t kEos = 1;
 
 // V ids, EOS 1, start token 0, logits in `dtype`.
-model::ModelInfo oracle_info(int64_t vocabulary, at::ScalarType dtype = at::kDouble);
+model::ModelInfo oracle_info(int64_t vocabulary, at::ScalarType dtype = at::kDouble, bool encoder_decoder = true);
 
 // Distributions that depend on the whole source and prefix, from a counter-based generator: softmax(spread * normal).
 // Tokens in `pruned` have probability 0.
@@ -85,6 +85,15 @@ struct Case {
   OracleFunction drafter;
   int64_t vocabulary = 4;
   at::ScalarType dtype = at::kDouble;
+  bool encoder_decoder = true;
+};
+
+// Oracles for target and drafter, to which generators refer.
+struct OraclePair {
+  explicit OraclePair(const Case& oracles);
+  GenerationModels models();
+
+  OracleModel target, drafter;
 };
 
 // Decodes `sources` with oracles for target and drafter.

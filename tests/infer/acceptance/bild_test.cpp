@@ -13,7 +13,6 @@
 
 #include "base/random.h"
 #include "infer/acceptance/acceptance_rules.h"
-#include "infer/drafters/model_drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/engagement.h"
 #include "tests/support/oracle_fixtures.h"
@@ -304,10 +303,8 @@ struct Expected {
 // The oracle replaces tokens that the large model finds unlikely; fallback asks it where the small one is unsure.
 TEST(Engagement, IsOfThePolicyAndItsThreshold) {
   constexpr auto kOracle = EngagementPolicy::kOracle, kFallback = EngagementPolicy::kFallback;
-  const Case hand{.target = scripted(5, {{2, .8}, {4, .7}, {4, .5}, {3, .4}}),
-                  .drafter = scripted(5, {{2, .9}, {3, .6}, {4, .4}, {2, .9}})};
-  OracleModel large(oracle_info(5), hand.target), small(oracle_info(5), hand.drafter);
-  const GenerationModels models{.target = &large, .drafter = as_drafter(small)};
+  OraclePair hand(
+      {scripted(5, {{2, .8}, {4, .7}, {4, .5}, {3, .4}}), scripted(5, {{2, .9}, {3, .6}, {4, .4}, {2, .9}}), 5});
   for (const auto& [policy, threshold, ids, engaged, changed] : {Expected{kOracle, 0, {2, 3, 4, 2}, 0, 0},
                                                                  {kOracle, .15, {2, 4, 4, 2}, 1, 1},
                                                                  {kOracle, .3, {2, 4, 4, 3}, 2, 2},
@@ -317,7 +314,7 @@ TEST(Engagement, IsOfThePolicyAndItsThreshold) {
                                                                  {kFallback, .5, {2, 3, 4, 2}, 1, std::nullopt},
                                                                  {kFallback, .7, {2, 4, 4, 2}, 2, std::nullopt},
                                                                  {kFallback, 1.5, {2, 4, 4, 3}, 4, std::nullopt}}) {
-    const EngagedOutputs outputs = engage(models, {policy, threshold, 4, 1}, std::vector<Ids>{{2}});
+    const EngagedOutputs outputs = engage(hand.models(), {policy, threshold, 4, 1}, std::vector<Ids>{{2}});
     EXPECT_THAT(outputs.ids, ::testing::ElementsAre(ids)) << threshold;
     EXPECT_EQ(outputs.tokens, 4) << threshold;
     EXPECT_EQ(outputs.engaged, engaged) << threshold;

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/drafters/model_drafter.h"
 #include "infer/forced/decisions.h"
 #include "infer/forced/teacher_forcing.h"
 #include "tests/support/models.h"
@@ -86,11 +85,7 @@ TEST(Decisions, ForbiddenTokensAreInfinitelyFarAndProbabilitiesWarpedAfterProces
 TEST(LogProbabilities, AreThoseOfTheTargetInEveryMethod) {
   const OracleFunction target = random_oracle(6, 3);
   for (const bool encoder_decoder : {true, false}) {
-    auto info = oracle_info(6);
-    info.encoder_decoder = encoder_decoder;
-    OracleModel large(info, target);
-    OracleModel small(info, random_oracle(6, 4));
-    const GenerationModels models{.target = &large, .drafter = as_drafter(small), .generation = {}};
+    OraclePair oracles({target, random_oracle(6, 4), 6, at::kDouble, encoder_decoder});
     const std::vector<Ids> sources = {{2}, {3, 4, 2}, {5, 5}};
     for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
       DecodeOptions options{.method = method};
@@ -100,7 +95,7 @@ TEST(LogProbabilities, AreThoseOfTheTargetInEveryMethod) {
       options.batch_size = 2;
       options.max_new_tokens = 7;
       options.log_probs = true;
-      const auto results = Generator(models, options).generate(sources);
+      const auto results = Generator(oracles.models(), options).generate(sources);
       for (size_t i = 0; i < results.size(); ++i) {
         const Ids& source = sources[i / 2];
         Ids prefix = encoder_decoder ? Ids{} : source;
@@ -113,7 +108,7 @@ TEST(LogProbabilities, AreThoseOfTheTargetInEveryMethod) {
         }
       }
       options.log_probs = false;
-      const auto plain = Generator(models, options).generate(sources);
+      const auto plain = Generator(oracles.models(), options).generate(sources);
       EXPECT_EQ(ids_of(plain), ids_of(results));
       EXPECT_TRUE(plain[0].log_probabilities.empty());
     }

@@ -199,16 +199,13 @@ TEST(StopStrings, EveryMethodEndsAtTheTokenWherePlainDecodingEnds) {
   const OracleFunction target = random_oracle(6, 21, 1.5, {kEos});
   size_t stopped = 0;
   for (const bool encoder_decoder : {true, false}) {
-    auto info = oracle_info(6);
-    info.encoder_decoder = encoder_decoder;
-    OracleModel large(info, target);
-    OracleModel small(info, mixture(target, random_oracle(6, 5), 0.3));
+    OraclePair pair({target, mixture(target, random_oracle(6, 5), 0.3), 6, at::kDouble, encoder_decoder});
     const std::vector<Ids> sources = {{2}, {3, 4}, {4, 4, 2}, {5, 2, 2, 3}};
     for (const std::string stop : {"a", "ab", "cd", "ddc", "bdb"}) {
       DecodeOptions options{.stop_strings = {stop, "caa"}, .max_new_tokens = 12, .batch_size = 4};
       const auto run = [&] {
-        return Generator({.target = &large,
-                          .drafter = as_drafter(small, &letters),
+        return Generator({.target = &pair.target,
+                          .drafter = as_drafter(pair.drafter, &letters),
                           .generation = {},
                           .target_tokenizer = &letters},
                          options)
@@ -255,9 +252,7 @@ TEST(StopStrings, MethodsInsideTheModelEndThereToo) {
 
 TEST(StopStrings, MayBeginInThePrompt) {
   const Letters letters(6);
-  auto info = oracle_info(6);
-  info.encoder_decoder = false;
-  OracleModel model(info, constant_oracle({0, 0, 0.6, 0.4, 0, 0}));  // writes "aaaa"
+  OracleModel model(oracle_info(6, at::kDouble, false), constant_oracle({0, 0, 0.6, 0.4, 0, 0}));  // writes "aaaa"
   DecodeOptions options{.stop_strings = {"bca"}, .max_new_tokens = 4};
   const auto run = [&](const Ids& prompt) {
     return Generator({.target = &model, .generation = {}, .target_tokenizer = &letters}, options)

@@ -44,8 +44,7 @@ class RecordingOracle : public OracleModel {
 
 // A decoder-only oracle with so many positions; 0: any number.
 model::ModelInfo prompt_info(int64_t positions = 0) {
-  auto info = oracle_info(5);
-  info.encoder_decoder = false;
+  auto info = oracle_info(5, at::kDouble, false);
   info.max_positions = positions;
   info.name = "small";
   return info;
@@ -138,16 +137,14 @@ TEST(Prefill, ChunksGiveTheLogitsAndHiddenStatesOfOneStep) {
 
 TEST(OnTokens, TellsEveryTokenOnceInItsRowsOrderAndItsEnd) {
   const auto function = random_oracle(5, 6, 1.2);
-  OracleModel target(oracle_info(5), function);
-  OracleModel drafter(oracle_info(5), mixture(function, random_oracle(5, 7, 1.2), 0.4));
-  GenerationModels models{.target = &target, .drafter = as_drafter(drafter)};
+  OraclePair oracles({function, mixture(function, random_oracle(5, 7, 1.2), 0.4), 5});
   const std::vector<Ids> sources = {{2}, {2, 2, 2}, {3, 3}, {}, {4, 4, 4, 4}};
   for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
     DecodeOptions options{.method = method, .max_new_tokens = 9, .num_samples = 2, .batch_size = 2};
     std::vector<Ids> told(10);
     std::vector<int> ends(10, 0);
     const auto results =
-        Generator(models, options)
+        Generator(oracles.models(), options)
             .generate(sources, 0, {}, [&](size_t output, std::span<const int64_t> tokens, bool finished) {
               EXPECT_FALSE(tokens.empty());
               EXPECT_EQ(ends[output], 0);

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/drafters/model_drafter.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/windows/window_rules.h"
 #include "tests/infer/windows/window_fixtures.h"
@@ -184,9 +183,9 @@ TEST(AdaptiveWindows, KeepTheDistributionWhenSampling) {
   const auto weights = random_model(4, 0, at::kFloat);
   const model::RouterPredictor router(random_router(*weights), *weights);
   const OracleFunction function = random_oracle(4, 1);
-  OracleModel target(oracle_info(4), function);
-  OracleModel drafter(oracle_info(4), mixture(function, random_oracle(4, 2), 0.6));
-  GenerationModels models{.target = &target, .drafter = as_drafter(drafter), .router = &router};
+  OraclePair oracles({function, mixture(function, random_oracle(4, 2), 0.6)});
+  GenerationModels models = oracles.models();
+  models.router = &router;
   const auto expect_distribution = [&](const DecodeOptions& options, const std::string& what) {
     const auto results = Generator(models, options).generate(std::vector<Ids>{{2, 3}});
     const auto expected = enumerate(function, {2, 3}, {.temperature = *options.temperature}, 4);

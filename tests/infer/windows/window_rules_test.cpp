@@ -71,17 +71,6 @@ OracleFunction small_model() {
   return mixture(random_oracle(6, 1), random_oracle(6, 2), 0.25);
 }
 
-// Target and drafter in one place, so that a generator can be used more than once.
-struct DraftingPair {
-  OracleModel target{oracle_info(6), random_oracle(6, 1)};
-  OracleModel drafter{oracle_info(6), small_model()};
-
-  GenerationModels models() {
-    GenerationModels all{.target = &target, .drafter = as_drafter(drafter)};
-    return all;
-  }
-};
-
 DecodeOptions assisted_with(const std::string& schedule) {
   DecodeOptions options{.method = "assisted", .schedule = schedule, .max_new_tokens = 20};
   return options;
@@ -120,7 +109,7 @@ int64_t drafted_by_transformers(const Ids& source, const Ids& output, int64_t li
 
 TEST(DynamicWindow, DraftsAsManyTokensAsTransformersTextByText) {
   for (const char* schedule : {"heuristic", "heuristic_transient"}) {
-    DraftingPair oracles;
+    OraclePair oracles({random_oracle(6, 1), small_model(), 6});
     Generator generator(oracles.models(), assisted_with(schedule));
     int64_t window = 5;
     bool changed = false;
@@ -142,7 +131,7 @@ TEST(DynamicWindow, DraftsAsManyTokensAsTransformersTextByText) {
 // A token is drawn by another rule if it is drafted than if it follows a draft, so samples depend on windows.
 TEST(DynamicWindow, SamplesOfASeedDependNeitherOnBatchesNorOnEarlierTexts) {
   for (const char* acceptance : {"rejection", "rollback"}) {
-    DraftingPair oracles;
+    OraclePair oracles({random_oracle(6, 1), small_model(), 6});
     DecodeOptions options = assisted_with("heuristic");
     options.method = "speculative";
     options.window_rule = "dynamic";
@@ -182,12 +171,11 @@ std::vector<double> next_token(std::span<const int64_t> source, std::span<const 
 }
 
 std::vector<GenerationResult> decode_with(std::unique_ptr<WindowRule> window, std::span<const Ids> sources) {
-  OracleModel target(oracle_info(4), next_token);
-  OracleModel drafter(oracle_info(4), next_token);
-  GenerationModels models{.target = &target, .drafter = as_drafter(drafter)};
+  OraclePair oracles({next_token, next_token});
   DecodeOptions options{.method = "assisted", .max_new_tokens = 8, .batch_size = 2};
-  DraftParts parts{std::make_unique<ModelDrafter>(drafter, 4), std::move(window), std::make_unique<ExactAcceptance>()};
-  return Generator(models, options, std::move(parts)).generate(sources);
+  DraftParts parts{std::make_unique<ModelDrafter>(oracles.drafter, 4), std::move(window),
+                   std::make_unique<ExactAcceptance>()};
+  return Generator(oracles.models(), options, std::move(parts)).generate(sources);
 }
 
 TEST(WindowRules, AreNotAskedAboutTheLastTokenAllowedNorAfterAnEos) {
