@@ -144,12 +144,20 @@ class SimulatedEngine : public FakeEngine {
 
 // Suite of greedy decoding, assisted and bild, whose times alone are of interest.
 struct TimedSuite : FakeSuite {
-  explicit TimedSuite(int64_t lines) : FakeSuite({"assisted", "bild"}, lines) {
+  explicit TimedSuite(int64_t lines, double precision = 0, int64_t repetitions = 0)
+      : FakeSuite({"assisted", "bild"}, lines) {
+    if (precision > 0) options.precision = precision;
+    if (repetitions > 0) options.repetitions = repetitions;
     options.task[0].references.clear();
     options.task[0].metric.name = "none";
     options.calibrate = false;
     options.forced_lines = 0;
     options.resamples = 10;
+  }
+
+  // Returns the lines of a setting as they were written.
+  SettingRecords records(const std::string& setting) const {
+    return load_evaluation(directory / "out/results.json").lines.at({"test", setting}).records;
   }
 };
 
@@ -203,13 +211,11 @@ TEST(PairedTiming, IntervalsHoldTheTrueSpeedupAsOftenAsTheySay) {
     const TimedSuite suite(100);
     SimulatedEngine engine(seed, seed);
     const Results results = suite.evaluate(engine).results;
-    const Lines lines = load_evaluation(suite.directory / "out/results.json").lines;
     for (const SettingResult& setting : results.tasks.front().settings) {
       const double truth = SimulatedEngine::speedup(setting.method);
       covered[setting.name] += covers(setting.speed.speedup, truth) ? 1.0 / kSuites : 0;
       widths[setting.name] += half_width(setting.speed.speedup.interval) / kSuites;
-      unpaired_widths[setting.name] +=
-          half_width(unpaired_interval(lines.at({"test", setting.name}).records, seed)) / kSuites;
+      unpaired_widths[setting.name] += half_width(unpaired_interval(suite.records(setting.name), seed)) / kSuites;
     }
   }
   ASSERT_EQ(covered.size(), 3U);
@@ -245,19 +251,16 @@ TEST(PairedTiming, LinesAndTheMachineAreToldApart) {
 }
 
 TEST(PairedTiming, APreciseSettingIsTimedNoMore) {
-  TimedSuite suite(200);
-  suite.options.precision = 0.03;
-  suite.options.repetitions = 12;
+  const TimedSuite suite(200, 0.03, 12);
   int reached = 0;
   int held = 0;
   std::set<size_t> rounds;
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SimulatedEngine engine(seed, seed);
     const SuiteResult result = suite.evaluate(engine);
-    const Lines lines = load_evaluation(suite.directory / "out/results.json").lines;
     for (const SettingResult& setting : result.results.tasks.front().settings) {
       const Ratio& speedup = setting.speed.speedup;
-      const size_t timed = lines.at({"test", setting.name}).records.back().repetitions.size();
+      const size_t timed = suite.records(setting.name).back().repetitions.size();
       rounds.insert(timed);
       const bool precise = std::log(speedup.interval.high / speedup.interval.low) / 2 <= 0.03;
       EXPECT_TRUE(precise || timed == 12 || timed == 3 || setting.speed.speedup_error.lines > 0.03 * speedup.value);
@@ -273,48 +276,37 @@ TEST(PairedTiming, APreciseSettingIsTimedNoMore) {
 }
 
 TEST(PairedTiming, RowsThatOnlyMoreLinesWouldNarrowAreNotRepeated) {
-  TimedSuite suite(20);
-  suite.options.precision = 0.01;
-  suite.options.repetitions = 50;
+  const TimedSuite suite(20, 0.01, 50);
   FakeEngine engine;
   engine.seconds = [](const Setting& run, int64_t line) { return run.decode.drafts() && line % 2 == 0 ? 0.07 : 0.1; };
   const SuiteResult result = suite.evaluate(engine);
   EXPECT_THAT(result.table, AllOf(HasSubstr("Wider than 1 % of the speedup"), HasSubstr("assisted.small ±"),
                                   HasSubstr("(lines)"), Not(HasSubstr("(repetitions)"))));
-  const Lines lines = load_evaluation(suite.directory / "out/results.json").lines;
-  EXPECT_EQ(lines.at({"test", "assisted.small"}).records.front().repetitions.size(), 3U);
-  EXPECT_EQ(lines.at({"test", "A/A greedy"}).records.front().repetitions.size(), 2U);
+  EXPECT_EQ(suite.records("assisted.small").front().repetitions.size(), 3U);
+  EXPECT_EQ(suite.records("A/A greedy").front().repetitions.size(), 2U);
 }
 
 TEST(PairedTiming, EndsWhenTheMinutesAreOver) {
-  TimedSuite suite(40);
-  suite.options.precision = 0.0001;
-  suite.options.repetitions = 20;
+  TimedSuite suite(40, 0.0001, 20);
   suite.options.max_minutes = 1e-9;
   SimulatedEngine engine(1, 1);
   const SuiteResult result = suite.evaluate(engine);
   EXPECT_THAT(result.table, HasSubstr("Wider than 0.01 % of the speedup"));
-  const Lines lines = load_evaluation(suite.directory / "out/results.json").lines;
-  EXPECT_EQ(lines.at({"test", "assisted.small"}).records.back().repetitions.size(), 1U) << "one round is finished";
+  EXPECT_EQ(suite.records("assisted.small").back().repetitions.size(), 1U) << "one round is finished";
 }
 
 TEST(PairedTiming, RoundsAreSpreadOverMinutesAndAllTimed) {
-  TimedSuite suite(8);
-  suite.options.precision = 0.5;
-  suite.options.repetitions = 5;
+  TimedSuite suite(8, 0.5, 5);
   suite.options.spread_minutes = 0.4 / 60;
   FakeEngine engine;
   const Stopwatch watch;
   suite.evaluate(engine);
   EXPECT_GE(watch.seconds(), 0.4);
-  const Lines lines = load_evaluation(suite.directory / "out/results.json").lines;
-  EXPECT_EQ(lines.at({"test", "assisted.small"}).records.front().repetitions.size(), 5U);
+  EXPECT_EQ(suite.records("assisted.small").front().repetitions.size(), 5U);
 }
 
 TEST(PairedTiming, RoundsThatAreFinishedAreKept) {
-  TimedSuite suite(40);
-  suite.options.precision = 0.02;
-  suite.options.repetitions = 8;
+  TimedSuite suite(40, 0.02, 8);
   const auto steady = [](const Setting& run, int64_t line) {  // the same at every visit, so that rounds are comparable
     return (run.decode.drafts() ? 0.05 : 0.1) * (1 + 0.01 * static_cast<double>(line * 7 % 10));
   };
