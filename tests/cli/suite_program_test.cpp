@@ -90,12 +90,15 @@ TEST_F(BadSuite, RunsThatCannotBe) {
   expect_refused(HasSubstr("did you mean 'speculative'?"));
 }
 
-TEST_F(BadSuite, TimesThatNobodyWaitsFor) {
-  for (const char* minutes : {"-1", "1441", "0.5", "nan", "soon"}) {
-    const ProgramResult result =
-        run_here({"eval", suite(), "--out", out(), fmt::format("--wait-for-idle={}", minutes)});
-    EXPECT_EQ(result.exit_code, 2) << minutes;
-    EXPECT_THAT(result.err, HasSubstr("--wait-for-idle")) << minutes;
+TEST_F(BadSuite, NumbersOutsideOfTheirRange) {
+  const std::vector<std::pair<std::string, std::vector<const char*>>> flags{
+      {"wait-for-idle", {"-1", "1441", "0.5", "nan", "soon"}}, {"precision", {"0", "-0.1", "1.5"}}};
+  for (const auto& [flag, numbers] : flags) {
+    for (const char* number : numbers) {
+      const ProgramResult result = run_here({"eval", suite(), "--out", out(), fmt::format("--{}={}", flag, number)});
+      EXPECT_EQ(result.exit_code, 2) << flag << number;
+      EXPECT_THAT(result.err, AllOf(HasSubstr(flag), HasSubstr(flag == "precision" ? "above 0, at most 1" : "")));
+    }
   }
 }
 
@@ -180,15 +183,6 @@ TEST_F(DatasetProgram, ListPrintsWhatThereIsAndMistakesInNamesExitWithTwo) {
   write_text(folder_ / "data/mine/test.en", "a girl\n");
   EXPECT_THAT(run_here({"validate", suite, "--set", "task.mine/tset.dataset=mine/test"}).err,
               HasSubstr("the task has fewer references than sources"));
-}
-
-TEST_F(DatasetProgram, PrecisionsOutsideOfTheirRangeExitWithTwo) {
-  const std::string suite = write_suite(folder_.path().string(), "{ dataset = \"mine/test\", direction = \"de-en\" }");
-  for (const char* wrong : {"0", "-0.1", "1.5"}) {
-    const auto result = run_here({"eval", suite, std::string("--precision=") + wrong});
-    EXPECT_EQ(result.exit_code, 2) << wrong;
-    EXPECT_THAT(result.err, AllOf(HasSubstr("precision"), HasSubstr("above 0, at most 1"))) << wrong;
-  }
 }
 
 TEST_F(DatasetProgram, PathsThatAreNotThereAreNamedWithTheirLinesAndTheDataFolder) {

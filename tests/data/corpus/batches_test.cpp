@@ -15,8 +15,9 @@ namespace {
 using testing::ElementsAre;
 
 // A corpus of `examples` rows with lengths 1 to 40, the same every time.
-Corpus make_corpus(const TemporaryDirectory& directory, int64_t examples) {
-  const auto file = directory / ("c" + std::to_string(examples) + ".h5");
+Corpus make_corpus(int64_t examples) {
+  static const TemporaryDirectory kDirectory;
+  const auto file = kDirectory / ("c" + std::to_string(examples) + ".h5");
   CorpusWriter writer(file, {.tokenizer_hash = "abc", .vocabulary = 100});
   RandomSequence random{CounterRandom(5, "test")};
   for (int64_t i = 0; i < examples; ++i) {
@@ -42,8 +43,7 @@ std::vector<std::vector<int64_t>> epoch_batches(BatchOrder& order, int64_t epoch
 }
 
 TEST(Batches, EveryExampleIsInExactlyOneBatchOfAnEpoch) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 1000);
+  const Corpus corpus = make_corpus(1000);
   for (const bool shuffle : {true, false}) {
     BatchOrder order(corpus, {.token_budget = 400, .bucket_window = 4, .shuffle = shuffle});
     std::vector<int64_t> seen;
@@ -55,8 +55,7 @@ TEST(Batches, EveryExampleIsInExactlyOneBatchOfAnEpoch) {
 }
 
 TEST(Batches, BudgetCountsPaddedTokensOfTheLongerSide) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 1000);
+  const Corpus corpus = make_corpus(1000);
   BatchOrder order(corpus, {.token_budget = 400, .max_rows = 20});
   for (const auto& batch : epoch_batches(order, 0)) {
     EXPECT_LE(static_cast<int64_t>(batch.size()) * longest(corpus, batch), 400);
@@ -65,8 +64,7 @@ TEST(Batches, BudgetCountsPaddedTokensOfTheLongerSide) {
 }
 
 TEST(Batches, SameSeedGivesTheSameOrderAndAnotherSeedOrEpochAnother) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 500);
+  const Corpus corpus = make_corpus(500);
   BatchOrder a(corpus, {.token_budget = 400, .seed = 7});
   BatchOrder b(corpus, {.token_budget = 400, .seed = 7});
   BatchOrder c(corpus, {.token_budget = 400, .seed = 8});
@@ -76,8 +74,7 @@ TEST(Batches, SameSeedGivesTheSameOrderAndAnotherSeedOrEpochAnother) {
 }
 
 TEST(Batches, OrderIsTheSameOnEveryMachine) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 12);
+  const Corpus corpus = make_corpus(12);
   BatchOrder order(corpus, {.token_budget = 100, .seed = 1});
   BatchPosition position;
   // Recorded once; a change here breaks the resumption of every run begun before it.
@@ -85,8 +82,7 @@ TEST(Batches, OrderIsTheSameOnEveryMachine) {
 }
 
 TEST(Batches, ResumingAtAnyPositionContinuesTheOrder) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 300);
+  const Corpus corpus = make_corpus(300);
   const BatchOptions options = {.token_budget = 300, .bucket_window = 5};
   BatchOrder order(corpus, options);
   BatchPosition position;
@@ -104,10 +100,9 @@ TEST(Batches, ResumingAtAnyPositionContinuesTheOrder) {
 }
 
 TEST(Batches, EmptyCorporaAndPositionsOutsideTheEpochAreErrors) {
-  const TemporaryDirectory directory;
-  const Corpus empty = make_corpus(directory, 0);
+  const Corpus empty = make_corpus(0);
   EXPECT_THROW(BatchOrder(empty, {}), UserError);
-  const Corpus corpus = make_corpus(directory, 10);
+  const Corpus corpus = make_corpus(10);
   EXPECT_THROW(BatchOrder(corpus, {.token_budget = 0}), UserError);
   BatchOrder order(corpus, {});
   BatchPosition outside = {.epoch = 0, .batch = 1000};
@@ -116,8 +111,7 @@ TEST(Batches, EmptyCorporaAndPositionsOutsideTheEpochAreErrors) {
 
 // Products of these would overflow and make windows without examples, for ever.
 TEST(Batches, AbsurdSizesAreErrors) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 10);
+  const Corpus corpus = make_corpus(10);
   EXPECT_THROW(BatchOrder(corpus, {.token_budget = int64_t{1} << 62}), UserError);
   EXPECT_THROW(BatchOrder(corpus, {.max_rows = int64_t{1} << 62}), UserError);
   EXPECT_THROW(BatchOrder(corpus, {.bucket_window = int64_t{1} << 62}), UserError);
@@ -136,8 +130,7 @@ TEST(Batches, PaddedRowsHoldTheTokensAndLengths) {
 }
 
 TEST(Batches, PackedRowsStayWithinTheirWidthAndTheBudget) {
-  const TemporaryDirectory directory;
-  const Corpus corpus = make_corpus(directory, 300);
+  const Corpus corpus = make_corpus(300);
   const BatchOptions options{.token_budget = 480, .pack_tokens = 120};
   BatchOrder order(corpus, options, RowForm::kJoined);
   std::set<int64_t> seen;

@@ -334,8 +334,7 @@ TEST_P(BlockDecoding, LoadedModelsDecodeAlike) {
   Walk(deep, 2e-4, 8).run(25);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, BlockDecoding,
-                         testing::Values(tiny_llama(3), tiny_gpt2(), tiny_neox(), tiny_bloom()), family_name);
+INSTANTIATE_TEST_SUITE_P(Families, BlockDecoding, testing::ValuesIn(decoder_only()), family_name);
 
 }  // namespace
 }  // namespace draftsmith::model
