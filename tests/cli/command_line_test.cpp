@@ -35,10 +35,7 @@ TEST(CommandLine, AFullStandardOutputIsAFailedRun) {
 
 TEST(CommandLine, UnknownWordsAreAnsweredWithTheNearest) {
   const auto error_of = [](const std::vector<std::string>& arguments) {
-    const ProgramResult result = run_here(arguments);
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.out, "");
-    return result.err;
+    return refusal_of(run_here(arguments), /*silent=*/true);
   };
   EXPECT_THAT(error_of({"hlep"}),
               AllOf(StartsWith("error: unknown command 'hlep'"), HasSubstr("did you mean 'help'?")));

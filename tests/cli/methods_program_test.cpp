@@ -48,10 +48,7 @@ class MethodsProgram : public testing::Test {
   // Returns the error of a command that must write nothing.
   std::string error(const std::string& model, const std::vector<std::string>& more,
                     const std::string& prompts = kPrompts) const {
-    const ProgramResult result = generate(model, more, prompts);
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.out, "");
-    return result.err;
+    return refusal_of(generate(model, more, prompts), /*silent=*/true);
   }
   // Returns the objects of --json.
   std::vector<json> objects(const std::string& model, std::vector<std::string> more,

@@ -52,6 +52,14 @@ ProgramResult run_here(const std::vector<std::string>& arguments) {
   return result;
 }
 
+std::string refusal_of(const ProgramResult& result, bool silent) {
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  if (silent) {
+    EXPECT_EQ(result.out, "");
+  }
+  return result.err;
+}
+
 ProcessBeside::ProcessBeside(std::vector<std::string> line) : folder_(std::make_unique<TemporaryDirectory>()) {
   std::vector<char*> arguments;
   for (std::string& text : line) arguments.push_back(text.data());

@@ -22,6 +22,8 @@ struct ProgramResult {
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
 // Runs the command line in the tests' own process, which is much faster. For commands that read no standard input.
 ProgramResult run_here(const std::vector<std::string>& arguments);
+// Requires exit code 2, and no output of what must be `silent`. Returns the error.
+std::string refusal_of(const ProgramResult& result, bool silent = false);
 
 // One process that runs beside the test; killed at the end if it still runs.
 class ProcessBeside {
