@@ -48,63 +48,45 @@ Ids every_method(const model::GenerationConfig& settings, const OracleFunction& 
 // Prefers 2, then 3, then 4, then 5, then EOS, whatever came before.
 const OracleFunction kDescending = constant_oracle({0.01, 0.09, 0.4, 0.25, 0.15, 0.1});
 
-TEST(Processors, NoRepeatNgram) {
-  auto settings = plain_settings();
-  settings.no_repeat_ngram_size = 1;
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{2, 3, 4, 5, 1}));
-  settings.no_repeat_ngram_size = 2;
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{2, 2, 3, 2, 4, 2, 5, 2}));
+struct Processed {
+  model::GenerationConfig settings;
+  Ids ids;
+  DecodeOptions options = {};
+};
+
+void expect_processed(const OracleFunction& target, const std::vector<Processed>& all) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    model::GenerationConfig settings = all[i].settings;
+    settings.eos_ids = {kEos};
+    EXPECT_EQ(every_method(settings, target, all[i].options), all[i].ids) << i;
+  }
 }
 
-TEST(Processors, RepetitionPenaltyCountsDraftedTokens) {
-  auto settings = plain_settings();
-  settings.repetition_penalty = 2;  // log p times 2: .4 becomes .16, .25 becomes .0625
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{2, 3, 2, 2, 2, 2, 2, 2}));
-}
-
-TEST(Processors, EncoderRepetitionRules) {
-  auto settings = plain_settings();
-  settings.encoder_no_repeat_ngram_size = 1;  // the source has 4, 5 and 2
-  EXPECT_EQ(every_method(settings, kDescending), (Ids(8, 3)));
-  settings.encoder_no_repeat_ngram_size = 2;  // nothing to complete: 2 ends the source
-  EXPECT_EQ(every_method(settings, kDescending), (Ids(8, 2)));
-  settings = plain_settings();
-  settings.encoder_repetition_penalty = 0.5;  // disfavours the source: .4 becomes .16, below 3's .25
-  EXPECT_EQ(every_method(settings, kDescending), (Ids(8, 3)));
-}
-
-TEST(Processors, BadWords) {
-  auto settings = plain_settings();
-  settings.bad_words = {{2, 2}, {3, 2, 3}, {kEos}};
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{2, 3, 2, 4, 2, 3, 2, 4}));
-  settings.bad_words = {{2, 2, 2}};  // the start token 0 and new tokens are the context
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{2, 2, 3, 2, 2, 3, 2, 2}));
-  settings.bad_words = {{0, 2}};
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{3, 2, 2, 2, 2, 2, 2, 2}));
-}
-
-TEST(Processors, SuppressedAndForcedTokens) {
-  auto settings = plain_settings();
-  settings.suppress = {2};
-  settings.begin_suppress = {3};
-  settings.forced_eos = {kEos};
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{4, 3, 3, 3, 3, 3, 3, 1}));
-  settings.forced_bos = 5;  // begin_suppress then acts on the second token
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{5, 4, 3, 3, 3, 3, 3, 1}));
+TEST(Processors, RepetitionsBadSuppressedAndForcedTokens) {
+  const model::GenerationConfig suppressed{.forced_eos = {kEos}, .suppress = {2}, .begin_suppress = {3}};
+  model::GenerationConfig forced = suppressed;
+  forced.forced_bos = 5;  // begin_suppress then acts on the second token
+  expect_processed(
+      kDescending,
+      {{{.no_repeat_ngram_size = 1}, {2, 3, 4, 5, 1}},
+       {{.no_repeat_ngram_size = 2}, {2, 2, 3, 2, 4, 2, 5, 2}},
+       {{.repetition_penalty = 2}, {2, 3, 2, 2, 2, 2, 2, 2}},  // log p times 2: .4 becomes .16, .25 becomes .0625
+       {{.encoder_no_repeat_ngram_size = 1}, Ids(8, 3)},       // the source has 4, 5 and 2
+       {{.encoder_no_repeat_ngram_size = 2}, Ids(8, 2)},       // nothing to complete: 2 ends the source
+       {{.encoder_repetition_penalty = 0.5}, Ids(8, 3)},       // disfavours the source: .4 becomes .16, below 3's .25
+       {{.bad_words = {{2, 2}, {3, 2, 3}, {kEos}}}, {2, 3, 2, 4, 2, 3, 2, 4}},
+       {{.bad_words = {{2, 2, 2}}}, {2, 2, 3, 2, 2, 3, 2, 2}},  // the start token 0 and new tokens are the context
+       {{.bad_words = {{0, 2}}}, {3, 2, 2, 2, 2, 2, 2, 2}},
+       {suppressed, {4, 3, 3, 3, 3, 3, 3, 1}},
+       {forced, {5, 4, 3, 3, 3, 3, 3, 1}}});
 }
 
 TEST(Processors, MinimumLengths) {
-  const auto ending = constant_oracle({0.01, 0.5, 0.3, 0.19, 0, 0});
-  auto settings = plain_settings();
-  settings.min_length = 4;  // the start token counts
-  EXPECT_EQ(every_method(settings, ending), (Ids{2, 2, 2, 1}));
-  settings.min_length = 0;
-  settings.min_new_tokens = 2;
-  EXPECT_EQ(every_method(settings, ending), (Ids{2, 2, 1}));
-  DecodeOptions options{.min_new_tokens = 5};
-  EXPECT_EQ(every_method(settings, ending, options), (Ids{2, 2, 2, 2, 2, 1}));
-  settings.min_length = 6;  // replaced by the minimum of new tokens
-  EXPECT_EQ(every_method(settings, ending), (Ids{2, 2, 1}));
+  expect_processed(constant_oracle({0.01, 0.5, 0.3, 0.19, 0, 0}),
+                   {{{.min_length = 4}, {2, 2, 2, 1}},  // the start token counts
+                    {{.min_new_tokens = 2}, {2, 2, 1}},
+                    {{.min_new_tokens = 2}, {2, 2, 2, 2, 2, 1}, {.min_new_tokens = 5}},
+                    {{.min_length = 6, .min_new_tokens = 2}, {2, 2, 1}}});  // replaced by the minimum of new tokens
 }
 
 TEST(Processors, OptionsReplaceTheModelsSettings) {
