@@ -297,9 +297,7 @@ TEST(EvaluationSuite, MistakesAreFoundBeforeAnythingIsRunOrWritten) {
   run.choose_on = "vall";
   suite.options.run = {run};
   FakeEngine engine;
-  const std::string error = error_of([&] { suite.evaluate(engine); });
-  EXPECT_THAT(error, HasSubstr("did you mean small?"));
-  EXPECT_THAT(error, HasSubstr("vall"));
+  EXPECT_THAT(error_of([&] { suite.evaluate(engine); }), AllOf(HasSubstr("did you mean small?"), HasSubstr("vall")));
   EXPECT_EQ(engine.decodes, 0);
   EXPECT_FALSE(std::filesystem::exists(suite.directory / "out"));
 }

@@ -127,9 +127,7 @@ TEST_F(InsideSuite, ExitsOfAnotherModelAndLayersOutsideItAreNamedBeforeAnyWork) 
   add_inside("ppd").decode.exits = root_ / "exits";
   SettingGrid& outside = add_inside("early-exit");
   outside.lists[&DecodeOptions::exit_layer] = {7};
-  const std::string error = error_of([&] { run_suite(); });
-  EXPECT_THAT(error, HasSubstr("run ppd.k3"));
-  EXPECT_THAT(error, HasSubstr("exit layer 7"));
+  EXPECT_THAT(error_of([&] { run_suite(); }), AllOf(HasSubstr("run ppd.k3"), HasSubstr("exit layer 7")));
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
 }
 

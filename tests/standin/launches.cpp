@@ -1,7 +1,6 @@
 // Operators as launches: each runs on the CPU and, in a recording, is kept to be run again.
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <stdexcept>

@@ -15,7 +15,6 @@
 #include <memory>
 #include <stdexcept>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,6 @@
 // A tiny model of every family, in a form that its files can hold.
 #pragma once
 
-#include <cmath>
-
 #include "model/families/family.h"
 #include "tests/support/models.h"
 

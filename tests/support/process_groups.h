@@ -4,8 +4,6 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
-#include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 

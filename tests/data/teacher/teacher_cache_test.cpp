@@ -1,7 +1,6 @@
 // Teacher caches: what is written is read back, and whatever does not fit is refused by name.
 #include "data/teacher/teacher_cache.h"
 
-#include <cmath>
 #include <span>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // Small tokenizer.json files for tests: byte-level with given merges, and Llama's kind with bytes as fallback.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,8 +1,6 @@
 // Results of a suite: the summary of a task, results.json as it was written, and the page of Markdown.
 #include "evaluate/results/results.h"
 
-#include <cmath>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 // A small corpus of malformed model directories, made here: each is refused with a UserError that names the tensor or
 // key and the mismatch, and none crashes.
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <random>
 

@@ -90,9 +90,8 @@ TEST_F(Shards, AreWrittenWithAnIndexAndReadBack) {
 TEST_F(Shards, MixedUpWithAnotherModelsAreRefused) {
   write_weight_files(directory_.path(), tensors_, 60);
   write_safetensors(directory_ / "model-00002-of-00003.safetensors", {{"other", random_tensor({2}), at::kFloat}});
-  const std::string message = error_of([&] { WeightFiles read(directory_.path()); });
-  EXPECT_THAT(message, HasSubstr("tensor 'b'"));
-  EXPECT_THAT(message, HasSubstr("model-00002-of-00003.safetensors"));
+  EXPECT_THAT(error_of([&] { WeightFiles read(directory_.path()); }),
+              AllOf(HasSubstr("tensor 'b'"), HasSubstr("model-00002-of-00003.safetensors")));
 }
 
 TEST_F(Shards, OutsideTheDirectoryAreRefused) {

@@ -72,6 +72,7 @@ double formula(const Router& router, const TransformerModel& drafter, const Rout
 
 class RouterTest : public ::testing::Test {
  protected:
+  const TemporaryDirectory root_;
   std::unique_ptr<TransformerModel> drafter_ = tiny_model(small_config(), at::kFloat);
 };
 
@@ -138,9 +139,8 @@ TEST_F(RouterTest, GradientsEqualFiniteDifferences) {
 }
 
 TEST_F(RouterTest, ReadsEmbeddingsOfModelsLoadedForDecodingAlone) {
-  const TemporaryDirectory root;
-  save_model(root / "small", *drafter_);
-  const auto packed = load_model(root / "small");
+  save_model(root_ / "small", *drafter_);
+  const auto packed = load_model(root_ / "small");
   EXPECT_THROW(packed->parameters(), std::logic_error);
   const at::Tensor ids = at::tensor({3, 0, 22, 7}, at::kLong).view({2, 2});
   const at::Tensor rows = drafter_->parameters().at("embedding.weight").index_select(0, ids.view(-1));
@@ -148,7 +148,6 @@ TEST_F(RouterTest, ReadsEmbeddingsOfModelsLoadedForDecodingAlone) {
 }
 
 TEST_F(RouterTest, DirectoryHoldsEverything) {
-  const TemporaryDirectory root;
   RouterConfig config = config_for(*drafter_);
   config.threshold = 0.65;
   config.max_draft = 12;
@@ -158,14 +157,14 @@ TEST_F(RouterTest, DirectoryHoldsEverything) {
       at::equal(router.parameters().at("embeddings.weight"), Router(config, 3).parameters().at("embeddings.weight")));
   EXPECT_FALSE(
       at::equal(router.parameters().at("embeddings.weight"), Router(config, 4).parameters().at("embeddings.weight")));
-  save_router(root / "router", router);
-  EXPECT_TRUE(is_router(root / "router"));
-  const Router loaded = load_router(root / "router");
+  save_router(root_ / "router", router);
+  EXPECT_TRUE(is_router(root_ / "router"));
+  const Router loaded = load_router(root_ / "router");
   EXPECT_EQ(loaded.config().threshold, 0.65);
   EXPECT_EQ(loaded.config().max_draft, 12);
   EXPECT_EQ(loaded.config().embedding_scale, 0.7);
   for (const auto& [name, value] : router.parameters()) EXPECT_TRUE(at::equal(loaded.parameters().at(name), value));
-  EXPECT_THAT(error_of([&] { save_router(root / "router", router); }), HasSubstr("exists already"));
+  EXPECT_THAT(error_of([&] { save_router(root_ / "router", router); }), HasSubstr("exists already"));
   EXPECT_THAT(describe_router(loaded), HasSubstr("threshold 0.65"));
   EXPECT_THAT(describe_router(loaded), HasSubstr("a\\x1b[31mb")) << "text of the file is printed escaped";
 }
@@ -190,8 +189,7 @@ TEST_F(RouterTest, DamagedDirectoriesAreRefusedByName) {
 }
 
 TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
-  const TemporaryDirectory root;
-  EXPECT_THAT(error_of([&] { load_router(root / "none"); }), HasSubstr("not a router directory"));
+  EXPECT_THAT(error_of([&] { load_router(root_ / "none"); }), HasSubstr("not a router directory"));
   const RouterConfig config = config_for(*drafter_);
   auto parameters = Router(config, 3).parameters();
   parameters.erase("hidden.bias");
@@ -199,31 +197,30 @@ TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
   EXPECT_THAT(error_of([&] { Router(config, parameters, "here"); }),
               AllOf(HasSubstr("hidden.bias"), HasSubstr("more.weight")));
   const Router third(config, 3);
-  save_router(root / "router", third);
+  save_router(root_ / "router", third);
   std::vector<TensorToStore> tensors;
   for (const auto& [name, value] : third.parameters()) tensors.push_back({name, value, at::kFloat});
   tensors.push_back({"more.ids", at::zeros({3}, at::kLong), at::kLong});
-  write_safetensors(root / "router/model.safetensors", std::move(tensors));
-  EXPECT_THAT(error_of([&] { load_router(root / "router"); }), HasSubstr("more.ids"));
+  write_safetensors(root_ / "router/model.safetensors", std::move(tensors));
+  EXPECT_THAT(error_of([&] { load_router(root_ / "router"); }), HasSubstr("more.ids"));
   auto broken = Router(config, 3).parameters();
   broken["output.bias"] = at::full({1}, std::numeric_limits<float>::quiet_NaN());
   EXPECT_THAT(error_of([&] { Router(config, broken, "here"); }), HasSubstr("NaN"));
 }
 
 TEST_F(RouterTest, AnotherDraftersRouterIsRefusedNamingBoth) {
-  const TemporaryDirectory root;
-  save_model(root / "small", *drafter_);
-  save_model(root / "other", *tiny_model(small_config(), at::kFloat, 8));
+  save_model(root_ / "small", *drafter_);
+  save_model(root_ / "other", *tiny_model(small_config(), at::kFloat, 8));
   RouterConfig config = config_for(*drafter_);
   config.drafter = "work/small/model";
-  config.drafter_hash = model_hash(root / "small");
+  config.drafter_hash = model_hash(root_ / "small");
   const Router router(config, 3);
   const auto message = [&](const char* name) {
-    return error_of([&] { require_router_fits(router, "router", root / name); });
+    return error_of([&] { require_router_fits(router, "router", root_ / name); });
   };
   EXPECT_EQ(message("small"), "no error");
-  EXPECT_THAT(message("other"),
-              AllOf(HasSubstr("another drafter"), HasSubstr("work/small/model"), HasSubstr((root / "other").string())));
+  EXPECT_THAT(message("other"), AllOf(HasSubstr("another drafter"), HasSubstr("work/small/model"),
+                                      HasSubstr((root_ / "other").string())));
 }
 
 }  // namespace

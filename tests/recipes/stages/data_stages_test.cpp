@@ -3,7 +3,6 @@
 #include "recipes/stages/data_stages.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <set>
