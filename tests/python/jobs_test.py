@@ -36,10 +36,8 @@ drafter = ["drafter"]
 class Train(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
         self.work = pathlib.Path(self.folder.name) / "work"
-
-    def tearDown(self):
-        self.folder.cleanup()
 
     def train(self, **options):
         return draftsmith.train(draftsmith.recipe("tiny"), self.work, quiet=True, device="cpu", **options)

@@ -31,14 +31,11 @@ class CppPackage(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
         cls.root = pathlib.Path(cls.folder.name)
         cls.prefix = cls.root / "prefix"
         run("cmake", "--install", BUILD, "--prefix", cls.prefix)
         cls.cmake = next(cls.prefix.glob("lib*/**/DraftsmithConfig.cmake")).parent
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def configure(self, source, build, *arguments, **options):
         return run("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}", *arguments,

@@ -70,13 +70,10 @@ class Studies(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
         cls.root = pathlib.Path(cls.folder.name)
         (cls.root / "data").mkdir()
         make_data(cls.root / "data")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def train(self, recipe):
         stages = stages_of(recipe)
