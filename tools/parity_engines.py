@@ -17,14 +17,14 @@ import urllib.request
 import ctranslate2
 import gguf
 import numpy
-import sentencepiece
 import xllamacpp
 from ctranslate2.converters import TransformersConverter
 from safetensors.torch import load_file
-from transformers import (AutoTokenizer, GPT2Config, GPTNeoXConfig, GPTNeoXForCausalLM, GraniteConfig, LlamaConfig,
-                          MistralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config, T5Config)
+from transformers import AutoTokenizer, GPTNeoXConfig, GPTNeoXForCausalLM
 
-from parity_models import EOS, NEW_TOKENS, PAD, greedy_sources, make_model, run, write_byte_level
+from parity_configurations import EOS, PAD, config, decoder, t5
+from parity_models import NEW_TOKENS, greedy_sources, make_model, run, write_byte_level
+from parity_tokenizers import configured, trained_model
 
 # CTranslate2 4.8.5 knows GPT-NeoX under the names of Transformers 4 alone.
 GPTNeoXForCausalLM.embed_out = property(lambda model: model.lm_head)
@@ -36,30 +36,27 @@ PIECES = 320
 SENTINELS = 100
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
 # An attention head of CTranslate2 must have a width that is a multiple of 8.
-IDS = dict(bos_token_id=3, eos_token_id=EOS, pad_token_id=PAD)
-SIZES = dict(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=5, num_attention_heads=4,
-             num_key_value_heads=2, max_position_embeddings=256, **IDS)
+POSITIONS = dict(max_position_embeddings=256, bos_token_id=3)
+SIZES = dict(vocabulary=PIECES, width=32, ff_width=64, layers=5, heads=4, num_key_value_heads=2, **POSITIONS)
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 6.0,
         "original_max_position_embeddings": 16}
 CTRANSLATE2 = ("t5", "llama", "gpt2", "gpt_neox")
 PAIRED = ("llama", "mistral", "granite", "smollm3")  # llama.cpp rotates neighbouring numbers
 CONFIGURATIONS = {
-    "t5": T5Config(vocab_size=PIECES + SENTINELS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2,
-                   num_heads=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False, dropout_rate=0.0,
-                   decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=EOS),
-    "llama": LlamaConfig(**SIZES, tie_word_embeddings=False),
-    "mistral": MistralConfig(**SIZES, head_dim=10, sliding_window=None),
-    "granite": GraniteConfig(**SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.21,
-                             logits_scaling=1.7, attention_bias=True, mlp_bias=True),
-    "smollm3": SmolLM3Config(**SIZES, tie_word_embeddings=True),
-    "qwen2": Qwen2Config(**SIZES, rope_parameters=YARN),
-    "qwen3": Qwen3Config(**SIZES, head_dim=12, tie_word_embeddings=True),
-    "olmo2": Olmo2Config(**SIZES, tie_word_embeddings=True),
+    "t5": t5("t5", PIECES + SENTINELS, 32, 8, 48, 2, 2, 3, feed_forward_proj="gated-gelu", tie_word_embeddings=False),
+    "llama": decoder("llama", **SIZES, tie_word_embeddings=False),
+    "mistral": decoder("mistral", **SIZES, head_dim=10, sliding_window=None),
+    "granite": decoder("granite", **SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.21,
+                       logits_scaling=1.7, attention_bias=True, mlp_bias=True),
+    "smollm3": decoder("smollm3", **SIZES, tie_word_embeddings=True),
+    "qwen2": decoder("qwen2", **SIZES, rope_parameters=YARN),
+    "qwen3": decoder("qwen3", **SIZES, head_dim=12, tie_word_embeddings=True),
+    "olmo2": decoder("olmo2", **SIZES, tie_word_embeddings=True),
     # Under another name than Phi-3: by that, llama.cpp would ask for tokens that Microsoft's have.
-    "phi": Phi3Config(**SIZES, partial_rotary_factor=0.75, original_max_position_embeddings=256),
-    "gpt2": GPT2Config(vocab_size=PIECES, n_embd=32, n_head=4, n_layer=3, n_positions=256, **IDS),
-    "gpt_neox": GPTNeoXConfig(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
-                              num_attention_heads=4, max_position_embeddings=256, rotary_pct=0.5, **IDS),
+    "phi": decoder("phi3", **SIZES, partial_rotary_factor=0.75, original_max_position_embeddings=256),
+    "gpt2": config("gpt2", vocab_size=PIECES, n_embd=32, n_head=4, n_layer=3, n_positions=256, bos_token_id=3,
+                   eos_token_id=EOS, pad_token_id=PAD),
+    "gpt_neox": decoder("gpt_neox", PIECES, 32, 64, 3, 4, rotary_pct=0.5, **POSITIONS),
 }
 
 
@@ -73,20 +70,14 @@ def text():
 
 def write_sentencepiece(directory, name):
     """spiece.model (unigram) of a T5, tokenizer.model (bpe with bytes) of a Llama."""
-    kind = dict(model_type="unigram", vocab_size=PIECES) if name == "t5" else \
-        dict(model_type="bpe", vocab_size=PIECES, byte_fallback=True)
-    file = directory / ("spiece.model" if name == "t5" else "tokenizer.model")
-    with file.open("wb") as model:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(text()), model_writer=model, pad_id=PAD, eos_id=EOS, unk_id=2, bos_id=3,
-            minloglevel=2, **kind)
-    settings = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
-                "tokenizer_class": "T5Tokenizer" if name == "t5" else "LlamaTokenizer"}
+    ids = dict(pad_id=PAD, eos_id=EOS, unk_id=2, bos_id=3)
+    tokens = dict(eos_token="</s>", unk_token="<unk>", pad_token="<pad>")
     if name == "t5":
-        settings["extra_ids"] = SENTINELS
+        trained_model(directory / "spiece.model", text(), "unigram", PIECES, **ids)
+        configured(directory, tokenizer_class="T5Tokenizer", extra_ids=SENTINELS, **tokens)
     else:
-        settings |= {"bos_token": "<s>", "add_bos_token": True}
-    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+        trained_model(directory / "tokenizer.model", text(), "bpe", PIECES, byte_fallback=True, **ids)
+        configured(directory, tokenizer_class="LlamaTokenizer", bos_token="<s>", add_bos_token=True, **tokens)
 
 
 def make(root):
