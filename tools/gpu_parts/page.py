@@ -18,8 +18,6 @@ MEASURES: dict[str, tuple[str, str, str]] = {
                "shape dtype batch way ms_per_step tokens_per_second with_encoder weight_mb roofline_share nodes"),
     "verification": ("Verification curves", "Time of a step of L tokens over that of one.",
                      "shape dtype batch way ms_of_one L=2 L=4 L=5 L=8 L=16"),
-    "drafting": ("Cost of drafting", "A drafter's step over the target's, measured and by bytes of weights.",
-                 "target drafter dtype batch way target_ms draft_ms cost_ratio cost_ratio_by_bytes"),
     "speculation": ("Speculation at known acceptance",
                     "Tokens are kept by coins of probability alpha; predicted from the run's own step times.",
                     "target drafter dtype batch way window alpha alpha_found cost_ratio tokens_per_run speedup "
