@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, GPTNeoXConfig, GPTNeoXForCausalLM
 
 from parity_configurations import EOS, PAD, config, decoder, t5
-from parity_models import NEW_TOKENS, greedy_sources, make_model, run, write_byte_level
+from parity_models import NEW_TOKENS, differing, greedy_sources, make_model, run, write_byte_level
 from parity_tokenizers import configured, trained_model
 
 # CTranslate2 4.8.5 knows GPT-NeoX under the names of Transformers 4 alone.
@@ -134,12 +134,9 @@ def check_ctranslate2(root, directory):
     name = directory.name
     sources = json.loads((root / f"{name}.greedy.json").read_text())["sources"]
     ours = json.loads((root / f"{name}.ours.json").read_text())
-    theirs = ctranslate2_outputs(name, directory, sources, root / "ct2" / name)
-    wrong = [i for i in range(INPUTS) if ours[i] != theirs[i]]
     if len({tuple(row) for row in ours}) < INPUTS // 2:
         return [f"{name}: outputs that repeat test nothing"]
-    return [f"{name}: {len(wrong)} of {INPUTS} outputs of CTranslate2 differ, the first {theirs[wrong[0]]} "
-            f"from {ours[wrong[0]]}"] if wrong else []
+    return differing(ours, ctranslate2_outputs(name, directory, sources, root / "ct2" / name), f"{name}, CTranslate2")
 
 
 def split_heads(weight, heads):
@@ -200,16 +197,13 @@ def check_llama_cpp(root, name):
     options.cache_type_k = options.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     options.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(options)
-    wrong = []
-    for source, ours in zip(json.loads((root / f"{name}.greedy.json").read_text())["sources"],
-                            json.loads((root / f"{name}.ours.json").read_text())):
+    outputs = []
+    for source in json.loads((root / f"{name}.greedy.json").read_text())["sources"]:
         body = {"prompt": source, "n_predict": NEW_TOKENS, "temperature": 0, "return_tokens": True}
         request = urllib.request.Request(server.listening_address + "/completion", json.dumps(body).encode())
         with urllib.request.urlopen(request) as answer:
-            found = json.load(answer)["tokens"]
-        wrong += [(found, ours)] if found != ours else []
-    return [f"{name}: {len(wrong)} of {INPUTS} outputs of llama.cpp differ, the first {wrong[0][0]} from "
-            f"{wrong[0][1]}"] if wrong else []
+            outputs.append(json.load(answer)["tokens"])
+    return differing(json.loads((root / f"{name}.ours.json").read_text()), outputs, f"{name}, llama.cpp")
 
 
 def check(root, directory):

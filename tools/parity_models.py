@@ -202,6 +202,12 @@ def greedy(model, inputs, new_tokens=NEW_TOKENS, **settings):
     return outputs
 
 
+def differing(ours, theirs, what):
+    """A problem if outputs differ."""
+    wrong = [f"{found} from {wanted}" for wanted, found in zip(ours, theirs) if found != wanted]
+    return [f"{what}: {len(wrong)} of {len(ours)} outputs differ, the first {wrong[0]}"] if wrong else []
+
+
 def random_inputs(vocabulary, lengths, generator):
     return [torch.randint(2, vocabulary, (length,), generator=generator).tolist() for length in lengths]
 
@@ -280,9 +286,7 @@ def check_directory(root, directory):
         problems.append(f"{directory.name}: logits differ by {difference:.2e}")
     if not precision:
         expected = json.loads((root / f"{base}.greedy.json").read_text())
-        wrong = sum(a != b for a, b in zip(greedy(model, expected["sources"]), expected["outputs"]))
-        if wrong:
-            problems.append(f"{directory.name}: {wrong} of {len(expected['outputs'])} greedy outputs differ")
+        problems += differing(expected["outputs"], greedy(model, expected["sources"]), directory.name)
     if (directory / "spiece.model").exists():
         problems += check_tokenizer(root, directory)
     return problems
@@ -324,9 +328,7 @@ def drafters(root):
         if greedy(drafter, wanted["sources"]) != ours:
             found.append(f"{name}: alone it generates other ids than Draftsmith with the same model")
         outputs = [assisted(target, drafter, source) for source in wanted["sources"][:ASSISTED]]
-        wrong = sum(a != b for a, b in zip(outputs, wanted["outputs"]))
-        if wrong:
-            found.append(f"{name}: {wrong} of {ASSISTED} outputs differ with it as assistant_model")
+        found += differing(wanted["outputs"][:ASSISTED], outputs, f"{name}, as assistant_model")
         card = ModelCard.load(directory / "README.md").data
         if card.library_name != "transformers" or "speculative-decoding" not in card.tags:
             found.append(f"{name}: the card's library is {card.library_name}, its tags are {card.tags}")
