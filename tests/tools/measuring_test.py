@@ -9,6 +9,7 @@ import unittest
 sys.dont_write_bytecode = True  # the programs are loaded as modules
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
 
 
 def load(name):
