@@ -88,8 +88,7 @@ TEST_F(Exporting, ANarrowerTypeIsRounded) {
 
 // Beside fp16 alone is fp32 an exception: beside bf16 it is the widest type of the model.
 TEST_F(Exporting, TheStoredTypeLosesNothing) {
-  ExportOptions options{.dtype = "bf16"};
-  run("t5", "mixed", options);
+  run("t5", "mixed", {.dtype = "bf16"});
   const fs::path file = folder_ / "mixed/model.safetensors";
   std::vector<model::TensorToStore> tensors;
   {
@@ -125,8 +124,7 @@ TEST_F(Exporting, ShardsHaveTheSizeThatIsAskedFor) {
   config.width = 240;
   config.ff_width = 400;
   save("wide", config);
-  ExportOptions options{.shard_megabytes = 1};
-  run("wide", "shards", options);
+  run("wide", "shards", {.shard_megabytes = 1});
   EXPECT_TRUE(fs::exists(folder_ / "shards/model.safetensors.index.json"));
   for (const auto& entry : fs::directory_iterator(folder_ / "shards")) EXPECT_LT(entry.file_size(), 1'010'000);
   EXPECT_THAT(verify(folder_ / "shards"), IsEmpty());
@@ -249,8 +247,7 @@ TEST_F(ExitsOfDirectories, AreShownAndVerifiedAlone) {
 TEST_F(ExitsOfDirectories, StayBehindWhenTheirModelIsPrunedOrExported) {
   run("llama", "out");
   EXPECT_FALSE(fs::exists(model::exits_directory(folder_ / "out")));
-  model::PruneOptions options{.decoder_layers = "first:2"};
-  prune_directory(folder_ / "llama", folder_ / "cut", options);
+  prune_directory(folder_ / "llama", folder_ / "cut", {.decoder_layers = "first:2"});
   EXPECT_FALSE(fs::exists(model::exits_directory(folder_ / "cut")));
   EXPECT_THAT(inspect(folder_ / "cut"), Not(HasSubstr("exits")));
 }
