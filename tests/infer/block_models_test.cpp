@@ -56,8 +56,7 @@ std::vector<Ids> slow_greedy(const BlockDecoder& decoder, int64_t limit) {
 }
 
 DecodeOptions block_options(const std::string& method, int64_t batch) {
-  DecodeOptions options{.method = method, .max_new_tokens = 17, .batch_size = batch};
-  return options;
+  return {.method = method, .max_new_tokens = 17, .batch_size = batch};
 }
 
 class BlockModels : public ::testing::TestWithParam<model::TransformerConfig> {};

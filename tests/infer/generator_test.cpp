@@ -161,9 +161,8 @@ class SessionTest : public ::testing::Test {
   }
 
   std::vector<int64_t> ids_by(Session& session, const std::string& method) const {
-    DecodeOptions options{.method = method, .max_new_tokens = 12};
     const std::vector<int64_t> source = {5, 6, 7, 1};
-    return session.generator(options).generate({&source, 1}).at(0).ids;
+    return session.generator({.method = method, .max_new_tokens = 12}).generate({&source, 1}).at(0).ids;
   }
 
   const TemporaryDirectory folder_;

@@ -40,8 +40,7 @@ OracleFunction scripted(int64_t vocabulary, std::vector<std::pair<int64_t, doubl
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 DecodeOptions bild(double fallback, double rollback, int64_t limit) {
-  DecodeOptions options{.method = "bild", .fallback = fallback, .rollback = rollback, .max_new_tokens = limit};
-  return options;
+  return {.method = "bild", .fallback = fallback, .rollback = rollback, .max_new_tokens = limit};
 }
 
 GenerationResult run(const Case& oracles, const DecodeOptions& options) {

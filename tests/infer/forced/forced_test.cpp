@@ -21,8 +21,7 @@ model::GenerationConfig settings_with_eos() {
 }
 
 DecodeOptions greedy_options() {
-  DecodeOptions options{.max_new_tokens = 8};
-  return options;
+  return {.max_new_tokens = 8};
 }
 
 // Requires that every token of greedy outputs has the highest logit where it was decided. Returns the number of tokens

@@ -36,8 +36,7 @@ Cells cells_of(const std::vector<MatchRate>& rates) {
 }
 
 GenerationModels rated_models(model::TransformerModel& target, const model::Exits* exits = nullptr) {
-  GenerationModels models{.target = &target, .exits = exits};
-  return models;
+  return {.target = &target, .exits = exits};
 }
 
 std::vector<Ids> prompts_for(const model::TransformerModel& target) {

@@ -72,8 +72,7 @@ OracleFunction small_model() {
 }
 
 DecodeOptions assisted_with(const std::string& schedule) {
-  DecodeOptions options{.method = "assisted", .schedule = schedule, .max_new_tokens = 20};
-  return options;
+  return {.method = "assisted", .schedule = schedule, .max_new_tokens = 20};
 }
 
 std::vector<Ids> some_texts() {

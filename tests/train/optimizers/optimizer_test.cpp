@@ -45,8 +45,7 @@ TEST(AdamW, FollowsItsFormula) {
   const at::Tensor weight = parameters.at("vector.weight");
   at::Tensor expected = weight.detach().clone().to(at::kDouble);
   at::Tensor first = at::zeros_like(expected), second = at::zeros_like(expected);
-  OptimizerOptions options{.weight_decay = 0.1};
-  const auto optimizer = make_optimizer(parameters, options);
+  const auto optimizer = make_optimizer(parameters, {.weight_decay = 0.1});
   for (int step = 1; step <= 5; ++step) {
     set_gradients(parameters, step);
     const at::Tensor g = weight.grad().to(at::kDouble) * 0.5;
