@@ -105,8 +105,9 @@ Results results_inside(double speedup, const Inside& inside) {
 }
 
 TEST(InsideReport, ShowsWhereTokensLeft) {
-  Inside calm{.layers = 2, .path_per_token = 1.25, .average_exit_layer = 1.25, .exit_histogram = {75, 25}};
-  const Results results = results_inside(1.3, calm);
+  const std::vector<int64_t> left{75, 25};
+  const Results results =
+      results_inside(1.3, {.layers = 2, .path_per_token = 1.25, .average_exit_layer = 1.25, .exit_histogram = left});
   EXPECT_THAT(results_table(results), AllOf(HasSubstr("layers a token"), HasSubstr("1.25")));
   EXPECT_THAT(report_html(results), HasSubstr("layer 1: 75.0 %"));
 }
