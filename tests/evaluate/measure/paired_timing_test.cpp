@@ -155,10 +155,9 @@ struct TimedSuite : FakeSuite {
     options.resamples = 10;
   }
 
-  // Returns the lines of a setting as they were written.
-  SettingRecords records(const std::string& setting) const {
-    return load_evaluation(directory / "out/results.json").lines.at({"test", setting}).records;
-  }
+  // Returns the lines of all settings, or of one, as they were written.
+  Lines lines() const { return load_evaluation(directory / "out/results.json").lines; }
+  SettingRecords records(const std::string& setting) const { return lines().at({"test", setting}).records; }
 };
 
 bool covers(const Ratio& ratio, double truth) {
@@ -211,11 +210,13 @@ TEST(PairedTiming, IntervalsHoldTheTrueSpeedupAsOftenAsTheySay) {
     const TimedSuite suite(100);
     SimulatedEngine engine(seed, seed);
     const Results results = suite.evaluate(engine).results;
+    const Lines lines = suite.lines();
     for (const SettingResult& setting : results.tasks.front().settings) {
       const double truth = SimulatedEngine::speedup(setting.method);
       covered[setting.name] += covers(setting.speed.speedup, truth) ? 1.0 / kSuites : 0;
       widths[setting.name] += half_width(setting.speed.speedup.interval) / kSuites;
-      unpaired_widths[setting.name] += half_width(unpaired_interval(suite.records(setting.name), seed)) / kSuites;
+      unpaired_widths[setting.name] +=
+          half_width(unpaired_interval(lines.at({"test", setting.name}).records, seed)) / kSuites;
     }
   }
   ASSERT_EQ(covered.size(), 3U);
@@ -258,9 +259,10 @@ TEST(PairedTiming, APreciseSettingIsTimedNoMore) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SimulatedEngine engine(seed, seed);
     const SuiteResult result = suite.evaluate(engine);
+    const Lines lines = suite.lines();
     for (const SettingResult& setting : result.results.tasks.front().settings) {
       const Ratio& speedup = setting.speed.speedup;
-      const size_t timed = suite.records(setting.name).back().repetitions.size();
+      const size_t timed = lines.at({"test", setting.name}).records.back().repetitions.size();
       rounds.insert(timed);
       const bool precise = std::log(speedup.interval.high / speedup.interval.low) / 2 <= 0.03;
       EXPECT_TRUE(precise || timed == 12 || timed == 3 || setting.speed.speedup_error.lines > 0.03 * speedup.value);

@@ -1,6 +1,9 @@
 // Sections of reports: what they show of made-up results, of draft windows, and of batches.
 #include "evaluate/report/sections.h"
 
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
