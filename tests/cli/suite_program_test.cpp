@@ -90,15 +90,6 @@ TEST_F(BadSuite, RunsThatCannotBe) {
   expect_refused(HasSubstr("did you mean 'speculative'?"));
 }
 
-TEST_F(BadSuite, TimesThatNobodyWaitsFor) {
-  for (const char* minutes : {"-1", "1441", "0.5", "nan", "soon"}) {
-    const ProgramResult result =
-        run_here({"eval", suite(), "--out", out(), fmt::format("--wait-for-idle={}", minutes)});
-    EXPECT_EQ(result.exit_code, 2) << minutes;
-    EXPECT_THAT(result.err, HasSubstr("--wait-for-idle")) << minutes;
-  }
-}
-
 TEST_F(BadSuite, FilesThatAreNotThere) {
   write_suite("model = \"DIR\"", "model = \"no/model\"");
   expect_refused(AllOf(HasSubstr("suite.toml:1:"), HasSubstr("no/model (not there)")));
