@@ -263,7 +263,8 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
               {"type", dtype},
               {"name", options.out.stem().string()},
               {"description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit())},
-              {"tokenizer", describe_tokenizer(options.model, config.vocabulary)}});
+              {"tokenizer", config.encoder_decoder ? nlohmann::ordered_json()  // such families are refused
+                                                   : describe_tokenizer(options.model, config.vocabulary)}});
   const auto model = load_whole(opened, at::kFloat);
   for (const auto& [name, values] : model->parameters()) {
     work_point();
