@@ -67,7 +67,7 @@ class GgufExports : public testing::Test {
 };
 
 // A number in a file, under a text.
-std::string entry(const std::string& key, uint32_t type, uint32_t value) {
+std::string number_under(const std::string& key, uint32_t type, uint32_t value) {
   std::string bytes = key;
   for (const uint32_t number : {type, value}) bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
   return bytes;
@@ -83,7 +83,7 @@ TEST_F(GgufExports, HaveTheTypeThatIsAskedFor) {
   EXPECT_EQ(run("llama", "half.gguf", "fp16").dtype, "F16");
   EXPECT_EQ(run("llama", "blocks.gguf", "q8_0").dtype, "Q8_0");
   EXPECT_LT(fs::file_size(folder_ / "half.gguf"), fs::file_size(folder_ / "whole.gguf"));
-  EXPECT_THAT(read_file(folder_ / "blocks.gguf"), HasSubstr(entry("general.file_type", 4, 7)));
+  EXPECT_THAT(read_file(folder_ / "blocks.gguf"), HasSubstr(number_under("general.file_type", 4, 7)));
 }
 
 TEST_F(GgufExports, HoldTokensAndTheChatTemplate) {
