@@ -5,8 +5,8 @@
 #
 # /work is the working directory, /data is $DATA of recipes and suites: --volume /path/to/data:/data:ro. The recipes are
 # in /usr/local/share/draftsmith/recipes, with tiny.toml, which takes seconds. The program runs as user number 1000; if
-# the mounted folder is another user's, add --user "$(id -u):$(id -g)". Chat templates run; `draftsmith import`, also
-# inside `new` with a GGUF file, needs an image of yours with Python's gguf (pip install gguf).
+# the mounted folder is another user's, add --user "$(id -u):$(id -g)". Chat templates run; GGUF files, imported
+# (also by `new`) or exported, need an image of yours with Python's gguf (pip install gguf).
 
 FROM debian:bookworm-slim AS builder
 WORKDIR /src

@@ -68,16 +68,6 @@ ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most, in
   return json;
 }
 
-std::string best_sentence(const ordered_json& plan) {
-  const std::string ratio = plan["cost_ratio"].is_null()
-                                ? "the drafter has no positions left"
-                                : fmt::format("cost ratio {:.4g}", plan["cost_ratio"].get<double>());
-  const std::string where = fmt::format("(alpha {:g}, {}).\n", plan["alpha"].get<double>(), ratio);
-  if (plan["best_window"] == 0) return "No window is faster than the target alone " + where;
-  return fmt::format("Best window {}: {:.2f} times as fast as the target alone {}", plan["best_window"].get<int64_t>(),
-                     plan["best_speedup"].get<double>(), where);
-}
-
 // Throws a UserError if the target has fewer positions than the longest step needs.
 void require_room(const model::ModelInfo& model, const PlanFlags& flags) {
   const int64_t longest = flags.length + flags.max_window + 1;
@@ -184,7 +174,7 @@ int run_plan(const PlanFlags& flags) {
             << times.text()
             << (even ? fmt::format("The drafter pays if more than {:.2f} of its tokens are accepted (alpha).\n", *even)
                      : "The drafter cannot pay here, even if every token is accepted.\n")
-            << (plans.size() == 1 ? best_sentence(plans.front()) : best.text());
+            << best.text();
   return 0;
 }
 

@@ -46,9 +46,8 @@ struct TextMatch {
   bool operator==(const TextMatch&) const = default;
 };
 
-// The expressions of Radford et al. 2019 (GPT-2, GPT-NeoX) and Grattafiori et al. 2024 (Llama 3) in tokenizer.json.
+// The expression of Radford et al. 2019 (GPT-2, GPT-NeoX) in tokenizer.json.
 extern const std::string_view kGpt2Pattern;
-extern const std::string_view kLlama3Pattern;
 
 // Returns the expression with \p{L}, \p{N}, \s, their negations and long names replaced by Unicode 16's
 // ranges, so that these classes do not depend on the installed Oniguruma. Other classes (\w, \d, \p{Lu},

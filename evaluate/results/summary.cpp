@@ -71,18 +71,13 @@ double per(int64_t count, int64_t tokens) {
 }
 
 // Adds what PPD counted, and Theorem 4.1 summed over the outputs: each has a token that nothing was predicted for.
-void add_ppd(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats, int64_t outputs,
-             Inside& inside) {
+void add_ppd(const LayerDepth& depth, const infer::DecodeStats& stats, int64_t outputs, Inside& inside) {
   inside.early_layer = depth.early;
   inside.match_rate = stats.match_rate();
   inside.units_in_use = per(stats.compute_units, stats.latency_units);
   if (stats.early_predictions == 0) return;
-  const PpdCost cost =
-      ppd_cost_per_token({.layers = depth.layers,
-                          .early_layer = depth.early,
-                          .candidates = setting.decode.candidates,
-                          .match_rate = stats.match_rate() * per(stats.emitted - outputs, stats.emitted)});
-  inside.theorem_speedup = static_cast<double>(depth.layers) / cost.latency;
+  const double rate = stats.match_rate() * per(stats.emitted - outputs, stats.emitted);
+  inside.theorem_speedup = static_cast<double>(depth.layers) / ppd_latency(depth.layers, depth.early, rate);
 }
 
 PredictionResult model_prediction(const infer::PredictionQuality& quality) {
@@ -295,7 +290,7 @@ std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& de
     inside.average_exit_layer = stats.average_exit_layer();
     inside.exit_histogram = stats.exits_by_layer;
   } else if (setting.algorithm() == infer::Algorithm::kPpd) {
-    add_ppd(setting, depth, stats, outputs, inside);
+    add_ppd(depth, stats, outputs, inside);
   } else {
     inside.exit_layer = depth.early;
   }

@@ -16,13 +16,6 @@ void check_acceptance(double rate, int64_t window) {
   require(window >= 0, "a draft window is at least 0");
 }
 
-void check(const PpdSetting& setting) {
-  require(setting.layers >= 1 && setting.early_layer <= setting.layers && 2 * setting.early_layer >= setting.layers,
-          "PPD predicts at a layer of the upper half (Theorem 4.1)");
-  require(setting.candidates >= 1, "PPD has at least one early candidate");
-  require(setting.match_rate >= 0 && setting.match_rate <= 1, "a match rate is in 0 .. 1");
-}
-
 // Returns the time of an iteration that drafts `window` tokens, in the unit of `costs`.
 double iteration_time(int64_t window, const infer::StepCosts& costs) {
   return costs.drafting(static_cast<double>(window)) +
@@ -90,20 +83,11 @@ SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, const 
   return specgame_latency(acceptance, draft_tokens, iteration_time(draft_tokens, costs));
 }
 
-PpdCost ppd_cost(const PpdSetting& setting, int64_t tokens) {
-  check(setting);
-  require(tokens >= 1, "a sequence has at least one token");
-  const auto length = static_cast<double>(tokens);
-  const auto ahead = static_cast<double>(setting.layers - setting.early_layer);
-  const double latency = static_cast<double>(setting.layers) * length - ahead * (length - 1) * setting.match_rate;
-  return {latency, latency + static_cast<double>(setting.candidates) * ahead * length};
-}
-
-PpdCost ppd_cost_per_token(const PpdSetting& setting) {
-  check(setting);
-  const auto ahead = static_cast<double>(setting.layers - setting.early_layer);
-  const double latency = static_cast<double>(setting.layers) - ahead * setting.match_rate;
-  return {latency, latency + static_cast<double>(setting.candidates) * ahead};
+double ppd_latency(int64_t layers, int64_t early_layer, double match_rate) {
+  require(layers >= 1 && early_layer <= layers && 2 * early_layer >= layers,
+          "PPD predicts at a layer of the upper half (Theorem 4.1)");
+  require(match_rate >= 0 && match_rate <= 1, "a match rate is in 0 .. 1");
+  return static_cast<double>(layers) - static_cast<double>(layers - early_layer) * match_rate;
 }
 
 }  // namespace draftsmith::evaluate

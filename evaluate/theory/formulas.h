@@ -57,29 +57,9 @@ SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, const 
 
 // ---- Predictive pipelined decoding: Yang et al. 2024, section 4
 
-// Parameters of PPD that its theorem reads.
-struct PpdSetting {
-  int64_t layers = 0;       // d
-  int64_t early_layer = 0;  // d-bar, in d/2 .. d: the output of this layer predicts the next token early
-  int64_t candidates = 1;   // k: sub-processes, one for each early candidate
-  double match_rate = 0;    // p_correct: how often the final token is among the candidates
-};
-
-// Cost of PPD in layer-units: the time of one layer for one token.
-struct PpdCost {
-  double latency = 0;
-  double compute = 0;  // sum over time of the units in use
-
-  double units_in_use() const { return compute / latency; }
-};
-
-// Returns theorem 4.1 for a sequence of `tokens` l >= 1: latency d l - (d - d-bar)(l - 1) p, and compute, which is
-// k (d - d-bar) l more.
-PpdCost ppd_cost(const PpdSetting& setting, int64_t tokens);
-
-// Returns the limit of ppd_cost() per token for long sequences. At d-bar = d/2 the latency is equation (3),
-// d (1 - p/2); units_in_use() is equation (5), (k + 2 - p)/(2 - p); the compute is d times equation (6),
-// d (2 + k - p)/2.
-PpdCost ppd_cost_per_token(const PpdSetting& setting);
+// Returns theorem 4.1's latency for a token of a long sequence, in the time of a layer: d - (d - d-bar) p. d-bar, in
+// d/2 .. d, is the layer that predicts the next token early, and p how often that token is among the candidates. At
+// d-bar = d/2 it is equation (3), d (1 - p/2).
+double ppd_latency(int64_t layers, int64_t early_layer, double match_rate);
 
 }  // namespace draftsmith::evaluate

@@ -85,7 +85,7 @@ struct PpdRun {
 //
 // Latency: d units for a run, d-bar units if it resumed: branches run beside the last d - d-bar layers. Compute: the
 // latency, and d - d-bar units for each branch. Predictions and matches count only tokens that another token follows,
-// because only these can save time. With k branches for every token the units equal ppd_cost() at the counted rate.
+// because only these can save time. With k branches for every token the units equal theorem 4.1 at the counted rate.
 void count_run(int64_t layers, int64_t early_layer, const PpdRun& run, DecodeStats& stats);
 
 // Returns the k most likely tokens of each row of logits [B,V], in falling order; fewer if others are ruled out (-inf

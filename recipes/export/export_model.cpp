@@ -1,9 +1,11 @@
 #include "recipes/export/export_model.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,13 +16,17 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
+#include "data/chat/chat_template.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "model/layers/rotary.h"
 #include "model/models/exits.h"
 #include "model/transformer/parameters.h"
-#include "recipes/export/gguf.h"
 #include "recipes/inspection.h"
 
 namespace draftsmith::recipes {
@@ -31,6 +37,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGgufFormat = "gguf";
 constexpr const char* kBlockType = "q8_0";  // --dtype of GGUF's blocks
+constexpr int64_t kBlockValues = 32;
 
 // Returns the type of a directory's weights: the widest one, ignoring fp32 parameters that an fp16 model must keep.
 at::ScalarType stored_type(const model::ModelDirectory& opened) {
@@ -94,7 +101,6 @@ void check_model(const model::ModelDirectory& opened, const ExportOptions& optio
                           "format cannot say that the removed rows have logits of minus infinity"});
   }
   if (options.format == "vllm") check_vllm(options, config, target, problems);
-  if (options.format == kGgufFormat) check_gguf(options.model.string(), config, problems);
   problems.add_all(verify(options.model));
   problems.throw_if_any();
 }
@@ -175,38 +181,105 @@ ExportSummary export_directory(const model::ModelDirectory& opened, const Export
   return summary;
 }
 
-GgufType gguf_type(const ExportOptions& options, at::ScalarType stored) {
-  if (options.dtype == kBlockType) return GgufType::kQ8_0;
-  const at::ScalarType type = type_for(options, stored);
-  return type == at::kHalf ? GgufType::kF16 : type == at::kBFloat16 ? GgufType::kBF16 : GgufType::kF32;
+// Returns how much slower each pair of a head turns than without Llama 3's scaling, [K/2]; empty: it is not scaled so.
+std::vector<float> rotation_factors(const model::RotaryConfig& rotary) {
+  if (rotary.scaling != model::RotaryScaling::kLlama3) return {};
+  model::RotaryConfig plain = rotary;
+  plain.scaling = model::RotaryScaling::kNone;
+  const at::Tensor factors =
+      model::rotary_frequencies(plain).div(model::rotary_frequencies(rotary)).to(at::kFloat).contiguous();
+  return {factors.const_data_ptr<float>(), factors.const_data_ptr<float>() + factors.numel()};
 }
 
+// Adds byte pair encoding as its files say. Returns the SentencePiece model that it was made of; empty: none. Such a
+// model lies beside the BPE with bytes of a Llama 2, Mistral or Phi-3.
+fs::path add_bpe(const fs::path& file, nlohmann::ordered_json& request) {
+  const data::BpeParts parts = file.filename() == "vocab.json"
+                                   ? data::read_gpt2_files(file, file.parent_path() / "merges.txt")
+                                   : data::read_tokenizer_json(file);
+  request["pieces"] = parts.model.pieces;
+  request["merges"] = parts.model.merges;
+  request["byte_level"] = parts.model.byte_level;
+  request["ignore_merges"] = parts.model.ignore_merges;
+  request["added"] = nlohmann::ordered_json::array();
+  for (const data::AddedToken& token : parts.added) {
+    request["added"].push_back({token.content, token.id, token.special});
+  }
+  const fs::path beside = file.parent_path() / "tokenizer.model";
+  return !parts.model.byte_level && fs::exists(beside) && data::is_sentencepiece(beside) ? beside : fs::path();
+}
+
+// Returns what the script cannot read of a directory's tokenizer by itself; null: there is none.
+nlohmann::ordered_json describe_tokenizer(const fs::path& directory, int64_t vocabulary) {
+  if (!data::has_tokenizer(directory)) return nullptr;
+  const auto tokenizer = data::load_tokenizer(directory);
+  const data::TextFrame frame = tokenizer->frame();
+  const auto chat = data::find_chat_template(directory);
+  nlohmann::ordered_json request = {{"file", tokenizer->file().string()},
+                                    {"ids",
+                                     {{"bos", tokenizer->bos()},
+                                      {"eos", tokenizer->eos()},
+                                      {"unknown", tokenizer->unk()},
+                                      {"padding", tokenizer->pad()}}},
+                                    {"add_bos_token", !frame.before.empty()},
+                                    {"add_eos_token", !frame.after.empty()},
+                                    {"chat_template", chat ? chat->text : ""}};
+  fs::path sentencepiece = tokenizer->file();
+  if (!data::is_sentencepiece(sentencepiece)) sentencepiece = add_bpe(tokenizer->file(), request);
+  if (sentencepiece.empty()) return request;
+  request["sentencepiece"] = sentencepiece.string();
+  request["pieces"] = nlohmann::ordered_json::array();
+  for (int32_t id = 0; id < std::min(tokenizer->vocabulary(), vocabulary); ++id) {
+    const bool control = tokenizer->text_piece(id).kind == data::TextPiece::Kind::kNothing;
+    request["pieces"].push_back({tokenizer->piece(id), control});
+  }
+  return request;
+}
+
+void require_new_file(const fs::path& file) {
+  if (!fs::exists(file)) return;
+  throw UserError({.where = file.string(),
+                   .what = "exists already, and an export overwrites nothing",
+                   .expected = "the name of a new file",
+                   .hint = "choose another name, or remove it"});
+}
+
+// The script checks settings and tokenizer before weights are read, and takes the weights from a directory that is
+// removed in the end.
 ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptions& options) {
-  if (fs::exists(options.out)) {
-    throw UserError({.where = options.out.string(),
-                     .what = "exists already, and an export overwrites nothing",
-                     .expected = "the name of a new file",
-                     .hint = "choose another name, or remove it"});
-  }
-  const GgufType type = gguf_type(options, stored_type(opened));
+  require_new_file(options.out);
+  const model::TransformerConfig& config = opened.config();
+  const at::ScalarType stored = stored_type(opened) == at::kDouble ? at::kFloat : stored_type(opened);
+  const bool blocks = options.dtype == kBlockType;
+  const at::ScalarType type = blocks ? at::kHalf : type_for(options, stored);
+  AtomicPath out(options.out);
+  const AtomicPath whole(options.out.string() + ".model");
+  PythonScript script(export_texts(), {options.model.string(), "GGUF is not written", "gguf"});
+  const std::string dtype = blocks ? "Q8_0" : model::stored_dtype_name(type);
+  script.ask({{"family", config.family},
+              {"settings", model::write_config(opened.family(), config)},
+              {"window", config.window_layers.empty() ? 0 : config.window},
+              {"rotation", rotation_factors(config.rotary)},
+              {"type", dtype},
+              {"name", options.out.stem().string()},
+              {"description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit())},
+              {"tokenizer", config.encoder_decoder ? nlohmann::ordered_json()  // such families are refused
+                                                   : describe_tokenizer(options.model, config.vocabulary)}});
   const auto model = load_whole(opened, at::kFloat);
-  const std::vector<GgufTensor> tensors = gguf_tensors(opened.config(), type);
-  for (const GgufTensor& tensor : tensors) {
+  for (const auto& [name, values] : model->parameters()) {
     work_point();
-    const at::Tensor values = to_gguf(tensor, *model);
+    if (values.dim() < 2 || name == "decoder.positions.weight") continue;  // stay fp32
     // A block's factor is fp16, and each of its numbers at most 127 times it.
-    if (tensor.type == GgufType::kQ8_0) require_fits(options, tensor.name, values.div(127), at::kHalf);
-    if (tensor.type != GgufType::kQ8_0) require_fits(options, tensor.name, values, scalar_type_of(tensor.type));
+    require_fits(options, name, blocks && values.size(-1) % kBlockValues == 0 ? values.div(127) : values, type);
   }
-  GgufValues description = gguf_settings(opened.config(), options.out.stem().string(), type);
-  description.emplace_back("general.description",
-                           fmt::format("Exported by Draftsmith {} ({})", version(), git_commit()));
-  std::ranges::move(gguf_tokenizer(options.model, opened.config().vocabulary), std::back_inserter(description));
-  write_gguf(options.out, description, tensors, [&](const GgufTensor& tensor) {
-    work_point();
-    return to_gguf(tensor, *model);
-  });
-  return {.dtype = gguf_type_name(type), .parameters = model->parameters().size()};
+  make_directories(whole.temporary());
+  model::SaveOptions save;
+  save.dtype = stored;
+  save.shard_bytes = std::numeric_limits<uint64_t>::max();  // one file
+  model::write_model_files(whole.temporary(), *model, save);
+  script.ask({{"weights", (whole.temporary() / "model.safetensors").string()}, {"file", out.temporary().string()}});
+  out.commit();
+  return {.dtype = dtype, .parameters = model->parameters().size()};
 }
 
 void check_options(const ExportOptions& options, const std::string& where, Problems& problems) {

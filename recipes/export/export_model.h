@@ -1,13 +1,15 @@
-// `draftsmith export`: writes a model for other engines, as a Hugging Face directory or as a GGUF file. What an engine
-// does not run is refused before anything is written.
+// `draftsmith export`: writes a model for other engines, as a Hugging Face directory or as a GGUF file, which Python's
+// `gguf` writes (recipes/export/export_gguf.py). What an engine does not run is refused before anything is written.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/options.h"
+#include "base/python_script.h"
 
 namespace draftsmith::recipes {
 
@@ -27,9 +29,12 @@ struct ExportSummary {
 };
 
 // Exports a model, which appears under its name when it is complete. Errors: UserError for unusable options, models and
-// files, and a type that cannot hold the model's values; RunError if a write fails or a weight is not finite. After an
-// error, there is no `out`.
+// files, a type that cannot hold the model's values, and a missing Python package; RunError if a write fails or a
+// weight is not finite. After an error, there is no `out`.
 ExportSummary export_model(const ExportOptions& options);
+
+// What CMake embeds: the parts of the script that writes GGUF files, in order.
+std::span<const EmbeddedText> export_texts();
 
 // Returns the shell command by which vLLM serves a target with an exported drafter.
 std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter);

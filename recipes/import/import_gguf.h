@@ -15,7 +15,7 @@ namespace draftsmith::recipes {
 // read, a missing Python package and a full disk; Interrupted.
 void import_gguf(const std::filesystem::path& file, const std::filesystem::path& directory);
 
-// What CMake embeds: the two parts of the script, in order.
+// What CMake embeds: the parts of the script, in order.
 std::span<const EmbeddedText> import_texts();
 
 }  // namespace draftsmith::recipes

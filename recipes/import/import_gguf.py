@@ -1,33 +1,10 @@
 """Writes a Hugging Face directory from a GGUF file; import_gguf.cpp starts it
-behind base/python_script.py and gguf_tokenizer.py.
+behind base/python_script.py, gguf_shared.py and gguf_tokenizer.py.
 
 Reads {"file", "directory"}, writes settings, tokenizer and a weight file of zeros, and answers {"text": tensors}. Then
 each line {"tensor": number} writes the numbers of one. Other answers: {"error": {what, expected, found, hint}}, and
 {"missing"} for a module.
 """
-
-import json
-import math
-import os
-import struct
-import sys
-from pathlib import Path
-
-try:
-    import gguf
-    import numpy
-    from gguf import GGMLQuantizationType as Type
-except ImportError as error:
-    answer({"missing": str(error)})
-    sys.exit()
-
-
-class Refusal(Exception):
-    """A file that cannot be imported: what is wrong, what was expected and found, what to do."""
-
-    def __init__(self, what, expected="", found="", hint=""):
-        super().__init__(what)
-        self.problem = {"what": what, "expected": str(expected), "found": str(found)[:300], "hint": hint}
 
 
 class Reader(gguf.GGUFReader):
@@ -44,7 +21,6 @@ class Reader(gguf.GGUFReader):
 
 FAMILIES = {"llama": "Llama", "granite": "Granite", "smollm3": "SmolLM3", "qwen2": "Qwen2", "qwen3": "Qwen3",
             "olmo2": "Olmo2", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3": "Gemma3", "gpt2": "GPT2"}
-PAIRED = ("llama", "granite", "smollm3")  # llama.cpp rotates neighbouring numbers of queries and keys
 OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 LAYERS = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
           "attn_v": "self_attn.v_proj", "attn_qkv": "self_attn.qkv_proj", "attn_output": "self_attn.o_proj",
@@ -367,19 +343,6 @@ def begin(file, directory):
     return weights, weights.begin(directory / "model.safetensors")
 
 
-def limited(action):
-    """Answers by the action's result, or by what is wrong with the file."""
-    try:
-        answer({"text": action()})
-    except Refusal as refusal:
-        answer({"error": refusal.problem})
-    except OSError as error:
-        answer({"error": {"what": str(error.strerror or error), "found": str(error.filename or "")}})
-    except Exception as error:  # whatever gguf and numpy raise for damaged bytes
-        found = f"{type(error).__name__}: {error}"[:300]
-        answer({"error": {"what": "it is no GGUF file that can be read", "found": found}})
-
-
 def main():
     weights = None
 
@@ -390,7 +353,8 @@ def main():
 
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        limited(lambda: first(request) if weights is None else weights.fill(request["tensor"]))
+        limited(lambda: first(request) if weights is None else weights.fill(request["tensor"]),
+                "it is no GGUF file that can be read")
 
 
 main()

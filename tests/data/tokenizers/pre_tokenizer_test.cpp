@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
+#include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::data {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -13,6 +14,10 @@
 #include "tests/support/files.h"
 
 namespace draftsmith::data {
+
+// The expression of Llama 3 (Grattafiori et al. 2024) in tokenizer.json.
+inline constexpr std::string_view kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // GPT-2's components; ids 0 to 255 are the bytes, then the merges' pieces in order. A merge is "a b" in byte-level
 // characters.

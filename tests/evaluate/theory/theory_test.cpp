@@ -110,24 +110,8 @@ TEST(TheoryFormulas, SpecGameEqualsTheRecursionOfThePaper) {
 
 // Yang et al., section 4.3: Vicuna-13B, 40 layers, prediction at the 20th.
 TEST(TheoryFormulas, PpdGivesThePublishedEndsOfItsTradeOff) {
-  const PpdSetting best{.layers = 40, .early_layer = 20, .candidates = 5, .match_rate = 0.7415};   // SQUAD, trained
-  const PpdSetting worst{.layers = 40, .early_layer = 20, .candidates = 1, .match_rate = 0.2163};  // WMT
-  EXPECT_NEAR(ppd_cost_per_token(best).latency / 40, 0.629, 0.0005);
-  EXPECT_NEAR(ppd_cost_per_token(best).units_in_use(), 4.973, 0.0005);
-  EXPECT_NEAR(ppd_cost_per_token(worst).latency / 40, 0.892, 0.0005);
-  EXPECT_NEAR(ppd_cost_per_token(worst).units_in_use(), 1.561, 0.0005);
-  EXPECT_NEAR(ppd_cost_per_token(best).compute / 40, (2 + 5 - 0.7415) / 2, 1e-12);  // equation (6)
-}
-
-TEST(TheoryFormulas, PpdOfALongSequenceApproachesItsLimit) {
-  const PpdSetting setting{.layers = 12, .early_layer = 8, .candidates = 3, .match_rate = 0.6};
-  const PpdCost total = ppd_cost(setting, 100'000);
-  EXPECT_NEAR(total.latency / 100'000, ppd_cost_per_token(setting).latency, 1e-4);
-  EXPECT_NEAR(total.compute / 100'000, ppd_cost_per_token(setting).compute, 1e-4);
-  EXPECT_DOUBLE_EQ(ppd_cost(setting, 1).latency, 12);  // nothing to run ahead of
-  EXPECT_DOUBLE_EQ(ppd_cost(setting, 3).latency, 36 - 4 * 2 * 0.6);
-  // Figure 2 of the paper: d + 2 d-bar for three tokens that all match.
-  EXPECT_DOUBLE_EQ(ppd_cost({.layers = 12, .early_layer = 8, .candidates = 3, .match_rate = 1}, 3).latency, 12 + 2 * 8);
+  EXPECT_NEAR(ppd_latency(40, 20, 0.7415) / 40, 0.629, 0.0005);  // SQUAD, trained
+  EXPECT_NEAR(ppd_latency(40, 20, 0.2163) / 40, 0.892, 0.0005);  // WMT
 }
 
 infer::DecodeOptions long_run(int64_t window) {

@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "evaluate/theory/formulas.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/self_drafting/methods.h"
@@ -26,6 +25,20 @@ namespace draftsmith::infer::testing {
 namespace {
 
 using model::transformer_state;
+
+// Units of a sequence of `tokens` by theorem 4.1.
+struct PpdTheorem {
+  int64_t layers = 0, early_layer = 0, candidates = 1;
+  double match_rate = 0;
+
+  double latency(int64_t tokens) const {
+    return static_cast<double>(layers * tokens) -
+           static_cast<double>((layers - early_layer) * (tokens - 1)) * match_rate;
+  }
+  double compute(int64_t tokens) const {
+    return latency(tokens) + static_cast<double>(candidates * (layers - early_layer) * tokens);
+  }
+};
 
 struct PpdOutput {
   std::vector<Ids> ids;  // new tokens of each source
@@ -214,9 +227,9 @@ TEST_P(Ppd, UnitsAreTheLayersThatRanAndTheTheorems) {
   int64_t runs = 0;
   for (const DecodeStats& stats : output.stats) {
     const double rate = stats.early_predictions > 0 ? stats.match_rate() : 0;
-    const evaluate::PpdCost theorem = evaluate::ppd_cost({5, 3, 2, rate}, stats.emitted);
-    EXPECT_NEAR(static_cast<double>(stats.latency_units), theorem.latency, 1e-9);
-    EXPECT_LE(static_cast<double>(stats.compute_units), theorem.compute + 1e-9);
+    const PpdTheorem theorem{5, 3, 2, rate};
+    EXPECT_NEAR(static_cast<double>(stats.latency_units), theorem.latency(stats.emitted), 1e-9);
+    EXPECT_LE(static_cast<double>(stats.compute_units), theorem.compute(stats.emitted) + 1e-9);
     EXPECT_EQ(stats.layer_runs, stats.compute_units);
     EXPECT_EQ(stats.target_runs, stats.emitted);
     runs += stats.compute_units;
@@ -335,7 +348,7 @@ TEST(PpdCandidates, MayBeMany) {
 }
 
 // A sequence each of whose tokens is among the candidates with probability `match_rate`, as the decoder counts it.
-DecodeStats simulate(const evaluate::PpdSetting& setting, int64_t tokens, uint64_t seed) {
+DecodeStats simulate(const PpdTheorem& setting, int64_t tokens, uint64_t seed) {
   const CounterRandom random(seed, 0);
   DecodeStats stats;
   bool resumed = false;
@@ -353,14 +366,13 @@ TEST(PpdCounts, EqualTheTheoremOnSimulatedMatches) {
     for (int64_t early = (layers + 1) / 2; early <= layers; ++early) {
       for (const int64_t candidates : {1, 3, 100}) {
         for (const int64_t tokens : {1, 2, 17}) {
-          const evaluate::PpdSetting setting{layers, early, candidates, static_cast<double>(++seed % 11) / 10};
+          PpdTheorem setting{layers, early, candidates, static_cast<double>(++seed % 11) / 10};
           const DecodeStats stats = simulate(setting, tokens, seed);
           ASSERT_EQ(stats.early_predictions, tokens - 1);
-          evaluate::PpdSetting observed = setting;
-          observed.match_rate = tokens > 1 ? stats.match_rate() : 0;
-          const evaluate::PpdCost theorem = evaluate::ppd_cost(observed, tokens);
-          ASSERT_NEAR(static_cast<double>(stats.latency_units), theorem.latency, 1e-9 * theorem.latency);
-          ASSERT_NEAR(static_cast<double>(stats.compute_units), theorem.compute, 1e-9 * theorem.compute);
+          setting.match_rate = tokens > 1 ? stats.match_rate() : 0;
+          const double latency = setting.latency(tokens), compute = setting.compute(tokens);
+          ASSERT_NEAR(static_cast<double>(stats.latency_units), latency, 1e-9 * latency);
+          ASSERT_NEAR(static_cast<double>(stats.compute_units), compute, 1e-9 * compute);
         }
       }
     }
