@@ -34,6 +34,7 @@ struct EvalFlags {
   std::string precision;         // of the suite; empty: its own
   fs::path suite;
   fs::path out;
+  int idle_minutes = 0;  // --wait-for-idle
 };
 
 // Returns the file of results that the user named, or named the directory of: of an evaluation, a stage or a recipe's
@@ -75,7 +76,7 @@ int run_eval(const EvalFlags& flags) {
   execution.apply_to(options);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   const SignalWatch signals;
-  const auto result = evaluate::run_evaluation(options, out);
+  const auto result = evaluate::run_evaluation(options, out, flags.idle_minutes);
   fmt::print("{}\nwritten: {}\n", result.table, out.string());
   std::fflush(stdout);  // before the errors
   evaluate::throw_if_failed(result);
@@ -134,6 +135,10 @@ Action add_eval(CLI::App& app) {
   app.add_option("--precision", flags->precision,
                  "Stop timing settings whose 95 % interval reaches less than this share of the speedup, such as 0.03")
       ->type_name("SHARE");
+  app.add_option("--wait-for-idle", flags->idle_minutes,
+                 "Wait at most so long until other processes use less than a tenth of the processors for five seconds")
+      ->check(CLI::Range(0, 1440))
+      ->type_name("MINUTES");
   add_set_flag(app, flags->set);
   add_execution_flags(app, flags->execution);
   app.footer(

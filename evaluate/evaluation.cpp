@@ -163,11 +163,12 @@ double to_thousandths(double value) {
 
 class Suite {
  public:
-  Suite(const SuiteOptions& options, fs::path out_dir, Engine& engine)
+  Suite(const SuiteOptions& options, fs::path out_dir, Engine& engine, int idle_minutes)
       : options_(options),
         settings_(with_repeated_baselines(expand_settings(options))),
         out_dir_(std::move(out_dir)),
-        engine_(engine) {}
+        engine_(engine),
+        idle_minutes_(idle_minutes) {}
 
   SuiteResult run() {
     const LongWork work(kHowToGoOn);
@@ -181,6 +182,7 @@ class Suite {
     make_directories(out_dir_);
     MeasurementStore store(out_dir_, common_key() + " " + engine_.fingerprint());
     if (store.resumed() > 0) log_info("resuming with {} measurements in {}", store.resumed(), out_dir_.string());
+    if (idle_minutes_ > 0) wait();
     before_ = processor_times();
     for (auto& task : tasks_) {
       if (!task.chooses) add_chosen(settings_, tasks_, task);
@@ -290,6 +292,12 @@ class Suite {
     calibrate(options_, engine_, task);
   }
 
+  void wait() const {
+    const auto load = wait_for_idle(idle_minutes_);
+    if (!load) return log_warning("this system does not tell how busy it is (/proc/stat): nothing was waited for");
+    log_info("other processes use {:.0f} % of the processors: the evaluation begins", 100 * *load);
+  }
+
   Results summarize() {
     Results results;
     results.suite = options_.name;
@@ -345,16 +353,17 @@ class Suite {
   const std::vector<Setting> settings_;
   fs::path out_dir_;
   Engine& engine_;
+  const int idle_minutes_;
   std::vector<MeasuredTask> tasks_;       // choosing ones first
   std::optional<ProcessorTimes> before_;  // when measuring began
 };
 
 }  // namespace
 
-SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine) {
+SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine, int idle_minutes) {
   SuiteOptions suite = with_router_defaults(options);
   for (TaskOptions& task : suite.task) task.metric.name = task.metric.kind();
-  return Suite(suite, out_dir, engine).run();
+  return Suite(suite, out_dir, engine, idle_minutes).run();
 }
 
 void throw_if_failed(const SuiteResult& result) {
@@ -367,9 +376,9 @@ void throw_if_failed(const SuiteResult& result) {
   throw RunError(problem);
 }
 
-SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir) {
+SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, int idle_minutes) {
   const auto engine = make_model_engine(options);
-  return run_evaluation(options, out_dir, *engine);
+  return run_evaluation(options, out_dir, *engine, idle_minutes);
 }
 
 }  // namespace draftsmith::evaluate

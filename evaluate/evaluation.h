@@ -35,11 +35,13 @@ SuiteOptions load_suite(const std::filesystem::path& file, const std::vector<std
 // Runs a suite that is valid (validate_options()). A setting that fails, by an exception or for want of memory, is in
 // the results' failures, and all others are measured; only the greedy baseline's failure ends the suite. The
 // measurements are kept then, and the next run measures what failed. A stop request (base/signals.h) ends it between
-// measurements; the next run continues, with other runs in the suite too. Errors: UserError before any work. Checks
-// that fail are in the result (evaluate/results/checks.cpp).
-SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine);
+// measurements; the next run continues, with other runs in the suite too. It waits up to `idle_minutes` until other
+// processes use little of the machine. Errors: UserError before any work. Checks that fail are in the result
+// (evaluate/results/checks.cpp).
+SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine,
+                           int idle_minutes = 0);
 
 // Loads the models of the suite and runs it.
-SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir);
+SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, int idle_minutes = 0);
 
 }  // namespace draftsmith::evaluate

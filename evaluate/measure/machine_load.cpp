@@ -1,6 +1,12 @@
 #include "evaluate/measure/machine_load.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/logging.h"
+#include "base/signals.h"
+#include "base/timing.h"
 
 namespace draftsmith::evaluate {
 
@@ -19,6 +25,28 @@ std::optional<double> slowdown(const SettingRecords& records) {
     fastest += std::ranges::min(line.repetitions, {}, &infer::PhaseSeconds::total).total();
   }
   return fastest > 0 ? std::optional(median / fastest) : std::nullopt;
+}
+
+std::optional<ProcessorTimes> times_after(double seconds) {
+  for (const Stopwatch watch; watch.seconds() < seconds;) {
+    work_point();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  return processor_times();
+}
+
+std::optional<double> wait_for_idle(int minutes, const TimesAfter& times) {
+  constexpr double kSpan = 5;  // seconds that a load is measured over
+  const TimedWork work("waiting for other processes", "nothing was measured");
+  auto before = times(0);
+  std::optional<double> load;
+  for (double waited = 0; before && waited < 60 * minutes; waited += kSpan) {
+    const auto now = times(kSpan);
+    load = other_load(before, now);
+    if (!load || *load < kDisturbingLoad) break;
+    before = now;
+  }
+  return load;
 }
 
 }  // namespace draftsmith::evaluate

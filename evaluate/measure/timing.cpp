@@ -2,7 +2,6 @@
 #include "base/timing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -11,7 +10,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "base/util.h"
+#include "evaluate/measure/machine_load.h"
 #include "evaluate/measure/measured_task.h"
 #include "evaluate/measure/speed.h"
 
@@ -360,10 +359,7 @@ void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore
     const TimedSettings settings = timing.settings_of_round(round, widest);
     if (!widest.empty()) progress.set_note(widest + ", next round");
     if (!turns.empty() && !timing.is_timed(turns.front(), round)) {
-      while (watch.seconds() < begin) {
-        work_point();
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      }
+      times_after(begin - watch.seconds());
       begin = std::max(begin, watch.seconds()) + pause;
     }
     for (size_t i = 0; i < turns.size() && !settings.empty(); ++i) {
