@@ -75,6 +75,7 @@ int run_eval(const EvalFlags& flags) {
   evaluate::SuiteOptions options = evaluate::load_suite(flags.suite, set);
   execution.apply_to(options);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
+  evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
   const auto result = evaluate::run_evaluation(options, out, flags.idle_minutes);
   fmt::print("{}\nwritten: {}\n", result.table, out.string());

@@ -305,4 +305,16 @@ Results load_results(const std::filesystem::path& file) {
   return results_from_json(ordered_json::parse(read_file(file)), file.string());
 }
 
+void require_replaceable_results(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return;
+  const ordered_json json = ordered_json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  const ordered_json& version = value_of(json, "version");
+  if (version.is_null() || version == kVersion) return;
+  throw UserError({.where = file.string(),
+                   .what = "results of another version would be replaced",
+                   .expected = fmt::format("version {}", kVersion),
+                   .found = brief(version),
+                   .hint = "name another directory for these results"});
+}
+
 }  // namespace draftsmith::evaluate

@@ -283,4 +283,7 @@ Results results_from_json(const nlohmann::ordered_json& json, const std::string&
 // Returns the results in a file. Errors: UserError if it cannot be read or is no results.json.
 Results load_results(const std::filesystem::path& file);
 
+// Throws a UserError if a file has results of another version, which a newer program may read.
+void require_replaceable_results(const std::filesystem::path& file);
+
 }  // namespace draftsmith::evaluate

@@ -55,6 +55,18 @@ TEST(ResultsFile, ValuesThatNoEvaluationWritesAreRefused) {
   }
 }
 
+TEST(ResultsFile, DamagedOnesMayBeReplacedButNotThoseOfAnotherVersion) {
+  const TemporaryDirectory folder;
+  const auto file = folder / "results.json";
+  EXPECT_NO_THROW(require_replaceable_results(file));
+  for (const char* text : {"", "{\"version\": 1, \"suite\": ", "[1]", "{\"version\": 1, \"tasks\": 3}"}) {
+    write_file_atomic(file, text);
+    EXPECT_NO_THROW(require_replaceable_results(file)) << text;
+  }
+  write_file_atomic(file, "{\"version\": 99}");
+  EXPECT_THAT(error_of([&] { require_replaceable_results(file); }), HasSubstr("found:    99"));
+}
+
 TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   FakeSuite suite({"bild"});
   suite.options.forced_lines = 5;
