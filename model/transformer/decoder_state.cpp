@@ -409,18 +409,6 @@ void DecoderState::select_branch(LayerRange layers, const StepLayout& layout, st
   }
 }
 
-at::Tensor DecoderState::valid_slots(int64_t layer, at::Tensor LayerCache::*part) const {
-  const LayerCache& from = cache(layer);
-  const int64_t longest = from.lengths.empty() ? 0 : *std::max_element(from.lengths.begin(), from.lengths.end());
-  const at::Tensor rows = at::tensor(cache_rows_, at::kLong).to((from.*part).device());
-  at::Tensor slots = (from.*part).narrow(2, 0, longest).index_select(0, rows);
-  for (size_t b = 0; b < from.lengths.size(); ++b) {
-    const int64_t beyond = longest - from.lengths[b];
-    slots.select(0, static_cast<int64_t>(b)).narrow(1, from.lengths[b], beyond).zero_();
-  }
-  return slots;
-}
-
 void DecoderState::set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,
                              std::vector<int64_t> source_of_row) {
   check_rows(source_of_row.size());

@@ -151,9 +151,6 @@ class DecoderState final : public DecodeState {
   // Returns how many layers ran since the state began: one for each new token of a row (a sibling is one) and each
   // layer. Writing K/V alone does not count.
   int64_t layer_runs() const;
-  // Returns K or V of a layer's valid slots, [B,H,max length,K]: for tests that compare caches.
-  at::Tensor keys(int64_t layer) const { return valid_slots(layer, &LayerCache::keys); }
-  at::Tensor values(int64_t layer) const { return valid_slots(layer, &LayerCache::values); }
 
   // --- for the model that made the state ---
   // Gives the caches of a layer room for a step.
@@ -207,7 +204,6 @@ class DecoderState final : public DecodeState {
  private:
   // Returns where a row lies, without lengths.
   PlacedRow placed_row(size_t b) const;
-  at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
   void reserve(LayerCache& cache, int64_t slots);
   // Returns whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.

@@ -168,7 +168,6 @@ class Stack {
   // Returns whether some layers, or all, have windows.
   bool has_windows() const { return window_ > 0; }
   bool has_only_windows() const { return std::ranges::all_of(blocks_, &Block::windowed); }
-  bool has_final_norm() const { return final_norm_.defined(); }
   RowNorm final_row_norm() const { return final_norm_.row_norm(); }
   // Returns tables of positions 0..count-1 for cached steps.
   PositionTables position_tables(int64_t count) const;

@@ -286,10 +286,11 @@ class CheckedDrafter : public TandemDrafter {
     const int64_t length = other.length(0);
     ASSERT_EQ(state().length(row), length);
     for (int64_t layer = 0; layer < pair_.secondary->config().decoder_layers && length > 0; ++layer) {
-      const auto own_keys = state().keys(layer)[row].narrow(1, 0, length);
-      const auto own_values = state().values(layer)[row].narrow(1, 0, length);
-      EXPECT_LT(difference(own_keys, other.keys(layer)[0].narrow(1, 0, length)), 1e-10);
-      EXPECT_LT(difference(own_values, other.values(layer)[0].narrow(1, 0, length)), 1e-10);
+      const auto own_keys = model::cached(state(), layer)[row].narrow(1, 0, length);
+      const auto own_values = model::cached(state(), layer, &model::LayerCache::values)[row].narrow(1, 0, length);
+      EXPECT_LT(difference(own_keys, model::cached(other, layer)[0].narrow(1, 0, length)), 1e-10);
+      EXPECT_LT(difference(own_values, model::cached(other, layer, &model::LayerCache::values)[0].narrow(1, 0, length)),
+                1e-10);
     }
   }
 

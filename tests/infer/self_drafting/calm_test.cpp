@@ -342,8 +342,9 @@ TEST(CalmPropagation, EqualsTheLayersWrittenOut) {
   const auto& state = dynamic_cast<const model::DecoderState&>(*batch.state);
   for (int64_t i = 0; i < kLayers; ++i) {
     const HandCache& cache = caches[static_cast<size_t>(i)];
-    EXPECT_LT(difference(flat(state.keys(i)), at::stack(cache.keys)), 1e-11) << "layer " << i;
-    EXPECT_LT(difference(flat(state.values(i)), at::stack(cache.values)), 1e-11) << "layer " << i;
+    EXPECT_LT(difference(flat(model::cached(state, i)), at::stack(cache.keys)), 1e-11) << "layer " << i;
+    EXPECT_LT(difference(flat(model::cached(state, i, &model::LayerCache::values)), at::stack(cache.values)), 1e-11)
+        << "layer " << i;
   }
 }
 
