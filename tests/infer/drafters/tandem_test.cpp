@@ -42,7 +42,7 @@ TEST_P(TandemOf, IdentitySecondaryIsAlwaysAccepted) {
   for (const int64_t window : {1, 3, 7}) {
     const auto results = pair.run(tandem_options("tandem-speed", window, 3));
     EXPECT_EQ(ids_of(results), expected);
-    for (const auto& [ids, stats, log_probabilities, error] : results) {
+    for (const auto& [ids, stats, error] : results) {
       EXPECT_EQ(stats.accepted, stats.drafted);
       EXPECT_EQ(stats.target_runs, divide_up(std::ssize(ids), window + 1)) << "window " << window;
     }
@@ -118,7 +118,7 @@ TEST_P(TandemOf, StandaloneIdentityWritesThePrimarysOutputAtAnyWindow) {
         options.free_token = free_token;
         const auto results = pair.run(options);
         EXPECT_EQ(ids_of(results), expected) << "window " << window << " batch " << batch << " free " << free_token;
-        for (const auto& [ids, stats, log_probabilities, error] : results) {
+        for (const auto& [ids, stats, error] : results) {
           const int64_t tokens = std::ssize(ids);
           EXPECT_EQ(stats.target_runs, free_token ? divide_up(tokens, window + 1) : divide_up(tokens, window) - 1);
           EXPECT_EQ(stats.draft_runs, stats.drafted);

@@ -85,44 +85,6 @@ TEST(Decisions, ForbiddenTokensAreInfinitelyFarAndProbabilitiesWarpedAfterProces
   EXPECT_EQ(p[0][2].item<double>(), 0);
 }
 
-TEST(LogProbabilities, AreThoseOfTheTargetInEveryMethod) {
-  const OracleFunction target = random_oracle(6, 3);
-  for (const bool encoder_decoder : {true, false}) {
-    auto info = oracle_info(6);
-    info.encoder_decoder = encoder_decoder;
-    OracleModel large(info, target);
-    OracleModel small(info, random_oracle(6, 4));
-    const GenerationModels models{.target = &large, .drafter = as_drafter(small), .generation = {}};
-    const std::vector<Ids> sources = {{2}, {3, 4, 2}, {5, 5}};
-    for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
-      DecodeOptions options;
-      options.method = method;
-      if (options.samples_by_default()) options.temperature = 0.7;
-      options.top_k = 3;
-      options.num_samples = 2;
-      options.batch_size = 2;
-      options.max_new_tokens = 7;
-      options.log_probs = true;
-      const auto results = Generator(models, options).generate(sources);
-      for (size_t i = 0; i < results.size(); ++i) {
-        const Ids& source = sources[i / 2];
-        Ids prefix = encoder_decoder ? Ids{} : source;
-        ASSERT_EQ(results[i].log_probabilities.size(), results[i].ids.size());
-        for (size_t t = 0; t < results[i].ids.size(); ++t) {
-          const auto p = target(encoder_decoder ? source : Ids{}, prefix);
-          const int64_t token = results[i].ids[t];
-          EXPECT_NEAR(results[i].log_probabilities[t], std::log(p[static_cast<size_t>(token)]), 1e-9) << method;
-          prefix.push_back(token);
-        }
-      }
-      options.log_probs = false;
-      const auto plain = Generator(models, options).generate(sources);
-      EXPECT_EQ(ids_of(plain), ids_of(results));
-      EXPECT_TRUE(plain[0].log_probabilities.empty());
-    }
-  }
-}
-
 // Over all positions: the most likely tokens and cross-entropy of each model, and the overlap of both.
 TEST(ForcedAlpha, EqualsSumsOverThePositionsOfTheOutputs) {
   const auto p = random_oracle(5, 1);
