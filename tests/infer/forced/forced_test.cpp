@@ -51,11 +51,11 @@ int64_t check_greedy(model::LanguageModel& model, const model::GenerationConfig&
   return same;
 }
 
-// The encoder's processors look at the prompt of a decoder-only model.
+// Processors look at the prompt of a decoder-only model.
 TEST(Decisions, ProcessPromptsAsDecodingDoes) {
   auto settings = settings_with_eos();
-  settings.encoder_repetition_penalty = 5;
-  settings.encoder_no_repeat_ngram_size = 2;
+  settings.repetition_penalty = 5;
+  settings.no_repeat_ngram_size = 2;
   settings.decoder_start = 7;  // not the model's own
   int64_t same = 0;
   for (const auto& config : {model::tiny_t5(), model::tiny_llama(), model::tiny_gpt2()}) {

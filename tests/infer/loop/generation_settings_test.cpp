@@ -63,17 +63,6 @@ TEST(Processors, RepetitionPenaltyCountsDraftedTokens) {
   EXPECT_EQ(every_method(settings, kDescending), (Ids{2, 3, 2, 2, 2, 2, 2, 2}));
 }
 
-TEST(Processors, EncoderRepetitionRules) {
-  auto settings = plain_settings();
-  settings.encoder_no_repeat_ngram_size = 1;  // the source has 4, 5 and 2
-  EXPECT_EQ(every_method(settings, kDescending), (Ids(8, 3)));
-  settings.encoder_no_repeat_ngram_size = 2;  // nothing to complete: 2 ends the source
-  EXPECT_EQ(every_method(settings, kDescending), (Ids(8, 2)));
-  settings = plain_settings();
-  settings.encoder_repetition_penalty = 0.5;  // disfavours the source: .4 becomes .16, below 3's .25
-  EXPECT_EQ(every_method(settings, kDescending), (Ids(8, 3)));
-}
-
 TEST(Processors, BadWords) {
   auto settings = plain_settings();
   settings.bad_words = {{2, 2}, {3, 2, 3}, {kEos}};
@@ -87,11 +76,10 @@ TEST(Processors, BadWords) {
 TEST(Processors, SuppressedAndForcedTokens) {
   auto settings = plain_settings();
   settings.suppress = {2};
-  settings.begin_suppress = {3};
   settings.forced_eos = {kEos};
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{4, 3, 3, 3, 3, 3, 3, 1}));
-  settings.forced_bos = 5;  // begin_suppress then acts on the second token
-  EXPECT_EQ(every_method(settings, kDescending), (Ids{5, 4, 3, 3, 3, 3, 3, 1}));
+  EXPECT_EQ(every_method(settings, kDescending), (Ids{3, 3, 3, 3, 3, 3, 3, 1}));
+  settings.forced_bos = 5;
+  EXPECT_EQ(every_method(settings, kDescending), (Ids{5, 3, 3, 3, 3, 3, 3, 1}));
 }
 
 TEST(Processors, MinimumLengths) {
