@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,6 @@ namespace draftsmith::train {
 struct ParameterGroupOptions {
   std::string parameters = {};
   double lr_factor = 1.0;
-  double weight_decay_factor = 1.0;
   static Fields<ParameterGroupOptions> fields();
 };
 
@@ -34,14 +32,9 @@ struct AdamWOptions {
   static Fields<AdamWOptions> fields();
 };
 
-// Shazeer and Stern 2018, as Transformers' Adafactor computes it with relative_step off.
+// Shazeer and Stern 2018, as Transformers' Adafactor computes it with relative_step off and its usual settings.
 struct AdafactorOptions {
   bool scale_parameter = false;
-  double clip_threshold = 1.0;
-  double decay_rate = -0.8;
-  double epsilon1 = 1e-30;
-  double epsilon2 = 1e-3;
-  std::optional<double> beta1 = {};
   static Fields<AdafactorOptions> fields();
 };
 
@@ -55,12 +48,11 @@ struct OptimizerOptions {
   static Fields<OptimizerOptions> fields();
 };
 
-// A parameter and its rates.
+// A parameter and its rate.
 struct OptimizedParameter {
   std::string name;
   at::Tensor value;  // fp32 (fp64 in tests): the master weight
   double lr_factor = 1.0;
-  double weight_decay = 0.0;  // the optimizer's, times the group's factor
 };
 
 // Applies the groups. Errors (UserError, all at once): a pattern that matches no parameter left over by earlier ones.
