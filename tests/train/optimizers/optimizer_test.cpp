@@ -59,7 +59,7 @@ TEST(AdamW, FollowsItsFormula) {
   EXPECT_LT(difference(weight.detach(), expected), 1e-6);
 }
 
-TEST(Optimizers, GroupsScaleRateAndDecayOfWhatTheyMatch) {
+TEST(Optimizers, GroupsScaleTheRateOfWhatTheyMatch) {
   for (const char* name : {"adamw", "adafactor"}) {
     auto plain = two_parameters(), grouped = two_parameters();
     const auto before = plain.at("matrix.weight").detach().clone();
