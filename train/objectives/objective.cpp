@@ -18,7 +18,6 @@ namespace {
 
 // ---- Losses at positions
 
-// Cross entropy whose bits on a CPU resumed runs rest on.
 class SmoothedCrossEntropy : public PositionLoss {
  public:
   SmoothedCrossEntropy(at::Tensor labels, double smoothing, at::Tensor weights)
@@ -26,12 +25,7 @@ class SmoothedCrossEntropy : public PositionLoss {
 
  protected:
   at::Tensor losses(at::Tensor& logits, const PositionRange& rows, bool gradient) override {
-    const at::Tensor labels = labels_.narrow(0, rows.begin, rows.count);
-    if (!logits.is_cpu()) return cross_entropy_losses(logits, labels, smoothing_, gradient);
-    const at::Tensor log_probs = logits.log_softmax(1);  // [C,V]
-    const at::Tensor values = cross_entropy_values(log_probs, labels, smoothing_);
-    if (gradient) cross_entropy_gradient(at::exp_out(logits, log_probs), labels, smoothing_);
-    return values;
+    return cross_entropy_losses(logits, labels_.narrow(0, rows.begin, rows.count), smoothing_, gradient);
   }
 
  private:
