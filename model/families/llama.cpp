@@ -231,8 +231,8 @@ void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
   if (config.window_rotary) {
     rotary_keys_by_window(keys, config);
   } else {
-    const char* share = config.family == "phi3" ? "partial_rotary_factor" : nullptr;
-    rotary_keys(keys, config, {.share = share, .base_default = base});
+    const char* partial = config.family == "phi3" ? "partial_rotary_factor" : nullptr;
+    rotary_keys(keys, config, {.share = partial, .base_default = base});
   }
   decoder_only_keys(keys, config, family.ids);
   if (config.family == "smollm3") smollm3_keys(keys, config);
