@@ -401,16 +401,6 @@ void require_int8_fits(const ModelDirectory& opened, const LoadOptions& options)
                    options.pack ? "int8 on " + options.device.str() : "int8 for a model that is not packed", ""});
 }
 
-// Errors: UserError that names the first tensor with numbers that are not finite, if there is one.
-void require_finite(const ModelDirectory& opened) {
-  for (const ModelDirectory::Stored& stored : opened.parameters()) {
-    const std::string& name = stored.tensor.name;
-    if (opened.weights().stored(name).isfinite().all().item<bool>()) continue;
-    throw UserError({opened.weights().where(name), "a number is NaN or infinite, which int8 cannot hold",
-                     "finite weights", "", "the file is damaged, or its training diverged"});
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
@@ -422,12 +412,7 @@ std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const
   DirectoryParameters source(opened, options);
   std::unique_ptr<TransformerModel> model;
   if (options.pack) {
-    try {
-      model = std::make_unique<TransformerModel>(opened.config(), source);
-    } catch (const RunError&) {
-      if (source.type() == at::kChar) require_finite(opened);
-      throw;
-    }
+    model = std::make_unique<TransformerModel>(opened.config(), source);
   } else {
     std::map<std::string, at::Tensor> parameters;
     for (const auto& [parameter, stored] : opened.parameters()) {
