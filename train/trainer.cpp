@@ -381,7 +381,7 @@ struct TrainingRun {
     const std::filesystem::path result = directory / "model";
     if (world.leads()) write_result(result);
     share_weights();
-    return {.model = result, .state = state, .stopped_early = done(length, state.progressed(), length) < 1};
+    return {.model = result, .state = state};
   }
 
   void write_result(const std::filesystem::path& result) {
