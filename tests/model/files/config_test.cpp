@@ -346,7 +346,7 @@ TEST_F(Families, ATensorThatHoldsJoinedParametersIsCheckedAsAWhole) {
     const SafetensorsFile stored(file);
     for (const auto& [name, entry] : stored.tensors()) {
       const bool cut = name == "gpt_neox.layers.1.attention.query_key_value.weight";
-      const at::Tensor whole = stored.read(name, at::kFloat);
+      const at::Tensor whole = stored.stored(name).to(at::kFloat);
       tensors.push_back({name, cut ? whole.narrow(0, 0, 40).clone() : whole, at::kFloat});
     }
   }

@@ -129,7 +129,7 @@ void expect_equals_transformers(const OptimizerOptions& options) {
   }
   const model::SafetensorsFile expected(folder / "result.safetensors");
   for (const auto& [name, tensor] : parameters) {
-    const at::Tensor theirs = expected.read(name, at::kFloat);
+    const at::Tensor theirs = expected.stored(name).to(at::kFloat);
     EXPECT_LT(difference(tensor.detach(), theirs), 2e-6) << name;
   }
 }
