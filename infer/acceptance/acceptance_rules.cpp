@@ -187,7 +187,7 @@ struct Prefix {
   double chance = 1;
 };
 
-// Judges one row.
+// Judges one row on the CPU.
 template <class T>
 class RowBlock {
  public:
@@ -242,26 +242,86 @@ class RowBlock {
   Prefix kept_;
 };
 
-// Returns the verification with its numbers on the host.
-Verification on_host(Verification verification) {
-  verification.logits = promoted(verification.logits).cpu();
-  for (at::Tensor* part : {&verification.tokens, &verification.counts}) *part = part->cpu();
-  for (at::Tensor& q : verification.probabilities) q = q.cpu();
-  return verification;
-}
+// Judges all rows in tensors, position by position.
+class TensorBlock {
+ public:
+  TensorBlock(const at::Tensor& p, const at::Tensor& q, const Verification& verification)
+      : p_(p), q_(q), counts_(verification.counts), kept_(at::zeros_like(counts_)) {
+    const int64_t window = verification.tokens.size(1);
+    kept_chance_ = at::ones({counts_.size(0)}, p.options().dtype(at::kDouble));
+    const auto index = verification.tokens.unsqueeze(2);                           // [B,G,1]
+    const auto p_token = p.narrow(1, 0, window).gather(2, index).to(at::kDouble);  // [B,G,1]
+    ratio_ = p_token.div(q.gather(2, index)).squeeze(2);                           // [B,G]
+    uniforms_ = uniforms_of(verification, Draw::kAccept, window);                  // [B,G]
+  }
+
+  // Returns the number of kept tokens, [B].
+  at::Tensor judge() {
+    auto chance = at::ones_like(kept_chance_);  // p_i, [B]
+    const int64_t window = q_.size(1);
+    for (int64_t i = 0; i <= window; ++i) {
+      if (i > 0) consider(i, chance);
+      if (i < window) chance = at::where(counts_.gt(i), chance.mul(ratio_.select(1, i)).clamp_max(1), chance);
+    }
+    return kept_;
+  }
+
+  // Returns the weights of the target's token, [B,V].
+  at::Tensor next_weights() const {
+    const auto target = at_position(p_, kept_);
+    if (q_.size(1) == 0) return target;
+    const auto drafter = at_position(q_, kept_.clamp_max(q_.size(1) - 1));
+    const auto rest = excess(target, drafter, kept_chance_);
+    return at::where(kept_.lt(counts_).unsqueeze(1) & rest.sum(1, true).gt(0), rest, target);
+  }
+
+ private:
+  static at::Tensor excess(const at::Tensor& p, const at::Tensor& q, const at::Tensor& chance) {
+    return p.mul(chance.to(p.scalar_type()).unsqueeze(1)).sub_(q).clamp_min_(0);
+  }
+
+  // Keeps the first i tokens of the rows that drafted so many and whose number is below h_i.
+  void consider(int64_t i, const at::Tensor& chance) {
+    auto limit = chance;
+    if (i < q_.size(1)) {
+      const auto rest = excess(p_.select(1, i), q_.select(1, i), chance).sum(1, false, at::kDouble);
+      const auto followed = at::where(chance.ge(1), at::ones_like(chance), rest.div(rest.add(1).sub(chance)));
+      limit = at::where(counts_.gt(i), followed, chance);
+    }
+    const auto keeps = uniforms_.select(1, i - 1).lt(limit) & counts_.ge(i);
+    kept_ = kept_.masked_fill(keeps, i);
+    kept_chance_ = at::where(keeps, chance, kept_chance_);
+  }
+
+  at::Tensor p_, q_;        // [B,G+1,V], [B,G,V]
+  at::Tensor counts_;       // [B]
+  at::Tensor kept_;         // [B]
+  at::Tensor kept_chance_;  // [B] p_i of the kept prefix
+  at::Tensor ratio_;        // [B,G] p/q of the drafted tokens
+  at::Tensor uniforms_;     // [B,G]
+};
 
 }  // namespace
 
+Judgement BlockAcceptance::judge_tensors(const Verification& verification) const {
+  const int64_t window = verification.tokens.size(1);
+  const auto p = warp(verification.logits, verification.warping);                            // [B,G+1,V]
+  const auto q = window > 0 ? at::stack(verification.probabilities, 1) : p.narrow(1, 0, 0);  // [B,G,V]
+  TensorBlock block(p, q, verification);
+  Judgement judgement;
+  judgement.accepted = block.judge();
+  const auto numbers = uniforms_of(verification, Draw::kNext, window + 1);  // [B,G+1]
+  judgement.next = draw(block.next_weights(), numbers.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1));
+  if (verification.measure_overlap && window > 0) judgement.overlap = overlap(p, q);
+  return judgement;
+}
+
 Judgement BlockAcceptance::judge(const Verification& verification) {
   if (verification.warping.greedy()) return judge_greedily(verification, kOwnChoices);
+  if (!has_row_kernels(verification.logits)) return judge_tensors(verification);
   const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
-  Judgement judgement = judge_rows(on_host(verification), overlaps, [](const auto& rows, int64_t b, double* values) {
-    return RowBlock(rows, b).judge(values);
-  });
-  for (at::Tensor* part : {&judgement.accepted, &judgement.next, &judgement.overlap}) {
-    if (part->defined()) *part = part->to(verification.logits.device());
-  }
-  return judgement;
+  return judge_rows(verification, overlaps,
+                    [](const auto& rows, int64_t b, double* values) { return RowBlock(rows, b).judge(values); });
 }
 
 // ---- BiLD

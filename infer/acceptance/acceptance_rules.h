@@ -67,8 +67,10 @@ class BlockAcceptance : public AcceptanceRule {
   AcceptanceTraits traits() const override {
     return {.name = "block", .needs_distribution = true, .looks_ahead = true};
   }
-  // Applies the exact rule at temperature 0, where p and q are one-hot; judges on the host at others.
+  // Applies the exact rule at temperature 0, where p and q are one-hot.
   Judgement judge(const Verification& verification) override;
+  // Judges at temperatures > 0 in tensor operations, as judge() does on other devices than the CPU.
+  Judgement judge_tensors(const Verification& verification) const;
 };
 
 // ---- A Tandem that stands alone

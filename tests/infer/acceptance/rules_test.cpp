@@ -200,14 +200,29 @@ TEST(BlockVerification, KeepsMoreTokensThanRejection) {
   }
 }
 
+TEST(BlockVerification, RowsAndTensorsJudgeAlike) {
+  const at::Tensor p = random_tensor({5, 9}, 1, at::kDouble);
+  const at::Tensor q = p.narrow(0, 0, 4) + random_tensor({4, 9}, 2, at::kDouble);
+  for (const Warping& warping : {Warping{}, Warping{.temperature = 0.7, .top_k = 4}}) {
+    const JudgedRows judged = judged_rows(500, p, q, {4, 0, 1, 3}, warping);
+    const Judgement rows = BlockAcceptance().judge(judged.verification);
+    const Judgement tensors = BlockAcceptance().judge_tensors(judged.verification);
+    EXPECT_TRUE(at::equal(rows.accepted, tensors.accepted));
+    EXPECT_TRUE(at::equal(rows.next, tensors.next));
+    EXPECT_GT(rows.accepted.sum().item<int64_t>(), 0);
+  }
+}
+
 TEST(BlockVerification, LogitsThatAreNoNumbersAreNeverKept) {
   at::Tensor p = random_tensor({4, 5}, 1, at::kDouble);
   const at::Tensor q = p.narrow(0, 0, 3).clone();
   p[1].fill_(std::nan(""));
   const JudgedRows judged = judged_rows(200, p, q, {3});
-  const Judgement judgement = BlockAcceptance().judge(judged.verification);
-  EXPECT_LE(judgement.accepted.max().item<int64_t>(), 1);
-  EXPECT_TRUE(judgement.next.masked_select(judgement.accepted.eq(1)).eq(kNoToken).all().item<bool>());
+  for (const Judgement& judgement :
+       {BlockAcceptance().judge(judged.verification), BlockAcceptance().judge_tensors(judged.verification)}) {
+    EXPECT_LE(judgement.accepted.max().item<int64_t>(), 1);
+    EXPECT_TRUE(judgement.next.masked_select(judgement.accepted.eq(1)).eq(kNoToken).all().item<bool>());
+  }
 }
 
 using Distribution = std::vector<double>;
