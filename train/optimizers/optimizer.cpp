@@ -71,15 +71,10 @@ void Optimizer::zero_grad() {
 }
 
 // ---- AdamW
-// Kingma and Ba 2015, decoupled weight decay by Loshchilov and Hutter 2019:
 // m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2, w -= lr (m^ / (sqrt(v^) + eps) + decay w), with bias-corrected m^, v^.
 // All parameters that learn alike are updated by one fused kernel.
 
 namespace {
-
-constexpr double kBeta1 = 0.9;
-constexpr double kBeta2 = 0.999;
-constexpr double kEpsilon = 1e-8;
 
 // Arguments of one fused call: parameters with the same rate.
 struct Lists {
@@ -89,7 +84,7 @@ struct Lists {
 class AdamW : public Optimizer {
  public:
   AdamW(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options)
-      : Optimizer(std::move(parameters)), weight_decay_(options.weight_decay) {
+      : Optimizer(std::move(parameters)), options_(options.adamw), weight_decay_(options.weight_decay) {
     const at::NoGradGuard no_grad;
     for (const OptimizedParameter& parameter : this->parameters()) {
       first_moments_.push_back(at::zeros_like(parameter.value));
@@ -128,18 +123,26 @@ class AdamW : public Optimizer {
     for (auto& [factor, lists] : alike) {
       const std::vector<at::Tensor> all_steps(lists.values.size(), step);
       at::_fused_adamw_(lists.values, lists.gradients, lists.first_moments, lists.second_moments, {}, all_steps,
-                        lr * factor, kBeta1, kBeta2, weight_decay_, kEpsilon,
+                        lr * factor, options_.beta1, options_.beta2, weight_decay_, options_.epsilon,
                         /*amsgrad=*/false, /*maximize=*/false, divisor);
     }
   }
 
  private:
+  AdamWOptions options_;
   double weight_decay_;
   std::vector<at::Tensor> first_moments_;   // like each parameter
   std::vector<at::Tensor> second_moments_;  // like each parameter
 };
 
 }  // namespace
+
+Fields<AdamWOptions> AdamWOptions::fields() {
+  return Fields<AdamWOptions>("AdamW")
+      .add("beta1", &AdamWOptions::beta1, Range{0, 0.9999999}, "Decay of the gradients' running mean.")
+      .add("beta2", &AdamWOptions::beta2, Range{0, 0.9999999}, "Decay of the squared gradients' running mean.")
+      .add("epsilon", &AdamWOptions::epsilon, Above{0}, "Added to the denominator.");
+}
 
 // ---- Adafactor
 // Shazeer and Stern 2018, Algorithms 4 and 5, as transformers.optimization.Adafactor computes it with relative_step
@@ -329,6 +332,7 @@ Fields<OptimizerOptions> OptimizerOptions::fields() {
       .add("lr", &OptimizerOptions::lr, Range{0, 100}, "Peak learning rate; the schedule's factor is applied to it.")
       .add("weight_decay", &OptimizerOptions::weight_decay, Range{0, 100},
            "Decoupled weight decay: each step subtracts lr * weight_decay of every weight.")
+      .add("adamw", &OptimizerOptions::adamw, "Options of adamw.")
       .add("adafactor", &OptimizerOptions::adafactor, "Options of adafactor.")
       .add("groups", &OptimizerOptions::groups, "Parameters with their own learning rates.");
 }

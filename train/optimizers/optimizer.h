@@ -24,6 +24,14 @@ struct ParameterGroupOptions {
   static Fields<ParameterGroupOptions> fields();
 };
 
+// Kingma and Ba 2015, decoupled weight decay by Loshchilov and Hutter 2019.
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  static Fields<AdamWOptions> fields();
+};
+
 // Shazeer and Stern 2018, as Transformers' Adafactor computes it with relative_step off and its usual settings.
 struct AdafactorOptions {
   bool scale_parameter = false;
@@ -34,6 +42,7 @@ struct OptimizerOptions {
   std::string name = "adamw";
   double lr = 1e-3;
   double weight_decay = 0.0;
+  AdamWOptions adamw = {};
   AdafactorOptions adafactor = {};
   std::vector<ParameterGroupOptions> groups = {};
   static Fields<OptimizerOptions> fields();

@@ -63,7 +63,7 @@ TEST(Optimizers, GroupsScaleTheRateOfWhatTheyMatch) {
   for (const char* name : {"adamw", "adafactor"}) {
     auto plain = two_parameters(), grouped = two_parameters();
     const auto before = plain.at("matrix.weight").detach().clone();
-    OptimizerOptions options{.name = name, .lr = 1, .weight_decay = 0, .adafactor = {}, .groups = {}};
+    OptimizerOptions options{.name = name, .lr = 1, .weight_decay = 0, .adamw = {}, .adafactor = {}, .groups = {}};
     const auto one = make_optimizer(plain, options);
     options.groups = {{.parameters = "matrix.*", .lr_factor = 0.25}};
     const auto other = make_optimizer(grouped, options);
