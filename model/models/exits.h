@@ -136,8 +136,8 @@ ExitConfig load_exit_config(const std::filesystem::path& directory);
 // adds, how the exits were trained and for which model. Errors: UserError.
 std::string describe_exits(const std::filesystem::path& directory);
 
-// Checks a directory of exits: its form and, if a model directory is given, that the exits belong to that model.
-// Errors: UserError.
+// Checks a directory of exits: its form, that its numbers are finite and, if a model directory is given, that the exits
+// belong to that model. Errors: UserError.
 void check_exit_directory(const std::filesystem::path& directory, const std::filesystem::path& model_directory = {});
 
 }  // namespace draftsmith::model

@@ -69,14 +69,29 @@ nlohmann::ordered_json to_json(const ExitConfig& config) {
           {"exits", std::move(exits)}};
 }
 
+// Works in pieces, so that a head of hundreds of megabytes needs no second copy.
+bool all_finite(const at::Tensor& values) {
+  constexpr int64_t kAtOnce = int64_t{1} << 20;
+  const auto pieces = values.flatten().split(kAtOnce);
+  return std::all_of(pieces.begin(), pieces.end(),
+                     [](const at::Tensor& piece) { return at::isfinite(piece).all().item<bool>(); });
+}
+
 // Reads the parameters; none without a weight file. `unchanged`: over the mapped file where nothing needs converting.
 std::map<std::string, at::Tensor> read_weights(const fs::path& directory, at::TensorOptions options, bool unchanged) {
   if (!fs::exists(directory / kWeightFile)) return {};
   const SafetensorsFile file(directory / kWeightFile);
   std::map<std::string, at::Tensor> parameters;
-  for (const auto& [name, entry] : file.tensors()) {
-    parameters[name] = file.stored(name).to(options, false, !unchanged, at::MemoryFormat::Contiguous);
+  Problems problems;
+  for (const auto& entry : file.tensors()) {
+    const at::Tensor stored = file.stored(entry.first);
+    if (!all_finite(stored)) {
+      problems.add({file.file().string(), "the tensor " + printable(entry.first) + " holds NaN or infinity", "numbers",
+                    "NaN or infinity", kTrainAgain});
+    }
+    parameters[entry.first] = stored.to(options, false, !unchanged, at::MemoryFormat::Contiguous);
   }
+  problems.throw_if_any();
   return parameters;
 }
 

@@ -53,6 +53,11 @@ Router::Router(RouterConfig config, std::map<std::string, at::Tensor> parameters
     : config_(std::move(config)), parameters_(std::move(parameters)) {
   Problems problems;
   check_shapes(expected_shapes(config_), shapes_of(parameters_), where, "train the router again", problems);
+  for (const auto& [name, value] : parameters_) {
+    if (at::isfinite(value).all().item<bool>()) continue;
+    problems.add({where, "the tensor " + printable(name) + " holds NaN or infinity", "numbers", "NaN or infinity",
+                  "train the router again"});
+  }
   problems.throw_if_any();
 }
 

@@ -50,7 +50,7 @@ class Router {
   // Makes random weights that depend on the seed alone.
   Router(RouterConfig config, uint64_t seed);
   // Takes parameters scalars.weight [H,1+k], embeddings.weight [H,k*D], hidden.bias [H], output.weight [H] and
-  // output.bias [1], fp32. Errors: UserError naming what is missing, unknown or misshapen. `where`: for
+  // output.bias [1], fp32. Errors: UserError naming what is missing, unknown, misshapen or not finite. `where`: for
   // messages.
   Router(RouterConfig config, std::map<std::string, at::Tensor> parameters, const std::string& where);
 

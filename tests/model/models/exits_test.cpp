@@ -1,6 +1,7 @@
 // Exits of a model: their forms, formulas and directories, and what is refused.
 #include "model/models/exits.h"
 
+#include <cstring>
 #include <limits>
 
 #include <ATen/core/grad_mode.h>
@@ -246,6 +247,12 @@ TEST_F(ExitDirectories, DamagedWeightsAreRefusedByName) {
   const fs::path model = save("model", exits_t5());
   const fs::path file = exits_directory(model) / "exits.safetensors";
   const std::string whole = read_file(file);
+  std::string broken = whole;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(broken.data() + broken.size() - sizeof(nan), &nan, sizeof(nan));
+  write_file_atomic(file, broken);
+  expect_said(load_error(exits_directory(model), model), {"NaN", "train the exits again"});
+  expect_said(error_of([&] { check_exit_directory(exits_directory(model)); }), {"NaN"});
   for (const size_t size : {size_t{0}, size_t{5}, size_t{40}, whole.size() - 1}) {
     write_file_atomic(file, whole.substr(0, size));
     expect_said(load_error(exits_directory(model), model), {"exits.safetensors"});

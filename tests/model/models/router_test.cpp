@@ -202,6 +202,9 @@ TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
   tensors.push_back({"more.ids", at::zeros({3}, at::kLong), at::kLong});
   write_safetensors(root / "router/model.safetensors", std::move(tensors));
   EXPECT_THAT(error_of([&] { load_router(root / "router"); }), HasSubstr("more.ids"));
+  auto broken = Router(config, 3).parameters();
+  broken["output.bias"] = at::full({1}, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_THAT(error_of([&] { Router(config, broken, "here"); }), HasSubstr("NaN"));
 }
 
 TEST_F(RouterTest, AnotherDraftersRouterIsRefusedNamingBoth) {
