@@ -365,10 +365,7 @@ WeightFiles::WeightFiles(const fs::path& directory) {
       for (const auto& [name, entry] : files_.front()->tensors()) file_of_[name] = 0;
       return;
     }
-    if (fs::exists(index)) {
-      open_shards(index);
-      return;
-    }
+    if (fs::exists(index)) return open_shards(index);
   }
   std::string found = "neither";
   std::error_code status;
