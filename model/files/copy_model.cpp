@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "model/files/weight_files.h"
 
 namespace draftsmith::model {
 namespace {
@@ -61,18 +62,32 @@ void write_tokenizer(const fs::path& tokenizer, const TransformerConfig& config,
 
 namespace {
 
+void copy_one(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy_file(from, to, error);
+  if (error) {
+    throw RunError({.where = to.string(), .what = "a file of the model could not be copied", .found = error.message()});
+  }
+  fs::permissions(to, fs::perms::owner_write, fs::perm_options::add, error);
+}
+
 void copy_files(const fs::path& from, const fs::path& to) {
   make_directories(to);
   for (const auto& entry : fs::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(".") || name == "README.md" || !entry.is_regular_file()) continue;
-    std::error_code error;
-    fs::copy_file(entry.path(), to / name, error);
-    if (error) {
-      throw RunError(
-          {.where = (to / name).string(), .what = "a file of the model could not be copied", .found = error.message()});
-    }
-    fs::permissions(to / name, fs::perms::owner_write, fs::perm_options::add, error);
+    copy_one(entry.path(), to / name);
+  }
+}
+
+// Copies the shards that an index names in sub-folders.
+void copy_deeper_shards(const fs::path& from, const fs::path& to) {
+  const WeightFiles weights(from);
+  for (const auto& file : weights.files()) {
+    const fs::path relative = file->file().lexically_relative(from);
+    if (!relative.has_parent_path()) continue;
+    make_directories(to / relative.parent_path());
+    copy_one(file->file(), to / relative);
   }
 }
 
@@ -81,6 +96,12 @@ void copy_files(const fs::path& from, const fs::path& to) {
 void copy_model(const fs::path& from, const fs::path& to) {
   const fs::path own = from / "draftsmith";
   copy_files(from, to);
+  for (const auto& entry : fs::directory_iterator(from)) {
+    if (entry.path().string().ends_with(".index.json")) {
+      copy_deeper_shards(from, to);
+      break;
+    }
+  }
   if (!fs::is_directory(own)) return;
   copy_files(own, to / "draftsmith");
   for (const auto& entry : fs::directory_iterator(own)) {

@@ -14,9 +14,9 @@ namespace draftsmith::model {
 void write_tokenizer(const std::filesystem::path& tokenizer, const TransformerConfig& config,
                      const std::filesystem::path& directory);
 
-// Copies a model into a new directory: the directory's own files and draftsmith/. The model card stays behind, since it
-// describes the directory. Other folders, hidden files and broken links are left out; links become files; modes are
-// those of new files. Errors: RunError of reading and writing.
+// Copies a model into a new directory: the directory's own files, shards in folders, and draftsmith/. The model card
+// stays behind, since it describes the directory. Other folders, hidden files and broken links are left out; links
+// become files; modes are those of new files. Errors: RunError of reading and writing.
 void copy_model(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace draftsmith::model

@@ -318,15 +318,17 @@ std::unique_ptr<TensorFile> open_tensor_file(const fs::path& file) {
   return open_pickled_weights(file);
 }
 
-// Returns whether a value is the name of a file in the index's own directory.
-bool names_file(const json& value) {
-  if (!value.is_string()) return false;
-  const std::string& name = value.get_ref<const std::string&>();
-  return name.find_first_of(std::string_view("/\0", 2)) == std::string::npos && name != "" && name != "." &&
-         name != "..";
+// Returns a file's path inside the directory, normal; empty if it leads out of it or names no file.
+std::string path_inside(const json& file) {
+  if (!file.is_string()) return "";
+  const std::string& text = file.get_ref<const std::string&>();
+  const fs::path path = fs::path(text).lexically_normal();
+  const bool inside = text.find('\0') == std::string::npos && path.has_filename() && !path.is_absolute() &&
+                      path != "." && *path.begin() != "..";
+  return inside ? path.generic_string() : "";
 }
 
-// The index's weight_map: every tensor with its file.
+// The index's weight_map: every tensor with its file, a path inside the directory.
 std::map<std::string, std::string> read_weight_map(const fs::path& index) {
   const json root = load_json(index);
   Problems problems;
@@ -340,15 +342,16 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
                      .hint = {}});
   }
   for (const auto& [name, file] : root["weight_map"].items()) {
-    if (!names_file(file)) {
+    const std::string path = path_inside(file);
+    if (path.empty()) {
       problems.add({.where = fmt::format("{}: tensor '{}'", index.string(), printable(name)),
-                    .what = "the index must name a file in its directory",
-                    .expected = "a file's name",
+                    .what = "the index must name a file inside the directory",
+                    .expected = "a file's name, perhaps in a sub-folder",
                     .found = brief(file),
                     .hint = {}});
       continue;
     }
-    map[name] = file.get<std::string>();
+    map[name] = path;
   }
   problems.throw_if_any();
   return map;
