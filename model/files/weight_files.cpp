@@ -357,18 +357,54 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
   return map;
 }
 
+// Returns whether the shards of an index are read although a single file lies beside it: it lacks some of their
+// tensors, and all shards are there. Says which of the two is read, and why.
+bool shards_count(const fs::path& index, const TensorFile& single) {
+  std::map<std::string, std::string> weight_map;
+  bool complete = true;
+  try {
+    weight_map = read_weight_map(index);
+  } catch (const UserError&) {  // one who reads the single file needs no index
+    complete = false;
+  }
+  int64_t lacking = 0;
+  for (const auto& [name, file] : weight_map) {
+    complete = complete && fs::is_regular_file(index.parent_path() / file);
+    lacking += single.tensors().contains(name) ? 0 : 1;
+  }
+  const std::string name = single.file().filename().string();
+  if (lacking > 0 && complete) {
+    log_warning_once("{}: its shards are read and {} beside it is not, which lacks {} of the {} tensors that it names",
+                     index.string(), name, lacking, weight_map.size());
+    return true;
+  }
+  log_warning_once(
+      "{}: ignored, since {} lies beside it {}", index.string(), name,
+      complete ? "with all of its tensors, and is what Transformers reads" : "and not all of its shards do");
+  return false;
+}
+
 }  // namespace
 
 WeightFiles::WeightFiles(const fs::path& directory) {
   for (const char* single : {kWeightsFile, kPickled}) {
     const fs::path index = directory / (std::string(single) + ".index.json");
     if (fs::exists(directory / single)) {
-      if (fs::exists(index)) log_warning_once("{}: ignored, since {} lies beside it", index.string(), single);
-      files_.push_back(open_tensor_file(directory / single));
-      for (const auto& [name, entry] : files_.front()->tensors()) file_of_[name] = 0;
+      auto file = open_tensor_file(directory / single);
+      if (fs::exists(index) && shards_count(index, *file)) {
+        open_shards(index);
+        return;
+      }
+      files_.push_back(std::move(file));
+      for (const auto& [name, entry] : files_.front()->tensors()) {
+        file_of_[name] = 0;
+      }
       return;
     }
-    if (fs::exists(index)) return open_shards(index);
+    if (fs::exists(index)) {
+      open_shards(index);
+      return;
+    }
   }
   std::string found = "neither";
   std::error_code status;

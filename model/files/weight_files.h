@@ -106,9 +106,9 @@ inline constexpr const char* kWeightsFile = "model.safetensors";
 class WeightFiles {
  public:
   // Opens and checks every file. An index decides where each tensor is read; what it does not place there is ignored
-  // with a warning. Of an index and a single file beside it, the single one is read, as Transformers does. Errors
-  // (UserError): no weights in the directory, a malformed file, an index that names a file outside the directory or a
-  // file that is missing, a tensor that is not in the shard that the index names.
+  // with a warning. Of an index and a single file beside it, the single one is read unless it lacks tensors of the
+  // index. Errors (UserError): no weights in the directory, a malformed file, an index that names a file outside the
+  // directory or a file that is missing, a tensor that is not in the shard that the index names.
   explicit WeightFiles(const std::filesystem::path& directory);
 
   // Returns the names of all tensors, sorted, each with its index into files().

@@ -134,15 +134,31 @@ TEST_F(Shards, AreReadWhereTheIndexPlacesTensors) {
   }
 }
 
-TEST_F(Shards, BesideASingleFileAreIgnored) {
+// Of a single file and an index one is read, and one sentence says which.
+TEST_F(Shards, BesideASingleFileAreReadIfItLacksTensors) {
   const at::Tensor other = random_tensor({10}, 11);
-  write_weight_files(directory_.path(), tensors_, 60);
-  write_safetensors(directory_ / "model.safetensors", {{"a", other, at::kFloat}});
-  const CapturedLog log;
-  const WeightFiles read(directory_.path());
-  EXPECT_TRUE(read.stored("a").equal(other));
-  EXPECT_FALSE(read.contains("b"));
-  EXPECT_EQ(log.warnings(), 1) << log.text();
+  struct Beside {
+    std::vector<TensorToStore> single;
+    bool shards;
+    const char* message;
+    at::Tensor a;
+  };
+  std::vector<TensorToStore> whole = tensors_;
+  whole[0].tensor = other;
+  for (const Beside& one :
+       std::vector<Beside>{{whole, true, "with all of its tensors", other},
+                           {{{"a", other, at::kFloat}}, true, "lacks 3 of the 4", tensors_[0].tensor},
+                           {{{"x", other, at::kFloat}}, true, "lacks 4 of the 4", tensors_[0].tensor},
+                           {{{"a", other, at::kFloat}}, false, "not all of its shards", other}}) {
+    const TemporaryDirectory folder;
+    write_weight_files(folder.path(), tensors_, 60);
+    if (!one.shards) std::filesystem::remove(folder / "model-00002-of-00003.safetensors");
+    write_safetensors(folder / "model.safetensors", one.single);
+    const CapturedLog log;
+    EXPECT_TRUE(WeightFiles(folder.path()).stored("a").equal(one.a)) << one.message;
+    EXPECT_THAT(log.text(), HasSubstr(one.message));
+    EXPECT_EQ(log.warnings(), 1) << log.text();
+  }
 }
 
 TEST_F(Shards, MissingOnesAreNamed) {
