@@ -138,6 +138,7 @@ ModelSettings read_settings(const fs::path& directory, const ModelKind* wanted) 
 ModelDirectory::ModelDirectory(fs::path directory, const ModelKind& kind)
     : path_(std::move(directory)), settings_(read_settings(path_, &kind)), weights_(path_) {
   decide_prefix();
+  require_prefix();
   decide_head();
   decide_head_bias();
   match_parameters();
@@ -157,6 +158,22 @@ void ModelDirectory::decide_prefix() {
   const std::string embedding = stored_name("embedding.weight");
   without_prefix_ =
       !prefix.empty() && !weights_.contains(embedding) && weights_.contains(embedding.substr(prefix.size()));
+}
+
+// Refuses files whose embedding has its name behind another prefix than the family's: all their names are wrong then.
+void ModelDirectory::require_prefix() const {
+  const std::string wanted = embedding_name();
+  // "shared.weight" (T5) has no prefix.
+  const size_t begin = std::ranges::count(wanted, '.') > 1 ? wanted.find('.') + 1 : 0;
+  const std::string bare = wanted.substr(begin);
+  if (weights_.contains(wanted)) return;
+  for (const auto& [name, file] : weights_.tensors()) {
+    if (name != bare && !name.ends_with("." + bare)) continue;
+    throw UserError({weights_.where(name), "has another prefix than the tensors of a " + family().name + " model",
+                     "'" + wanted + "'", "'" + name + "'",
+                     fmt::format("rename all tensors: '{}' in place of '{}' at the beginning of their names",
+                                 wanted.substr(0, begin), name.substr(0, name.size() - bare.size()))});
+  }
 }
 
 const std::string& ModelDirectory::stored_name(const std::string& parameter) const {

@@ -137,6 +137,7 @@ class ModelDirectory {
   bool same_tensor(const std::string& a, const std::string& b) const;
   std::string embedding_name() const;
   void decide_prefix();
+  void require_prefix() const;
   // Returns the family's name of a parameter outside the layers.
   const std::string& stored_name(const std::string& parameter) const;
   // Returns a stored name as these files spell it.

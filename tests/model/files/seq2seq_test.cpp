@@ -113,6 +113,11 @@ TEST_F(Seq2Seq, TheBareModelIsRead) {
     tensors = bare;
   });
   EXPECT_EQ(model->config().family, "bart");
+  const auto wrap = [](Tensors& tensors) {
+    for (const auto& [name, tensor] : std::exchange(tensors, {})) tensors["language_" + name] = tensor;
+  };
+  EXPECT_THAT(error_of([&] { load_changed(kArchitectures[2], wrap); }),
+              HasSubstr("'model.' in place of 'language_model.'"));
 }
 
 // M2M-100 counts no padding inside of a source, so the other tokens' states are the same wherever it stands.
