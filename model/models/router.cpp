@@ -74,15 +74,23 @@ at::Tensor Router::logits(const RouterFeatures& features, const at::Tensor& embe
   return hidden.matmul(parameter("output.weight")) + parameter("output.bias");
 }
 
-RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& drafter) : config_(router.config()) {
+at::Tensor Router::slot_weight(int64_t slot) const {
+  const at::NoGradGuard no_gradients;
+  return parameters_.at("embeddings.weight").detach().narrow(1, slot * config_.width, config_.width) *
+         config_.embedding_scale;
+}
+
+RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes)
+    : router_(router), drafter_(drafter) {
   const DecodingGuard guard;
-  const RouterConfig& config = config_;
+  const RouterConfig& config = router_.config();
   if (config.width != drafter.config().width || config.vocabulary > drafter.config().vocabulary) {
     throw UserError({"router", "was trained for a drafter of another width or vocabulary",
                      fmt::format("width {}, {} ids", config.width, config.vocabulary),
                      fmt::format("width {}, {} ids", drafter.config().width, drafter.config().vocabulary), ""});
   }
-  const auto& parameters = router.parameters();
+  for (int64_t slot = 0; slot < config.top_k; ++slot) slots_.push_back(router_.slot_weight(slot));
+  const auto& parameters = router_.parameters();
   scalar_weights_ = to_vector(parameters.at("scalars.weight").t());
   for (int64_t h = 0; h < config.hidden; ++h) {  // entropies come in nats
     float& weight = scalar_weights_[static_cast<size_t>(h)];
@@ -91,22 +99,27 @@ RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& d
   bias_ = to_vector(parameters.at("hidden.bias"));
   output_ = to_vector(parameters.at("output.weight"));
   output_bias_ = to_vector(parameters.at("output.bias")).front();
-  const at::Tensor weights = parameters.at("embeddings.weight").detach() * config.embedding_scale;  // [H,k*D]
+  const int64_t numbers = config.vocabulary * config.top_k * config.hidden;
+  if (numbers * static_cast<int64_t>(sizeof(float)) > table_bytes) return;
   table_ = at::empty({config.vocabulary, config.top_k, config.hidden}, at::kFloat);
   constexpr int64_t kAtOnce = 8192;  // tokens, so that the embedding table is never copied whole
   for (int64_t first = 0; first < config.vocabulary; first += kAtOnce) {
     const int64_t count = std::min(kAtOnce, config.vocabulary - first);
-    const at::Tensor rows = drafter.token_embeddings(at::arange(first, first + count, at::kLong)).cpu();  // [n,D]
+    const at::Tensor rows = embeddings(at::arange(first, first + count, at::kLong));  // [n,D]
     for (int64_t slot = 0; slot < config.top_k; ++slot) {
-      const at::Tensor own = weights.narrow(1, slot * config.width, config.width).contiguous();
-      table_.narrow(0, first, count).select(1, slot).copy_(rows.matmul(own.t()));
+      table_.narrow(0, first, count).select(1, slot).copy_(rows.matmul(slots_[static_cast<size_t>(slot)].t()));
     }
   }
 }
 
+at::Tensor RouterPredictor::embeddings(const at::Tensor& ids) const {
+  return drafter_.token_embeddings(ids).cpu();
+}
+
 double RouterPredictor::disagreement(double entropy, std::span<const float> probabilities,
                                      std::span<const int64_t> ids) const {
-  const auto hidden = static_cast<size_t>(config_.hidden);
+  const RouterConfig& config = router_.config();
+  const auto hidden = static_cast<size_t>(config.hidden);
   std::vector<float> sums = bias_;  // [H]
   const auto add = [&](const float* row, float factor) {
     for (size_t h = 0; h < hidden; ++h) sums[h] += factor * row[h];
@@ -114,9 +127,14 @@ double RouterPredictor::disagreement(double entropy, std::span<const float> prob
   add(scalar_weights_.data(), static_cast<float>(entropy));
   for (size_t slot = 0; slot < ids.size(); ++slot) {
     add(scalar_weights_.data() + (slot + 1) * hidden, probabilities[slot]);
-    if (ids[slot] < 0 || ids[slot] >= config_.vocabulary) continue;
-    const int64_t row = ids[slot] * config_.top_k + static_cast<int64_t>(slot);
-    add(table_.const_data_ptr<float>() + row * config_.hidden, 1);
+    if (ids[slot] < 0 || ids[slot] >= config.vocabulary) continue;
+    if (table_.defined()) {
+      const int64_t row = ids[slot] * config.top_k + static_cast<int64_t>(slot);
+      add(table_.const_data_ptr<float>() + row * config.hidden, 1);
+    } else {
+      const at::Tensor product = slots_[slot].matmul(embeddings(at::scalar_tensor(ids[slot], at::kLong)));  // [H]
+      add(product.const_data_ptr<float>(), 1);
+    }
   }
   float logit = output_bias_;
   for (size_t h = 0; h < hidden; ++h) logit += output_[h] * std::max(sums[h], 0.0F);

@@ -59,6 +59,8 @@ class Router {
   // Returns logits of disagreement [N], with gradients for the parameters. `embeddings`: fp32 [N,k,D] of the features'
   // ids; embeddings of empty slots are ignored.
   at::Tensor logits(const RouterFeatures& features, const at::Tensor& embeddings) const;
+  // Returns s W_e^(slot): [H,D].
+  at::Tensor slot_weight(int64_t slot) const;
 
  private:
   RouterConfig config_;
@@ -81,19 +83,27 @@ void require_router_fits(const Router& router, const std::filesystem::path& dire
                          const std::filesystem::path& drafter);
 
 // A router ready to decide, on the host: bound to its drafter's embeddings. The products of the embedding table with
-// the first layer are computed once, so that a decision is k rows to add and a few hundred multiplications.
+// the first layer are computed once, [V,k,H], where they fit in `table_bytes`, so that a decision is k rows to add and
+// a few hundred multiplications; else the k embeddings are looked up and multiplied.
 class RouterPredictor {
  public:
-  // Errors: UserError for a model of another width or vocabulary.
-  RouterPredictor(const Router& router, const TransformerModel& drafter);
+  static constexpr int64_t kTableBytes = 512'000'000;
 
-  const RouterConfig& config() const { return config_; }
+  // The model must outlive the predictor. Errors: UserError for one of another width or vocabulary.
+  RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes = kTableBytes);
+
+  const RouterConfig& config() const { return router_.config(); }
   // Returns the probability of disagreement at one position. `ids` and `probabilities`: k.
   double disagreement(double entropy, std::span<const float> probabilities, std::span<const int64_t> ids) const;
 
  private:
-  RouterConfig config_;
-  at::Tensor table_;                   // fp32 [V,k,H]
+  // Returns embeddings of ids of the drafter, on the host.
+  at::Tensor embeddings(const at::Tensor& ids) const;
+
+  Router router_;
+  const TransformerModel& drafter_;
+  at::Tensor table_;                   // fp32 [V,k,H]; undefined: too large
+  std::vector<at::Tensor> slots_;      // k of [H,D]
   std::vector<float> scalar_weights_;  // [1+k,H]: transposed, so that a row is added at a time
   std::vector<float> bias_;            // [H]
   std::vector<float> output_;          // [H]

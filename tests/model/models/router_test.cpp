@@ -81,7 +81,8 @@ class RouterTest : public ::testing::Test {
 TEST_F(RouterTest, EveryPathComputesTheFormula) {
   const Router router(config_for(*drafter_), 5);
   const RouterFeatures features = some_features(drafter_->config().vocabulary);
-  const RouterPredictor predictor(router, *drafter_);
+  const RouterPredictor fast(router, *drafter_);
+  const RouterPredictor plain(router, *drafter_, 100);  // no room for the table
   const at::Tensor trained =
       at::sigmoid(router.logits(features, drafter_->token_embeddings(features.ids.clamp_min(0))));
   for (int64_t n = 0; n < 4; ++n) {
@@ -89,7 +90,8 @@ TEST_F(RouterTest, EveryPathComputesTheFormula) {
     const std::span probabilities(features.probabilities[n].const_data_ptr<float>(), 3);
     const std::span ids(features.ids[n].const_data_ptr<int64_t>(), 3);
     const double entropy = features.entropy[n].item<double>();
-    EXPECT_NEAR(predictor.disagreement(entropy, probabilities, ids), expected, 1e-6);
+    EXPECT_NEAR(fast.disagreement(entropy, probabilities, ids), expected, 1e-6);
+    EXPECT_NEAR(plain.disagreement(entropy, probabilities, ids), expected, 1e-6);
     EXPECT_NEAR(trained[n].item<double>(), expected, 1e-6);
   }
 }
@@ -97,11 +99,13 @@ TEST_F(RouterTest, EveryPathComputesTheFormula) {
 TEST_F(RouterTest, IdsThatTheDrafterLacksCountNothing) {
   const Router router(config_for(*drafter_, 1), 5);
   const std::vector<float> probability{0.25F};
-  const RouterPredictor predictor(router, *drafter_);
-  const double none = predictor.disagreement(1, probability, std::vector<int64_t>{-1});
-  const std::vector<int64_t> unknown{drafter_->config().vocabulary};
-  EXPECT_EQ(predictor.disagreement(1, probability, unknown), none);
-  EXPECT_NE(predictor.disagreement(1, probability, std::vector<int64_t>{3}), none);
+  for (const int64_t bytes : {RouterPredictor::kTableBytes, int64_t{10}}) {
+    const RouterPredictor predictor(router, *drafter_, bytes);
+    const double none = predictor.disagreement(1, probability, std::vector<int64_t>{-1});
+    const std::vector<int64_t> unknown{drafter_->config().vocabulary};
+    EXPECT_EQ(predictor.disagreement(1, probability, unknown), none);
+    EXPECT_NE(predictor.disagreement(1, probability, std::vector<int64_t>{3}), none);
+  }
 }
 
 TEST_F(RouterTest, GradientsEqualFiniteDifferences) {
