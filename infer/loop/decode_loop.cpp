@@ -175,7 +175,7 @@ bool Drafting::add_step(RowBatch& batch, const at::Tensor& logits, Window& windo
   const at::Tensor tokens = valid ? chosen : chosen.clamp_min(0);
   if (together) {
     const auto go_on = parts_.window->go_on({logits, before ? at::Tensor() : tokens, active});  // [B]
-    on_host = to_host(at::stack({chosen, go_on.to(chosen.device(), at::kLong)}));
+    on_host = to_host(at::stack({chosen, go_on.to(at::kLong)}));
   }
   const auto apply_answers = [&] {
     for (size_t b = 0; b < active.size(); ++b) active[b] &= on_host[active.size() + b];

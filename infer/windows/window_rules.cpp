@@ -19,6 +19,16 @@
 
 namespace draftsmith::infer {
 
+namespace {
+
+// Returns -sum p ln p, where 0 ln 0 = 0: [N,V] -> [N].
+at::Tensor entropy_of(const at::Tensor& log_probabilities) {
+  const at::Tensor p = log_probabilities.exp();
+  return -(p * at::where(p.gt(0), log_probabilities, at::zeros_like(p))).sum(-1);
+}
+
+}  // namespace
+
 template <class T>
 double router_features(const T* logits, int64_t vocabulary, std::span<float> probabilities, std::span<int64_t> ids) {
   const auto k = static_cast<int64_t>(ids.size());
@@ -38,7 +48,8 @@ template double router_features<float>(const float*, int64_t, std::span<float>, 
 template double router_features<double>(const double*, int64_t, std::span<float>, std::span<int64_t>);
 
 at::Tensor entropy(const at::Tensor& logits) {
-  const at::Tensor rows = promoted(logits).cpu().contiguous();
+  if (!logits.is_cpu()) return entropy_of(at::log_softmax(logits.to(at::kFloat), -1));
+  const at::Tensor rows = promoted(logits).contiguous();
   at::Tensor values = host_empty({rows.size(0)}, at::kDouble);
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "entropy", [&] {
     for (int64_t n = 0; n < rows.size(0); ++n) {
@@ -47,6 +58,15 @@ at::Tensor entropy(const at::Tensor& logits) {
     }
   });
   return values;
+}
+
+model::RouterFeatures router_features(const at::Tensor& logits, int64_t k) {
+  const at::Tensor log_p = at::log_softmax(logits.to(at::kFloat), -1);
+  const auto [values, ids] = log_p.topk(std::min(k, log_p.size(1)), -1);  // [N,k]
+  const at::Tensor known = values.gt(-std::numeric_limits<float>::infinity());
+  const int64_t missing = k - values.size(1);
+  return {entropy_of(log_p), at::constant_pad_nd(at::where(known, values.exp(), 0), {0, missing}),
+          at::constant_pad_nd(at::where(known, ids, -1), {0, missing}, -1)};
 }
 
 const NamedValues<WindowSchedule>& window_schedules() {
@@ -156,7 +176,10 @@ RouterWindow::RouterWindow(const model::RouterPredictor& router, double threshol
       ids_(probabilities_.size()) {}
 
 at::Tensor RouterWindow::go_on(const DraftStep& step) {
-  const at::Tensor logits = promoted(step.logits).cpu().contiguous();  // [B,V]
+  if (!step.logits.is_cpu()) {
+    return (1 - router_.disagreement(router_features(step.logits, router_.config().top_k))).ge(threshold_);  // [B]
+  }
+  const at::Tensor logits = promoted(step.logits).contiguous();  // [B,V]
   at::Tensor answers = host_empty({logits.size(0)}, at::kBool);
   AT_DISPATCH_FLOATING_TYPES(logits.scalar_type(), "router_window", [&] {
     for (int64_t b = 0; b < logits.size(0); ++b) {

@@ -27,8 +27,12 @@ struct GenerationModels;  // infer/load_models.h
 // ---- Features of a drafter's distribution
 // Its entropy and its most likely tokens, at temperature 1 without truncation.
 
-// Returns the entropy in nats of each position, on the host: logits [N,V] -> fp64 [N]. NaN if a row is no distribution.
+// Returns the entropy in nats of each position: logits [N,V] -> fp64 [N] (fp32 on a GPU). NaN if a row is no
+// distribution.
 at::Tensor entropy(const at::Tensor& logits);
+
+// Returns a router's features of each position: logits [N,V], on any device, in fp32 tensor operations.
+model::RouterFeatures router_features(const at::Tensor& logits, int64_t k);
 
 // Writes a router's features of one row on the CPU, float or double, to probabilities [k] and ids [k], without
 // allocations. Returns the entropy.
@@ -144,7 +148,9 @@ class EntropyWindow : public BoundedWindow {
   static WindowTraits kind() { return {.name = "entropy", .decides = Decides::kAfterToken}; }
   WindowTraits traits() const override { return kind(); }
   at::Tensor go_on(const DraftStep& step) override {
-    return row_answers(entropy(step.logits), [this](double value) { return value <= most_entropy_; });
+    const at::Tensor nats = entropy(step.logits);  // [B]
+    if (!nats.is_cpu()) return nats.le(most_entropy_);
+    return row_answers(nats, [this](double value) { return value <= most_entropy_; });
   }
 
  private:

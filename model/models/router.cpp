@@ -31,6 +31,13 @@ double entropy_unit(const RouterConfig& config) {
   return 1 / std::log(std::max<double>(2, static_cast<double>(config.vocabulary)));
 }
 
+// Keeps its parameters on the device, so that decisions there copy none.
+Router copy_on(at::Device device, const Router& router) {
+  auto parameters = router.parameters();
+  for (auto& entry : parameters) entry.second = entry.second.detach().to(device);
+  return {router.config(), std::move(parameters), "router"};
+}
+
 std::vector<float> to_vector(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
   return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
@@ -62,15 +69,19 @@ Router::Router(RouterConfig config, std::map<std::string, at::Tensor> parameters
 }
 
 at::Tensor Router::logits(const RouterFeatures& features, const at::Tensor& embeddings) const {
-  const auto type = embeddings.scalar_type();
-  const auto parameter = [&](const char* name) { return parameters_.at(name).to(type); };
-  const at::Tensor known = features.ids.ge(0).unsqueeze(2).to(type);                            // [N,k,1]
-  const at::Tensor inputs = (embeddings * known).flatten(1) * config_.embedding_scale;          // [N,k*D]
-  const at::Tensor products = inputs.matmul(parameters_.at("embeddings.weight").t().to(type));  // [N,H]
-  const at::Tensor scalars = at::cat(
-      {features.entropy.to(type).unsqueeze(1) * entropy_unit(config_), features.probabilities.to(type)}, 1);  // [N,1+k]
-  const at::Tensor hidden =
-      at::relu(scalars.matmul(parameter("scalars.weight").t()) + products + parameter("hidden.bias"));  // [N,H]
+  const at::Tensor known = features.ids.ge(0).unsqueeze(2).to(embeddings.scalar_type());                  // [N,k,1]
+  const at::Tensor inputs = (embeddings * known).flatten(1) * config_.embedding_scale;                    // [N,k*D]
+  return logits_of(features, inputs.matmul(parameters_.at("embeddings.weight").t().to(inputs.dtype())));  // [N,H]
+}
+
+at::Tensor Router::logits_of(const RouterFeatures& features, const at::Tensor& products) const {
+  const auto type = products.scalar_type();
+  const auto parameter = [&](const char* name) { return parameters_.at(name).to(products.device(), type); };
+  const std::vector<at::Tensor> scalars{features.entropy.to(type).unsqueeze(1) * entropy_unit(config_),
+                                        features.probabilities.to(type)};
+  const at::Tensor hidden =  // of scalars [N,1+k]
+      at::relu(at::cat(scalars, 1).matmul(parameter("scalars.weight").t()) + products +
+               parameter("hidden.bias"));  // [N,H]
   return hidden.matmul(parameter("output.weight")) + parameter("output.bias");
 }
 
@@ -81,7 +92,7 @@ at::Tensor Router::slot_weight(int64_t slot) const {
 }
 
 RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes)
-    : router_(router), drafter_(drafter) {
+    : router_(copy_on(drafter.info().device, router)), drafter_(drafter) {
   const DecodingGuard guard;
   const RouterConfig& config = router_.config();
   if (config.width != drafter.config().width || config.vocabulary > drafter.config().vocabulary) {
@@ -89,6 +100,7 @@ RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& d
                      fmt::format("width {}, {} ids", config.width, config.vocabulary),
                      fmt::format("width {}, {} ids", drafter.config().width, drafter.config().vocabulary), ""});
   }
+  const at::Device device = drafter.info().device;
   for (int64_t slot = 0; slot < config.top_k; ++slot) slots_.push_back(router_.slot_weight(slot));
   const auto& parameters = router_.parameters();
   scalar_weights_ = to_vector(parameters.at("scalars.weight").t());
@@ -100,12 +112,12 @@ RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& d
   output_ = to_vector(parameters.at("output.weight"));
   output_bias_ = to_vector(parameters.at("output.bias")).front();
   const int64_t numbers = config.vocabulary * config.top_k * config.hidden;
-  if (numbers * static_cast<int64_t>(sizeof(float)) > table_bytes) return;
+  if (!device.is_cpu() || numbers * static_cast<int64_t>(sizeof(float)) > table_bytes) return;
   table_ = at::empty({config.vocabulary, config.top_k, config.hidden}, at::kFloat);
   constexpr int64_t kAtOnce = 8192;  // tokens, so that the embedding table is never copied whole
   for (int64_t first = 0; first < config.vocabulary; first += kAtOnce) {
     const int64_t count = std::min(kAtOnce, config.vocabulary - first);
-    const at::Tensor rows = embeddings(at::arange(first, first + count, at::kLong));  // [n,D]
+    const at::Tensor rows = drafter.token_embeddings(at::arange(first, first + count, at::kLong));  // [n,D]
     for (int64_t slot = 0; slot < config.top_k; ++slot) {
       table_.narrow(0, first, count).select(1, slot).copy_(rows.matmul(slots_[static_cast<size_t>(slot)].t()));
     }
@@ -113,7 +125,7 @@ RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& d
 }
 
 at::Tensor RouterPredictor::embeddings(const at::Tensor& ids) const {
-  return drafter_.token_embeddings(ids).cpu();
+  return drafter_.token_embeddings(ids.clamp(0, config().vocabulary - 1));
 }
 
 double RouterPredictor::disagreement(double entropy, std::span<const float> probabilities,
@@ -139,6 +151,20 @@ double RouterPredictor::disagreement(double entropy, std::span<const float> prob
   float logit = output_bias_;
   for (size_t h = 0; h < hidden; ++h) logit += output_[h] * std::max(sums[h], 0.0F);
   return 1 / (1 + std::exp(-static_cast<double>(logit)));
+}
+
+at::Tensor RouterPredictor::disagreement(const RouterFeatures& features) const {
+  const DecodingGuard guard;
+  const at::Device device = slots_.front().device();
+  const RouterFeatures here{features.entropy.to(device), features.probabilities.to(device), features.ids.to(device)};
+  const at::Tensor rows = embeddings(here.ids);                                                 // [N,k,D]
+  const at::Tensor known = (here.ids.ge(0) & here.ids.lt(config().vocabulary)).to(at::kFloat);  // [N,k]
+  at::Tensor products = at::zeros({here.ids.size(0), config().hidden}, rows.options());
+  for (int64_t slot = 0; slot < config().top_k; ++slot) {
+    const at::Tensor product = rows.select(1, slot).matmul(slots_[static_cast<size_t>(slot)].t());  // [N,H]
+    products += product * known.select(1, slot).unsqueeze(1);
+  }
+  return at::sigmoid(router_.logits_of(here, products));
 }
 
 // ---- Router directories: config.json and model.safetensors

@@ -59,6 +59,8 @@ class Router {
   // Returns logits of disagreement [N], with gradients for the parameters. `embeddings`: fp32 [N,k,D] of the features'
   // ids; embeddings of empty slots are ignored.
   at::Tensor logits(const RouterFeatures& features, const at::Tensor& embeddings) const;
+  // Returns the logits [N] from the summed products of embeddings and first layer [N,H].
+  at::Tensor logits_of(const RouterFeatures& features, const at::Tensor& products) const;
   // Returns s W_e^(slot): [H,D].
   at::Tensor slot_weight(int64_t slot) const;
 
@@ -82,9 +84,9 @@ std::string describe_router(const Router& router);
 void require_router_fits(const Router& router, const std::filesystem::path& directory,
                          const std::filesystem::path& drafter);
 
-// A router ready to decide, on the host: bound to its drafter's embeddings. The products of the embedding table with
-// the first layer are computed once, [V,k,H], where they fit in `table_bytes`, so that a decision is k rows to add and
-// a few hundred multiplications; else the k embeddings are looked up and multiplied.
+// A router ready to decide: bound to its drafter's embeddings, on the drafter's device. On a CPU the products of the
+// embedding table with the first layer are computed once, [V,k,H], where they fit in `table_bytes`, so that a decision
+// is k rows to add and a few hundred multiplications; else the k embeddings are looked up and multiplied.
 class RouterPredictor {
  public:
   static constexpr int64_t kTableBytes = 512'000'000;
@@ -93,16 +95,17 @@ class RouterPredictor {
   RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes = kTableBytes);
 
   const RouterConfig& config() const { return router_.config(); }
-  // Returns the probability of disagreement at one position. `ids` and `probabilities`: k.
+  // Returns the probability of disagreement at one position, on the CPU. `ids` and `probabilities`: k.
   double disagreement(double entropy, std::span<const float> probabilities, std::span<const int64_t> ids) const;
+  // Returns the probabilities at N positions, on any device: fp32 [N].
+  at::Tensor disagreement(const RouterFeatures& features) const;
 
  private:
-  // Returns embeddings of ids of the drafter, on the host.
   at::Tensor embeddings(const at::Tensor& ids) const;
 
   Router router_;
   const TransformerModel& drafter_;
-  at::Tensor table_;                   // fp32 [V,k,H]; undefined: too large
+  at::Tensor table_;                   // fp32 [V,k,H]; undefined: too large, or not on the CPU
   std::vector<at::Tensor> slots_;      // k of [H,D]
   std::vector<float> scalar_weights_;  // [1+k,H]: transposed, so that a row is added at a time
   std::vector<float> bias_;            // [H]

@@ -72,20 +72,23 @@ TEST(RouterFeatures, EqualNaiveOnes) {
       const Naive row = features_of_row(logits, k);
       const Naive single = features_of_row(std::vector<float>(logits.begin(), logits.end()), k);
       const at::Tensor wide = at::tensor(logits, at::kDouble).unsqueeze(0);
+      const model::RouterFeatures tensors = router_features(wide, static_cast<int64_t>(k));
       EXPECT_NEAR(row.entropy, naive.entropy, 1e-9);
       EXPECT_NEAR(single.entropy, naive.entropy, 1e-4);
+      EXPECT_NEAR(tensors.entropy[0].item<double>(), naive.entropy, 1e-4);
       EXPECT_NEAR(entropy(wide)[0].item<double>(), naive.entropy, 1e-9);
       EXPECT_EQ(row.ids, naive.ids);
       EXPECT_EQ(single.ids, naive.ids);
       for (size_t i = 0; i < k; ++i) {
         EXPECT_NEAR(row.probabilities[i], naive.probabilities[i], 1e-6);
         EXPECT_NEAR(single.probabilities[i], naive.probabilities[i], 1e-6);
+        EXPECT_NEAR(tensors.probabilities[0][static_cast<int64_t>(i)].item<double>(), naive.probabilities[i], 1e-5);
       }
     }
   }
-  const Naive few = features_of_row(std::vector<double>{1.0, kRuledOut, 2.0}, 4);
-  EXPECT_EQ(few.ids, (std::vector<int64_t>{2, 0, -1, -1}));
-  EXPECT_EQ(few.probabilities[3], 0);
+  const auto few = router_features(at::tensor({1.0, kRuledOut, 2.0}, at::kDouble).view({1, 3}), 4);
+  EXPECT_TRUE(at::equal(few.ids, at::tensor({2, 0, -1, -1}, at::kLong).view({1, 4})));
+  EXPECT_EQ(few.probabilities[0][3].item<float>(), 0);
 }
 
 TEST(RouterFeatures, RowsWithoutNumbersHaveNoEntropy) {
@@ -94,22 +97,11 @@ TEST(RouterFeatures, RowsWithoutNumbersHaveNoEntropy) {
   EXPECT_EQ(features_of_row(broken, 2).ids.front(), -1);
 }
 
-// Returns what a router of 3 tokens predicts after logits [V].
-double disagreement_at(const model::RouterPredictor& router, const at::Tensor& logits) {
-  std::vector<float> probabilities(3);
-  std::vector<int64_t> ids(3);
-  const at::Tensor wide = logits.to(at::kDouble).contiguous();
-  const double entropy =
-      router_features(wide.const_data_ptr<double>(), wide.numel(), std::span(probabilities), std::span(ids));
-  return router.disagreement(entropy, probabilities, ids);
-}
-
 TEST(RouterWindow, StopsExactlyWherePredicted) {
   const auto drafter = random_model(24, 0, at::kFloat);
   const model::RouterPredictor predictor(random_router(*drafter), *drafter);
   const at::Tensor logits = at::randn({50, 24}, at::kFloat) * 2;
-  const at::Tensor disagreement = at::empty({50}, at::kDouble);
-  for (int64_t n = 0; n < 50; ++n) disagreement[n] = disagreement_at(predictor, logits[n]);
+  const at::Tensor disagreement = predictor.disagreement(router_features(logits, 3));
   const double middle = 1 - disagreement.median().item<double>() + 1e-4;  // rows on both sides, none at the edge
   const auto go_on = [&](double threshold, const at::Tensor& asked) {
     RouterWindow window(predictor, threshold, 8);
@@ -180,7 +172,8 @@ TEST(AdaptiveWindows, RouterIsAskedForAndRefusedByName) {
 double middle_acceptance(const model::RouterPredictor& router, const OracleFunction& drafter) {
   std::vector<double> acceptance;
   for (const Ids& prefix : {Ids{}, Ids{0}, Ids{2}, Ids{3}, Ids{2, 2}, Ids{3, 2}}) {
-    acceptance.push_back(1 - disagreement_at(router, at::tensor(drafter(Ids{2, 3}, prefix), at::kDouble).log()));
+    const at::Tensor logits = at::tensor(drafter(Ids{2, 3}, prefix), at::kDouble).log().unsqueeze(0);
+    acceptance.push_back(1 - router.disagreement(router_features(logits, 3)).item<double>());
   }
   const auto [least, greatest] = std::minmax_element(acceptance.begin(), acceptance.end());
   return (*least + *greatest) / 2;

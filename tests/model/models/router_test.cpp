@@ -83,6 +83,7 @@ TEST_F(RouterTest, EveryPathComputesTheFormula) {
   const RouterFeatures features = some_features(drafter_->config().vocabulary);
   const RouterPredictor fast(router, *drafter_);
   const RouterPredictor plain(router, *drafter_, 100);  // no room for the table
+  const at::Tensor together = fast.disagreement(features);
   const at::Tensor trained =
       at::sigmoid(router.logits(features, drafter_->token_embeddings(features.ids.clamp_min(0))));
   for (int64_t n = 0; n < 4; ++n) {
@@ -92,6 +93,7 @@ TEST_F(RouterTest, EveryPathComputesTheFormula) {
     const double entropy = features.entropy[n].item<double>();
     EXPECT_NEAR(fast.disagreement(entropy, probabilities, ids), expected, 1e-6);
     EXPECT_NEAR(plain.disagreement(entropy, probabilities, ids), expected, 1e-6);
+    EXPECT_NEAR(together[n].item<double>(), expected, 1e-6);
     EXPECT_NEAR(trained[n].item<double>(), expected, 1e-6);
   }
 }
