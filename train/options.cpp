@@ -84,9 +84,8 @@ Fields<TrainOptions> TrainOptions::fields() {
       .add("accumulate", &TrainOptions::accumulate, Range{1}, Unit{"micro-batches"},
            "Micro-batches of one step; their gradients add up to the gradient of one large batch.")
       .add("clip_norm", &TrainOptions::clip_norm, Range{0},
-           "Gradients with a larger global norm are scaled down to it; 0: off. Adafactor clips its updates itself: "
-           "papers "
-           "that fine-tune T5 with it use 0 here.")
+           "Gradients with a larger global norm are scaled down to it; 0: off. Adafactor clips its updates itself "
+           "(adafactor.clip_threshold): papers that fine-tune T5 with it use 0 here.")
       .add("dropout", &TrainOptions::dropout, Range{0, 0.99}, "Dropout probability; absent: the model's own.")
       .add("seed", &TrainOptions::seed, "Seed of dropout.")
       .add("precision", &TrainOptions::precision, Choices{"fp32", "bf16", "auto"},

@@ -251,6 +251,7 @@ TEST_F(DeviceTraining, OptimizersUpdateAsOnTheCpu) {
       if (all) {
         options.weight_decay = 0.1;
         options.adafactor.scale_parameter = true;
+        options.adafactor.beta1 = 0.9;
       }
       expect_same({.config = model::tiny_t5(), .optimizer = options, .updates = 3});
     }

@@ -18,6 +18,7 @@ def run_adafactor(folder):
     gradients = load_file(f"{folder}/gradients.safetensors")
     with open(f"{folder}/options.json") as file:
         options = json.load(file)
+    options["eps"] = tuple(options["eps"])
     optimizer = Adafactor(list(parameters.values()), relative_step=False, warmup_init=False, **options)
     for step in range(1 + max(int(name.split("@")[1]) for name in gradients)):
         for name, parameter in parameters.items():

@@ -26,9 +26,10 @@ Fields<ParameterGroupOptions> ParameterGroupOptions::fields() {
           "parameters", &ParameterGroupOptions::parameters, Required{},
           "Which parameters: a pattern on their canonical names, such as \"*.query.weight\" or \"embedding.weight\". A "
           "parameter belongs to the first group that matches.")
-      .add("lr_factor", &ParameterGroupOptions::lr_factor, Range{0},
-           "Factor on the learning rate; 0 freezes. T5 from random weights: 1/sqrt(d_kv) for queries, 3 for "
-           "embeddings.");
+      .add(
+          "lr_factor", &ParameterGroupOptions::lr_factor, Range{0},
+          "Factor on the learning rate; 0 freezes. T5 from random weights: 1/sqrt(d_kv) for queries, 3 for embeddings.")
+      .add("weight_decay_factor", &ParameterGroupOptions::weight_decay_factor, Range{0}, "Factor on the weight decay.");
 }
 
 std::vector<OptimizedParameter> group_parameters(const std::map<std::string, at::Tensor>& parameters,
@@ -36,10 +37,11 @@ std::vector<OptimizedParameter> group_parameters(const std::map<std::string, at:
   std::vector<OptimizedParameter> grouped;
   std::vector<int64_t> members(options.groups.size());
   for (const auto& [name, value] : parameters) {
-    OptimizedParameter parameter{.name = name, .value = value};
+    OptimizedParameter parameter{.name = name, .value = value, .weight_decay = options.weight_decay};
     for (size_t i = 0; i < options.groups.size(); ++i) {
       if (!matches(options.groups[i].parameters, name)) continue;
       parameter.lr_factor = options.groups[i].lr_factor;
+      parameter.weight_decay *= options.groups[i].weight_decay_factor;
       ++members[i];
       break;
     }
@@ -76,15 +78,15 @@ void Optimizer::zero_grad() {
 
 namespace {
 
-// Arguments of one fused call: parameters with the same rate.
+// Arguments of one fused call: parameters with the same rate and decay.
 struct Lists {
   std::vector<at::Tensor> values, gradients, first_moments, second_moments;
 };
 
 class AdamW : public Optimizer {
  public:
-  AdamW(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options)
-      : Optimizer(std::move(parameters)), options_(options.adamw), weight_decay_(options.weight_decay) {
+  AdamW(std::vector<OptimizedParameter> parameters, const AdamWOptions& options)
+      : Optimizer(std::move(parameters)), options_(options) {
     const at::NoGradGuard no_grad;
     for (const OptimizedParameter& parameter : this->parameters()) {
       first_moments_.push_back(at::zeros_like(parameter.value));
@@ -103,12 +105,12 @@ class AdamW : public Optimizer {
 
  protected:
   void update(double lr, double gradient_scale) override {
-    std::map<double, Lists> alike;  // by their factor
+    std::map<std::pair<double, double>, Lists> alike;
     for (size_t i = 0; i < parameters().size(); ++i) {
       const OptimizedParameter& parameter = parameters()[i];
       const at::Tensor& gradient = parameter.value.grad();
       if (!gradient.defined() || parameter.lr_factor == 0) continue;
-      Lists& lists = alike[parameter.lr_factor];
+      Lists& lists = alike[{parameter.lr_factor, parameter.weight_decay}];
       lists.values.push_back(parameter.value);
       lists.gradients.push_back(gradient);
       lists.first_moments.push_back(first_moments_[i]);
@@ -120,17 +122,16 @@ class AdamW : public Optimizer {
     const at::Tensor step = at::scalar_tensor(static_cast<double>(steps()), options);
     // It divides gradients by grad_scale on the way, which saves a pass over them.
     const at::Tensor divisor = at::scalar_tensor(1 / gradient_scale, options);
-    for (auto& [factor, lists] : alike) {
+    for (auto& [factors, lists] : alike) {
       const std::vector<at::Tensor> all_steps(lists.values.size(), step);
       at::_fused_adamw_(lists.values, lists.gradients, lists.first_moments, lists.second_moments, {}, all_steps,
-                        lr * factor, options_.beta1, options_.beta2, weight_decay_, options_.epsilon,
+                        lr * factors.first, options_.beta1, options_.beta2, factors.second, options_.epsilon,
                         /*amsgrad=*/false, /*maximize=*/false, divisor);
     }
   }
 
  private:
   AdamWOptions options_;
-  double weight_decay_;
   std::vector<at::Tensor> first_moments_;   // like each parameter
   std::vector<at::Tensor> second_moments_;  // like each parameter
 };
@@ -148,17 +149,13 @@ Fields<AdamWOptions> AdamWOptions::fields() {
 // Shazeer and Stern 2018, Algorithms 4 and 5, as transformers.optimization.Adafactor computes it with relative_step
 // off. Second moments of matrices are kept as a row and a column; updates are clipped by their root mean square.
 //
-//   b2 = 1 - t^-0.8;  s = g^2 + eps1
+//   b2 = 1 - t^decay_rate;  s = g^2 + eps1
 //   matrices: row = b2 row + (1-b2) mean_columns(s), column likewise; u = g / sqrt(row column / mean(row))
 //   vectors:  v = b2 v + (1-b2) s; u = g / sqrt(v)
-//   u /= max(1, rms(u));  u *= lr' = lr * (scale_parameter ? max(eps2, rms(w)) : 1)
-//   w -= decay * lr' * w, then w -= u
+//   u /= max(1, rms(u)/clip_threshold);  u *= lr * (scale_parameter ? max(eps2, rms(w)) : 1)
+//   with beta1: m = beta1 m + (1-beta1) u, u = m;   w -= decay * lr' * w, then w -= u
 
 namespace {
-
-constexpr double kDecayRate = -0.8;
-constexpr double kLeastSquare = 1e-30;  // eps1
-constexpr double kLeastScale = 1e-3;    // eps2
 
 // Numbers of a group's parameters on a device: several temporary tensors of this size exist at a time.
 constexpr int64_t kNumbersAtOnce = int64_t{1} << 26;
@@ -179,10 +176,8 @@ at::Tensor rms(const at::Tensor& tensors) {
 
 class Adafactor : public Optimizer {
  public:
-  Adafactor(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options)
-      : Optimizer(std::move(parameters)),
-        scale_parameter_(options.adafactor.scale_parameter),
-        weight_decay_(options.weight_decay) {
+  Adafactor(std::vector<OptimizedParameter> parameters, const AdafactorOptions& options)
+      : Optimizer(std::move(parameters)), options_(options) {
     const at::NoGradGuard no_grad;
     make_groups();
     for (Group& group : groups_) group.memory = make_memory(group);
@@ -199,6 +194,7 @@ class Adafactor : public Optimizer {
         add("/row", group.memory.row);
         add("/column", group.memory.column);
         add("/second_moment", group.memory.second_moment);
+        add("/first_moment", group.memory.first_moment);
       }
     }
     return tensors;
@@ -228,11 +224,12 @@ class Adafactor : public Optimizer {
     at::Tensor row;            // [n,...,rows]
     at::Tensor column;         // [n,...,columns]
     at::Tensor second_moment;  // [n,...]; vectors only
+    at::Tensor first_moment;   // [n,...]; with beta1
 
     // Returns the part of the members [first, first + count).
     Memory part(int64_t first, int64_t count) const {
       const auto of = [&](const at::Tensor& all) { return all.defined() ? all.narrow(0, first, count) : all; };
-      return {of(row), of(column), of(second_moment)};
+      return {of(row), of(column), of(second_moment), of(first_moment)};
     }
   };
   // Parameters of one shape and one rate: on a device each operation is one launch for all of them. On a CPU, where it
@@ -243,12 +240,12 @@ class Adafactor : public Optimizer {
   };
 
   void make_groups() {
-    using Alike = std::tuple<std::vector<int64_t>, at::ScalarType, double>;
+    using Alike = std::tuple<std::vector<int64_t>, at::ScalarType, double, double>;
     std::map<Alike, size_t> open;  // the group that further parameters join
     for (size_t i = 0; i < parameters().size(); ++i) {
-      const auto& [name, value, lr_factor] = parameters()[i];
+      const auto& [name, value, lr_factor, weight_decay] = parameters()[i];
       const int64_t at_once = value.is_cpu() ? 1 : kNumbersAtOnce / std::max<int64_t>(1, value.numel());
-      const Alike key{value.sizes().vec(), value.scalar_type(), lr_factor};
+      const Alike key{value.sizes().vec(), value.scalar_type(), lr_factor, weight_decay};
       const auto found = open.find(key);
       if (found == open.end() || std::ssize(groups_[found->second].members) >= at_once) {
         open[key] = groups_.size();
@@ -273,13 +270,14 @@ class Adafactor : public Optimizer {
     } else {
       memory.second_moment = zeros(value.sizes().vec());
     }
+    if (options_.beta1) memory.first_moment = zeros(value.sizes().vec());
     return memory;
   }
 
   // Updates the estimate of the second moment and returns g / sqrt(estimate). [n,...]
   at::Tensor normalized(const at::Tensor& gradients, const Memory& memory) const {
-    const double beta2 = 1 - std::pow(static_cast<double>(steps()), kDecayRate);
-    const at::Tensor square = gradients.square().add_(kLeastSquare);
+    const double beta2 = 1 - std::pow(static_cast<double>(steps()), options_.decay_rate);
+    const at::Tensor square = gradients.square().add_(options_.epsilon1);
     if (memory.second_moment.defined()) {
       memory.second_moment.mul_(beta2).add_(square, 1 - beta2);
       return memory.second_moment.rsqrt().mul_(gradients);
@@ -298,20 +296,20 @@ class Adafactor : public Optimizer {
       values.push_back(parameters()[group.members[static_cast<size_t>(i)]].value);
       own_gradients.push_back(values.back().grad());
     }
+    const OptimizedParameter& alike = parameters()[group.members[0]];
     const Memory memory = group.memory.part(first, count);
     const at::Tensor gradients = joined(own_gradients).mul_(gradient_scale);
     at::Tensor update = normalized(gradients, memory);
-    update.div_(rms(update).clamp_min_(1.0));
-    at::Tensor rate =
-        at::scalar_tensor(lr * parameters()[group.members[0]].lr_factor, update.options());  // scalar, or [n,1,...]
-    if (scale_parameter_) rate = rate * rms(joined(values)).clamp_min_(kLeastScale);
+    update.div_((rms(update) / options_.clip_threshold).clamp_min_(1.0));
+    at::Tensor rate = at::scalar_tensor(lr * alike.lr_factor, update.options());  // scalar, or [n,1,...]
+    if (options_.scale_parameter) rate = rate * rms(joined(values)).clamp_min_(options_.epsilon2);
     update.mul_(rate);
-    if (weight_decay_ != 0) at::_foreach_sub_(values, (joined(values) * rate).unbind(0), weight_decay_);
+    if (options_.beta1) update = memory.first_moment.mul_(*options_.beta1).add_(update, 1 - *options_.beta1);
+    if (alike.weight_decay != 0) at::_foreach_sub_(values, (joined(values) * rate).unbind(0), alike.weight_decay);
     at::_foreach_sub_(values, update.unbind(0));
   }
 
-  bool scale_parameter_;
-  double weight_decay_;
+  AdafactorOptions options_;
   std::vector<Group> groups_;
 };
 
@@ -320,8 +318,15 @@ class Adafactor : public Optimizer {
 Fields<AdafactorOptions> AdafactorOptions::fields() {
   return Fields<AdafactorOptions>("Adafactor")
       .add("scale_parameter", &AdafactorOptions::scale_parameter,
-           "Multiply each parameter's rate by its root mean square, at least 1e-3. On for T5 from random weights "
-           "(lr 1e-2), off for fine-tuning.");
+           "Multiply each parameter's rate by its root mean square, at least epsilon2. On for T5 from random weights "
+           "(lr 1e-2), off for fine-tuning.")
+      .add("clip_threshold", &AdafactorOptions::clip_threshold, Above{0},
+           "Updates are scaled down to this root mean square.")
+      .add("decay_rate", &AdafactorOptions::decay_rate, Range{-1, 0},
+           "Exponent of the second moments' decay: beta2 = 1 - step^decay_rate.")
+      .add("epsilon1", &AdafactorOptions::epsilon1, Above{0}, "Added to squared gradients.")
+      .add("epsilon2", &AdafactorOptions::epsilon2, Above{0}, "Least root mean square of a parameter.")
+      .add("beta1", &AdafactorOptions::beta1, Range{0, 0.9999999}, "Decay of the updates' running mean; absent: none.");
 }
 
 // ---- The choice of an optimizer
@@ -343,8 +348,8 @@ std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor
   validate_options(options, "optimizer", problems);
   problems.throw_if_any();
   std::vector<OptimizedParameter> grouped = group_parameters(parameters, options);
-  if (options.name == "adamw") return std::make_unique<AdamW>(std::move(grouped), options);
-  return std::make_unique<Adafactor>(std::move(grouped), options);
+  if (options.name == "adamw") return std::make_unique<AdamW>(std::move(grouped), options.adamw);
+  return std::make_unique<Adafactor>(std::move(grouped), options.adafactor);
 }
 
 }  // namespace draftsmith::train

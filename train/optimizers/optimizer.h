@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ namespace draftsmith::train {
 struct ParameterGroupOptions {
   std::string parameters = {};
   double lr_factor = 1.0;
+  double weight_decay_factor = 1.0;
   static Fields<ParameterGroupOptions> fields();
 };
 
@@ -32,9 +34,14 @@ struct AdamWOptions {
   static Fields<AdamWOptions> fields();
 };
 
-// Shazeer and Stern 2018, as Transformers' Adafactor computes it with relative_step off and its usual settings.
+// Shazeer and Stern 2018, as Transformers' Adafactor computes it with relative_step off.
 struct AdafactorOptions {
   bool scale_parameter = false;
+  double clip_threshold = 1.0;
+  double decay_rate = -0.8;
+  double epsilon1 = 1e-30;
+  double epsilon2 = 1e-3;
+  std::optional<double> beta1 = {};
   static Fields<AdafactorOptions> fields();
 };
 
@@ -48,11 +55,12 @@ struct OptimizerOptions {
   static Fields<OptimizerOptions> fields();
 };
 
-// A parameter and its rate.
+// A parameter and its rates.
 struct OptimizedParameter {
   std::string name;
   at::Tensor value;  // fp32 (fp64 in tests): the master weight
   double lr_factor = 1.0;
+  double weight_decay = 0.0;  // the optimizer's, times the group's factor
 };
 
 // Applies the groups. Errors (UserError, all at once): a pattern that matches no parameter left over by earlier ones.

@@ -65,7 +65,7 @@ TEST(Optimizers, GroupsScaleTheRateOfWhatTheyMatch) {
     const auto before = plain.at("matrix.weight").detach().clone();
     OptimizerOptions options{.name = name, .lr = 1, .weight_decay = 0, .adamw = {}, .adafactor = {}, .groups = {}};
     const auto one = make_optimizer(plain, options);
-    options.groups = {{.parameters = "matrix.*", .lr_factor = 0.25}};
+    options.groups = {{.parameters = "matrix.*", .lr_factor = 0.25, .weight_decay_factor = 1}};
     const auto other = make_optimizer(grouped, options);
     take_steps(*one, plain, 0, 1);
     take_steps(*other, grouped, 0, 1);
@@ -79,11 +79,14 @@ TEST(Optimizers, GroupsScaleTheRateOfWhatTheyMatch) {
 TEST(Optimizers, TheFirstMatchingGroupCountsAndZeroFreezes) {
   OptimizerOptions options;
   options.weight_decay = 0.5;
-  options.groups = {{.parameters = "vector.weight", .lr_factor = 0}, {.parameters = "*.weight", .lr_factor = 3}};
+  options.groups = {{.parameters = "vector.weight", .lr_factor = 0, .weight_decay_factor = 2},
+                    {.parameters = "*.weight", .lr_factor = 3, .weight_decay_factor = 0}};
   auto parameters = two_parameters();
   const auto grouped = group_parameters(parameters, options);
   EXPECT_EQ(grouped[0].lr_factor, 3);
+  EXPECT_EQ(grouped[0].weight_decay, 0);
   EXPECT_EQ(grouped[1].lr_factor, 0);
+  EXPECT_EQ(grouped[1].weight_decay, 1);
   const at::Tensor frozen = parameters.at("vector.weight").detach().clone();
   take_steps(*make_optimizer(parameters, options), parameters, 0, 3);
   EXPECT_TRUE(parameters.at("vector.weight").equal(frozen));
@@ -95,11 +98,12 @@ TEST(Optimizers, AGroupWithoutParametersIsAnError) {
   EXPECT_THAT(error_of([&] { make_optimizer(two_parameters(), options); }), testing::HasSubstr("*.qery.weight"));
 }
 
-OptimizerOptions adafactor(bool scale_parameter, double weight_decay) {
+OptimizerOptions adafactor(bool scale_parameter, std::optional<double> beta1, double weight_decay) {
   OptimizerOptions options;
   options.name = "adafactor";
   options.weight_decay = weight_decay;
   options.adafactor.scale_parameter = scale_parameter;
+  options.adafactor.beta1 = beta1;
   return options;
 }
 
@@ -118,7 +122,13 @@ void expect_equals_transformers(const OptimizerOptions& options) {
   model::write_safetensors(folder / "start.safetensors", start);
   model::write_safetensors(folder / "gradients.safetensors", gradients);
   const nlohmann::ordered_json arguments{
-      {"lr", 0.02}, {"weight_decay", options.weight_decay}, {"scale_parameter", options.adafactor.scale_parameter}};
+      {"lr", 0.02},
+      {"eps", {options.adafactor.epsilon1, options.adafactor.epsilon2}},
+      {"clip_threshold", options.adafactor.clip_threshold},
+      {"decay_rate", options.adafactor.decay_rate},
+      {"beta1", options.adafactor.beta1 ? nlohmann::ordered_json(*options.adafactor.beta1) : nlohmann::ordered_json()},
+      {"weight_decay", options.weight_decay},
+      {"scale_parameter", options.adafactor.scale_parameter}};
   write_json(folder / "options.json", arguments);
   run_reference({"adafactor", folder.path().string()});
 
@@ -136,8 +146,8 @@ void expect_equals_transformers(const OptimizerOptions& options) {
 
 TEST(AdafactorParity, EqualsTransformers) {
   if (!peers_python()) GTEST_SKIP() << "no Python with Transformers (.venv-peers or DRAFTSMITH_PEERS_PYTHON)";
-  expect_equals_transformers(adafactor(false, 0));
-  expect_equals_transformers(adafactor(true, 0.01));
+  expect_equals_transformers(adafactor(false, std::nullopt, 0));
+  expect_equals_transformers(adafactor(true, 0.9, 0.01));
 }
 
 }  // namespace
