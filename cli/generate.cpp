@@ -114,7 +114,6 @@ class Printer {
     } else {
       line["ids"] = result.ids;
       line["text"] = text(result);
-      if (options_.log_probs) line["log_probs"] = result.log_probabilities;
     }
     line["stats"] = infer::stats_json(result.stats, options_.measure_alpha);
     return line;
@@ -144,16 +143,6 @@ bool prints_live(const GenerateFlags& flags, const DecodeOptions& options) {
          .hint = "leave out --stream, or --batch-size and --num-samples"});
   }
   return flags.stream.value_or(alone && !flags.json && isatty(STDOUT_FILENO) != 0);
-}
-
-// Errors: UserError if log-probabilities are asked for and have no place in the output.
-void require_place_for_log_probs(const GenerateFlags& flags, const DecodeOptions& options) {
-  if (!options.log_probs || flags.json) return;
-  throw UserError({.where = "draftsmith generate",
-                   .what = "--log-probs adds numbers to the objects of --json, and the output is text",
-                   .expected = "--json beside --log-probs",
-                   .found = "--log-probs alone",
-                   .hint = "add --json"});
 }
 
 // Warns once for each way in which prompts are fitted to the context.
@@ -238,7 +227,6 @@ int run_generate(const GenerateFlags& flags) {
   const c10::Device device = begin_execution(flags.execution);
   const DecodeOptions options = flags.decoding->value();
   const bool live = prints_live(flags, options);
-  require_place_for_log_probs(flags, options);
   if (!flags.drafter.empty() && !infer::takes_drafter(options)) {
     log_warning("--drafter has no effect on method {}", options.method);
   }

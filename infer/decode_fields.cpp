@@ -249,10 +249,7 @@ void add_lengths(Fields<O>& fields) {
       .add("seed", &O::seed, "Seed of all sampling. The same seed gives the same output at every batch size.")
       .add("measure_alpha", &O::measure_alpha, NoResult{},
            "Measure alpha, the mean of sum_x min(p, q), when sampling (costs a pass over the vocabulary for each "
-           "token; at temperature 0 it is always measured).")
-      .add("log_probs", &O::log_probs, NoResult{},
-           "Also compute the log-probability that the model gives each token of an output: at temperature 1, before "
-           "processors and truncation. Costs one pass over the finished outputs; needs --json.");
+           "token; at temperature 0 it is always measured).");
 }
 
 }  // namespace

@@ -97,7 +97,6 @@ struct DecodeOptions {
   int64_t num_samples = 1;
   std::optional<int64_t> batch_size;  // absent: 1; in suites the suite's
   bool measure_alpha = false;
-  bool log_probs = false;
 
   static Fields<DecodeOptions> fields();
 

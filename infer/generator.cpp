@@ -6,7 +6,6 @@
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/drafter.h"
 #include "infer/drafters/registry.h"
-#include "infer/forced/teacher_forcing.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/device_loop.h"
 #include "infer/loop/processors.h"
@@ -314,22 +313,13 @@ struct Generator::Impl {
   }
 
   // Moves finished rows to the results of their outputs.
-  void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const {
-    std::vector<std::vector<int64_t>> inputs;
-    std::vector<std::vector<int64_t>> outputs;
+  static void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) {
     for (Row& row : rows) {
       GenerationResult& result = results[row.output];
       if (!row.failure) result.ids.assign(row.tokens.begin() + row.prefix, row.tokens.end());
       result.stats = std::move(row.stats);
       result.error = std::move(row.failure);
-      const auto input = row.input();
-      inputs.emplace_back(input.begin(), input.end());
-      outputs.push_back(result.ids);
     }
-    if (!options.log_probs) return;
-    auto all = log_probabilities(*models.target,
-                                 {.sources = inputs, .outputs = outputs, .decoder_start = generation.decoder_start});
-    for (size_t i = 0; i < rows.size(); ++i) results[rows[i].output].log_probabilities = std::move(all[i]);
   }
 };
 

@@ -48,7 +48,6 @@ void validate_parts(const PartTraits& parts, double temperature, Problems& probl
 struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included
   DecodeStats stats;
-  std::vector<double> log_probabilities = {};  // of ids, under log_probabilities(); empty unless asked for
   std::optional<Problem> error = {};  // the logits were no numbers: there are no ids; `where` names the input line
 };
 

@@ -39,15 +39,13 @@ PROCESSED = 60
 ASSISTED = 40
 HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 PROCESSORS = [
-    {"encoder_repetition_penalty": 2.0},
-    {"encoder_no_repeat_ngram_size": 1},
     {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
     {"min_length": 20},
     {"min_length": 25, "min_new_tokens": 3},
 ]
 SEQ2SEQ_PROCESSORS = [
     {"forced_bos_token_id": 7, "forced_eos_token_id": EOS, "no_repeat_ngram_size": 3, "min_length": 6},
-    {"bad_words_ids": [[PAD]], "forced_eos_token_id": EOS, "encoder_no_repeat_ngram_size": 1},
+    {"bad_words_ids": [[PAD]], "forced_eos_token_id": EOS},
 ]
 
 

@@ -84,13 +84,11 @@ int64_t times_done(const Period& period, const Progressed& progress, const Perio
 Fields<ScheduleOptions> ScheduleOptions::fields() {
   return Fields<ScheduleOptions>("learning-rate schedule")
       .add("name", &ScheduleOptions::name, Choices{"constant", "linear", "inverse_sqrt", "cosine"},
-           "What follows the warm-up: constant; linear or cosine decay to final_factor at the end of the run; "
+           "What follows the warm-up: constant; linear or cosine decay to 0 at the end of the run; "
            "inverse_sqrt: 1/sqrt(t/warm-up).")
       .add("warmup", &ScheduleOptions::warmup,
            "Length of the linear warm-up: \"500 steps\", \"0.5 epochs\", \"1e6 labels\" or \"4 %\" of the run; empty: "
            "none. inverse_sqrt needs one.")
-      .add("final_factor", &ScheduleOptions::final_factor, Range{0, 1},
-           "Learning rate after the last step of the run as a factor of the peak (linear, cosine).")
       .check([](const ScheduleOptions& options, const std::string& where, Problems& problems) {
         check_period(options.warmup, where + ".warmup", true, problems);
         if (options.name == "inverse_sqrt" && options.warmup.empty()) {
@@ -127,9 +125,8 @@ double Schedule::decayed(const Progressed& progress) const {
 double Schedule::factor(const Progressed& before, const Progressed& after) const {
   const double warmed = warmup_ ? done(*warmup_, after, run_) : 1.0;
   if (warmed < 1) return warmed;
-  const double fall = 1 - options_.final_factor;
-  if (options_.name == "linear") return 1 - fall * decayed(before);
-  if (options_.name == "cosine") return 1 - fall * (1 - std::cos(std::numbers::pi * decayed(before))) / 2;
+  if (options_.name == "linear") return 1 - decayed(before);
+  if (options_.name == "cosine") return 1 - (1 - std::cos(std::numbers::pi * decayed(before))) / 2;
   if (options_.name == "inverse_sqrt") return 1 / std::sqrt(warmed);
   return 1;
 }

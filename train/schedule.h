@@ -3,8 +3,8 @@
 //
 //   warm-up      u = done(warm-up):                   factor u while u < 1
 //   constant     1
-//   linear       from 1 at the end of the warm-up to `final_factor` after the last step of the run, which itself still
-//                moves the model, as in Transformers
+//   linear       from 1 at the end of the warm-up to 0 after the last step of the run, which itself still moves the
+//                model, as in Transformers
 //   cosine       the same way along half a cosine (Loshchilov and Hutter, SGDR, 2017, without restarts)
 //   inverse_sqrt 1 / sqrt(done(warm-up)) (Vaswani et al. 2017; T5's pre-training)
 #pragma once
@@ -77,8 +77,7 @@ int64_t times_done(const Period& period, const Progressed& progress, const Perio
 
 struct ScheduleOptions {
   std::string name = "constant";
-  std::string warmup = {};    // a period; "" is none
-  double final_factor = 0.0;  // of the peak rate, at the end of the run; linear and cosine
+  std::string warmup = {};  // a period; "" is none
   static Fields<ScheduleOptions> fields();
 };
 

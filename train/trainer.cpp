@@ -21,33 +21,12 @@
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
 #include "train/schedule.h"
+#include "train/teacher/teacher_source.h"
 #include "train/training_step.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {
-
-// Checks that the teacher can read the batches that are made for the model.
-void check_teacher(const model::ModelInfo& info, const ValidationInputs& validation, Problems& problems) {
-  const model::ModelInfo& teacher = validation.teacher->info();
-  const std::string where = "teacher " + teacher.name;
-  const int64_t vocabulary = validation.corpus->info().vocabulary;
-  if (teacher.vocabulary < vocabulary) {
-    problems.add(
-        {.where = where,
-         .what = "the validation corpus " + validation.corpus->file().string() + " has more token ids than the teacher",
-         .expected = fmt::format("at least {}", vocabulary),
-         .found = std::to_string(teacher.vocabulary),
-         .hint = "overlap and drafting need a teacher with the model's own tokenizer"});
-  }
-  if (teacher.decoder_start != info.decoder_start) {
-    problems.add({.where = where,
-                  .what = "teacher and model " + info.name + " begin their outputs with different tokens",
-                  .expected = fmt::format("decoder_start_token_id {}", info.decoder_start),
-                  .found = std::to_string(teacher.decoder_start),
-                  .hint = "overlap and drafting need a teacher of the model's own family and tokenizer"});
-  }
-}
 
 void check_form(const data::Corpus& corpus, Problems& problems) {
   if (data::continues_prompts(corpus.info())) return;
@@ -109,7 +88,9 @@ void check_inputs(const TrainerInputs& inputs) {
   check_corpus(inputs.corpus, info, problems);
   const ValidationInputs& validation = inputs.validation;
   if (validation.corpus) check_corpus(*validation.corpus, info, problems);
-  if (validation.corpus && validation.teacher) check_teacher(info, validation, problems);
+  if (validation.corpus && validation.teacher) {
+    LiveTeacher(*validation.teacher).check(*validation.corpus, info, problems);
+  }
   check_teachers_lengths(inputs, problems);
   problems.throw_if_any();
 }
@@ -400,7 +381,7 @@ struct TrainingRun {
     const std::filesystem::path result = directory / "model";
     if (world.leads()) write_result(result);
     share_weights();
-    return {.model = result, .state = state, .stopped_early = done(length, state.progressed(), length) < 1};
+    return {.model = result, .state = state};
   }
 
   void write_result(const std::filesystem::path& result) {

@@ -41,7 +41,6 @@ struct TrainerInputs {
 struct TrainResult {
   std::filesystem::path model;  // the result's directory
   TrainingState state;
-  bool stopped_early = false;  // by validation.patience
 };
 
 // Trains from the newest checkpoint in the directory, or from the start, to the end.

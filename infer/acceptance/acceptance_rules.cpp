@@ -129,10 +129,6 @@ Judgement ExactAcceptance::judge(const Verification& verification) {
   return judge_greedily(verification, kOwnChoices);
 }
 
-Judgement ExactAcceptance::judge_tensors(const Verification& verification) const {
-  return judge_greedy_tensors(verification, kOwnChoices);
-}
-
 namespace {
 
 template <class T>

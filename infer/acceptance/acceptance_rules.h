@@ -23,8 +23,6 @@ class ExactAcceptance : public AcceptanceRule {
  public:
   AcceptanceTraits traits() const override { return {.name = "exact", .greedy_only = true, .on_device = true}; }
   Judgement judge(const Verification& verification) override;
-  // Judges in tensor operations, every position at once, as judge() does on other devices than the CPU.
-  Judgement judge_tensors(const Verification& verification) const;
 };
 
 // ---- Speculative sampling

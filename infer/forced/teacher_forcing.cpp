@@ -14,26 +14,6 @@
 #include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
-std::vector<std::vector<double>> log_probabilities(model::LanguageModel& model, const ForcedBatch& texts) {
-  const at::NoGradGuard no_gradients;
-  std::vector<std::vector<double>> found(texts.outputs.size());
-  if (std::ranges::all_of(texts.outputs, &std::vector<int64_t>::empty)) return found;
-  TeacherForcing forcing(model, texts);
-  for (int64_t first = 0; first < forcing.longest();) {
-    const int64_t count = std::min(forcing.positions_at_once(), forcing.longest() - first);
-    const std::vector<int64_t> valid = forcing.valid(count);
-    const std::vector<int64_t> begins(valid.size(), first);
-    const at::Tensor tokens = labels_of(texts.outputs, begins, valid, count).ids.to(model.info().device);
-    const at::Tensor values = token_log_probability(forcing.next(count), tokens).to(at::kCPU, at::kDouble).contiguous();
-    const double* value = values.const_data_ptr<double>();
-    for (size_t b = 0; b < found.size(); ++b, value += count) {
-      found[b].insert(found[b].end(), value, value + valid[b]);
-    }
-    first += count;
-  }
-  return found;
-}
-
 namespace {
 
 // Logits held at once, in values: bounds memory at large vocabularies.

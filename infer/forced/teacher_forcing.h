@@ -1,5 +1,5 @@
 // Teacher-forced texts: a model reads each output shifted by one and says at every position what it would expect.
-// Logits and log-probabilities of given outputs, quality of prediction, and how well a drafter predicts a target
+// Logits of given outputs, quality of prediction, and how well a drafter predicts a target
 // (methods.md §3).
 #pragma once
 
@@ -105,12 +105,6 @@ class TeacherForcing {
   int64_t longest_ = 0;
   int64_t done_ = 0;
 };
-
-// ---- Log-probabilities of given outputs
-
-// Returns the log-probability that the model gives each token of each output: at temperature 1 over all ids, before
-// logits processors and truncation. Rows are as `texts.outputs`.
-std::vector<std::vector<double>> log_probabilities(model::LanguageModel& model, const ForcedBatch& texts);
 
 // ---- How well a drafter predicts a target, and how well each predicts the texts' own tokens (methods.md §3)
 

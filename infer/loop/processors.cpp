@@ -160,13 +160,13 @@ void force(const at::Tensor& logits, const Places& places) {
   changed.index_put_({row, position, id}, at::zeros({}, logits.options()));
 }
 
-// Returns the tokens that would repeat an n-gram of `text` if they followed `tokens`.
-std::vector<int64_t> completions(std::span<const int64_t> text, const std::vector<int64_t>& tokens, int64_t n) {
+// Returns the tokens that would repeat an n-gram of `tokens` if they followed them.
+std::vector<int64_t> completions(const std::vector<int64_t>& tokens, int64_t n) {
   std::vector<int64_t> found;
   const int64_t head = n - 1;
   if (static_cast<int64_t>(tokens.size()) < head) return found;
   const auto last = tokens.end() - head;
-  for (auto begin = text.begin(); text.end() - begin >= n; ++begin) {
+  for (auto begin = tokens.begin(); tokens.end() - begin >= n; ++begin) {
     if (std::equal(last, tokens.end(), begin)) found.push_back(begin[head]);
   }
   return found;
@@ -185,8 +185,7 @@ struct ProcessedPosition {
 
 // Changes that the rules of all positions ask for, in the order of their application.
 struct LogitEdits {
-  Places of_source;  // penalised
-  Places of_text;    // penalised
+  Places penalised;
   Places banned;
   Places forced;
   Places suppressed;  // banned, even if forced
@@ -194,23 +193,13 @@ struct LogitEdits {
 
 // These add what a rule asks for at one position.
 
-void add_penalties(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
-  const auto distinct = [](std::span<const int64_t> ids) {
-    const std::set<int64_t> found(ids.begin(), ids.end());
-    return std::vector<int64_t>(found.begin(), found.end());
-  };
-  if (settings.encoder_repetition_penalty != 1) {
-    position.add_to(edits.of_source, distinct(position.row.input()));
-  }
-  if (settings.repetition_penalty != 1) position.add_to(edits.of_text, distinct(position.tokens));
-}
-
 void add_repetitions(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
-  const auto ban_completions = [&](std::span<const int64_t> text, int64_t n) {
-    if (n > 0) position.add_to(edits.banned, completions(text, position.tokens, n));
-  };
-  ban_completions(position.tokens, settings.no_repeat_ngram_size);
-  ban_completions(position.row.input(), settings.encoder_no_repeat_ngram_size);
+  if (settings.repetition_penalty != 1) {
+    const std::set<int64_t> distinct(position.tokens.begin(), position.tokens.end());
+    position.add_to(edits.penalised, std::vector<int64_t>(distinct.begin(), distinct.end()));
+  }
+  const int64_t n = settings.no_repeat_ngram_size;
+  if (n > 0) position.add_to(edits.banned, completions(position.tokens, n));
 }
 
 void add_words(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
@@ -237,8 +226,6 @@ void add_forced_and_suppressed(const GenerationConfig& settings, const Processed
     position.add_to(edits.forced, {&*settings.forced_bos, 1});
   }
   position.add_to(edits.suppressed, settings.suppress);
-  const int64_t begin = position.row.prefix + (position.row.prefix == 1 && settings.forced_bos ? 1 : 0);
-  if (position.length == begin) position.add_to(edits.suppressed, settings.begin_suppress);
 }
 
 }  // namespace
@@ -252,7 +239,6 @@ LogitsProcessors::LogitsProcessors(model::GenerationConfig settings) : settings_
   });
   active_ = settings_.has_processors();
   history_ = settings_.repetition_penalty != 1 || settings_.no_repeat_ngram_size > 0 ||
-             settings_.encoder_no_repeat_ngram_size > 1 ||
              std::any_of(settings_.bad_words.begin(), settings_.bad_words.end(),
                          [](const auto& word) { return word.size() > 1; });
 }
@@ -271,15 +257,13 @@ void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context)
         position.tokens = row.tokens;
         position.tokens.insert(position.tokens.end(), drafted.begin(), drafted.begin() + ahead);
       }
-      add_penalties(settings_, position, edits);
       add_repetitions(settings_, position, edits);
       add_words(settings_, position, edits);
       add_length_rules(settings_, position, edits);
       add_forced_and_suppressed(settings_, position, edits);
     }
   }
-  penalise(logits, edits.of_source, 1 / settings_.encoder_repetition_penalty);
-  penalise(logits, edits.of_text, settings_.repetition_penalty);
+  penalise(logits, edits.penalised, settings_.repetition_penalty);
   ban(logits, edits.banned);
   force(logits, edits.forced);
   ban(logits, edits.suppressed);

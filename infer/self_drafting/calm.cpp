@@ -14,10 +14,9 @@
 namespace draftsmith::infer {
 namespace {
 
-std::vector<double> on_host(const at::Tensor& values) {
-  const at::Tensor host = values.to(at::kCPU, at::kDouble).contiguous();
-  const double* data = host.const_data_ptr<double>();
-  return {data, data + host.numel()};
+// Returns the numbers as row kernels read them: few for each token, so that other devices copy them.
+at::Tensor on_host(const at::Tensor& values) {
+  return promoted(values).cpu().contiguous();
 }
 
 template <class T>
@@ -48,13 +47,8 @@ double margin(const T* logits, int64_t count) {
 }  // namespace
 
 std::vector<double> cosine_similarities(const at::Tensor& a, const at::Tensor& b) {
-  if (!has_row_kernels(a)) {
-    const at::Tensor x = promoted(a).flatten(1);
-    const at::Tensor y = promoted(b).flatten(1);
-    return on_host(((x * y).sum(1) / (x.norm(2, 1) * y.norm(2, 1))).clamp(-1, 1));
-  }
-  const at::Tensor x = a.contiguous();
-  const at::Tensor y = b.contiguous();
+  const at::Tensor x = on_host(a);
+  const at::Tensor y = on_host(b);
   const int64_t rows = x.size(0);
   const int64_t width = rows == 0 ? 0 : x.numel() / rows;
   std::vector<double> similarities;
@@ -68,11 +62,7 @@ std::vector<double> cosine_similarities(const at::Tensor& a, const at::Tensor& b
 }
 
 std::vector<double> top_two_margins(const at::Tensor& logits) {
-  if (!has_row_kernels(logits)) {
-    const at::Tensor best = std::get<0>(promoted(logits).softmax(1).topk(2, 1));
-    return on_host(best.select(1, 0) - best.select(1, 1));
-  }
-  const at::Tensor scores = logits.contiguous();
+  const at::Tensor scores = on_host(logits);
   const int64_t width = scores.size(1);
   std::vector<double> margins;
   AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "top two margins", [&] {

@@ -181,23 +181,15 @@ class PpdLoop {
 
 std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, int64_t k) {
   std::vector<std::vector<int64_t>> tokens(static_cast<size_t>(logits.size(0)));
-  if (has_row_kernels(logits)) {
-    const at::Tensor rows = logits.contiguous();
-    AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "most_likely_tokens", [&] {
-      const auto* row = rows.const_data_ptr<scalar_t>();
-      for (auto& best : tokens) {
-        best.resize(static_cast<size_t>(k));
-        best.resize(static_cast<size_t>(row_top(row, rows.size(1), k, best.data())));
-        row += rows.size(1);
-      }
-    });
-    return tokens;
-  }
-  const auto [values, ids] = logits.topk(k);  // [B,k]
-  const auto known = to_host(at::where(values.gt(-std::numeric_limits<double>::infinity()), ids, -1));
-  for (size_t i = 0; i < known.size(); ++i) {
-    if (known[i] >= 0) tokens[i / static_cast<size_t>(k)].push_back(known[i]);
-  }
+  const at::Tensor rows = promoted(logits).cpu().contiguous();
+  AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "most_likely_tokens", [&] {
+    const auto* row = rows.const_data_ptr<scalar_t>();
+    for (auto& best : tokens) {
+      best.resize(static_cast<size_t>(k));
+      best.resize(static_cast<size_t>(row_top(row, rows.size(1), k, best.data())));
+      row += rows.size(1);
+    }
+  });
   return tokens;
 }
 

@@ -15,104 +15,41 @@
 namespace draftsmith::model {
 namespace {
 
+// Biases that have keys in config.json: none, those of attention's four projections, the feed-forward layers' too.
+enum BiasKeys { kNoBias, kSomeBias, kAllBias };
+
+// The layers with windows of attention.
+struct WindowKeys {
+  bool flag = false;  // sliding_window counts only with use_sliding_window
+  // The window of a config.json without sliding_window, 0: none. Absent: the family has no windows of all layers.
+  std::optional<int64_t> usual = {};
+  int64_t interval = 0;  // all but one of so many layers have windows; 0: none or all have
+};
+
 // The values of a config.json without any, and which keys a family has.
 struct LlamaLike {
   const char* name;
-  const char* architecture;
+  const char* architecture;  // before "ForCausalLM"
   int64_t width, ff_width, layers, heads;
   int64_t head_width;  // 0: the width divided by the heads
   int64_t positions;
   double norm_epsilon;
   DecoderOnlyDefaults ids;
-  bool attention_bias = false;     // there is a key for biases of all four projections
-  bool feed_forward_bias = false;  // and one for those of the feed-forward layers
-  bool window_switch = false;      // sliding_window counts only with use_sliding_window
-  // The window of a config.json without sliding_window, 0: none. Absent: the family has no windows of all layers.
-  std::optional<int64_t> window = {};
-  const char* rotary_share = nullptr;  // the key of the rotated share of a head
-  int64_t window_interval = 0;         // all but one of so many layers have windows; 0: none or all have
+  BiasKeys biases = kNoBias;
+  WindowKeys windows = {};
 };
 
 const LlamaLike kLlamaLikes[] = {
-    {"llama", "LlamaForCausalLM", 4096, 11008, 32, 32, 0, 2048, 1e-6, {32000, false, 1, 2}, true, true},
-    {"mistral",
-     "MistralForCausalLM",
-     4096,
-     14336,
-     32,
-     32,
-     0,
-     131072,
-     1e-6,
-     {32000, false, 1, 2},
-     false,
-     false,
-     false,
-     4096},
-    {"qwen2", "Qwen2ForCausalLM", 4096, 22016, 32, 32, 0, 32768, 1e-6, {151936}, false, false, true},
-    {"qwen3", "Qwen3ForCausalLM", 4096, 22016, 32, 32, 128, 32768, 1e-6, {151936}, true, false, true},
-    {"smollm3",
-     "SmolLM3ForCausalLM",
-     2048,
-     11008,
-     36,
-     16,
-     0,
-     32768,
-     1e-6,
-     {128256, true, 128000, 128001},
-     true,
-     true,
-     true},
-    {"granite", "GraniteForCausalLM", 4096, 11008, 32, 32, 0, 2048, 1e-6, {32000, false, 1, 2}, true, true},
-    {"olmo2", "Olmo2ForCausalLM", 4096, 11008, 32, 32, 0, 2048, 1e-5, {50304, false, {}, 50279}, true},
-    {"phi3",
-     "Phi3ForCausalLM",
-     3072,
-     8192,
-     32,
-     32,
-     0,
-     4096,
-     1e-5,
-     {32064, false, 1, 32000},
-     false,
-     false,
-     false,
-     0,
-     "partial_rotary_factor"},
-    {"gemma2",
-     "Gemma2ForCausalLM",
-     2304,
-     9216,
-     26,
-     8,
-     256,
-     8192,
-     1e-6,
-     {256000, true, 2, 1},
-     true,
-     false,
-     false,
-     {},
-     nullptr,
-     2},
-    {"gemma3_text",
-     "Gemma3ForCausalLM",
-     2304,
-     9216,
-     26,
-     8,
-     256,
-     131072,
-     1e-6,
-     {262208, true, 2, 1},
-     true,
-     false,
-     false,
-     {},
-     nullptr,
-     6}};
+    {"llama", "Llama", 4096, 11008, 32, 32, 0, 2048, 1e-6, {32000, false, 1, 2}, kAllBias},
+    {"mistral", "Mistral", 4096, 14336, 32, 32, 0, 131072, 1e-6, {32000, false, 1, 2}, kNoBias, {.usual = 4096}},
+    {"qwen2", "Qwen2", 4096, 22016, 32, 32, 0, 32768, 1e-6, {151936}, kNoBias, {.flag = true}},
+    {"qwen3", "Qwen3", 4096, 22016, 32, 32, 128, 32768, 1e-6, {151936}, kSomeBias, {.flag = true}},
+    {"smollm3", "SmolLM3", 2048, 11008, 36, 16, 0, 32768, 1e-6, {128256, true, 128000, 128001}, kAllBias, {true}},
+    {"granite", "Granite", 4096, 11008, 32, 32, 0, 2048, 1e-6, {32000, false, 1, 2}, kAllBias},
+    {"olmo2", "Olmo2", 4096, 11008, 32, 32, 0, 2048, 1e-5, {50304, false, {}, 50279}, kSomeBias},
+    {"phi3", "Phi3", 3072, 8192, 32, 32, 0, 4096, 1e-5, {32064, false, 1, 32000}, kNoBias, {.usual = 0}},
+    {"gemma2", "Gemma2", 2304, 9216, 26, 8, 256, 8192, 1e-6, {256000, true, 2, 1}, kSomeBias, {.interval = 2}},
+    {"gemma3_text", "Gemma3", 2304, 9216, 26, 8, 256, 131072, 1e-6, {262208, true, 2, 1}, kSomeBias, {.interval = 6}}};
 
 bool is_gemma(const TransformerConfig& config) {
   return config.norm == Norm::kRmsPlusOne;
@@ -144,10 +81,11 @@ void read_window(ConfigReader& reader, TransformerConfig& config, std::optional<
 
 void attention_kind_keys(ConfigKeys& keys, TransformerConfig& config, const LlamaLike& family) {
   keys.known({"sliding_window", "max_window_layers", "layer_types"});
-  if (family.window_switch) keys.fixed("use_sliding_window", false);
-  if (family.window) keys.also("sliding_window", config.window > 0 ? nlohmann::ordered_json(config.window) : nullptr);
+  if (family.windows.flag) keys.fixed("use_sliding_window", false);
+  if (family.windows.usual)
+    keys.also("sliding_window", config.window > 0 ? nlohmann::ordered_json(config.window) : nullptr);
   if (!keys.reads()) return;
-  if (!family.window_switch) read_window(keys.reader(), config, family.window);
+  if (!family.windows.flag) read_window(keys.reader(), config, family.windows.usual);
   if (!keys.has("layer_types")) return;
   const nlohmann::json& types = keys.reader().at("layer_types");
   if (std::ranges::any_of(types, [](const nlohmann::json& type) { return type != kFullAttention; })) {
@@ -278,14 +216,14 @@ void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
   }
   keys.integer("max_position_embeddings", config.max_positions, {1, kMaxPositions}, family.positions);
   keys.number("rms_norm_eps", config.norm_epsilon, family.norm_epsilon, 0.0, 1.0);
-  if (family.attention_bias) {
+  if (family.biases != kNoBias) {
     keys.flag("attention_bias", config.projection_bias, false);
     config.output_bias = config.projection_bias;
   }
-  if (family.feed_forward_bias) keys.flag("mlp_bias", config.feed_forward_bias, false);
+  if (family.biases == kAllBias) keys.flag("mlp_bias", config.feed_forward_bias, false);
   keys.number("attention_dropout", config.dropout, 0.0, 0.0, 0.999);
   if (is_gemma(config)) {
-    gemma_window_keys(keys, config, family.window_interval);
+    gemma_window_keys(keys, config, family.windows.interval);
   } else {
     attention_kind_keys(keys, config, family);
   }
@@ -293,7 +231,8 @@ void llama_keys(ConfigKeys& keys, TransformerConfig& config) {
   if (config.window_rotary) {
     rotary_keys_by_window(keys, config);
   } else {
-    rotary_keys(keys, config, {.share = family.rotary_share, .base_default = base});
+    const char* partial = config.family == "phi3" ? "partial_rotary_factor" : nullptr;
+    rotary_keys(keys, config, {.share = partial, .base_default = base});
   }
   decoder_only_keys(keys, config, family.ids);
   if (config.family == "smollm3") smollm3_keys(keys, config);
@@ -374,11 +313,11 @@ std::vector<Family> llama_families() {
     const bool pauses = family.name == std::string_view("smollm3");
     const TransformerConfig base = llama_base(family);
     families.push_back({.name = family.name,
-                        .architecture = family.architecture,
+                        .architecture = std::string(family.architecture) + "ForCausalLM",
                         .base = base,
                         .shapes = {.grouped_keys = true,
                                    .unrotated_interval = pauses ? kRotationPause : 0,
-                                   .window_interval = family.window_interval,
+                                   .window_interval = family.windows.interval,
                                    .scaled_embedding = is_gemma(base)},
                         .keys = llama_keys,
                         .names = llama_names,

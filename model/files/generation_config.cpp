@@ -30,18 +30,21 @@ constexpr std::string_view kHarmless =
     " disable_compile continuous_batching_config low_memory prefill_chunk_size use_model_defaults"
     " generation_kwargs ";
 
+// Keys that change nothing here and are written back: the method decides whether it samples, and follows one beam.
+constexpr std::string_view kKept = " do_sample early_stopping length_penalty renormalize_logits ";
+
 // Settings that are not implemented, with a list of the values that switch them off, as JSON.
 struct NeutralValues {
   std::string_view values;
   std::string_view keys;
 };
 constexpr NeutralValues kNeutral[] = {
-    {"[0]", " diversity_penalty penalty_alpha epsilon_cutoff eta_cutoff "},
-    {"[1]", " num_beam_groups num_return_sequences top_h typical_p guidance_scale "},
+    {"[0]", " diversity_penalty penalty_alpha epsilon_cutoff eta_cutoff encoder_no_repeat_ngram_size "},
+    {"[1]", " num_beam_groups num_return_sequences top_h typical_p guidance_scale encoder_repetition_penalty "},
     {"[false]", " remove_invalid_values token_healing "},
     {"[[], {}]", " sequence_bias "},
     {"[]", " exponential_decay_length_penalty max_time watermarking_config dola_layers "},
-    {"[[]]", " constraints force_words_ids "}};
+    {"[[]]", " constraints force_words_ids begin_suppress_tokens "}};
 
 const NeutralValues* neutral_values(const std::string& key) {
   const auto* found = std::ranges::find_if(kNeutral, [&](const auto& known) { return lists(known.keys, key); });
@@ -71,18 +74,6 @@ std::vector<std::vector<int64_t>> read_bad_words(ConfigKeys& keys, const std::st
   return words;
 }
 
-// Transformers takes true, false or "never".
-std::string read_early_stopping(ConfigReader& reader, const std::string& key) {
-  const json& value = reader.at(key);
-  if (value.is_boolean()) {
-    return value.get<bool>() ? "true" : "false";
-  }
-  if (value != "never") {
-    reader.wrong(key, "is malformed", "true, false or \"never\"");
-  }
-  return "never";
-}
-
 // Transformers takes one string or a list of them.
 std::vector<std::string> read_stop_strings(ConfigReader& reader, const std::string& key) {
   const json& value = reader.at(key);
@@ -103,10 +94,8 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
   keys.end_ids("eos_token_id", settings.eos_ids, seen);
   keys.integer("decoder_start_token_id", settings.decoder_start, ids, settings.decoder_start);
   keys.integer("bos_token_id", settings.bos, seen);
-  keys.number("encoder_repetition_penalty", settings.encoder_repetition_penalty, 1.0, 1e-6, 1e6);
   keys.number("repetition_penalty", settings.repetition_penalty, 1.0, 1e-6, 1e6);
   keys.integer("no_repeat_ngram_size", settings.no_repeat_ngram_size, {0, kMaxCount}, 0);
-  keys.integer("encoder_no_repeat_ngram_size", settings.encoder_no_repeat_ngram_size, {0, kMaxCount}, 0);
   if (keys.custom("bad_words_ids", settings.bad_words)) {
     settings.bad_words = read_bad_words(keys, "bad_words_ids", seen);
   }
@@ -115,23 +104,13 @@ void list_settings(ConfigKeys& keys, GenerationConfig& settings, int64_t vocabul
   keys.integer("forced_bos_token_id", settings.forced_bos, ids);
   keys.end_ids("forced_eos_token_id", settings.forced_eos, ids);
   keys.integers("suppress_tokens", settings.suppress, seen);
-  keys.integers("begin_suppress_tokens", settings.begin_suppress, seen);
   keys.integer("max_length", settings.max_length, {1, kMaxLength});
   keys.integer("max_new_tokens", settings.max_new_tokens, {1, kMaxLength});
-  keys.flag("do_sample", settings.do_sample, false);
   keys.number("temperature", settings.temperature, 0.0, 1e6);
   keys.integer("top_k", settings.top_k, {0, kMaxCount});
   keys.number("top_p", settings.top_p, 0.0, 1.0);
   keys.number("min_p", settings.min_p, 0.0, 1.0);
   keys.integer("num_beams", settings.num_beams, {1, kMaxCount}, 1);
-  keys.number("length_penalty", settings.length_penalty, 1.0, -1e6, 1e6);
-  keys.flag("renormalize_logits", settings.renormalize, false);
-  nlohmann::ordered_json stops;  // null: its usual value
-  if (settings.early_stopping == "true") stops = true;
-  if (settings.early_stopping == "never") stops = "never";
-  if (keys.custom("early_stopping", stops)) {
-    settings.early_stopping = read_early_stopping(keys.reader(), "early_stopping");
-  }
   if (keys.custom("stop_strings", settings.stop_strings)) {
     settings.stop_strings = read_stop_strings(keys.reader(), "stop_strings");
   }
@@ -143,7 +122,7 @@ std::map<std::string, std::string> find_unsupported(const json& settings, const 
   std::map<std::string, std::string> list;
   for (const auto& [key, value] : settings.items()) {
     const bool foreign = from_model_config && neutral_values(key) == nullptr;
-    const bool known = supported.contains(key) || lists(kHarmless, key);
+    const bool known = supported.contains(key) || lists(kHarmless, key) || lists(kKept, key);
     if (known || foreign || value.is_null() || is_neutral(key, value)) continue;
     list[key] = value.dump(-1, ' ', true, json::error_handler_t::replace);
   }
@@ -153,9 +132,8 @@ std::map<std::string, std::string> find_unsupported(const json& settings, const 
 }  // namespace
 
 bool GenerationConfig::has_processors() const {
-  return encoder_repetition_penalty != 1.0 || repetition_penalty != 1.0 || no_repeat_ngram_size > 0 ||
-         encoder_no_repeat_ngram_size > 0 || !bad_words.empty() || min_length > 0 || min_new_tokens.value_or(0) > 0 ||
-         forced_bos.has_value() || !forced_eos.empty() || !suppress.empty() || !begin_suppress.empty();
+  return repetition_penalty != 1.0 || no_repeat_ngram_size > 0 || !bad_words.empty() || min_length > 0 ||
+         min_new_tokens.value_or(0) > 0 || forced_bos.has_value() || !forced_eos.empty() || !suppress.empty();
 }
 
 GenerationConfig default_generation_config(const TransformerConfig& config) {
@@ -177,6 +155,9 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
   list_settings(keys, generation, config.vocabulary);
   keys.warn_of_ids();
   generation.unsupported = find_unsupported(settings, keys.listed(), !own_file);
+  for (const auto& [key, value] : settings.items()) {
+    if (lists(kKept, key) && !value.is_null()) generation.kept[key] = value.dump();
+  }
   return generation;
 }
 
@@ -188,7 +169,7 @@ bool is_generation_key(const std::string& key) {
     list_settings(keys, any, 0);
     return keys.listed();
   }();
-  return lists(kHarmless, key) || kImplemented.contains(key) || neutral_values(key) != nullptr;
+  return lists(kHarmless, key) || lists(kKept, key) || kImplemented.contains(key) || neutral_values(key) != nullptr;
 }
 
 nlohmann::ordered_json to_json(GenerationConfig generation) {
@@ -197,7 +178,9 @@ nlohmann::ordered_json to_json(GenerationConfig generation) {
   out["pad_token_id"] = generation.pad;
   out["decoder_start_token_id"] = generation.decoder_start;
   list_settings(keys, generation, 0);
-  for (const auto& [name, value] : generation.unsupported) out[name] = json::parse(value, nullptr, false);
+  for (const auto* others : {&generation.unsupported, &generation.kept}) {
+    for (const auto& [name, value] : *others) out[name] = json::parse(value, nullptr, false);
+  }
   return out;
 }
 

@@ -25,40 +25,32 @@ struct GenerationConfig {
 
   // Logits processors, in the order Transformers applies them. Each acts at every position it concerns, also inside a
   // draft that is being verified.
-  double encoder_repetition_penalty = 1.0;  // 1: off; > 1 favours tokens of the source or prompt
   double repetition_penalty = 1.0;   // 1: off; > 1 divides positive and multiplies negative logits of seen tokens
   int64_t no_repeat_ngram_size = 0;  // 0: off; no n-gram of this size appears twice
-  int64_t encoder_no_repeat_ngram_size = 0;     // 0: off; no n-gram of the source or prompt is generated
   std::vector<std::vector<int64_t>> bad_words;  // token sequences that are never completed
   int64_t min_length = 0;  // EOS is impossible before this length, start token and prompt counted; 0: off
   std::optional<int64_t> min_new_tokens;  // EOS is impossible before this many new tokens; min_length is then ignored
   std::optional<int64_t> forced_bos;      // the first token after the start token
   std::vector<int64_t> forced_eos;        // the only tokens possible at the last position before the length limit
   std::vector<int64_t> suppress;          // never generated
-  std::vector<int64_t> begin_suppress;    // not generated first (or second, when a first token is forced)
 
   // Lengths, when the user gives none. max_new_tokens wins over max_length; absent: the caller's default.
   std::optional<int64_t> max_length;  // start token and prompt counted
   std::optional<int64_t> max_new_tokens;
 
-  // Sampling, when the user asks for sampling and gives no values. do_sample chooses nothing by itself: the method
-  // does.
-  bool do_sample = false;
+  // Sampling, when the user asks for sampling and gives no values.
   std::optional<double> temperature;
   std::optional<int64_t> top_k;
   std::optional<double> top_p;
   std::optional<double> min_p;
 
-  // Beam search of Transformers, kept for it: every method here follows one beam.
-  int64_t num_beams = 1;
-  double length_penalty = 1.0;
-  std::string early_stopping = "false";  // or "true", "never"
-  bool renormalize = false;
-
+  int64_t num_beams = 1;                  // of Transformers: every method here follows one beam
   std::vector<std::string> stop_strings;  // a text that comes to hold one of them ends
 
   // Settings that this program does not implement, with values that would change outputs, as JSON.
   std::map<std::string, std::string> unsupported;
+  // Settings of Transformers' beam search, and whether it samples: they are kept for it, as JSON.
+  std::map<std::string, std::string> kept;
 
   // Returns whether any logits processor is on (then greedy decoding is not the plain arg max).
   bool has_processors() const;

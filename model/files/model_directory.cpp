@@ -86,26 +86,6 @@ namespace {
 
 constexpr size_t kMostMissingTensors = 40;
 
-// Refuses a configuration that is too large as a whole; the families' readers bound each size alone.
-void check_total(const TransformerConfig& config, const std::string& where, Problems& problems) {
-  constexpr double kMostNumbers = 1e13;
-  double total = 0;
-  for (const ParameterSpec& spec : expected_parameters(config)) {
-    double numbers = 1;
-    for (const int64_t size : spec.shape) {
-      numbers *= static_cast<double>(size);
-    }
-    total += numbers;
-  }
-  if (total > kMostNumbers) {
-    problems.add({.where = where,
-                  .what = "describes an absurdly large model",
-                  .expected = fmt::format("at most {:.0e} parameters", kMostNumbers),
-                  .found = fmt::format("{:.1e}", total),
-                  .hint = "some size in it is wrong"});
-  }
-}
-
 // Returns the companion that config.json names, if it names one.
 std::optional<CompanionRecord> read_companion(const CompanionRole& role, const json& config_json,
                                               const std::string& where, Problems& problems) {
@@ -142,7 +122,6 @@ ModelSettings read_settings(const fs::path& directory, const ModelKind* wanted) 
   check_other_keys(keys, config_json, is_generation_key);
   if (problems.empty()) {
     settings.config.draft_vocabulary = read_draft_vocabulary(directory, reader, settings.config, problems);
-    check_total(settings.config, where, problems);
   }
   if (settings.kind->companion != nullptr) {
     settings.companion = read_companion(*settings.kind->companion, config_json, where, problems);
@@ -439,16 +418,6 @@ void require_int8_fits(const ModelDirectory& opened, const LoadOptions& options)
                    options.pack ? "int8 on " + options.device.str() : "int8 for a model that is not packed", ""});
 }
 
-// Errors: UserError that names the first tensor with numbers that are not finite, if there is one.
-void require_finite(const ModelDirectory& opened) {
-  for (const ModelDirectory::Stored& stored : opened.parameters()) {
-    const std::string& name = stored.tensor.name;
-    if (opened.weights().stored(name).isfinite().all().item<bool>()) continue;
-    throw UserError({opened.weights().where(name), "a number is NaN or infinite, which int8 cannot hold",
-                     "finite weights", "", "the file is damaged, or its training diverged"});
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
@@ -460,12 +429,7 @@ std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const
   DirectoryParameters source(opened, options);
   std::unique_ptr<TransformerModel> model;
   if (options.pack) {
-    try {
-      model = std::make_unique<TransformerModel>(opened.config(), source);
-    } catch (const RunError&) {
-      if (source.type() == at::kChar) require_finite(opened);
-      throw;
-    }
+    model = std::make_unique<TransformerModel>(opened.config(), source);
   } else {
     std::map<std::string, at::Tensor> parameters;
     for (const auto& [parameter, stored] : opened.parameters()) {

@@ -173,8 +173,8 @@ struct LoadOptions {
 };
 
 // Loads an ordinary model. Errors: UserError that names every problem of the directory, see ModelDirectory; in int8 for
-// other devices than CPUs, unpacked models, and weights that are not finite. Other kinds are refused: model/models/ has
-// functions that load them.
+// other devices than CPUs and unpacked models, and RunError for weights that are not finite. Other kinds are refused:
+// model/models/ has functions that load them.
 std::unique_ptr<TransformerModel> load_model(const std::filesystem::path& directory, const LoadOptions& options = {});
 // Loads the model of an opened directory of any kind.
 std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options = {});

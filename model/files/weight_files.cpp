@@ -26,10 +26,6 @@
 
 namespace draftsmith::model {
 
-at::Tensor TensorFile::read(const std::string& name, at::ScalarType dtype) const {
-  return stored(name).to(dtype, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
-}
-
 // ---- Header
 // It is checked against the bytes that follow it before any offset or shape is used.
 

@@ -45,9 +45,6 @@ class TensorFile {
   virtual void will_need() const {}
   // Releases the memory of the read parts of a mapped file; tensors over it stay valid.
   virtual void forget_pages() const {}
-
-  // Returns a contiguous CPU tensor of its own, converted to `dtype` (a float type). Errors: as stored().
-  at::Tensor read(const std::string& name, at::ScalarType dtype) const;
 };
 
 // Returns the LibTorch type of a stored float type (F16, BF16, F32, F64), or nothing for other types.

@@ -243,7 +243,8 @@ Router load_router(const fs::path& directory) {
   RouterConfig config = read_router_config(directory);
   const SafetensorsFile file(directory / "model.safetensors");
   std::map<std::string, at::Tensor> parameters;
-  for (const auto& entry : file.tensors()) parameters[entry.first] = file.read(entry.first, at::kFloat);
+  for (const auto& entry : file.tensors())
+    parameters[entry.first] = file.stored(entry.first).to(at::kFloat, false, true);
   return {std::move(config), std::move(parameters), file.file().string()};
 }
 

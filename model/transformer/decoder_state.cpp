@@ -75,7 +75,6 @@ DecoderState::DecoderState(const DecoderStateShape& shape)
     throw std::logic_error("a decode state needs a capacity and layers");
   }
   replace_memory();
-  runs_.assign(static_cast<size_t>(shape.layers), 0);
   const bool grows = shape.options.device().is_cpu();
   const int64_t slots = (grows ? std::min(kFirstSlots, shape.capacity) : shape.capacity) + kSpareSlots;
   const std::vector<int64_t> sizes{shape.rows, shape.heads.key_values(), slots, shape.heads.width};
@@ -105,18 +104,6 @@ int64_t DecoderState::length(int64_t row) const {
     shortest = std::min(shortest, layer.lengths.at(static_cast<size_t>(row)));
   }
   return shortest;
-}
-
-int64_t DecoderState::layer_runs() const {
-  return std::accumulate(runs_.begin(), runs_.end(), int64_t{0});
-}
-
-void DecoderState::count_runs(LayerRange layers, const StepLayout& layout) {
-  const int64_t tokens = std::accumulate(layout.new_tokens.begin(), layout.new_tokens.end(), int64_t{0});
-  for (int64_t i = layers.begin; i < layers.end; ++i) {
-    runs_.at(static_cast<size_t>(i)) += tokens;
-    if (!layout.siblings) advance(i, layout);
-  }
 }
 
 void DecoderState::rollback(std::span<const int64_t> lengths) {
@@ -286,7 +273,6 @@ void DecoderState::begin_again() {
     layer.keys.zero_();  // a NaN of before would pass masks
     layer.values.zero_();
   }
-  runs_.assign(layers_.size(), 0);
   source_lengths_.clear();
   source_of_row_.clear();
 }
@@ -375,10 +361,10 @@ void DecoderState::write(int64_t layer, const KeyValue& key_value, const StepLay
   }
 }
 
-void DecoderState::advance(int64_t layer, const StepLayout& layout) {
-  std::vector<int64_t>& lengths = layers_.at(static_cast<size_t>(layer)).lengths;
-  for (size_t b = 0; b < lengths.size(); ++b) {
-    lengths[b] += layout.new_tokens[b];
+void DecoderState::advance(LayerRange layers, const StepLayout& layout) {
+  for (int64_t i = layers.begin; i < layers.end && !layout.siblings; ++i) {
+    std::vector<int64_t>& lengths = layers_.at(static_cast<size_t>(i)).lengths;
+    for (size_t b = 0; b < lengths.size(); ++b) lengths[b] += layout.new_tokens[b];
   }
 }
 
@@ -407,18 +393,6 @@ void DecoderState::select_branch(LayerRange layers, const StepLayout& layout, st
       cache.lengths[b] = layout.base[b] + 1;
     }
   }
-}
-
-at::Tensor DecoderState::valid_slots(int64_t layer, at::Tensor LayerCache::*part) const {
-  const LayerCache& from = cache(layer);
-  const int64_t longest = from.lengths.empty() ? 0 : *std::max_element(from.lengths.begin(), from.lengths.end());
-  const at::Tensor rows = at::tensor(cache_rows_, at::kLong).to((from.*part).device());
-  at::Tensor slots = (from.*part).narrow(2, 0, longest).index_select(0, rows);
-  for (size_t b = 0; b < from.lengths.size(); ++b) {
-    const int64_t beyond = longest - from.lengths[b];
-    slots.select(0, static_cast<int64_t>(b)).narrow(1, from.lengths[b], beyond).zero_();
-  }
-  return slots;
 }
 
 void DecoderState::set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,

@@ -148,12 +148,6 @@ class DecoderState final : public DecodeState {
   // Keeps sibling chosen[b] of each row in the given layers as the row's next token (its K/V move to the position's own
   // slot) and advances those layers by one; -1 drops all of the row's siblings.
   void select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen);
-  // Returns how many layers ran since the state began: one for each new token of a row (a sibling is one) and each
-  // layer. Writing K/V alone does not count.
-  int64_t layer_runs() const;
-  // Returns K or V of a layer's valid slots, [B,H,max length,K]: for tests that compare caches.
-  at::Tensor keys(int64_t layer) const { return valid_slots(layer, &LayerCache::keys); }
-  at::Tensor values(int64_t layer) const { return valid_slots(layer, &LayerCache::values); }
 
   // --- for the model that made the state ---
   // Gives the caches of a layer room for a step.
@@ -162,10 +156,8 @@ class DecoderState final : public DecodeState {
   void write(int64_t layer, const KeyValue& key_value, const StepLayout& layout);
   // Throws std::logic_error unless the layers stand at the layout's base and have room for it.
   void check(LayerRange layers, const StepLayout& layout) const;
-  // Counts runs of layers (layer_runs), and advances their lengths unless the layout is of siblings.
-  void count_runs(LayerRange layers, const StepLayout& layout);
-  // Sets the lengths of a layer to the end of an append layout.
-  void advance(int64_t layer, const StepLayout& layout);
+  // Sets the lengths of layers to the end of an append layout; siblings leave them as they are.
+  void advance(LayerRange layers, const StepLayout& layout);
   // Returns the layout with its places on the caches' device, copied at once without waiting; as it is on the CPU.
   StepLayout placed(StepLayout layout) const;
   // Returns a layout's places for a device, in one int64 tensor on the host.
@@ -207,7 +199,6 @@ class DecoderState final : public DecodeState {
  private:
   // Returns where a row lies, without lengths.
   PlacedRow placed_row(size_t b) const;
-  at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
   void reserve(LayerCache& cache, int64_t slots);
   // Returns whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
@@ -228,7 +219,6 @@ class DecoderState final : public DecodeState {
   PositionTables positions_;
   std::vector<int64_t> cache_rows_;  // [B]
   std::vector<LayerCache> layers_;
-  std::vector<int64_t> runs_;  // by layer
   std::vector<CrossCache> cross_;
   std::vector<int64_t> source_lengths_;  // [R]
   std::vector<int64_t> source_of_row_;   // [B]

@@ -50,34 +50,6 @@ at::Tensor distance_buckets(int64_t buckets, int64_t max_distance) {
   return at::where(distance < exact, distance, large);
 }
 
-}  // namespace
-
-RelativeBias::RelativeBias(at::Tensor weight, bool bidirectional, int64_t max_distance) : weight_(std::move(weight)) {
-  const int64_t buckets = bidirectional ? weight_.size(0) / 2 : weight_.size(0);
-  const at::Tensor before = distance_buckets(buckets, max_distance);
-  const at::Tensor after = bidirectional ? before + buckets : at::zeros_like(before);
-  furthest_ = before.size(0) - 1;
-  host_buckets_ =
-      at::cat({before.narrow(0, 0, 1), after.narrow(0, 1, furthest_), before.narrow(0, 1, furthest_).flip(0)});
-  buckets_ = host_buckets_.to(weight_.device());
-  positions_ = at::arange(furthest_ + 1, buckets_.options());
-}
-
-at::Tensor RelativeBias::full(int64_t queries, int64_t keys) const {
-  const int64_t longest = std::max(queries, keys);
-  const at::Tensor positions = longest <= furthest_ ? positions_ : at::arange(longest, positions_.options());
-  at::Tensor distance = positions.narrow(0, 0, keys) - positions.narrow(0, 0, queries).unsqueeze(1);  // [T,S]
-  if (longest > furthest_) distance.clamp_(-furthest_, furthest_);
-  return at::embedding(weight_, buckets_.take(distance)).permute({2, 0, 1}).unsqueeze(0);
-}
-
-at::Tensor RelativeBias::of_distances(int64_t first, int64_t count) const {
-  const at::Tensor distance = at::arange(first, first + count, at::kLong).clamp_(-furthest_, furthest_);
-  return weight_.detach().index_select(0, host_buckets_.take(distance).to(weight_.device())).t().contiguous();
-}
-
-namespace {
-
 // Returns ALiBi's slopes, each head's penalty for a step of distance: 2^(-8 i / H) for powers of two, interpolated
 // otherwise. [H]
 at::Tensor alibi_slopes(int64_t heads) {
@@ -98,44 +70,40 @@ at::Tensor alibi_slopes(int64_t heads) {
 
 PositionBias::PositionBias(const TransformerConfig& config, const at::Tensor& weight, bool bidirectional,
                            const at::Tensor& like) {
-  if (config.positions == Positions::kRelativeBias) {
-    relative_.emplace(weight, bidirectional, config.relative_max_distance);
-  } else if (config.positions == Positions::kAlibi) {
-    slopes_ = alibi_slopes(config.heads).to(like.device(), like.scalar_type());
-  }
+  if (config.positions == Positions::kAlibi) slopes_ = alibi_slopes(config.heads).to(like.device(), like.scalar_type());
+  if (config.positions != Positions::kRelativeBias) return;
+  weight_ = weight;
+  const int64_t buckets = bidirectional ? weight_.size(0) / 2 : weight_.size(0);
+  const at::Tensor before = distance_buckets(buckets, config.relative_max_distance);
+  const at::Tensor after = bidirectional ? before + buckets : at::zeros_like(before);
+  furthest_ = before.size(0) - 1;
+  host_buckets_ =
+      at::cat({before.narrow(0, 0, 1), after.narrow(0, 1, furthest_), before.narrow(0, 1, furthest_).flip(0)});
+  buckets_ = host_buckets_.to(weight_.device());
+  positions_ = at::arange(furthest_ + 1, buckets_.options());
 }
 
 at::Tensor PositionBias::full(int64_t queries, int64_t keys) const {
-  if (relative_) {
-    return relative_->full(queries, keys);
+  if (slopes_.defined()) {
+    const at::Tensor query = at::arange(queries, slopes_.options()).unsqueeze(1);     // [T,1]
+    const at::Tensor distance = (query - at::arange(keys, slopes_.options())).abs();  // [T,S]; blocks look ahead
+    return (slopes_.view({-1, 1, 1}) * -distance).unsqueeze(0);
   }
-  if (!slopes_.defined()) {
-    return {};
-  }
-  const at::Tensor query = at::arange(queries, slopes_.options()).unsqueeze(1);     // [T,1]
-  const at::Tensor distance = (query - at::arange(keys, slopes_.options())).abs();  // [T,S]; blocks look ahead
-  return (slopes_.view({-1, 1, 1}) * -distance).unsqueeze(0);
+  if (!weight_.defined()) return {};
+  const int64_t longest = std::max(queries, keys);
+  const at::Tensor positions = longest <= furthest_ ? positions_ : at::arange(longest, positions_.options());
+  at::Tensor distance = positions.narrow(0, 0, keys) - positions.narrow(0, 0, queries).unsqueeze(1);  // [T,S]
+  if (longest > furthest_) distance.clamp_(-furthest_, furthest_);
+  return at::embedding(weight_, buckets_.take(distance)).permute({2, 0, 1}).unsqueeze(0);
 }
 
-at::Tensor PositionBias::reversed_table(int64_t n, int64_t later) const {
-  if (relative_) {
-    return relative_->reversed_table(n);
+at::Tensor PositionBias::of_distances(int64_t first, int64_t count) const {
+  if (slopes_.defined()) {
+    return slopes_.unsqueeze(1) * -at::arange(first, first + count, slopes_.options()).abs();  // ahead as behind
   }
-  if (!slopes_.defined()) {
-    return {};
-  }
-  return slopes_.unsqueeze(1) * -at::arange(1 - n, 1 + later, slopes_.options()).abs();  // [H,n+later]
-}
-
-at::Tensor PositionBias::by_distance(int64_t n) const {
-  if (relative_) {
-    return relative_->by_distance(n);
-  }
-  if (!slopes_.defined()) {
-    return {};
-  }
-  const at::Tensor distance = at::arange(std::min<int64_t>(1 - n, n), n, slopes_.options()).abs();
-  return slopes_.unsqueeze(1) * -distance;  // [H,2n-1]
+  if (!weight_.defined()) return {};
+  const at::Tensor distance = at::arange(first, first + count, at::kLong).clamp_(-furthest_, furthest_);
+  return weight_.detach().index_select(0, host_buckets_.take(distance).to(weight_.device())).t().contiguous();
 }
 
 // ---- Blocks and stacks

@@ -29,52 +29,36 @@ void cross_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys
 // ---- Bias of attention scores by positions
 // T5's relative bias, ALiBi's (Press et al. 2022), or none.
 
-// T5's relative-position bias (Raffel et al. 2020, section 2.1): a learned number for each head and bucket of the
-// distance between key and query, added to attention scores in all layers of a stack. Beyond half of the buckets,
-// bucket widths grow logarithmically.
-class RelativeBias {
- public:
-  RelativeBias() = default;
-  // Takes weight [buckets,H]. Bidirectional (encoder): half of the buckets are for keys after the query.
-  RelativeBias(at::Tensor weight, bool bidirectional, int64_t max_distance);
-
-  // Returns the bias of queries 0..T-1 and keys 0..S-1, with gradient. [1,H,T,S]
-  at::Tensor full(int64_t queries, int64_t keys) const;
-  // Returns the bias of keys at or before the query, the nearest last: column n-1-d holds distance d. No gradient.
-  // [H,n]
-  at::Tensor reversed_table(int64_t n) const { return of_distances(1 - n, n); }
-  // Returns the bias by key position minus query position: column n-1+d holds d, from 1-n to n-1. No gradient. [H,2n-1]
-  at::Tensor by_distance(int64_t n) const { return of_distances(1 - n, std::max<int64_t>(0, 2 * n - 1)); }
-
- private:
-  // Returns the bias of `count` distances from `first` on. No gradient. [H,count]
-  at::Tensor of_distances(int64_t first, int64_t count) const;
-
-  at::Tensor weight_;
-  int64_t furthest_ = 0;  // n; distances beyond have the buckets of n and -n
-  // Buckets of the distances 0..n, -n..-1, int64 [2n+1], so that negative ones count from the end; the same and the
-  // positions 0..n on the weight's device.
-  at::Tensor host_buckets_, buckets_, positions_;
-};
-
+// Of T5 (Raffel et al. 2020, section 2.1) a learned number for each head and bucket of the distance between key and
+// query, added to attention scores in all layers of a stack. Beyond half of the buckets, bucket widths grow
+// logarithmically.
 class PositionBias {
  public:
   PositionBias() = default;
-  // `weight`: T5's table [buckets,H], undefined for other kinds of positions. `like` gives dtype and device.
+  // `weight`: T5's table [buckets,H], undefined for other kinds of positions. Bidirectional (encoder): half of the
+  // buckets are for keys after the query. `like` gives dtype and device.
   PositionBias(const TransformerConfig& config, const at::Tensor& weight, bool bidirectional, const at::Tensor& like);
 
   // Returns the bias of queries 0..T-1 and keys 0..S-1, with gradient if it is learned. [1,H,T,S]; undefined: none.
   at::Tensor full(int64_t queries, int64_t keys) const;
   // Returns the bias of keys at or before the query, the nearest last, then of the next `later` keys: column n-1-d
-  // holds distance d. Only ALiBi has later keys, as far away as earlier ones. [H,n+later]; undefined: none.
-  at::Tensor reversed_table(int64_t n, int64_t later = 0) const;
+  // holds distance d. No gradient. [H,n+later]; undefined: none.
+  at::Tensor reversed_table(int64_t n, int64_t later = 0) const { return of_distances(1 - n, n + later); }
   // Returns the bias by key position minus query position: column n-1+d holds d, from 1-n to n-1. No gradient.
   // [H,2n-1]; undefined: none.
-  at::Tensor by_distance(int64_t n) const;
+  at::Tensor by_distance(int64_t n) const { return of_distances(1 - n, std::max<int64_t>(0, 2 * n - 1)); }
 
  private:
-  std::optional<RelativeBias> relative_;
-  at::Tensor slopes_;  // [H]
+  // Returns the bias of `count` distances from `first` on. No gradient. [H,count]; undefined: none.
+  at::Tensor of_distances(int64_t first, int64_t count) const;
+
+  at::Tensor slopes_;  // ALiBi's [H]; undefined: none
+  // T5's: the table, and the furthest distance n; distances beyond have the buckets of n and -n.
+  at::Tensor weight_;
+  int64_t furthest_ = 0;
+  // Buckets of the distances 0..n, -n..-1, int64 [2n+1], so that negative ones count from the end; the same and the
+  // positions 0..n on the weight's device.
+  at::Tensor host_buckets_, buckets_, positions_;
 };
 
 // ---- Blocks and stacks
@@ -184,7 +168,6 @@ class Stack {
   // Returns whether some layers, or all, have windows.
   bool has_windows() const { return window_ > 0; }
   bool has_only_windows() const { return std::ranges::all_of(blocks_, &Block::windowed); }
-  bool has_final_norm() const { return final_norm_.defined(); }
   RowNorm final_row_norm() const { return final_norm_.row_norm(); }
   // Returns tables of positions 0..count-1 for cached steps.
   PositionTables position_tables(int64_t count) const;

@@ -301,7 +301,7 @@ StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
   StepOutput output = graph != nullptr        ? run_recorded(*graph, part, layout, own)
                       : info_.device.is_cpu() ? run(part, layout, own)
                                               : run(part, own.placed(layout), own);
-  own.count_runs(part.layers, layout);
+  own.advance(part.layers, layout);
   return output;
 }
 
@@ -320,7 +320,7 @@ StepOutput TransformerModel::run_part(const StepPart& part, const StepLayout& la
   const DecodingGuard guard;
   prepare(part.layers, layout, state);
   StepOutput output = run(part, layout, state);
-  state.count_runs(part.layers, layout);
+  state.advance(part.layers, layout);
   return output;
 }
 

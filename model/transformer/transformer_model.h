@@ -176,7 +176,7 @@ class TransformerModel : public LanguageModel {
   // Returns the positions of a step's tokens [B*L] if queries and keys are rotated by them, otherwise nothing.
   std::vector<int64_t> rotary_positions(const StepLayout& layout) const;
   // Does the work of a step, or of a part of one, that has been prepared; it may be recorded on the device.
-  // DecoderState::count_runs() is to follow.
+  // DecoderState::advance() is to follow.
   StepOutput run(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
   StepOutput run_by_operators(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
   // Returns whether steps are computed by run_on_cpu(): all layers are packed for it.

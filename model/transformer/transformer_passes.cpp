@@ -211,10 +211,8 @@ void TransformerModel::write_kv(LayerRange layers, const at::Tensor& hidden, con
   for (int64_t i = layers.begin; i < layers.end; ++i) {
     state.write(i, parts_->decoder.block(i).key_value(hidden, state.positions(), {positions, layout.places.position}),
                 layout);
-    if (!layout.siblings) {
-      state.advance(i, layout);
-    }
   }
+  state.advance(layers, layout);
 }
 
 at::Tensor TransformerModel::project(const at::Tensor& states) const {

@@ -26,7 +26,6 @@ class Result:
     ids: np.ndarray  # new token ids, EOS included; `torch.from_numpy(result.ids)` copies nothing
     text: str | None  # None if the model has no tokenizer
     stats: dict[str, Any]  # counts and seconds of decoding, as `draftsmith generate --json` prints them
-    log_probabilities: np.ndarray | None = None  # of each id, with `log_probs=True`
     error: str | None = None  # why this output failed, while others did not; it has no ids then
 
     def row(self) -> dict[str, Any]:

@@ -206,17 +206,16 @@ infer::OnTokens pieces_for(const py::object& on_piece, const data::Tokenizer* to
   };
 }
 
-// Returns (ids, text, stats, log_probabilities, error) of each result. Arrays own the results' values.
+// Returns (ids, text, stats, error) of each result. Arrays own the results' values.
 py::list results_of(std::vector<infer::GenerationResult> results, const data::Tokenizer* tokenizer,
                     const infer::DecodeOptions& options) {
   py::list list;
   for (infer::GenerationResult& result : results) {
-    py::object text = py::none(), log_probabilities = py::none(), error = py::none();
+    py::object text = py::none(), error = py::none();
     if (tokenizer != nullptr) text = py::str(infer::text_of_known(*tokenizer, result.ids));
-    if (options.log_probs) log_probabilities = array_of(std::move(result.log_probabilities));
     if (result.error) error = py::str(to_string(*result.error));
     const py::object stats = object_of(infer::stats_json(result.stats, options.measure_alpha));
-    list.append(py::make_tuple(array_of(std::move(result.ids)), text, stats, log_probabilities, error));
+    list.append(py::make_tuple(array_of(std::move(result.ids)), text, stats, error));
   }
   return list;
 }

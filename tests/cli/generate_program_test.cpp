@@ -97,17 +97,11 @@ TEST_F(GenerateProgram, JsonTextIsWhatTheIdsDecodeTo) {
     }
     EXPECT_EQ(line.at("text").get<std::string>(), tokenizer->decode(ids));
     breaks += line.at("text").get<std::string>().find('\n') != std::string::npos ? 1 : 0;
-    EXPECT_FALSE(line.contains("log_probs"));
   }
   EXPECT_GT(breaks, 0U);
 }
 
-TEST_F(GenerateProgram, LogProbabilitiesAreOfTheTokensAndNeedJson) {
-  for (const auto& line : objects(generate({"--json", "--log-probs", "--max-new-tokens", "6"}, "he\nthere\n").out)) {
-    ASSERT_EQ(line.at("log_probs").size(), line.at("ids").size());
-    for (const double value : line.at("log_probs")) EXPECT_LT(value, 0);
-  }
-  EXPECT_THAT(refusal_of(generate({"--log-probs"}, "he\n")), HasSubstr("--json"));
+TEST_F(GenerateProgram, JsonIsNotStreamed) {
   EXPECT_THAT(generate({"--stream", "--json"}, "he\n").err, HasSubstr("--stream prints text"));
 }
 
@@ -133,7 +127,7 @@ TEST_F(GenerateProgram, ALineThatFailsLeavesTheOthersAlone) {
     const std::string line = text.out.substr(0, text.out.find('\n') + 1);
     EXPECT_EQ(text.out, line + "\n" + line);
     EXPECT_EQ(run({"--stream"}).out, text.out);
-    const ProgramResult json = run({"--json", "--log-probs", "--batch-size", batch});
+    const ProgramResult json = run({"--json", "--batch-size", batch});
     EXPECT_EQ(json.exit_code, 1);
     const auto lines = objects(json.out);
     ASSERT_EQ(lines.size(), 3U);

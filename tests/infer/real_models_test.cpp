@@ -101,7 +101,7 @@ TEST(RealModels, EosInsideADraftEndsTheOutput) {
       const auto results = fp64().run(options, true);
       EXPECT_EQ(ids_of(results), expected) << method << " batch " << batch;
       size_t early = 0;
-      for (const auto& [ids, stats, log_probabilities, error] : results) {
+      for (const auto& [ids, stats, error] : results) {
         if (static_cast<int64_t>(ids.size()) == kModelLimit) continue;
         ++early;
         EXPECT_EQ(stats.target_runs, 1) << method;

@@ -168,7 +168,8 @@ TEST_F(DecoderOnlyParity, NamesWithoutPrefixAreRead) {
     const SafetensorsFile file(directory / "model.safetensors");
     std::vector<TensorToStore> tensors;
     for (const auto& [stored, entry] : file.tensors()) {
-      tensors.push_back({stored.substr(std::string("transformer.").size()), file.read(stored, at::kFloat), at::kFloat});
+      tensors.push_back(
+          {stored.substr(std::string("transformer.").size()), file.stored(stored).to(at::kFloat), at::kFloat});
     }
     fs::remove(directory / "model.safetensors");
     write_safetensors(directory / "model.safetensors", std::move(tensors));

@@ -53,7 +53,7 @@ std::string TransformersReference::check_saved() const {
 
 Reference TransformersReference::batch(const std::string& name) const {
   const SafetensorsFile file(root_ / (name + ".reference.safetensors"));
-  const auto read = [&](const std::string& tensor) { return file.read(tensor, at::kFloat); };
+  const auto read = [&](const std::string& tensor) { return file.stored(tensor).to(at::kFloat); };
   Reference reference;
   if (file.tensors().count("source") != 0) {
     reference.source = {read("source").to(at::kLong), integers(read("source_lengths"))};

@@ -1,6 +1,7 @@
 // Batches of token ids for steps and passes of transformers.
 #pragma once
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -33,6 +34,19 @@ inline TokenBatch single(const TokenBatch& batch, int64_t b) {
 
 inline DecoderState& transformer_state(DecodeState& state) {
   return dynamic_cast<DecoderState&>(state);
+}
+
+// Returns the keys of a layer's valid slots, or by &LayerCache::values its values, zeros behind a row's end.
+// [B,H,max length,K]
+inline at::Tensor cached(const DecoderState& state, int64_t layer, at::Tensor LayerCache::*part = &LayerCache::keys) {
+  const LayerCache& from = state.cache(layer);
+  const at::Tensor rows = at::tensor(state.cache_rows(), at::kLong);
+  at::Tensor slots = (from.*part).narrow(2, 0, *std::ranges::max_element(from.lengths)).index_select(0, rows);
+  for (int64_t b = 0; b < state.rows(); ++b) {
+    const int64_t length = from.lengths[static_cast<size_t>(b)];
+    slots.select(0, b).narrow(1, length, slots.size(2) - length).zero_();
+  }
+  return slots;
 }
 
 // Returns a step that adds a list of tokens to each row, right padded inside.

@@ -62,16 +62,16 @@ TEST(Schedule, WarmupRisesLinearlyInEveryUnit) {
   }
 }
 
-TEST(Schedule, LinearFallsToItsFinalFactor) {
-  const ScheduleOptions options{.name = "linear", .warmup = "20 steps", .final_factor = 0.1};
+TEST(Schedule, LinearFallsToZero) {
+  const ScheduleOptions options{.name = "linear", .warmup = "20 steps"};
   EXPECT_NEAR(factor(options, 20), 1, 1e-12);
-  EXPECT_NEAR(factor(options, 111), 0.55, 1e-12);
-  EXPECT_NEAR(factor(options, 201), 0.1, 1e-12);
-  EXPECT_NEAR(factor(options, 300), 0.1, 1e-12);
+  EXPECT_NEAR(factor(options, 111), 0.5, 1e-12);
+  EXPECT_NEAR(factor(options, 201), 0, 1e-12);
+  EXPECT_NEAR(factor(options, 300), 0, 1e-12);
 }
 
 TEST(Schedule, CosineFallsAlongHalfAWave) {
-  const ScheduleOptions options{.name = "cosine", .warmup = "", .final_factor = 0};
+  const ScheduleOptions options{.name = "cosine", .warmup = ""};
   EXPECT_NEAR(factor(options, 51), (1 + std::cos(M_PI / 4)) / 2, 1e-12);
   EXPECT_NEAR(factor(options, 101), 0.5, 1e-12);
   EXPECT_NEAR(factor(options, 201), 0, 1e-12);

@@ -150,7 +150,6 @@ TEST_F(TrainerTest, StopsEarlyAndKeepsTheBestModel) {
   options.validation.every = "4 steps";
   options.validation.patience = 3;
   const TrainResult result = train_tiny_validated(run_directory(), options);
-  EXPECT_TRUE(result.stopped_early);
   EXPECT_LT(result.state.step, 200);
   EXPECT_EQ(result.state.since_best, 3);
   EXPECT_EQ(result.state.step, result.state.best_step + 3 * 4);

@@ -29,9 +29,7 @@ constexpr unsigned kThreads = 1024;
 // By LibTorch's operators, on any device.
 at::Tensor cross_entropy_by_operators(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
   const at::Tensor log_probs = logits.log_softmax(1);  // [C,V]
-  at::Tensor losses = log_probs.gather(1, labels.unsqueeze(1)).squeeze(1).neg();
-  const auto vocabulary = static_cast<double>(logits.size(1));
-  if (smoothing > 0) losses = losses * (1 - smoothing) - log_probs.sum(1) * (smoothing / vocabulary);
+  const at::Tensor losses = cross_entropy_values(log_probs, labels, smoothing);
   if (!slope) return losses;
   at::exp_out(logits, log_probs);
   cross_entropy_gradient(logits, labels, smoothing);

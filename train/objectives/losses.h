@@ -25,8 +25,7 @@ at::Tensor cross_entropy_values(const at::Tensor& log_probs, const at::Tensor& l
 void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels, double smoothing);
 
 // The operator draftsmith::cross_entropy, below autograd: one launch on a GPU, by a kernel of our own
-// (train/objectives/kernels/cross_entropy.cu). Training on a CPU does not call it, but the two functions above, on
-// whose bits resumed runs rest.
+// (train/objectives/kernels/cross_entropy.cu), elsewhere the two functions above.
 
 // Returns the source of the operator's kernels.
 KernelSource cross_entropy_source();

@@ -18,7 +18,6 @@ namespace {
 
 // ---- Losses at positions
 
-// Cross entropy whose bits on a CPU resumed runs rest on.
 class SmoothedCrossEntropy : public PositionLoss {
  public:
   SmoothedCrossEntropy(at::Tensor labels, double smoothing, at::Tensor weights)
@@ -26,12 +25,7 @@ class SmoothedCrossEntropy : public PositionLoss {
 
  protected:
   at::Tensor losses(at::Tensor& logits, const PositionRange& rows, bool gradient) override {
-    const at::Tensor labels = labels_.narrow(0, rows.begin, rows.count);
-    if (!logits.is_cpu()) return cross_entropy_losses(logits, labels, smoothing_, gradient);
-    const at::Tensor log_probs = logits.log_softmax(1);  // [C,V]
-    const at::Tensor values = cross_entropy_values(log_probs, labels, smoothing_);
-    if (gradient) cross_entropy_gradient(at::exp_out(logits, log_probs), labels, smoothing_);
-    return values;
+    return cross_entropy_losses(logits, labels_.narrow(0, rows.begin, rows.count), smoothing_, gradient);
   }
 
  private:
@@ -228,33 +222,6 @@ class CrossEntropy : public Objective {
 
 // ---- Distillation
 
-// Checks that a live teacher can read the batches that are made for the student.
-void check_live(const TeacherSource& teacher, const model::ModelInfo& student, Problems& problems) {
-  const model::ModelInfo& info = *teacher.live();
-  if (info.decoder_start != student.decoder_start) {
-    problems.add({.where = "teacher " + teacher.name(),
-                  .what = fmt::format("teacher and student {} begin their outputs with different tokens", student.name),
-                  .expected = fmt::format("decoder_start_token_id {}", student.decoder_start),
-                  .found = std::to_string(info.decoder_start),
-                  .hint = "a teacher must be of the student's own family and tokenizer"});
-  }
-  if (info.encoder_decoder != student.encoder_decoder) {
-    const auto form = [](const model::ModelInfo& model) {
-      return model.encoder_decoder ? "an encoder-decoder" : "decoder-only";
-    };
-    problems.add({.where = "teacher " + teacher.name(),
-                  .what = fmt::format("teacher and student {} read their inputs differently", student.name),
-                  .expected = form(student),
-                  .found = form(info)});
-  }
-  if (student.pad >= info.vocabulary) {
-    problems.add({.where = "teacher " + teacher.name(),
-                  .what = fmt::format("the teacher lacks the padding token of the student {}", student.name),
-                  .expected = fmt::format("more than {} ids", student.pad),
-                  .found = std::to_string(info.vocabulary)});
-  }
-}
-
 void check_source(const DistillOptions& options, const ObjectiveInputs& inputs, Problems& problems) {
   const TeacherSource& teacher = *inputs.teacher;
   const auto made_at = teacher.temperature();
@@ -266,15 +233,7 @@ void check_source(const DistillOptions& options, const ObjectiveInputs& inputs, 
                   .found = fmt::format("temperature {}", *made_at),
                   .hint = "set objective.distill.temperature to it, or make the cache again at the other"});
   }
-  const int64_t ids = inputs.corpus->info().vocabulary;
-  if (teacher.vocabulary() < ids) {
-    problems.add({.where = "teacher " + teacher.name(),
-                  .what = "the corpus " + inputs.corpus->file().string() + " has more token ids than the teacher",
-                  .expected = fmt::format("at least {}", ids),
-                  .found = std::to_string(teacher.vocabulary()),
-                  .hint = "a teacher must have the student's own tokenizer"});
-  }
-  if (teacher.live() != nullptr) check_live(teacher, inputs.trainable->info(), problems);
+  teacher.check(*inputs.corpus, inputs.trainable->info(), problems);
 }
 
 void check_inputs(const DistillOptions& options, const ObjectiveInputs& inputs) {

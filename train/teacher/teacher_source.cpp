@@ -1,9 +1,9 @@
 #include "train/teacher/teacher_source.h"
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include "base/device_tensors.h"
-#include "base/error.h"
 
 namespace draftsmith::train {
 
@@ -18,6 +18,36 @@ void require_whole_vocabulary(const model::TransformerModel& model) {
 }
 
 }  // namespace
+
+void TeacherSource::check(const data::Corpus& corpus, const model::ModelInfo& student, Problems& problems) const {
+  const auto refuse = [&](const std::string& what, const std::string& expected, const std::string& found) {
+    problems.add({.where = "teacher " + name(),
+                  .what = what,
+                  .expected = expected,
+                  .found = found,
+                  .hint = "a teacher must be of the student's own family and tokenizer"});
+  };
+  if (vocabulary() < corpus.info().vocabulary) {
+    refuse("the corpus " + corpus.file().string() + " has more token ids than the teacher",
+           fmt::format("at least {}", corpus.info().vocabulary), std::to_string(vocabulary()));
+  }
+  if (live() == nullptr) return;
+  const model::ModelInfo& info = *live();
+  if (info.decoder_start != student.decoder_start) {
+    refuse("teacher and student " + student.name + " begin their outputs with different tokens",
+           fmt::format("decoder_start_token_id {}", student.decoder_start), std::to_string(info.decoder_start));
+  }
+  if (info.encoder_decoder != student.encoder_decoder) {
+    const auto form = [](const model::ModelInfo& model) {
+      return model.encoder_decoder ? "an encoder-decoder" : "decoder-only";
+    };
+    refuse("teacher and student " + student.name + " read their inputs differently", form(student), form(info));
+  }
+  if (student.pad >= info.vocabulary) {
+    refuse("the teacher lacks the padding token of the student " + student.name,
+           fmt::format("more than {} ids", student.pad), std::to_string(info.vocabulary));
+  }
+}
 
 HiddenTeacher::HiddenTeacher(const Predictions& predictions) : predictions_(predictions) {
   require_whole_vocabulary(*predictions_.model);

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "base/aten.h"
+#include "base/error.h"
+#include "data/corpus/corpus.h"
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
@@ -44,6 +46,9 @@ class TeacherSource {
   virtual const model::ModelInfo* live() const { return nullptr; }
   // Returns p at the labels of a batch (batch.examples are the corpus's). The batch must outlive it.
   virtual std::unique_ptr<TeacherDistributions> distributions(const Batch& batch) = 0;
+
+  // Adds a problem for each reason why it cannot judge the corpus's labels, or read the batches made for the student.
+  void check(const data::Corpus& corpus, const model::ModelInfo& student, Problems& problems) const;
 };
 
 // The teacher's distributions from hidden states and a head: `predictions` of the teacher at the batch's labels. Logits

@@ -22,7 +22,7 @@ TEST(EarlyExit, LayersOfRowsThatEndInsideAKeptDraftAreCounted) {
   options.window_rule = "fixed";
   options.window = 4;
   options.max_new_tokens = 4;
-  for (const auto& [ids, stats, log_probabilities, error] : run_exit(*model, 0, options)) {
+  for (const auto& [ids, stats, error] : run_exit(*model, 0, options)) {
     // The first token is the target's own; then at most three of layer 1.
     EXPECT_EQ(stats.layer_runs, kExitLayers * stats.target_tokens + stats.drafted - (stats.target_tokens - 1));
   }

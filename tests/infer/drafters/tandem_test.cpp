@@ -42,7 +42,7 @@ TEST_P(TandemOf, IdentitySecondaryIsAlwaysAccepted) {
   for (const int64_t window : {1, 3, 7}) {
     const auto results = pair.run(tandem_options("tandem-speed", window, 3));
     EXPECT_EQ(ids_of(results), expected);
-    for (const auto& [ids, stats, log_probabilities, error] : results) {
+    for (const auto& [ids, stats, error] : results) {
       EXPECT_EQ(stats.accepted, stats.drafted);
       EXPECT_EQ(stats.target_runs, divide_up(std::ssize(ids), window + 1)) << "window " << window;
     }
@@ -118,7 +118,7 @@ TEST_P(TandemOf, StandaloneIdentityWritesThePrimarysOutputAtAnyWindow) {
         options.free_token = free_token;
         const auto results = pair.run(options);
         EXPECT_EQ(ids_of(results), expected) << "window " << window << " batch " << batch << " free " << free_token;
-        for (const auto& [ids, stats, log_probabilities, error] : results) {
+        for (const auto& [ids, stats, error] : results) {
           const int64_t tokens = std::ssize(ids);
           EXPECT_EQ(stats.target_runs, free_token ? divide_up(tokens, window + 1) : divide_up(tokens, window) - 1);
           EXPECT_EQ(stats.draft_runs, stats.drafted);
@@ -286,10 +286,11 @@ class CheckedDrafter : public TandemDrafter {
     const int64_t length = other.length(0);
     ASSERT_EQ(state().length(row), length);
     for (int64_t layer = 0; layer < pair_.secondary->config().decoder_layers && length > 0; ++layer) {
-      const auto own_keys = state().keys(layer)[row].narrow(1, 0, length);
-      const auto own_values = state().values(layer)[row].narrow(1, 0, length);
-      EXPECT_LT(difference(own_keys, other.keys(layer)[0].narrow(1, 0, length)), 1e-10);
-      EXPECT_LT(difference(own_values, other.values(layer)[0].narrow(1, 0, length)), 1e-10);
+      const auto own_keys = model::cached(state(), layer)[row].narrow(1, 0, length);
+      const auto own_values = model::cached(state(), layer, &model::LayerCache::values)[row].narrow(1, 0, length);
+      EXPECT_LT(difference(own_keys, model::cached(other, layer)[0].narrow(1, 0, length)), 1e-10);
+      EXPECT_LT(difference(own_values, model::cached(other, layer, &model::LayerCache::values)[0].narrow(1, 0, length)),
+                1e-10);
     }
   }
 

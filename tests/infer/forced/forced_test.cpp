@@ -47,11 +47,11 @@ int64_t check_greedy(model::LanguageModel& model, const model::GenerationConfig&
   return same;
 }
 
-// The encoder's processors look at the prompt of a decoder-only model.
+// Processors look at the prompt of a decoder-only model.
 TEST(Decisions, ProcessPromptsAsDecodingDoes) {
   auto settings = settings_with_eos();
-  settings.encoder_repetition_penalty = 5;
-  settings.encoder_no_repeat_ngram_size = 2;
+  settings.repetition_penalty = 5;
+  settings.no_repeat_ngram_size = 2;
   settings.decoder_start = 7;  // not the model's own
   int64_t same = 0;
   for (const auto& config : {model::tiny_t5(), model::tiny_llama(), model::tiny_gpt2()}) {
@@ -79,39 +79,6 @@ TEST(Decisions, ForbiddenTokensAreInfinitelyFarAndProbabilitiesWarpedAfterProces
   const at::Tensor p = decision_probabilities(Generator(models, options), models, {kDecidedSources, none});
   EXPECT_NEAR(p[0][3].item<double>(), 0.25 * 0.25 / (0.25 * 0.25 + 0.15 * 0.15), 1e-12);
   EXPECT_EQ(p[0][2].item<double>(), 0);
-}
-
-TEST(LogProbabilities, AreThoseOfTheTargetInEveryMethod) {
-  const OracleFunction target = random_oracle(6, 3);
-  for (const bool encoder_decoder : {true, false}) {
-    OraclePair oracles({target, random_oracle(6, 4), 6, at::kDouble, encoder_decoder});
-    const std::vector<Ids> sources = {{2}, {3, 4, 2}, {5, 5}};
-    for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
-      DecodeOptions options{.method = method};
-      if (options.samples_by_default()) options.temperature = 0.7;
-      options.top_k = 3;
-      options.num_samples = 2;
-      options.batch_size = 2;
-      options.max_new_tokens = 7;
-      options.log_probs = true;
-      const auto results = Generator(oracles.models(), options).generate(sources);
-      for (size_t i = 0; i < results.size(); ++i) {
-        const Ids& source = sources[i / 2];
-        Ids prefix = encoder_decoder ? Ids{} : source;
-        ASSERT_EQ(results[i].log_probabilities.size(), results[i].ids.size());
-        for (size_t t = 0; t < results[i].ids.size(); ++t) {
-          const auto p = target(encoder_decoder ? source : Ids{}, prefix);
-          const int64_t token = results[i].ids[t];
-          EXPECT_NEAR(results[i].log_probabilities[t], std::log(p[static_cast<size_t>(token)]), 1e-9) << method;
-          prefix.push_back(token);
-        }
-      }
-      options.log_probs = false;
-      const auto plain = Generator(oracles.models(), options).generate(sources);
-      EXPECT_EQ(ids_of(plain), ids_of(results));
-      EXPECT_TRUE(plain[0].log_probabilities.empty());
-    }
-  }
 }
 
 // Over all positions: the most likely tokens and cross-entropy of each model, and the overlap of both.

@@ -60,7 +60,7 @@ class Seq2Seq : public testing::Test {
     Tensors tensors;
     {
       const SafetensorsFile saved(file);
-      for (const auto& [name, entry] : saved.tensors()) tensors[name] = saved.read(name, at::kFloat).clone();
+      for (const auto& [name, entry] : saved.tensors()) tensors[name] = saved.stored(name).to(at::kFloat).clone();
     }
     change(tensors);
     std::vector<TensorToStore> stored;

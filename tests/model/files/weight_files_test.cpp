@@ -32,9 +32,9 @@ TEST(Safetensors, WrittenTensorsAreReadBackBitForBitInEveryType) {
     write_safetensors(file, {{"m", matrix, type}, {"s", scalar, type}, {"empty", at::empty({0, 4}), type}});
     const SafetensorsFile read(file);
     EXPECT_EQ(read.tensors().at("m").dtype, stored_dtype_name(type));
-    EXPECT_TRUE(at::equal(read.read("m", type), matrix));
-    EXPECT_TRUE(at::equal(read.read("s", type), scalar));
-    EXPECT_EQ(read.read("empty", type).sizes(), at::IntArrayRef({0, 4}));
+    EXPECT_TRUE(at::equal(read.stored("m").to(type), matrix));
+    EXPECT_TRUE(at::equal(read.stored("s").to(type), scalar));
+    EXPECT_EQ(read.stored("empty").to(type).sizes(), at::IntArrayRef({0, 4}));
   }
 }
 
@@ -48,8 +48,8 @@ TEST(Safetensors, MixedTypesAreAlignedAndConvertedOnReading) {
     const size_t width = c10::elementSize(float_type(entry.dtype).value_or(at::kDouble));
     EXPECT_EQ(reinterpret_cast<uintptr_t>(read.bytes(name).data()) % width, 0) << name;
   }
-  EXPECT_TRUE(at::equal(read.read("a", at::kFloat), odd.to(at::kBFloat16).to(at::kFloat)));
-  EXPECT_EQ(read.read("c", at::kDouble).scalar_type(), at::kDouble);
+  EXPECT_TRUE(at::equal(read.stored("a").to(at::kFloat), odd.to(at::kBFloat16).to(at::kFloat)));
+  EXPECT_EQ(read.stored("c").to(at::kDouble).scalar_type(), at::kDouble);
 }
 
 TEST(Safetensors, AValueThatIsNotFiniteIsNeverWritten) {

@@ -38,13 +38,13 @@ TEST(DecodeStateStep, RepeatedRowsTakeThePlacesOfRowsThatLeft) {
   model->step(step_input({{3}, {4, 5}, {6, 7, 8}}), *state);
   auto& own = dynamic_cast<DecoderState&>(*state);
   const void* memory = own.cache(0).keys.const_data_ptr();
-  const at::Tensor keys = own.keys(0).clone();
+  const at::Tensor keys = cached(own, 0).clone();
   state->select_rows(std::vector<int64_t>{1, 1, 2});
   EXPECT_EQ(own.cache(0).keys.const_data_ptr(), memory);
   EXPECT_EQ(own.cache_rows(), (std::vector<int64_t>{1, 0, 2}));
   EXPECT_EQ(state->length(1), 2);
   for (const auto& [row, former] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}, {2, 2}}) {
-    EXPECT_TRUE(at::equal(own.keys(0)[row], keys[former])) << row;
+    EXPECT_TRUE(at::equal(cached(own, 0)[row], keys[former])) << row;
   }
 }
 
@@ -93,9 +93,11 @@ class DecodeStateLayers : public testing::Test {
 
   void expect_same_caches(DecodeState& a, DecodeState& b) {
     for (int64_t layer = 0; layer < 3; ++layer) {
-      EXPECT_EQ(transformer_state(a).keys(layer).sizes(), transformer_state(b).keys(layer).sizes());
-      EXPECT_LT(difference(transformer_state(a).keys(layer), transformer_state(b).keys(layer)), 1e-12);
-      EXPECT_LT(difference(transformer_state(a).values(layer), transformer_state(b).values(layer)), 1e-12);
+      EXPECT_EQ(cached(transformer_state(a), layer).sizes(), cached(transformer_state(b), layer).sizes());
+      EXPECT_LT(difference(cached(transformer_state(a), layer), cached(transformer_state(b), layer)), 1e-12);
+      EXPECT_LT(difference(cached(transformer_state(a), layer, &LayerCache::values),
+                           cached(transformer_state(b), layer, &LayerCache::values)),
+                1e-12);
     }
   }
 };

@@ -95,7 +95,7 @@ TEST_F(Exporting, TheStoredTypeLosesNothing) {
     const model::SafetensorsFile opened(file);
     for (const auto& [name, entry] : opened.tensors()) {
       const bool down = name.ends_with("DenseReluDense.wo.weight");
-      const at::Tensor value = opened.read(name, at::kFloat);
+      const at::Tensor value = opened.stored(name).to(at::kFloat);
       tensors.push_back({name, down ? value + 1e-4 : value, down ? at::kFloat : at::kBFloat16});
     }
   }
