@@ -33,15 +33,6 @@ RougeValue value_of(double hits, double hypothesis_count, double reference_count
   return value;
 }
 
-std::vector<uint64_t> sorted_ngrams(const Tokens& tokens, size_t order) {
-  std::vector<uint64_t> ngrams;
-  for (size_t i = 0; i + order <= tokens.size(); ++i) {
-    ngrams.push_back(order == 1 ? tokens[i] : (static_cast<uint64_t>(tokens[i]) << 32U) | tokens[i + 1]);
-  }
-  std::sort(ngrams.begin(), ngrams.end());
-  return ngrams;
-}
-
 RougeValue rouge_n(const Tokens& hypothesis, const Tokens& reference, size_t order) {
   const auto a = sorted_ngrams(hypothesis, order);
   const auto b = sorted_ngrams(reference, order);
