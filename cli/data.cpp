@@ -1,4 +1,4 @@
-// `draftsmith data`: makes and shows corpora, tokenizes text and lists data sets.
+// `draftsmith data`: makes and shows corpora, and lists data sets.
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -15,7 +15,6 @@
 #include "base/signals.h"
 #include "base/table.h"
 #include "base/toml.h"
-#include "base/utf8.h"
 #include "cli/application.h"
 #include "data/corpus/corpus.h"
 #include "data/corpus/prepare.h"
@@ -115,53 +114,6 @@ Action add_show(CLI::App& app) {
   };
 }
 
-// Prints the ids or the text of each line.
-void tokenize_lines(const data::Tokenizer& tokenizer, data::LineReader& lines, bool decode, bool eos) {
-  for (std::string line; lines.next(line);) {
-    if (decode) {
-      const auto ids = data::parse_token_ids(line, tokenizer.vocabulary(), lines.where(),
-                                             "without --decode, lines are read as text");
-      std::cout << tokenizer.decode(std::vector<int32_t>(ids.begin(), ids.end())) << '\n';
-      continue;
-    }
-    if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
-    std::vector<int32_t> ids = tokenizer.encode(line);
-    if (eos) ids.push_back(tokenizer.eos());
-    std::cout << fmt::format("{}\n", fmt::join(ids, " "));
-  }
-}
-
-Action add_tokenize(CLI::App& app) {
-  struct Flags {
-    std::string model;
-    std::string input = "-";
-    bool decode = false;
-    bool eos = false;
-  };
-  auto flags = std::make_shared<Flags>();
-  app.add_option("--model", flags->model, "Model directory, or a tokenizer file (spiece.model, tokenizer.json)")
-      ->required();
-  app.add_option("--input", flags->input, "Text (or ids, with --decode), one example a line; - is standard input");
-  app.add_flag("--decode", flags->decode, "Turn lines of ids into text");
-  app.add_flag("--eos", flags->eos, "End each line of ids with EOS, as in corpora and for the encoder of a T5");
-  app.footer(
-      "Examples:\n  draftsmith data tokenize --model DIR --input test.de > ids.txt\n"
-      "  draftsmith data tokenize --model DIR --input ids.txt --decode");
-  return [flags] {
-    const auto tokenizer = data::load_tokenizer(flags->model);
-    if (flags->eos && tokenizer->eos() < 0) {
-      throw UserError({.where = "--eos",
-                       .what = "the tokenizer has no EOS",
-                       .expected = "eos_token in tokenizer_config.json",
-                       .found = "none in " + flags->model});
-    }
-    data::LineReader lines = data::open_lines(flags->input);
-    tokenize_lines(*tokenizer, lines, flags->decode, flags->eos);
-    std::cout.flush();
-    return 0;
-  };
-}
-
 // Returns what a data set holds, in a table's row.
 std::vector<std::string> dataset_row(const data::NamedDataset& set) {
   const std::string lines =
@@ -214,7 +166,6 @@ Action add_data(CLI::App& app) {
   commands.add("prepare", "Tokenize text into a corpus", add_prepare);
   commands.add("list", "Print the data sets that can be used by name", add_list);
   commands.add("show", "Print a corpus's counts and some examples", add_show);
-  commands.add("tokenize", "Print the token ids of each line of text, or the reverse", add_tokenize);
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"
