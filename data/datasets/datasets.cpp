@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <ranges>
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,6 +28,11 @@ using nlohmann::json;
 constexpr std::string_view kDataPrefix = "$DATA/";
 
 // ---- Names of the data folder
+
+fs::path data_folder() {
+  const char* chosen = std::getenv(kDataVariable);
+  return chosen && *chosen ? chosen : "../shared/data";
+}
 
 // Returns the entries of a folder whose names do not begin with "_" or "."; none if it cannot be read.
 std::set<fs::path> entries_of(const fs::path& folder) {
@@ -52,7 +61,89 @@ std::string dataset_name(const std::string& folder, const std::string& stem) {
   return folder + "/" + (repeated ? stem.substr(joint + 1) : stem);
 }
 
+// Named text: parallel text, or one file of jsonl or plain text.
+struct NamedDataset {
+  using Files = std::pair<fs::path, fs::path>;
+
+  std::string name;
+  std::map<std::string, Files> directions = {};  // source and target of parallel text, by "de-en"; else empty
+  fs::path file = {};                            // jsonl or plain text
+
+  bool parallel() const { return !directions.empty(); }
+  bool jsonl() const { return file.extension() == ".jsonl"; }
+  // Returns the files of a direction, which must be empty if the text is not parallel. Errors: UserError that names all
+  // directions.
+  Files pair(const std::string& direction) const {
+    if (!parallel() && direction.empty()) return {};
+    if (const auto files = directions.find(direction); files != directions.end()) return files->second;
+    const auto known = std::views::keys(directions);
+    Problem problem = unknown_name("direction", direction, {known.begin(), known.end()});
+    problem.where = "data set " + name;
+    if (!parallel()) problem.what = "only parallel text has a direction";
+    if (direction.empty()) {
+      problem.what = "parallel text needs a direction";
+      problem.found = "no `direction`";
+      problem.hint = "write direction = \"" + known.front() + "\" beside `dataset`";
+    }
+    throw UserError(problem);
+  }
+};
+
+// Returns the data sets of a folder and of its folders, sorted by name: files X.LL of one text X in several languages
+// LL (two or three letters), *.jsonl, *.txt, *.raw and *.tokens. Names that begin with "_" or "." are ignored.
+std::vector<NamedDataset> datasets_in(const fs::path& folder) {
+  constexpr std::string_view kSingle = ".jsonl .txt .raw .tokens ";
+  std::vector<NamedDataset> sets;
+  std::map<std::string, std::map<std::string, fs::path>> parallel;  // by name and language
+  const auto add = [&](const fs::path& file, const std::string& folder_name) {
+    const std::string ending = file.extension().string(), name = dataset_name(folder_name, file.stem().string());
+    if (ending.empty() || !fs::is_regular_file(file)) return;
+    if (kSingle.find(ending + " ") != std::string_view::npos) sets.push_back({.name = name, .file = file});
+    if (is_language(ending)) parallel[name][ending.substr(1)] = file;
+  };
+  for (const fs::path& entry : entries_of(folder)) {
+    add(entry, "");
+    for (const fs::path& file : entries_of(entry)) add(file, entry.filename().string());
+  }
+  for (const auto& [name, languages] : parallel) {
+    NamedDataset set{.name = name};
+    for (const auto& [from, source] : languages) {
+      for (const auto& [into, target] : languages) {
+        if (from != into) set.directions[from + "-" + into] = {source, target};
+      }
+    }
+    if (set.parallel()) sets.push_back(std::move(set));
+  }
+  std::ranges::sort(sets, {}, &NamedDataset::name);
+  return sets;
+}
+
+// Returns the data set of that name. Errors: UserError with the nearest names, or with the way to get the data.
+NamedDataset find_dataset(const std::string& name) {
+  const fs::path folder = data_folder();
+  const Registry<NamedDataset> known("data set", datasets_in(folder));
+  if (const NamedDataset* set = known.find(name)) return *set;
+  const auto inside = [&](const NamedDataset& set) { return set.name.starts_with(name + "/"); };
+  const auto only = std::ranges::find_if(known, inside);
+  if (std::ranges::count_if(known, inside) == 1) return *only;
+  Problem problem = unknown_name("data set", name, known.names());
+  problem.where = "data folder " + folder.string() + (fs::is_directory(folder) ? "" : " (not there)");
+  if (problem.hint.empty()) {
+    problem.hint = fmt::format("{} names another folder", kDataVariable);
+  }
+  throw UserError(problem);
+}
+
 // ---- Fields of jsonl files
+
+// Content of a jsonl file, or of its lines of one category, by the conventions of known data sets.
+struct JsonlPart {
+  std::string name = {};    // value of the field `category`; empty: all lines
+  std::string source = {};  // a field
+  std::vector<std::string> references = {};
+  std::string metric = "none";  // bleu, rouge or none
+  bool chat() const { return source == "messages"; }
+};
 
 // Keys of the objects of a kind of data sets. The first row that fits an object applies.
 struct Convention {
@@ -120,6 +211,34 @@ void add_category(const json& object, std::vector<JsonlPart>& parts) {
   if (object.contains("reference")) return;
   part->references = parts.front().references;
   part->metric = parts.front().metric;
+}
+
+// Reads a file once; the first line tells the fields. Returns the whole file, and then its categories in the order of
+// the file. Errors: UserError that names a line that is no JSON object, an empty file, and fields of no known
+// convention.
+std::vector<JsonlPart> parts_of_jsonl(const fs::path& file) {
+  LineReader lines(file);
+  std::vector<JsonlPart> parts;
+  for (std::string line; lines.next(line);) {
+    if (const auto bad = invalid_utf8_offset(line)) throw_invalid_utf8(lines.where(), line, *bad);
+    if (is_blank(line)) continue;
+    const json object = parse_object_line(line, lines.where());
+    if (parts.empty()) parts.push_back(by_convention(object, file));
+    add_category(object, parts);
+  }
+  if (!parts.empty()) return parts;
+  throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
+}
+
+// Returns the line that separates the documents of a plain text: "<|endoftext|>" if its beginning has such a line, else
+// an empty text.
+std::string document_separator(const fs::path& file) {
+  const std::string separator = "<|endoftext|>";
+  LineReader lines(file);
+  for (std::string line; lines.line() < 1000 && lines.next(line);) {
+    if (line == separator) return separator;
+  }
+  return "";
 }
 
 // ---- Keys of tasks and corpora
@@ -222,11 +341,6 @@ void collect_problems(const toml::node& node, Problems& problems, const Action& 
 
 }  // namespace
 
-fs::path data_folder() {
-  const char* chosen = std::getenv(kDataVariable);
-  return chosen && *chosen ? chosen : "../shared/data";
-}
-
 std::string real_path(const std::string& text) {
   return text.starts_with(kDataPrefix) ? data_folder().string() + text.substr(kDataPrefix.size() - 1) : text;
 }
@@ -243,86 +357,6 @@ Problem missing_path(const std::string& text, const std::string& where) {
           .expected = "a file or folder",
           .found = real_path(text) + " (not there)",
           .hint = hint};
-}
-
-NamedDataset::Files NamedDataset::pair(const std::string& direction) const {
-  if (!parallel() && direction.empty()) return {};
-  if (const auto files = directions.find(direction); files != directions.end()) return files->second;
-  const auto known = std::views::keys(directions);
-  Problem problem = unknown_name("direction", direction, {known.begin(), known.end()});
-  problem.where = "data set " + name;
-  if (!parallel()) problem.what = "only parallel text has a direction";
-  if (direction.empty()) {
-    problem.what = "parallel text needs a direction";
-    problem.found = "no `direction`";
-    problem.hint = "write direction = \"" + known.front() + "\" beside `dataset`";
-  }
-  throw UserError(problem);
-}
-
-std::vector<NamedDataset> datasets_in(const fs::path& folder) {
-  constexpr std::string_view kSingle = ".jsonl .txt .raw .tokens ";
-  std::vector<NamedDataset> sets;
-  std::map<std::string, std::map<std::string, fs::path>> parallel;  // by name and language
-  const auto add = [&](const fs::path& file, const std::string& folder_name) {
-    const std::string ending = file.extension().string(), name = dataset_name(folder_name, file.stem().string());
-    if (ending.empty() || !fs::is_regular_file(file)) return;
-    if (kSingle.find(ending + " ") != std::string_view::npos) sets.push_back({.name = name, .file = file});
-    if (is_language(ending)) parallel[name][ending.substr(1)] = file;
-  };
-  for (const fs::path& entry : entries_of(folder)) {
-    add(entry, "");
-    for (const fs::path& file : entries_of(entry)) add(file, entry.filename().string());
-  }
-  for (const auto& [name, languages] : parallel) {
-    NamedDataset set{.name = name};
-    for (const auto& [from, source] : languages) {
-      for (const auto& [into, target] : languages) {
-        if (from != into) set.directions[from + "-" + into] = {source, target};
-      }
-    }
-    if (set.parallel()) sets.push_back(std::move(set));
-  }
-  std::ranges::sort(sets, {}, &NamedDataset::name);
-  return sets;
-}
-
-NamedDataset find_dataset(const std::string& name) {
-  const fs::path folder = data_folder();
-  const Registry<NamedDataset> known("data set", datasets_in(folder));
-  if (const NamedDataset* set = known.find(name)) return *set;
-  const auto inside = [&](const NamedDataset& set) { return set.name.starts_with(name + "/"); };
-  const auto only = std::ranges::find_if(known, inside);
-  if (std::ranges::count_if(known, inside) == 1) return *only;
-  Problem problem = unknown_name("data set", name, known.names());
-  problem.where = "data folder " + folder.string() + (fs::is_directory(folder) ? "" : " (not there)");
-  if (problem.hint.empty()) {
-    problem.hint = fmt::format("`draftsmith data list` shows what is there; {} names another folder", kDataVariable);
-  }
-  throw UserError(problem);
-}
-
-std::string document_separator(const fs::path& file) {
-  const std::string separator = "<|endoftext|>";
-  LineReader lines(file);
-  for (std::string line; lines.line() < 1000 && lines.next(line);) {
-    if (line == separator) return separator;
-  }
-  return "";
-}
-
-std::vector<JsonlPart> parts_of_jsonl(const fs::path& file) {
-  LineReader lines(file);
-  std::vector<JsonlPart> parts;
-  for (std::string line; lines.next(line);) {
-    if (const auto bad = invalid_utf8_offset(line)) throw_invalid_utf8(lines.where(), line, *bad);
-    if (is_blank(line)) continue;
-    const json object = parse_object_line(line, lines.where());
-    if (parts.empty()) parts.push_back(by_convention(object, file));
-    add_category(object, parts);
-  }
-  if (!parts.empty()) return parts;
-  throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
 }
 
 void list_tasks(toml::table& suite) {

@@ -99,8 +99,8 @@ std::pair<std::string, std::string> parse_replace(const Component& component) {
 std::string parse_base64(const Component& component, const char* key) {
   const std::string text = component.text(key);
   std::vector<unsigned char> bytes(text.size());
-  const int size = EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()),
-                                   static_cast<int>(text.size()));
+  const int size =
+      EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
   if (size < 0) component.refuse(fmt::format("'{}' has an unusable value", key), "base64", brief(text));
   return {bytes.begin(), bytes.begin() + size - std::ranges::count(text, '=')};
 }

@@ -13,7 +13,6 @@ namespace draftsmith::data {
 namespace {
 
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 // A data folder for the length of a test.
@@ -45,12 +44,6 @@ class Datasets : public testing::Test {
   TemporaryDirectory folder_;
 };
 
-std::vector<std::string> names_in(const std::vector<NamedDataset>& sets) {
-  std::vector<std::string> names;
-  for (const NamedDataset& set : sets) names.push_back(set.name);
-  return names;
-}
-
 TEST_F(Datasets, FilesOfAFolderAreNamedByFolderAndStem) {
   write_captions();
   write("captions/alone.de", "nur deutsch\n");
@@ -58,19 +51,20 @@ TEST_F(Datasets, FilesOfAFolderAreNamedByFolderAndStem) {
   write("stories/tales.txt", "once\n");
   write("stories/_about.txt", "ignored\n");
   write("models/small/merges.txt", "ignored\n");
-  EXPECT_THAT(names_in(datasets_in(folder())), ElementsAre("captions/test", "dialogsum/dev", "stories/tales"));
+  EXPECT_THAT(filled("task = { dataset = \"none\" }"),
+              HasSubstr("one of captions/test, dialogsum/dev, stories/tales\n"));
 }
 
 TEST_F(Datasets, AFolderWithOneDataSetNamesIt) {
   write("stories/tales.txt", "once\n");
-  EXPECT_EQ(find_dataset("stories").name, "stories/tales");
+  EXPECT_THAT(filled("task = { dataset = \"stories\" }"), HasSubstr("$DATA/stories/tales.txt"));
   write("stories/more.txt", "once\n");
-  EXPECT_THAT(error_of([] { find_dataset("stories"); }), HasSubstr("stories/more"));
+  EXPECT_THAT(filled("task = { dataset = \"stories\" }"), HasSubstr("one of stories/more"));
 }
 
 TEST_F(Datasets, UnknownNamesSuggestTheNearest) {
   write_captions();
-  EXPECT_THAT(error_of([] { find_dataset("captions/tset"); }), HasSubstr("did you mean captions/test?"));
+  EXPECT_THAT(filled("task = { dataset = \"captions/tset\" }"), HasSubstr("did you mean captions/test?"));
   const std::string task = "task = { dataset = \"captions/test\", direction = \"de-fr\" }";
   EXPECT_THAT(filled(task), AllOf(HasSubstr("suite.toml:1"), HasSubstr("de-en")));
   EXPECT_THAT(filled("task = { dataset = \"captions/test\" }"), HasSubstr("parallel text needs a direction"));
