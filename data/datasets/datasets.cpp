@@ -136,9 +136,8 @@ NamedDataset find_dataset(const std::string& name) {
 
 // ---- Fields of jsonl files
 
-// Content of a jsonl file, or of its lines of one category, by the conventions of known data sets.
-struct JsonlPart {
-  std::string name = {};    // value of the field `category`; empty: all lines
+// Content of a jsonl file by the conventions of known data sets.
+struct JsonlContent {
   std::string source = {};  // a field
   std::vector<std::string> references = {};
   std::string metric = "none";  // bleu, rouge or none
@@ -163,10 +162,6 @@ constexpr Convention kConventions[] = {{"messages", "", "none"},
                                        {"dialogue", "", "none"},
                                        {"text", "", "none"}};
 
-// Categories whose outputs are scored where every line has a `reference`: Spec-Bench's.
-constexpr Convention kCategories[] = {{"translation", "reference[0]", "bleu"},
-                                      {"summarization", "reference[0]", "rouge"}};
-
 // Returns the field of that name, or the numbered fields, that an object has; an empty name for an empty name.
 std::vector<std::string> fields_of(const json& object, const std::string& name) {
   if (name.empty() || object.contains(name)) return {name};
@@ -176,9 +171,9 @@ std::vector<std::string> fields_of(const json& object, const std::string& name) 
 }
 
 // Returns what a file holds whose first object is this. Errors: UserError if no convention fits.
-JsonlPart by_convention(const json& object, const fs::path& file) {
+JsonlContent by_convention(const json& object, const fs::path& file) {
   for (const auto& [source, reference, metric] : kConventions) {
-    JsonlPart whole{.source = source, .references = fields_of(object, reference), .metric = metric};
+    JsonlContent whole{.source = source, .references = fields_of(object, reference), .metric = metric};
     if (!object.contains(whole.source.substr(0, whole.source.find('['))) || whole.references.empty()) continue;
     if (whole.references.front().empty()) whole.references.clear();
     // Lists of sentences are documents and their summaries, not sentences and their translations.
@@ -194,39 +189,13 @@ JsonlPart by_convention(const json& object, const fs::path& file) {
                    .hint = "name the file with `jsonl`, and its fields"});
 }
 
-// Adds the category of a line to the parts, if it is new. A category is scored if all its lines have a `reference`.
-void add_category(const json& object, std::vector<JsonlPart>& parts) {
-  if (!object.contains("category") || !object["category"].is_string()) return;
-  const std::string name = object["category"].get<std::string>();
-  auto part = std::ranges::find(parts, name, &JsonlPart::name);
-  if (part == parts.end()) {
-    part = parts.insert(part, parts.front());
-    part->name = name;
-    for (const auto& [category, reference, metric] : kCategories) {
-      if (name != category) continue;
-      part->references = {reference};
-      part->metric = metric;
-    }
-  }
-  if (object.contains("reference")) return;
-  part->references = parts.front().references;
-  part->metric = parts.front().metric;
-}
-
-// Reads a file once; the first line tells the fields. Returns the whole file, and then its categories in the order of
-// the file. Errors: UserError that names a line that is no JSON object, an empty file, and fields of no known
-// convention.
-std::vector<JsonlPart> parts_of_jsonl(const fs::path& file) {
+// Reads the first line, which tells the fields. Errors: UserError that names a line that is no JSON object, an empty
+// file, and fields of no known convention.
+JsonlContent content_of_jsonl(const fs::path& file) {
   LineReader lines(file);
-  std::vector<JsonlPart> parts;
   for (std::string line; lines.next(line);) {
-    if (const auto bad = invalid_utf8_offset(line)) throw_invalid_utf8(lines.where(), line, *bad);
-    if (is_blank(line)) continue;
-    const json object = parse_object_line(line, lines.where());
-    if (parts.empty()) parts.push_back(by_convention(object, file));
-    add_category(object, parts);
+    if (!is_blank(line)) return by_convention(parse_object_line(line, lines.where()), file);
   }
-  if (!parts.empty()) return parts;
   throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
 }
 
@@ -242,20 +211,6 @@ std::string document_separator(const fs::path& file) {
 }
 
 // ---- Keys of tasks and corpora
-
-// Returns the parts that become tasks: the categories that the task names, or else all, or the whole file if it has
-// none. Errors: UserError for unknown names.
-std::vector<JsonlPart> wanted_parts(const toml::table& task, const NamedDataset& set) {
-  std::vector<JsonlPart> parts = parts_of_jsonl(set.file);
-  if (parts.size() == 1) return parts;
-  parts.erase(parts.begin());
-  const toml::array* wanted = task["categories"].as_array();
-  if (wanted == nullptr || wanted->empty()) return parts;
-  const Registry<JsonlPart> known("category of data set " + set.name, std::move(parts));
-  std::vector<JsonlPart> chosen;
-  for (const toml::node& node : *wanted) chosen.push_back(known.at(node.value_or(std::string())));
-  return chosen;
-}
 
 // Returns a path as recipes write it: "$DATA/..." for a file in the data folder, any other path as it is.
 std::string portable_path(const fs::path& file) {
@@ -295,17 +250,24 @@ void set_metric(toml::table& task, const std::string& name) {
   if (name == "rouge") metric->insert("stemmer", true);
 }
 
-// Returns the task with the keys of a part of a jsonl file. Keys that are there stay.
-toml::table with_part(toml::table task, const fs::path& file, const JsonlPart& part) {
-  if (!part.name.empty()) {
-    task.insert_or_assign("name", task["name"].value_or(std::string()) + "." + part.name);
-    task.insert_or_assign("categories", array_of({part.name}));
-  }
-  set_metric(task, task.contains("reference_fields") ? "bleu" : part.metric);
+// Returns the tasks that a task of a jsonl file becomes: one for each of its `categories`, or one of all lines. Keys
+// that are there stay.
+std::vector<toml::table> jsonl_tasks(toml::table task, const fs::path& file) {
+  const JsonlContent content = content_of_jsonl(file);
+  set_metric(task, task.contains("reference_fields") ? "bleu" : content.metric);
   task.insert("jsonl", portable_path(file));
-  task.insert(part.chat() ? "messages" : "source_field", part.source);
-  task.insert("reference_fields", array_of(part.references));
-  return task;
+  task.insert(content.chat() ? "messages" : "source_field", content.source);
+  task.insert("reference_fields", array_of(content.references));
+  const toml::array* categories = task["categories"].as_array();
+  if (categories == nullptr || categories->empty()) return {std::move(task)};
+  std::vector<toml::table> tasks;
+  for (const toml::node& category : *categories) {
+    const std::string name = category.value_or(std::string());
+    toml::table& one = tasks.emplace_back(task);
+    one.insert_or_assign("name", task["name"].value_or(std::string()) + "." + name);
+    one.insert_or_assign("categories", array_of({name}));
+  }
+  return tasks;
 }
 
 // Returns the tasks that a task with a data set becomes. Errors: UserError.
@@ -315,11 +277,7 @@ std::vector<toml::table> expanded(toml::table task) {
   const NamedDataset set = find_dataset(name);
   const auto [source, target] = set.pair(task["direction"].value_or(std::string()));
   task.insert("name", name);
-  std::vector<toml::table> tasks;
-  if (set.jsonl()) {
-    for (const JsonlPart& part : wanted_parts(task, set)) tasks.push_back(with_part(task, set.file, part));
-    return tasks;
-  }
+  if (set.jsonl()) return jsonl_tasks(std::move(task), set.file);
   set_metric(task, set.parallel() ? "bleu" : "none");
   task.insert("source", portable_path(set.parallel() ? source : set.file));
   const bool scored = task["metric"]["name"].value<std::string>() != "none";
@@ -390,7 +348,7 @@ void fill_in_dataset_corpus(toml::table& corpus, Problems& problems) {
       corpus.insert("source", portable_path(source));
       corpus.insert("target", portable_path(target));
     } else if (set.jsonl()) {
-      const JsonlPart whole = parts_of_jsonl(set.file).front();
+      const JsonlContent whole = content_of_jsonl(set.file);
       corpus.insert("jsonl", portable_path(set.file));
       if (whole.chat()) {
         corpus.insert("messages", whole.source);

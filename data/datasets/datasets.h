@@ -27,9 +27,9 @@ Problem missing_path(const std::string& text, const std::string& where);
 // Makes a suite's single table `task` a list, whose tasks overlays find by name or by data set.
 void list_tasks(toml::table& suite);
 
-// Fills in the tasks of a suite that have a data set. One with categories becomes a task for each category, or for each
-// of `categories`. Paths in the data folder are written as "$DATA/...". Adds problems for unknown names, directions and
-// categories, and for keys that say twice where text comes from.
+// Fills in the tasks of a suite that have a data set. One with `categories` becomes a task for each of them. Paths in
+// the data folder are written as "$DATA/...". Adds problems for unknown names and directions, and for keys that say
+// twice where text comes from.
 void fill_in_dataset_tasks(toml::table& suite, Problems& problems);
 // Fills in a corpus's keys: those of TextInput. Adds problems as above.
 void fill_in_dataset_corpus(toml::table& corpus, Problems& problems);
