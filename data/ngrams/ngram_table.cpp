@@ -174,8 +174,4 @@ std::string describe_ngram_table(const NgramTable& table) {
   return text;
 }
 
-bool is_ngram_table(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kNgramFormat);
-}
-
 }  // namespace draftsmith::data

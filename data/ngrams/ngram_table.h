@@ -138,7 +138,4 @@ class NgramTable {
 // Returns a description of several lines for `draftsmith inspect`.
 std::string describe_ngram_table(const NgramTable& table);
 
-// Returns whether a file is an n-gram table by its attribute `format`.
-bool is_ngram_table(const std::filesystem::path& file);
-
 }  // namespace draftsmith::data

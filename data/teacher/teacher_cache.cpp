@@ -17,8 +17,6 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kTeacherCacheFormat{"draftsmith teacher cache", 1, "a teacher cache",
-                                         "a stage of kind teacher-logits"};
 // A limit beyond any use; products of two still fit int64.
 constexpr int64_t kMostIds = int64_t{1} << 24;
 constexpr int64_t kMostCachedPositions = int64_t{1} << 38;
@@ -150,10 +148,6 @@ std::string corpus_hash(const Corpus& corpus) {
     add(corpus.target(i));
   }
   return hash.hex_digest();
-}
-
-bool is_teacher_cache(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kTeacherCacheFormat);
 }
 
 std::string describe_teacher_cache(const TeacherCacheInfo& info) {
