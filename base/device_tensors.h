@@ -48,17 +48,10 @@ class AutocastScope {
 // weights autocast cannot convert, and for gradients that are computed by hand.
 class PlainArithmetic {
  public:
-  explicit PlainArithmetic(c10::DeviceType device)
-      : device_(device), enabled_(at::autocast::is_autocast_enabled(device)) {
-    at::autocast::set_autocast_enabled(device_, false);
-  }
-  ~PlainArithmetic() { at::autocast::set_autocast_enabled(device_, enabled_); }
-  PlainArithmetic(const PlainArithmetic&) = delete;
-  PlainArithmetic& operator=(const PlainArithmetic&) = delete;
+  explicit PlainArithmetic(c10::DeviceType device) : no_autocast_(device, false) {}
 
  private:
-  c10::DeviceType device_;
-  bool enabled_;
+  AutocastScope no_autocast_;
   at::NoGradGuard no_grad_;
 };
 

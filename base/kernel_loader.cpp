@@ -17,14 +17,15 @@
 
 namespace draftsmith {
 
-KernelSource kernel_source(std::span<const KernelText> texts, std::string_view name, std::vector<std::string> options) {
+KernelSource kernel_source(std::span<const EmbeddedText> texts, std::string_view name,
+                           std::vector<std::string> options) {
   KernelSource source;
   source.options = std::move(options);
-  const std::span<const KernelText> base = base_kernel_texts();
-  for (const KernelText& text : base) {
+  const std::span<const EmbeddedText> base = base_kernel_texts();
+  for (const EmbeddedText& text : base) {
     if (text.name.ends_with(".cuh")) source.headers.push_back(text);
   }
-  for (const KernelText& text : texts) {
+  for (const EmbeddedText& text : texts) {
     if (text.name == name) source.main = text;
     if (text.name.ends_with(".cuh") && texts.data() != base.data()) source.headers.push_back(text);
   }
@@ -32,8 +33,8 @@ KernelSource kernel_source(std::span<const KernelText> texts, std::string_view n
   return source;
 }
 
-KernelSource kernel_source_of_type(std::span<const KernelText> texts, std::string_view name, const std::string& prefix,
-                                   const std::string& type) {
+KernelSource kernel_source_of_type(std::span<const EmbeddedText> texts, std::string_view name,
+                                   const std::string& prefix, const std::string& type) {
   const std::string of_kernels = type == "fp32" ? "Float" : type == "bf16" ? "BFloat16" : type == "fp16" ? "Half" : "";
   if (of_kernels.empty()) throw std::logic_error("no kernels have the type " + type);
   KernelSource source = kernel_source(
@@ -116,7 +117,7 @@ struct Arguments {
   Arguments(const KernelSource& source, const std::string& architecture)
       : text(source.main.text), name(source.main.name) {
     const auto kept = [&](std::string_view string) { return strings.emplace_back(string).c_str(); };
-    for (const KernelText& header : source.headers) {
+    for (const EmbeddedText& header : source.headers) {
       header_texts.push_back(kept(header.text));
       header_names.push_back(kept(header.name));
     }
@@ -232,7 +233,7 @@ std::string kernel_key(const KernelSource& source, const std::string& architectu
   add(compiler);
   add(source.main.name);
   add(source.main.text);
-  for (const KernelText& header : source.headers) {
+  for (const EmbeddedText& header : source.headers) {
     add(header.name);
     add(header.text);
   }

@@ -339,7 +339,7 @@ enum class FlagKind { kNone, kSwitch, kValue, kValues };  // kNone: a nested tab
 FlagKind flag_kind(const Field& field, void* object);
 
 // Returns the default value as text for help; empty: there is none.
-std::string field_text(const Field& field, void* object);
+std::string field_text(const Field& field, const void* object);
 
 // Parses the values of a command line flag into one field, all of them for a list, else the last. Strings are taken as
 // they are, anything else is read as TOML. `where` names the flag.

@@ -8,7 +8,6 @@
 #include "base/options_grid.h"
 #include "base/sha256.h"
 #include "base/table.h"
-#include "base/toml.h"
 #include "base/util.h"
 
 namespace draftsmith {
@@ -66,33 +65,6 @@ using nlohmann::ordered_json;
 constexpr size_t kHelpColumns = 100;
 
 template <class E>
-std::string toml_text(const E& value) {
-  if constexpr (std::is_same_v<E, double>) {
-    return number_text(value);
-  } else if constexpr (std::is_same_v<E, std::string>) {
-    return toml_quoted(value);
-  } else if constexpr (std::is_same_v<E, std::filesystem::path>) {
-    return toml_quoted(value.string());
-  } else {
-    return fmt::format("{}", value);
-  }
-}
-
-// A whole member as TOML text; nothing for an absent optional.
-template <class M>
-std::optional<std::string> member_text(const M& member) {
-  if constexpr (kIsVector<M>) {
-    std::string text;
-    for (const auto& element : member) text += (text.empty() ? "" : ", ") + toml_text(element);
-    return "[" + text + "]";
-  } else if constexpr (kIsOptional<M>) {
-    return member ? std::optional(toml_text(*member)) : std::nullopt;
-  } else {
-    return toml_text(member);
-  }
-}
-
-template <class E>
 ordered_json json_element(const E& value) {
   if constexpr (std::is_same_v<E, double>) {
     // JSON has no infinity, and two different values must not share one null.
@@ -125,6 +97,11 @@ ordered_json json_nested(const NestedPointer& nested, bool results_only) {
   }
   if (nested.type->kind == NestedType::Kind::kVector) return list;
   return list.empty() ? ordered_json() : list[0];
+}
+
+// Returns a value as TOML writes it; an empty text for an absent one.
+std::string value_text(const ordered_json& value) {
+  return value.is_null() ? "" : value == "inf" ? "inf" : value.dump();
 }
 
 ordered_json member_json(const FieldPointer& pointer) {
@@ -162,15 +139,8 @@ std::string described(const Field& field, const M& member) {
   const std::string bounds = bounds_text(field);
   if (!bounds.empty()) text += ", " + bounds;
   if (!field.choices.empty()) text += ", " + choices_text(field.choices);
-  const std::optional<std::string> value = member_text(member);
-  if (field.required) {
-    text += "; required";
-  } else if (!value) {
-    text += "; default: none";
-  } else {
-    text += "; default: " + *value;
-  }
-  return text;
+  const std::string value = value_text(json_member(member));
+  return text + (field.required ? "; required" : "; default: " + (value.empty() ? "none" : value));
 }
 
 // Returns nothing for a field without help.
@@ -245,10 +215,8 @@ std::string hash_of_identity(const nlohmann::json& identity) {
   return sha256(identity.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
-std::string field_text(const Field& field, void* object) {
-  return std::visit(Overload{[](NestedPointer) { return std::string(); },
-                             [](auto* member) { return member_text(*member).value_or(""); }},
-                    field.pointer(object));
+std::string field_text(const Field& field, const void* object) {
+  return value_text(field_json(field, object));
 }
 
 std::string describe_fields(const FieldList& fields, const void* defaults) {
@@ -292,28 +260,16 @@ std::vector<OptionList> empty_lists(const FieldList& fields, void* object) {
   std::vector<OptionList> lists;
   for (const Field& field : fields.all()) {
     lists.emplace_back();
-    if (field.grid != GridKey::kList) continue;
+    bool known = field.grid != GridKey::kList;
     std::visit(Overload{[](const NestedPointer&) {},
                         [&]<class M>(M*) {
                           using List = std::vector<typename ElementOf<M>::type>;
-                          if constexpr (std::is_constructible_v<OptionList, List>) lists.back() = List();
+                          if constexpr (std::is_constructible_v<OptionList, List>) lists.back() = List(), known = true;
                         }},
                field.pointer(object));
-    if (lists.back().index() == 0) throw std::logic_error("the field " + field.name + " takes no list");
+    if (!known) throw std::logic_error("the field " + field.name + " takes no list");
   }
   return lists;
-}
-
-FieldPointer pointer_to_list(OptionList& list) {
-  return std::visit(Overload{[](std::monostate&) -> FieldPointer { throw std::logic_error("the field takes no list"); },
-                             [](auto& values) -> FieldPointer { return &values; }},
-                    list);
-}
-
-size_t list_size(const OptionList& list) {
-  return std::visit(
-      Overload{[](const std::monostate&) -> size_t { return 0; }, [](const auto& values) { return values.size(); }},
-      list);
 }
 
 void set_from_list(const Field& field, const OptionList& list, size_t index, void* object) {
@@ -332,15 +288,6 @@ size_t index_of_member(const FieldList& fields, void* object, const void* addres
     if (address_of(fields.all()[i].pointer(object)) == address) return i;
   }
   throw std::logic_error("the member is in no field of " + fields.title());
-}
-
-std::vector<size_t> loop_order(const FieldList& fields, const std::vector<OptionList>& lists) {
-  std::vector<size_t> order;
-  for (size_t i = 0; i < lists.size(); ++i) {
-    if (list_size(lists[i]) > 0) order.push_back(i);
-  }
-  std::stable_partition(order.begin(), order.end(), [&](size_t i) { return fields.all()[i].outer_loop; });
-  return order;
 }
 
 }  // namespace options_detail

@@ -14,8 +14,10 @@
 //   runs.lists.combinations(runs.base);  // two WindowOptions
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <variant>
 #include <vector>
@@ -24,25 +26,19 @@
 
 namespace draftsmith {
 
-// List of one field's values, of the field's own type; std::monostate: the field takes no list.
-using OptionList = std::variant<std::monostate, std::vector<int64_t>, std::vector<uint64_t>, std::vector<double>,
+// List of one field's values, of the field's own type.
+using OptionList = std::variant<std::vector<int64_t>, std::vector<uint64_t>, std::vector<double>,
                                 std::vector<std::string>, std::vector<std::filesystem::path>>;
 
 namespace options_detail {
 
-// Returns an empty list for each field marked GridKey::kList. Errors: std::logic_error for a type that has no lists.
+// Returns an empty list for each field. Errors: std::logic_error for a field marked GridKey::kList whose type has none.
 std::vector<OptionList> empty_lists(const FieldList& fields, void* object);
-// Returns where the list is, to be parsed and written like any other field.
-FieldPointer pointer_to_list(OptionList& list);
-// Returns the number of values; 0: none were given.
-size_t list_size(const OptionList& list);
 // Gives the field of `object` the list's value at `index`.
 void set_from_list(const Field& field, const OptionList& list, size_t index, void* object);
 // Returns the position in `fields` of the field whose member is at `address` in `object`. Errors: std::logic_error
 // without one.
 size_t index_of_member(const FieldList& fields, void* object, const void* address);
-// Returns the positions of the fields with non-empty lists, those with OuterLoop first.
-std::vector<size_t> loop_order(const FieldList& fields, const std::vector<OptionList>& lists);
 
 }  // namespace options_detail
 
@@ -64,15 +60,20 @@ class OptionLists {
   }
 
   // Returns whether the field at this position of fields() has a list.
-  bool given(size_t field) const { return options_detail::list_size(lists_[field]) > 0; }
+  bool given(size_t field) const { return size(field) > 0; }
 
-  // Returns `base` with every combination of the lists' values; the last field with a list changes fastest.
+  // Returns `base` with every combination of the lists' values; the last field with a list changes fastest. Fields with
+  // OuterLoop come first.
   std::vector<T> combinations(const T& base) const {
     std::vector<T> points{base};
-    for (const size_t field : options_detail::loop_order(fields(), lists_)) {
+    std::vector<size_t> order(lists_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_partition(order, [](size_t field) { return fields().all()[field].outer_loop; });
+    for (const size_t field : order) {
+      if (!given(field)) continue;
       std::vector<T> spread;
       for (const T& point : points) {
-        for (size_t i = 0; i < options_detail::list_size(lists_[field]); ++i) {
+        for (size_t i = 0; i < size(field); ++i) {
           options_detail::set_from_list(fields().all()[field], lists_[field], i, &spread.emplace_back(point));
         }
       }
@@ -81,10 +82,15 @@ class OptionLists {
     return points;
   }
 
-  // Returns where the list of the field at this position is.
-  FieldPointer pointer(size_t field) { return options_detail::pointer_to_list(lists_[field]); }
+  // Returns where the list of the field at this position is, to be parsed and written like any other field.
+  FieldPointer pointer(size_t field) {
+    return std::visit([](auto& values) -> FieldPointer { return &values; }, lists_[field]);
+  }
 
  private:
+  size_t size(size_t field) const {
+    return std::visit([](const auto& values) { return values.size(); }, lists_[field]);
+  }
   static T& example() {
     static T object;
     return object;

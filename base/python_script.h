@@ -12,14 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/child_process.h"
+#include "base/util.h"
 
 namespace draftsmith {
 
-// Text that CMake embeds.
-struct EmbeddedText {
-  std::string_view name;
-  std::string_view text;
-};
 // "python": the path of the build's interpreter.
 std::span<const EmbeddedText> python_texts();
 

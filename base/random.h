@@ -73,9 +73,6 @@ class CounterRandom {
     return std::sqrt(-2 * std::log(radius_uniform)) * std::cos(angle);
   }
 
-  constexpr uint64_t seed() const { return seed_; }
-  constexpr uint64_t stream() const { return stream_; }
-
  private:
   uint64_t seed_;
   uint64_t stream_;

@@ -78,39 +78,6 @@ template void apply_dropout(const double*, double*, int64_t, int64_t, uint32_t, 
 template void apply_dropout(const at::BFloat16*, at::BFloat16*, int64_t, int64_t, uint32_t, const DropoutKey&);
 template void apply_dropout(const at::Half*, at::Half*, int64_t, int64_t, uint32_t, const DropoutKey&);
 
-namespace {
-
-// Computes the high and low words of a 32x32-bit product. int64 arithmetic wraps, so all 64 bits are right.
-std::array<at::Tensor, 2> product_words(const at::Tensor& x, int64_t factor) {
-  const at::Tensor product = x * factor;
-  return {product.bitwise_right_shift(32).bitwise_and_(0xffffffff), product.bitwise_and(0xffffffff)};
-}
-
-}  // namespace
-
-at::Tensor decision_bits(int64_t elements, const DropoutKey& key, at::Device device) {
-  const int64_t groups = (elements + kGroup - 1) / kGroup;
-  at::Tensor a = at::arange(groups * kLanes, at::TensorOptions(at::kLong).device(device));
-  at::Tensor b = at::full_like(a, static_cast<int64_t>(key.site));
-  at::Tensor c = at::full_like(a, static_cast<int64_t>(key.step & 0xffffffff));
-  at::Tensor d = at::full_like(a, static_cast<int64_t>(key.step >> 32));
-  auto key0 = static_cast<uint32_t>(key.seed);
-  auto key1 = static_cast<uint32_t>(key.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const auto [high0, low0] = product_words(a, 0xd2511f53);
-    const auto [high1, low1] = product_words(c, 0xcd9e8d57);
-    a = high1.bitwise_xor(b).bitwise_xor_(static_cast<int64_t>(key0));
-    c = high0.bitwise_xor(d).bitwise_xor_(static_cast<int64_t>(key1));
-    b = low1;
-    d = low0;
-    key0 += 0x9e3779b9;
-    key1 += 0xbb67ae85;
-  }
-  const at::Tensor words = at::stack({a, b, c, d}).view({4, groups, kLanes}).transpose(0, 1);  // [groups,4,16]
-  const at::Tensor halves = at::stack({words.bitwise_and(0xffff), words.bitwise_right_shift(16)}, 1);
-  return halves.reshape({groups * kGroup}).narrow(0, 0, elements);  // from [groups,2,4,16]
-}
-
 }  // namespace dropout_detail
 
 namespace {
@@ -142,17 +109,12 @@ at::Tensor masked_on_cpu(const at::Tensor& x, uint32_t threshold, const DropoutK
   return out;
 }
 
-// Computes the product with LibTorch's operators, on any device.
-at::Tensor masked_by_operators(const at::Tensor& x, uint32_t threshold, const DropoutKey& key) {
-  const at::Tensor kept = decision_bits(x.numel(), key, x.device()).ge(static_cast<int64_t>(threshold));
-  return at::where(kept.view(x.sizes()), x * scale_of(threshold), at::zeros({}, x.options()));
-}
-
+// Without own kernels, and of fp64, the CPU masks a copy.
 at::Tensor masked_on_gpu(const at::Tensor& x, uint32_t threshold, const DropoutKey& key) {
   static DeviceKernels kernels(kernel_source(base_kernel_texts(), "base/kernels/dropout.cu", {"--fmad=false"}));
   if (x.numel() == 0) return contiguous_like(x);
   const void* kernel = kernels.find(x.device(), "dropout", x.scalar_type());
-  if (kernel == nullptr) return masked_by_operators(x, threshold, key);
+  if (kernel == nullptr) return masked_on_cpu(x.cpu(), threshold, key).to(x.device());
   const at::Tensor in = x.contiguous();
   at::Tensor out = at::empty_like(in);
   constexpr int64_t kThreads = 256;

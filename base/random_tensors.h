@@ -22,10 +22,6 @@ uint32_t threshold_of(double probability);
 template <class T>
 void apply_dropout(const T* in, T* out, int64_t count, int64_t first_group, uint32_t threshold, const DropoutKey& key);
 
-// Returns the 16 bits that decide each element, as int64 [elements]. Uses tensor operations on any device; GPUs without
-// kernels of our own use them in place of apply_dropout().
-at::Tensor decision_bits(int64_t elements, const DropoutKey& key, at::Device device);
-
 }  // namespace dropout_detail
 
 // Returns a contiguous x * mask, where the mask is 0 for elements whose 16 bits are below `threshold`, else

@@ -10,12 +10,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <openssl/evp.h>
 
 #include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
 #include "base/signals.h"
 
 namespace draftsmith {
@@ -71,16 +68,8 @@ std::string sha256_file(const std::filesystem::path& file) {
   return hash.hex_digest();
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr size_t kHexDigits = 64;
-constexpr int64_t kMostBytes = 64'000'000;  // of a file of hashes
-
-}  // namespace
-
-std::string RememberedHashes::of(const fs::path& file) {
+std::string RememberedHashes::of(const std::filesystem::path& file) {
+  namespace fs = std::filesystem;
   std::error_code error;
   const fs::path path = fs::canonical(file, error);
   if (error) return sha256_file(file);  // says what is wrong
@@ -98,38 +87,7 @@ std::string RememberedHashes::of(const fs::path& file) {
   if (!settled) return hash;
   const std::lock_guard lock(mutex_);
   known_[path.string()] = {now.size, now.changed, hash};
-  news_ = true;
   return hash;
-}
-
-void RememberedHashes::load(const fs::path& file) {
-  if (!fs::exists(file)) return;
-  std::map<std::string, Known> stored;
-  try {
-    const nlohmann::json all = load_json(file, {.max_bytes = kMostBytes});
-    for (const auto& [path, entry] : all.items()) {
-      Known known{entry.at("size").get<uint64_t>(), entry.at("changed").get<int64_t>(),
-                  entry.at("sha256").get<std::string>()};
-      if (known.sha256.size() == kHexDigits) stored[path] = std::move(known);
-    }
-  } catch (const UserError&) {
-    return;  // files are read again
-  } catch (const nlohmann::json::exception&) {
-    return;
-  }
-  const std::lock_guard lock(mutex_);
-  known_.merge(stored);
-}
-
-void RememberedHashes::save(const fs::path& file) {
-  const std::lock_guard lock(mutex_);
-  if (!news_) return;
-  nlohmann::json all = nlohmann::json::object();
-  for (const auto& [path, known] : known_) {
-    all[path] = {{"size", known.size}, {"changed", known.changed}, {"sha256", known.sha256}};
-  }
-  write_file_atomic(file, all.dump(1) + "\n");
-  news_ = false;
 }
 
 }  // namespace draftsmith

@@ -36,11 +36,6 @@ class RememberedHashes {
   // within the same tick of the file system's clock. Any thread. Errors: UserError if the file cannot be read.
   std::string of(const std::filesystem::path& file);
 
-  // Remembers what save() wrote too. A file that is absent or damaged holds nothing.
-  void load(const std::filesystem::path& file);
-  // Writes what is remembered, if anything is new.
-  void save(const std::filesystem::path& file);
-
  private:
   struct Known {
     uint64_t size = 0;
@@ -50,7 +45,6 @@ class RememberedHashes {
 
   std::mutex mutex_;
   std::map<std::string, Known> known_;  // by canonical path
-  bool news_ = false;
 };
 
 }  // namespace draftsmith

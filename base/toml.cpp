@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/files.h"
 #include "base/utf8.h"
@@ -81,35 +82,16 @@ std::vector<std::string> names_in(const toml::node& node) {
   return names;
 }
 
-// Returns the table where the path starts: `root`, or the table of `search_in` with the first component as a key.
-toml::node* start_of(toml::table& root, const std::vector<std::string>& parts,
-                     const std::vector<std::string>& search_in) {
-  if (root.contains(parts.front()) || parts.size() == 1) return &root;
-  for (const std::string& name : search_in) {
-    toml::node* node = root.get(name);
-    if (node && child_of(*node, parts.front())) return node;
-  }
-  return &root;
-}
-
 // Returns a hint with the key that `component` may be a misspelling of.
-std::string suggestion(const toml::table& root, const toml::node& node, const std::string& component,
-                       const std::vector<std::string>& search_in) {
-  std::vector<std::string> known = names_in(node);
-  for (const std::string& name : search_in) {
-    if (!root.contains(name)) continue;
-    for (const std::string& inner : names_in(*root.get(name))) known.push_back(inner);
-  }
+std::string suggestion(const toml::node& node, const std::string& component) {
+  const std::vector<std::string> known = names_in(node);
   const std::string near = nearest(component, known);
   if (!near.empty()) return "did you mean '" + near + "'?";
-  std::string list;
-  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
-  return list.empty() ? "" : "known here: " + list;
+  return known.empty() ? "" : fmt::format("known here: {}", fmt::join(known, ", "));
 }
 
 // Applies one assignment.
-void apply_overlay(toml::table& root, const std::string& assignment, const std::vector<std::string>& search_in,
-                   Problems& problems) {
+void apply_overlay(toml::table& root, const std::string& assignment, Problems& problems) {
   const std::string where = std::string(kOverlayPrefix) + assignment;
   const size_t equals = assignment.find('=');
   const std::string_view left = trimmed(std::string_view(assignment).substr(0, std::min(equals, assignment.size())));
@@ -127,7 +109,7 @@ void apply_overlay(toml::table& root, const std::string& assignment, const std::
                   "a number, true, false, \"text\", [list] or bare text", std::string(trimmed(text)), ""});
     return;
   }
-  toml::node* node = start_of(root, parts, search_in);
+  toml::node* node = &root;
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
     toml::node* next = child_of(*node, parts[i]);
     // Missing nested tables are created, but an unknown first component is a misspelt stage.
@@ -135,15 +117,14 @@ void apply_overlay(toml::table& root, const std::string& assignment, const std::
       next = &node->as_table()->insert_or_assign(parts[i], toml::table{}).first->second;
     }
     if (!next || !(next->is_table() || next->is_array())) {
-      problems.add(
-          {where, "there is no table '" + parts[i] + "'", "", "", suggestion(root, *node, parts[i], search_in)});
+      problems.add({where, "there is no table '" + parts[i] + "'", "", "", suggestion(*node, parts[i])});
       return;
     }
     node = next;
   }
   if (!node->is_table()) {
     problems.add({where, "'" + parts[parts.size() - 2] + "' is an array, not a table", "", "",
-                  "name one of its elements: " + suggestion(root, *node, parts.back(), {})});
+                  "name one of its elements: " + suggestion(*node, parts.back())});
     return;
   }
   parsed.get("value")->visit([&](auto& value) { node->as_table()->insert_or_assign(parts.back(), std::move(value)); });
@@ -176,9 +157,8 @@ std::string location_of(const toml::node& node) {
   return *source.path + ":" + std::to_string(source.begin.line);
 }
 
-void apply_overlays(toml::table& root, const std::vector<std::string>& assignments,
-                    const std::vector<std::string>& search_in, Problems& problems) {
-  for (const std::string& assignment : assignments) apply_overlay(root, assignment, search_in, problems);
+void apply_overlays(toml::table& root, const std::vector<std::string>& assignments, Problems& problems) {
+  for (const std::string& assignment : assignments) apply_overlay(root, assignment, problems);
 }
 
 toml::table toml_value(std::string_view text, const std::string& source_name) {

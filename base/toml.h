@@ -40,11 +40,8 @@ toml::table toml_value(std::string_view text, const std::string& source_name);
 
 // Applies assignments `a.b.c=value` to `root` in their order. A value is read by toml_value(). A path component is the
 // key of a nested table, which is created if missing. In an array of tables it is the `name` or the index of one
-// element. If the first component is not a key of `root`, it is looked up in the tables (or arrays of tables) named in
-// `search_in`: with {"stage"}, `train.steps=5` means `stage.train.steps=5`. Adds a problem for a malformed assignment;
-// unknown keys are found when the table is parsed.
-void apply_overlays(toml::table& root, const std::vector<std::string>& assignments,
-                    const std::vector<std::string>& search_in, Problems& problems);
+// element. Adds a problem for a malformed assignment; unknown keys are found when the table is parsed.
+void apply_overlays(toml::table& root, const std::vector<std::string>& assignments, Problems& problems);
 
 // Returns `text` as a TOML basic string with quotes.
 std::string toml_quoted(std::string_view text);

@@ -1,45 +1,29 @@
 #include "base/utf8.h"
 
-#include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
+#include <unicode/uchar.h>
 
 namespace draftsmith {
 
 namespace {
-
-template <size_t N>
-bool within(const std::array<CodePointRange, N>& ranges, char32_t c) {
-  return std::any_of(ranges.begin(), ranges.end(),
-                     [&](const CodePointRange& range) { return c >= range.first && c <= range.last; });
-}
-
-// The blocks that matter for tables: combining marks, zero-width characters, and wide East Asian text and emoji.
-constexpr std::array<CodePointRange, 6> kZeroWidth{
-    {{0x0300, 0x036f}, {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x200b, 0x200f}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}}};
-constexpr std::array<CodePointRange, 9> kWide{{{0x1100, 0x115f},
-                                               {0x2e80, 0x303e},
-                                               {0x3041, 0xa4cf},
-                                               {0xac00, 0xd7a3},
-                                               {0xf900, 0xfaff},
-                                               {0xfe30, 0xfe6f},
-                                               {0xff00, 0xff60},
-                                               {0x1f300, 0x1faff},
-                                               {0x20000, 0x3fffd}}};
 
 // Returns the columns of the character at byte `at` and moves `at` behind it, or behind one ill-formed byte.
 size_t take_width(std::string_view text, size_t& at) {
   const CodePoint c = code_point_at(text, at);
   at += c.valid ? c.length : 1;
   if (!c.valid) return 1;
-  if (within(kZeroWidth, c.value)) return 0;
-  return within(kWide, c.value) ? 2 : 1;
+  const auto point = static_cast<UChar32>(c.value);
+  if ((U_MASK(u_charType(point)) & (U_GC_MN_MASK | U_GC_ME_MASK | U_GC_CF_MASK)) != 0) return 0;
+  const int32_t width = u_getIntPropertyValue(point, UCHAR_EAST_ASIAN_WIDTH);
+  return width == U_EA_WIDE || width == U_EA_FULLWIDTH ? 2 : 1;
 }
 
 }  // namespace
 
 bool is_white_space(char32_t c) {
-  return within(kWhiteSpace, c);
+  return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0;
 }
 
 void append_utf8(char32_t c, std::string& text) {

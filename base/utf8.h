@@ -1,7 +1,6 @@
 // UTF-8 (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF), decoded by ICU's macros.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,17 +19,7 @@ struct CodePointRange {
   char32_t last;
 };
 
-// Unicode's white space (property White_Space).
-inline constexpr std::array<CodePointRange, 10> kWhiteSpace = {{{0x09, 0x0D},
-                                                                {0x20, 0x20},
-                                                                {0x85, 0x85},
-                                                                {0xA0, 0xA0},
-                                                                {0x1680, 0x1680},
-                                                                {0x2000, 0x200A},
-                                                                {0x2028, 0x2029},
-                                                                {0x202F, 0x202F},
-                                                                {0x205F, 0x205F},
-                                                                {0x3000, 0x3000}}};
+// Returns whether a character is Unicode's white space (property White_Space).
 bool is_white_space(char32_t c);
 
 struct CodePoint {

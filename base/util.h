@@ -1,4 +1,4 @@
-// Small things without a subject of their own: statistics, lists, variants, loops for vector units.
+// Small things without a subject of their own: embedded texts, statistics, lists, variants, loops for vector units.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 // Compiles a function for several vector widths; the program chooses one when it starts.
@@ -18,6 +19,12 @@
 #define DRAFTSMITH_INLINE inline __attribute__((always_inline))
 
 namespace draftsmith {
+
+// Text that CMake embeds in the program, by the name of its file (cmake/texts.cmake).
+struct EmbeddedText {
+  std::string_view name;
+  std::string_view text;
+};
 
 // Returns the median, the upper one of two; `values` must not be empty.
 inline double median(std::vector<double> values) {

@@ -119,7 +119,7 @@ constexpr Command kCommands[] = {
     {"validate", "Report every error of recipes and suites without running them", add_validate},
     {"generate", "Print outputs for each line of a file, by any decoding method", add_generate},
     {"score", "Compute BLEU, chrF, ROUGE or a program's measure of a file", add_score},
-    {"data", "Prepare, list, show and tokenize text", add_data},
+    {"data", "Prepare and show text", add_data},
     {"plan", "Say whether a drafter will pay, and with which window", add_plan},
     {"prune", "Cut a smaller model out of a trained one", add_prune},
     {"export", "Write a model for Transformers, vLLM or llama.cpp", add_export},

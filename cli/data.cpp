@@ -1,26 +1,21 @@
-// `draftsmith data`: makes and shows corpora, tokenizes text and lists data sets.
+// `draftsmith data`: makes and shows corpora.
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <ranges>
 #include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/logging.h"
 #include "base/options.h"
 #include "base/signals.h"
-#include "base/table.h"
 #include "base/toml.h"
-#include "base/utf8.h"
 #include "cli/application.h"
 #include "data/corpus/corpus.h"
 #include "data/corpus/prepare.h"
 #include "data/datasets/datasets.h"
-#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "recipes/stages/data_stages.h"
 
@@ -78,7 +73,7 @@ Action add_prepare(CLI::App& app) {
       "  draftsmith data prepare --source train.de --target train.en \\\n"
       "    --tokenizer spiece.model --out train.h5 \\\n"
       "    --max-source 128 --max-target 128 --too-long drop --empty drop\n"
-      "A data set by its name (`draftsmith data list`):\n"
+      "A data set by its name:\n"
       "  draftsmith data prepare --dataset multi30k/train --direction de-en \\\n"
       "    --tokenizer spiece.model --out train.h5\n"
       "A file of JSON objects, one a line:\n"
@@ -115,106 +110,12 @@ Action add_show(CLI::App& app) {
   };
 }
 
-// Prints the ids or the text of each line.
-void tokenize_lines(const data::Tokenizer& tokenizer, data::LineReader& lines, bool decode, bool eos) {
-  for (std::string line; lines.next(line);) {
-    if (decode) {
-      const auto ids = data::parse_token_ids(line, tokenizer.vocabulary(), lines.where(),
-                                             "without --decode, lines are read as text");
-      std::cout << tokenizer.decode(std::vector<int32_t>(ids.begin(), ids.end())) << '\n';
-      continue;
-    }
-    if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
-    std::vector<int32_t> ids = tokenizer.encode(line);
-    if (eos) ids.push_back(tokenizer.eos());
-    std::cout << fmt::format("{}\n", fmt::join(ids, " "));
-  }
-}
-
-Action add_tokenize(CLI::App& app) {
-  struct Flags {
-    std::string model;
-    std::string input = "-";
-    bool decode = false;
-    bool eos = false;
-  };
-  auto flags = std::make_shared<Flags>();
-  app.add_option("--model", flags->model, "Model directory, or a tokenizer file (spiece.model, tokenizer.json)")
-      ->required();
-  app.add_option("--input", flags->input, "Text (or ids, with --decode), one example a line; - is standard input");
-  app.add_flag("--decode", flags->decode, "Turn lines of ids into text");
-  app.add_flag("--eos", flags->eos, "End each line of ids with EOS, as in corpora and for the encoder of a T5");
-  app.footer(
-      "Examples:\n  draftsmith data tokenize --model DIR --input test.de > ids.txt\n"
-      "  draftsmith data tokenize --model DIR --input ids.txt --decode");
-  return [flags] {
-    const auto tokenizer = data::load_tokenizer(flags->model);
-    if (flags->eos && tokenizer->eos() < 0) {
-      throw UserError({.where = "--eos",
-                       .what = "the tokenizer has no EOS",
-                       .expected = "eos_token in tokenizer_config.json",
-                       .found = "none in " + flags->model});
-    }
-    data::LineReader lines = data::open_lines(flags->input);
-    tokenize_lines(*tokenizer, lines, flags->decode, flags->eos);
-    std::cout.flush();
-    return 0;
-  };
-}
-
-// Returns what a data set holds, in a table's row.
-std::vector<std::string> dataset_row(const data::NamedDataset& set) {
-  const std::string lines =
-      std::to_string(data::count_lines(set.parallel() ? set.directions.begin()->second.first : set.file));
-  if (set.parallel()) {
-    return {set.name, lines, "parallel text", fmt::format("{}", fmt::join(std::views::keys(set.directions), ", ")),
-            "bleu"};
-  }
-  if (!set.jsonl()) return {set.name, lines, "plain text", data::document_separator(set.file), "none"};
-  try {
-    const std::vector<data::JsonlPart> parts = data::parts_of_jsonl(set.file);
-    std::string fields = parts.front().source;
-    if (!parts.front().references.empty()) fields += fmt::format(" -> {}", fmt::join(parts.front().references, ", "));
-    if (parts.size() > 1) fields += fmt::format(", {} categories", parts.size() - 1);
-    return {set.name, lines, "jsonl", fields, parts.front().metric};
-  } catch (const UserError& error) {
-    return {set.name, lines, "jsonl", "unusable: " + error.problems().front().what, ""};
-  }
-}
-
-Action add_list(CLI::App& app) {
-  app.footer(
-      "Each name is a `dataset` of a suite's task, of a recipe's corpus and of `draftsmith data prepare`.\n"
-      "The data folder is ../shared/data; the environment variable DRAFTSMITH_DATA names another one.\n"
-      "Example:\n  draftsmith data list");
-  return [] {
-    const std::vector<data::NamedDataset> sets = data::datasets_in(data::data_folder());
-    if (sets.empty()) {
-      throw UserError({.where = "data folder " + data::data_folder().string(),
-                       .what = "holds no data set",
-                       .expected = "text in several languages (x.de, x.en), *.jsonl, *.txt, *.raw or *.tokens",
-                       .found = "none",
-                       .hint = "set DRAFTSMITH_DATA to the folder with your data"});
-    }
-    Table table({{"data set", Align::kLeft},
-                 {"lines"},
-                 {"kind", Align::kLeft},
-                 {"directions or fields", Align::kLeft},
-                 {"metric", Align::kLeft}});
-    for (const data::NamedDataset& set : sets) table.add_row(dataset_row(set));
-    std::cout << table.text() << std::flush;
-    return 0;
-  };
-}
-
 }  // namespace
 
 Action add_data(CLI::App& app) {
   Subcommands commands(app);
   commands.add("prepare", "Tokenize text into a corpus", add_prepare);
-  commands.add("list", "Print the data sets that can be used by name", add_list);
   commands.add("show", "Print a corpus's counts and some examples", add_show);
-  commands.add("tokenize", "Print the token ids of each line of text, or the reverse", add_tokenize);
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"

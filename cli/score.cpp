@@ -64,6 +64,9 @@ metrics::MetricOptions metric_options(const ScoreFlags& flags) {
   } else if (!options.command.empty()) {
     problems.add({"--command", "only the metric command runs one", "draftsmith score command", flags.metric, ""});
   }
+  if (options.tokenize && options.name == "rouge") {
+    problems.add({"--tokenize", "ROUGE has its own words", "draftsmith score bleu", flags.metric, ""});
+  }
   problems.throw_if_any();
   if (!options.tokenize && options.name == "bleu") {
     options.tokenize = metrics::default_bleu_tokenizer(metrics::language_of_references(flags.references.front()));
@@ -137,7 +140,6 @@ Action add_score(CLI::App& app) {
       "  draftsmith score bleu --hyp out.txt --ref test.zh --tokenize zh\n"
       "  draftsmith score chrf --hyp out.txt --ref test.de --paired other.txt\n"
       "  draftsmith score rouge --hyp out.txt --ref summaries.txt --stemmer\n"
-      "  draftsmith score rouge --hyp out.txt --ref summaries.ru --tokenize 13a\n"
       "  draftsmith score command --command 'python3 comet.py' --input jsonl --source test.en \\\n"
       "    --hyp out.txt --ref test.de");
   return [flags] { return run_score(*flags); };

@@ -9,6 +9,6 @@ function(draftsmith_embed_kernels name)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE name_below_root)
     list(APPEND names "${name_below_root}")
   endforeach()
-  draftsmith_embed_texts(draftsmith_${name} FUNCTION ${name}_kernel_texts TYPE KernelText HEADER base/kernel_texts.h
+  draftsmith_embed_texts(draftsmith_${name} FUNCTION ${name}_kernel_texts HEADER base/kernel_texts.h
     NAMESPACE draftsmith FILES ${sources} NAMES ${names})
 endfunction()

@@ -20,6 +20,6 @@ function(draftsmith_embed_page library)
     cmake_path(GET file FILENAME name)
     list(APPEND names "${name}")
   endforeach()
-  draftsmith_embed_texts(${library} FUNCTION page_texts TYPE PageText HEADER evaluate/report/page_texts.h
+  draftsmith_embed_texts(${library} FUNCTION page_texts HEADER evaluate/report/page_texts.h
     NAMESPACE draftsmith::evaluate FILES ${files} NAMES ${names})
 endfunction()

@@ -1,5 +1,5 @@
 # Run at build time (see texts.cmake): writes a .cpp file with the texts of files.
-#   FILES, and NAMES of them in the program; HEADER that declares TYPE { name, text } and FUNCTION in NAMESPACE; OUTPUT
+#   FILES, and NAMES of them in the program; HEADER that declares FUNCTION in NAMESPACE; OUTPUT
 cmake_policy(VERSION 3.25)
 
 set(entries "")
@@ -15,8 +15,8 @@ file(WRITE "${OUTPUT}" "// Made by cmake/write_texts.cmake.
 
 namespace ${NAMESPACE} {
 
-std::span<const ${TYPE}> ${FUNCTION}() {
-  static constexpr auto kTexts = std::to_array<${TYPE}>({
+std::span<const EmbeddedText> ${FUNCTION}() {
+  static constexpr auto kTexts = std::to_array<EmbeddedText>({
 ${entries}  });
   return kTexts;
 }

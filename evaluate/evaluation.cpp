@@ -78,7 +78,7 @@ SuiteOptions load_suite(const fs::path& file, const std::vector<std::string>& ov
   Problems problems;
   toml::table table = load_toml(file);
   data::list_tasks(table);
-  apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
+  apply_overlays(table, overrides, problems);
   data::fill_in_dataset_tasks(table, problems);
   const auto written = find_data(table);
   auto options = parse_options<SuiteOptions>(table, "", problems);

@@ -8,6 +8,6 @@
 namespace draftsmith {
 
 // Returns the files *.cu and *.cuh below infer/.
-std::span<const KernelText> infer_kernel_texts();
+std::span<const EmbeddedText> infer_kernel_texts();
 
 }  // namespace draftsmith

@@ -143,25 +143,16 @@ Pieces tokens_of(std::string_view text, Split split) {
 
 constexpr size_t kBleuOrder = 4;
 
-using WordNgram = std::array<uint32_t, kBleuOrder>;
-using NgramsByOrder = std::array<std::vector<WordNgram>, kBleuOrder>;
+using NgramsByOrder = std::array<std::vector<Ngram>, kBleuOrder>;
 
-NgramsByOrder sorted_ngrams(const std::vector<uint32_t>& words) {
+NgramsByOrder ngrams_of(const std::vector<uint32_t>& words) {
   NgramsByOrder result;
-  for (size_t order = 1; order <= kBleuOrder; ++order) {
-    auto& ngrams = result[order - 1];
-    for (size_t begin = 0; begin + order <= words.size(); ++begin) {
-      WordNgram ngram{};
-      std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(begin), order, ngram.begin());
-      ngrams.push_back(ngram);
-    }
-    std::sort(ngrams.begin(), ngrams.end());
-  }
+  for (size_t order = 1; order <= kBleuOrder; ++order) result[order - 1] = sorted_ngrams(words, order);
   return result;
 }
 
 // Counts matches of the hypothesis's n-grams, each clipped to its largest count in any one reference.
-int64_t clipped_matches(const std::vector<WordNgram>& hypothesis, const std::vector<NgramsByOrder>& references,
+int64_t clipped_matches(const std::vector<Ngram>& hypothesis, const std::vector<NgramsByOrder>& references,
                         size_t order) {
   int64_t matches = 0;
   for (auto first = hypothesis.begin(); first != hypothesis.end();) {
@@ -194,12 +185,12 @@ void add_line_statistics(const std::string& hypothesis, const std::vector<std::s
   for (const auto& reference : references) {
     const auto reference_words = ids.ids(tokens_of(reference, split));
     lengths.push_back(static_cast<int64_t>(reference_words.size()));
-    reference_ngrams.push_back(sorted_ngrams(reference_words));
+    reference_ngrams.push_back(ngrams_of(reference_words));
   }
   const auto length = static_cast<int64_t>(words.size());
   values.push_back(static_cast<double>(length));
   values.push_back(static_cast<double>(closest_length(length, lengths)));
-  const auto ngrams = sorted_ngrams(words);
+  const auto ngrams = ngrams_of(words);
   for (size_t order = 0; order < kBleuOrder; ++order) {
     values.push_back(static_cast<double>(clipped_matches(ngrams[order], reference_ngrams, order)));
   }

@@ -13,31 +13,7 @@ namespace {
 constexpr int64_t kCharacterOrder = 6;
 constexpr double kRecallWeight = 4;  // beta 2, squared
 
-// Key of an n-gram: up to six code points of 21 bits, or up to two word numbers of 32 bits.
-using Key = std::pair<uint64_t, uint64_t>;
-using KeysByOrder = std::vector<std::vector<Key>>;
-
-Key character_key(std::span<const char32_t> characters) {
-  Key key{0, 0};
-  for (size_t i = 0; i < characters.size(); ++i) {
-    uint64_t& half = i < 3 ? key.first : key.second;
-    half = (half << 21U) | characters[i];
-  }
-  return key;
-}
-
-void add_character_orders(std::string_view text, KeysByOrder& orders) {
-  std::vector<char32_t> characters = code_points(text);
-  std::erase_if(characters, is_space);
-  for (size_t order = 1; order <= kCharacterOrder; ++order) {
-    std::vector<Key> keys;
-    for (size_t begin = 0; begin + order <= characters.size(); ++begin) {
-      keys.push_back(character_key({characters.data() + begin, order}));
-    }
-    std::sort(keys.begin(), keys.end());
-    orders.push_back(std::move(keys));
-  }
-}
+using NgramLists = std::vector<std::vector<Ngram>>;  // by order
 
 bool is_punctuation(char c) {
   return c > ' ' && c < 0x7F && !std::isalnum(static_cast<unsigned char>(c));
@@ -61,26 +37,21 @@ std::vector<std::string_view> words_and_punctuation(std::string_view text) {
   return result;
 }
 
-void add_word_orders(std::string_view text, int64_t max_order, WordIds& ids, KeysByOrder& orders) {
+// Returns the n-grams of characters, then those of words.
+NgramLists all_orders(std::string_view text, int64_t word_order, WordIds& ids) {
+  std::vector<char32_t> visible = code_points(text);
+  std::erase_if(visible, is_space);
+  const std::vector<uint32_t> characters(visible.begin(), visible.end());
+  NgramLists lists;
+  for (size_t order = 1; order <= kCharacterOrder; ++order) lists.push_back(sorted_ngrams(characters, order));
+  if (word_order == 0) return lists;
   const auto words = ids.ids(words_and_punctuation(text));
-  for (size_t order = 1; order <= static_cast<size_t>(max_order); ++order) {
-    std::vector<Key> keys;
-    for (size_t begin = 0; begin + order <= words.size(); ++begin) {
-      keys.emplace_back(words[begin], order == 2 ? words[begin + 1] : 0);
-    }
-    std::sort(keys.begin(), keys.end());
-    orders.push_back(std::move(keys));
-  }
+  for (size_t order = 1; order <= static_cast<size_t>(word_order); ++order)
+    lists.push_back(sorted_ngrams(words, order));
+  return lists;
 }
 
-KeysByOrder all_orders(std::string_view text, int64_t word_order, WordIds& ids) {
-  KeysByOrder orders;
-  add_character_orders(text, orders);
-  if (word_order > 0) add_word_orders(text, word_order, ids, orders);
-  return orders;
-}
-
-std::vector<double> match_statistics(const KeysByOrder& hypothesis, const KeysByOrder& reference) {
+std::vector<double> match_statistics(const NgramLists& hypothesis, const NgramLists& reference) {
   std::vector<double> statistics;
   for (size_t order = 0; order < hypothesis.size(); ++order) {
     // Skips an order for which the reference is too short.

@@ -57,7 +57,7 @@ Fields<MetricOptions> MetricOptions::fields() {
            "Metric of the task; none: the task has no references and measures speed only.")
       .add("tokenize", &MetricOptions::tokenize, Choices(bleu_tokenizer_names()),
            "BLEU's tokenizer, as in sacreBLEU. Without it: zh for references in Chinese, char for Japanese, as the "
-           "file's ending or the direction says; else 13a. ROUGE's, too; without it words of a-z and 0-9 count alone.")
+           "file's ending or the direction says; else 13a.")
       .add("stemmer", &MetricOptions::stemmer, "ROUGE: compare Porter stems, like use_stemmer of rouge_score.")
       .add("chrf_word_order", &MetricOptions::chrf_word_order, Range{0, 2},
            "Highest order of the word n-grams of chrF; 0: chrF, 2: chrF++.")
@@ -83,7 +83,10 @@ Fields<MetricOptions> MetricOptions::fields() {
                         options.label, "such as comet"});
         }
         check_command(options.name, options.command, where, problems);
-        check_rouge(options, where, problems);
+        if (options.tokenize && options.name == "rouge") {
+          problems.add({where.empty() ? "tokenize" : where + ".tokenize", "ROUGE has its own words, of a-z and 0-9",
+                        "no tokenizer", *options.tokenize, "a `command` scores texts in other alphabets"});
+        }
       });
 }
 

@@ -6,9 +6,8 @@
 // chrf: corpus chrF and chrF++ (Popović 2015, 2017) as sacreBLEU 2.6 computes them: character n-grams up to 6 without
 //   white space, optionally word n-grams up to 2, F-beta with beta 2, averaged over the orders that both sides have.
 // rouge: ROUGE-1, -2, -L and -Lsum (Lin 2004) as Google's rouge_score 0.1.2 computes them: lower case, tokens
-//   [a-z0-9]+ or those of a tokenizer of BLEU, F1, union LCS for Lsum with sentences separated by newlines; the mean
-//   over lines, 0..1. With several references, each type uses the one with the highest F1 on the line (rouge_score's
-//   score_multi).
+//   [a-z0-9]+, F1, union LCS for Lsum with sentences separated by newlines; the mean over lines, 0..1. With several
+//   references, each type uses the one with the highest F1 on the line (rouge_score's score_multi).
 // command: the mean of what a program outside of Draftsmith answers for each line.
 // none: for tasks without references, whose speed alone is measured.
 #pragma once
@@ -98,10 +97,9 @@ struct CommandOptions {
 // The name of a metric and the options of all metrics; each metric reads its own.
 struct MetricOptions : CommandOptions {
   std::string name = "bleu";
-  // BLEU's; absent: that of the references' language, else 13a. ROUGE's; absent: rouge_score's own.
-  std::optional<std::string> tokenize;
-  bool stemmer = false;         // of rouge
-  int64_t chrf_word_order = 0;  // 0: chrF; 2: chrF++; 0..2
+  std::optional<std::string> tokenize;  // of bleu; absent: that of the references' language, else 13a
+  bool stemmer = false;                 // of rouge
+  int64_t chrf_word_order = 0;          // 0: chrF; 2: chrF++; 0..2
 
   // Returns the name of the metric that the options ask for: a command needs no name beside it.
   std::string kind() const { return command.empty() ? name : "command"; }
@@ -114,9 +112,6 @@ struct MetricOptions : CommandOptions {
 
 // Adds a problem if the metric's name and its command do not belong together.
 void check_command(const std::string& name, const std::string& command, const std::string& where, Problems& problems);
-
-// Adds a problem if ROUGE's options exclude each other.
-void check_rouge(const MetricOptions& options, const std::string& where, Problems& problems);
 
 // Returns why a command's score cannot have this name; empty if it can.
 std::string defect_of_label(const std::string& label);

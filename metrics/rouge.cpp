@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/signals.h"
 #include "metrics/metric.h"
 
@@ -33,15 +31,6 @@ RougeValue value_of(double hits, double hypothesis_count, double reference_count
   const double sum = value.precision + value.recall;
   value.f1 = sum > 0 ? 2 * value.precision * value.recall / sum : 0;
   return value;
-}
-
-std::vector<uint64_t> sorted_ngrams(const Tokens& tokens, size_t order) {
-  std::vector<uint64_t> ngrams;
-  for (size_t i = 0; i + order <= tokens.size(); ++i) {
-    ngrams.push_back(order == 1 ? tokens[i] : (static_cast<uint64_t>(tokens[i]) << 32U) | tokens[i + 1]);
-  }
-  std::sort(ngrams.begin(), ngrams.end());
-  return ngrams;
 }
 
 RougeValue rouge_n(const Tokens& hypothesis, const Tokens& reference, size_t order) {
@@ -154,27 +143,15 @@ std::vector<std::string> rouge_tokens(std::string_view text, bool stemmer) {
   return tokens;
 }
 
-// How texts become words: as rouge_score does by itself, or by one of BLEU's tokenizers, as its argument `tokenizer`.
-struct RougeWords {
-  std::optional<std::string> tokenizer;
-  bool stemmer = false;
-
-  std::vector<std::string> of(std::string_view text) const {
-    return tokenizer ? bleu_tokens(text, *tokenizer) : rouge_tokens(text, stemmer);
-  }
-};
-
-Text analyse(std::string_view text, const RougeWords& words, WordIds& ids) {
+Text analyse(std::string_view text, bool stemmer, WordIds& ids) {
   Text result;
-  if (words.tokenizer) result.tokens = ids.ids(words.of(text));
   while (true) {
     const size_t end = text.find('\n');
     const auto sentence = text.substr(0, end);
-    if (!sentence.empty()) result.sentences.push_back(ids.ids(words.of(sentence)));
+    if (!sentence.empty()) result.sentences.push_back(ids.ids(rouge_tokens(sentence, stemmer)));
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);
   }
-  if (words.tokenizer) return result;
   // A newline separates tokens, so the tokens of all sentences are the tokens of the text.
   for (const auto& sentence : result.sentences) {
     result.tokens.insert(result.tokens.end(), sentence.begin(), sentence.end());
@@ -188,14 +165,13 @@ RougeScore score_pair(const Text& hypothesis, const Text& reference) {
 }
 
 // Returns the scores of one line against its references.
-RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references,
-                      const RougeWords& words) {
+RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references, bool stemmer) {
   if (references.empty()) throw std::logic_error("rouge: a line without a reference");
   WordIds ids;
-  const Text text = analyse(hypothesis, words, ids);
-  RougeScore best = score_pair(text, analyse(references.front(), words, ids));
+  const Text text = analyse(hypothesis, stemmer, ids);
+  RougeScore best = score_pair(text, analyse(references.front(), stemmer, ids));
   for (size_t r = 1; r < references.size(); ++r) {
-    const RougeScore score = score_pair(text, analyse(references[r], words, ids));
+    const RougeScore score = score_pair(text, analyse(references[r], stemmer, ids));
     for (size_t type = 0; type < kRougeNames.size(); ++type) {
       if (score[type].f1 > best[type].f1) best[type] = score[type];
     }
@@ -241,7 +217,7 @@ std::string escape_sentences(std::string_view text) {
 
 class Rouge : public Metric {
  public:
-  explicit Rouge(const MetricOptions& options) : words_{options.tokenize, options.stemmer} {}
+  explicit Rouge(const MetricOptions& options) : stemmer_(options.stemmer) {}
 
   std::string name() const override { return "rouge"; }
   std::vector<std::string> scores() const override { return {"rougeL", "rouge1", "rouge2", "rougeLsum"}; }
@@ -256,7 +232,7 @@ class Rouge : public Metric {
     statistics.width = 3 * static_cast<int64_t>(kRougeNames.size()) + 1;
     for (size_t line = 0; line < segments.hypotheses.size(); ++line) {
       work_point();
-      for (const RougeValue& value : rouge_line(segments.hypotheses[line], segments.references[line], words_)) {
+      for (const RougeValue& value : rouge_line(segments.hypotheses[line], segments.references[line], stemmer_)) {
         statistics.values.insert(statistics.values.end(), {value.precision, value.recall, value.f1});
       }
       statistics.values.push_back(1);
@@ -270,9 +246,8 @@ class Rouge : public Metric {
   }
 
   std::string signature(const References& references) const override {
-    return fmt::format("nrefs:{}|stemmer:{}|{}lines:mean|version:{}", reference_count(references),
-                       words_.stemmer ? "yes" : "no", words_.tokenizer ? "tok:" + *words_.tokenizer + "|" : "",
-                       kMetricsVersion);
+    return fmt::format("nrefs:{}|stemmer:{}|lines:mean|version:{}", reference_count(references),
+                       stemmer_ ? "yes" : "no", kMetricsVersion);
   }
 
   // Of letters, rouge_score's words have those of the Latin alphabet alone.
@@ -281,13 +256,12 @@ class Rouge : public Metric {
     int64_t uncounted = 0;
     const auto look = [&](const std::string& text) {
       ++texts;
-      if (!stripped(text).empty() && words_.of(text).empty()) ++uncounted;
+      if (!stripped(text).empty() && rouge_tokens(text, false).empty()) ++uncounted;
     };
     for (const std::string& hypothesis : segments.hypotheses) look(hypothesis);
     for (const auto& references : segments.references) std::ranges::for_each(references, look);
     if (uncounted == 0) return "";
-    return fmt::format("{} of {} texts have no word that ROUGE counts: without `tokenize` it counts a-z and 0-9 alone",
-                       uncounted, texts);
+    return fmt::format("{} of {} texts have no word that ROUGE counts: it counts a-z and 0-9 alone", uncounted, texts);
   }
 
   std::string text(std::span<const double> sums, const std::string& signature) const override {
@@ -314,21 +288,12 @@ class Rouge : public Metric {
   std::string text_of(const std::string& line) const override { return unescape_sentences(line); }
 
  private:
-  RougeWords words_;
+  bool stemmer_;
 };
 
 }  // namespace
 
-void check_rouge(const MetricOptions& options, const std::string& where, Problems& problems) {
-  if (options.name != "rouge" || !options.stemmer || !options.tokenize) return;
-  problems.add({where.empty() ? "stemmer" : where + ".stemmer", "ROUGE stems the words of its own tokenizer alone",
-                "stemmer or tokenize", "both", ""});
-}
-
 std::unique_ptr<const Metric> make_rouge(const MetricOptions& options) {
-  Problems problems;
-  check_rouge(options, "", problems);
-  problems.throw_if_any();
   return std::make_unique<Rouge>(options);
 }
 

@@ -1,5 +1,7 @@
 #include "metrics/text.h"
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 #include "base/utf8.h"
@@ -71,6 +73,25 @@ std::string_view stripped(std::string_view text) {
 std::vector<std::string> words_of(std::string_view text) {
   const auto words = split_words(text);
   return {words.begin(), words.end()};
+}
+
+std::vector<Ngram> sorted_ngrams(std::span<const uint32_t> symbols, size_t order) {
+  std::vector<Ngram> ngrams;
+  for (size_t begin = 0; begin + order <= symbols.size(); ++begin) {
+    std::ranges::copy(symbols.subspan(begin, order), ngrams.emplace_back().begin());
+  }
+  std::ranges::sort(ngrams);
+  return ngrams;
+}
+
+int64_t count_sorted(const std::vector<Ngram>& sorted, const Ngram& ngram) {
+  return std::ssize(std::ranges::equal_range(sorted, ngram));
+}
+
+int64_t count_matches(const std::vector<Ngram>& a, const std::vector<Ngram>& b) {
+  std::vector<Ngram> common;
+  std::ranges::set_intersection(a, b, std::back_inserter(common));
+  return std::ssize(common);
 }
 
 }  // namespace draftsmith::metrics

@@ -2,8 +2,10 @@
 // points and words. Counts of n-grams follow.
 #pragma once
 
-#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,8 +40,20 @@ std::string_view stripped(std::string_view text);
 // Returns the words between runs of white space: str.split().
 std::vector<std::string> words_of(std::string_view text);
 
-// ---- N-grams in sorted lists of keys
+// ---- N-grams in sorted lists
 // Matches are clipped as BLEU, chrF and ROUGE-N ask.
+
+// Up to six symbols in a row: numbers of words, or code points. Zeros pad shorter ones.
+using Ngram = std::array<uint32_t, 6>;
+
+// Returns the n-grams of an order.
+std::vector<Ngram> sorted_ngrams(std::span<const uint32_t> symbols, size_t order);
+
+// Returns the occurrences of an n-gram in a sorted list.
+int64_t count_sorted(const std::vector<Ngram>& sorted, const Ngram& ngram);
+
+// Returns the size of the multiset intersection of two sorted lists.
+int64_t count_matches(const std::vector<Ngram>& a, const std::vector<Ngram>& b);
 
 // Numbers words, so that n-grams become tuples of integers. Numbers are valid within one line's comparison.
 class WordIds {
@@ -59,28 +73,5 @@ class WordIds {
  private:
   std::unordered_map<std::string, uint32_t> ids_;
 };
-
-// Returns the occurrences of `key` in a sorted list.
-template <typename Key>
-int64_t count_sorted(const std::vector<Key>& sorted, const Key& key) {
-  const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), key);
-  return last - first;
-}
-
-// Returns the size of the multiset intersection of two sorted lists.
-template <typename Key>
-int64_t count_matches(const std::vector<Key>& a, const std::vector<Key>& b) {
-  int64_t matches = 0;
-  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
-    if (*i < *j) {
-      ++i;
-    } else if (*j < *i) {
-      ++j;
-    } else {
-      ++matches, ++i, ++j;
-    }
-  }
-  return matches;
-}
 
 }  // namespace draftsmith::metrics

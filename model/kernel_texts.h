@@ -8,6 +8,6 @@
 namespace draftsmith {
 
 // Returns the files *.cu and *.cuh below model/.
-std::span<const KernelText> model_kernel_texts();
+std::span<const EmbeddedText> model_kernel_texts();
 
 }  // namespace draftsmith

@@ -18,6 +18,7 @@
 #include "base/sha256.h"
 #include "base/table.h"
 #include "data/corpus/corpus.h"
+#include "data/hdf5/hdf5.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/router/router_data.h"
 #include "data/teacher/teacher_cache.h"
@@ -165,6 +166,11 @@ struct Kind {
   void (*check)(const fs::path&) = nullptr;  // of kinds whose description does not read everything
 };
 
+template <const data::Hdf5Format& kFormat>
+bool has_format(const fs::path& path) {
+  return data::has_hdf5_format(path, kFormat);
+}
+
 const std::vector<Kind>& kinds() {
   const auto any = [](const fs::path&) { return true; };
   const auto has_config = [](const fs::path& path) { return fs::exists(path / "config.json"); };
@@ -173,11 +179,11 @@ const std::vector<Kind>& kinds() {
       {"model", false, has_config, describe_model_directory, check_model_directory},
       {"exits", false, model::holds_exits, model::describe_exits, check_exits},
       {"results.json", true, [](const fs::path& path) { return path.extension() == ".json"; }, inspect_results},
-      {"teacher_logits.h5", true, data::is_teacher_cache,
+      {"teacher_logits.h5", true, has_format<data::kTeacherCacheFormat>,
        [](const fs::path& path) { return data::describe_teacher_cache(data::TeacherCache(path).info()); }},
-      {"router_data.h5", true, data::is_router_data,
+      {"router_data.h5", true, has_format<data::kRouterDataFormat>,
        [](const fs::path& path) { return data::describe_router_data(data::RouterData(path)); }},
-      {"ngram.h5", true, data::is_ngram_table,
+      {"ngram.h5", true, has_format<data::kNgramFormat>,
        [](const fs::path& path) { return data::describe_ngram_table(data::NgramTable(path)); }},
       {"corpus.h5", true, any,
        [](const fs::path& path) { return data::describe_corpus(data::Corpus(path), nullptr, 0); }}};

@@ -119,7 +119,6 @@ class DirectoryLock {
 };
 
 constexpr size_t kShortHash = 8;
-constexpr const char* kInputHashes = "input_hashes.json";  // of files outside the work directory
 
 // Returns the hash of an input file's content, or of the names and contents of a folder's files.
 std::string path_hash(const std::filesystem::path& path, RememberedHashes& known) {
@@ -256,7 +255,6 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions option
   require_same_run(recipe, count, options);
   std::map<std::string, std::string> hashes;
   RememberedHashes known;
-  if (!options.fresh) known.load(options.work / kInputHashes);
   std::vector<StageResult> results;
   for (size_t i = 0; i < count; ++i) {
     throw_if_stop_requested(fmt::format("{} of {} stages are finished; run it again to continue", i, count));
@@ -270,7 +268,6 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions option
       const LongWork work(fmt::format("{} of {} stages are finished; run it again to continue", i, count));
       for (const std::string& file : stage.files) done.inputs[file] = path_hash(file, known);
     }
-    if (world.leads()) known.save(options.work / kInputHashes);
     done.hash = stage_hash(stage, done.inputs);
     world.require_same("the input files of stage " + stage.name, done.hash);
     const auto directory = options.work / (stage.name + "-" + done.hash.substr(0, kShortHash));

@@ -59,7 +59,7 @@ struct RecipeFile {
   // Parses the file with its overrides. A copied node forgets its line, so each stage is moved out of a separate parse.
   toml::table parse(Problems& problems) const {
     toml::table root = load_toml(path);
-    apply_overlays(root, overrides, {}, problems);
+    apply_overlays(root, overrides, problems);
     return root;
   }
 };

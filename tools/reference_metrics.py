@@ -9,13 +9,11 @@
 DATA is the folder ../shared/data. Everything is seeded; a text's newlines are written as a literal \\n.
 """
 
-import functools
 import json
 import random
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import regex
 from nltk.stem.porter import PorterStemmer
@@ -108,9 +106,6 @@ def scores_of(hypotheses, references):
         result[name + "_signature"] = str(metric.get_signature())
     types = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
     scorers = {"": rouge_scorer.RougeScorer(types), "_stemmed": rouge_scorer.RougeScorer(types, use_stemmer=True)}
-    for tokenizer in TOKENIZERS if len(hypotheses) < 20 else ():  # characters take it long
-        tokens = SimpleNamespace(tokenize=functools.partial(bleu_tokens, BLEU(tokenize=tokenizer)))
-        scorers[f"_{tokenizer}"] = rouge_scorer.RougeScorer(types, tokenizer=tokens)
     for suffix, scorer in scorers.items():
         lines = [scorer.score_multi(r, h) for h, r in zip(hypotheses, references)]
         for kind in types:

@@ -180,7 +180,7 @@ class ChatFormat {
   }
 
  private:
-  void read_line(ExampleStream& stream, std::string& line) {
+  void read_line(ExampleStream& stream, const std::string& line) {
     const std::string where = stream.lines().where();
     if (!stream.admit_utf8(where, line)) return;
     std::vector<ChatReply> replies;

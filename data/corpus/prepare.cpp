@@ -260,8 +260,7 @@ void require_regular_file(const std::filesystem::path& file) {
 
 Fields<TextInput> TextInput::fields() {
   return Fields<TextInput>("text input")
-      .add("dataset", &TextInput::dataset,
-           "Data set by name, instead of files: \"multi30k/train\"; `draftsmith data list` shows what is there.")
+      .add("dataset", &TextInput::dataset, "Data set by name, instead of files: \"multi30k/train\".")
       .add("direction", &TextInput::direction, "With a data set of parallel text: source and target, \"de-en\".")
       .add("source", &TextInput::source, "Parallel text: file with one source per line.")
       .add("target", &TextInput::target, "Parallel text: file with one target per line.")

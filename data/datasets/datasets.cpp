@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <ranges>
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,6 +28,11 @@ using nlohmann::json;
 constexpr std::string_view kDataPrefix = "$DATA/";
 
 // ---- Names of the data folder
+
+fs::path data_folder() {
+  const char* chosen = std::getenv(kDataVariable);
+  return chosen && *chosen ? chosen : "../shared/data";
+}
 
 // Returns the entries of a folder whose names do not begin with "_" or "."; none if it cannot be read.
 std::set<fs::path> entries_of(const fs::path& folder) {
@@ -52,7 +61,88 @@ std::string dataset_name(const std::string& folder, const std::string& stem) {
   return folder + "/" + (repeated ? stem.substr(joint + 1) : stem);
 }
 
+// Named text: parallel text, or one file of jsonl or plain text.
+struct NamedDataset {
+  using Files = std::pair<fs::path, fs::path>;
+
+  std::string name;
+  std::map<std::string, Files> directions = {};  // source and target of parallel text, by "de-en"; else empty
+  fs::path file = {};                            // jsonl or plain text
+
+  bool parallel() const { return !directions.empty(); }
+  bool jsonl() const { return file.extension() == ".jsonl"; }
+  // Returns the files of a direction, which must be empty if the text is not parallel. Errors: UserError that names all
+  // directions.
+  Files pair(const std::string& direction) const {
+    if (!parallel() && direction.empty()) return {};
+    if (const auto files = directions.find(direction); files != directions.end()) return files->second;
+    const auto known = std::views::keys(directions);
+    Problem problem = unknown_name("direction", direction, {known.begin(), known.end()});
+    problem.where = "data set " + name;
+    if (!parallel()) problem.what = "only parallel text has a direction";
+    if (direction.empty()) {
+      problem.what = "parallel text needs a direction";
+      problem.found = "no `direction`";
+      problem.hint = "write direction = \"" + known.front() + "\" beside `dataset`";
+    }
+    throw UserError(problem);
+  }
+};
+
+// Returns the data sets of a folder and of its folders, sorted by name: files X.LL of one text X in several languages
+// LL (two or three letters), *.jsonl, *.txt, *.raw and *.tokens. Names that begin with "_" or "." are ignored.
+std::vector<NamedDataset> datasets_in(const fs::path& folder) {
+  constexpr std::string_view kSingle = ".jsonl .txt .raw .tokens ";
+  std::vector<NamedDataset> sets;
+  std::map<std::string, std::map<std::string, fs::path>> parallel;  // by name and language
+  const auto add = [&](const fs::path& file, const std::string& folder_name) {
+    const std::string ending = file.extension().string(), name = dataset_name(folder_name, file.stem().string());
+    if (ending.empty() || !fs::is_regular_file(file)) return;
+    if (kSingle.find(ending + " ") != std::string_view::npos) sets.push_back({.name = name, .file = file});
+    if (is_language(ending)) parallel[name][ending.substr(1)] = file;
+  };
+  for (const fs::path& entry : entries_of(folder)) {
+    add(entry, "");
+    for (const fs::path& file : entries_of(entry)) add(file, entry.filename().string());
+  }
+  for (const auto& [name, languages] : parallel) {
+    NamedDataset set{.name = name};
+    for (const auto& [from, source] : languages) {
+      for (const auto& [into, target] : languages) {
+        if (from != into) set.directions[from + "-" + into] = {source, target};
+      }
+    }
+    if (set.parallel()) sets.push_back(std::move(set));
+  }
+  std::ranges::sort(sets, {}, &NamedDataset::name);
+  return sets;
+}
+
+// Returns the data set of that name. Errors: UserError with the nearest names, or with the way to get the data.
+NamedDataset find_dataset(const std::string& name) {
+  const fs::path folder = data_folder();
+  const Registry<NamedDataset> known("data set", datasets_in(folder));
+  if (const NamedDataset* set = known.find(name)) return *set;
+  const auto inside = [&](const NamedDataset& set) { return set.name.starts_with(name + "/"); };
+  const auto only = std::ranges::find_if(known, inside);
+  if (std::ranges::count_if(known, inside) == 1) return *only;
+  Problem problem = unknown_name("data set", name, known.names());
+  problem.where = "data folder " + folder.string() + (fs::is_directory(folder) ? "" : " (not there)");
+  if (problem.hint.empty()) {
+    problem.hint = fmt::format("{} names another folder", kDataVariable);
+  }
+  throw UserError(problem);
+}
+
 // ---- Fields of jsonl files
+
+// Content of a jsonl file by the conventions of known data sets.
+struct JsonlContent {
+  std::string source = {};  // a field
+  std::vector<std::string> references = {};
+  std::string metric = "none";  // bleu, rouge or none
+  bool chat() const { return source == "messages"; }
+};
 
 // Keys of the objects of a kind of data sets. The first row that fits an object applies.
 struct Convention {
@@ -72,10 +162,6 @@ constexpr Convention kConventions[] = {{"messages", "", "none"},
                                        {"dialogue", "", "none"},
                                        {"text", "", "none"}};
 
-// Categories whose outputs are scored where every line has a `reference`: Spec-Bench's.
-constexpr Convention kCategories[] = {{"translation", "reference[0]", "bleu"},
-                                      {"summarization", "reference[0]", "rouge"}};
-
 // Returns the field of that name, or the numbered fields, that an object has; an empty name for an empty name.
 std::vector<std::string> fields_of(const json& object, const std::string& name) {
   if (name.empty() || object.contains(name)) return {name};
@@ -85,9 +171,9 @@ std::vector<std::string> fields_of(const json& object, const std::string& name) 
 }
 
 // Returns what a file holds whose first object is this. Errors: UserError if no convention fits.
-JsonlPart by_convention(const json& object, const fs::path& file) {
+JsonlContent by_convention(const json& object, const fs::path& file) {
   for (const auto& [source, reference, metric] : kConventions) {
-    JsonlPart whole{.source = source, .references = fields_of(object, reference), .metric = metric};
+    JsonlContent whole{.source = source, .references = fields_of(object, reference), .metric = metric};
     if (!object.contains(whole.source.substr(0, whole.source.find('['))) || whole.references.empty()) continue;
     if (whole.references.front().empty()) whole.references.clear();
     // Lists of sentences are documents and their summaries, not sentences and their translations.
@@ -103,40 +189,28 @@ JsonlPart by_convention(const json& object, const fs::path& file) {
                    .hint = "name the file with `jsonl`, and its fields"});
 }
 
-// Adds the category of a line to the parts, if it is new. A category is scored if all its lines have a `reference`.
-void add_category(const json& object, std::vector<JsonlPart>& parts) {
-  if (!object.contains("category") || !object["category"].is_string()) return;
-  const std::string name = object["category"].get<std::string>();
-  auto part = std::ranges::find(parts, name, &JsonlPart::name);
-  if (part == parts.end()) {
-    part = parts.insert(part, parts.front());
-    part->name = name;
-    for (const auto& [category, reference, metric] : kCategories) {
-      if (name != category) continue;
-      part->references = {reference};
-      part->metric = metric;
-    }
+// Reads the first line, which tells the fields. Errors: UserError that names a line that is no JSON object, an empty
+// file, and fields of no known convention.
+JsonlContent content_of_jsonl(const fs::path& file) {
+  LineReader lines(file);
+  for (std::string line; lines.next(line);) {
+    if (!is_blank(line)) return by_convention(parse_object_line(line, lines.where()), file);
   }
-  if (object.contains("reference")) return;
-  part->references = parts.front().references;
-  part->metric = parts.front().metric;
+  throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
+}
+
+// Returns the line that separates the documents of a plain text: "<|endoftext|>" if its beginning has such a line, else
+// an empty text.
+std::string document_separator(const fs::path& file) {
+  const std::string separator = "<|endoftext|>";
+  LineReader lines(file);
+  for (std::string line; lines.line() < 1000 && lines.next(line);) {
+    if (line == separator) return separator;
+  }
+  return "";
 }
 
 // ---- Keys of tasks and corpora
-
-// Returns the parts that become tasks: the categories that the task names, or else all, or the whole file if it has
-// none. Errors: UserError for unknown names.
-std::vector<JsonlPart> wanted_parts(const toml::table& task, const NamedDataset& set) {
-  std::vector<JsonlPart> parts = parts_of_jsonl(set.file);
-  if (parts.size() == 1) return parts;
-  parts.erase(parts.begin());
-  const toml::array* wanted = task["categories"].as_array();
-  if (wanted == nullptr || wanted->empty()) return parts;
-  const Registry<JsonlPart> known("category of data set " + set.name, std::move(parts));
-  std::vector<JsonlPart> chosen;
-  for (const toml::node& node : *wanted) chosen.push_back(known.at(node.value_or(std::string())));
-  return chosen;
-}
 
 // Returns a path as recipes write it: "$DATA/..." for a file in the data folder, any other path as it is.
 std::string portable_path(const fs::path& file) {
@@ -176,17 +250,24 @@ void set_metric(toml::table& task, const std::string& name) {
   if (name == "rouge") metric->insert("stemmer", true);
 }
 
-// Returns the task with the keys of a part of a jsonl file. Keys that are there stay.
-toml::table with_part(toml::table task, const fs::path& file, const JsonlPart& part) {
-  if (!part.name.empty()) {
-    task.insert_or_assign("name", task["name"].value_or(std::string()) + "." + part.name);
-    task.insert_or_assign("categories", array_of({part.name}));
-  }
-  set_metric(task, task.contains("reference_fields") ? "bleu" : part.metric);
+// Returns the tasks that a task of a jsonl file becomes: one for each of its `categories`, or one of all lines. Keys
+// that are there stay.
+std::vector<toml::table> jsonl_tasks(toml::table task, const fs::path& file) {
+  const JsonlContent content = content_of_jsonl(file);
+  set_metric(task, task.contains("reference_fields") ? "bleu" : content.metric);
   task.insert("jsonl", portable_path(file));
-  task.insert(part.chat() ? "messages" : "source_field", part.source);
-  task.insert("reference_fields", array_of(part.references));
-  return task;
+  task.insert(content.chat() ? "messages" : "source_field", content.source);
+  task.insert("reference_fields", array_of(content.references));
+  const toml::array* categories = task["categories"].as_array();
+  if (categories == nullptr || categories->empty()) return {std::move(task)};
+  std::vector<toml::table> tasks;
+  for (const toml::node& category : *categories) {
+    const std::string name = category.value_or(std::string());
+    toml::table& one = tasks.emplace_back(task);
+    one.insert_or_assign("name", task["name"].value_or(std::string()) + "." + name);
+    one.insert_or_assign("categories", array_of({name}));
+  }
+  return tasks;
 }
 
 // Returns the tasks that a task with a data set becomes. Errors: UserError.
@@ -196,11 +277,7 @@ std::vector<toml::table> expanded(toml::table task) {
   const NamedDataset set = find_dataset(name);
   const auto [source, target] = set.pair(task["direction"].value_or(std::string()));
   task.insert("name", name);
-  std::vector<toml::table> tasks;
-  if (set.jsonl()) {
-    for (const JsonlPart& part : wanted_parts(task, set)) tasks.push_back(with_part(task, set.file, part));
-    return tasks;
-  }
+  if (set.jsonl()) return jsonl_tasks(std::move(task), set.file);
   set_metric(task, set.parallel() ? "bleu" : "none");
   task.insert("source", portable_path(set.parallel() ? source : set.file));
   const bool scored = task["metric"]["name"].value<std::string>() != "none";
@@ -222,11 +299,6 @@ void collect_problems(const toml::node& node, Problems& problems, const Action& 
 
 }  // namespace
 
-fs::path data_folder() {
-  const char* chosen = std::getenv(kDataVariable);
-  return chosen && *chosen ? chosen : "../shared/data";
-}
-
 std::string real_path(const std::string& text) {
   return text.starts_with(kDataPrefix) ? data_folder().string() + text.substr(kDataPrefix.size() - 1) : text;
 }
@@ -243,86 +315,6 @@ Problem missing_path(const std::string& text, const std::string& where) {
           .expected = "a file or folder",
           .found = real_path(text) + " (not there)",
           .hint = hint};
-}
-
-NamedDataset::Files NamedDataset::pair(const std::string& direction) const {
-  if (!parallel() && direction.empty()) return {};
-  if (const auto files = directions.find(direction); files != directions.end()) return files->second;
-  const auto known = std::views::keys(directions);
-  Problem problem = unknown_name("direction", direction, {known.begin(), known.end()});
-  problem.where = "data set " + name;
-  if (!parallel()) problem.what = "only parallel text has a direction";
-  if (direction.empty()) {
-    problem.what = "parallel text needs a direction";
-    problem.found = "no `direction`";
-    problem.hint = "write direction = \"" + known.front() + "\" beside `dataset`";
-  }
-  throw UserError(problem);
-}
-
-std::vector<NamedDataset> datasets_in(const fs::path& folder) {
-  constexpr std::string_view kSingle = ".jsonl .txt .raw .tokens ";
-  std::vector<NamedDataset> sets;
-  std::map<std::string, std::map<std::string, fs::path>> parallel;  // by name and language
-  const auto add = [&](const fs::path& file, const std::string& folder_name) {
-    const std::string ending = file.extension().string(), name = dataset_name(folder_name, file.stem().string());
-    if (ending.empty() || !fs::is_regular_file(file)) return;
-    if (kSingle.find(ending + " ") != std::string_view::npos) sets.push_back({.name = name, .file = file});
-    if (is_language(ending)) parallel[name][ending.substr(1)] = file;
-  };
-  for (const fs::path& entry : entries_of(folder)) {
-    add(entry, "");
-    for (const fs::path& file : entries_of(entry)) add(file, entry.filename().string());
-  }
-  for (const auto& [name, languages] : parallel) {
-    NamedDataset set{.name = name};
-    for (const auto& [from, source] : languages) {
-      for (const auto& [into, target] : languages) {
-        if (from != into) set.directions[from + "-" + into] = {source, target};
-      }
-    }
-    if (set.parallel()) sets.push_back(std::move(set));
-  }
-  std::ranges::sort(sets, {}, &NamedDataset::name);
-  return sets;
-}
-
-NamedDataset find_dataset(const std::string& name) {
-  const fs::path folder = data_folder();
-  const Registry<NamedDataset> known("data set", datasets_in(folder));
-  if (const NamedDataset* set = known.find(name)) return *set;
-  const auto inside = [&](const NamedDataset& set) { return set.name.starts_with(name + "/"); };
-  const auto only = std::ranges::find_if(known, inside);
-  if (std::ranges::count_if(known, inside) == 1) return *only;
-  Problem problem = unknown_name("data set", name, known.names());
-  problem.where = "data folder " + folder.string() + (fs::is_directory(folder) ? "" : " (not there)");
-  if (problem.hint.empty()) {
-    problem.hint = fmt::format("`draftsmith data list` shows what is there; {} names another folder", kDataVariable);
-  }
-  throw UserError(problem);
-}
-
-std::string document_separator(const fs::path& file) {
-  const std::string separator = "<|endoftext|>";
-  LineReader lines(file);
-  for (std::string line; lines.line() < 1000 && lines.next(line);) {
-    if (line == separator) return separator;
-  }
-  return "";
-}
-
-std::vector<JsonlPart> parts_of_jsonl(const fs::path& file) {
-  LineReader lines(file);
-  std::vector<JsonlPart> parts;
-  for (std::string line; lines.next(line);) {
-    if (const auto bad = invalid_utf8_offset(line)) throw_invalid_utf8(lines.where(), line, *bad);
-    if (is_blank(line)) continue;
-    const json object = parse_object_line(line, lines.where());
-    if (parts.empty()) parts.push_back(by_convention(object, file));
-    add_category(object, parts);
-  }
-  if (!parts.empty()) return parts;
-  throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
 }
 
 void list_tasks(toml::table& suite) {
@@ -356,7 +348,7 @@ void fill_in_dataset_corpus(toml::table& corpus, Problems& problems) {
       corpus.insert("source", portable_path(source));
       corpus.insert("target", portable_path(target));
     } else if (set.jsonl()) {
-      const JsonlPart whole = parts_of_jsonl(set.file).front();
+      const JsonlContent whole = content_of_jsonl(set.file);
       corpus.insert("jsonl", portable_path(set.file));
       if (whole.chat()) {
         corpus.insert("messages", whole.source);

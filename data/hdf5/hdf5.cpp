@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 
 namespace draftsmith::data {
@@ -81,11 +82,6 @@ Hdf5Handle hdf5_datatype(Hdf5Type type) {
   return Hdf5Handle(H5Tcopy(plain), H5Tclose);
 }
 
-// Returns the bytes of one element.
-size_t hdf5_size(Hdf5Type type) {
-  return type == Hdf5Type::kFloat16 ? 2 : type == Hdf5Type::kInt64 ? 8 : 4;
-}
-
 std::string type_name(hid_t type) {
   const size_t bits = 8 * H5Tget_size(type);
   switch (H5Tget_class(type)) {
@@ -140,10 +136,9 @@ struct Hdf5Reader::Impl {
   }
 
   Hdf5Handle open_attribute(const std::string& object, const std::string& name) const {
-    const Hdf5Handle opened(H5Oopen(handle.id(), object.c_str(), H5P_DEFAULT), H5Oclose);
-    if (!opened.valid() || H5Aexists(opened.id(), name.c_str()) <= 0) fail("no attribute " + name + " of " + object);
-    Hdf5Handle attribute(H5Aopen(opened.id(), name.c_str(), H5P_DEFAULT), H5Aclose);
-    if (!attribute.valid()) fail("cannot open attribute " + name + " of " + object, "", hdf5_error());
+    Hdf5Handle attribute(H5Aopen_by_name(handle.id(), object.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
+    if (!attribute.valid()) fail("no attribute " + name + " of " + object, "", hdf5_error());
     const Hdf5Handle space(H5Aget_space(attribute.id()), H5Sclose);
     if (H5Sget_simple_extent_type(space.id()) != H5S_SCALAR) {
       fail("attribute " + name + " of " + object + " has another shape", "one value");
@@ -239,7 +234,7 @@ Hdf5Reader::Place Hdf5Reader::place_of(const std::string& name, Hdf5Type type,
   }
   if (count == 0) return {};
   const haddr_t offset = H5Dget_offset(dataset.id());
-  const auto size = static_cast<uint64_t>(hdf5_size(type));
+  const uint64_t size = H5Tget_size(wanted.id());
   const auto file_bytes = static_cast<uint64_t>(mapping_.bytes());
   if (offset == HADDR_UNDEF || offset > file_bytes || static_cast<uint64_t>(count) > (file_bytes - offset) / size ||
       offset % size != 0) {
@@ -288,15 +283,6 @@ namespace {
 
 constexpr int64_t kAlignment = 8;  // of datasets in the file: the widest values, for mapping
 
-struct Dataset {
-  std::string name;
-  Hdf5Type type;
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t written = 0;  // rows
-  Hdf5Handle handle{};
-};
-
 // Returns creation properties without time stamps, so that equal content gives equal files.
 Hdf5Handle timeless(hid_t kind) {
   Hdf5Handle properties(H5Pcreate(kind), H5Pclose);
@@ -321,7 +307,6 @@ struct Hdf5Writer::Impl {
 
   AtomicPath file;
   Hdf5Handle handle;
-  std::vector<Dataset> datasets;
 
   [[noreturn]] void fail(const std::string& what) const {
     throw RunError({.where = file.final_path().string(),
@@ -334,14 +319,11 @@ struct Hdf5Writer::Impl {
     if (!good) fail(what);
   }
 
-  // Replaces an attribute of the name.
   void write_attribute(const std::string& object, const std::string& name, hid_t type, const void* value) const {
     make_groups(handle.id(), object + "/");
-    const Hdf5Handle opened(H5Oopen(handle.id(), object.c_str(), H5P_DEFAULT), H5Oclose);
-    check(opened.valid(), "cannot open " + object);
-    if (H5Aexists(opened.id(), name.c_str()) > 0) H5Adelete(opened.id(), name.c_str());
     const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-    const Hdf5Handle attribute(H5Acreate2(opened.id(), name.c_str(), type, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+    const Hdf5Handle attribute(H5Acreate_by_name(handle.id(), object.c_str(), name.c_str(), type, space.id(),
+                                                 H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                                H5Aclose);
     check(attribute.valid() && H5Awrite(attribute.id(), type, value) >= 0, "cannot write attribute " + name);
   }
@@ -359,38 +341,36 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& file) : impl_(std::make_uniq
 
 Hdf5Writer::~Hdf5Writer() = default;
 
-size_t Hdf5Writer::create(const std::string& name, Hdf5Type type, int64_t rows, int64_t columns) {
+void Hdf5Writer::write_bytes(const std::string& name, Hdf5Type type,
+                             const std::vector<std::span<const std::byte>>& pieces, int64_t columns) {
+  const Hdf5Handle element = hdf5_datatype(type);
+  const size_t row = H5Tget_size(element.id()) * static_cast<size_t>(std::max<int64_t>(1, columns));  // bytes
+  std::array<hsize_t, 2> extent = {0, static_cast<hsize_t>(columns)};
+  for (const auto& piece : pieces) {
+    if (piece.size() % row != 0) throw std::logic_error("an incomplete row of " + name);
+    extent[0] += piece.size() / row;
+  }
+  const int rank = columns == 0 ? 1 : 2;
   make_groups(impl_->handle.id(), name);
-  const std::array<hsize_t, 2> extent = {static_cast<hsize_t>(rows), static_cast<hsize_t>(columns)};
-  const Hdf5Handle space(H5Screate_simple(columns == 0 ? 1 : 2, extent.data(), nullptr), H5Sclose);
+  const Hdf5Handle space(H5Screate_simple(rank, extent.data(), nullptr), H5Sclose);
   const Hdf5Handle layout = timeless(H5P_DATASET_CREATE);
   H5Pset_layout(layout.id(), H5D_CONTIGUOUS);
-  const Hdf5Handle stored = hdf5_datatype(type);
-  Hdf5Handle handle(
-      H5Dcreate2(impl_->handle.id(), name.c_str(), stored.id(), space.id(), H5P_DEFAULT, layout.id(), H5P_DEFAULT),
+  Hdf5Handle dataset(
+      H5Dcreate2(impl_->handle.id(), name.c_str(), element.id(), space.id(), H5P_DEFAULT, layout.id(), H5P_DEFAULT),
       H5Dclose);
-  impl_->check(handle.valid(), "cannot create dataset " + name);
-  impl_->datasets.push_back(
-      {.name = name, .type = type, .rows = rows, .columns = columns, .handle = std::move(handle)});
-  return impl_->datasets.size() - 1;
-}
-
-void Hdf5Writer::append_bytes(size_t index, Hdf5Type type, const void* values, int64_t count) {
-  Dataset& dataset = impl_->datasets.at(index);
-  const int64_t columns = std::max<int64_t>(1, dataset.columns);
-  if (type != dataset.type || count % columns != 0 || count / columns > dataset.rows - dataset.written) {
-    throw std::logic_error("append to " + dataset.name + " of another type, an incomplete row or too many rows");
+  impl_->check(dataset.valid(), "cannot create dataset " + name);
+  std::array<hsize_t, 2> start{};
+  for (const auto& piece : pieces) {
+    work_point();
+    if (piece.empty()) continue;
+    extent[0] = piece.size() / row;
+    const Hdf5Handle memory(H5Screate_simple(rank, extent.data(), nullptr), H5Sclose);
+    H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr);
+    impl_->check(H5Dwrite(dataset.id(), element.id(), memory.id(), space.id(), H5P_DEFAULT, piece.data()) >= 0,
+                 "cannot write dataset " + name);
+    start[0] += extent[0];
   }
-  if (count == 0) return;
-  const std::array<hsize_t, 2> start = {static_cast<hsize_t>(dataset.written), 0};
-  const std::array<hsize_t, 2> extent = {static_cast<hsize_t>(count / columns), static_cast<hsize_t>(columns)};
-  const Hdf5Handle memory(H5Screate_simple(dataset.columns == 0 ? 1 : 2, extent.data(), nullptr), H5Sclose);
-  const Hdf5Handle space(H5Dget_space(dataset.handle.id()), H5Sclose);
-  const Hdf5Handle element = hdf5_datatype(type);
-  H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr);
-  impl_->check(H5Dwrite(dataset.handle.id(), element.id(), memory.id(), space.id(), H5P_DEFAULT, values) >= 0,
-               "cannot write dataset " + dataset.name);
-  dataset.written += count / columns;
+  impl_->check(dataset.reset(), "cannot finish dataset " + name);
 }
 
 void Hdf5Writer::set_attribute(const std::string& object, const std::string& name, int64_t value) {
@@ -413,11 +393,6 @@ void Hdf5Writer::set_format(const Hdf5Format& format, const std::map<std::string
 }
 
 void Hdf5Writer::finish() {
-  for (Dataset& dataset : impl_->datasets) {
-    if (dataset.written != dataset.rows)
-      throw std::logic_error("fewer rows in " + dataset.name + " than it was made for");
-    impl_->check(dataset.handle.reset(), "cannot finish dataset " + dataset.name);
-  }
   impl_->check(H5Fflush(impl_->handle.id(), H5F_SCOPE_GLOBAL) >= 0, "cannot write the file");
   impl_->check(impl_->handle.reset(), "cannot close the file");
   impl_->file.commit();

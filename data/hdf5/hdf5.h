@@ -5,6 +5,7 @@
 // error stack is silenced. Debian's library is serial: only one thread may use HDF5 at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -47,19 +48,16 @@ class Hdf5Writer {
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
 
-  // Creates a dataset [rows] (`columns` 0) or [rows,columns], and its groups. Returns the handle for append(). finish()
-  // throws std::logic_error if another number of rows was appended.
-  size_t create(const std::string& name, Hdf5Type type, int64_t rows, int64_t columns = 0);
-  // Appends whole rows.
+  // Writes a dataset [rows] (`columns` 0) or [rows,columns], and its groups, of values or of pieces of whole rows.
   template <class T>
-  void append(size_t dataset, std::span<const T> values) {
-    append_bytes(dataset, hdf5_type<T>(), values.data(), static_cast<int64_t>(values.size()));
+  void write_array(const std::string& name, const std::vector<std::span<const T>>& pieces, int64_t columns = 0) {
+    std::vector<std::span<const std::byte>> bytes;
+    for (const auto& piece : pieces) bytes.push_back(std::as_bytes(piece));
+    write_bytes(name, hdf5_type<T>(), bytes, columns);
   }
-  // Writes a whole dataset.
   template <class T>
   void write_array(const std::string& name, std::span<const T> values, int64_t columns = 0) {
-    const auto count = static_cast<int64_t>(values.size());
-    append(create(name, hdf5_type<T>(), columns == 0 ? count : count / columns, columns), values);
+    write_array(name, std::vector{values}, columns);
   }
   // Sets an attribute of an object ("/" is the root); creates missing groups.
   void set_attribute(const std::string& object, const std::string& name, int64_t value);
@@ -70,7 +68,8 @@ class Hdf5Writer {
   void finish();
 
  private:
-  void append_bytes(size_t index, Hdf5Type type, const void* values, int64_t count);
+  void write_bytes(const std::string& name, Hdf5Type type, const std::vector<std::span<const std::byte>>& pieces,
+                   int64_t columns);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,30 +20,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Three symbols in one number; numbers are ordered like (before, last, next).
-constexpr int64_t kNgramSymbolBits = 21;
-constexpr int64_t kNgramRowEnd = (int64_t{1} << kNgramSymbolBits) - 1;  // symbol after a row's last token
-static_assert(kMostNgramIds == kNgramRowEnd - 1);                       // one symbol is the beginning of rows
+constexpr int64_t kNgramTokenBits = 21;
+static_assert(kMostNgramIds < (int64_t{1} << kNgramTokenBits));
 
-struct NgramKey {
-  int64_t before = 0;
-  int64_t last = 0;
-  int64_t next = 0;
+// Returns one number for a context's number and the token behind it; numbers are ordered like both.
+uint64_t packed_ngram(int64_t context, int64_t token) {
+  return static_cast<uint64_t>(context << kNgramTokenBits | token);
+}
 
-  uint64_t packed() const {
-    return static_cast<uint64_t>(((before << kNgramSymbolBits | last) << kNgramSymbolBits) | next);
-  }
-  static NgramKey unpacked(uint64_t key) {
-    const auto symbol = [key](int64_t place) {
-      return static_cast<int64_t>(key >> static_cast<uint64_t>(place * kNgramSymbolBits)) & kNgramRowEnd;
-    };
-    return {symbol(2), symbol(1), symbol(0)};
-  }
-};
-
-// The arrays of one order while they grow (NgramLevel).
+// The arrays of one order while they are made (NgramLevel).
 struct LevelArrays {
-  std::vector<int64_t> children = {0};
+  std::vector<int64_t> children{};
   std::vector<int32_t> totals{};
   std::vector<int32_t> best{};
   std::vector<int32_t> tokens{};
@@ -56,96 +45,61 @@ struct TableArrays {
   LevelArrays trigrams{};
 };
 
-// Fills the arrays from n-grams in ascending order. An n-gram whose next symbol is the row's end counts only for its
-// pair (before, last).
-class TableFiller {
- public:
-  explicit TableFiller(TableArrays& arrays) : arrays_(arrays) {}
-
-  void add(const NgramKey& key, int64_t count) {
-    if (key.before != before_ || key.last != last_) {
-      end_pair();
-      end_contexts(key.before);
-      last_ = key.last;
-    }
-    pair_count_ += count;
-    if (key.next == kNgramRowEnd) return;
-    arrays_.trigrams.tokens.push_back(static_cast<int32_t>(key.next));
-    arrays_.trigrams.counts.push_back(static_cast<int32_t>(count));
-    pair_total_ += count;
-  }
-
-  void finish() {
-    end_pair();
-    end_contexts(static_cast<int64_t>(arrays_.unigrams.size()) + 1);
-  }
-
- private:
-  void end_pair() {
-    if (last_ < 0) return;
-    arrays_.bigrams.tokens.push_back(static_cast<int32_t>(last_));
-    arrays_.bigrams.counts.push_back(static_cast<int32_t>(pair_count_));
-    arrays_.trigrams.children.push_back(std::ssize(arrays_.trigrams.tokens));
-    arrays_.trigrams.totals.push_back(static_cast<int32_t>(pair_total_));
-    context_total_ += pair_count_;
-    pair_count_ = 0;
-    pair_total_ = 0;
-    last_ = -1;
-  }
-
-  // Ends all contexts before `next`, including contexts without a next token.
-  void end_contexts(int64_t next) {
-    for (; before_ < next; ++before_) {
-      arrays_.bigrams.children.push_back(std::ssize(arrays_.bigrams.tokens));
-      arrays_.bigrams.totals.push_back(static_cast<int32_t>(context_total_));
-      context_total_ = 0;
-    }
-  }
-
-  TableArrays& arrays_;
-  int64_t before_ = 0;
-  int64_t last_ = -1;
-  int64_t pair_count_ = 0;     // occurrences of (before, last)
-  int64_t pair_total_ = 0;     // occurrences with a next token
-  int64_t context_total_ = 0;  // occurrences of before_ with a next token
-};
-
-// Counts a row's tokens. Order 2 counts pairs only. The symbol `vocabulary` is the beginning.
-void count_row(std::span<const int32_t> row, int64_t order, std::vector<int32_t>& unigrams,
-               std::vector<uint64_t>& keys) {
-  auto last = static_cast<int64_t>(unigrams.size());
-  int64_t before = last;
-  const auto add = [&](const NgramKey& key) { keys.push_back(key.packed()); };
-  for (size_t i = 0; i < row.size(); ++i) {
-    ++unigrams[static_cast<size_t>(row[i])];
-    if (order == 2) add({last, row[i], kNgramRowEnd});
-    if (order == 3 && i > 0) add({before, last, row[i]});
-    before = last;
-    last = row[i];
-  }
-  if (order == 3 && !row.empty()) add({before, last, kNgramRowEnd});
-}
-
-// Packs the n-grams into numbers and counts them by sorting.
-TableArrays count_ngrams(const Corpus& corpus, int64_t order, const ProgressCallback& progress) {
+// Calls visit(row) for each target of a corpus.
+template <class Visit>
+void visit_targets(const Corpus& corpus, const ProgressCallback& progress, const Visit& visit) {
   constexpr int64_t kExamplesAtOnce = int64_t{1} << 14;  // between two calls of `progress`
-  TableArrays arrays{.unigrams = std::vector<int32_t>(static_cast<size_t>(corpus.info().vocabulary))};
-  std::vector<uint64_t> keys;
-  if (order > 1) keys.reserve(static_cast<size_t>(corpus.info().target_tokens));
   for (int64_t first = 0; first < corpus.size(); first += kExamplesAtOnce) {
     const int64_t last = std::min(first + kExamplesAtOnce, corpus.size());
     work_point();
-    for (int64_t i = first; i < last; ++i) count_row(corpus.target(i), order, arrays.unigrams, keys);
+    for (int64_t i = first; i < last; ++i) visit(corpus.target(i));
     if (progress) progress(last - first);
   }
-  std::sort(keys.begin(), keys.end());
-  TableFiller filler(arrays);
-  for (auto key = keys.begin(); key != keys.end();) {
-    const auto next = std::find_if(key, keys.end(), [&](uint64_t other) { return other != *key; });
-    filler.add(NgramKey::unpacked(*key), next - key);
-    key = next;
+}
+
+// Counts packed n-grams by sorting.
+LevelArrays count_level(std::vector<uint64_t>& ngrams, size_t contexts) {
+  LevelArrays level{.children = std::vector<int64_t>(contexts + 1), .totals = std::vector<int32_t>(contexts)};
+  std::sort(ngrams.begin(), ngrams.end());
+  for (auto ngram = ngrams.begin(); ngram != ngrams.end();) {
+    const auto next = std::find_if(ngram, ngrams.end(), [&](uint64_t other) { return other != *ngram; });
+    const auto context = static_cast<size_t>(*ngram >> kNgramTokenBits);
+    level.tokens.push_back(static_cast<int32_t>(*ngram & ((uint64_t{1} << kNgramTokenBits) - 1)));
+    level.counts.push_back(static_cast<int32_t>(next - ngram));
+    level.totals[context] += level.counts.back();
+    ++level.children[context + 1];
+    ngram = next;
   }
-  filler.finish();
+  std::partial_sum(level.children.begin(), level.children.end(), level.children.begin());
+  return level;
+}
+
+// The context `vocabulary` is the beginning of rows. Contexts of trigrams are the bigrams, so these are counted before.
+TableArrays count_ngrams(const Corpus& corpus, int64_t order, const ProgressCallback& progress) {
+  const int64_t vocabulary = corpus.info().vocabulary;
+  TableArrays arrays{.unigrams = std::vector<int32_t>(static_cast<size_t>(vocabulary))};
+  std::vector<uint64_t> ngrams;
+  if (order > 1) ngrams.reserve(static_cast<size_t>(corpus.info().target_tokens));
+  visit_targets(corpus, progress, [&](std::span<const int32_t> row) {
+    int64_t last = vocabulary;
+    for (const int32_t token : row) {
+      ++arrays.unigrams[static_cast<size_t>(token)];
+      if (order > 1) ngrams.push_back(packed_ngram(last, token));
+      last = token;
+    }
+  });
+  if (order > 1) arrays.bigrams = count_level(ngrams, static_cast<size_t>(vocabulary) + 1);
+  if (order < 3) return arrays;
+  ngrams.clear();
+  const NgramLevel bigrams = arrays.bigrams.level();
+  visit_targets(corpus, {}, [&](std::span<const int32_t> row) {
+    int64_t before = vocabulary;
+    for (size_t i = 1; i < row.size(); ++i) {
+      ngrams.push_back(packed_ngram(find_ngram(bigrams, before, row[i - 1]), row[i]));
+      before = row[i - 1];
+    }
+  });
+  arrays.trigrams = count_level(ngrams, arrays.bigrams.tokens.size());
   return arrays;
 }
 

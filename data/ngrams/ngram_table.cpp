@@ -12,20 +12,6 @@ namespace draftsmith::data {
 
 namespace {
 
-// Returns the first index in [begin, end) whose token is not below `token`.
-int64_t lower_bound(const NgramLevel& level, int64_t begin, int64_t end, int64_t token) {
-  const auto first = level.tokens.begin();
-  return std::lower_bound(first + begin, first + end, token) - first;
-}
-
-// Returns the index of `token` after a context, or -1.
-int64_t child(const NgramLevel& level, int64_t context, int64_t token) {
-  const auto at = static_cast<size_t>(context);
-  const int64_t end = level.children[at + 1];
-  const int64_t found = lower_bound(level, level.children[at], end, token);
-  return found < end && level.tokens[static_cast<size_t>(found)] == token ? found : -1;
-}
-
 bool was_seen(const NgramLevel& level, int64_t context) {
   return context >= 0 && level.totals[static_cast<size_t>(context)] > 0;
 }
@@ -65,6 +51,13 @@ NgramLevel read_level(const Hdf5Reader& input, const std::string& group, int64_t
 
 }  // namespace
 
+int64_t find_ngram(const NgramLevel& level, int64_t context, int64_t token) {
+  const auto at = static_cast<size_t>(context);
+  const auto begin = level.tokens.begin() + level.children[at], end = level.tokens.begin() + level.children[at + 1];
+  const auto found = std::lower_bound(begin, end, token);
+  return found != end && *found == token ? found - level.tokens.begin() : -1;
+}
+
 NgramCounts::NgramCounts(std::span<const int32_t> unigrams, const NgramLevel& bigrams, const NgramLevel& trigrams)
     : unigrams_(unigrams), bigrams_(bigrams), trigrams_(trigrams) {
   for (const int32_t count : unigrams) {
@@ -93,7 +86,7 @@ double NgramCounts::lower_weight(const NgramLevel& level, int64_t context) {
 double NgramCounts::interpolate(const NgramLevel& level, int64_t context, int64_t token, double lower) {
   const auto at = static_cast<size_t>(context);
   const auto types = static_cast<double>(level.children[at + 1] - level.children[at]);
-  const int64_t found = child(level, context, token);
+  const int64_t found = find_ngram(level, context, token);
   const double count = found < 0 ? 0 : static_cast<double>(level.counts[static_cast<size_t>(found)]);
   return (count + types * lower) / (static_cast<double>(level.totals[at]) + types);
 }
@@ -105,7 +98,7 @@ NgramNodes NgramCounts::find(const NgramContext& context) const {
   if (bigrams_.totals.empty() || !known(context.last)) return nodes;
   if (was_seen(bigrams_, place(context.last))) nodes.bigram = place(context.last);
   if (trigrams_.totals.empty() || context.last < 0 || !known(context.before)) return nodes;
-  const int64_t pair = child(bigrams_, place(context.before), context.last);
+  const int64_t pair = find_ngram(bigrams_, place(context.before), context.last);
   if (was_seen(trigrams_, pair)) nodes.trigram = pair;
   return nodes;
 }
@@ -179,10 +172,6 @@ std::string describe_ngram_table(const NgramTable& table) {
   text += fmt::format("  vocabulary {}, tokenizer sha256 {}\n", info.vocabulary, info.tokenizer_hash.substr(0, 16));
   for (const auto& [key, value] : info.provenance) text += fmt::format("  {}: {}\n", key, value);
   return text;
-}
-
-bool is_ngram_table(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kNgramFormat);
 }
 
 }  // namespace draftsmith::data

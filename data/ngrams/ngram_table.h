@@ -37,6 +37,9 @@ struct NgramLevel {
   std::span<const int32_t> counts;    // [N] c(h w)
 };
 
+// Returns the index of a token behind a context; -1 if it was not seen there.
+int64_t find_ngram(const NgramLevel& level, int64_t context, int64_t token);
+
 // The two tokens before a token. kBeginning stands before the row's first token.
 struct NgramContext {
   static constexpr int64_t kBeginning = -1;
@@ -93,7 +96,7 @@ class NgramCounts {
   std::vector<float> log_unigrams_;  // [V]
 };
 
-// N-grams are packed into one number, three symbols of 21 bits; one symbol is the end of rows, one their beginning.
+// Tokens are packed into 21 bits. One more context than there are ids is the beginning of rows.
 inline constexpr int64_t kMostNgramIds = (int64_t{1} << 21) - 2;
 
 struct NgramInfo {
@@ -134,8 +137,5 @@ class NgramTable {
 
 // Returns a description of several lines for `draftsmith inspect`.
 std::string describe_ngram_table(const NgramTable& table);
-
-// Returns whether a file is an n-gram table by its attribute `format`.
-bool is_ngram_table(const std::filesystem::path& file);
 
 }  // namespace draftsmith::data

@@ -14,8 +14,6 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kRouterDataFormat{"draftsmith router data", 1, "the data of a router",
-                                       "a stage of kind router-data"};
 constexpr int64_t kMostRouterPositions = int64_t{1} << 40;
 constexpr int64_t kMostTopTokens = 1024;
 
@@ -82,10 +80,6 @@ RouterData::RouterData(const std::filesystem::path& file) {
   rows_.disagreement = router_values<float>(input, "disagreement", one, 0, 1);
   rows_.rejected = router_values<int32_t>(input, "rejected", one, 0, 1);
   rows_.examples = router_values<int32_t>(input, "examples", one, 0, static_cast<double>(info_.examples - 1));
-}
-
-bool is_router_data(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kRouterDataFormat);
 }
 
 std::string describe_router_data(const RouterData& data) {

@@ -20,7 +20,12 @@
 #include <string>
 #include <vector>
 
+#include "data/hdf5/hdf5.h"
+
 namespace draftsmith::data {
+
+inline constexpr Hdf5Format kRouterDataFormat{"draftsmith router data", 1, "the data of a router",
+                                              "a stage of kind router-data"};
 
 struct RouterDataInfo {
   int64_t top_k = 0;       // k
@@ -59,7 +64,6 @@ class RouterData {
   RouterRows rows_;
 };
 
-bool is_router_data(const std::filesystem::path& file);
 // Returns a description of several lines for `draftsmith inspect`.
 std::string describe_router_data(const RouterData& data);
 

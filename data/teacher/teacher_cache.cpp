@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
-#include "base/signals.h"
 #include "base/table.h"
 #include "data/hdf5/hdf5.h"
 
@@ -18,8 +17,6 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kTeacherCacheFormat{"draftsmith teacher cache", 1, "a teacher cache",
-                                         "a stage of kind teacher-logits"};
 // A limit beyond any use; products of two still fit int64.
 constexpr int64_t kMostIds = int64_t{1} << 24;
 constexpr int64_t kMostCachedPositions = int64_t{1} << 38;
@@ -153,10 +150,6 @@ std::string corpus_hash(const Corpus& corpus) {
   return hash.hex_digest();
 }
 
-bool is_teacher_cache(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kTeacherCacheFormat);
-}
-
 std::string describe_teacher_cache(const TeacherCacheInfo& info) {
   std::string text = fmt::format("teacher cache of {} examples, {} positions\n", info.examples, info.positions);
   const int64_t bytes = info.bytes_per_position();
@@ -184,19 +177,17 @@ void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheIn
     offsets.push_back(offsets.back() + static_cast<int64_t>(positions));
   }
   Hdf5Writer output(file);
-  const auto write = [&](const char* name, Hdf5Type type, int64_t columns, auto rows_of) {
-    const size_t dataset = output.create(name, type, offsets.back(), columns);
-    for (const TeacherRows& rows : examples) {
-      work_point();
-      output.append(dataset, rows.*rows_of);
-    }
+  const auto write = [&]<class T>(const char* name, std::span<const T> TeacherRows::*rows_of, int64_t columns = 0) {
+    std::vector<std::span<const T>> pieces;
+    for (const TeacherRows& rows : examples) pieces.push_back(rows.*rows_of);
+    output.write_array(name, pieces, columns);
   };
   if (!info.whole()) {
-    write("/teacher/ids", Hdf5Type::kInt32, info.k, &TeacherRows::ids);
-    write("/teacher/label_log_probs", Hdf5Type::kFloat16, 0, &TeacherRows::label_log_probs);
-    write("/teacher/tail_log_mass", Hdf5Type::kFloat16, 0, &TeacherRows::tail_log_mass);
+    write("/teacher/ids", &TeacherRows::ids, info.k);
+    write("/teacher/label_log_probs", &TeacherRows::label_log_probs);
+    write("/teacher/tail_log_mass", &TeacherRows::tail_log_mass);
   }
-  write("/teacher/log_probs", Hdf5Type::kFloat16, info.k, &TeacherRows::log_probs);
+  write("/teacher/log_probs", &TeacherRows::log_probs, info.k);
   output.write_array("/teacher/offsets", std::span<const int64_t>(offsets));
   output.set_format(kTeacherCacheFormat, info.provenance);
   output.set_attribute("/", "k", info.k);

@@ -24,8 +24,12 @@
 
 #include "base/files.h"
 #include "data/corpus/corpus.h"
+#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
+
+inline constexpr Hdf5Format kTeacherCacheFormat{"draftsmith teacher cache", 1, "a teacher cache",
+                                                "a stage of kind teacher-logits"};
 
 struct TeacherCacheInfo {
   int64_t k = 0;           // ids of a position
@@ -90,9 +94,6 @@ class TeacherCache {
   std::span<const int64_t> offsets_;
   TeacherRows all_;
 };
-
-// Returns whether a file is a teacher cache by its attribute `format`.
-bool is_teacher_cache(const std::filesystem::path& file);
 
 // Returns sizes and hashes as lines of text for `draftsmith inspect`.
 std::string describe_teacher_cache(const TeacherCacheInfo& info);

@@ -69,14 +69,13 @@ void throw_invalid_utf8(const std::string& where, const std::string& line, size_
               .what = "invalid UTF-8",
               .expected = "text in UTF-8",
               .found = fmt::format("byte 0x{:02X} at byte {} of the line", static_cast<uint8_t>(line[at]), at + 1),
-              .hint = "convert the file (iconv -f latin1 -t utf8), or choose the policy drop or replace for "
-                      "invalid UTF-8"});
+              .hint = "convert the file (iconv -f latin1 -t utf8), or choose the policy drop for invalid UTF-8"});
 }
 
 Fields<TextPolicies> TextPolicies::fields() {
   return Fields<TextPolicies>("text policies")
-      .add("invalid_utf8", &TextPolicies::invalid_utf8, Choices{"error", "drop", "replace"},
-           "What to do with an example that is not valid UTF-8: stop, drop it, or replace the bad bytes by U+FFFD.")
+      .add("invalid_utf8", &TextPolicies::invalid_utf8, Choices{"error", "drop"},
+           "What to do with an example that is not valid UTF-8: stop, or drop it.")
       .add("empty", &TextPolicies::empty, Choices{"error", "drop", "keep"},
            "What to do with an example of which one side is empty or white space only.");
 }
@@ -98,30 +97,18 @@ bool ExampleStream::next(Example& example) {
   return false;
 }
 
-bool ExampleStream::admit_utf8(const std::string& where, std::string& text) {
-  Example one{.source = std::move(text), .where = where};
-  const bool admitted = admit_utf8(one);
-  text = std::move(one.source);
-  return admitted;
+bool ExampleStream::admit_utf8(const std::string& where, const std::string& text) {
+  const std::optional<size_t> bad = invalid_utf8_offset(text);
+  if (!bad) return true;
+  if (policies_.invalid_utf8 == "error") throw_invalid_utf8(where, text, *bad);
+  ++counts_["dropped: invalid UTF-8"];
+  return false;
 }
 
-bool ExampleStream::admit_utf8(Example& example) {
-  bool replaced = false;
-  const auto admit = [&](const std::string& where, std::string& text) {
-    const std::optional<size_t> bad = invalid_utf8_offset(text);
-    if (!bad) return true;
-    if (policies_.invalid_utf8 == "error") throw_invalid_utf8(where, text, *bad);
-    if (policies_.invalid_utf8 == "drop") return false;
-    text = replace_invalid_utf8(text);
-    replaced = true;
-    return true;
-  };
+bool ExampleStream::admit_utf8(const Example& example) {
   const std::string& target_where = example.target_where.empty() ? example.where : example.target_where;
-  bool good = admit(example.where, example.source);
-  for (size_t i = 0; good && i < example.targets.size(); ++i) good = admit(target_where, example.targets[i]);
-  if (!good) ++counts_["dropped: invalid UTF-8"];
-  if (good && replaced) ++counts_["repaired: invalid UTF-8"];
-  return good;
+  return admit_utf8(example.where, example.source) &&
+         std::ranges::all_of(example.targets, [&](const auto& target) { return admit_utf8(target_where, target); });
 }
 
 bool ExampleStream::admit_empty(const Example& example) {

@@ -67,12 +67,12 @@ struct Example {
 
 // The treatment of malformed lines; by default they are errors.
 struct TextPolicies {
-  std::string invalid_utf8 = "error";  // error | drop | replace (by U+FFFD)
+  std::string invalid_utf8 = "error";  // error | drop
   std::string empty = "error";         // error | drop | keep
   static Fields<TextPolicies> fields();
 };
 
-// Counts of text that was changed or left out, by what happened to it. A dropped example is counted once.
+// Counts of text that was left out, by what happened to it. A dropped example is counted once.
 using TextCounts = std::map<std::string, int64_t>;
 
 // A stream of examples that applies the policies. Formats (parallel text, jsonl, plain text, chat) read its lines.
@@ -94,12 +94,12 @@ class ExampleStream {
   // For formats: the lines of a file.
   LineReader& lines(size_t file = 0) { return lines_[file]; }
   // Applies the policy for invalid UTF-8 to a text. Returns false, and counts, if its example must be dropped.
-  bool admit_utf8(const std::string& where, std::string& text);
+  bool admit_utf8(const std::string& where, const std::string& text);
   // Applies the policy for empty text to a line without any example. Errors: UserError with `problem`.
   void drop_empty(const Problem& problem);
 
  private:
-  bool admit_utf8(Example& example);
+  bool admit_utf8(const Example& example);
   bool admit_empty(const Example& example);
 
   TextPolicies policies_;

@@ -251,6 +251,7 @@ struct NamedClass {
 
 // Returns the class that the escape at the beginning of `text` names, if it is one that expand_classes replaces.
 std::optional<NamedClass> named_class(std::string_view text) {
+  static const std::vector<CodePointRange> kWhiteSpace = ranges_of(u"[:White_Space:]", {});
   if (text.starts_with("\\s") || text.starts_with("\\S")) return NamedClass{kWhiteSpace, text[1] == 'S', 2};
   if (!text.starts_with("\\p{") && !text.starts_with("\\P{")) return std::nullopt;
   const size_t close = text.find('}');

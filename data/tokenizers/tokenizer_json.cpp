@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <vector>
+
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -93,23 +97,12 @@ std::pair<std::string, std::string> parse_replace(const Component& component) {
 
 // Returns the bytes that base64 stands for.
 std::string parse_base64(const Component& component, const char* key) {
-  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const std::string text = component.text(key);
-  std::string bytes;
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : std::string_view(text).substr(0, text.find_last_not_of('=') + 1)) {
-    const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) {
-      component.refuse(fmt::format("'{}' has an unusable value", key), "base64", brief(text));
-    }
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes.push_back(static_cast<char>(bits >> count & 0xFF));
-  }
-  return bytes;
+  std::vector<unsigned char> bytes(text.size());
+  const int size =
+      EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  if (size < 0) component.refuse(fmt::format("'{}' has an unusable value", key), "base64", brief(text));
+  return {bytes.begin(), bytes.begin() + size - std::ranges::count(text, '=')};
 }
 
 std::function<std::string(const std::string&)> parse_strip(const Component& component) {

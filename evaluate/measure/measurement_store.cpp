@@ -1,6 +1,7 @@
 #include "evaluate/measure/measurement_store.h"
 
 #include <algorithm>
+#include <fstream>
 #include <numeric>
 #include <stdexcept>
 #include <system_error>

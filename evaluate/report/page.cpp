@@ -143,7 +143,7 @@ std::string environment_html(const Results& results) {
 // Returns the texts of the files whose names end like this, one after the other.
 std::string page_texts_ending(std::string_view ending) {
   std::string text;
-  for (const PageText& file : page_texts()) {
+  for (const EmbeddedText& file : page_texts()) {
     if (file.name.ends_with(ending)) text += std::string(file.text) + "\n";
   }
   return text;

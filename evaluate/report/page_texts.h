@@ -3,16 +3,12 @@
 #pragma once
 
 #include <span>
-#include <string_view>
+
+#include "base/util.h"
 
 namespace draftsmith::evaluate {
 
-struct PageText {
-  std::string_view name;  // of the file, without its folder
-  std::string_view text;
-};
-
 // Returns all files, those of D3 first and in the order in which they must run.
-std::span<const PageText> page_texts();
+std::span<const EmbeddedText> page_texts();
 
 }  // namespace draftsmith::evaluate

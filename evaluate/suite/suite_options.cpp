@@ -73,11 +73,11 @@ Fields<TaskOptions> TaskOptions::fields() {
       .add("dataset", &TaskOptions::dataset,
            "Data set by name, instead of files: \"multi30k/test_2016_flickr\". It gives the task its name, its files "
            "and "
-           "its metric, unless they are here; `draftsmith data list` shows what is there.")
+           "its metric, unless they are here.")
       .add("direction", &TaskOptions::direction, "With a data set of parallel text: source and target, \"de-en\".")
       .add("categories", &TaskOptions::categories,
-           "Take only jsonl objects whose field `category` is one of these; empty: all. A data set whose lines have "
-           "categories (Spec-Bench, SPEED-Bench) becomes a task for each.")
+           "Take only jsonl objects whose field `category` is one of these; empty: all. Of a data set each "
+           "of them becomes a task.")
       .add("source", &TaskOptions::source, "Text file of sources or prompts, one a line.")
       .add("separator", &TaskOptions::separator,
            "Line that separates the prompts of source, where they are longer than a line; empty: every line is one.")

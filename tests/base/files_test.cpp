@@ -147,7 +147,6 @@ class RememberedHashesTest : public testing::Test {
 
   const TemporaryDirectory folder_;
   const fs::path file_ = folder_ / "input.txt";
-  const fs::path store_ = folder_ / "hashes.json";
   fs::file_time_type time_;
 };
 
@@ -170,28 +169,6 @@ TEST_F(RememberedHashesTest, DoesNotRememberWhatChangedAMomentAgo) {
   EXPECT_EQ(hashes.of(file_), sha256("one"));
   change_unseen("two");
   EXPECT_EQ(hashes.of(file_), sha256("two"));
-}
-
-TEST_F(RememberedHashesTest, ServesTheNextProgram) {
-  write_old("one", std::chrono::minutes(5));
-  RememberedHashes before;
-  before.of(file_);
-  before.save(store_);
-  change_unseen("two");
-  RememberedHashes after;
-  after.load(store_);
-  EXPECT_EQ(after.of(file_), sha256("one"));
-}
-
-TEST_F(RememberedHashesTest, ReadsFilesAgainWhereTheStoreIsAbsentOrDamaged) {
-  write_old("one", std::chrono::minutes(5));
-  for (const std::string content : {"", "[1, 2", "[]", "{\"x\": 3}", "{\"x\": {\"size\": -1}}"}) {
-    write_file_atomic(store_, content);
-    RememberedHashes hashes;
-    hashes.load(store_);
-    EXPECT_EQ(hashes.of(file_), sha256("one")) << content;
-  }
-  RememberedHashes().load(folder_ / "nothing.json");
 }
 
 }  // namespace

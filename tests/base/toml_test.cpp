@@ -25,7 +25,7 @@ constexpr const char* kRecipe =
 toml::table with(const std::string& assignment) {
   toml::table root = parse_toml(kRecipe, "recipe.toml");
   Problems problems;
-  apply_overlays(root, {assignment}, {"stage"}, problems);
+  apply_overlays(root, {assignment}, problems);
   problems.throw_if_any();
   return root;
 }
@@ -61,8 +61,8 @@ TEST(Overlay, FindsElementsOfArraysByNameOrIndex) {
 
 TEST(Overlay, CreatesTablesInsideKnownOnesOnly) {
   EXPECT_EQ(with("stage.train.schedule.warmup=5").at_path("stage.train.schedule.warmup").value<int64_t>(), 5);
-  EXPECT_THAT(overlay_error("trian.steps=5"),
-              HasSubstr("there is no table 'trian'\n  hint:     did you mean 'train'?"));
+  EXPECT_THAT(overlay_error("stagee.train.steps=5"),
+              HasSubstr("there is no table 'stagee'\n  hint:     did you mean 'stage'?"));
   EXPECT_THAT(overlay_error("run.bidl.fallback=5"), HasSubstr("did you mean 'bild'?"));
   EXPECT_THAT(overlay_error("title.x=5"), HasSubstr("there is no table 'title'"));
   EXPECT_THAT(overlay_error("run.fallback=5"), HasSubstr("'run' is an array"));
@@ -77,7 +77,7 @@ TEST(Overlay, MalformedAssignmentsAreExplained) {
 }
 
 TEST(Overlay, IsNamedAsTheSourceOfItsValue) {
-  EXPECT_EQ(location_of(*with("train.steps=7").at_path("stage.train.steps").node()), "--set train.steps=7");
+  EXPECT_EQ(location_of(*with("stage.train.steps=7").at_path("stage.train.steps").node()), "--set stage.train.steps=7");
 }
 
 TEST(TomlText, QuotedStringsParseBack) {

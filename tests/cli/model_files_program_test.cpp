@@ -1,4 +1,4 @@
-// Commands that write models and token ids, as a user runs them: `prune`, `export`, `data tokenize`.
+// Commands that write models, as a user runs them: `prune`, `export`.
 #include <cmath>
 #include <cstdlib>
 
@@ -10,7 +10,6 @@
 #include "data/corpus/corpus.h"
 #include "model/files/checkpoint.h"
 #include "tests/cli/program.h"
-#include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"
 #include "tests/support/paths.h"
@@ -131,21 +130,6 @@ TEST_F(ExportProgram, AWriteThatFailsLeavesNoDirectory) {
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
   EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("writing failed after"));
   EXPECT_EQ(entries(), 2) << "only model and err";
-}
-
-TEST_F(ModelFiles, IdsOfEachLineAndBack) {
-  auto file = data::byte_level_json({"h e", "l l", "he ll", "hell o"});
-  write_text(folder_ / "tokenizer.json", file.dump());
-  const std::string model = folder_.path().string();
-  const ProgramResult ids = run_program({"data", "tokenize", "--model", model}, "hello hello\n\né\n");
-  EXPECT_EQ(ids.out, "259 32 259\n\n195 169\n") << ids.err;
-  EXPECT_EQ(run_program({"data", "tokenize", "--model", model, "--decode"}, ids.out).out, "hello hello\n\né\n");
-  EXPECT_THAT(run_here({"data", "tokenize", "--model", model, "--eos"}).err, HasSubstr("no EOS"));
-  write_text(folder_ / "tokenizer_config.json", R"({"eos_token": "z"})");
-  EXPECT_EQ(run_program({"data", "tokenize", "--model", model, "--eos"}, "he\n").out, "256 122\n");
-  file["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
-  write_text(folder_ / "tokenizer.json", file.dump());
-  EXPECT_THAT(refusal_of(run_here({"data", "tokenize", "--model", model})), HasSubstr("BertPreTokenizer"));
 }
 
 }  // namespace

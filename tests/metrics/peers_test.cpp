@@ -117,12 +117,6 @@ void compare_rouge(const Segments& segments, const nlohmann::json& expected, Met
 void compare_rouge(const Segments& segments, const nlohmann::json& expected) {
   MetricOptions options;
   compare_rouge(segments, expected, options, "");
-  for (const std::string& name : bleu_tokenizer_names()) {
-    if (!expected.contains("rougeL_" + name)) continue;  // long cases
-    options.tokenize = name;
-    compare_rouge(segments, expected, options, "_" + name);
-  }
-  options.tokenize.reset();
   options.stemmer = true;
   compare_rouge(segments, expected, options, "_stemmed");
 }

@@ -17,7 +17,7 @@
 
 namespace draftsmith {
 
-std::span<const KernelText> train_kernel_texts();  // files *.cu and *.cuh below train/, made by CMake
+std::span<const EmbeddedText> train_kernel_texts();  // files *.cu and *.cuh below train/, made by CMake
 
 }  // namespace draftsmith
 

@@ -41,12 +41,6 @@ class Datasets : public testing::Test {
   TemporaryDirectory folder_;
 };
 
-std::vector<std::string> names_in(const std::vector<NamedDataset>& sets) {
-  std::vector<std::string> names;
-  for (const NamedDataset& set : sets) names.push_back(set.name);
-  return names;
-}
-
 TEST_F(Datasets, FilesOfAFolderAreNamedByFolderAndStem) {
   write_captions();
   write("captions/alone.de", "nur deutsch\n");
@@ -54,19 +48,20 @@ TEST_F(Datasets, FilesOfAFolderAreNamedByFolderAndStem) {
   write("stories/tales.txt", "once\n");
   write("stories/_about.txt", "ignored\n");
   write("models/small/merges.txt", "ignored\n");
-  EXPECT_THAT(names_in(datasets_in(folder())), ElementsAre("captions/test", "dialogsum/dev", "stories/tales"));
+  EXPECT_THAT(filled("task = { dataset = \"none\" }"),
+              HasSubstr("one of captions/test, dialogsum/dev, stories/tales\n"));
 }
 
 TEST_F(Datasets, AFolderWithOneDataSetNamesIt) {
   write("stories/tales.txt", "once\n");
-  EXPECT_EQ(find_dataset("stories").name, "stories/tales");
+  EXPECT_THAT(filled("task = { dataset = \"stories\" }"), HasSubstr("$DATA/stories/tales.txt"));
   write("stories/more.txt", "once\n");
-  EXPECT_THAT(error_of([] { find_dataset("stories"); }), HasSubstr("stories/more"));
+  EXPECT_THAT(filled("task = { dataset = \"stories\" }"), HasSubstr("one of stories/more"));
 }
 
 TEST_F(Datasets, UnknownNamesSuggestTheNearest) {
   write_captions();
-  EXPECT_THAT(error_of([] { find_dataset("captions/tset"); }), HasSubstr("did you mean captions/test?"));
+  EXPECT_THAT(filled("task = { dataset = \"captions/tset\" }"), HasSubstr("did you mean captions/test?"));
   const std::string task = "task = { dataset = \"captions/test\", direction = \"de-fr\" }";
   EXPECT_THAT(filled(task), AllOf(HasSubstr("suite.toml:1"), HasSubstr("de-en")));
   EXPECT_THAT(filled("task = { dataset = \"captions/test\" }"), HasSubstr("parallel text needs a direction"));
@@ -102,16 +97,14 @@ TEST_F(Datasets, SummariesAreScoredByRougeAndPromptsNotAtAll) {
 TEST_F(Datasets, CategoriesBecomeTasks) {
   write("spec_bench/question.jsonl",
         "{\"category\": \"math\", \"turns\": [\"first\", \"second\"]}\n"
-        "{\"category\": \"translation\", \"turns\": [\"first\"], \"reference\": [\"answer\"]}\n"
-        "{\"category\": \"qa\", \"turns\": [\"first\"]}\n");
+        "{\"category\": \"translation\", \"turns\": [\"first\"], \"reference\": [\"answer\"]}\n");
   const std::string all = filled("task = { dataset = \"spec_bench\" }");
   EXPECT_THAT(all,
-              AllOf(HasSubstr("'spec_bench.math'"), HasSubstr("'spec_bench.translation'"), HasSubstr("'spec_bench.qa'"),
-                    HasSubstr("source_field = 'turns[0]'"), HasSubstr("'reference[0]'"), HasSubstr("'bleu'")));
-  const std::string two = filled("task = { dataset = \"spec_bench\", categories = [\"qa\", \"math\"] }");
-  EXPECT_THAT(
-      two, AllOf(HasSubstr("'spec_bench.qa'"), HasSubstr("'spec_bench.math'"), testing::Not(HasSubstr("translation"))));
-  EXPECT_THAT(filled("task = { dataset = \"spec_bench\", categories = [\"qaa\"] }"), HasSubstr("did you mean qa?"));
+              AllOf(HasSubstr("name = 'spec_bench'"), HasSubstr("source_field = 'turns[0]'"), HasSubstr("'none'")));
+  const std::string two = filled(
+      "task = { dataset = \"spec_bench\", categories = [\"qa\", \"math\"], reference_fields = [\"reference[0]\"] }");
+  EXPECT_THAT(two, AllOf(HasSubstr("'spec_bench.qa'"), HasSubstr("'spec_bench.math'"), HasSubstr("[ 'qa' ]"),
+                         HasSubstr("'reference[0]'"), HasSubstr("'bleu'")));
 }
 
 TEST_F(Datasets, CorporaHaveTheSameNames) {

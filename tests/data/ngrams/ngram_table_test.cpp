@@ -134,8 +134,8 @@ TEST(NgramTable, SaysWhereItComesFrom) {
   EXPECT_EQ(table.info().provenance.at("text"), "hash");
   EXPECT_EQ(table.info().provenance.at("corpus"), corpus.string());
   EXPECT_THAT(describe_ngram_table(table), AllOf(HasSubstr("order 3"), HasSubstr("7 target tokens")));
-  EXPECT_TRUE(is_ngram_table(directory / "n.h5"));
-  EXPECT_FALSE(is_ngram_table(corpus));
+  EXPECT_TRUE(has_hdf5_format(directory / "n.h5", kNgramFormat));
+  EXPECT_FALSE(has_hdf5_format(corpus, kNgramFormat));
 }
 
 TEST(NgramTable, RefusesWhatItsNumbersCannotHold) {

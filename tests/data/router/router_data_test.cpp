@@ -42,7 +42,7 @@ TEST(RouterData, ComesBackAsItWasWritten) {
   EXPECT_EQ(data.rows().probabilities, some_rows().probabilities);
   EXPECT_EQ(data.rows().disagreement, some_rows().disagreement);
   EXPECT_EQ(data.rows().examples, some_rows().examples);
-  EXPECT_TRUE(is_router_data(root / "r.h5"));
+  EXPECT_TRUE(has_hdf5_format(root / "r.h5", kRouterDataFormat));
   EXPECT_THAT(describe_router_data(data), HasSubstr("rejected 0.3333"));
   EXPECT_THAT(describe_router_data(data), HasSubstr("no\\x0ate: \\x07")) << "text of the file is printed escaped";
 }
@@ -73,7 +73,7 @@ TEST(RouterData, OtherFilesAreRefused) {
   const TemporaryDirectory root;
   write_text(root / "text.h5", "no file of this kind");
   EXPECT_NE(error_of([&] { RouterData{root / "text.h5"}; }), "no error");
-  EXPECT_FALSE(is_router_data(root / "text.h5"));
+  EXPECT_FALSE(has_hdf5_format(root / "text.h5", kRouterDataFormat));
   write_router_data(root / "r.h5", some_info(), some_rows());
   const std::string whole = read_file(root / "r.h5");
   write_text(root / "half.h5", whole.substr(0, whole.size() / 2));

@@ -109,7 +109,7 @@ TEST(TeacherCache, RefusesTruncatedFiles) {
                                std::filesystem::copy_options::overwrite_existing);
     std::filesystem::resize_file(directory / "cut.h5", left);
     EXPECT_THAT(error_of([&] { TeacherCache{directory / "cut.h5"}; }), HasSubstr("cut.h5")) << left;
-    EXPECT_FALSE(is_teacher_cache(directory / "cut.h5"));
+    EXPECT_FALSE(has_hdf5_format(directory / "cut.h5", kTeacherCacheFormat));
   }
 }
 
@@ -139,7 +139,7 @@ TEST(TeacherCache, RefusesFilesThatAreNoneOrDoNotFitTogether) {
   };
   EXPECT_THAT(error(""), HasSubstr("no dataset /teacher/log_probs"));
   EXPECT_THAT(error("format"), HasSubstr("not a teacher cache"));
-  EXPECT_FALSE(is_teacher_cache(directory / "t.h5"));
+  EXPECT_FALSE(has_hdf5_format(directory / "t.h5", kTeacherCacheFormat));
   EXPECT_THAT(error("teacher_hash"), HasSubstr("no attribute teacher_hash"));
   EXPECT_THAT(error("temperature"), AllOf(HasSubstr("a number above 0"), HasSubstr("warm")));
   EXPECT_THAT(error("", 2), HasSubstr("another format version"));

@@ -71,13 +71,10 @@ TEST_F(Readers, InvalidUtf8IsAnErrorThatNamesFileLineAndByte) {
   EXPECT_THAT(error_of([&] { read_all(*target); }), AllOf(HasSubstr("a.tgt:1"), HasSubstr("byte 1 ")));
 }
 
-TEST_F(Readers, InvalidUtf8CanBeDroppedOrReplaced) {
+TEST_F(Readers, InvalidUtf8CanBeDropped) {
   const auto dropped = parallel("a\nb\xFF\nc\n", "1\n2\n3\n", {.invalid_utf8 = "drop"});
   EXPECT_THAT(sources(*dropped), ElementsAre("a", "c"));
   EXPECT_EQ(dropped->counts().at("dropped: invalid UTF-8"), 1);
-  const auto replaced = parallel("a\nb\xFF\nc\n", "1\n2\n3\n", {.invalid_utf8 = "replace"});
-  EXPECT_THAT(sources(*replaced), ElementsAre("a", "b\xEF\xBF\xBD", "c"));
-  EXPECT_EQ(replaced->counts().at("repaired: invalid UTF-8"), 1);
 }
 
 TEST_F(Readers, EmptyLinesFollowTheirPolicy) {

@@ -135,7 +135,7 @@ TEST(ReportPage, HoldsAllThatItNeeds) {
 
 TEST(ReportPage, TextsOfTheProgramEndNoElementEarly) {
   EXPECT_EQ(page_texts().size(), 12u + 4u);  // D3's parts and our files
-  for (const PageText& file : page_texts()) {
+  for (const EmbeddedText& file : page_texts()) {
     EXPECT_THAT(std::string(file.text), Not(HasSubstr("</s"))) << file.name;
     if (file.name.ends_with("LICENCE")) {
       EXPECT_THAT(std::string(file.text), Not(HasSubstr("*/")));
