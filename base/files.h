@@ -1,4 +1,4 @@
-// Files: reading with limits, atomic writes, folders, files mapped into memory.
+// Files: reading with limits, atomic writes, folders, files mapped into memory and values kept on disk meanwhile.
 //
 // Files that are written are either complete or absent: they are written under a temporary name in the same directory,
 // synced, then renamed. A failed write (a full disk) is a RunError that names the file and its bytes; a bad path is a
@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <span>
@@ -127,5 +128,44 @@ class MappedFile {
   std::shared_ptr<const char> data_;
   int64_t bytes_ = 0;
 };
+
+// Collects values on disk and maps them into memory at the end.
+template <class T>
+class SpillFile {
+ public:
+  explicit SpillFile(const std::filesystem::path& file) : file_(file), stream_(file, std::ios::binary) { check(); }
+
+  void add(T value) { add(std::span<const T>(&value, 1)); }
+  void add(std::span<const T> values) {
+    stream_.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size_bytes()));
+    count_ += static_cast<int64_t>(values.size());
+  }
+  int64_t count() const { return count_; }
+  // Closes the file. Errors: RunError if a value could not be written.
+  void close() {
+    stream_.close();
+    check();
+  }
+  // Maps all values, after close().
+  MappedFile map() const { return MappedFile(file_); }
+
+ private:
+  void check() const {
+    if (stream_) return;
+    throw RunError({.where = file_.string(),
+                    .what = "a temporary file cannot be written",
+                    .hint = "check free space and write permission there"});
+  }
+
+  std::filesystem::path file_;
+  std::ofstream stream_;
+  int64_t count_ = 0;
+};
+
+// Returns the values of a mapped file that holds only values of T.
+template <class T>
+std::span<const T> all_values(const MappedFile& mapping) {
+  return mapping.values<T>(0, mapping.bytes() / static_cast<int64_t>(sizeof(T)));
+}
 
 }  // namespace draftsmith

@@ -74,14 +74,23 @@ CorpusInfo read_corpus_info(const std::filesystem::path& file) {
   return corpus_attributes(Hdf5Reader(file, kCorpusFormat));
 }
 
+CorpusWriter::Side::Side(const std::filesystem::path& folder)
+    : tokens((make_directories(folder), folder / "tokens")), offsets(folder / "offsets") {
+  offsets.add(0);
+}
+
 CorpusWriter::CorpusWriter(const std::filesystem::path& file, CorpusInfo info)
-    : output_(file), info_(std::move(info)) {}
+    : file_(file),
+      info_(std::move(info)),
+      spilled_(file.string() + ".spilled"),
+      source_(spilled_.temporary() / "source"),
+      target_(spilled_.temporary() / "target") {}
 
 void CorpusWriter::add(Side& side, std::span<const int32_t> row) {
   const auto bad = std::ranges::find_if(row, [&](int32_t id) { return id < 0 || id >= info_.vocabulary; });
   if (bad != row.end()) throw std::logic_error(fmt::format("corpus row {}: id {}", examples_, *bad));
-  side.tokens.insert(side.tokens.end(), row.begin(), row.end());
-  side.offsets.push_back(std::ssize(side.tokens));
+  side.tokens.add(row);
+  side.offsets.add(side.tokens.count());
 }
 
 void CorpusWriter::add(std::span<const int32_t> source, std::span<const int32_t> target) {
@@ -95,18 +104,21 @@ void CorpusWriter::set_provenance(const std::string& key, const std::string& val
 }
 
 void CorpusWriter::finish() {
-  for (const auto* side : {&source_, &target_}) {
+  Hdf5Writer output(file_);
+  for (auto* side : {&source_, &target_}) {
     const std::string group = side == &source_ ? "/source" : "/target";
-    output_.write_array(group + "/tokens", std::span<const int32_t>(side->tokens));
-    output_.write_array(group + "/offsets", std::span<const int64_t>(side->offsets));
+    side->tokens.close();
+    side->offsets.close();
+    output.write_array(group + "/tokens", all_values<int32_t>(side->tokens.map()));
+    output.write_array(group + "/offsets", all_values<int64_t>(side->offsets.map()));
   }
-  output_.set_format(kCorpusFormat, info_.provenance);
-  output_.set_attribute("/", "tokenizer_hash", info_.tokenizer_hash);
-  output_.set_attribute("/", "vocabulary", info_.vocabulary);
-  output_.set_attribute("/", "examples", examples_);
-  output_.set_attribute("/", "source_tokens", std::ssize(source_.tokens));
-  output_.set_attribute("/", "target_tokens", std::ssize(target_.tokens));
-  output_.finish();
+  output.set_format(kCorpusFormat, info_.provenance);
+  output.set_attribute("/", "tokenizer_hash", info_.tokenizer_hash);
+  output.set_attribute("/", "vocabulary", info_.vocabulary);
+  output.set_attribute("/", "examples", examples_);
+  output.set_attribute("/", "source_tokens", source_.tokens.count());
+  output.set_attribute("/", "target_tokens", target_.tokens.count());
+  output.finish();
 }
 
 void merge_corpora(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,

@@ -36,8 +36,8 @@ struct CorpusInfo {
 // Returns whether the sources are prompts without EOS (data/corpus/prepare.h) or empty.
 bool continues_prompts(const CorpusInfo& info);
 
-// Writes a corpus, one example after the other. Rows wait in memory, because HDF5's arrays need their sizes when they
-// are made. The file has its final name only after finish().
+// Writes a corpus, one example after the other, in bounded memory: rows wait in a folder beside the file, so that
+// twice its size is needed on the disk. The file has its final name only after finish().
 class CorpusWriter {
  public:
   // Takes tokenizer hash, vocabulary and provenance from `info`; the writer counts the rest. Errors: RunError.
@@ -51,14 +51,17 @@ class CorpusWriter {
   int64_t examples() const { return examples_; }
 
  private:
+  // One side while it grows: datasets need their sizes when they are created.
   struct Side {
-    std::vector<int32_t> tokens{};
-    std::vector<int64_t> offsets = {0};
+    explicit Side(const std::filesystem::path& folder);
+    SpillFile<int32_t> tokens;
+    SpillFile<int64_t> offsets;
   };
   void add(Side& side, std::span<const int32_t> row);
 
-  Hdf5Writer output_;
+  std::filesystem::path file_;
   CorpusInfo info_;
+  AtomicPath spilled_;  // never committed, so removed; beside the file, where there is room for it
   Side source_;
   Side target_;
   int64_t examples_ = 0;

@@ -61,7 +61,7 @@ struct PrepareReport {
   TextCounts counts{};
 };
 
-// Tokenises the stream and writes the corpus in the stream's order, for any number of threads.
+// Tokenises the stream and writes the corpus in the stream's order, in bounded memory, for any number of threads.
 // Targets and sources end in EOS, with three exceptions. Prompts have no EOS, because the target continues them; they
 // begin with BOS if the tokenizer's frame has one. Sources of plain text are empty. Of a text that is split into
 // windows, only the last window ends in EOS. Errors: UserError for text that the

@@ -1,7 +1,6 @@
 #include "evaluate/measure/measurement_store.h"
 
 #include <algorithm>
-#include <fstream>
 #include <numeric>
 #include <stdexcept>
 #include <system_error>

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
