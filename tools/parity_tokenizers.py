@@ -5,8 +5,8 @@ trained here, with each family's own normalizer, pre-tokenizer, added tokens, po
 
 parity_tokenizers.py make DIR         writes DIR/lines.json (50,000 fuzzed lines and every 40th line of the shared data, or
                                       as DRAFTSMITH_TOKENIZER_STRIDE says), and for each tokenizer DIR/<name>/ (its files)
-                                      and DIR/<name>.jsonl (ids and decoded text of each line, then of random ids; families of
-                                      translation: 2,000 lines, each with its ids as source and target, and text)
+                                      and DIR/<name>.jsonl (ids and decoded text of each line, then of random ids; families
+                                      with frames: 2,000 lines, each with its ids as source and target, and text)
 """
 
 import json
@@ -301,14 +301,18 @@ def one_model(file, kind, ids=None, **config):
     return build
 
 
-def bart(directory, lines):
-    tokenizer = trained(lines, byte_level(), None, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
-    tokenizer.model.save(str(directory))
-    configured(directory, tokenizer_class="BartTokenizer")
+def byte_pairs(family, words=None, **config):
+    """The builder of a byte-level family: BART's two files, or tokenizer.json where it cuts words in its own way."""
+    def build(directory, lines):
+        tokenizer = trained(lines, words or byte_level(), None, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+        tokenizer.save(str(directory / "tokenizer.json")) if words else tokenizer.model.save(str(directory))
+        configured(directory, **config)
+        (directory / "config.json").write_text(json.dumps({"model_type": family}))
+    return build
 
 
 PADDING_FIRST = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-# Builders of directories. Of a family `_json` only what Transformers saves is kept.
+# Builders of directories, most of translation families. Of a family `_json` only what Transformers saves is kept.
 TRANSLATION = {
     "marian": marian,
     "m2m_100": m2m_100,
@@ -318,7 +322,12 @@ TRANSLATION = {
                            additional_special_tokens=NLLB_CODES),
     "pegasus": one_model("spiece.model", "unigram", PADDING_FIRST, tokenizer_class="PegasusTokenizer"),
     "t5_json": one_model("spiece.model", "unigram", PADDING_FIRST, tokenizer_class="T5Tokenizer"),
-    "bart": bart,
+    "bart": byte_pairs("bart", tokenizer_class="BartTokenizer"),
+    "opt": byte_pairs("opt", tokenizer_class="GPT2Tokenizer", add_bos_token=True, bos_token="</s>", eos_token="</s>"),
+    # The class that their files name is not the one that Transformers reads them with.
+    "granite": byte_pairs("granite", pre_tokenizers.Sequence([pre_tokenizers.Digits(True), byte_level()]),
+                          tokenizer_class="GPT2Tokenizer"),
+    "olmo2": byte_pairs("olmo2", split_then_bytes(LLAMA3_PATTERN), tokenizer_class="GPT2Tokenizer"),
     "byt5": lambda directory, _: configured(directory, tokenizer_class="ByT5Tokenizer"),
 }
 LANGUAGES = {"m2m_100": ("de", "fr"), "mbart_50": ("de_DE", "fr_XX"), "nllb_json": ("deu_Latn", "fra_Latn")}
@@ -330,8 +339,8 @@ def translation_reference(root, name, lines):
     directory = root / name
     directory.mkdir()
     TRANSLATION[name](directory, lines)
-    reader = getattr(transformers, json.loads((directory / "tokenizer_config.json").read_text())["tokenizer_class"])
-    tokenizer = reader.from_pretrained(directory, **dict(zip(("src_lang", "tgt_lang"), LANGUAGES.get(name, ()))))
+    languages = dict(zip(("src_lang", "tgt_lang"), LANGUAGES.get(name, ())))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory, **languages)
     with open(root / f"{name}.jsonl", "w") as file:
         for line in lines:
             ids = tokenizer(line)["input_ids"]

@@ -1,4 +1,5 @@
-// `draftsmith generate` of a decoder-only model as a user runs it: streaming, samples, prompts beyond the context.
+// `draftsmith generate` as a user runs it: streaming, samples, prompts beyond the context, drafters of other families,
+// languages of translation models.
 #include <functional>
 #include <sstream>
 #include <string>
@@ -14,6 +15,7 @@
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "tests/cli/program.h"
+#include "tests/data/small_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/families.h"
 #include "tests/support/files.h"
@@ -186,7 +188,9 @@ TEST_F(GenerateProgram, DraftersOfOtherFamiliesAndPaddingsLeaveOutputsAsTheyAre)
   const std::string qwen3 = save("qwen3", 272, "newer/tokenizer.json");
   const std::string qwen2 = save("qwen2", 264, "tokenizer.json");
   const std::string llama = save("llama", 259, "tokenizer.json");
-  const std::vector<std::pair<std::string, std::string>> pairs = {{qwen3, qwen2}, {qwen2, qwen3}, {qwen2, llama}};
+  const std::string smollm2 = save("llama", 320, "tokenizer.json");
+  const std::vector<std::pair<std::string, std::string>> pairs = {{qwen3, qwen2},   {qwen2, qwen3},   {qwen2, llama},
+                                                                  {smollm2, llama}, {llama, smollm2}, {smollm2, qwen3}};
   for (const auto& [target, drafter] : pairs) {
     const auto outputs = [&](std::vector<std::string> more) {
       more.insert(more.begin(), {"generate", "--model", target, "--max-new-tokens", "20"});
@@ -198,6 +202,13 @@ TEST_F(GenerateProgram, DraftersOfOtherFamiliesAndPaddingsLeaveOutputsAsTheyAre)
     EXPECT_GT(alone.size(), 10u);
     EXPECT_EQ(outputs({"--method", "assisted", "--drafter", drafter}), alone) << target << " " << drafter;
   }
+  write_text(*folder_ / "other.json", data::byte_level_json({"h e", "h o", "æ Ĺ"}).dump());
+  const std::string other = save("granite", 259, "other.json");
+  const ProgramResult refused = run_program(
+      {"generate", "--model", qwen3, "--method", "assisted", "--drafter", other, "--max-new-tokens", "2"}, "he\n");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("granite259"), HasSubstr("qwen3272"), HasSubstr("different pieces"),
+                                 HasSubstr("id 257 is 'ho'")));
 }
 
 TEST_F(GenerateProgram, BadDirectoriesAreRefusedByName) {
@@ -234,6 +245,81 @@ TEST_F(GenerateProgram, AHeadUnlikeTheEmbeddingItIsTiedToIsUsedWithAWarning) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("'lm_head.weight': differs from the embedding"));
   EXPECT_EQ(result.out, generate(more, "104 101\n").out);
+}
+
+// A family of translation models as its directories are, around one small SentencePiece model.
+struct Translator {
+  std::string family, file, tokenizer_class;  // `file` has the pieces
+  data::Languages languages;                  // without a source language sources name the target's
+};
+
+void save_translator(const Translator& translator, const fs::path& directory) {
+  const auto pieces = data::small_tokenizer(directory / translator.file);
+  nlohmann::json settings = {{"tokenizer_class", translator.tokenizer_class}};
+  model::TransformerConfig config = model::tiny_of(model::families().at(translator.family));
+  config.vocabulary = 160;  // T5's sentinels, too
+  const auto& [source, target] = translator.languages;
+  if (source.empty()) {  // MADLAD's language is a user-defined piece
+    write_text(directory / translator.file,
+               read_file(directory / translator.file) + std::string("\x0a\x0e\x0a\x05<2fr>\x15\0\0\0\0\x18\x04", 16));
+  } else {
+    const std::string around = translator.tokenizer_class == "M2M100Tokenizer" ? "__" : "";
+    settings["additional_special_tokens"] = nlohmann::json::array({around + source + around, around + target + around});
+    config.eos = {config.decoder_start = 2};
+    config.pad = 1;
+    if (config.sinusoids_reach_end) config.position_offset = config.pad + 1;
+    nlohmann::json numbers = {{"<s>", 0}, {"<pad>", 1}, {"</s>", 2}, {"<unk>", 3}};
+    for (int32_t id = 3; id < pieces->vocabulary(); ++id) numbers.emplace(pieces->piece(id), numbers.size());
+    if (!around.empty()) write_text(directory / "vocab.json", numbers.dump());
+  }
+  write_text(directory / "tokenizer_config.json", settings.dump());
+  model::write_model_files(directory, model::TransformerModel(config, 5));
+}
+
+// Returns what `generate` writes after a line, and how probable that is.
+nlohmann::json written(const fs::path& directory, const data::Languages& languages, const std::string& line,
+                       const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {"generate", "--model", directory.string(), "--json", "--log-probs"};
+  arguments.insert(arguments.end(), {"--input", write_text(directory / "line", line + "\n").string()});
+  arguments.insert(arguments.end(), {"--source-language", languages.source_language, "--max-new-tokens", "6"});
+  arguments.insert(arguments.end(), {"--target-language", languages.target_language});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const ProgramResult result = run_here(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json found = nlohmann::json::parse(result.out);
+  return nlohmann::json::array({found.at("ids"), found.at("log_probs")});
+}
+
+TEST(GenerateTranslations, LanguagesStandAroundTextsAndAreForced) {
+  const std::string text = "the cat sings", bpe = "sentencepiece.bpe.model";
+  const std::vector<Translator> translators = {{"m2m_100", bpe, "M2M100Tokenizer", {"de", "fr"}},
+                                               {"m2m_100", bpe, "NllbTokenizer", {"deu_Latn", "fra_Latn"}},
+                                               {"mbart", bpe, "MBart50Tokenizer", {"de_DE", "fr_XX"}},
+                                               {"t5", "spiece.model", "T5Tokenizer", {"", "fr"}},
+                                               {"umt5", "spiece.model", "T5Tokenizer", {"", "fr"}}};
+  for (const Translator& translator : translators) {
+    SCOPED_TRACE(translator.family + " " + translator.tokenizer_class);
+    const TemporaryDirectory folder;
+    save_translator(translator, folder.path());
+    const auto& [source, target] = translator.languages;
+    const nlohmann::json french = written(folder.path(), {source, target}, text);
+    EXPECT_NE(written(folder.path(), {source, source}, text), french);
+    const auto tokenizer = data::load_tokenizer(folder.path(), translator.languages);
+    const data::LanguageFrames frames = tokenizer->frames();
+    if (source.empty()) {
+      EXPECT_EQ(written(folder.path(), {}, "<2fr> " + text), french);
+    } else {
+      EXPECT_EQ(french[0][0].get<int32_t>(), frames.forced_bos.value());
+      EXPECT_NE(written(folder.path(), {target, target}, text), french);
+    }
+    std::string ids;
+    for (const auto& part : {frames.source.before, tokenizer->encode(text), frames.source.after}) {
+      for (const int32_t id : part) ids += std::to_string(id) + " ";
+    }
+    EXPECT_EQ(written(folder.path(), {source, target}, ids, {"--ids"}), french);
+    EXPECT_EQ(written(folder.path(), {source, target}, text, {"--method", "assisted", "--drafter", "exit:1"})[0],
+              french[0]);
+  }
 }
 
 }  // namespace

@@ -1,19 +1,31 @@
 // Speculative decoding at temperature 0 and assisted generation equal greedy decoding, with real (random) T5 models:
 // token for token in fp64; in fp32 a difference is allowed only where the target's two best logits are closer than a
 // step's rounding (methods.md §3). Drafters of a pruned vocabulary are lossless too, token for token and, when
-// sampling, in distribution.
+// sampling, in distribution. Models of every family decode by all methods, with drafters that were made of them.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <random>
+#include <string>
 
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "infer/drafters/model_drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
 #include "infer/loop/decode_loop.h"
+#include "model/families/family.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
+#include "model/models/shared_encoder.h"
+#include "model/models/tandem.h"
 #include "model/pruning/pruning.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/distribution_tests.h"
+#include "tests/support/early_exit_fixtures.h"
+#include "tests/support/families.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tandem_pairs.h"
@@ -218,6 +230,85 @@ TEST(PrunedVocabulary, GreedyAndAssistedOutputsAreTheTargets) {
       for (const int64_t id : ids) EXPECT_TRUE(id % 2 == 0 || id == 1) << id << " is not the drafter's";
     }
   }
+}
+
+// Writes directories of a family's model: the target, its first layers as a drafter of their own ("cut"), and drafters
+// made of those that read the target's states ("tandem", and of encoder-decoders "shared").
+void save_family(const model::Family& family, const std::filesystem::path& folder) {
+  model::TransformerConfig config = model::tiny_of(family);
+  if (family.name == "mistral") {
+    config.window = 5;
+    config.window_layers = {0, 1, 2};
+  }
+  model::TransformerModel target(config, 1);
+  target.requires_grad(false);
+  make_lively(target, 3, 1.5, 0.7);
+  model::PruneOptions first_layers{.decoder_layers = "first:2"};
+  if (config.encoder_decoder) first_layers.encoder_layers = "first:1";
+  const auto cut = model::prune(target, first_layers);
+  model::save_model(folder / "target", target);
+  model::save_model(folder / "cut", *cut);
+  model::save_tandem(folder / "tandem", *model::make_tandem_secondary(*cut, target),
+                     {.primary_directory = folder / "target"});
+  if (!config.encoder_decoder) return;
+  model::save_shared_encoder(folder / "shared", *model::make_shared_encoder_drafter(*cut, target), folder / "target");
+}
+
+// A way to decode. The drafter is a directory of save_family(), or as the program names others.
+struct FamilyWay {
+  const char* method;
+  const char* drafter = "";     // empty: none
+  const char* acceptance = "";  // empty: the method's own
+  bool lossless = true;
+};
+
+constexpr FamilyWay kFamilyWays[] = {{"speculative", "cut"},
+                                     {"assisted", "cut"},
+                                     {"bild", "cut", "", false},
+                                     {"speculative", "exit:2"},
+                                     {"assisted", "lookup:3"},
+                                     {"tandem-speed", "tandem"},
+                                     {"tandem", "tandem", "", false},
+                                     {"speculative", "shared"},
+                                     {"early-exit", "", "exact"},
+                                     {"early-exit", "", "", false},
+                                     {"ppd"},
+                                     {"calm", "", "", false}};
+
+// In fp32, as the program decodes. Lossy methods write something.
+TEST(FamiliesDecode, ByAllMethodsWithDraftersMadeOfThem) {
+  DecodeStats sum;
+  for (const model::Family& family : model::families()) {
+    const TemporaryDirectory folder;
+    save_family(family, folder.path());
+    const auto target = model::load_model(folder / "target");
+    GenerationModels models;
+    models.target = target.get();
+    const auto sources_of_kind = exit_sources(*target);
+    const auto expected = ids_of(Generator(models, exit_options("greedy")).generate(sources_of_kind));
+    for (const FamilyWay& way : kFamilyWays) {
+      SCOPED_TRACE(family.name + ": " + way.method + " " + way.drafter + " " + way.acceptance);
+      const std::string name = way.drafter;
+      if (name == "shared" && !target->info().encoder_decoder) continue;
+      const bool directory = std::filesystem::exists(folder / name);
+      models.drafter = name.empty() ? nullptr
+                                    : load_drafter(parse_drafter(directory ? (folder / name).string() : name),
+                                                   folder / "target", {});
+      for (const int64_t batch : {1, 3}) {
+        DecodeOptions options = exit_options(way.method, batch);
+        options.acceptance = way.acceptance;
+        const auto results = Generator(models, options).generate(sources_of_kind);
+        throw_if_failed(results);
+        if (way.lossless) {
+          EXPECT_EQ(ids_of(results), expected) << "batch " << batch;
+        }
+        for (const Ids& ids : ids_of(results)) EXPECT_FALSE(ids.empty());
+        sum += total(results);
+      }
+    }
+  }
+  EXPECT_GT(sum.accepted, 0);
+  EXPECT_LT(sum.accepted, sum.drafted);
 }
 
 }  // namespace

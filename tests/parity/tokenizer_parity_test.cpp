@@ -155,7 +155,7 @@ TEST_F(TokenizerParity, SentencePiece) {
   }
 }
 
-TEST_F(TokenizerParity, TranslationAndSummaries) {
+TEST_F(TokenizerParity, FamiliesWithFrames) {
   const std::pair<const char*, Languages> families[] = {
       {"marian", {}},
       {"m2m_100", {.source_language = "de", .target_language = "fr"}},
@@ -164,6 +164,9 @@ TEST_F(TokenizerParity, TranslationAndSummaries) {
       {"pegasus", {}},
       {"t5_json", {}},
       {"bart", {}},
+      {"opt", {}},
+      {"granite", {}},
+      {"olmo2", {}},
       {"byt5", {}}};
   for (const auto& [name, languages] : families) compare_framed(name, *load_tokenizer(root() / name, languages));
 }

@@ -1,12 +1,17 @@
 // Train stages that distil, and those of new models.
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/files.h"
 #include "model/families/family.h"
 #include "model/files/model_directory.h"
 #include "tests/recipes/stages/stage_fixtures.h"
+#include "tests/support/files.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::recipes {
@@ -91,7 +96,14 @@ TEST_F(FreshModels, OfEveryFamilyAreTrainedFromScratch) {
         "[architecture]\nfamily = \"{}\"\nwidth = 16\nheads = 2\nkv_heads = {}\nhead_width = 8\nff_width = {}\n"
         "encoder_layers = 1\ndecoder_layers = 4\nmax_positions = 64\n",
         family.name, family.shapes.grouped_keys ? 1 : 0, family.shapes.ff_factor > 0 ? 64 : 24);
-    run(two_steps(shape, "", family.base.encoder_decoder ? "corpus.h5" : "prompts.h5"), family.name);
+    run(two_steps(shape, "dropout = 0\nlog_every = 1\n", family.base.encoder_decoder ? "corpus.h5" : "prompts.h5"),
+        family.name);
+    std::vector<double> losses;
+    for (const std::string& line : lines_of(read_file(path(family.name) / "metrics.jsonl"))) {
+      if (const auto entry = nlohmann::json::parse(line); entry.contains("loss")) losses.push_back(entry["loss"]);
+    }
+    ASSERT_EQ(losses.size(), 2U);
+    EXPECT_LT(losses[1], losses[0] - 1e-3) << "both steps see all examples";
     const auto trained = model::load_model(path(family.name) / "model", {.pack = false});
     EXPECT_EQ(trained->config().family, family.name);
     EXPECT_EQ(trained->config().unrotated_layers.empty(), family.shapes.unrotated_interval == 0);
