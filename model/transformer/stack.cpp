@@ -231,15 +231,26 @@ at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, cons
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
   ScoreBias bias = windowed() ? pass.window_bias : pass.self_bias;
   if (!rotates_) bias.rotary = {};
-  at::Tensor hidden = within_half(self_(x, earlier, bias, *pass.dropout), clamps_half_);
+  return after_self(x, self_(x, earlier, bias, *pass.dropout), pass);
+}
+
+at::Tensor Block::after_self(const at::Tensor& x, at::Tensor hidden, const SequencePass& pass) const {
+  hidden = within_half(hidden, clamps_half_);
   if (cross_) {
     hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout), clamps_half_);
   }
   return feed_forward(x, hidden, *pass.dropout);
 }
 
-at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
-  Projected projected = self_.project_residual(x);
+at::Tensor Block::after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen,
+                             const SequencePass& pass) const {
+  ScoreBias bias = windowed() ? pass.window_bias : pass.self_bias;
+  if (!rotates_) bias.rotary = {};
+  return after_self(x, self_.after_seen(x, input.defined() ? input : input_of(x), seen, bias, *pass.dropout), pass);
+}
+
+at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer, const at::Tensor& input) const {
+  Projected projected = input.defined() ? self_.project(input) : self_.project_residual(x);
   const PositionTables& tables = pass.state.positions();
   const RotaryTable& rotary = tables.rotary_of(windowed());
   Dropout none({});
@@ -320,7 +331,8 @@ Stack::Stack(const TransformerConfig& config, bool decoder, const Building& buil
       block_(config.block_attention),
       heads_(config.heads),
       window_(decoder && !config.window_layers.empty() ? config.window : 0),
-      caps_scores_(config.score_cap > 0) {
+      caps_scores_(config.score_cap > 0),
+      hides_first_(config.first_position() > 0) {
   const std::string name = decoder ? "decoder" : "encoder";
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
@@ -401,6 +413,22 @@ at::Tensor excluding(const at::Tensor& hidden, const at::TensorOptions& options)
 
 }  // namespace
 
+namespace {
+
+// Returns which keys of step `of` a token of step `step` does not see in an unrolled pass (SelfAttentionForm). Keys that
+// a decoder-only drafter has no state before are hidden, too: decoding begins with the next token. bool [B or 1,1,T,T]
+at::Tensor hidden_of_step(int64_t step, int64_t of, const at::Tensor& position, bool hides_first) {
+  const int64_t tokens = position.size(-1);
+  const at::Tensor all = at::ones({1, 1, tokens, tokens}, position.options().dtype(at::kBool));
+  if (of > 1) return all.tril(of - step - 1) | all.triu(of - step + 1);  // all but one
+  const at::Tensor later = all.triu(2 - step);
+  if (!hides_first) return later;
+  const at::Tensor other = step == 1 ? all.tril(-1) : all;
+  return later | (position.eq(0).unsqueeze(1).unsqueeze(1) & other);
+}
+
+}  // namespace
+
 at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed,
                                 int64_t window) const {
   const int64_t tokens = x.size(1);
@@ -439,7 +467,7 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
   const bool fused = !x.is_cpu() && !form.drops && !caps_scores_;
   const int64_t window = form.windowed && window_ < tokens ? window_ : 0;  // longer ones hide nothing
   // Where order alone hides keys, devices need no mask.
-  const bool causal = fused && causal_ && block_ == 0 && form.tandem == 0 && !packed.segment.defined() &&
+  const bool causal = fused && causal_ && block_ == 0 && form.tandem == 0 && form.unrolled == 0 && !packed.segment.defined() &&
                       !additive.defined() && window == 0;
   const at::Tensor hidden = causal ? at::Tensor() : hidden_tokens(x, batch, packed, window);
   const auto with = [&](const at::Tensor& mask) {
@@ -450,10 +478,21 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
     const at::Tensor block = block_numbers(packed, tokens, form.tandem, x.device());
     const at::Tensor own = block.unsqueeze(3).eq(block.unsqueeze(2));  // [B or 1,1,T,T]
     additive = at::cat({with(hidden | own), with(hidden | own.logical_not())}, 3);
+  } else if (form.unrolled > 0) {
+    const at::Tensor position =
+        packed.position.defined()
+            ? packed.position
+            : at::arange(tokens, at::TensorOptions(at::kLong).device(x.device())).unsqueeze(0);  // [B or 1,T]
+    std::vector<at::Tensor> steps;
+    for (int64_t of = 1; of <= form.unrolled; ++of) {
+      steps.push_back(with(hidden | hidden_of_step(form.unrolled, of, position, hides_first_)));
+    }
+    additive = at::cat(steps, 3);
   } else if (hidden.defined()) {
     additive = with(hidden);
   }
-  ScoreBias bias = score_bias(additive, {x.size(0), heads_, tokens, form.tandem > 0 ? 2 * tokens : tokens}, fused);
+  const int64_t keys = form.tandem > 0 ? 2 * tokens : std::max<int64_t>(1, form.unrolled) * tokens;
+  ScoreBias bias = score_bias(additive, {x.size(0), heads_, tokens, keys}, fused);
   bias.causal = causal;
   if (rotary_) {
     bias.rotary = rotary_table(form.windowed && window_rotary_ ? *window_rotary_ : *rotary_, tokens, options);
