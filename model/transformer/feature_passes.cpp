@@ -35,7 +35,8 @@ at::Tensor of_predecessors(const at::Tensor& states, const at::Tensor& present) 
 void TransformerModel::borrow(const TransformerModel& target) {
   if (!config_.reads_features()) throw std::logic_error("only a features drafter borrows from its target");
   const TransformerParts& lent = *target.parts_;
-  if (parts_->embedding.is_same(lent.embedding)) return;
+  const bool has_head = config_.own_head() || parts_->head.own_weights() == lent.head.own_weights();
+  if (parts_->embedding.is_same(lent.embedding) && has_head) return;
   parts_->embedding = lent.embedding;
   parts_->embedding_scale = lent.embedding_scale;
   parts_->decoder_input = lent.decoder_input;
