@@ -1,16 +1,61 @@
-#include "infer/drafters/feature_drafter.h"
+// The drafter `features` (model/models/feature_drafter.h): one or two layers that read the target's hidden states.
+// After a verification it reads the target's states of the tokens that stay, in the run that drafts the next token;
+// then its own.
+#include "model/models/feature_drafter.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "base/device_tensors.h"
+#include "infer/drafters/registry.h"
+#include "infer/drafters/tandem_drafter.h"
 #include "infer/loop/rows.h"
-#include "model/models/feature_drafter.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
 namespace {
+
+class FeatureDrafter : public Drafter {
+ public:
+  // `model` must be a features drafter of the decoding loop's target, have borrowed from it, and outlive the drafter.
+  explicit FeatureDrafter(model::TransformerModel& model);
+
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kFeatures); }
+  void encode(const DraftBegin& begin) override;
+  void prefill(const DraftBegin& begin) override;
+  at::Tensor next_logits(const DraftRequest& request) override;
+  int64_t step_tokens(const DraftRequest& request, size_t row) const override;
+  void observe(const DraftObservation& observation) override;
+  void select_rows(std::span<const int64_t> rows) override;
+  int64_t room(const Row& row) const override { return positions_left(model_.info(), row, false); }
+  std::vector<int64_t> target_layers() const override { return model_.config().features.layers; }
+
+ private:
+  // Tokens of rows with the states of the tokens before them, as steps read them.
+  struct Inputs {
+    at::Tensor tokens = {};            // int64 [B,L]
+    at::Tensor states = {};            // [B,L,D]
+    std::vector<int64_t> counts = {};  // [B]
+  };
+
+  // Returns inputs of tokens [from[b], from[b] + counts[b]) of each row; `hidden`: of the tokens before them.
+  Inputs inputs_of(std::span<const Row> rows, const std::vector<int64_t>& from, std::vector<int64_t> counts,
+                   std::span<const at::Tensor> hidden) const;
+  // Processes tokens that no draft has processed.
+  void process_unread();
+  model::StepOutput run(const Inputs& inputs, model::Logits logits);
+
+  model::TransformerModel& model_;
+  int64_t first_;  // position of a state's first token
+  std::array<int64_t, 1> last_layer_;
+  model::EncoderStates encoder_;
+  std::unique_ptr<model::DecoderState> state_;
+  Inputs unread_;      // committed tokens that the state lacks
+  at::Tensor output_;  // [B,1,D] of the last step
+};
 
 // Returns a row's last token among [B,L,D]: [B,1,D].
 at::Tensor last_of(const at::Tensor& hidden, const std::vector<int64_t>& counts) {
@@ -25,8 +70,6 @@ at::Tensor selected(const at::Tensor& tensor, const std::vector<int64_t>& rows) 
   if (!tensor.defined()) return tensor;
   return tensor.index_select(0, to_device(rows, {std::ssize(rows)}, tensor.device()));
 }
-
-}  // namespace
 
 FeatureDrafter::FeatureDrafter(model::TransformerModel& model)
     : model_(model), first_(model.config().first_position()), last_layer_{model.config().decoder_layers} {
@@ -157,8 +200,6 @@ void FeatureDrafter::select_rows(std::span<const int64_t> rows) {
   for (const int64_t row : kept) counts.push_back(unread_.counts[static_cast<size_t>(row)]);
   unread_.counts = std::move(counts);
 }
-
-namespace {
 
 class LoadedFeatures final : public LoadedStateReader {
  public:

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "data/ngrams/ngram_table.h"
-#include "infer/drafters/feature_drafter.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
 #include "model/files/model_directory.h"
@@ -93,12 +92,9 @@ Spec parse_prefixed(const KindRow& row, const std::string& text) {
 
 // Returns each drafter that is given.
 std::vector<Spec> given_specs(const DrafterOptions& drafter) {
-  std::vector<Spec> specs = {{kModel, drafter.model},
-                             {kTandem, drafter.tandem},
-                             {kFeatures, drafter.features},
-                             {kNgram, drafter.ngram},
-                             {kExit, {}, drafter.exit},
-                             {kLookup, {}, drafter.lookup ? drafter.longest : 0}};
+  std::vector<Spec> specs = {{kModel, drafter.model},       {kTandem, drafter.tandem},
+                             {kFeatures, drafter.features}, {kNgram, drafter.ngram},
+                             {kExit, {}, drafter.exit},     {kLookup, {}, drafter.lookup ? drafter.longest : 0}};
   std::erase_if(specs, [](const Spec& spec) { return spec.path.empty() && spec.number == 0; });
   return specs;
 }
@@ -107,7 +103,8 @@ std::vector<Spec> given_specs(const DrafterOptions& drafter) {
 void check_one_kind(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
   const size_t given = given_specs(drafter).size();
   if (given == 1) return;
-  problems.add({where, "the drafter must be given in one way", "one of model, tandem, features, ngram, exit and lookup = true",
+  problems.add({where, "the drafter must be given in one way",
+                "one of model, tandem, features, ngram, exit and lookup = true",
                 given == 0 ? "none of them" : "several of them", ""});
 }
 
@@ -115,8 +112,9 @@ void check_one_kind(const DrafterOptions& drafter, const std::string& where, Pro
 void check_dtype(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
   const DrafterTraits& traits = traits_of(drafter.spec().kind);
   if (!drafter.dtype || given_specs(drafter).size() != 1 || traits.is_model) return;
-  problems.add({where + ".dtype", "this drafter is no model, so it has no number type", "dtype beside model, tandem or features",
-                "dtype beside " + std::string(traits.name), "leave dtype out"});
+  problems.add({where + ".dtype", "this drafter is no model, so it has no number type",
+                "dtype beside model, tandem or features", "dtype beside " + std::string(traits.name),
+                "leave dtype out"});
 }
 
 }  // namespace

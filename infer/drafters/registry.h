@@ -30,9 +30,9 @@ struct DrafterSpec {
   int64_t number = 0;               // lookup: tokens of the longest n-gram; exit: layers, 0: the method's default
 };
 
-// Reads "DIR" (a directory's config.json says whether it is a Tandem secondary, a features drafter, or shares the target's
-// encoder), "ngram:FILE", "lookup" or "lookup:N" (N from 1 to 16), or "exit:N" (N from 1). Errors: UserError for another N and
-// for "ngram:" without a file.
+// Reads "DIR" (a directory's config.json says whether it is a Tandem secondary, a features drafter, or shares the
+// target's encoder), "ngram:FILE", "lookup" or "lookup:N" (N from 1 to 16), or "exit:N" (N from 1). Errors: UserError
+// for another N and for "ngram:" without a file.
 DrafterSpec parse_drafter(const std::string& text);
 
 // Returns help for users on the texts that parse_drafter() reads.
@@ -62,6 +62,11 @@ SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table);
 // copies the tokens that followed it (methods.md §1). If even the last token is new it proposes nothing. Its q is
 // one-hot. It fits every target.
 SharedDrafter lookup_drafter(int64_t longest);
+
+// Makes the drafter `features` (infer/drafters/feature_drafter.cpp) of a features drafter
+// (model/models/feature_drafter.h); arguments as in ReadingDrafter.
+SharedDrafter features_drafter(std::shared_ptr<model::TransformerModel> model,
+                               const data::Tokenizer* tokenizer = nullptr, std::filesystem::path directory = {});
 
 // ---- A suite's drafters
 

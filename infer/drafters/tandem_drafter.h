@@ -60,8 +60,8 @@ class LoadedStateReader : public ReadingDrafter {
   bool reads_target() const override { return true; }
   // Reading the target's states, once for each verification, counts as part of the target's step.
   StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context, int64_t max_tokens) const override;
-  // In blocks of `block` tokens (0: as it was trained). The drafter reads the target's states up to a block's beginning,
-  // as it does in decoding when all drafts are accepted.
+  // In blocks of `block` tokens (0: as it was trained). The drafter reads the target's states up to a block's
+  // beginning, as it does in decoding when all drafts are accepted.
   ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                            int64_t block) const override;
 

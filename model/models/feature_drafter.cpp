@@ -30,12 +30,12 @@ void check_read_layers(const FeatureShape& shape, const std::string& where, Prob
   const std::vector<int64_t>& layers = shape.layers;
   const bool rising = std::ranges::adjacent_find(layers, std::greater_equal<>()) == layers.end();
   if (rising && !layers.empty() && layers.front() >= 0 && layers.back() <= shape.target_layers) return;
-  problems.add({.where = where,
-                .what = "names states that the target does not have, or not in their order",
-                .expected = fmt::format("rising numbers from 0 (embedding output) to {} (its last layer)",
-                                        shape.target_layers),
-                .found = layers.size() > 16 ? fmt::format("{} numbers", layers.size())
-                                            : fmt::format("{}", fmt::join(layers, ", "))});
+  problems.add(
+      {.where = where,
+       .what = "names states that the target does not have, or not in their order",
+       .expected = fmt::format("rising numbers from 0 (embedding output) to {} (its last layer)", shape.target_layers),
+       .found =
+           layers.size() > 16 ? fmt::format("{} numbers", layers.size()) : fmt::format("{}", fmt::join(layers, ", "))});
 }
 
 void feature_keys(ConfigKeys& keys, TransformerConfig& config) {

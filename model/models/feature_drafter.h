@@ -29,8 +29,8 @@ namespace draftsmith::model {
 // Returns the kind of features drafters.
 const ModelKind& features_kind();
 
-// Refuses a drafter that cannot read this target: sizes, layers, ids and kind must agree (check_pair), and the target is
-// an ordinary model of all ids. Errors: UserError with every disagreement and both names.
+// Refuses a drafter that cannot read this target: sizes, layers, ids and kind must agree (check_pair), and the target
+// is an ordinary model of all ids. Errors: UserError with every disagreement and both names.
 void require_feature_pair(const TransformerConfig& drafter, const TransformerConfig& target, const PairNames& names);
 
 struct FeatureStart {

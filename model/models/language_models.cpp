@@ -75,7 +75,7 @@ const ModelKind& ordinary_kind() {
 }
 
 const std::vector<ModelKind>& model_kinds() {
-  static const std::vector<ModelKind> kKinds = {ordinary_kind(), tandem_kind(), block_prediction_kind(),
+  static const std::vector<ModelKind> kKinds = {ordinary_kind(),    tandem_kind(),         block_prediction_kind(),
                                                 deep_tandem_kind(), shared_encoder_kind(), features_kind()};
   return kKinds;
 }

@@ -12,6 +12,29 @@
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
+
+at::Tensor hidden_of_steps(const at::Tensor& hidden, const at::Tensor& position, const SelfAttentionForm& form) {
+  const int64_t tokens = hidden.size(-1), step = form.unrolled;
+  const at::Tensor all = at::ones({1, 1, tokens, tokens}, hidden.options());
+  at::Tensor first = all.triu(2 - step);  // less than step - 1 tokens before
+  if (form.hides_first) {
+    const at::Tensor none = position.defined() ? position.eq(0).unsqueeze(1).unsqueeze(1)
+                                               : at::arange(tokens, hidden.options().dtype(at::kLong)).eq(0);
+    first = first | (none & (step == 1 ? all.tril(-1) : all));  // but the token itself
+  }
+  std::vector<at::Tensor> steps{hidden | first};
+  for (int64_t of = 2; of <= step; ++of) {  // all but one
+    steps.push_back(hidden | all.tril(of - step - 1) | all.triu(of - step + 1));
+  }
+  return at::cat(steps, 3);
+}
+
+at::Tensor Block::after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen,
+                             const SequencePass& pass) const {
+  const at::Tensor projected = input.defined() ? input : input_of(x);
+  return after_self(x, self_.after_seen(x, projected, seen, self_bias_of(pass), *pass.dropout), pass);
+}
+
 namespace {
 
 // Returns 0 for the first token of each sequence, whose state before it there is not, else 1. [B or 1,T,1]
@@ -92,8 +115,10 @@ std::vector<at::Tensor> TransformerModel::forward_features(const FeatureInput& i
   std::vector<at::Tensor> steps;
   for (int64_t step = 1; step <= input.steps; ++step) {
     work_point_both_ways(states);
-    const SelfAttentionForm form{.drops = dropout.active(), .unrolled = step};
-    const SelfAttentionForm windowed{.drops = dropout.active(), .windowed = true, .unrolled = step};
+    const SelfAttentionForm form{
+        .drops = dropout.active(), .unrolled = step, .hides_first = config_.first_position() > 0};
+    SelfAttentionForm windowed = form;
+    windowed.windowed = true;
     at::Tensor hidden = states;
     for (int64_t i = 0; i < stack.layers(); ++i) {
       if (i == 0 || stack.has_layer_biases()) pass.self_bias = stack.self_bias(embedded, input.target, form, i);

@@ -229,9 +229,7 @@ at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, 
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
-  ScoreBias bias = windowed() ? pass.window_bias : pass.self_bias;
-  if (!rotates_) bias.rotary = {};
-  return after_self(x, self_(x, earlier, bias, *pass.dropout), pass);
+  return after_self(x, self_(x, earlier, self_bias_of(pass), *pass.dropout), pass);
 }
 
 at::Tensor Block::after_self(const at::Tensor& x, at::Tensor hidden, const SequencePass& pass) const {
@@ -240,13 +238,6 @@ at::Tensor Block::after_self(const at::Tensor& x, at::Tensor hidden, const Seque
     hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout), clamps_half_);
   }
   return feed_forward(x, hidden, *pass.dropout);
-}
-
-at::Tensor Block::after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen,
-                             const SequencePass& pass) const {
-  ScoreBias bias = windowed() ? pass.window_bias : pass.self_bias;
-  if (!rotates_) bias.rotary = {};
-  return after_self(x, self_.after_seen(x, input.defined() ? input : input_of(x), seen, bias, *pass.dropout), pass);
 }
 
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer, const at::Tensor& input) const {
@@ -331,8 +322,7 @@ Stack::Stack(const TransformerConfig& config, bool decoder, const Building& buil
       block_(config.block_attention),
       heads_(config.heads),
       window_(decoder && !config.window_layers.empty() ? config.window : 0),
-      caps_scores_(config.score_cap > 0),
-      hides_first_(config.first_position() > 0) {
+      caps_scores_(config.score_cap > 0) {
   const std::string name = decoder ? "decoder" : "encoder";
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
@@ -413,22 +403,6 @@ at::Tensor excluding(const at::Tensor& hidden, const at::TensorOptions& options)
 
 }  // namespace
 
-namespace {
-
-// Returns which keys of step `of` a token of step `step` does not see in an unrolled pass (SelfAttentionForm). Keys that
-// a decoder-only drafter has no state before are hidden, too: decoding begins with the next token. bool [B or 1,1,T,T]
-at::Tensor hidden_of_step(int64_t step, int64_t of, const at::Tensor& position, bool hides_first) {
-  const int64_t tokens = position.size(-1);
-  const at::Tensor all = at::ones({1, 1, tokens, tokens}, position.options().dtype(at::kBool));
-  if (of > 1) return all.tril(of - step - 1) | all.triu(of - step + 1);  // all but one
-  const at::Tensor later = all.triu(2 - step);
-  if (!hides_first) return later;
-  const at::Tensor other = step == 1 ? all.tril(-1) : all;
-  return later | (position.eq(0).unsqueeze(1).unsqueeze(1) & other);
-}
-
-}  // namespace
-
 at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed,
                                 int64_t window) const {
   const int64_t tokens = x.size(1);
@@ -467,8 +441,8 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
   const bool fused = !x.is_cpu() && !form.drops && !caps_scores_;
   const int64_t window = form.windowed && window_ < tokens ? window_ : 0;  // longer ones hide nothing
   // Where order alone hides keys, devices need no mask.
-  const bool causal = fused && causal_ && block_ == 0 && form.tandem == 0 && form.unrolled == 0 && !packed.segment.defined() &&
-                      !additive.defined() && window == 0;
+  const bool causal = fused && causal_ && block_ == 0 && form.tandem == 0 && form.unrolled == 0 &&
+                      !packed.segment.defined() && !additive.defined() && window == 0;
   const at::Tensor hidden = causal ? at::Tensor() : hidden_tokens(x, batch, packed, window);
   const auto with = [&](const at::Tensor& mask) {
     const at::Tensor scores = excluding(mask, options);
@@ -479,20 +453,12 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
     const at::Tensor own = block.unsqueeze(3).eq(block.unsqueeze(2));  // [B or 1,1,T,T]
     additive = at::cat({with(hidden | own), with(hidden | own.logical_not())}, 3);
   } else if (form.unrolled > 0) {
-    const at::Tensor position =
-        packed.position.defined()
-            ? packed.position
-            : at::arange(tokens, at::TensorOptions(at::kLong).device(x.device())).unsqueeze(0);  // [B or 1,T]
-    std::vector<at::Tensor> steps;
-    for (int64_t of = 1; of <= form.unrolled; ++of) {
-      steps.push_back(with(hidden | hidden_of_step(form.unrolled, of, position, hides_first_)));
-    }
-    additive = at::cat(steps, 3);
+    if (additive.defined()) additive = additive.repeat({1, 1, 1, form.unrolled});
+    additive = with(hidden_of_steps(hidden, packed.position, form));
   } else if (hidden.defined()) {
     additive = with(hidden);
   }
-  const int64_t keys = form.tandem > 0 ? 2 * tokens : std::max<int64_t>(1, form.unrolled) * tokens;
-  ScoreBias bias = score_bias(additive, {x.size(0), heads_, tokens, keys}, fused);
+  ScoreBias bias = score_bias(additive, {x.size(0), heads_, tokens, form.passes() * tokens}, fused);
   bias.causal = causal;
   if (rotary_) {
     bias.rotary = rotary_table(form.windowed && window_rotary_ ? *window_rotary_ : *rotary_, tokens, options);

@@ -151,6 +151,12 @@ class Block {
  private:
   // `prefix`: of the names of the block's parameters. Every block rotates that can.
   Block(const TransformerConfig& config, const std::string& prefix, bool has_window, const Building& building);
+  // Returns the bias of self-attention's scores.
+  ScoreBias self_bias_of(const SequencePass& pass) const {
+    ScoreBias bias = windowed() ? pass.window_bias : pass.self_bias;
+    if (!rotates_) bias.rotary = {};
+    return bias;
+  }
   // Applies what follows self-attention to its sum: cross-attention and the feed-forward sublayer.
   at::Tensor after_self(const at::Tensor& x, at::Tensor hidden, const SequencePass& pass) const;
   // Applies the feed-forward sublayer, which reads `x` if the residual is parallel and else what attention returned.
@@ -172,10 +178,19 @@ struct SelfAttentionForm {
   int64_t tandem = 0;
   bool drops = false;     // attention weights are dropped out
   bool windowed = false;  // of the layers with windows
-  // Step k of a features drafter's unrolled pass, from 1 on: there are k T keys, those of each step in turn. A token sees
-  // the first step's that are k - 1 tokens or more before it, then of each step the one token that a draft had. 0: none.
+  // Step k of a features drafter's unrolled pass, from 1 on: there are k T keys, those of each step in turn. A token
+  // sees the first step's that are k - 1 tokens or more before it, then of each step the one token that a draft had. 0:
+  // none.
   int64_t unrolled = 0;
+  bool hides_first = false;  // likewise, the keys of first tokens: a decoder-only drafter begins with the second ones
+
+  // Returns how many keys each token has.
+  int64_t passes() const { return tandem > 0 ? 2 : std::max<int64_t>(1, unrolled); }
 };
+
+// Returns which keys a token does not see in an unrolled pass of k steps, of those that `hidden` [B or 1,1,T,T] shows.
+// `position`: int64 [B,T] in the segments; undefined: rows are one. bool [B or 1,1,T,kT]
+at::Tensor hidden_of_steps(const at::Tensor& hidden, const at::Tensor& position, const SelfAttentionForm& form);
 
 class Stack {
  public:
@@ -228,7 +243,6 @@ class Stack {
   int64_t heads_;
   int64_t window_ = 0;  // of some layers; 0: none
   bool caps_scores_;
-  bool hides_first_;  // keys of first tokens, of a decoder-only features drafter
   at::TensorOptions options_;  // of the weights
   std::vector<Block> blocks_;
   std::vector<PositionBias> biases_;  // one for all layers, or one of each

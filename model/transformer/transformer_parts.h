@@ -55,10 +55,10 @@ struct TransformerParts {
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
   at::Tensor embedding;  // [V,D]; of the stored type where it was loaded for decoding, its rows converted when used
-  double embedding_scale = 1;  // factor on embedded tokens
+  double embedding_scale = 1;      // factor on embedded tokens
   VocabularyRows vocabulary_rows;  // of the head
   VocabularyRows embedded_rows;    // the same, but complete where the embedding is a target's
-  StackInput encoder_input;  // where there is an encoder
+  StackInput encoder_input;        // where there is an encoder
   StackInput decoder_input;
   std::optional<Stack> encoder;
   Linear encoder_projection;  // of encoder-decoders without an encoder

@@ -94,7 +94,8 @@ at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& l
   }
   return embed_at(tokens, parts_->decoder_input, [&] {
     const at::Tensor& placed = layout.places.position;
-    const at::Tensor slots = placed.defined() ? placed : at::tensor(positions_of(layout), at::kLong).view(tokens.sizes());
+    const at::Tensor slots =
+        placed.defined() ? placed : at::tensor(positions_of(layout), at::kLong).view(tokens.sizes());
     return config_.first_position() > 0 ? slots + config_.first_position() : slots;
   });
 }
@@ -197,7 +198,8 @@ StepOutput TransformerModel::run_by_operators(const StepPart& part, const StepLa
   for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
     if (hidden.is_cpu()) work_point();  // launches on a device take no time, and may be recorded
     const bool joins = i == 0 && config_.reads_features();
-    hidden = parts_->decoder.block(i).step(hidden, pass, i, joins ? join(embed(part.tokens, layout), hidden) : at::Tensor());
+    hidden =
+        parts_->decoder.block(i).step(hidden, pass, i, joins ? join(embed(part.tokens, layout), hidden) : at::Tensor());
     keep(i + 1, hidden);
   }
   if (part.logits == Logits::kNone) return output;

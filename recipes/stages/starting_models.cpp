@@ -245,8 +245,7 @@ StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tok
   }
   StartingModels made;
   made.trainable = std::make_unique<train::FeatureTrainable>(
-      *drafter, *target,
-      train::FeatureTrainableOptions{.target_directory = directory, .decay = options.decay});
+      *drafter, *target, train::FeatureTrainableOptions{.target_directory = directory, .decay = options.decay});
   made.models.push_back(std::move(drafter));
   made.models.push_back(std::move(target));
   return made;
@@ -285,9 +284,10 @@ void check_blocks(const StartOptions& options, const std::string& where, Problem
   const int kinds = options.tandem.has_value() + options.shared_encoder.has_value() + options.deep_tandem.has_value() +
                     options.block_prediction.has_value() + options.exits.has_value() + options.features.has_value();
   if (kinds > 1) {
-    problems.add({.where = where,
-                  .what = "a model is of one kind",
-                  .expected = "one of `exits`, `tandem`, `features`, `shared_encoder`, `deep_tandem` and `block_prediction`"});
+    problems.add(
+        {.where = where,
+         .what = "a model is of one kind",
+         .expected = "one of `exits`, `tandem`, `features`, `shared_encoder`, `deep_tandem` and `block_prediction`"});
   }
   if (blocks && options.from) {
     problems.add({.where = where + ".from",
@@ -421,9 +421,10 @@ Fields<FeatureTrainingOptions> FeatureTrainingOptions::fields() {
            "Corpus (.h5) whose targets' most frequent tokens the drafter has a head for; absent: the target's head.")
       .add("vocabulary_size", &T::vocabulary_size, Range{1}, Unit{"ids"},
            "How many ids that head has, special tokens included. Absent: all that occur there.")
-      .add("unrolled", &T::unrolled, Range{1, 16}, Unit{"steps"},
-           "Steps of a draft that a training pass unrolls: from the second on the drafter reads its own states. Absent: "
-           "3, or as the drafter in `from`.")
+      .add(
+          "unrolled", &T::unrolled, Range{1, 16}, Unit{"steps"},
+          "Steps of a draft that a training pass unrolls: from the second on the drafter reads its own states. Absent: "
+          "3, or as the drafter in `from`.")
       .add("decay", &T::decay, Range{0.01, 1}, "Weight of each step's loss relative to the step before.")
       .add("start", &T::start, Choices{"target", "random"},
            "Initial layers: the target's last ones, as far as they fit, or random numbers.")

@@ -20,8 +20,8 @@ struct FeatureTrainableOptions {
 
 class FeatureTrainable : public TrainableModel {
  public:
-  // Takes an unpacked drafter that has borrowed from the target, which has parameters(). Both are on the device to train
-  // on; they must outlive this object, and the drafter holds the result. Errors: UserError
+  // Takes an unpacked drafter that has borrowed from the target, which has parameters(). Both are on the device to
+  // train on; they must outlive this object, and the drafter holds the result. Errors: UserError
   // (model::require_feature_pair).
   FeatureTrainable(model::TransformerModel& drafter, model::TransformerModel& target, FeatureTrainableOptions options);
 

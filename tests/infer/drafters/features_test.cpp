@@ -1,5 +1,5 @@
-// Decoding with a features drafter: losslessness in every type, distributions of samples, alpha over given outputs, times
-// of steps, and what does not fit.
+// Decoding with a features drafter: losslessness in every type, distributions of samples, alpha over given outputs,
+// times of steps, and what does not fit.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -10,7 +10,6 @@
 
 #include "base/files.h"
 #include "infer/costs/step_costs.h"
-#include "infer/drafters/feature_drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"

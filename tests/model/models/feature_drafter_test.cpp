@@ -103,15 +103,15 @@ TEST_P(Features, DraftsOverCachesAreThoseOfTheUnrolledPass) {
   for (int64_t id = 0; id < config.vocabulary; id += id < 4 ? 1 : 2) pruned.ids.push_back(id);
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     for (const int64_t layers : {1, 2}) {
-      FeaturePair pair(config, type, {.decoder_layers = layers, .vocabulary = layers == 2 ? pruned : DraftVocabulary{}});
+      FeaturePair pair(config, type,
+                       {.decoder_layers = layers, .vocabulary = layers == 2 ? pruned : DraftVocabulary{}});
       const FeatureInput input = pair.input();
       std::vector<at::Tensor> expected;  // [B,T,V]
       for (const at::Tensor& hidden : pair.drafter->forward_features(input)) {
         expected.push_back(pair.drafter->head(hidden));
       }
-      const double size = expected[0].isfinite().logical_not().any().item<bool>()
-                              ? 1
-                              : expected[0].abs().max().item<double>();
+      const double size =
+          expected[0].isfinite().logical_not().any().item<bool>() ? 1 : expected[0].abs().max().item<double>();
       if (type == at::kFloat) {  // the programs of the CPU
         pair.target->pack();
         pair.drafter->pack();
@@ -211,7 +211,9 @@ TEST(FeatureDirectories, OthersTargetsAndMissingTensorsAreRefused) {
   EXPECT_THAT(error_of([&] { load_model(own); }), HasSubstr("--drafter DIR"));
   TransformerConfig pruned = tiny_t5();
   pruned.draft_vocabulary = {{0, 1, 2}, 2};
-  EXPECT_THAT(error_of([&] { require_feature_pair(drafter->config(), pruned, {"a", "b"}); }),
+  EXPECT_THAT(error_of([&] {
+                require_feature_pair(drafter->config(), pruned, {"a", "b"});
+              }),
               HasSubstr("a pruned vocabulary"));
 
   std::vector<TensorToStore> kept;

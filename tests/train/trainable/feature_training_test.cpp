@@ -1,5 +1,5 @@
-// Training of features drafters: right gradients through all unrolled steps, nothing of the target changes, packed rows,
-// the drafter comes to agree with its target, runs resume with the same bits.
+// Training of features drafters: right gradients through all unrolled steps, nothing of the target changes, packed
+// rows, the drafter comes to agree with its target, runs resume with the same bits.
 #include <ATen/core/grad_mode.h>
 
 #include "model/files/checkpoint.h"
