@@ -58,11 +58,11 @@ struct ForwardOutput {
 
 // Whole sequences for a features drafter, with its target's states of the same tokens.
 struct FeatureInput {
-  TokenBatch target;                    // as in ForwardInput
-  std::vector<at::Tensor> layers;       // [B,T,D] each, of config.features.layers
-  at::Tensor encoder = {};              // [B,S,D] the target's encoder states; undefined: decoder-only
-  std::vector<int64_t> source_lengths;  // [B]
-  int64_t steps = 1;                    // that are unrolled
+  TokenBatch target = {};                    // as in ForwardInput
+  std::vector<at::Tensor> layers = {};       // [B,T,D] each, of config.features.layers
+  at::Tensor encoder = {};                   // [B,S,D] the target's encoder states; undefined: decoder-only
+  std::vector<int64_t> source_lengths = {};  // [B]
+  int64_t steps = 1;                         // that are unrolled
 };
 
 class TransformerModel : public LanguageModel {
