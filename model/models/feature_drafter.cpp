@@ -126,6 +126,11 @@ TransformerConfig feature_config(const TransformerConfig& target, const FeatureS
   config.draft_vocabulary = start.vocabulary;
   config.features = {target.decoder_layers, start.layers, start.unrolled};
   if (start.layers.empty()) config.features.layers = default_read_layers(target.decoder_layers);
+  if (target.family == "qwen2" || target.family == "qwen3") {  // EAGLE-3's layers are a Llama's
+    config.family = "llama";
+    config.query_key_norm = QueryKeyNorm::kNone;
+    config.projection_bias = false;
+  }
   const auto outside = [&](int64_t layer) { return layer >= start.decoder_layers; };
   std::erase_if(config.window_layers, outside);
   std::erase_if(config.unrotated_layers, outside);

@@ -20,7 +20,8 @@ namespace draftsmith::model {
 //   queries, keys and values of the first layer read [norm(e); norm(s)], and the residual stream begins with s.
 // All else is a decoder of the target's shape, whose cross-attention reads the target's encoder states. e is the
 // target's own embedding, not copied; so is the head, unless the vocabulary is pruned. A decoder-only drafter has no
-// first position: its state begins with x_1, as in EAGLE-3. It is a TransformerModel with config.features.
+// first position: its state begins with x_1, as in EAGLE-3, and layers for a Qwen are a Llama's, as there. It is a
+// TransformerModel with config.features.
 //
 // Its directory is a model directory named DraftsmithFeatures<architecture>. config.json names the target by its path
 // (relative to the directory) and model_hash():
