@@ -99,6 +99,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Features, testing::ValuesIn(tiny_models()), fam
 TEST_P(Features, DraftsOverCachesAreThoseOfTheUnrolledPass) {
   const at::NoGradGuard no_grad;
   const TransformerConfig& config = GetParam();
+  // States of decoder-only drafters begin with token 1, so rotations are by other fp32 numbers.
+  const double exact = config.positions == Positions::kRotary ? 1e-7 : 1e-10;
   DraftVocabulary pruned;
   for (int64_t id = 0; id < config.vocabulary; id += id < 4 ? 1 : 2) pruned.ids.push_back(id);
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
@@ -124,7 +126,7 @@ TEST_P(Features, DraftsOverCachesAreThoseOfTheUnrolledPass) {
           const at::Tensor found = drafted[static_cast<size_t>(step)];
           ASSERT_TRUE(found.isfinite().equal(wanted.isfinite()));
           const at::Tensor apart = (found.nan_to_num(0, 0, 0) - wanted.nan_to_num(0, 0, 0)).abs().max();
-          ASSERT_LT(apart.item<double>(), size * (type == at::kDouble ? 1e-10 : 3e-4))
+          ASSERT_LT(apart.item<double>(), size * (type == at::kDouble ? exact : 3e-4))
               << type << " layers " << layers << " base " << base << " step " << step;
         }
       }
@@ -197,7 +199,7 @@ TEST(FeatureDirectories, OfEveryFamilyLoadAsTheyWereSaved) {
 
 TEST(FeatureDirectories, OthersTargetsAndMissingTensorsAreRefused) {
   TemporaryDirectory root;
-  for (const uint64_t seed : {1, 2}) save_model(root / std::to_string(seed), TransformerModel(tiny_t5(), seed));
+  for (const uint64_t seed : {1, 2}) save_model(root / std::to_string(seed), TransformerModel(tiny_mt5(), seed));
   save_model(root / "narrow", TransformerModel(t5_config({.vocabulary = 23, .width = 16}), 1));
   const auto target = load_model(root / "1", {.pack = false});
   const auto drafter = make_feature_drafter(*target);
@@ -209,7 +211,7 @@ TEST(FeatureDirectories, OthersTargetsAndMissingTensorsAreRefused) {
   EXPECT_THAT(loading("2"), AllOf(HasSubstr("belongs to another target"), HasSubstr((root / "2").string())));
   EXPECT_THAT(loading("narrow"), AllOf(HasSubstr("the width"), HasSubstr("the target's layers")));
   EXPECT_THAT(error_of([&] { load_model(own); }), HasSubstr("--drafter DIR"));
-  TransformerConfig pruned = tiny_t5();
+  TransformerConfig pruned = tiny_mt5();
   pruned.draft_vocabulary = {{0, 1, 2}, 2};
   EXPECT_THAT(error_of([&] {
                 require_feature_pair(drafter->config(), pruned, {"a", "b"});
@@ -219,7 +221,7 @@ TEST(FeatureDirectories, OthersTargetsAndMissingTensorsAreRefused) {
   std::vector<TensorToStore> kept;
   for (const auto& [name, value] : drafter->parameters()) {
     if (name != "feature_projection.weight") {
-      kept.push_back({stored_parameter(families().at("t5"), name, drafter->config()).name, value, at::kFloat});
+      kept.push_back({stored_parameter(families().at("mt5"), name, drafter->config()).name, value, at::kFloat});
     }
   }
   fs::remove(own / "model.safetensors");
