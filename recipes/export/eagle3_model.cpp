@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
