@@ -100,7 +100,7 @@ TEST_P(Features, DraftsOverCachesAreThoseOfTheUnrolledPass) {
   const at::NoGradGuard no_grad;
   const TransformerConfig& config = GetParam();
   // States of decoder-only drafters begin with token 1, so rotations are by other fp32 numbers.
-  const double exact = config.positions == Positions::kRotary ? 1e-7 : 1e-10;
+  const double exact = config.positions == Positions::kRotary ? 1e-6 : 1e-10;
   DraftVocabulary pruned;
   for (int64_t id = 0; id < config.vocabulary; id += id < 4 ? 1 : 2) pruned.ids.push_back(id);
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
@@ -112,8 +112,7 @@ TEST_P(Features, DraftsOverCachesAreThoseOfTheUnrolledPass) {
       for (const at::Tensor& hidden : pair.drafter->forward_features(input)) {
         expected.push_back(pair.drafter->head(hidden));
       }
-      const double size =
-          expected[0].isfinite().logical_not().any().item<bool>() ? 1 : expected[0].abs().max().item<double>();
+      const double size = expected[0].nan_to_num(0, 0, 0).abs().max().item<double>();
       if (type == at::kFloat) {  // the programs of the CPU
         pair.target->pack();
         pair.drafter->pack();
