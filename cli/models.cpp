@@ -54,7 +54,7 @@ int run_export(const recipes::ExportOptions& options) {
   fmt::print("{}: {} parameters as {}\n", options.out.string(), done.parameters, done.dtype);
   if (options.format == "vllm") {
     fmt::print("To serve a target with it as the drafter:\n  {}\n",
-               recipes::vllm_command(options.target.value_or("TARGET"), options.out));
+               recipes::vllm_command(options.target.value_or("TARGET"), options.out, done.eagle3));
   }
   return 0;
 }

@@ -29,7 +29,7 @@ void check_free_token(const PartTraits& parts, const Add& add) {
   if (parts.acceptance.target != TargetRole::kReads) return;
   if (!parts.drafter.reads_target) {
     add("without the free token the target writes nothing, and this drafter does not read it either",
-        "drafter tandem, or free_token = true", "drafter " + std::string(parts.drafter.name),
+        "drafter tandem or features, or free_token = true", "drafter " + std::string(parts.drafter.name),
         "decode with the drafter alone");
   } else if (parts.window.decides == Decides::kBeforeToken) {
     add("without the free token a window that may end before its first token would write nothing",
@@ -149,7 +149,9 @@ namespace {
 void check_drafter(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
   const std::string where = "method " + options.method;
   const bool given = models.drafter != nullptr;
-  if (options.needs_tandem() && !(given && models.drafter->reads_target())) {
+  const bool features =
+      given && models.drafter->transformer() != nullptr && models.drafter->transformer()->config().reads_features();
+  if (options.needs_tandem() && !(given && models.drafter->reads_target() && !features)) {
     problems.add({where, "this method's drafter is a Tandem secondary of the model",
                   "the directory of a Tandem secondary (DraftsmithTandem in its config.json)",
                   "another drafter or none",

@@ -70,7 +70,10 @@ std::string describe_shape(const model::ModelDirectory& model) {
   text += fmt::format("  layers         {} encoder, {} decoder\n", c.encoder_layers, c.decoder_layers);
   text += fmt::format("  width          {}, {} heads of {}, feed-forward {}{}\n", c.width, c.heads, c.head_width,
                       c.ff_width, c.gated ? ", gated" : "");
-  text += fmt::format("  vocabulary     {}, head {}\n", c.vocabulary, c.tied_head ? "tied to the embedding" : "untied");
+  text += fmt::format("  vocabulary     {}, head {}\n", c.vocabulary,
+                      c.reads_features() && !c.own_head() ? "its target's"
+                      : c.own_head()                      ? "untied"
+                                                          : "tied to the embedding");
   if (!c.draft_vocabulary.ids.empty()) {
     text += fmt::format("  pruned to      {} of these ids (d2t, t2d); id {} stands in for the others\n",
                         c.vocabulary_rows(), c.draft_vocabulary.stand_in);
@@ -109,6 +112,11 @@ std::string describe_model_directory(const fs::path& directory) {
       fmt::format("model of family {} ({}{})\n", config.family, kind.prefix, model.family().architecture);
   text += describe_shape(model);
   if (config.tandem_secondary()) text += describe_tandem(model);
+  if (config.reads_features()) {
+    text +=
+        fmt::format("  features       reads layers {} of a target of {} layers; {} steps were unrolled\n",
+                    fmt::join(config.features.layers, ", "), config.features.target_layers, config.features.unrolled);
+  }
   if (config.shares_encoder()) {
     text += fmt::format("  shared encoder reads its target's states, width {}\n", config.shared_encoder_width);
   }

@@ -25,6 +25,11 @@ bool projects_primary(const std::string& name) {
   return name.find(".primary_projection.") != std::string::npos;
 }
 
+// Returns whether only tokens whose states a features drafter takes from its target read the parameter.
+bool projects_features(const std::string& name) {
+  return name.starts_with("feature_projection.");
+}
+
 // Returns whether tokens read a few numbers of the parameter alone, or it belongs to the embedding.
 bool of_the_input(const std::string& name) {
   return name.ends_with("relative_bias.weight") || name.ends_with(".positions.weight") ||
@@ -80,6 +85,17 @@ Reads read_by_the_head(const TransformerConfig& config) {
   };
 }
 
+// Returns the work of a token with logits: a features drafter's head may be its target's.
+Work head_work(const TransformerConfig& config, c10::ScalarType type) {
+  Work work = weights_work(config, type, 1, read_by_the_head(config));
+  if (config.reads_features() && !config.own_head()) {
+    const ParameterSpec head{"head.weight", {config.vocabulary, config.width}};
+    work.weight_bytes += static_cast<double>(bytes_of(head, config, type));
+    work.operations += 2 * static_cast<double>(config.vocabulary * config.width);
+  }
+  return work;
+}
+
 void add_attention(double operations, Work& work) {
   work.operations += operations;
   work.attention += operations;
@@ -115,7 +131,7 @@ Work layers_work(const ModelShape& shape, const LayerCounts& counts) {
   Work work;
   add_weights(weights_work(*config, type, 1, of_decoder_layer), counts.layer_passes / layers,
               counts.layer_tokens / layers, work);
-  add_weights(weights_work(*config, type, 1, read_by_the_head(*config)), counts.head_passes, counts.head_tokens, work);
+  add_weights(head_work(*config, type), counts.head_passes, counts.head_tokens, work);
   add_weights(weights_work(*config, type, 1, of_own_keys), counts.kv_passes / layers, counts.kv_tokens / layers, work);
   work.cache_bytes = counts.layer_keys / layers * cached_bytes(*config, type);
   add_attention(attention_operations(*config, 1, counts.layer_pairs), work);
@@ -132,7 +148,8 @@ double over_layers(const TransformerConfig& config, int64_t first, int64_t last,
 // Returns the work of a decoder-only model on a prompt, without logits.
 Work prompt_work(const ModelShape& shape, int64_t prompt) {
   const TransformerConfig& config = *shape.config;
-  Work work = weights_work(config, shape.type, static_cast<double>(prompt), of_decoder);
+  Work work = weights_work(config, shape.type, static_cast<double>(prompt),
+                           [](const std::string& name) { return of_decoder(name) || projects_features(name); });
   StepCounts counts{.window = config.window};
   counts.add({.tokens = prompt});
   const double pairs = over_layers(config, 0, config.decoder_layers, counts.pairs, counts.window_pairs);
@@ -241,9 +258,11 @@ class Decoded {
     }
     const TransformerConfig& config = *shapes_.drafter->config;
     Work work = layers_work(*shapes_.drafter, through(draft_, config, 0, config.decoder_layers));
-    if (!config.tandem_secondary()) return work;
+    if (!config.tandem_secondary() && !config.reads_features()) return work;
     // Every token that stays, after each step of the primary.
-    Work primary = primary_work(*shapes_.drafter, static_cast<double>(emitted_));
+    const auto stay = static_cast<double>(emitted_);
+    Work primary = config.tandem_secondary() ? primary_work(*shapes_.drafter, stay)
+                                             : weights_work(config, shapes_.drafter->type, stay, projects_features);
     primary.weight_bytes *= target_.passes;
     return work += primary;
   }

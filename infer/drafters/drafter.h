@@ -37,11 +37,12 @@ struct StepCosts;           // infer/costs/step_costs.h
 struct Warping;             // infer/sampling/row_kernels.h
 
 enum class DrafterKind {
-  kModel,   // a small language model; one without an encoder reads the target's
-  kTandem,  // a Tandem secondary of the target
-  kNgram,   // a table of n-gram counts, made by a stage of kind `ngram`
-  kExit,    // the first layers of the target itself
-  kLookup,  // prompt look-up
+  kModel,     // a small language model; one without an encoder reads the target's
+  kTandem,    // a Tandem secondary of the target
+  kFeatures,  // layers that read the target's hidden states
+  kNgram,     // a table of n-gram counts, made by a stage of kind `ngram`
+  kExit,      // the first layers of the target itself
+  kLookup,    // prompt look-up
 };
 
 // Properties of a kind of drafter, known before one is loaded.
@@ -83,7 +84,7 @@ class LoadedDrafter {
   const model::TransformerModel* transformer() const;
   // Returns the model with its tokenizer and settings if it can decode alone; else nullptr.
   virtual const LoadedModel* standalone() const { return nullptr; }
-  // Returns whether the drafter reads the target's hidden states, as the methods tandem and tandem-speed need it.
+  // Returns whether the drafter reads the target's hidden states.
   virtual bool reads_target() const { return false; }
   // Returns how many of the target's first layers draft; 0: the drafter is no part of the target.
   virtual int64_t inside_target() const { return 0; }
@@ -92,7 +93,8 @@ class LoadedDrafter {
   // default those of model() or, without one, of a drafter that proposes tokens.
   virtual StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context, int64_t max_tokens) const;
   // Returns how well the drafter, likewise, predicts the target on given texts (infer/forced/teacher_forcing.h).
-  // `block`: tokens that a Tandem secondary predicts at a time; 0: as it was trained. Other drafters ignore it.
+  // `block`: tokens that a drafter which reads the target's states predicts at a time; 0: as it was trained. Others
+  // ignore it.
   virtual ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                                    int64_t block) const;
 

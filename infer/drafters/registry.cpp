@@ -14,6 +14,7 @@
 #include "infer/drafters/tandem_drafter.h"
 #include "model/files/model_directory.h"
 #include "model/models/companion.h"
+#include "model/models/feature_drafter.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 
@@ -45,6 +46,7 @@ std::span<const KindRow> kind_rows() {
   static const KindRow kRows[] = {
       {.kind = kModel, .traits = {.name = "model", .is_model = true}},
       {.kind = kTandem, .traits = {.name = "tandem", .reads_target = true, .is_model = true}},
+      {.kind = kFeatures, .traits = {.name = "features", .reads_target = true, .is_model = true}},
       {.kind = kNgram,
        .traits = {.name = "ngram", .on_host = true},
        .prefix = "ngram",
@@ -90,11 +92,9 @@ Spec parse_prefixed(const KindRow& row, const std::string& text) {
 
 // Returns each drafter that is given.
 std::vector<Spec> given_specs(const DrafterOptions& drafter) {
-  std::vector<Spec> specs = {{kModel, drafter.model},
-                             {kTandem, drafter.tandem},
-                             {kNgram, drafter.ngram},
-                             {kExit, {}, drafter.exit},
-                             {kLookup, {}, drafter.lookup ? drafter.longest : 0}};
+  std::vector<Spec> specs = {{kModel, drafter.model},       {kTandem, drafter.tandem},
+                             {kFeatures, drafter.features}, {kNgram, drafter.ngram},
+                             {kExit, {}, drafter.exit},     {kLookup, {}, drafter.lookup ? drafter.longest : 0}};
   std::erase_if(specs, [](const Spec& spec) { return spec.path.empty() && spec.number == 0; });
   return specs;
 }
@@ -103,7 +103,8 @@ std::vector<Spec> given_specs(const DrafterOptions& drafter) {
 void check_one_kind(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
   const size_t given = given_specs(drafter).size();
   if (given == 1) return;
-  problems.add({where, "the drafter must be given in one way", "one of model, tandem, ngram, exit and lookup = true",
+  problems.add({where, "the drafter must be given in one way",
+                "one of model, tandem, features, ngram, exit and lookup = true",
                 given == 0 ? "none of them" : "several of them", ""});
 }
 
@@ -111,8 +112,9 @@ void check_one_kind(const DrafterOptions& drafter, const std::string& where, Pro
 void check_dtype(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
   const DrafterTraits& traits = traits_of(drafter.spec().kind);
   if (!drafter.dtype || given_specs(drafter).size() != 1 || traits.is_model) return;
-  problems.add({where + ".dtype", "this drafter is no model, so it has no number type", "dtype beside model or tandem",
-                "dtype beside " + std::string(traits.name), "leave dtype out"});
+  problems.add({where + ".dtype", "this drafter is no model, so it has no number type",
+                "dtype beside model, tandem or features", "dtype beside " + std::string(traits.name),
+                "leave dtype out"});
 }
 
 }  // namespace
@@ -127,13 +129,14 @@ DrafterSpec parse_drafter(const std::string& text) {
     if (prefix.empty()) continue;
     if (text.starts_with(prefix + ":") || (row.usual > 0 && text == prefix)) return parse_prefixed(row, text);
   }
-  return {model::kind_of_directory(text) == model::tandem_kind() ? kTandem : kModel, text};
+  const model::ModelKind& kind = model::kind_of_directory(text);
+  return {kind == model::tandem_kind() ? kTandem : kind == model::features_kind() ? kFeatures : kModel, text};
 }
 
 std::string drafter_help() {
   return fmt::format(
-      "Directory of a drafter (an ordinary model, one that shares the model's encoder, a Tandem secondary of the "
-      "model), or of the model itself; ngram:FILE for a table that a "
+      "Directory of a drafter (an ordinary model, one that shares the model's encoder, a Tandem secondary or a "
+      "features drafter of the model), or of the model itself; ngram:FILE for a table that a "
       "recipe's stage of kind ngram made; lookup[:N] to copy the continuation of the last N-gram (default {}) that "
       "equals the "
       "end of the text; or exit:N for the model's own first N layers",
@@ -157,6 +160,9 @@ SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, cons
     case kTandem:
       return tandem_drafter(model::load_with_companion(model::tandem_kind(), spec.path, target, options), nullptr,
                             spec.path);
+    case kFeatures:
+      return features_drafter(model::load_with_companion(model::features_kind(), spec.path, target, options), nullptr,
+                              spec.path);
     case kNgram:
       return as_drafter(std::make_shared<data::NgramTable>(spec.path));
     case kExit:
@@ -178,6 +184,7 @@ Fields<DrafterOptions> DrafterOptions::fields() {
       .add("model", &DrafterOptions::model,
            "Directory of a small model, or of one that shares the encoder of the suite's.")
       .add("tandem", &DrafterOptions::tandem, "Directory of a Tandem secondary of the suite's model.")
+      .add("features", &DrafterOptions::features, "Directory of a features drafter of the suite's model.")
       .add("ngram", &DrafterOptions::ngram, "N-gram table, made by a stage of kind = \"ngram\".")
       .add("exit", &DrafterOptions::exit, Range{0}, Unit{"layers"},
            "First so many layers of the model that decodes, read by its exits if it has any; 0: none.")
@@ -186,7 +193,7 @@ Fields<DrafterOptions> DrafterOptions::fields() {
       .add("longest", &DrafterOptions::longest, Range{1, static_cast<double>(kMostLookup)}, Unit{"tokens"},
            "Longest n-gram that prompt look-up looks for.")
       .add("dtype", &DrafterOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64", "int8"},
-           "Number type of a model or Tandem secondary; absent: the suite's.")
+           "Number type of a model, Tandem secondary or features drafter; absent: the suite's.")
       .check(check_one_kind)
       .check(check_dtype);
 }

@@ -30,9 +30,9 @@ struct DrafterSpec {
   int64_t number = 0;               // lookup: tokens of the longest n-gram; exit: layers, 0: the method's default
 };
 
-// Reads "DIR" (a directory's config.json says whether it is a Tandem secondary or shares the target's encoder),
-// "ngram:FILE", "lookup" or "lookup:N" (N from 1 to 16), or "exit:N" (N from 1). Errors: UserError for another N and
-// for "ngram:" without a file.
+// Reads "DIR" (a directory's config.json says whether it is a Tandem secondary, a features drafter, or shares the
+// target's encoder), "ngram:FILE", "lookup" or "lookup:N" (N from 1 to 16), or "exit:N" (N from 1). Errors: UserError
+// for another N and for "ngram:" without a file.
 DrafterSpec parse_drafter(const std::string& text);
 
 // Returns help for users on the texts that parse_drafter() reads.
@@ -41,8 +41,8 @@ std::string drafter_help();
 // Returns the text that parse_drafter() reads as `spec`.
 std::string to_text(const DrafterSpec& spec);
 
-// Loads a drafter for the model in the directory `target`; empty: a Tandem secondary or a drafter that shares an
-// encoder is not compared with the model that it reads. Errors: UserError for files that cannot be read, and for a
+// Loads a drafter for the model in the directory `target`; empty: a drafter that reads another model is not
+// compared with the model that it reads. Errors: UserError for files that cannot be read, and for a
 // drafter that reads another model.
 SharedDrafter load_drafter(const DrafterSpec& spec, const std::filesystem::path& target,
                            const model::LoadOptions& options);
@@ -63,6 +63,11 @@ SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table);
 // one-hot. It fits every target.
 SharedDrafter lookup_drafter(int64_t longest);
 
+// Makes the drafter `features` (infer/drafters/feature_drafter.cpp) of a features drafter
+// (model/models/feature_drafter.h); arguments as in ReadingDrafter.
+SharedDrafter features_drafter(std::shared_ptr<model::TransformerModel> model,
+                               const data::Tokenizer* tokenizer = nullptr, std::filesystem::path directory = {});
+
 // ---- A suite's drafters
 
 // A drafter as a suite's [[drafter]] describes it.
@@ -73,6 +78,7 @@ struct DrafterOptions {
   bool lookup = false;
   int64_t longest = kLongestLookup;
   std::filesystem::path tandem{};
+  std::filesystem::path features{};
   int64_t exit = 0;                                 // layers; 0: none
   std::optional<std::string> dtype = std::nullopt;  // of a model or Tandem secondary; absent: the suite's
   // Returns the drafter that is given; of several the last in the table of kinds.

@@ -17,7 +17,6 @@
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
-namespace {
 
 std::unique_ptr<model::DecoderState> transformer_state(std::unique_ptr<model::DecodeState> state) {
   auto* own = dynamic_cast<model::DecoderState*>(state.get());
@@ -25,8 +24,6 @@ std::unique_ptr<model::DecoderState> transformer_state(std::unique_ptr<model::De
   state.release();  // NOLINT(bugprone-unused-return-value)
   return std::unique_ptr<model::DecoderState>(own);
 }
-
-}  // namespace
 
 TandemDrafter::TandemDrafter(model::TransformerModel& secondary, int64_t vocabulary)
     : secondary_(secondary), vocabulary_(vocabulary > 0 ? vocabulary : secondary.info().vocabulary) {
@@ -98,10 +95,10 @@ void TandemDrafter::select_rows(std::span<const int64_t> rows) {
 
 namespace {
 
-// A Tandem secondary whose primary has processed the prefix. Each draft begins from the prefix's last token.
-class TimedTandem final : public TimedRow {
+// A drafter whose target has processed the prefix. Each draft begins from the prefix's last token.
+class TimedReader final : public TimedRow {
  public:
-  TimedTandem(TandemDrafter& drafter, const TimedModel& primary, const CalibrationContext& context, int64_t room)
+  TimedReader(Drafter& drafter, const TimedModel& primary, const CalibrationContext& context, int64_t room)
       : TimedRow(drafter, context) {
     rows_[0].tokens = {committed_.front()};
     const model::TokenBatch nothing;
@@ -110,9 +107,17 @@ class TimedTandem final : public TimedRow {
     drafter.prefill(begin);
     rows_[0].tokens = committed_;
     drafter.observe({rows_, primary.output(), std::vector<int64_t>{1}});
+    for (const at::Tensor& hidden : primary.output().hidden) {
+      last_.hidden.push_back(hidden.narrow(1, std::ssize(context.prefix) - 1, 1).clone());
+    }
   }
 
-  // Also writes the target's projected representations into the secondary's caches.
+  void go_back() override {
+    TimedRow::go_back();
+    drafter_.observe({rows_, last_, std::vector<int64_t>{std::ssize(committed_) - 1}});
+  }
+
+  // The drafter also reads the target's states.
   double verify(TimedModel& target, int64_t tokens) override {
     const double verified = target.run(tokens);
     if (tokens == 1) return verified;
@@ -125,12 +130,15 @@ class TimedTandem final : public TimedRow {
     synchronize(device);
     return verified + watch.seconds();
   }
+
+ private:
+  model::StepOutput last_;  // the target's states of the prefix's last token
 };
 
-// A batch of texts that a Tandem secondary predicts block by block; its drafts are the texts' own tokens.
-class ForcedTandem {
+// A batch of texts that a drafter predicts block by block; its drafts are the texts' own tokens.
+class ForcedReader {
  public:
-  ForcedTandem(model::LanguageModel& target, TandemDrafter& drafter, const ForcedBatch& texts)
+  ForcedReader(model::LanguageModel& target, Drafter& drafter, const ForcedBatch& texts)
       : forcing_(target, texts), drafter_(drafter), outputs_(texts.outputs), rows_(texts.outputs.size()) {
     const bool encodes = target.info().encoder_decoder;
     int64_t capacity = 1;
@@ -185,58 +193,53 @@ class ForcedTandem {
   }
 
   TeacherForcing forcing_;
-  TandemDrafter& drafter_;
+  Drafter& drafter_;
   std::span<const std::vector<int64_t>> outputs_;
   std::vector<Row> rows_;
 };
 
-class LoadedTandem final : public ReadingDrafter {
+class LoadedTandem final : public LoadedStateReader {
  public:
-  using ReadingDrafter::ReadingDrafter;
-
-  bool reads_target() const override { return true; }
+  using LoadedStateReader::LoadedStateReader;
 
   std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
     return std::make_unique<TandemDrafter>(drafter(), target.model.info().vocabulary);
   }
 
-  // Writing the target's projected representations into the secondary's caches, once for each verification, counts as
-  // part of the target's step.
-  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
-                       int64_t max_tokens) const override {
-    const model::DecodingGuard guard;
-    TandemDrafter secondary(drafter(), target.model.info().vocabulary);
-    TimedModel verifier(target.model, context, max_tokens, secondary.target_layers());
-    TimedTandem timed(secondary, verifier, context, max_tokens);
-    return measure_rounds(verifier, timed, max_tokens);
-  }
-
-  // In blocks of `block` tokens (0: the γ the secondary was trained with). The secondary reads the target's
-  // representations up to a block's beginning, as it does in decoding when all drafts are accepted.
-  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
-                           int64_t block) const override {
-    const at::NoGradGuard no_grad;
-    const int64_t width = block > 0 ? block : drafter().config().tandem.block;
-    TandemDrafter secondary(drafter(), target.model.info().vocabulary);
-    AlphaSums sums(warping);
-    const ReadableTexts readable = readable_texts(drafter().info(), texts, false);
-    const ForcedBatch all{readable.sources, readable.outputs, secondary.target_layers()};
-    for_each_batch(all, kForcedRows, [&](const ForcedBatch& batch) {
-      ForcedTandem forced(target.model, secondary, batch);
-      for (int64_t done = 0; done < forced.longest(); done += width) {
-        forced.add_block(std::min(width, forced.longest() - done), sums);
-      }
-    });
-    return sums.mean();
-  }
-
  private:
+  int64_t block() const override { return drafter().config().tandem.block; }
   void require_pair(const model::TransformerConfig& target, const model::PairNames& names) const override {
     model::require_tandem_pair(drafter().config(), target, names);
   }
 };
 
 }  // namespace
+
+StepCosts LoadedStateReader::step_costs(const DraftTarget& target, const CalibrationContext& context,
+                                        int64_t max_tokens) const {
+  const model::DecodingGuard guard;
+  const std::unique_ptr<Drafter> reader = make(target);
+  TimedModel verifier(target.model, context, max_tokens, reader->target_layers());
+  TimedReader timed(*reader, verifier, context, max_tokens);
+  return measure_rounds(verifier, timed, max_tokens);
+}
+
+ForcedAlpha LoadedStateReader::forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
+                                            int64_t block_or_none) const {
+  const at::NoGradGuard no_grad;
+  const int64_t width = block_or_none > 0 ? block_or_none : block();
+  const std::unique_ptr<Drafter> reader = make(target);
+  AlphaSums sums(warping);
+  const ReadableTexts readable = readable_texts(drafter().info(), texts, false);
+  const ForcedBatch all{readable.sources, readable.outputs, reader->target_layers()};
+  for_each_batch(all, kForcedRows, [&](const ForcedBatch& batch) {
+    ForcedReader forced(target.model, *reader, batch);
+    for (int64_t done = 0; done < forced.longest(); done += width) {
+      forced.add_block(std::min(width, forced.longest() - done), sums);
+    }
+  });
+  return sums.mean();
+}
 
 SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer,
                              std::filesystem::path directory) {

@@ -49,6 +49,27 @@ class TandemDrafter : public Drafter {
   std::unique_ptr<model::DecoderState> state_;
 };
 
+// Returns a transformer's decode state as what it is. Throws std::logic_error for one of another kind of model.
+std::unique_ptr<model::DecoderState> transformer_state(std::unique_ptr<model::DecodeState> state);
+
+// A loaded drafter that reads its target's hidden states: a Tandem secondary, or a features drafter.
+class LoadedStateReader : public ReadingDrafter {
+ public:
+  using ReadingDrafter::ReadingDrafter;
+
+  bool reads_target() const override { return true; }
+  // Reading the target's states, once for each verification, counts as part of the target's step.
+  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context, int64_t max_tokens) const override;
+  // In blocks of `block` tokens (0: as it was trained). The drafter reads the target's states up to a block's
+  // beginning, as it does in decoding when all drafts are accepted.
+  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
+                           int64_t block) const override;
+
+ private:
+  // Returns the length of drafts that it was trained for.
+  virtual int64_t block() const = 0;
+};
+
 // Makes a drafter of a Tandem secondary; arguments as in ReadingDrafter.
 SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary,
                              const data::Tokenizer* tokenizer = nullptr, std::filesystem::path directory = {});

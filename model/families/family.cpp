@@ -374,7 +374,8 @@ void place_in(const JoinedParts& parts, Join join, const std::string& module, St
 
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config) {
   const NameTable& table = family.names(config);
-  if (parameter.ends_with(".primary_projection.weight") || parameter == "encoder_projection.weight") {
+  if (parameter.ends_with(".primary_projection.weight") || parameter == "encoder_projection.weight" ||
+      parameter.starts_with("feature_")) {
     return {.name = parameter};
   }
   if (const auto outside = table.outside.find(parameter); outside != table.outside.end()) {

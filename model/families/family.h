@@ -278,7 +278,7 @@ void check_other_keys(ConfigKeys& keys, const nlohmann::json& config_json, bool 
 // Returns the complete config.json as Transformers reads it.
 nlohmann::ordered_json write_config(const Family& family, TransformerConfig config);
 
-// Returns where a parameter lies in a family's files. Parameters that a Tandem adds keep their canonical names. Throws
+// Returns where a parameter lies in a family's files. Parameters that drafters add keep their canonical names. Throws
 // std::logic_error for a name that is not in the family's table.
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config);
 

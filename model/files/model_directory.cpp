@@ -206,6 +206,7 @@ std::string ModelDirectory::embedding_name() const {
 // well. A stored head that equals the embedding is a copy of it, unless the flags say that it is untied. A file that
 // itself says so must hold a head; in T5 and its cousins Transformers ties whatever the flag says.
 void ModelDirectory::decide_head() {
+  if (config().reads_features()) return;  // a stored head is its own, and the flag says what its target does
   const std::string embedding = embedding_name();
   const std::string& head = stored_name("head.weight");
   const bool tied = config().tied_head;

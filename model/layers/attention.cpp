@@ -107,6 +107,14 @@ at::Tensor norm_of_heads(const NormLayer& norm, const at::Tensor& x) {
 
 }  // namespace
 
+namespace {
+
+at::Tensor rotated_heads(const at::Tensor& heads, int64_t width, const ScoreBias& bias) {
+  return bias.rotary.positions() > 0 ? rotate_sequence(heads, width, bias.rotary) : heads;
+}
+
+}  // namespace
+
 Projected Attention::normed(Projected projected) const {
   if (!weights_.query_norm) return projected;
   projected.query = norm_of_heads(*weights_.query_norm, projected.query);
@@ -207,20 +215,33 @@ at::Tensor Attention::context_by_products(const Projected& projected, const Scor
   return at::bmm(weights, split(projected.value)).view({rows, heads_.count, query.size(1), heads_.width});
 }
 
+Projected Attention::project_sequence(const at::Tensor& input, const ScoreBias& bias) const {
+  Projected projected = project(input);
+  projected.query = rotated_heads(projected.query, heads_.width, bias);
+  projected.key = rotated_heads(projected.key, heads_.width, bias);
+  return projected;
+}
+
+at::Tensor Attention::after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen, const ScoreBias& bias,
+                                 Dropout& dropout) const {
+  Projected projected = project_sequence(input, bias);
+  if (seen.key.defined()) {
+    projected.key = at::cat({seen.key, projected.key}, 1);  // [B,kT,kv*K]
+    projected.value = at::cat({seen.value, projected.value}, 1);
+  }
+  seen = {projected.key, projected.value};
+  return add_output(x, attend(projected, bias, dropout), dropout);
+}
+
 at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias,
                                  Dropout& dropout) const {
   const at::Tensor input = input_of(x);
   Projected projected;
   if (self_) {
-    projected = project(input);
-    const auto rotated = [&](const at::Tensor& heads) {
-      return bias.rotary.positions() > 0 ? rotate_sequence(heads, heads_.width, bias.rotary) : heads;
-    };
-    projected.query = rotated(projected.query);
-    projected.key = rotated(projected.key);
+    projected = project_sequence(input, bias);
     if (memory.defined()) {
       const KeyValue other = project_key_value(input_of(memory));
-      projected.key = at::cat({rotated(other.key), projected.key}, 1);  // [B,2T,kv*K]
+      projected.key = at::cat({rotated_heads(other.key, heads_.width, bias), projected.key}, 1);  // [B,2T,kv*K]
       projected.value = at::cat({other.value, projected.value}, 1);
     }
   } else {

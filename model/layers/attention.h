@@ -108,6 +108,10 @@ class Attention {
   // or, in a Tandem, other hidden states of the same tokens [B,T,D]. Queries and keys of a self-attention are rotated
   // by the bias's table. With a memory its keys are the memory's, as input_of() it, followed by x's own, S = 2T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout) const;
+  // Applies a self-attention whose keys and values follow those that `seen` holds of earlier passes, S = k T in the
+  // k-th, and adds its own to them. `input`: what is projected, in place of input_of(x).
+  at::Tensor after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen, const ScoreBias& bias,
+                        Dropout& dropout) const;
 
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<AttentionWeightsView> packed_view() const;
@@ -121,6 +125,8 @@ class Attention {
   Projected parted(const at::Tensor& all) const;
   // Applies the norms of queries and keys, if there are any.
   Projected normed(Projected projected) const;
+  // Returns a self-attention's projections of whole sequences, rotated by the bias's table.
+  Projected project_sequence(const at::Tensor& input, const ScoreBias& bias) const;
   at::Tensor heads_of(const at::Tensor& x) const;
   at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
   at::Tensor fused_context(const Projected& projected, const ScoreBias& bias) const;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "model/models/block_models.h"
 #include "model/models/deep_tandem.h"
+#include "model/models/feature_drafter.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 #include "model/transformer/parameters.h"
@@ -74,8 +75,8 @@ const ModelKind& ordinary_kind() {
 }
 
 const std::vector<ModelKind>& model_kinds() {
-  static const std::vector<ModelKind> kKinds = {ordinary_kind(), tandem_kind(), block_prediction_kind(),
-                                                deep_tandem_kind(), shared_encoder_kind()};
+  static const std::vector<ModelKind> kKinds = {ordinary_kind(),    tandem_kind(),         block_prediction_kind(),
+                                                deep_tandem_kind(), shared_encoder_kind(), features_kind()};
   return kKinds;
 }
 

@@ -251,12 +251,15 @@ void CpuStep::add_attention(Work work, const AttentionWeightsView& weights, int6
   phases_.push_back(phase);
 }
 
-void CpuStep::add_layer(const LayerWeightsView& weights, int64_t layer, float* output) {
+void CpuStep::add_layer(const LayerWeightsView& weights, int64_t layer, float* output, const float* projected) {
   const float* before = stream_.rows;
   const bool in_place = weights.adds_in_place();
   float* to = in_place && output != nullptr ? output : other_than(before);
   const auto next = [&] { return to = in_place ? to : other_than(to); };
-  const Sublayer self = begin_sublayer(weights, weights.self.norm, weights.self.output_norm, before);
+  const Sublayer self =
+      projected == nullptr
+          ? begin_sublayer(weights, weights.self.norm, weights.self.output_norm, before)
+          : Sublayer{&weights, &weights.self.output_norm, {.rows = projected, .count = rows_}, all_rows(before)};
   add_product(self.input, *weights.self.input, projected_.data());
   add_attention(Work::kSelfAttention, weights.self, layer);
   end_sublayer(self, context_.data(), *weights.self.output, to);

@@ -159,7 +159,10 @@ class CpuStep final : public CpuPass {
   // Sets the input of the first layer, where it is not in that memory.
   void set_input(const float* hidden) { stream_ = {hidden}; }
   // Adds a layer, which reads what the last one wrote, and writes to `output` [B*L,D]; null: to memory of this step.
-  void add_layer(const LayerWeightsView& weights, int64_t layer, float* output = nullptr);
+  // `projected`: rows that its self-attention projects, of as many numbers as it reads; null: the layer's input,
+  // normed.
+  void add_layer(const LayerWeightsView& weights, int64_t layer, float* output = nullptr,
+                 const float* projected = nullptr);
   // Adds the head.
   void add_head(const HeadPass& pass);
 

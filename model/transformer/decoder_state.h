@@ -29,7 +29,8 @@ namespace draftsmith::model {
 struct StepPart {
   LayerRange layers;
   at::Tensor tokens = {};                       // int64 [B,L] where layers begin at 0
-  at::Tensor hidden = {};                       // [B,L,D] input of the first layer; undefined: tokens are
+  at::Tensor hidden = {};                       // [B,L,D] input of the first layer; undefined: tokens are. A features
+                                                // drafter has both: states, to which its first layer adds
   Logits logits = Logits::kNone;                // of the last layer's output, by the model's own final norm and head
   std::span<const int64_t> hidden_layers = {};  // wanted, as in StepInput, from layers.begin to layers.end
 };

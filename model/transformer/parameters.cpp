@@ -30,19 +30,22 @@ void add_linear(const std::string& prefix, int64_t out, int64_t in, bool bias, s
   }
 }
 
-void add_attention(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
+// `read`: numbers that query, key and value read.
+void add_attention(const TransformerConfig& config, const std::string& prefix, int64_t read,
+                   std::vector<ParameterSpec>& specs) {
   const int64_t inner = config.heads * config.head_width;
   const int64_t shared = config.key_value_heads() * config.head_width;
   add_sublayer_norms(config, prefix, specs);
-  add_linear(prefix + ".query", inner, config.width, config.projection_bias, specs);
-  add_linear(prefix + ".key", shared, config.width, config.projection_bias, specs);
-  add_linear(prefix + ".value", shared, config.width, config.projection_bias, specs);
+  add_linear(prefix + ".query", inner, read, config.projection_bias, specs);
+  add_linear(prefix + ".key", shared, read, config.projection_bias, specs);
+  add_linear(prefix + ".value", shared, read, config.projection_bias, specs);
   add_linear(prefix + ".output", config.width, inner, config.output_bias, specs);
 }
 
 // Adds what self-attention has and cross-attention lacks.
-void add_self_attention(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
-  add_attention(config, prefix, specs);
+void add_self_attention(const TransformerConfig& config, const std::string& prefix, int64_t read,
+                        std::vector<ParameterSpec>& specs) {
+  add_attention(config, prefix, read, specs);
   if (config.query_key_norm != QueryKeyNorm::kNone) {
     const bool by_head = config.query_key_norm == QueryKeyNorm::kHead;
     specs.push_back({prefix + ".query_norm.weight", {(by_head ? 1 : config.heads) * config.head_width}});
@@ -64,10 +67,11 @@ void add_feed_forward(const TransformerConfig& config, const std::string& prefix
 
 void add_stack(const TransformerConfig& config, bool decoder, std::vector<ParameterSpec>& specs) {
   const std::string stack = decoder ? "decoder" : "encoder";
-  if (config.embedding_norm) {
+  const bool embeds = !config.reads_features();
+  if (embeds && config.embedding_norm) {
     add_norm(config, stack + ".embedding_norm", specs);
   }
-  if (config.positions == Positions::kLearned) {
+  if (embeds && config.positions == Positions::kLearned) {
     specs.push_back({stack + ".positions.weight", {config.position_offset + config.max_positions, config.width}});
   }
   if (config.positions == Positions::kRelativeBias && !config.relative_bias_in_layers) {
@@ -76,9 +80,10 @@ void add_stack(const TransformerConfig& config, bool decoder, std::vector<Parame
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
     const std::string block = stack + "." + std::to_string(i);
-    add_self_attention(config, block + ".self_attention", specs);
+    const bool joined = config.reads_features() && i == 0;
+    add_self_attention(config, block + ".self_attention", (joined ? 2 : 1) * config.width, specs);
     if (decoder && config.encoder_decoder) {
-      add_attention(config, block + ".cross_attention", specs);
+      add_attention(config, block + ".cross_attention", config.width, specs);
     }
     add_feed_forward(config, block + ".feed_forward", specs);
     if (decoder && config.tandem_secondary()) {
@@ -94,24 +99,30 @@ void add_stack(const TransformerConfig& config, bool decoder, std::vector<Parame
 
 std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) {
   std::vector<ParameterSpec> specs;
-  specs.push_back({"embedding.weight", {config.vocabulary_rows(), config.width}});
+  if (config.reads_features()) {
+    const auto read = static_cast<int64_t>(config.features.layers.size());
+    specs.push_back({"feature_projection.weight", {config.width, read * config.width}});
+    add_norm(config, "feature_norm", specs);
+  } else {
+    specs.push_back({"embedding.weight", {config.vocabulary_rows(), config.width}});
+  }
   if (config.has_encoder()) {
     add_stack(config, false, specs);
-  } else if (config.encoder_decoder) {
+  } else if (config.encoder_decoder && !config.reads_features()) {
     specs.push_back({"encoder_projection.weight", {config.width, config.projected_width()}});
   }
   add_stack(config, true, specs);
-  if (!config.tied_head) {
+  if (config.own_head()) {
     specs.push_back({"head.weight", {config.vocabulary_rows(), config.width}});
   }
-  if (config.head_bias) {
+  if (config.head_bias && (config.own_head() || !config.reads_features())) {
     specs.push_back({"head.bias", {config.vocabulary_rows()}});
   }
   return specs;
 }
 
 std::string head_parameter(const TransformerConfig& config) {
-  return config.tied_head ? "embedding.weight" : "head.weight";
+  return config.own_head() ? "head.weight" : "embedding.weight";
 }
 
 int64_t count_numbers(const TransformerConfig& config) {
@@ -160,7 +171,8 @@ double power(int64_t value) {
 }
 
 bool projects(const std::string& name) {
-  return name.ends_with("primary_projection.weight") || name == "encoder_projection.weight";
+  return name.ends_with("primary_projection.weight") || name == "encoder_projection.weight" ||
+         name == "feature_projection.weight";
 }
 
 // Returns the deviation of a weight of a model that is not T5-like: one number for all, except what adds to the

@@ -197,17 +197,19 @@ at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, 
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
-  ScoreBias bias = windowed() ? pass.window_bias : pass.self_bias;
-  if (!rotates_) bias.rotary = {};
-  at::Tensor hidden = within_half(self_(x, earlier, bias, *pass.dropout), clamps_half_);
+  return after_self(x, self_(x, earlier, self_bias_of(pass), *pass.dropout), pass);
+}
+
+at::Tensor Block::after_self(const at::Tensor& x, at::Tensor hidden, const SequencePass& pass) const {
+  hidden = within_half(hidden, clamps_half_);
   if (cross_) {
     hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout), clamps_half_);
   }
   return feed_forward(x, hidden, *pass.dropout);
 }
 
-at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
-  Projected projected = self_.project_residual(x);
+at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer, const at::Tensor& input) const {
+  Projected projected = input.defined() ? self_.project(input) : self_.project_residual(x);
   const PositionTables& tables = pass.state.positions();
   const RotaryTable& rotary = tables.rotary_of(windowed());
   Dropout none({});
@@ -407,8 +409,8 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
   const bool fused = !x.is_cpu() && !form.drops && !caps_scores_;
   const int64_t window = form.windowed && window_ < tokens ? window_ : 0;  // longer ones hide nothing
   // Where order alone hides keys, devices need no mask.
-  const bool causal = fused && causal_ && block_ == 0 && form.tandem == 0 && !packed.segment.defined() &&
-                      !additive.defined() && window == 0;
+  const bool causal = fused && causal_ && block_ == 0 && form.tandem == 0 && form.unrolled == 0 &&
+                      !packed.segment.defined() && !additive.defined() && window == 0;
   const at::Tensor hidden = causal ? at::Tensor() : hidden_tokens(x, batch, packed, window);
   const auto with = [&](const at::Tensor& mask) {
     const at::Tensor scores = excluding(mask, options);
@@ -418,10 +420,13 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const S
     const at::Tensor block = block_numbers(packed, tokens, form.tandem, x.device());
     const at::Tensor own = block.unsqueeze(3).eq(block.unsqueeze(2));  // [B or 1,1,T,T]
     additive = at::cat({with(hidden | own), with(hidden | own.logical_not())}, 3);
+  } else if (form.unrolled > 0) {
+    if (additive.defined()) additive = additive.repeat({1, 1, 1, form.unrolled});
+    additive = with(hidden_of_steps(hidden, packed.position, form));
   } else if (hidden.defined()) {
     additive = with(hidden);
   }
-  ScoreBias bias = score_bias(additive, {x.size(0), heads_, tokens, form.tandem > 0 ? 2 * tokens : tokens}, fused);
+  ScoreBias bias = score_bias(additive, {x.size(0), heads_, tokens, form.passes() * tokens}, fused);
   bias.causal = causal;
   if (rotary_) {
     bias.rotary = rotary_table(form.windowed && window_rotary_ ? *window_rotary_ : *rotary_, tokens, options);

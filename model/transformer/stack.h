@@ -109,9 +109,14 @@ class Block {
   // Applies the block to whole sequences. [B,T,D] -> [B,T,D]. A Tandem secondary's block also attends to the primary's
   // representations of the same tokens [B,T,D_L], if given and as far as pass.self_bias shows them.
   at::Tensor operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary = {}) const;
+  // Applies the block of a features drafter to whole sequences, whose self-attention sees `seen`, the keys of earlier
+  // passes, and adds to them (Attention::after_seen). `input`: what it projects; undefined: input_of(x).
+  at::Tensor after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen, const SequencePass& pass) const;
   // Applies the block to a step's tokens over the state's caches of layer `layer`, and writes their K/V. [B,L,D] ->
-  // [B,L,D]
-  at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer) const;
+  // [B,L,D]. `input` as above.
+  at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer, const at::Tensor& input = {}) const;
+  // Returns what self-attention projects of x: norm(x), or x.
+  at::Tensor input_of(const at::Tensor& x) const { return self_.input_of(x); }
   // Returns the K/V of x [B,L,D] as this layer's input at these positions (rotate_step()).
   KeyValue key_value(const at::Tensor& x, const PositionTables& tables, const StepPositions& positions) const;
   // Returns the primary's representations [B,L,D_L] as inputs of this layer [B,L,D]: FF_Tandem.
@@ -130,6 +135,14 @@ class Block {
  private:
   // `prefix`: of the names of the block's parameters. Every block rotates that can.
   Block(const TransformerConfig& config, const std::string& prefix, bool has_window, const Building& building);
+  // Returns the bias of self-attention's scores.
+  ScoreBias self_bias_of(const SequencePass& pass) const {
+    ScoreBias bias = windowed() ? pass.window_bias : pass.self_bias;
+    if (!rotates_) bias.rotary = {};
+    return bias;
+  }
+  // Applies what follows self-attention to its sum: cross-attention and the feed-forward sublayer.
+  at::Tensor after_self(const at::Tensor& x, at::Tensor hidden, const SequencePass& pass) const;
   // Applies the feed-forward sublayer, which reads `x` if the residual is parallel and else what attention returned.
   at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
 
@@ -149,7 +162,19 @@ struct SelfAttentionForm {
   int64_t tandem = 0;
   bool drops = false;     // attention weights are dropped out
   bool windowed = false;  // of the layers with windows
+  // Step k of a features drafter's unrolled pass, from 1 on: there are k T keys, those of each step in turn. A token
+  // sees the first step's that are k - 1 tokens or more before it, then of each step the one token that a draft had. 0:
+  // none.
+  int64_t unrolled = 0;
+  bool hides_first = false;  // likewise, the keys of first tokens: a decoder-only drafter begins with the second ones
+
+  // Returns how many keys each token has.
+  int64_t passes() const { return tandem > 0 ? 2 : std::max<int64_t>(1, unrolled); }
 };
+
+// Returns which keys a token does not see in an unrolled pass of k steps, of those that `hidden` [B or 1,1,T,T] shows.
+// `position`: int64 [B,T] in the segments; undefined: rows are one. bool [B or 1,1,T,kT]
+at::Tensor hidden_of_steps(const at::Tensor& hidden, const at::Tensor& position, const SelfAttentionForm& form);
 
 class Stack {
  public:

@@ -34,6 +34,13 @@ struct TandemShape {
   int64_t block = 2;                    // γ it was trained with, at least 1
 };
 
+// The part of a features drafter (model/models/feature_drafter.h): which states of its target it reads.
+struct FeatureShape {
+  int64_t target_layers = 0;         // of the target's decoder; 0: no features drafter
+  std::vector<int64_t> layers = {};  // whose hidden states are read, rising: 0 (embedding output) .. target_layers
+  int64_t unrolled = 3;              // steps that training unrolled: the length of drafts that it learnt
+};
+
 struct TransformerConfig {
   std::string family;  // "t5", "llama", ...: selects names and config keys
   bool encoder_decoder = true;
@@ -105,6 +112,9 @@ struct TransformerConfig {
   // Width D_L of the encoder states of another model, which an encoder-decoder without an encoder of its own
   // cross-attends to through a projection (model/models/shared_encoder.h). 0: no such model.
   int64_t shared_encoder_width = 0;
+  // A features drafter has neither embedding nor encoder: it reads its target's. Its first layer's queries, keys and
+  // values read 2 D numbers.
+  FeatureShape features;
   // γ of block prediction (model/models/block_models.h): tokens see all earlier blocks of γ and all of their own,
   // and the hidden state at token t predicts token t + γ. 0: causal, and token t + 1. Decoder-only.
   int64_t block_attention = 0;
@@ -116,10 +126,16 @@ struct TransformerConfig {
   int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   bool tandem_secondary() const { return tandem.primary_width > 0; }
   bool shares_encoder() const { return shared_encoder_width > 0; }
+  bool reads_features() const { return features.target_layers > 0; }
+  // Returns whether there is a head.weight. A features drafter has one of a pruned vocabulary, else its target's head.
+  bool own_head() const { return reads_features() ? !draft_vocabulary.ids.empty() : !tied_head; }
+  // Returns the position of the first token that a state holds: a decoder-only features drafter reads no state before
+  // the second one.
+  int64_t first_position() const { return reads_features() && !encoder_decoder ? 1 : 0; }
   // Returns whether the model has T5's own ways: unscaled initial weights, dropouts inside and behind the stacks, and
   // fp16 that needs care.
   bool t5_like() const { return encoder_decoder && positions == Positions::kRelativeBias; }
-  bool has_encoder() const { return encoder_decoder && !tandem_secondary() && !shares_encoder(); }
+  bool has_encoder() const { return encoder_decoder && !tandem_secondary() && !shares_encoder() && !reads_features(); }
   // Returns the width of the encoder states that a model without an encoder projects.
   int64_t projected_width() const { return shares_encoder() ? shared_encoder_width : tandem.primary_width; }
 };

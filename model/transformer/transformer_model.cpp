@@ -38,7 +38,7 @@ ModelInfo make_info(const TransformerConfig& config, const TransformerParts& par
   info.max_positions = config.max_positions;
   info.window = config.window;
   info.encoder_decoder = config.encoder_decoder;
-  info.device = parts.embedding.device();
+  info.device = parts.device;
   info.dtype = parts.dtype;
   return info;
 }
@@ -114,7 +114,8 @@ void TransformerModel::pack() {
   if (parts_->encoder) parts_->encoder->pack(arena);
   if (parts_->encoder_projection.weight().defined()) parts_->encoder_projection.pack(arena);
   parts_->decoder.pack(arena);
-  parts_->head.pack(arena);
+  if (parts_->feature_projection.weight().defined()) parts_->feature_projection.pack(arena);
+  if (parts_->head.weight().defined()) parts_->head.pack(arena);
   parts_->keep_first_positions();
 }
 
@@ -140,7 +141,7 @@ void require_fitting(const TokenBatch& source, const StackInput& input, const st
 at::Tensor TransformerModel::embed_at(const at::Tensor& tokens, const StackInput& input,
                                       const std::function<at::Tensor()>& positions) const {
   at::Tensor hidden =
-      embedded(parts_->embedding, parts_->vocabulary_rows.of(tokens.to(parts_->embedding.device()))).to(parts_->dtype);
+      embedded(parts_->embedding, parts_->embedded_rows.of(tokens.to(parts_->embedding.device()))).to(parts_->dtype);
   if (config_.encoder_decoder && !config_.t5_like() && hidden.requires_grad()) {
     // As in Transformers' BART and its relatives, padding, with which a Marian's outputs begin, does not learn here.
     const at::Tensor padding = tokens.to(hidden.device()).eq(config_.pad).unsqueeze(-1);
@@ -267,7 +268,7 @@ void TransformerModel::prepare(LayerRange layers, const StepLayout& layout, Deco
   if (needed > present) {
     if (needed <= parts_->first_positions.count) return state.set_positions(parts_->first_positions);
     const int64_t all = state.capacity() + 1;
-    const bool grows = parts_->embedding.is_cpu();
+    const bool grows = info_.device.is_cpu();
     const int64_t roomy = grows ? std::min(std::max(TransformerParts::kFirstPositions, 2 * present), all) : all;
     state.set_positions(parts_->decoder.position_tables(std::max(needed, roomy)));
   }
@@ -365,6 +366,7 @@ bool TransformerModel::takes_cpu_steps() const {
   const auto fits = [](const RowNorm& norm) { return norm.weight != nullptr; };
   return !parts_->decoder.packed_views().empty() && parts_->head.own_weights() != nullptr &&
          (!config_.final_norm || fits(parts_->decoder.final_row_norm())) && stored(parts_->embedding) &&
+         (!config_.reads_features() || fits(parts_->feature_norm.row_norm())) &&
          (!parts_->decoder_input.norm || fits(parts_->decoder_input.norm->row_norm())) &&
          (!parts_->decoder_input.positions.defined() || stored(parts_->decoder_input.positions));
 }
@@ -376,7 +378,7 @@ void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& 
   rows.clear();
   for (int64_t i = 0; i < ids.numel(); ++i) {
     if (id[i] < 0 || id[i] >= config_.vocabulary) throw std::logic_error("a token is outside the vocabulary");
-    rows.push_back(parts_->vocabulary_rows.row_of(id[i]));
+    rows.push_back(parts_->embedded_rows.row_of(id[i]));
   }
   gather(parts_->embedding, rows, true, to);
   if (const auto scale = static_cast<float>(parts_->embedding_scale); scale != 1) {
@@ -385,7 +387,8 @@ void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& 
   const StackInput& input = parts_->decoder_input;
   if (input.positions.defined()) {
     rows.clear();
-    for (const int64_t base : layout.base) {
+    for (const int64_t slot : layout.base) {
+      const int64_t base = slot + config_.first_position();
       for (int64_t j = 0; j < layout.tokens; ++j) {
         rows.push_back(std::min(base + (layout.siblings ? 0 : j), input.count() - 1) + input.first_row);
       }
@@ -423,9 +426,11 @@ StepOutput TransformerModel::run_on_cpu(const StepPart& part, const StepLayout& 
     embed_on_cpu(part.tokens, layout, first);
   }
   step.set_input(first);
+  const bool joins = config_.reads_features() && part.tokens.defined();
+  const float* joined = joins ? join_on_cpu(part.tokens, layout, first) : nullptr;
   const bool is_long = state.rows() * layout.tokens >= CpuPass::kLongPass;
   for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
-    step.add_layer(views[static_cast<size_t>(i)], i, wanted(i + 1));
+    step.add_layer(views[static_cast<size_t>(i)], i, wanted(i + 1), i == 0 ? joined : nullptr);
     if (is_long) step.run_part();
   }
   static thread_local std::vector<int64_t> rows;

@@ -56,6 +56,15 @@ struct ForwardOutput {
   at::Tensor encoder;              // [B,S,D] encoder states that were cross-attended to; undefined: decoder-only
 };
 
+// Whole sequences for a features drafter, with its target's states of the same tokens.
+struct FeatureInput {
+  TokenBatch target = {};                    // as in ForwardInput
+  std::vector<at::Tensor> layers = {};       // [B,T,D] each, of config.features.layers
+  at::Tensor encoder = {};                   // [B,S,D] the target's encoder states; undefined: decoder-only
+  std::vector<int64_t> source_lengths = {};  // [B]
+  int64_t steps = 1;                         // that are unrolled
+};
+
 class TransformerModel : public LanguageModel {
  public:
   // Makes random weights by the family's own initialisation (config.initializer_* and `seed`).
@@ -141,6 +150,18 @@ class TransformerModel : public LanguageModel {
   // [B,S,D]. std::logic_error for other models.
   EncoderStates project_encoder(const EncoderStates& other);
 
+  // --- a features drafter's (std::logic_error for other models) ---
+  // Takes the target's embedding and, without an own one, its head, which all passes need: handles, no copies. Call it
+  // after to().
+  void borrow(const TransformerModel& target);
+  // Returns the target's states of tokens, one [B,L,D] for each of config.features.layers, as inputs of this model.
+  // [B,L,D]
+  at::Tensor project_features(const std::vector<at::Tensor>& layers) const;
+  // Returns what the head reads, [B,T,D] for each step: in the first each token's state is the projected one of the
+  // token before it, in later ones this model's own output there in the step before. A token of step k sees the keys
+  // that it would see as the k-th of a draft.
+  std::vector<at::Tensor> forward_features(const FeatureInput& input, const DropoutContext& dropout = {});
+
   // --- a Tandem secondary's (std::logic_error for other models) ---
   // Writes each layer's K/V of tokens that the primary has processed, from its projected representations ([B,L,D_L],
   // x^(ℓ(j)) for each layer j), at the layout's slots, and advances all layers. Runs no attention. K/V that the
@@ -184,6 +205,12 @@ class TransformerModel : public LanguageModel {
   StepOutput run_on_cpu(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
   // Writes hidden state 0 of a step's tokens: [B*L,D].
   void embed_on_cpu(const at::Tensor& tokens, const StepLayout& layout, float* to) const;
+
+  // --- a features drafter's (feature_passes.cpp) ---
+  // Returns what the first layer projects: embedded tokens and states, each normed. [B,L,D] both -> [B,L,2*D]
+  at::Tensor join(const at::Tensor& embedded, const at::Tensor& states) const;
+  // Does so in a step, in memory of the calling thread. states [B*L,D] -> [B*L,2*D]
+  const float* join_on_cpu(const at::Tensor& tokens, const StepLayout& layout, const float* states) const;
 
   TransformerConfig config_;
   std::map<std::string, at::Tensor> parameters_;

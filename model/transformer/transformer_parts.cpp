@@ -22,21 +22,19 @@ StackInput::StackInput(const TransformerConfig& config, const std::string& stack
 
 TransformerParts::TransformerParts(const TransformerConfig& config, const Building& building)
     : decoder(config, true, building) {
-  const std::string weight = head_parameter(config);
-  const at::Tensor bias = config.head_bias ? building.find("head.bias") : at::Tensor();
-  if (building.arena != nullptr) {
-    head = Linear(building.matrix(weight), bias);
-    head.pack(*building.arena);
-    // A head that keeps its plain weight shares it with the embedding.
-    const bool shared = config.tied_head && !head.weight().is_meta();
-    embedding = shared ? head.weight() : building.source.unconverted("embedding.weight");
-  } else {
-    embedding = building.find("embedding.weight");
-    head = Linear(config.tied_head ? embedding : building.find(weight), bias);
-  }
-  vocabulary_rows = VocabularyRows(config, embedding.device());
   const at::Tensor norm = building.find("decoder.0.feed_forward.norm.weight");
   dtype = norm.scalar_type();
+  device = norm.device();
+  vocabulary_rows = VocabularyRows(config, device);
+  if (config.own_head() || !config.reads_features()) read_head(config, building);
+  if (config.reads_features()) {
+    feature_projection = Linear(building.matrix("feature_projection.weight"));
+    feature_norm = {config.norm, config.norm_epsilon, building.find("feature_norm.weight"),
+                    building.find("feature_norm.bias")};
+    if (building.arena != nullptr) feature_projection.pack(*building.arena);
+  } else {
+    embedded_rows = vocabulary_rows;
+  }
   embedding_scale = config.embedding_scale;
   if (config.rounds_embedding_scale) {
     embedding_scale = at::scalar_tensor(config.embedding_scale, at::kFloat).to(dtype).item<double>();
@@ -44,7 +42,7 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
   building.source.built();
   if (config.has_encoder()) {
     encoder.emplace(config, false, building);
-  } else if (config.encoder_decoder) {
+  } else if (config.encoder_decoder && !config.reads_features()) {
     encoder_projection = Linear(building.matrix("encoder_projection.weight"));
     if (building.arena != nullptr) encoder_projection.pack(*building.arena);
   }
@@ -53,13 +51,29 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
     table = sinusoids(config).to(norm.options().requires_grad(false));
   }
   if (encoder) encoder_input = StackInput(config, "encoder", table, building);
-  decoder_input = StackInput(config, "decoder", table, building);
+  if (!config.reads_features()) decoder_input = StackInput(config, "decoder", table, building);
   if (building.arena != nullptr) keep_first_positions();
+}
+
+void TransformerParts::read_head(const TransformerConfig& config, const Building& building) {
+  const std::string weight = head_parameter(config);
+  const at::Tensor bias = config.head_bias ? building.find("head.bias") : at::Tensor();
+  const bool embeds = !config.reads_features();
+  if (building.arena != nullptr) {
+    head = Linear(building.matrix(weight), bias);
+    head.pack(*building.arena);
+    // A head that keeps its plain weight shares it with the embedding.
+    const bool shared = !config.own_head() && !head.weight().is_meta();
+    if (embeds) embedding = shared ? head.weight() : building.source.unconverted("embedding.weight");
+  } else {
+    if (embeds) embedding = building.find("embedding.weight");
+    head = Linear(config.own_head() ? building.find(weight) : embedding, bias);
+  }
 }
 
 void TransformerParts::keep_first_positions() {
   const at::NoGradGuard no_gradients;
-  if (embedding.is_cpu()) first_positions = decoder.position_tables(kFirstPositions);
+  if (device.is_cpu()) first_positions = decoder.position_tables(kFirstPositions);
 }
 
 }  // namespace draftsmith::model

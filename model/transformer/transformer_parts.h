@@ -53,16 +53,23 @@ struct TransformerParts {
   void keep_first_positions();
 
   at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
   at::Tensor embedding;  // [V,D]; of the stored type where it was loaded for decoding, its rows converted when used
-  double embedding_scale = 1;  // factor on embedded tokens
-  VocabularyRows vocabulary_rows;
-  StackInput encoder_input;  // where there is an encoder
+  double embedding_scale = 1;      // factor on embedded tokens
+  VocabularyRows vocabulary_rows;  // of the head
+  VocabularyRows embedded_rows;    // the same, but complete where the embedding is a target's
+  StackInput encoder_input;        // where there is an encoder
   StackInput decoder_input;
   std::optional<Stack> encoder;
   Linear encoder_projection;  // of encoder-decoders without an encoder
+  Linear feature_projection;  // of features drafters, as the next
+  NormLayer feature_norm;
   Stack decoder;
   Linear head;
   PositionTables first_positions;  // of a packed model, whose weights do not change; else of no position
+
+ private:
+  void read_head(const TransformerConfig& config, const Building& building);
 };
 
 }  // namespace draftsmith::model

@@ -83,7 +83,7 @@ void work_point_both_ways(const at::Tensor& hidden) {
 
 at::Tensor TransformerModel::token_embeddings(const at::Tensor& tokens) const {
   const DecodingGuard guard;
-  return at::embedding(parts_->embedding, parts_->vocabulary_rows.of(tokens.to(parts_->embedding.device())))
+  return at::embedding(parts_->embedding, parts_->embedded_rows.of(tokens.to(parts_->embedding.device())))
       .to(at::kFloat);
 }
 
@@ -94,7 +94,9 @@ at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& l
   }
   return embed_at(tokens, parts_->decoder_input, [&] {
     const at::Tensor& placed = layout.places.position;
-    return placed.defined() ? placed : at::tensor(positions_of(layout), at::kLong).view(tokens.sizes());
+    const at::Tensor slots =
+        placed.defined() ? placed : at::tensor(positions_of(layout), at::kLong).view(tokens.sizes());
+    return config_.first_position() > 0 ? slots + config_.first_position() : slots;
   });
 }
 
@@ -195,7 +197,9 @@ StepOutput TransformerModel::run_by_operators(const StepPart& part, const StepLa
   if (config_.encoder_decoder) pass.cross = cross_visibility(layout, state);
   for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
     if (hidden.is_cpu()) work_point();  // launches on a device take no time, and may be recorded
-    hidden = parts_->decoder.block(i).step(hidden, pass, i);
+    const bool joins = i == 0 && config_.reads_features();
+    hidden =
+        parts_->decoder.block(i).step(hidden, pass, i, joins ? join(embed(part.tokens, layout), hidden) : at::Tensor());
     keep(i + 1, hidden);
   }
   if (part.logits == Logits::kNone) return output;

@@ -26,6 +26,7 @@
 #include "model/files/model_directory.h"
 #include "model/layers/rotary.h"
 #include "model/models/exits.h"
+#include "model/models/feature_drafter.h"
 #include "model/transformer/parameters.h"
 #include "recipes/inspection.h"
 
@@ -305,16 +306,17 @@ Fields<ExportOptions> ExportOptions::fields() {
       .check(check_options);
 }
 
-std::string vllm_command(const fs::path& target, const fs::path& drafter) {
+std::string vllm_command(const fs::path& target, const fs::path& drafter, bool eagle3) {
   const std::string name =
       nlohmann::json(drafter.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const std::string settings =
-      fmt::format(R"({{"method": "draft_model", "model": {}, "num_speculative_tokens": 5}})", name);
+  const std::string settings = fmt::format(R"({{"method": "{}", "model": {}, "num_speculative_tokens": {}}})",
+                                           eagle3 ? "eagle3" : "draft_model", name, eagle3 ? 3 : 5);
   return fmt::format("vllm serve {} --speculative-config {}", shell_word(target.string()), shell_word(settings));
 }
 
 ExportSummary export_model(const ExportOptions& options) {
   const TimedWork work("exporting", "nothing was exported");
+  if (model::kind_of_directory(options.model) == model::features_kind()) return export_eagle3(options);
   const model::ModelDirectory opened(options.model);
   check_model(opened, options);
   if (fs::exists(model::exits_directory(options.model))) {

@@ -26,6 +26,7 @@ struct ExportOptions {
 struct ExportSummary {
   std::string dtype;      // type of the files: "F32", "BF16", "F16", "F64", "Q8_0"
   size_t parameters = 0;  // tensors of the model
+  bool eagle3 = false;    // the files are an EAGLE-3 drafter's
 };
 
 // Exports a model, which appears under its name when it is complete. Errors: UserError for unusable options, models and
@@ -35,8 +36,12 @@ ExportSummary export_model(const ExportOptions& options);
 
 // What CMake embeds: the parts of the script that writes GGUF files, in order.
 std::span<const EmbeddedText> export_texts();
+// Exports a features drafter as an EAGLE-3 directory (recipes/export/eagle3_model.cpp). Errors: as export_model(), and
+// for drafters that such a directory cannot hold.
+ExportSummary export_eagle3(const ExportOptions& options);
 
 // Returns the shell command by which vLLM serves a target with an exported drafter.
-std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter);
+std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter,
+                         bool eagle3 = false);
 
 }  // namespace draftsmith::recipes

@@ -5,13 +5,18 @@
 
 #include "base/device.h"
 #include "base/logging.h"
+#include "data/corpus/corpus.h"
 #include "model/families/family.h"
 #include "model/files/model_directory.h"
 #include "model/models/block_models.h"
 #include "model/models/companion.h"
+#include "model/models/feature_drafter.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
+#include "model/pruning/pruning.h"
+#include "recipes/stages/data_stages.h"
 #include "train/trainable/tandem_trainables.h"
+#include "train/trainable/trainable_features.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -191,6 +196,61 @@ StartingModels shared_encoder_start(const StartOptions& options, const data::Tok
   return made;
 }
 
+// Returns the directory of a features drafter's target: the option, or the one that the directory `from` names.
+fs::path features_target_of(const StartOptions& options) {
+  if (options.features->target) return *options.features->target;
+  if (starts_from(options, model::features_kind()))
+    return model::companion_directory(model::features_kind(), *options.from);
+  throw UserError(missing_model("features.target", "a features drafter reads a target"));
+}
+
+// Returns the ids that most targets of a corpus's texts have, with all special ones; none: all.
+model::DraftVocabulary frequent_vocabulary(const FeatureTrainingOptions& options, const data::Tokenizer& tokenizer,
+                                           const model::TransformerModel& target) {
+  if (!options.vocabulary_from) return {};
+  const data::Corpus corpus(*options.vocabulary_from);
+  require_same_tokenizer(tokenizer.hash(), corpus.info().tokenizer_hash, corpus.file(),
+                         "prepare it with the tokenizer of this stage");
+  model::PruneEvidence evidence;
+  evidence.token_counts.assign(static_cast<size_t>(target.config().vocabulary), 0);
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    for (const int32_t id : corpus.target(i)) ++evidence.token_counts.at(static_cast<size_t>(id));
+  }
+  const model::PruneOptions prune{.vocabulary_size = options.vocabulary_size};
+  model::require_prunable(target.config(), prune, evidence);
+  return model::prune(target, prune, evidence)->config().draft_vocabulary;
+}
+
+StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tokenizer, const ModelPlace& place) {
+  const FeatureTrainingOptions& options = *all.features;
+  const fs::path directory = features_target_of(all);
+  // Its plain head computes losses, whose gradients go through it.
+  auto target = model::load_model(directory, {.device = place.device, .pack = false});
+  ModelPointer drafter;
+  if (starts_from(all, model::features_kind())) {
+    drafter = model::load_with_companion(model::features_kind(), *all.from, directory,
+                                         {.device = place.device, .pack = false});
+    if (options.unrolled && *options.unrolled != drafter->config().features.unrolled) {
+      model::TransformerConfig config = drafter->config();
+      config.features.unrolled = *options.unrolled;
+      drafter = std::make_unique<model::TransformerModel>(config, drafter->parameters());
+    }
+  } else {
+    drafter = model::make_feature_drafter(*target, {.decoder_layers = options.decoder_layers,
+                                                    .layers = options.layers,
+                                                    .vocabulary = frequent_vocabulary(options, tokenizer, *target),
+                                                    .unrolled = options.unrolled.value_or(3),
+                                                    .random = options.start == "random",
+                                                    .seed = options.seed});
+  }
+  StartingModels made;
+  made.trainable = std::make_unique<train::FeatureTrainable>(
+      *drafter, *target, train::FeatureTrainableOptions{.target_directory = directory, .decay = options.decay});
+  made.models.push_back(std::move(drafter));
+  made.models.push_back(std::move(target));
+  return made;
+}
+
 StartingModels exit_start(const StartOptions& all, ModelPointer model) {
   const train::ExitTrainingOptions& options = *all.exits;
   const int64_t layers = model->config().decoder_layers;
@@ -222,11 +282,12 @@ StartingModels deep_tandem_start(const StartOptions& options, const data::Tokeni
 void check_blocks(const StartOptions& options, const std::string& where, Problems& problems) {
   const bool blocks = options.block_prediction || options.deep_tandem;
   const int kinds = options.tandem.has_value() + options.shared_encoder.has_value() + options.deep_tandem.has_value() +
-                    options.block_prediction.has_value() + options.exits.has_value();
+                    options.block_prediction.has_value() + options.exits.has_value() + options.features.has_value();
   if (kinds > 1) {
-    problems.add({.where = where,
-                  .what = "a model is of one kind",
-                  .expected = "one of `exits`, `tandem`, `shared_encoder`, `deep_tandem` and `block_prediction`"});
+    problems.add(
+        {.where = where,
+         .what = "a model is of one kind",
+         .expected = "one of `exits`, `tandem`, `features`, `shared_encoder`, `deep_tandem` and `block_prediction`"});
   }
   if (blocks && options.from) {
     problems.add({.where = where + ".from",
@@ -250,7 +311,30 @@ void check_shared_encoder(const StartOptions& options, const std::string& where,
   }
 }
 
+// Checks a features drafter, whose shape is its target's.
+void check_features(const StartOptions& options, const std::string& where, Problems& problems) {
+  const FeatureTrainingOptions& features = *options.features;
+  if (options.architecture) {
+    problems.add({.where = where + ".architecture",
+                  .what = "a features drafter has the shape of its target's layers",
+                  .expected = "none given",
+                  .found = options.architecture->family});
+  }
+  if (!options.from && !features.target) {
+    problems.add(missing_model(where + ".features.target", "a features drafter reads a target"));
+  }
+  if (features.vocabulary_size && !features.vocabulary_from) {
+    problems.add({.where = where + ".features.vocabulary_from",
+                  .what = "tokens are counted to choose a vocabulary",
+                  .expected = "a corpus (.h5)"});
+  }
+}
+
 void check_start(const StartOptions& options, const std::string& where, Problems& problems) {
+  if (options.features) {
+    check_features(options, where, problems);
+    return check_blocks(options, where, problems);
+  }
   if (options.from.has_value() == options.architecture.has_value()) {
     problems.add({.where = where,
                   .what = "a model starts either from another model or from random weights",
@@ -324,6 +408,29 @@ Fields<SharedEncoderTrainingOptions> SharedEncoderTrainingOptions::fields() {
       .add("seed", &T::seed, "Seed of a random projection.");
 }
 
+Fields<FeatureTrainingOptions> FeatureTrainingOptions::fields() {
+  using T = FeatureTrainingOptions;
+  return Fields<T>("training of a features drafter")
+      .add("target", &T::target,
+           "Model directory of the target, which is frozen; absent: the target of the drafter in `from`.")
+      .add("decoder_layers", &T::decoder_layers, Range{1, 8}, Unit{"layers"}, "Layers of the drafter.")
+      .add("layers", &T::layers, Range{0},
+           "Layers of the target whose states are read: 0 is the embedding output. Absent: a low one, the middle and "
+           "the last.")
+      .add("vocabulary_from", &T::vocabulary_from,
+           "Corpus (.h5) whose targets' most frequent tokens the drafter has a head for; absent: the target's head.")
+      .add("vocabulary_size", &T::vocabulary_size, Range{1}, Unit{"ids"},
+           "How many ids that head has, special tokens included. Absent: all that occur there.")
+      .add(
+          "unrolled", &T::unrolled, Range{1, 16}, Unit{"steps"},
+          "Steps of a draft that a training pass unrolls: from the second on the drafter reads its own states. Absent: "
+          "3, or as the drafter in `from`.")
+      .add("decay", &T::decay, Range{0.01, 1}, "Weight of each step's loss relative to the step before.")
+      .add("start", &T::start, Choices{"target", "random"},
+           "Initial layers: the target's last ones, as far as they fit, or random numbers.")
+      .add("seed", &T::seed, "Seed of random numbers.");
+}
+
 Fields<StartOptions> StartOptions::fields() {
   using T = StartOptions;
   return Fields<T>("start of a training")
@@ -338,6 +445,9 @@ Fields<StartOptions> StartOptions::fields() {
       .add("shared_encoder", &T::shared_encoder,
            "Train it as a drafter that shares its target's encoder: `from` or `architecture` gives its decoder, which "
            "cross-attends to a projection of the target's encoder states. Makes a directory for --drafter.")
+      .add("features", &T::features,
+           "Train a drafter of one or two layers that reads its target's hidden states, in place of `architecture`. "
+           "Makes a directory for --drafter.")
       .add("deep_tandem", &T::deep_tandem,
            "Train a deep Tandem: a large part that runs in blocks, and `architecture`, which it sketches them for. "
            "Decoder-only; for comparisons of architectures.")
@@ -355,6 +465,7 @@ StartingModels starting_models(const StartOptions& options, const data::Tokenize
                                bool teaches) {
   if (options.deep_tandem) return deep_tandem_start(options, tokenizer, place.device);
   if (options.tandem) return tandem_start(options, tokenizer, place);
+  if (options.features) return feature_start(options, tokenizer, place);
   if (options.shared_encoder) return shared_encoder_start(options, tokenizer, place, teaches);
   if (options.block_prediction) {
     const auto config = make_config(*options.architecture, tokenizer);
@@ -367,6 +478,7 @@ StartingModels starting_models(const StartOptions& options, const data::Tokenize
 }
 
 bool is_frozen_primary(const StartOptions& options, const fs::path& model) {
+  if (options.features) return is_same_model(features_target_of(options), model);
   return options.tandem && !trains_primary(*options.tandem) && is_same_model(primary_of(options), model);
 }
 

@@ -1,5 +1,6 @@
 // Start of a train stage: models of random weights (`architecture`) or loaded ones (`from`), those that stay
-// frozen beside them, and the trainable model over them all. Tables `exits`, `tandem`, `deep_tandem`, `shared_encoder`.
+// frozen beside them, and the trainable model over them all. Tables `exits`, `tandem`, `features`, `deep_tandem`,
+// `shared_encoder`.
 #pragma once
 
 #include <cstdint>
@@ -70,19 +71,34 @@ struct SharedEncoderTrainingOptions {
   static Fields<SharedEncoderTrainingOptions> fields();
 };
 
+// A drafter of one or two layers learns to read its target's hidden states.
+struct FeatureTrainingOptions {
+  std::optional<std::filesystem::path> target;
+  int64_t decoder_layers = 1;
+  std::vector<int64_t> layers;
+  std::optional<std::filesystem::path> vocabulary_from;
+  std::optional<int64_t> vocabulary_size;
+  std::optional<int64_t> unrolled;
+  double decay = 0.8;
+  std::string start = "target";
+  uint64_t seed = 1;
+  static Fields<FeatureTrainingOptions> fields();
+};
+
 struct StartOptions {
   std::optional<std::filesystem::path> from;
   std::optional<ArchitectureOptions> architecture;
   std::optional<train::ExitTrainingOptions> exits;
   std::optional<TandemTrainingOptions> tandem;
   std::optional<SharedEncoderTrainingOptions> shared_encoder;
+  std::optional<FeatureTrainingOptions> features;
   std::optional<DeepTandemTrainingOptions> deep_tandem;
   std::optional<int64_t> block_prediction;
   static Fields<StartOptions> fields();
 };
 
 // A trainable model, and the models that it works on: of a Tandem the secondary and the primary, of a drafter with a
-// shared encoder the drafter and the target.
+// shared encoder, or of features, the drafter and the target.
 struct StartingModels {
   std::vector<std::unique_ptr<model::TransformerModel>> models = {};
   std::unique_ptr<model::DeepTandemModel> deep = nullptr;
@@ -104,7 +120,8 @@ at::ScalarType frozen_type(const std::string& precision, at::Device device);
 StartingModels starting_models(const StartOptions& options, const data::Tokenizer& tokenizer, const ModelPlace& place,
                                bool teaches);
 
-// Returns whether `model` is the frozen primary or a copy of it, so that it need not be loaded again as a teacher.
+// Returns whether `model` is the frozen primary, the target of a features drafter, or a copy of it, so that it need not
+// be loaded again as a teacher.
 bool is_frozen_primary(const StartOptions& options, const std::filesystem::path& model);
 
 // Returns whether `model` is the one whose encoder the drafter shares, or a copy of it.

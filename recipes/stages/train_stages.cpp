@@ -89,17 +89,19 @@ void check_distillation(const TrainStageOptions& options, const std::string& whe
                   .found = options.training.objective.name});
   }
   if (!distils(options)) return;
-  if (!options.teacher && !options.teacher_logits && !options.tandem && !options.shared_encoder) {
+  const bool taught = options.tandem || options.shared_encoder || options.features;
+  if (!options.teacher && !options.teacher_logits && !taught) {
     problems.add({.where = where + ".training.objective",
                   .what = "distillation needs a teacher",
-                  .expected = "`teacher` (a model directory), `teacher_logits` (a cache), `tandem` or `shared_encoder`",
+                  .expected = "`teacher` (a model directory), `teacher_logits` (a cache), `tandem`, `features` or "
+                              "`shared_encoder`",
                   .found = "none of them"});
   }
   if (options.training.objective.distill.on_policy.share == 0) return;
   const std::string on_policy = where + ".training.objective.distill.on_policy.share";
-  if (options.tandem || options.deep_tandem) {
+  if (options.tandem || options.deep_tandem || options.features) {
     problems.add({.where = on_policy,
-                  .what = "a Tandem does not decode without its large model, so it has no samples of its own",
+                  .what = "this drafter does not decode without its large model, so it has no samples of its own",
                   .expected = "0",
                   .hint = "train on the large model's outputs: a corpus of kind = \"teacher-outputs\""});
   }
@@ -122,9 +124,8 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
            "Reference texts for validation BLEU, one a line; absent: the decoded targets of the corpus.")
       .add("teacher", &T::teacher,
            "Model directory that validation measures overlap with, and that objective distill learns from unless there "
-           "is teacher_logits. Without a teacher, a Tandem learns from its primary, and a drafter that shares an "
-           "encoder "
-           "from its target.")
+           "is teacher_logits. Without a teacher, a Tandem learns from its primary, and a drafter of features or "
+           "with a shared encoder from its target.")
       .add("teacher_logits", &T::teacher_logits,
            "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
            "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's.")
@@ -166,7 +167,8 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   const TrainingData files(options.tokenizer, options.corpus, options.validation_corpus);
   const auto primary = options.tandem ? options.tandem->primary : std::nullopt;
   const auto target = options.shared_encoder ? options.shared_encoder->target : std::nullopt;
-  for (const auto& model : {options.from, options.teacher, primary, target}) {
+  const auto read = options.features ? options.features->target : std::nullopt;
+  for (const auto& model : {options.from, options.teacher, primary, target, read}) {
     if (model) load_model_tokenizer(*model, files.tokenizer->hash());
   }
   std::vector<std::string> references;

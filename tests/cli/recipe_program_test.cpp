@@ -53,6 +53,11 @@ kind = "train"
 corpus = "@outputs/corpus.h5"
 teacher = "@target/model"
 architecture = { width = 16, heads = 1, head_width = 16, ff_width = 24, encoder_layers = 1, decoder_layers = 1, embedding_std = 0.1 }
+[features]
+kind = "train"
+corpus = "@outputs/corpus.h5"
+features = { target = "@target/model", vocabulary_from = "@outputs/corpus.h5" }
+training = { length = "10 steps", objective = { name = "distill", distill = { lambda = 0 } } }
 [early-exit]
 kind = "train"
 corpus = "@corpus/corpus.h5"
@@ -86,6 +91,7 @@ drafter = [
   { name = "aligned", model = "@aligned/model" },
   { name = "table", ngram = "@ngrams/ngram.h5" },
   { name = "copies", lookup = true },
+  { name = "features", features = "@features/model" },
   { name = "early", model = "@early-exit/model" },
   { name = "calm", model = "@calm/model" },
   { name = "exit1", exit = 1 },
@@ -98,6 +104,10 @@ references = ["@language/test.tgt"]
 [[evaluation.run]]
 method = "assisted"
 drafter = ["aligned", "table", "copies"]
+[[evaluation.run]]
+method = "speculative"
+drafter = ["features"]
+temperature = [0, 1]
 [[evaluation.run]]
 method = "early-exit"
 model = "early"

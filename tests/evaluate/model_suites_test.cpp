@@ -9,6 +9,7 @@
 #include "model/files/checkpoint.h"
 #include "model/models/block_models.h"
 #include "model/models/deep_tandem.h"
+#include "model/models/feature_drafter.h"
 #include "model/models/language_models.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
@@ -108,6 +109,22 @@ TEST_F(ModelSuite, TandemSecondariesAreCalibratedMeasuredAndDraft) {
   EXPECT_GT(drafter.at("cost_ratio"), 0);
   EXPECT_DOUBLE_EQ(drafter.at("alpha_forced").at("temperature_0"), 1);
   expect_predicts_as_the_target(results, "same");
+}
+
+TEST_F(ModelSuite, FeaturesDraftersAreCalibratedMeasuredAndDraft) {
+  const auto model = model::load_model(root_ / "target", {.pack = false});
+  model::save_feature_drafter(root_ / "features", *model::make_feature_drafter(*model), root_ / "target");
+  options_.drafter = {{.name = "read", .features = root_ / "features"}};
+  add_run("speculative", "read").lists[&DecodeOptions::window] = {2, 4};
+  const auto results = run_suite();
+  const auto run = find(results, "speculative.read.G4");
+  EXPECT_EQ(run.at("exactness").at("lossless"), true);
+  EXPECT_EQ(run.at("exactness").at("differing_lines"), 0);
+  EXPECT_TRUE(run.contains("accounted"));
+  EXPECT_TRUE(run.at("predicted").contains("long_run_ms"));
+  const auto& measured = results.at("tasks").at(0).at("drafters").at("read");
+  EXPECT_GT(measured.at("cost_ratio"), 0);
+  EXPECT_GE(measured.at("alpha_forced").at("temperature_0"), 0);
 }
 
 // The target itself, without its encoder.

@@ -8,7 +8,9 @@
 #include "base/json.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "model/files/weight_files.h"
 #include "model/files/write_weights.h"
+#include "model/models/feature_drafter.h"
 #include "recipes/export/export_model.h"
 #include "recipes/inspection.h"
 #include "recipes/pipeline.h"
@@ -250,6 +252,34 @@ TEST_F(ExitsOfDirectories, StayBehindWhenTheirModelIsPrunedOrExported) {
   prune_directory(folder_ / "llama", folder_ / "cut", {.decoder_layers = "first:2"});
   EXPECT_FALSE(fs::exists(model::exits_directory(folder_ / "cut")));
   EXPECT_THAT(inspect(folder_ / "cut"), Not(HasSubstr("exits")));
+}
+
+// In the form of `speculators`; what vLLM's layers cannot compute is refused.
+TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
+  const auto save_drafter = [&](const std::string& target, const model::DraftVocabulary& vocabulary = {}) {
+    const auto whole = model::load_model(folder_ / target, {.pack = false});
+    model::save_feature_drafter(folder_ / (target + "-features"),
+                                *model::make_feature_drafter(*whole, {.vocabulary = vocabulary}), folder_ / target);
+    return whole;
+  };
+  const auto target = save_drafter("llama", {{0, 1, 2, 5, 9}, 2});
+  EXPECT_TRUE(run("llama-features", "eagle", {.format = "vllm", .dtype = "bf16"}).eagle3);
+  const auto config = load_json(folder_ / "eagle/config.json");
+  EXPECT_EQ(config.at("draft_vocab_size"), 5);
+  EXPECT_EQ(config.at("norm_before_residual"), false);
+  EXPECT_EQ(config.at("transformer_layer_config").at("num_hidden_layers"), 1);
+  EXPECT_EQ(config.at("speculators_config").at("verifier").at("architectures").at(0), "LlamaForCausalLM");
+  const model::WeightFiles files(folder_ / "eagle");
+  EXPECT_EQ(files.entry("layers.0.self_attn.q_proj.weight").shape.at(1), 2 * target->config().width);
+  EXPECT_EQ(files.entry("fc.weight").dtype, "BF16");
+  EXPECT_EQ(files.entry("d2t").shape, std::vector<int64_t>{5});
+  for (const char* name : {"layers.0.hidden_norm.weight", "layers.0.input_layernorm.weight", "norm.weight",
+                           "layers.0.post_attention_layernorm.weight", "lm_head.weight", "t2d"}) {
+    EXPECT_TRUE(files.contains(name)) << name;
+  }
+  EXPECT_THAT(refused("llama-features", {.format = "hf"}), HasSubstr("--format vllm"));
+  save_drafter("t5");
+  EXPECT_THAT(refused("t5-features", {.format = "vllm"}), HasSubstr("an encoder-decoder"));
 }
 
 }  // namespace

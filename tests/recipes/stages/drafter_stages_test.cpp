@@ -14,6 +14,7 @@
 #include "model/models/companion.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/exits.h"
+#include "model/models/feature_drafter.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 #include "recipes/stages/starting_models.h"
@@ -136,6 +137,30 @@ TEST_F(TandemStages, ModelsInBlocksAreTrainedFromTheirShapes) {
   EXPECT_THAT(stage_error(bleu), HasSubstr("cannot decode on their own"));
   EXPECT_THAT(stage_error(stage("block_prediction = 2\n[architecture]\ndecoder_layers = 1\n")),
               HasSubstr("decoder-only"));
+}
+
+// A drafter is distilled from the target whose states it reads, pruned or not; a second stage goes on from it.
+TEST_F(TandemStages, ADrafterOfFeaturesIsTrainedAndDrafts) {
+  const std::string distill = "objective = { name = \"distill\" }\nvalidation = { measure = \"overlap\" }\n";
+  const std::string features = "[features]\n" + option("target", "primary") + "decoder_layers = 1\n";
+  run(two_steps(features + "layers = [1, 3]\nunrolled = 2\n" + option("vocabulary_from", "corpus.h5") +
+                    "vocabulary_size = 9\n",
+                distill),
+      "first");
+  const auto made = model::load_with_companion(model::features_kind(), path("first/model"), path("primary"));
+  EXPECT_THAT(made->config().features.layers, ElementsAre(1, 3));
+  EXPECT_EQ(made->config().features.unrolled, 2);
+  EXPECT_EQ(made->config().vocabulary_rows(), 9);
+  EXPECT_GT(load_json(path("first/validation.json"))["model"]["overlap"].get<double>(), 0) << "against the target";
+  run(two_steps(option("from", "first/model") + option("teacher", "primary") + "[features]\nunrolled = 4\n", distill),
+      "second");
+  EXPECT_EQ(model::read_settings(path("second/model")).config.features.unrolled, 4);
+  EXPECT_NE(infer::load_drafter(infer::parse_drafter(path("second/model")), path("primary"), {}), nullptr);
+
+  EXPECT_THAT(problems_of(two_steps("[features]\nvocabulary_size = 3\n[architecture]\n")),
+              AllOf(HasSubstr("reads a target"), HasSubstr("tokens are counted"), HasSubstr("its target's layers")));
+  EXPECT_THAT(problems_of(two_steps(features + "[exits]\n")), HasSubstr("of one kind"));
+  EXPECT_THAT(stage_error(two_steps(features + "layers = [4]\n")), HasSubstr("does not have"));
 }
 
 // A target of three decoder layers and a small model of one.

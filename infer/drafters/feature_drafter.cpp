@@ -1,0 +1,237 @@
+// The drafter `features` (model/models/feature_drafter.h): one or two layers that read the target's hidden states.
+// After a verification it reads the target's states of the tokens that stay, in the run that drafts the next token;
+// then its own.
+#include "model/models/feature_drafter.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/device_tensors.h"
+#include "infer/drafters/registry.h"
+#include "infer/drafters/tandem_drafter.h"
+#include "infer/loop/rows.h"
+#include "model/transformer/transformer_parts.h"
+
+namespace draftsmith::infer {
+namespace {
+
+class FeatureDrafter : public Drafter {
+ public:
+  // `model` must be a features drafter of the decoding loop's target, have borrowed from it, and outlive the drafter.
+  explicit FeatureDrafter(model::TransformerModel& model);
+
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kFeatures); }
+  void encode(const DraftBegin& begin) override;
+  void prefill(const DraftBegin& begin) override;
+  at::Tensor next_logits(const DraftRequest& request) override;
+  int64_t step_tokens(const DraftRequest& request, size_t row) const override;
+  void observe(const DraftObservation& observation) override;
+  void select_rows(std::span<const int64_t> rows) override;
+  int64_t room(const Row& row) const override { return positions_left(model_.info(), row, false); }
+  std::vector<int64_t> target_layers() const override { return model_.config().features.layers; }
+
+ private:
+  // Tokens of rows with the states of the tokens before them, as steps read them.
+  struct Inputs {
+    at::Tensor tokens = {};            // int64 [B,L]
+    at::Tensor states = {};            // [B,L,D]
+    std::vector<int64_t> counts = {};  // [B]
+  };
+
+  // Returns inputs of tokens [from[b], from[b] + counts[b]) of each row; `hidden`: of the tokens before them.
+  Inputs inputs_of(std::span<const Row> rows, const std::vector<int64_t>& from, std::vector<int64_t> counts,
+                   std::span<const at::Tensor> hidden) const;
+  // Processes tokens that no draft has processed.
+  void process_unread();
+  model::StepOutput run(const Inputs& inputs, model::Logits logits);
+
+  model::TransformerModel& model_;
+  int64_t first_;  // position of a state's first token
+  std::array<int64_t, 1> last_layer_;
+  model::EncoderStates encoder_;
+  std::unique_ptr<model::DecoderState> state_;
+  Inputs unread_;      // committed tokens that the state lacks
+  at::Tensor output_;  // [B,1,D] of the last step
+};
+
+// Returns a row's last token among [B,L,D]: [B,1,D].
+at::Tensor last_of(const at::Tensor& hidden, const std::vector<int64_t>& counts) {
+  if (hidden.size(1) == 1) return hidden;
+  std::vector<int64_t> last;
+  for (const int64_t count : counts) last.push_back(std::max<int64_t>(0, count - 1));
+  const at::Tensor index = to_device(last, {std::ssize(last), 1, 1}, hidden.device());
+  return hidden.gather(1, index.expand({-1, 1, hidden.size(2)}));
+}
+
+at::Tensor selected(const at::Tensor& tensor, const std::vector<int64_t>& rows) {
+  if (!tensor.defined()) return tensor;
+  return tensor.index_select(0, to_device(rows, {std::ssize(rows)}, tensor.device()));
+}
+
+FeatureDrafter::FeatureDrafter(model::TransformerModel& model)
+    : model_(model), first_(model.config().first_position()), last_layer_{model.config().decoder_layers} {
+  if (!model.config().reads_features()) throw std::logic_error("the drafter features needs a model of its kind");
+}
+
+void FeatureDrafter::encode(const DraftBegin& begin) {
+  if (!model_.info().encoder_decoder) return;
+  encoder_ = {begin.target_encoder->hidden.to(model_.info().dtype), begin.target_encoder->lengths};
+}
+
+void FeatureDrafter::prefill(const DraftBegin& begin) {
+  const model::DecodingGuard guard;
+  const int64_t capacity = capacity_within(model_.info(), begin.capacity);
+  const auto samples = static_cast<size_t>(begin.samples);
+  const auto rows = std::ssize(begin.rows);
+  unread_ = {};
+  std::vector<int64_t> before, last, ones;  // tokens of prompts but the last ones, and these
+  for (size_t b = 0; b < begin.rows.size(); ++b) {
+    const Row& row = begin.rows[b];
+    if (b % samples == 0) before.push_back(room(row) == 0 ? 0 : std::max<int64_t>(0, row.length() - 1 - first_));
+    last.push_back(row.length() - 1);
+    ones.push_back(room(row) == 0 ? 0 : 1);
+  }
+  if (model_.info().encoder_decoder) {
+    state_ = transformer_state(model_.begin(encoder_, capacity, begin.samples));
+    encoder_ = {};
+  } else {
+    state_ = transformer_state(model_.begin(rows / begin.samples, capacity));
+    std::vector<Row> prompts;
+    for (size_t b = 0; b < begin.rows.size(); b += samples) prompts.push_back(begin.rows[b]);
+    if (any(before)) {
+      unread_ = inputs_of(prompts, std::vector<int64_t>(before.size(), first_), before, begin.prompt_hidden);
+      process_unread();
+    }
+    repeat_rows(*state_, begin.samples);
+  }
+  // The last token's state is the prompt's last one; before a first token there is none.
+  std::vector<at::Tensor> states;
+  for (const at::Tensor& hidden : begin.prompt_hidden) {
+    std::vector<int64_t> place, prompt;
+    for (size_t b = 0; b < last.size(); ++b) prompt.push_back(static_cast<int64_t>(b / samples));
+    for (const int64_t length : last) place.push_back(length);
+    states.push_back(last_of(selected(hidden, prompt), place));
+  }
+  unread_ = inputs_of(begin.rows, last, ones, states);
+}
+
+FeatureDrafter::Inputs FeatureDrafter::inputs_of(std::span<const Row> rows, const std::vector<int64_t>& from,
+                                                 std::vector<int64_t> counts,
+                                                 std::span<const at::Tensor> hidden) const {
+  Inputs inputs{.counts = std::move(counts)};
+  const int64_t width = *std::ranges::max_element(inputs.counts);
+  if (width == 0) return inputs;
+  std::vector<std::span<const int64_t>> tokens;
+  for (size_t b = 0; b < rows.size(); ++b) {
+    const std::span<const int64_t> all = rows[b].tokens;
+    const auto count = static_cast<size_t>(inputs.counts[b]);
+    tokens.push_back(count == 0 ? std::span<const int64_t>() : all.subspan(static_cast<size_t>(from[b]), count));
+  }
+  inputs.tokens = padded(tokens, model_.info().pad, model_.info().device);  // [B,L]
+  std::vector<at::Tensor> layers;
+  for (const at::Tensor& layer : hidden) layers.push_back(layer.narrow(1, 0, width));
+  inputs.states = layers.empty() ? at::zeros({std::ssize(rows), width, model_.config().width},
+                                             at::TensorOptions(model_.info().dtype).device(model_.info().device))
+                                 : model_.project_features(layers);  // [B,L,D]
+  for (size_t b = 0; b < rows.size(); ++b) {
+    if (inputs.counts[b] > 0 && from[b] == 0) inputs.states[static_cast<int64_t>(b)].select(0, 0).zero_();
+  }
+  return inputs;
+}
+
+model::StepOutput FeatureDrafter::run(const Inputs& inputs, model::Logits logits) {
+  const model::StepLayout layout = state_->append(inputs.counts, inputs.tokens.size(1));
+  return model_.run_part({.layers = {0, last_layer_[0]},
+                          .tokens = inputs.tokens,
+                          .hidden = inputs.states,
+                          .logits = logits,
+                          .hidden_layers = last_layer_},
+                         layout, *state_);
+}
+
+void FeatureDrafter::process_unread() {
+  if (unread_.tokens.defined()) run(unread_, model::Logits::kNone);
+  unread_ = {};
+}
+
+at::Tensor FeatureDrafter::next_logits(const DraftRequest& request) {
+  const model::DecodingGuard guard;
+  Inputs inputs = std::move(unread_);
+  unread_ = {};
+  if (!request.drafted.empty()) {
+    inputs.tokens = viewed(request.drafted.back(), {std::ssize(request.rows), 1});  // [B,1]
+    inputs.states = output_;
+    inputs.counts.assign(request.active.begin(), request.active.end());
+  }
+  if (!inputs.tokens.defined()) throw std::logic_error("nothing was observed since the last draft");
+  const model::StepOutput output = run(inputs, model::Logits::kLast);
+  output_ = last_of(output.hidden.front(), inputs.counts);
+  return viewed(output.logits, {output.logits.size(0), output.logits.size(2)});  // [B,V]
+}
+
+int64_t FeatureDrafter::step_tokens(const DraftRequest& request, size_t row) const {
+  return request.drafted.empty() && !unread_.counts.empty() ? unread_.counts[row] : 1;
+}
+
+void FeatureDrafter::observe(const DraftObservation& observation) {
+  const model::DecodingGuard guard;
+  process_unread();  // no row has drafted
+  std::vector<int64_t> processed, counts;
+  for (size_t b = 0; b < observation.rows.size(); ++b) {
+    const Row& row = observation.rows[b];
+    processed.push_back(observation.base[b] - first_);
+    counts.push_back(row.finished || room(row) == 0 ? 0 : row.length() - observation.base[b]);
+  }
+  state_->rollback(processed);
+  unread_ = inputs_of(observation.rows, {observation.base.begin(), observation.base.end()}, std::move(counts),
+                      observation.target.hidden);
+}
+
+void FeatureDrafter::select_rows(std::span<const int64_t> rows) {
+  state_->select_rows(rows);
+  const std::vector<int64_t> kept(rows.begin(), rows.end());
+  unread_.tokens = selected(unread_.tokens, kept);
+  unread_.states = selected(unread_.states, kept);
+  std::vector<int64_t> counts;
+  if (unread_.counts.empty()) return;
+  for (const int64_t row : kept) counts.push_back(unread_.counts[static_cast<size_t>(row)]);
+  unread_.counts = std::move(counts);
+}
+
+class LoadedFeatures final : public LoadedStateReader {
+ public:
+  using LoadedStateReader::LoadedStateReader;
+
+  std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
+    drafter().borrow(dynamic_cast<const model::TransformerModel&>(target.model));
+    return std::make_unique<FeatureDrafter>(drafter());
+  }
+
+  void check(const DraftTarget& target, Problems& problems) const override {
+    LoadedStateReader::check(target, problems);
+    const model::ModelInfo& read = target.model.info();
+    const model::ModelInfo& own = drafter().info();
+    if (own.device == read.device && (own.device.is_cpu() || own.dtype == read.dtype)) return;
+    problems.add({"drafter " + name(), "this drafter shares the embedding of its target, so both are of one type",
+                  std::string(at::toString(read.dtype)) + " on " + read.device.str(),
+                  std::string(at::toString(own.dtype)) + " on " + own.device.str(), "leave the drafter's type out"});
+  }
+
+ private:
+  int64_t block() const override { return drafter().config().features.unrolled; }
+  void require_pair(const model::TransformerConfig& target, const model::PairNames& names) const override {
+    model::require_feature_pair(drafter().config(), target, names);
+  }
+};
+
+}  // namespace
+
+SharedDrafter features_drafter(std::shared_ptr<model::TransformerModel> model, const data::Tokenizer* tokenizer,
+                               std::filesystem::path directory) {
+  return std::make_shared<LoadedFeatures>(std::move(model), tokenizer, std::move(directory));
+}
+
+}  // namespace draftsmith::infer

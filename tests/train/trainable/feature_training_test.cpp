@@ -1,0 +1,107 @@
+// Training of features drafters: right gradients through all unrolled steps, nothing of the target changes, packed
+// rows, the drafter comes to agree with its target, runs resume with the same bits.
+#include <ATen/core/grad_mode.h>
+
+#include "model/files/checkpoint.h"
+#include "model/models/companion.h"
+#include "model/models/feature_drafter.h"
+#include "tests/support/tensors.h"
+#include "tests/train/trainable/fixtures.h"
+#include "train/trainable/trainable_features.h"
+#include "train/validation.h"
+
+namespace draftsmith::train {
+namespace {
+
+// A target and a drafter of random weights that reads its features.
+struct Reading {
+  explicit Reading(const model::TransformerConfig& config, at::ScalarType type = at::kFloat, uint64_t seed = 3,
+                   const model::DraftVocabulary& vocabulary = {})
+      : target(model::varied_model(with_test_vocabulary(config), 3, type)),
+        drafter(model::make_feature_drafter(
+            *target, {.decoder_layers = 2, .vocabulary = vocabulary, .random = true, .seed = seed})) {}
+
+  std::unique_ptr<model::TransformerModel> target, drafter;
+};
+
+class FeatureTraining : public TandemTraining {
+ protected:
+  TrainResult train(Reading& pair, const TrainOptions& training, const std::string& run) const {
+    if (!std::filesystem::exists(folder_ / "target")) model::save_model(folder_ / "target", *pair.target);
+    FeatureTrainable trainable(*pair.drafter, *pair.target, {.target_directory = folder_ / "target"});
+    return TandemTraining::train(trainable, training, run);
+  }
+};
+
+TEST_F(FeatureTraining, GradientsEqualFiniteDifferences) {
+  for (const auto& config : {model::tiny_t5(), model::tiny_llama(3)}) {
+    const data::Corpus corpus = corpus_for(config);
+    for (const auto& vocabulary : {model::DraftVocabulary{}, model::DraftVocabulary{{0, 1, 3, 4, 5, 7, 9}, 3}}) {
+      SCOPED_TRACE(config.family);
+      Reading pair(config, at::kDouble, 3, vocabulary);
+      FeatureTrainable trainable(*pair.drafter, *pair.target, {});
+      expect_right_gradients(trainable, make_batch(corpus, {0, 1, 2, 3}, trainable.info(), 24));
+    }
+  }
+}
+
+TEST_F(FeatureTraining, EachStepHasItsWeightAndTheTargetTeaches) {
+  Reading pair(model::tiny_t5());
+  FeatureTrainable trainable(*pair.drafter, *pair.target, {.decay = 0.5});
+  const data::Corpus corpus(folder_ / "train.h5");
+  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, trainable.info());
+  require_gradients(trainable, true);
+  const TrainableOutput output = trainable.forward(batch, {});
+  ASSERT_EQ(output.predictions.size(), 3U);
+  EXPECT_NEAR(output.predictions[0].weight, 4.0 / 7, 1e-12);
+  EXPECT_NEAR(output.predictions[2].weight, 1.0 / 7, 1e-12);
+  EXPECT_FALSE(output.teacher->hidden.requires_grad());
+  const at::NoGradGuard no_grad;
+  EXPECT_LT(difference(output.teacher->hidden, hidden_at_labels(*pair.target, batch, {})), 1e-6);
+}
+
+TEST_F(FeatureTraining, PackedRowsHaveTheLossOfTheirTexts) {
+  Reading pair(model::tiny_llama(3), at::kDouble);
+  FeatureTrainable trainable(*pair.drafter, *pair.target, {});
+  const data::Corpus corpus(folder_ / "copy.h5");
+  const at::NoGradGuard no_grad;
+  const auto loss = [&](int64_t pack) {
+    const Batch batch = make_batch(corpus, {0, 1, 2, 3, 4, 5}, trainable.info(), pack);
+    return make_objective({})->loss(trainable, batch, {}).sum.item<double>();
+  };
+  EXPECT_NEAR(loss(24), loss(0), 1e-9 * loss(0));
+}
+
+TEST_F(FeatureTraining, ItComesToAgreeWithItsTargetWhichStays) {
+  Reading pair(model::tiny_t5());
+  const Weights target = copy_of(*pair.target), drafter = copy_of(*pair.drafter);
+  FeatureTrainable trainable(*pair.drafter, *pair.target, {});
+  const data::Corpus validation(folder_ / "validation.h5");
+  const ValidationInputs inputs{.corpus = &validation, .teacher = pair.target.get()};
+  const double before = *validate(trainable, inputs, {}).overlap;
+  TrainOptions training = options();
+  training.dropout = 0;
+  training.optimizer.lr = 1e-2;
+  training.length = "60 steps";
+  training.objective.name = "distill";
+  training.objective.distill.lambda = 0;
+  const TrainResult result = train(pair, training, "run");
+  EXPECT_GT(*validate(trainable, inputs, {}).overlap, before + 0.02);
+  EXPECT_EQ(changed(target, *pair.target), 0);
+  EXPECT_EQ(changed(drafter, *pair.drafter), static_cast<int64_t>(drafter.size()));
+  const auto stored =
+      model::load_with_companion(model::features_kind(), result.model, folder_ / "target", {.pack = false});
+  EXPECT_EQ(changed(copy_of(*pair.drafter), *stored), 0);
+}
+
+TEST_F(FeatureTraining, RunsResumeWithTheSameBits) {
+  expect_exact_resume(folder_.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        Reading pair(model::tiny_t5(), at::kFloat, seed);
+                        train(pair, resumed_options(), run);
+                      },
+                      {"model.safetensors"});
+}
+
+}  // namespace
+}  // namespace draftsmith::train

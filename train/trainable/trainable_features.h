@@ -1,0 +1,47 @@
+// Training of features drafters (model/models/feature_drafter.h). The target is frozen: one pass of it gives the states
+// that the drafter reads and, as its teacher, the distributions to learn. The drafter's pass is unrolled (EAGLE-3's
+// training-time test): from its second step on it reads its own outputs, as it does in a draft.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "model/transformer/transformer_model.h"
+#include "train/trainable/trainable_model.h"
+
+namespace draftsmith::train {
+
+struct FeatureTrainableOptions {
+  std::filesystem::path target_directory = {};  // what the result refers to
+  double decay = 0.8;  // weight of each step's loss, relative to that of the step before; the weights' sum is 1
+};
+
+class FeatureTrainable : public TrainableModel {
+ public:
+  // Takes an unpacked drafter that has borrowed from the target, which has parameters(). Both are on the device to
+  // train on; they must outlive this object, and the drafter holds the result. Errors: UserError
+  // (model::require_feature_pair).
+  FeatureTrainable(model::TransformerModel& drafter, model::TransformerModel& target, FeatureTrainableOptions options);
+
+  const model::ModelInfo& info() const override { return drafter_.info(); }
+  double dropout() const override { return drafter_.config().dropout; }
+  // Returns the drafter's parameters alone.
+  const std::map<std::string, at::Tensor>& parameters() const override { return drafter_.parameters(); }
+  // Returns each step's predictions, the first step's first.
+  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
+  bool teaches() const override { return true; }
+  // Writes the drafter's directory; the target is not named.
+  void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
+  // Like save(), with the target named by path and hash.
+  void save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
+  void load(const std::filesystem::path& directory) override;
+
+ private:
+  model::TransformerModel& drafter_;
+  model::TransformerModel& target_;
+  FeatureTrainableOptions options_;
+};
+
+}  // namespace draftsmith::train
