@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -30,6 +31,10 @@ struct ExportSummary {
 // files, and a type that cannot hold the model's values; RunError if a write fails or a weight is not finite. After an
 // error, there is no `out`.
 ExportSummary export_model(const ExportOptions& options);
+
+// Returns for each format why it cannot hold the model in a directory, Tandems and the like too; empty: it can. Reads
+// no weights, so callers whose other work takes long ask first.
+std::map<std::string, std::string> export_refusals(const std::filesystem::path& model);
 
 // Returns the shell command by which vLLM serves a target with an exported drafter.
 std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter);
