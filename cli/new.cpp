@@ -22,6 +22,7 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
+#include "base/table.h"
 #include "base/toml.h"
 #include "base/utf8.h"
 #include "cli/application.h"
@@ -33,6 +34,7 @@
 #include "infer/load_models.h"
 #include "metrics/text.h"
 #include "model/files/model_directory.h"
+#include "model/transformer/parameters.h"
 #include "recipes/import/import_gguf.h"
 
 namespace draftsmith::cli {
@@ -125,24 +127,11 @@ using TextLines = std::map<std::string, fs::path>;  // different ones, as prompt
 
 // Checks all that needs no model. Returns the lines of the text. Errors: UserError, also for few lines.
 TextLines check_flags(const NewFlags& flags) {
-  const fs::path folder = fs::absolute(flags.out).parent_path();
-  if (!fs::is_directory(folder)) {
-    throw UserError({flags.out.string(), "the folder of the recipe does not exist", "an existing folder",
-                     folder.string(), "make it first"});
-  }
   if (fs::exists(flags.out)) {
     throw UserError({flags.out.string(), "exists already, and is not overwritten", "the name of a new file in --out",
                      "", "remove it, or choose another name"});
   }
   parse_weight_type(flags.dtype);
-  if (!flags.task.empty() && std::ranges::find(kTasks, flags.task, &Task::name) == kTasks.end()) {
-    throw UserError(unknown_name("task", flags.task, {"chat", "translation", "summarization", "text"}, "--task"));
-  }
-  std::vector<std::string> kinds = candidate_kinds();
-  kinds.emplace_back("any");
-  if (!flags.kind.empty() && std::ranges::find(kinds, flags.kind) == kinds.end()) {
-    throw UserError(unknown_name("kind of drafter", flags.kind, kinds, "--kind"));
-  }
   TextLines lines;
   for (const fs::path& file : flags.text) {
     for (const std::string& line : data::read_lines(file)) {
@@ -190,19 +179,8 @@ void choose_task(Starter& starter, const NewFlags& flags) {
   problems.throw_if_any();
 }
 
-// Refuses a tokenizer of another model: one without the token that ends outputs. Of too many ids loading knows.
-void check_tokenizer(const Starter& starter) {
-  const auto& tokenizer = infer::tokenizer_of(starter.loaded, "prompts are text: put the model's tokenizer there");
-  for (const int64_t id : starter.config.eos) {
-    if (id < tokenizer.vocabulary()) continue;
-    throw UserError({starter.loaded.directory.string(), "the tokenizer lacks the token that ends the model's outputs",
-                     fmt::format("more than {} ids (eos_token_id)", id), std::to_string(tokenizer.vocabulary()),
-                     "tokenizer and model do not belong together"});
-  }
-}
-
 // Refuses a disk without room for corpora, three models, a checkpoint and the export of a drafter.
-void require_room(const Starter& starter, const NewFlags& flags, int64_t layers) {
+void require_disk(const Starter& starter, const NewFlags& flags, int64_t layers) {
   model::TransformerConfig drafter = starter.config;
   drafter.decoder_layers = layers;
   const int64_t ids = starter.schedule.prompts * starter.task.max_new_tokens;
@@ -218,14 +196,20 @@ Starter look_at(const NewFlags& flags, const TextLines& lines, c10::Device devic
       .loaded = infer::load_model_directory(flags.target, {.device = device, .dtype = parse_weight_type(flags.dtype)}),
       .config = model::ModelDirectory(flags.target).config(),
       .lines = std::ssize(lines)};
-  check_tokenizer(starter);
+  const auto& tokenizer = infer::tokenizer_of(starter.loaded, "prompts are text: put the model's tokenizer there");
+  for (const int64_t end : starter.config.eos) {
+    if (end < tokenizer.vocabulary()) continue;
+    throw UserError({flags.target.string(), "the tokenizer lacks the token that ends the model's outputs",
+                     fmt::format("an id of {}", end), fmt::format("{} ids", tokenizer.vocabulary()),
+                     "tokenizer and model do not belong together"});
+  }
   if (starter.config.decoder_layers < 2) {
     throw UserError({flags.target.string(), "a drafter has fewer decoder layers than its target",
                      "a target of several decoder layers", "1", ""});
   }
   choose_task(starter, flags);
   if (starter.config.max_positions > 0) check_lengths(starter, lines);
-  require_room(starter, flags, 1);
+  require_disk(starter, flags, 1);
   return starter;
 }
 
@@ -319,7 +303,7 @@ void choose(Starter& starter, const NewFlags& flags) {
     throw UserError({"--hours", "the hours are too few to train any drafter and to measure it",
                      fmt::format("{:.3g} or more on this machine", fewest), fmt::format("{:g}", flags.hours), ""});
   }
-  require_room(starter, flags, starter.chosen->layers);
+  require_disk(starter, flags, starter.chosen->layers);
 }
 
 // ---- The recipe and the answer
@@ -332,12 +316,6 @@ std::string quoted_path(const fs::path& path) {
 
 std::string minutes_text(double seconds) {
   return fmt::format("{:.1f} minutes", seconds / 60);
-}
-
-std::string pays_text(const Candidate& drafter) {
-  const std::optional<double> even = drafter.pays_from();
-  const std::string pays = even ? fmt::format("it pays from alpha {:.2f} on", *even) : "it cannot pay at any alpha";
-  return fmt::format("{}; {:.2f} is assumed", pays, drafter.alpha);
 }
 
 using Values = std::vector<std::pair<const char*, std::string>>;
@@ -366,24 +344,17 @@ Values values_of(const Starter& starter, const NewFlags& flags, const TrainingDe
   const Schedule& schedule = starter.schedule;
   std::vector<std::string> files;
   for (const fs::path& file : flags.text) files.push_back(quoted_path(file));
-  std::vector<std::string> speedups;
-  for (const double alpha : {0.5, 0.6, 0.7, 0.8}) {
-    speedups.push_back(fmt::format("{:.2f} at {:g}", drafter.best(alpha).speedup, alpha));
-  }
   return {{"<file>", flags.out.string()},
+          {"<start>", drafter.kind->start},
           {"<name>", toml_quoted(flags.out.stem().string())},
           {"<target>", quoted_path(flags.target)},
           {"<files>", fmt::format("[{}]", fmt::join(files, ", "))},
-          {"<layers>", fmt::format("{} of {}", drafter.layers, starter.config.decoder_layers)},
-          {"<kind>", drafter.kind->name},
-          {"<start>", start_lines(*drafter.kind, flags.target)},
+          {"<drafter>", drafter.name()},
+          {"<table>", replace_all(candidates_text(starter.candidates, &drafter), "\n", "\n# ")},
           {"<key>", drafter.kind->drafter_key},
           {"<ids>", std::to_string(drafter.vocabulary)},
           {"<lambda>", fmt::format("{:g}", drafter.kind->lambda)},
-          {"<pays>", pays_text(drafter)},
           {"<kept>", fmt::format("every:{}", drafter.every)},
-          {"<ratio>", fmt::format("{:.2f}", drafter.costs.cost_ratio())},
-          {"<speedups>", fmt::format("{}", fmt::join(speedups, ", "))},
           {"<count>", std::to_string(schedule.prompts)},
           {"<held-out>", std::to_string(schedule.held_out)},
           {"<tokens>", std::to_string(starter.task.max_new_tokens)},
@@ -428,46 +399,6 @@ void use_gguf(NewFlags& flags) {
   flags.format = "gguf";
 }
 
-// Returns the formats in which the chosen drafter goes out, and why not in the others.
-std::string exports_text(const Candidate& drafter) {
-  std::vector<std::string> held;
-  std::string refused;
-  for (const auto& [format, refusal] : drafter.refusals) {
-    if (refusal.empty()) held.push_back(format);
-    if (!refusal.empty()) refused += fmt::format("; not {}: {}", format, refusal);
-  }
-  return wrapped(fmt::format("Export: {}{}.", held.empty() ? "none" : fmt::format("{}", fmt::join(held, ", ")), refused),
-                 100, 0, 2);
-}
-
-// Returns what the choice rests on: an alpha that was assumed, and kinds that no other engine runs.
-std::string reasons_text(const Starter& starter, const NewFlags& flags) {
-  const Candidate& drafter = *starter.chosen;
-  std::string text = fmt::format("Chosen: {}; {}.", drafter.name(), pays_text(drafter));
-  if (drafter.best(drafter.alpha).window == 0) text += " Theory expects no gain here at the assumed alpha.";
-  const auto* best = std::ranges::max_element(starter.candidates, {}, &Candidate::score).base();
-  if (best->kind != nullptr && best->score() > drafter.score() && !may_be_chosen(*best, flags)) {
-    text += fmt::format(" Theory prefers {}: --kind {} takes it.", best->name(), best->kind->name);
-  }
-  return wrapped(text, 100, 0, 2);
-}
-
-std::string report_text(const Starter& starter, const NewFlags& flags, c10::Device device) {
-  const Schedule& schedule = starter.schedule;
-  const std::string name = flags.out.string();
-  return fmt::format(
-      "{}: the target's step takes {:.2f} ms in {}, a token in a batch {:.2f} ms\n{}"
-      "M: million trained numbers; step: over the target's; alpha: share of accepted drafts, with the\n"
-      "speedup that theory expects of it. What is assumed was not measured here: chat of 4 layers came to\n"
-      ".31 after 500 prompts, translation of one layer to .73 and more. --alpha assumes another.\n"
-      "{}{}{}: {} prompts to train on, {} held out; minutes: prompts {:.1f}, answers {:.1f}, training {:.1f},\n"
-      "evaluation {:.1f}. Next:\n  draftsmith train {}\n",
-      device.is_cpu() ? cpu_name() : device_description(device), 1e3 * starter.chosen->costs.target.front(),
-      flags.dtype, 1e3 * starter.row_seconds, candidates_table(starter.candidates, starter.chosen),
-      reasons_text(starter, flags), exports_text(*starter.chosen), name, schedule.prompts, schedule.held_out,
-      schedule.writing / 60, schedule.answering / 60, schedule.training / 60, schedule.evaluating / 60, name);
-}
-
 int run_new(NewFlags flags) {
   const c10::Device device = begin_execution(flags.execution);
   const SignalWatch signals;
@@ -485,19 +416,30 @@ int run_new(NewFlags flags) {
   measure_all(starter, flags, device);
   if (!starter.candidates.front().refusals.at(flags.format).empty()) flags.format = "hf";
   choose(starter, flags);
+  fs::create_directories(fs::absolute(flags.out).parent_path());
   write_file_atomic(flags.out, recipe_text(starter, flags));
-  std::cout << report_text(starter, flags, device);
+  const Schedule& schedule = starter.schedule;
+  std::cout << fmt::format(
+      "{}: the target's step takes {:.2f} ms in {}, a token in a batch {:.2f} ms\n{}"
+      "M: million trained numbers; step: over the target's; alpha: share of accepted drafts, and the speedup\n"
+      "that theory expects of it. What is assumed was not measured here: chat of 4 layers came to .31 after\n"
+      "500 prompts (SmolLM2-135M), translation of one layer to .73 and more. --alpha assumes another.\n"
+      "{}: {} prompts to train on, {} held out; minutes: prompts {:.1f}, answers {:.1f}, training {:.1f},\n"
+      "evaluation {:.1f}. Next:\n  draftsmith train {}\n",
+      device.is_cpu() ? cpu_name() : device_description(device), 1e3 * starter.chosen->costs.target.front(),
+      flags.dtype, 1e3 * starter.row_seconds, candidates_text(starter.candidates, starter.chosen), flags.out.string(),
+      schedule.prompts, schedule.held_out, schedule.writing / 60, schedule.answering / 60, schedule.training / 60,
+      schedule.evaluating / 60, flags.out.string());
   return 0;
 }
 
 constexpr const char* kNewFooter =
     "Measures here the target's steps, those of drafters of each kind that are cut out of it, and their\n"
     "training. Takes the one with the best expected speedup that other engines run and whose training\n"
-    "fits the hours, and writes a recipe with comments. `draftsmith train` runs it: the target answers\n"
-    "prompts, the drafter learns the answers, held-out prompts measure it. The last lines are the verdict,\n"
-    "with the exported drafter if it pays. Without --text, a decoder-only target writes its prompts.\n"
-    "What is not known before training is alpha, the share of accepted drafts: it is assumed, and the\n"
-    "table says from which alpha on each drafter pays.\n"
+    "fits the hours, and writes a recipe with comments. `draftsmith train` runs it; its last lines are a\n"
+    "verdict, and the exported drafter if it pays. Without --text, a decoder-only target writes prompts.\n"
+    "Alpha, the share of accepted drafts, is not known before training: it is assumed, and the table says\n"
+    "from which alpha on each drafter pays.\n"
     "Examples:\n"
     "  draftsmith new --target SmolLM2-135M-Instruct --dtype bf16 --hours 2\n"
     "  draftsmith new --target model.gguf --text questions.txt --out drafter.toml\n"
@@ -513,13 +455,12 @@ Action add_new(CLI::App& app) {
       ->type_name("DIR|GGUF");
   app.add_option("--text", flags->text, "Files with one prompt or source a line, as the target reads them")
       ->type_name("FILE");
-  app.add_option("--task", flags->task, "chat, translation, summarization or text (default: what the target is for)")
-      ->type_name("NAME");
-  app.add_option("--kind", flags->kind,
-                 "layers, vocabulary, tandem, shared-encoder or any (default: the best one that can be exported)")
-      ->type_name("NAME");
+  app.add_option("--task", flags->task, "What the target is for (default: what it looks like)")
+      ->check(CLI::IsMember({"chat", "translation", "summarization", "text"}));
+  app.add_option("--kind", flags->kind, "Kind of the drafter (default: the best that can be exported)")
+      ->check(CLI::IsMember(candidate_kinds()));
   app.add_option("--alpha", flags->alpha, "Share of accepted drafts to assume (default: by task and layers)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(is_rate, "");
   app.add_option("--hours", flags->hours, "Time that the recipe may take here")
       ->check(CLI::Range(1e-4, 1e4))
       ->capture_default_str();

@@ -41,13 +41,6 @@ struct PlanFlags {
   bool json = false;
 };
 
-// Returns what is wrong with an acceptance rate; empty: nothing. CLI::Range would accept NaN.
-std::string is_rate(const std::string& text) {
-  double value = 0;
-  if (CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1) return "";
-  return fmt::format("'{}' is not a number from 0 to 1", text);
-}
-
 // Returns the ratio of a drafter's step to the target's; null where no draft was timed.
 ordered_json ratio_json(const StepCosts& costs) {
   return costs.target.size() == 1 ? ordered_json() : ordered_json(costs.cost_ratio());
@@ -67,16 +60,6 @@ ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most, in
                                {"speedup", evaluate::walltime_improvement(alpha, window, costs, length)}});
   }
   return json;
-}
-
-std::string best_sentence(const ordered_json& plan) {
-  const std::string ratio = plan["cost_ratio"].is_null()
-                                ? "the drafter has no positions left"
-                                : fmt::format("cost ratio {:.4g}", plan["cost_ratio"].get<double>());
-  const std::string where = fmt::format("(alpha {:g}, {}).\n", plan["alpha"].get<double>(), ratio);
-  if (plan["best_window"] == 0) return "No window is faster than the target alone " + where;
-  return fmt::format("Best window {}: {:.2f} times as fast as the target alone {}", plan["best_window"].get<int64_t>(),
-                     plan["best_speedup"].get<double>(), where);
 }
 
 // Throws a UserError if the target has fewer positions than the longest step needs.
@@ -141,24 +124,8 @@ int list_candidates(const PlanFlags& flags, c10::Device device) {
                           .context = infer::random_context(target.model->info(), size),
                           .longest = flags.max_window,
                           .length = flags.output_tokens});
-  if (!flags.json) {
-    std::cout << candidates_table(candidates)
-              << "step: over the target's; speedups that theory expects if so many drafts are accepted (alpha).\n";
-    return 0;
-  }
-  ordered_json all = ordered_json::array();
-  for (const Candidate& one : candidates) {
-    const std::optional<double> even = one.pays_from();
-    ordered_json plans = ordered_json::array();
-    for (const double alpha : flags.alphas) {
-      plans.push_back(windows_json(alpha, one.costs, flags.max_window, flags.output_tokens));
-    }
-    all.push_back({{"drafter", one.name()},
-                   {"parameters", one.numbers},
-                   {"break_even_alpha", even ? ordered_json(*even) : ordered_json()},
-                   {"plans", plans}});
-  }
-  std::cout << ordered_json{{"model", flags.model}, {"dtype", flags.dtype}, {"candidates", all}}.dump(2) << "\n";
+  std::cout << candidates_text(candidates)
+            << "step: over the target's; speedups that theory expects if so many drafts are accepted (alpha)\n";
   return 0;
 }
 
@@ -208,7 +175,7 @@ int run_plan(const PlanFlags& flags) {
             << times.text()
             << (even ? fmt::format("The drafter pays if more than {:.2f} of its tokens are accepted (alpha).\n", *even)
                      : "The drafter cannot pay here, even if every token is accepted.\n")
-            << (plans.size() == 1 ? best_sentence(plans.front()) : best.text());
+            << best.text();
   return 0;
 }
 
@@ -235,8 +202,10 @@ Action add_plan(CLI::App& app) {
   app.add_option("--max-window", flags->max_window, "Longest window to measure")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  for (const char* name : {"--batch", "--drafter-dtype"}) app.get_option(name)->needs(app.get_option("--drafter"));
   app.add_flag("--json", flags->json, "Print JSON with every time and window, full precision");
+  for (const char* name : {"--batch", "--drafter-dtype", "--json"}) {
+    app.get_option(name)->needs(app.get_option("--drafter"));
+  }
   add_execution_flags(app, flags->execution);
   app.footer(
       "Step times are measured on random tokens, in rounds as decoding runs them; the weights do not\n"

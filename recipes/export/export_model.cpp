@@ -80,11 +80,12 @@ void check_vllm(const ExportOptions& options, const model::TransformerConfig& co
                 .hint = "use a drafter whose embedding is padded to the target's size, or --format hf"});
 }
 
-// Adds a problem for each reason why the format cannot hold the model.
-void check_format(const model::ModelDirectory& opened, const ExportOptions& options, Problems& problems) {
+// Refuses what the format cannot hold, and a model that changed since it was made. Errors: UserError with all problems.
+void check_model(const model::ModelDirectory& opened, const ExportOptions& options) {
   const model::TransformerConfig& config = opened.config();
   std::optional<model::TransformerConfig> target;
   if (options.target) target = model::read_settings(*options.target, &model::ordinary_kind()).config;
+  Problems problems;
   if (!config.draft_vocabulary.ids.empty()) {
     problems.add({.where = options.model.string(),
                   .what = "other engines know no draft model with a pruned vocabulary",
@@ -95,12 +96,6 @@ void check_format(const model::ModelDirectory& opened, const ExportOptions& opti
   }
   if (options.format == "vllm") check_vllm(options, config, target, problems);
   if (options.format == kGgufFormat) check_gguf(options.model.string(), config, problems);
-}
-
-// Refuses what the format cannot hold, and a model that changed since it was made. Errors: UserError with all problems.
-void check_model(const model::ModelDirectory& opened, const ExportOptions& options) {
-  Problems problems;
-  check_format(opened, options, problems);
   problems.add_all(verify(options.model));
   problems.throw_if_any();
 }
@@ -248,14 +243,12 @@ std::string vllm_command(const fs::path& target, const fs::path& drafter) {
 
 std::map<std::string, std::string> export_refusals(const fs::path& model) {
   std::map<std::string, std::string> refusals;
-  for (const char* format : {kGgufFormat, "hf", "vllm"}) {
+  for (const std::string format : {kGgufFormat, "hf", "vllm"}) {
     std::string& refusal = refusals[format];
     try {
       const model::ModelDirectory opened(model);
-      Problems problems;
-      check_format(opened, {.model = model, .format = format}, problems);
-      problems.throw_if_any();
-      if (format == std::string(kGgufFormat)) gguf_tokenizer(model, opened.config().vocabulary);
+      check_model(opened, {.model = model, .format = format});
+      if (format == kGgufFormat) gguf_tokenizer(model, opened.config().vocabulary);
     } catch (const UserError& error) {
       refusal = error.problems().front().what;
     }

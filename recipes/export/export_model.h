@@ -32,8 +32,7 @@ struct ExportSummary {
 // error, there is no `out`.
 ExportSummary export_model(const ExportOptions& options);
 
-// Returns for each format why it cannot hold the model in a directory, Tandems and the like too; empty: it can. Reads
-// no weights, so callers whose other work takes long ask first.
+// Returns for each format why it cannot hold the model in a directory, which may be of any kind; empty: it can.
 std::map<std::string, std::string> export_refusals(const std::filesystem::path& model);
 
 // Returns the shell command by which vLLM serves a target with an exported drafter.

@@ -186,11 +186,14 @@ Fields<VerdictOptions> VerdictOptions::fields() {
       .add("format", &T::format, Choices{"hf", "gguf"}, "What the drafter is exported for, as in `draftsmith export`.");
 }
 
-// Returns the timed settings with a drafter of that name whose outputs are the target's, the fastest first.
-std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, const std::string& drafter) {
+// Returns the timed settings, greedy or sampled, with a drafter of that name whose outputs are the target's, the
+// fastest first.
+std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, const std::string& drafter,
+                                             bool sampled = false) {
   std::vector<evaluate::SettingResult> found;
   for (const evaluate::SettingResult& setting : task.settings) {
     const bool sound = setting.lossless_check.value_or(false) && std::isfinite(setting.speed.speedup.value);
+    if ((setting.params.value("temperature", 0.0) > 0) != sampled) continue;
     if (sound && setting.drafter_name() == drafter) found.push_back(setting);
   }
   std::ranges::sort(found, std::greater(), [](const auto& setting) { return setting.speed.speedup.value; });
@@ -257,6 +260,11 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
   if (low > 1) {
     text = fmt::format("lossless {} on {} held-out prompts ({}, best of {}); {}\n", times_text(own[0]), task.lines,
                        own[0].name, own.size(), exported(options, run.directory));
+  }
+  if (const auto drawn = fastest(task, "drafter", true); !drawn.empty()) {
+    text +=
+        fmt::format("sampling at temperature {:g}: lossless {}, {:.0f} % of the drafts accepted\n",
+                    drawn[0].params.value("temperature", 0.0), times_text(drawn[0]), 100 * drawn[0].acceptance.alpha);
   }
   if (!lookup.empty() && lookup[0].speed.speedup.interval.low > 1) {
     text += fmt::format("prompt look-up, which needs no drafter: lossless {}\n", times_text(lookup[0]));
