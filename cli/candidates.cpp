@@ -60,7 +60,7 @@ constexpr std::array<CandidateKind, 4> kKinds = {{
 // ids stay does not change times.
 recipes::StartingModels start_of(const Candidate& made, const CandidateInputs& inputs, const fs::path& pruned) {
   const auto whole = model::load_model(inputs.target.directory, {.pack = false});
-  model::PruneOptions prune{.encoder_layers = whole->config().encoder_decoder ? "every:2" : "",
+  model::PruneOptions prune{.encoder_layers = whole->config().encoder_layers > 1 ? "every:2" : "",
                             .decoder_layers = fmt::format("every:{}", made.every)};
   model::PruneEvidence evidence;
   if (made.vocabulary > 0) {

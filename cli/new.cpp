@@ -76,7 +76,7 @@ constexpr std::array<Task, 4> kTasks = {{
 }};
 constexpr double kAlphaDoubled = 0.05;  // more for twice as many layers
 
-// Rates and batches by family and width, from recipes of such models that were measured.
+// Rates and batches by family and width; docs/reference/training.md has their evidence.
 struct TrainingDefaults {
   bool t5;         // scores are not scaled
   int64_t widest;  // width of models that the row is for
@@ -87,8 +87,8 @@ struct TrainingDefaults {
 constexpr std::array<TrainingDefaults, 4> kDefaults = {{
     {true, 256, 1e-3, 512, "recipes/quickstart.toml"},
     {true, 1 << 30, 7e-4, 2048, "recipes/dialogsum_bild.toml; no model as wide was measured"},
-    {false, 256, 1e-3, 4096, "recipes/dialogsum_prompts.toml"},
-    {false, 1 << 30, 3e-4, 2048, "a third of recipes/dialogsum_prompts.toml; no model as wide was measured"},
+    {false, 256, 1e-3, 4096, "recipes/specgame.toml"},
+    {false, 1 << 30, 3e-4, 2048, "one run of SmolLM2-135M; no other rate was tried"},
 }};
 
 constexpr int64_t kFewestLines = 100;    // of text: a fifth is measured, the rest trained on
@@ -334,7 +334,7 @@ Values conditions(const Starter& starter, const NewFlags& flags, bool t5) {
           {"<distilled>", where(starter.chosen->distilled)},
           {"<aligned>", where(!starter.chosen->distilled)},
           {"<sampled>", where(starter.task.own)},
-          {"<encoder>", where(encodes)},
+          {"<encoder>", where(starter.config.encoder_layers > 1)},
           {"<t5>", where(t5)},
           {"<untied>", where(!starter.config.tied_head)}};
 }
@@ -421,9 +421,9 @@ int run_new(NewFlags flags) {
   const Schedule& schedule = starter.schedule;
   std::cout << fmt::format(
       "{}: the target's step takes {:.2f} ms in {}, a token in a batch {:.2f} ms\n{}"
-      "M: million trained numbers; step: over the target's; alpha: share of accepted drafts, and the speedup\n"
-      "that theory expects of it. What is assumed was not measured here: chat of 4 layers came to .31 after\n"
-      "500 prompts (SmolLM2-135M), translation of one layer to .73 and more. --alpha assumes another.\n"
+      "M: million trained numbers; step: over the target's; alpha: share of accepted drafts, with the\n"
+      "speedup that theory expects. What is assumed was not measured here: chat of 4 layers came to .31\n"
+      "after 500 prompts (SmolLM2-135M), translation of one layer to .73 and more. --alpha assumes another.\n"
       "{}: {} prompts to train on, {} held out; minutes: prompts {:.1f}, answers {:.1f}, training {:.1f},\n"
       "evaluation {:.1f}. Next:\n  draftsmith train {}\n",
       device.is_cpu() ? cpu_name() : device_description(device), 1e3 * starter.chosen->costs.target.front(),

@@ -218,20 +218,16 @@ std::string reason_of(const evaluate::TaskResult& task, const evaluate::SettingR
   return text;
 }
 
-// Exports the drafter, for Transformers if the format cannot hold it. Returns what was made, and what was refused.
+// Exports the drafter. Returns what was made, or why nothing was: of some kinds no other engine has a place.
 std::string exported(const VerdictOptions& options, const fs::path& directory) {
-  std::string refused;
-  for (const std::string& format : std::set<std::string>{options.format, "hf"}) {  // "gguf" comes first
-    const fs::path out = directory / (format == "gguf" ? "drafter.gguf" : "export");
-    fs::remove_all(out);  // of a killed run
-    try {
-      export_model({.model = options.drafter, .out = out, .format = format});
-      return fmt::format("export: {}{}", out.string(), refused);
-    } catch (const UserError& error) {
-      refused += fmt::format("; {} refused: {}", format, error.problems().front().what);
-    }
+  const fs::path out = directory / (options.format == "gguf" ? "drafter.gguf" : "export");
+  fs::remove_all(out);  // of a killed run
+  try {
+    export_model({.model = options.drafter, .out = out, .format = options.format});
+    return "export: " + out.string();
+  } catch (const UserError& error) {
+    return "no export: " + error.problems().front().what;
   }
-  return "no export" + refused;
 }
 
 void run_verdict(const VerdictOptions& options, const StageContext& run) {
