@@ -197,8 +197,7 @@ std::vector<Candidate> measure_candidates(const CandidateInputs& inputs) {
 
 std::string candidates_text(std::span<const Candidate> candidates, const Candidate* chosen) {
   std::vector<Column> columns = {{"drafter, layers", Align::kLeft}};
-  for (const char* header :
-       {"M", "step", "window", "alpha .5", ".6", ".7", ".8", "pays from", "assumed", "minutes", ""}) {
+  for (const char* header : {"M", "step", "window", "alpha .5", ".6", ".7", ".8", "pays from", "assumed", "min", ""}) {
     columns.push_back({header});
   }
   Table table(columns);
@@ -207,7 +206,8 @@ std::string candidates_text(std::span<const Candidate> candidates, const Candida
     std::vector<std::string> row = {one.name(), known(one.numbers / 1e6, 2),
                                     fmt::format("{:.2f}", one.costs.cost_ratio()), std::to_string(one.window())};
     for (const double alpha : {0.5, 0.6, 0.7, 0.8}) row.push_back(fmt::format("{:.2f}", one.best(alpha).speedup));
-    row.insert(row.end(), {known(one.pays_from().value_or(0), 2), known(one.alpha, 2), known(one.minutes, 1),
+    const std::optional<double> even = one.pays_from();
+    row.insert(row.end(), {even ? known(*even, 2) : "never", known(one.alpha, 2), known(one.minutes, 1),
                            &one == chosen ? "*" : ""});
     table.add_row(row);
   }

@@ -421,9 +421,9 @@ int run_new(NewFlags flags) {
   const Schedule& schedule = starter.schedule;
   std::cout << fmt::format(
       "{}: the target's step takes {:.2f} ms in {}, a token in a batch {:.2f} ms\n{}"
-      "M: million trained numbers; step: over the target's; alpha: share of accepted drafts, with the\n"
-      "speedup that theory expects. What is assumed was not measured here: chat of 4 layers came to .31\n"
-      "after 500 prompts (SmolLM2-135M), translation of one layer to .73 and more. --alpha assumes another.\n"
+      "M: million trained numbers; min: minutes of training; step: over the target's; alpha: share of\n"
+      "accepted drafts, with the speedup that theory expects. The assumed one was not measured here: chat\n"
+      "of 4 layers came to .31 after 500 prompts (SmolLM2-135M), translation of one layer to .73 and more.\n"
       "{}: {} prompts to train on, {} held out; minutes: prompts {:.1f}, answers {:.1f}, training {:.1f},\n"
       "evaluation {:.1f}. Next:\n  draftsmith train {}\n",
       device.is_cpu() ? cpu_name() : device_description(device), 1e3 * starter.chosen->costs.target.front(),

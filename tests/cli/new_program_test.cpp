@@ -130,7 +130,7 @@ TEST_F(NewProgram, ADecoderOnlyTargetWritesItsOwnPrompts) {
     ASSERT_EQ(made.exit_code, 0) << made.err;
     EXPECT_THAT(made.out, AllOf(HasSubstr("the target's own"), HasSubstr("hf; vllm.")));
     EXPECT_THAT(read_file(path(target + "-own.toml")),
-                AllOf(HasSubstr("name = \"distill\""), HasSubstr("temperature = 1"), HasSubstr("it ")));
+                AllOf(HasSubstr("name = \"distill\""), HasSubstr("temperature = 1")));
     EXPECT_EQ(read_file(path(target + "-own.toml")).find("chat = true") != std::string::npos, target == "chat");
     const std::string out = trained(target + "-own", {"--set", "prompts.count=40", "--set", "prompts.held_out=5"});
     EXPECT_THAT(out, HasSubstr("5 held-out prompts"));
@@ -151,7 +151,8 @@ TEST_F(NewProgram, RecipesOfEveryKindRunToTheVerdict) {
     const ProgramResult made = make(one.target, {"--text", path("text.txt"), "--kind", one.kind, "--alpha", "0.8",
                                                  "--hours", "0.2", "--out", path(name + ".toml")});
     ASSERT_EQ(made.exit_code, 0) << made.err;
-    EXPECT_THAT(made.out, AllOf(HasSubstr("Chosen: " + one.kind), HasSubstr("0.80 is assumed"), HasSubstr("not hf")));
+    EXPECT_THAT(made.out,
+                AllOf(HasSubstr("Chosen: " + one.kind), HasSubstr("0.80 is assumed"), HasSubstr("Export: not gguf: ")));
     EXPECT_THAT(read_file(path(name + ".toml")), HasSubstr(one.line));
     EXPECT_THAT(trained(name), AllOf(HasSubstr("held-out prompts"), Not(HasSubstr("; export: "))));
   }
