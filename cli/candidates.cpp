@@ -42,16 +42,22 @@ using model::TransformerConfig;
 constexpr int64_t kFewestIds = 4096;  // of targets whose vocabulary is worth pruning
 constexpr int64_t kKeptIds = 8192;    // of a pruned one, or a quarter: more than outputs of a task use often
 
-// What is accepted beside pruned layers: few tokens lack a row; .03 more came of multi30k_all's shared encoder.
+// What is accepted beside pruned layers is measured (docs/reference/training.md), but for few tokens without a row.
+// Projections begin as the unit matrix: a drafter that is cut out of its target has the target's width.
 constexpr std::array<CandidateKind, 4> kKinds = {{
     {.name = "layers"},
     {.name = "vocabulary", .prunes_vocabulary = true, .alpha = -0.02},
     {.name = "tandem",
-     .start = "tandem = { primary = <target>, block = 4 }",
+     .start = "tandem = { primary = <target>, block = 4, projections = \"identity\" }",
      .drafter_key = "tandem",
+     .alpha = -0.03,
+     .rate = 3,
      .lambda = 0.5,
      .runs_target = true},
-    {.name = "shared-encoder", .start = "shared_encoder = { target = <target> }", .reads_encoder = true, .alpha = 0.03},
+    {.name = "shared-encoder",
+     .start = "shared_encoder = { target = <target>, projection = \"identity\" }",
+     .reads_encoder = true,
+     .alpha = 0.01},
 }};
 
 // ---- Making and measuring one

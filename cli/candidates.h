@@ -26,6 +26,7 @@ struct CandidateKind {
   bool prunes_vocabulary = false;     // to ids that the target's outputs use most
   bool reads_encoder = false;         // of the target
   double alpha = 0;                   // accepted beside pruned layers of that number
+  double rate = 1;                    // of learning, beside that of pruned layers
   double lambda = 0.1;                // share of cross entropy where it is distilled
   bool runs_target = false;           // in training anyway, so that distilling costs no pass
 };

@@ -86,16 +86,16 @@ struct TrainingDefaults {
 };
 constexpr std::array<TrainingDefaults, 4> kDefaults = {{
     {true, 256, 1e-3, 512, "recipes/quickstart.toml"},
-    {true, 1 << 30, 7e-4, 2048, "recipes/dialogsum_bild.toml; no model as wide was measured"},
-    {false, 256, 1e-3, 4096, "recipes/specgame.toml"},
-    {false, 1 << 30, 3e-4, 2048, "one run of SmolLM2-135M; no other rate was tried"},
+    {true, 1 << 30, 7e-4, 1024, "recipes/dialogsum_bild.toml; no model as wide was measured"},
+    {false, 256, 1e-3, 512, "recipes/specgame.toml"},
+    {false, 1 << 30, 3e-4, 1024, "one run of SmolLM2-135M; no other rate was tried"},
 }};
 
 constexpr int64_t kFewestLines = 100;    // of text: a fifth is measured, the rest trained on
 constexpr int64_t kFewestPrompts = 300;  // to train on
 constexpr int64_t kMostPrompts = 20000;  // that a model writes
 constexpr int64_t kBatch = 64;           // of teacher outputs, by default
-constexpr int64_t kEpochs = 4;           // as the tutorial's alignment
+constexpr double kEpochs = 4;            // and up to four times as many where hours are left
 constexpr int64_t kLongestWindow = 8;
 constexpr double kPlanned = 0.9;    // share of the hours: times are estimates
 constexpr double kEvaluated = 0.3;  // share of the hours for evaluation, at most
@@ -104,6 +104,7 @@ constexpr double kEvaluated = 0.3;  // share of the hours for evaluation, at mos
 struct Schedule {
   int64_t prompts = 0;   // to train on
   int64_t held_out = 0;  // to measure on
+  int64_t epochs = 0;
   double writing = 0, answering = 0, training = 0, evaluating = 0;
   double least_hours = 0;  // that the least training takes
 };
@@ -269,7 +270,10 @@ Schedule schedule_for(const Starter& starter, const Candidate& candidate, double
   made.prompts = static_cast<int64_t>(count);
   made.writing = writing * count;
   made.answering = answering * count;
-  made.training = training * count;
+  const double left = kPlanned * seconds - made.evaluating - (writing + answering) * count;
+  const double epochs = left / (std::max(count, 1.0) * candidate.example_seconds);
+  made.epochs = static_cast<int64_t>(std::clamp(epochs, kEpochs, 4 * kEpochs));
+  made.training = static_cast<double>(made.epochs) * candidate.example_seconds * count;
   const double least = each * static_cast<double>(std::min(kFewestPrompts, most)) + 20 * line;
   made.least_hours = 1.02 * least / (kPlanned - kEvaluated) / 3600;
   return made;
@@ -359,9 +363,9 @@ Values values_of(const Starter& starter, const NewFlags& flags, const TrainingDe
           {"<held-out>", std::to_string(schedule.held_out)},
           {"<tokens>", std::to_string(starter.task.max_new_tokens)},
           {"<dtype>", flags.dtype},
-          {"<epochs>", std::to_string(kEpochs)},
+          {"<epochs>", std::to_string(schedule.epochs)},
           {"<budget>", std::to_string(defaults.token_budget)},
-          {"<lr>", fmt::format("{:g}", defaults.lr)},
+          {"<lr>", fmt::format("{:g}", drafter.kind->rate * defaults.lr)},
           {"<source>", defaults.source},
           {"<query-factor>", fmt::format("{:.3f}", 1 / std::sqrt(static_cast<double>(starter.config.head_width)))},
           {"<timing>", fmt::format("{:.3g}", std::clamp(schedule.evaluating / 120, 0.05, 10.0))},
