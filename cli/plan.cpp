@@ -1,5 +1,5 @@
 // `draftsmith plan`: says whether a drafter will pay and with which window, by the formulas of Leviathan et al. 2023
-// (evaluate/theory/formulas.h) from step times that it measures on this machine.
+// (evaluate/theory/formulas.h) from step times that it measures on this machine. Without a drafter: which would pay.
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/table.h"
 #include "cli/application.h"
+#include "cli/candidates.h"
 #include "evaluate/theory/formulas.h"
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/drafter.h"
@@ -39,13 +40,6 @@ struct PlanFlags {
   int64_t max_window = 8;
   bool json = false;
 };
-
-// Returns what is wrong with an acceptance rate; empty: nothing. CLI::Range would accept NaN.
-std::string is_rate(const std::string& text) {
-  double value = 0;
-  if (CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1) return "";
-  return fmt::format("'{}' is not a number from 0 to 1", text);
-}
 
 // Returns the ratio of a drafter's step to the target's; null where no draft was timed.
 ordered_json ratio_json(const StepCosts& costs) {
@@ -116,25 +110,32 @@ StepCosts measured_costs(const PlanFlags& flags, c10::Device device) {
   return drafter->step_costs(pair, context, longest + 1);
 }
 
-// Returns the least acceptance rate with which some window is faster than the target alone; nothing if none is.
-std::optional<double> break_even(const StepCosts& costs, int64_t most, int64_t length) {
-  const auto pays = [&](double alpha) { return evaluate::best_window(alpha, costs, most, length).window > 0; };
-  if (!pays(1)) return std::nullopt;
-  double below = 0;
-  double above = 1;
-  for (int i = 0; i < 30; ++i) {
-    const double middle = (below + above) / 2;
-    (pays(middle) ? above : below) = middle;
-  }
-  return above;
+// Prints what a drafter of each kind would cost and gain. Errors: UserError as measured_costs(), and for a target
+// without a tokenizer.
+int list_candidates(const PlanFlags& flags, c10::Device device) {
+  const model::LoadOptions load{.device = device, .dtype = parse_weight_type(flags.dtype)};
+  const infer::LoadedModel target = infer::load_model_directory(flags.model, load);
+  infer::tokenizer_of(target, "drafters of all kinds learn text; --drafter measures one that reads ids");
+  require_room(target.model->info(), flags);
+  const infer::ContextSize size{.source = flags.source_length, .length = flags.length};
+  const std::vector<Candidate> candidates =
+      measure_candidates({.target = target,
+                          .load = load,
+                          .context = infer::random_context(target.model->info(), size),
+                          .longest = flags.max_window,
+                          .length = flags.output_tokens});
+  std::cout << candidates_text(candidates)
+            << "step: over the target's; speedups that theory expects if so many drafts are accepted (alpha)\n";
+  return 0;
 }
 
 int run_plan(const PlanFlags& flags) {
   const c10::Device device = begin_execution(flags.execution);
+  if (flags.drafter.empty()) return list_candidates(flags, device);
   const int64_t threads = set_threads(0);  // the number in use
   const StepCosts costs = measured_costs(flags, device);
   const int64_t longest = std::ssize(costs.target) - 1;
-  const std::optional<double> even = break_even(costs, longest, flags.output_tokens);
+  const std::optional<double> even = evaluate::break_even_alpha(costs, longest, flags.output_tokens);
   ordered_json plans = ordered_json::array();
   Table times({{"window"}, {"drafting ms"}, {"verifying ms"}, {"x one"}});
   for (size_t window = 0; window < costs.target.size(); ++window) {
@@ -186,7 +187,7 @@ Action add_plan(CLI::App& app) {
     app.add_option(name, size, help)->check(CLI::Range(1, 10'000'000))->capture_default_str();
   };
   app.add_option("--model", flags->model, "Directory of the target, whose steps are measured here")->required();
-  app.add_option("--drafter", flags->drafter, infer::drafter_help())->required();
+  app.add_option("--drafter", flags->drafter, infer::drafter_help() + " (default: those that training could make)");
   app.add_option("--dtype", flags->dtype, "Type of weights: fp32, bf16, fp16, fp64 or int8")->capture_default_str();
   app.add_option("--drafter-dtype", flags->drafter_dtype, "Type of a drafter that is a model (default: --dtype)");
   add_size("--batch", flags->batch, "Rows that are decoded together");
@@ -202,14 +203,19 @@ Action add_plan(CLI::App& app) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_flag("--json", flags->json, "Print JSON with every time and window, full precision");
+  for (const char* name : {"--batch", "--drafter-dtype", "--json"}) {
+    app.get_option(name)->needs(app.get_option("--drafter"));
+  }
   add_execution_flags(app, flags->execution);
   app.footer(
       "Step times are measured on random tokens, in rounds as decoding runs them; the weights do not\n"
       "matter. A step is timed until its most likely tokens are on the host. Medians are printed.\n"
       "tokens per target run = (1 - alpha^(G+1)) / (1 - alpha), equation (1) of Leviathan et al. 2023;\n"
       "speedup = tokens / (G c + t(G+1)), Theorem 3.8. Both assume that acceptances are independent;\n"
-      "`draftsmith eval` measures alpha.\n"
+      "`draftsmith eval` measures alpha. Without --drafter, drafters of each kind are cut out of the target\n"
+      "and measured; `draftsmith new` chooses one and writes its recipe.\n"
       "Examples:\n"
+      "  draftsmith plan --model TARGET\n"
       "  draftsmith plan --model TARGET --drafter DRAFTER --output-tokens 20\n"
       "  draftsmith plan --model TARGET --drafter lookup --dtype int8 --alpha 0.6");
   return [flags] { return run_plan(*flags); };

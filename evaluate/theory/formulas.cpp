@@ -68,6 +68,18 @@ BestWindow best_window(double alpha, const infer::StepCosts& costs, int64_t max_
   return best;
 }
 
+std::optional<double> break_even_alpha(const infer::StepCosts& costs, int64_t max_window, int64_t length) {
+  const auto pays = [&](double alpha) { return best_window(alpha, costs, max_window, length).window > 0; };
+  if (!pays(1)) return std::nullopt;
+  double below = 0;
+  double above = 1;
+  for (int i = 0; i < 30; ++i) {
+    const double middle = (below + above) / 2;
+    (pays(middle) ? above : below) = middle;
+  }
+  return above;
+}
+
 SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, double iteration) {
   check_acceptance(acceptance, draft_tokens);
   require(iteration >= 0, "an iteration takes no negative time");

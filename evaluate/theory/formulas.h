@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "infer/costs/step_costs.h"
 
@@ -37,6 +38,9 @@ struct BestWindow {
 // Returns the window of 0..max_window with the greatest walltime_improvement(), the smallest of equals (section 3.5).
 // By corollary 3.9 some window helps if and only if alpha > c, provided that verifying costs as much as one token.
 BestWindow best_window(double alpha, const infer::StepCosts& costs, int64_t max_window = 64, int64_t length = 0);
+
+// Returns the least acceptance rate with which some window is faster than the target alone; nothing if none is.
+std::optional<double> break_even_alpha(const infer::StepCosts& costs, int64_t max_window, int64_t length = 0);
 
 // ---- SpecGame: Liu, Zhang, Song 2024, section 3
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -245,27 +246,35 @@ void require_new_file(const fs::path& file) {
                    .hint = "choose another name, or remove it"});
 }
 
+// Starts the script, which refuses settings and a tokenizer that the file cannot hold.
+std::unique_ptr<PythonScript> begin_file(const model::ModelDirectory& opened, const ExportOptions& options,
+                                         const std::string& dtype) {
+  const model::TransformerConfig& config = opened.config();
+  auto script = std::make_unique<PythonScript>(
+      export_texts(), ScriptMessages{options.model.string(), "GGUF is not written", "gguf"});
+  script->ask({{"family", config.family},
+               {"settings", model::write_config(opened.family(), config)},
+               {"window", config.window_layers.empty() ? 0 : config.window},
+               {"rotation", rotation_factors(config.rotary)},
+               {"type", dtype},
+               {"name", options.out.stem().string()},
+               {"description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit())},
+               {"tokenizer", config.encoder_decoder ? nlohmann::ordered_json()  // such families are refused
+                                                    : describe_tokenizer(options.model, config.vocabulary)}});
+  return script;
+}
+
 // The script checks settings and tokenizer before weights are read, and takes the weights from a directory that is
 // removed in the end.
 ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptions& options) {
   require_new_file(options.out);
-  const model::TransformerConfig& config = opened.config();
   const at::ScalarType stored = stored_type(opened) == at::kDouble ? at::kFloat : stored_type(opened);
   const bool blocks = options.dtype == kBlockType;
   const at::ScalarType type = blocks ? at::kHalf : type_for(options, stored);
   AtomicPath out(options.out);
   const AtomicPath whole(options.out.string() + ".model");
-  PythonScript script(export_texts(), {options.model.string(), "GGUF is not written", "gguf"});
   const std::string dtype = blocks ? "Q8_0" : model::stored_dtype_name(type);
-  script.ask({{"family", config.family},
-              {"settings", model::write_config(opened.family(), config)},
-              {"window", config.window_layers.empty() ? 0 : config.window},
-              {"rotation", rotation_factors(config.rotary)},
-              {"type", dtype},
-              {"name", options.out.stem().string()},
-              {"description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit())},
-              {"tokenizer", config.encoder_decoder ? nlohmann::ordered_json()  // such families are refused
-                                                   : describe_tokenizer(options.model, config.vocabulary)}});
+  const auto script = begin_file(opened, options, dtype);
   const auto model = load_whole(opened, at::kFloat);
   for (const auto& [name, values] : model->parameters()) {
     work_point();
@@ -278,7 +287,7 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
   save.dtype = stored;
   save.shard_bytes = std::numeric_limits<uint64_t>::max();  // one file
   model::write_model_files(whole.temporary(), *model, save);
-  script.ask({{"weights", (whole.temporary() / "model.safetensors").string()}, {"file", out.temporary().string()}});
+  script->ask({{"weights", (whole.temporary() / "model.safetensors").string()}, {"file", out.temporary().string()}});
   out.commit();
   return {.dtype = dtype, .parameters = model->parameters().size()};
 }
@@ -312,6 +321,21 @@ std::string vllm_command(const fs::path& target, const fs::path& drafter, bool e
   const std::string settings = fmt::format(R"({{"method": "{}", "model": {}, "num_speculative_tokens": {}}})",
                                            eagle3 ? "eagle3" : "draft_model", name, eagle3 ? 3 : 5);
   return fmt::format("vllm serve {} --speculative-config {}", shell_word(target.string()), shell_word(settings));
+}
+
+std::map<std::string, std::string> export_refusals(const fs::path& model) {
+  std::map<std::string, std::string> refusals;
+  for (const std::string format : {kGgufFormat, "hf", "vllm"}) {
+    std::string& refusal = refusals[format];
+    try {
+      const model::ModelDirectory opened(model);
+      check_model(opened, {.model = model, .format = format});
+      if (format == kGgufFormat) begin_file(opened, {.model = model, .format = format}, "F16");
+    } catch (const UserError& error) {
+      refusal = error.problems().front().what;
+    }
+  }
+  return refusals;
 }
 
 ExportSummary export_model(const ExportOptions& options) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +40,9 @@ std::span<const EmbeddedText> export_texts();
 // Exports a features drafter as an EAGLE-3 directory (recipes/export/eagle3_model.cpp). Errors: as export_model(), and
 // for drafters that such a directory cannot hold.
 ExportSummary export_eagle3(const ExportOptions& options);
+
+// Returns for each format why it cannot hold the model in a directory, which may be of any kind; empty: it can.
+std::map<std::string, std::string> export_refusals(const std::filesystem::path& model);
 
 // Returns the shell command by which vLLM serves a target with an exported drafter.
 std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter,

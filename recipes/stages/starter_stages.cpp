@@ -186,11 +186,14 @@ Fields<VerdictOptions> VerdictOptions::fields() {
       .add("format", &T::format, Choices{"hf", "gguf"}, "What the drafter is exported for, as in `draftsmith export`.");
 }
 
-// Returns the timed settings with a drafter of that name whose outputs are the target's, the fastest first.
-std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, const std::string& drafter) {
+// Returns the timed settings, greedy or sampled, with a drafter of that name whose outputs are the target's, the
+// fastest first.
+std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, const std::string& drafter,
+                                             bool sampled = false) {
   std::vector<evaluate::SettingResult> found;
   for (const evaluate::SettingResult& setting : task.settings) {
     const bool sound = setting.lossless_check.value_or(false) && std::isfinite(setting.speed.speedup.value);
+    if ((setting.params.value("temperature", 0.0) > 0) != sampled) continue;
     if (sound && setting.drafter_name() == drafter) found.push_back(setting);
   }
   std::ranges::sort(found, std::greater(), [](const auto& setting) { return setting.speed.speedup.value; });
@@ -215,20 +218,16 @@ std::string reason_of(const evaluate::TaskResult& task, const evaluate::SettingR
   return text;
 }
 
-// Exports the drafter, for Transformers if the format cannot hold it. Returns what was made, and what was refused.
+// Exports the drafter. Returns what was made, or why nothing was: of some kinds no other engine has a place.
 std::string exported(const VerdictOptions& options, const fs::path& directory) {
-  std::string refused;
-  for (const std::string& format : std::set<std::string>{options.format, "hf"}) {  // "gguf" comes first
-    const fs::path out = directory / (format == "gguf" ? "drafter.gguf" : "export");
-    fs::remove_all(out);  // of a killed run
-    try {
-      export_model({.model = options.drafter, .out = out, .format = format});
-      return fmt::format("export: {}{}", out.string(), refused);
-    } catch (const UserError& error) {
-      refused += fmt::format("; {} refused: {}", format, error.problems().front().what);
-    }
+  const fs::path out = directory / (options.format == "gguf" ? "drafter.gguf" : "export");
+  fs::remove_all(out);  // of a killed run
+  try {
+    export_model({.model = options.drafter, .out = out, .format = options.format});
+    return "export: " + out.string();
+  } catch (const UserError& error) {
+    return "no export: " + error.problems().front().what;
   }
-  return "no export" + refused;
 }
 
 void run_verdict(const VerdictOptions& options, const StageContext& run) {
@@ -257,6 +256,11 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
   if (low > 1) {
     text = fmt::format("lossless {} on {} held-out prompts ({}, best of {}); {}\n", times_text(own[0]), task.lines,
                        own[0].name, own.size(), exported(options, run.directory));
+  }
+  if (const auto drawn = fastest(task, "drafter", true); !drawn.empty()) {
+    text +=
+        fmt::format("sampling at temperature {:g}: lossless {}, {:.0f} % of the drafts accepted\n",
+                    drawn[0].params.value("temperature", 0.0), times_text(drawn[0]), 100 * drawn[0].acceptance.alpha);
   }
   if (!lookup.empty() && lookup[0].speed.speedup.interval.low > 1) {
     text += fmt::format("prompt look-up, which needs no drafter: lossless {}\n", times_text(lookup[0]));

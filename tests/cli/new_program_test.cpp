@@ -36,6 +36,7 @@ class NewProgram : public testing::Test {
     for (const std::string& line : lines) text += line + "\n";
     write_text(path("text.txt"), text + text);
     write_text(path("few.txt"), "one\ntwo\n");
+    write_text(path("empty.txt"), "\n \n");
     data::train_tokenizer(lines, {.vocabulary = 60, .exact_size = false}, path("spiece.model"));
     const int64_t vocabulary = data::load_tokenizer(path("spiece.model"))->vocabulary();
     save("t5", model::t5_config({.vocabulary = vocabulary, .encoder_layers = 2, .decoder_layers = 4}));
@@ -46,6 +47,11 @@ class NewProgram : public testing::Test {
     write_text(path("chat/chat_template.jinja"),
                "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
                "{% if add_generation_prompt %}assistant: {% endif %}");
+    llama.vocabulary = 4096;  // padded, so that the head is most of a step
+    save("padded", llama);
+    llama.eos = {vocabulary + 5};
+    save("foreign", llama);
+    llama.eos = {1};
     llama.vocabulary = vocabulary - 9;
     save("smaller", llama);
     save("shallow", model::llama_config({.vocabulary = vocabulary, .decoder_layers = 1}));
@@ -100,12 +106,14 @@ TEST_F(NewProgram, ARecipeForAnEncoderDecoderRunsToTheVerdict) {
       make("t5", {"--text", path("text.txt"), "--hours", "0.2", "--out", path("translator.toml")});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   EXPECT_LE(widest_line(made.out), 100U + path("translator.toml").size()) << made.out;
-  EXPECT_THAT(made.out, AllOf(HasSubstr("150 different lines"), HasSubstr("1 of 4"), HasSubstr("2 of 4"),
-                              HasSubstr("alpha .5"), HasSubstr("draftsmith train")));
+  EXPECT_THAT(made.out,
+              AllOf(HasSubstr("150 different lines"), HasSubstr("layers, 1"), HasSubstr("layers, 2"),
+                    HasSubstr("tandem, "), HasSubstr("prompt look-up"), HasSubstr("pays from"), HasSubstr("is assumed"),
+                    HasSubstr("Export: not gguf: GGUF is not written"), HasSubstr("draftsmith train")));
   EXPECT_THAT(run_here({"validate", path("translator.toml")}).out, HasSubstr("no errors"));
   EXPECT_THAT(read_file(path("translator.toml")),
               AllOf(HasSubstr("encoder_layers = \"every:2\""), HasSubstr("head.weight"), Not(HasSubstr("chat")),
-                    Not(HasSubstr("<"))));
+                    Not(HasSubstr("temperature = 1")), Not(HasSubstr("\"distill\"")), Not(HasSubstr("<"))));
 
   const std::vector<std::string> out = lines_of(trained("translator"));
   ASSERT_GE(out.size(), 2U);
@@ -120,13 +128,45 @@ TEST_F(NewProgram, ADecoderOnlyTargetWritesItsOwnPrompts) {
   for (const std::string target : {"chat", "llama"}) {
     const ProgramResult made = make(target, {"--hours", "0.2", "--out", path(target + "-own.toml")});
     ASSERT_EQ(made.exit_code, 0) << made.err;
-    EXPECT_THAT(made.out, HasSubstr("the target's own"));
+    EXPECT_THAT(made.out, AllOf(HasSubstr("the target's own"), HasSubstr("hf; vllm.")));
+    EXPECT_THAT(read_file(path(target + "-own.toml")),
+                AllOf(HasSubstr("name = \"distill\""), HasSubstr("temperature = 1")));
     EXPECT_EQ(read_file(path(target + "-own.toml")).find("chat = true") != std::string::npos, target == "chat");
     const std::string out = trained(target + "-own", {"--set", "prompts.count=40", "--set", "prompts.held_out=5"});
     EXPECT_THAT(out, HasSubstr("5 held-out prompts"));
     EXPECT_EQ(out.find("\nlossless ") != std::string::npos, out.find("export: ") != std::string::npos) << out;
     EXPECT_EQ(training_prompts(target + "-own").size(), 40U);
   }
+}
+
+TEST_F(NewProgram, RecipesOfEveryKindRunToTheVerdict) {
+  struct Case {
+    std::string kind, target, line;
+  };
+  for (const Case& one : {Case{"tandem", "t5", "tandem = { primary = "}, Case{"tandem", "llama", "lambda = 0.5"},
+                          Case{"shared-encoder", "t5", "shared_encoder = { target = "},
+                          Case{"vocabulary", "padded", "vocabulary_size = 1024"}}) {
+    SCOPED_TRACE(one.kind + " of " + one.target);
+    const std::string name = one.kind + "-" + one.target;
+    const ProgramResult made = make(one.target, {"--text", path("text.txt"), "--kind", one.kind, "--alpha", "0.8",
+                                                 "--hours", "0.2", "--out", path(name + ".toml")});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    EXPECT_THAT(made.out,
+                AllOf(HasSubstr("Chosen: " + one.kind), HasSubstr("0.80 is assumed"), HasSubstr("Export: not gguf: ")));
+    EXPECT_THAT(read_file(path(name + ".toml")), HasSubstr(one.line));
+    EXPECT_THAT(trained(name), AllOf(HasSubstr("held-out prompts"), Not(HasSubstr("; export: "))));
+  }
+}
+
+// `plan` without a drafter has the same candidates.
+TEST_F(NewProgram, PlanListsWhatADrafterCouldBe) {
+  const std::vector<std::string> line = {"plan", "--model",  path("t5"), "--output-tokens", "32", "--max-window",
+                                         "3",    "--device", "cpu",      "--threads",       "1",  "--quiet"};
+  EXPECT_THAT(run_here(line).out,
+              AllOf(HasSubstr("shared-encoder, "), HasSubstr("pays from"), Not(HasSubstr("assumed"))));
+  std::vector<std::string> batch = line;
+  batch.insert(batch.end(), {"--batch", "2"});
+  EXPECT_THAT(run_here(batch).err, HasSubstr("--drafter"));
 }
 
 // Changes an evaluation's results and asks for the verdict. Without a change, the drafter pays.
@@ -139,6 +179,7 @@ TEST_F(NewProgram, TheVerdictExportsADrafterThatPays) {
     return results;
   };
   good = change(change(good, "speed", "speedup", 1.9), "speed", "speedup_ci95", {1.85, 1.95});
+  good = change(good, "", "lossless_check", true);
   const auto verdict = [](const nlohmann::json& results, const std::string& drafter, const std::string& format) {
     write_text(path("results.json"), results.dump());
     write_text(path("verdict.toml"), "[verdict]\nkind = \"verdict\"\nevaluation = \"" + path("results.json") +
@@ -148,12 +189,13 @@ TEST_F(NewProgram, TheVerdictExportsADrafterThatPays) {
     return result.out + result.err;
   };
   EXPECT_THAT(verdict(good, "pays/drafter/model", "hf"),
-              AllOf(HasSubstr("lossless 1.90 ± 0.05 times on "), HasSubstr("look-up")));
+              AllOf(HasSubstr("lossless 1.90 ± 0.05 times on "), HasSubstr("look-up"),
+                    HasSubstr("sampling at temperature 1: lossless 1.90")));
   EXPECT_TRUE(fs::exists(path("verdict/verdict/export/config.json")));
-  EXPECT_THAT(verdict(good, "t5", "gguf"), AllOf(HasSubstr("lossless 1.90"), HasSubstr("gguf refused: GGUF is not")));
-  EXPECT_TRUE(fs::exists(path("verdict/verdict/export/config.json")));
+  EXPECT_THAT(verdict(good, "t5", "gguf"), AllOf(HasSubstr("lossless 1.90"), HasSubstr("no export: GGUF is not")));
+  EXPECT_FALSE(fs::exists(path("verdict/verdict/export")));
   EXPECT_THAT(verdict(change(good, "speed", "speedup_ci95", {nullptr, nullptr}), "t5", "hf"), HasSubstr("not known"));
-  EXPECT_THAT(verdict(change(good, "", "lossless_check", false), "t5", "hf"), HasSubstr("2 settings with it"));
+  EXPECT_THAT(verdict(change(good, "", "lossless_check", false), "t5", "hf"), HasSubstr("3 settings with it"));
   EXPECT_THAT(verdict(change(good, "speed", "speedup", nullptr), "t5", "hf"), HasSubstr("no setting of the drafter"));
   good["tasks"] = nlohmann::json::array();
   EXPECT_THAT(verdict(good, "t5", "hf"), HasSubstr("no results of a task"));
@@ -175,9 +217,18 @@ TEST_F(NewProgram, MistakesAreFoundBeforeAnythingLong) {
   EXPECT_THAT(error("llama", {"--task", "chat", "--out", out}), HasSubstr("chat template"));
   EXPECT_THAT(error("llama", {"--task", "chatt", "--out", out}), HasSubstr("chat"));
   EXPECT_THAT(error("t5", {"--text", path("few.txt"), "--out", out}), AllOf(HasSubstr("100"), HasSubstr("few.txt")));
+  EXPECT_THAT(error("t5", {"--text", path("empty.txt"), "--out", out}), AllOf(HasSubstr("100"), HasSubstr("0")));
+  EXPECT_THAT(error("t5", {"--text", path("none.txt"), "--out", out}), HasSubstr("none.txt"));
   EXPECT_THAT(error("t5", {"--text", path("text.txt"), "--hours", "0.0001", "--out", out}),
               AllOf(HasSubstr("--hours"), HasSubstr("or more on this machine")));
-  EXPECT_THAT(error("smaller", {"--out", out}), HasSubstr("smaller"));
+  for (const std::string target : {"smaller", "foreign"}) {
+    EXPECT_THAT(error(target, {"--out", out}), AllOf(HasSubstr(target), HasSubstr("do not belong together")));
+  }
+  EXPECT_THAT(error("llama", {"--out", "/proc/recipe.toml"}), HasSubstr("the disk has no room"))
+      << "none is free there";
+  EXPECT_THAT(error("llama", {"--kind", "tandm", "--out", out}), HasSubstr("tandem"));
+  EXPECT_THAT(error("llama", {"--kind", "shared-encoder", "--out", out}), HasSubstr("--kind"));
+  EXPECT_THAT(error("llama", {"--alpha", "nan", "--out", out}), HasSubstr("from 0 to 1"));
   EXPECT_THAT(error("shallow", {"--out", out}), HasSubstr("several decoder layers"));
   EXPECT_THAT(error("t5", {"--text", path("text.txt"), "--out", path("few.txt")}), HasSubstr("exists already"));
   for (const std::string flag : {"--task", "--dtype"}) {
