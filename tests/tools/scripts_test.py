@@ -229,9 +229,16 @@ class Build(Script):
         self.assertTrue(calls[-1].endswith("--target draftsmith"), calls)
 
 
-# `train` writes results unless --until is among its arguments, and fails where asked to.
-PROGRAM = """printf '%s\\n' "$@" >>"$CALLS"
+# `train` writes results unless --until is among its arguments, and fails where asked to. That of the measurement of
+# training's speed is not noted; it finds $RATE.
+PROGRAM = """if [[ "$*" = *"--work /"*"--until target "* ]]; then
+  mkdir -p "$4/target"
+  echo '{"step":100,"tokens_per_second":'"${RATE:-12600}"'.5,"seconds":4}' >"$4/target/metrics.jsonl"
+  exit
+fi
+printf '%s\\n' "$@" >>"$CALLS"
 if [ "$1" = report ]; then echo "THE TABLE of $2"; exit; fi
+if [ "$1" = new ]; then echo "count = 77" >"${!#}"; exit; fi
 [ "${FAILS:-}" = "" ] || { echo "error: no space" >&2; exit 1; }
 echo "Results: a long list"
 while [ $# -gt 0 ]; do
@@ -239,7 +246,7 @@ while [ $# -gt 0 ]; do
   [ "$1" != --until ] || exit 0
   shift
 done
-mkdir -p "$work/evaluation" && echo {} >"$work/evaluation/results.json"
+for one in evaluation chat; do mkdir -p "$work/$one" && echo {} >"$work/$one/results.json"; done
 [ "${DISTURBED:-}" = "" ] || { echo "error: measurement error" >&2; exit 1; }
 """
 
@@ -250,6 +257,7 @@ class Quickstart(Script):
     def setUp(self):
         super().setUp()
         for name, text in (("tools/setup", "echo SET UP\n"), ("tools/build", "echo BUILT $*\n"),
+                           ("tools/real_models", "echo FETCHED $*\n"),
                            ("bin/nproc", "echo 2\n"), ("build/release/draftsmith", PROGRAM),
                            ("bin/cut", "echo ${LOAD:-0.10}\n")):
             self.add_program(name, text)
@@ -274,6 +282,27 @@ class Quickstart(Script):
         self.assertTrue(any(word.startswith("target.training.length=") for word in calls), calls)
         self.assertIn("language.seed=3", calls)
         self.assertIn("THE TABLE of work/quickstart_small/evaluation", result.stdout)
+
+    def test_says_the_minutes_that_training_takes_here(self):
+        for rate, minutes in (("12600", 4), ("4200", 12), ("none", 4)):
+            said = self.succeed(RATE=rate)[0].stdout
+            self.assertRegex(said, f" {minutes} minutes" + (", as five" if rate != "none" else "\n"))
+        (self.root / "build/release/draftsmith").rename(self.root / "built")
+        self.add_program("tools/build", "[ ! -e built ] || mv built build/release/draftsmith\n")
+        self.assert_in_order([" 4 minutes\n", "2/3", "3/3", "It takes 8 minutes, as five"],
+                             self.succeed(RATE="6300")[0].stdout)
+        (self.root / "work/quickstart/target").mkdir(parents=True)
+        self.assertNotIn("as five", self.succeed()[0].stdout)  # a part is done
+
+    def test_real_has_as_many_questions_as_fit_an_hour(self):
+        for again in (False, True):
+            result, calls = self.succeed("--small", "--real", "--set", "prompts.held_out=9")
+            self.assert_in_order(["60 minutes, with as many", "FETCHED smollm2", "THE TABLE of work/smollm2/chat",
+                                  "work/smollm2/chat/report.html"], result.stdout)
+            self.assertEqual(calls.count("new"), int(not again))
+            words = calls[calls.index("train"):]
+            self.assertEqual(words[1:4], ["recipes/smollm2_chat.toml", "--work", "work/smollm2"])
+            self.assertEqual([word for word in words if "prompts." in word], ["prompts.count=77", "prompts.held_out=9"])
 
     def test_folder_device_and_last_stage_may_be_others(self):
         for arguments in (["--work", "else where"], ["--work=else where"]):

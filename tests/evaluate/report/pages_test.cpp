@@ -167,7 +167,7 @@ TEST(ReportPage, IllFormedTextIsReplaced) {
 TEST(ReportPage, ManyNotesAreFoldedButNoErrors) {
   TaskResult task = made_task({});
   for (const char* name : {"a", "b", "c", "d", "e"}) {
-    SettingResult setting = made_setting(name, "bild", 2, 29, "small");
+    SettingResult setting = made_setting(name, "bild", 2.0 + static_cast<double>(task.settings.size()), 29, "small");
     setting.exactness.emplace().lines = 10;
     setting.exactness->differing_lines = 3;
     task.settings.push_back(setting);

@@ -73,6 +73,22 @@ TEST(QualityAndSpeed, TheLineOfTradeOffsLeavesOutWhatIsBeaten) {
   EXPECT_EQ(plot.at("levels").at(1), (ordered_json{{"y", 29.0}, {"text", "one point less"}}));
 }
 
+TEST(Notes, RowsWhoseIntervalsOverlapAreEquallyFast) {
+  const auto table_of = [](const TaskResult& task) {
+    Results results;
+    results.tasks = {task};
+    return results_table(results);
+  };
+  TaskResult task = made_task({made_lossless("a", "assisted", 1.5), made_setting("b", "bild", 2, 28, "small"),
+                               made_lossless("c", "assisted", 1.42), made_setting("d", "bild", 2.08, 28, "small"),
+                               made_lossless("e", "assisted", 1.3)});
+  EXPECT_THAT(table_of(task), HasSubstr("  Equally fast, as far as ± tells: d, b; a, c\n"));
+  task.settings[3].baseline = "sample";  // of another temperature
+  EXPECT_THAT(table_of(task), HasSubstr("  Equally fast, as far as ± tells: a, c\n"));
+  task.settings.erase(task.settings.begin());
+  EXPECT_THAT(table_of(task), Not(HasSubstr("Equally fast")));
+}
+
 TEST(ShownSettings, TheFastestSettingsKeepTheirOrder) {
   const TaskResult task = made_task({made_lossless("a", "assisted", 2), made_lossless("b", "assisted", 3),
                                      made_lossless("c", "assisted", 1.5), made_lossless("d", "assisted", 4)});
