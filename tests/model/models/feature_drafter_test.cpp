@@ -32,13 +32,13 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int64_t kTokens = 9;
+constexpr int64_t kSequence = 9;
 constexpr int64_t kSteps = 3;
 
 // A target and a drafter of it, with a batch of two rows of equal lengths.
 struct FeaturePair {
   FeaturePair(const TransformerConfig& config, at::ScalarType type, FeatureStart start = {})
-      : target(varied_model(config, 11, type)), batch(pair_batch(config, {kTokens, kTokens}, 5)) {
+      : target(varied_model(config, 11, type)), batch(pair_batch(config, {kSequence, kSequence}, 5)) {
     start.random = true;
     start.unrolled = kSteps;
     drafter = make_feature_drafter(*target, start);
@@ -73,7 +73,7 @@ std::vector<at::Tensor> drafted_logits(const FeaturePair& pair, const FeatureInp
   const int64_t first = config.first_position(), rows = 2;
   const auto state = config.encoder_decoder ? drafter.begin(EncoderStates{input.encoder, input.source_lengths}, 16)
                                             : drafter.begin(rows, 16);
-  at::Tensor states = drafter.project_features(input.layers).narrow(1, 0, kTokens - 1);
+  at::Tensor states = drafter.project_features(input.layers).narrow(1, 0, kSequence - 1);
   states = at::cat({at::zeros_like(states.narrow(1, 0, 1)), states}, 1);
   const std::array<int64_t, 1> last{config.decoder_layers};
   std::vector<at::Tensor> logits;
@@ -118,7 +118,7 @@ TEST_P(Features, DraftsOverCachesAreThoseOfTheUnrolledPass) {
         pair.drafter->pack();
         pair.drafter->borrow(*pair.target);
       }
-      for (int64_t base = 2; base + kSteps <= kTokens; ++base) {
+      for (int64_t base = 2; base + kSteps <= kSequence; ++base) {
         const auto drafted = drafted_logits(pair, input, base);
         for (int64_t step = 0; step < kSteps; ++step) {
           const at::Tensor wanted = expected[static_cast<size_t>(step)].select(1, base + step);
@@ -139,7 +139,7 @@ TEST(FeaturePass, SequencesOfARowDoNotSeeEachOther) {
   for (const TransformerConfig& config : {tiny_llama(3), tiny_gpt2()}) {
     FeaturePair pair(config, at::kDouble);
     PairBatch alone = pair.batch;
-    pair.batch.target = {alone.target.tokens.view({1, 2 * kTokens}), {2 * kTokens}, {{kTokens, kTokens}}};
+    pair.batch.target = {alone.target.tokens.view({1, 2 * kSequence}), {2 * kSequence}, {{kSequence, kSequence}}};
     const auto packed = pair.drafter->forward_features(pair.input());
     pair.batch = alone;
     const auto apart = pair.drafter->forward_features(pair.input());

@@ -260,9 +260,9 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
     const auto whole = model::load_model(folder_ / target, {.pack = false});
     model::save_feature_drafter(folder_ / (target + "-features"),
                                 *model::make_feature_drafter(*whole, {.vocabulary = vocabulary}), folder_ / target);
-    return whole;
+    return whole->config();
   };
-  const auto target = save_drafter("llama", {{0, 1, 2, 5, 9}, 2});
+  const model::TransformerConfig target = save_drafter("llama", {{0, 1, 2, 5, 9}, 2});
   EXPECT_TRUE(run("llama-features", "eagle", {.format = "vllm", .dtype = "bf16"}).eagle3);
   const auto config = load_json(folder_ / "eagle/config.json");
   EXPECT_EQ(config.at("draft_vocab_size"), 5);
@@ -270,7 +270,7 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
   EXPECT_EQ(config.at("transformer_layer_config").at("num_hidden_layers"), 1);
   EXPECT_EQ(config.at("speculators_config").at("verifier").at("architectures").at(0), "LlamaForCausalLM");
   const model::WeightFiles files(folder_ / "eagle");
-  EXPECT_EQ(files.entry("layers.0.self_attn.q_proj.weight").shape.at(1), 2 * target->config().width);
+  EXPECT_EQ(files.entry("layers.0.self_attn.q_proj.weight").shape.at(1), 2 * target.width);
   EXPECT_EQ(files.entry("fc.weight").dtype, "BF16");
   EXPECT_EQ(files.entry("d2t").shape, std::vector<int64_t>{5});
   for (const char* name : {"layers.0.hidden_norm.weight", "layers.0.input_layernorm.weight", "norm.weight",
