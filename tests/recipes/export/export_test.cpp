@@ -268,7 +268,7 @@ TEST_F(ExitsOfDirectories, StayBehindWhenTheirModelIsPrunedOrExported) {
 // In the form of `speculators`; what vLLM's layers cannot compute is refused.
 TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
   const auto save_drafter = [&](const std::string& target, const model::DraftVocabulary& vocabulary = {}) {
-    const auto whole = model::load_model(folder_ / target, {.pack = false});
+    auto whole = model::load_model(folder_ / target, {.pack = false});
     model::save_feature_drafter(folder_ / (target + "-features"),
                                 *model::make_feature_drafter(*whole, {.vocabulary = vocabulary}), folder_ / target);
     return whole;
