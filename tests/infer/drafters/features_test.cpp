@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "infer/costs/step_costs.h"
 #include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
@@ -141,10 +140,6 @@ TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   const auto forced = models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 0);
   EXPECT_EQ(forced.positions, 8);
   EXPECT_NEAR(forced.alpha, overlap, 1e-9);
-  const CalibrationContext context = random_context(pair.primary->info(), {.source = 4, .length = 5});
-  const StepCosts costs = models.drafter->step_costs(models.draft_target(), context, 4);
-  EXPECT_EQ(costs.target.size(), 4U);
-  EXPECT_GT(costs.draft, 0);
 }
 
 TEST(FeaturesDrafter, TargetsThatDoNotFitAreRefused) {

@@ -2,21 +2,19 @@
 // from the target; directories.
 #include "model/models/feature_drafter.h"
 
-#include <algorithm>
 #include <array>
 
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
-#include "model/files/weight_files.h"
-#include "model/files/write_weights.h"
 #include "model/models/companion.h"
 #include "model/models/language_models.h"
-#include "model/transformer/parameters.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
@@ -133,22 +131,6 @@ TEST_P(Features, DraftsOverCachesAreThoseOfTheUnrolledPass) {
   }
 }
 
-// Texts that lie in one row have the predictions that they have alone.
-TEST(FeaturePass, SequencesOfARowDoNotSeeEachOther) {
-  const at::NoGradGuard no_grad;
-  for (const TransformerConfig& config : {tiny_llama(3), tiny_gpt2()}) {
-    FeaturePair pair(config, at::kDouble);
-    PairBatch alone = pair.batch;
-    pair.batch.target = {alone.target.tokens.view({1, 2 * kTokens}), {2 * kTokens}, {{kTokens, kTokens}}};
-    const auto packed = pair.drafter->forward_features(pair.input());
-    pair.batch = alone;
-    const auto apart = pair.drafter->forward_features(pair.input());
-    for (size_t step = 0; step < apart.size(); ++step) {
-      EXPECT_LT(difference(packed[step].view(apart[step].sizes()), apart[step]), 1e-10) << config.family;
-    }
-  }
-}
-
 TEST(FeatureStarts, LayersAreTheTargetsLastOnesAndTheStateItsLastOne) {
   const auto target = varied_model(tiny_t5(), 3, at::kFloat);
   const auto drafter = make_feature_drafter(*target, {.decoder_layers = 2});
@@ -217,21 +199,16 @@ TEST(FeatureDirectories, OthersTargetsAndMissingTensorsAreRefused) {
               }),
               HasSubstr("a pruned vocabulary"));
 
-  std::vector<TensorToStore> kept;
-  for (const auto& [name, value] : drafter->parameters()) {
-    if (name != "feature_projection.weight") {
-      kept.push_back({stored_parameter(families().at("mt5"), name, drafter->config()).name, value, at::kFloat});
-    }
-  }
-  fs::remove(own / "model.safetensors");
-  write_weight_files(own, kept, 1 << 20);
-  EXPECT_THAT(error_of([&] { check_model_directory(own); }),
-              AllOf(HasSubstr("feature_projection.weight"), HasSubstr("missing")));
-  std::string text = read_file(own / "config.json");
-  const std::string key = "\"target_layers\": 3";
-  text.replace(text.find(key), key.size(), "\"target_layers\": 0");
-  write_file_atomic(own / "config.json", text);
-  EXPECT_THAT(error_of([&] { check_model_directory(own); }), HasSubstr("target_layers"));
+  const auto with = [&](const std::string& key, const std::string& value) {
+    auto config = load_json(own / "config.json");
+    (key == "num_decoder_layers" ? config : config["draftsmith_features"])[key] = nlohmann::json::parse(value);
+    write_file_atomic(own / "config.json", config.dump());
+    return error_of([&] { check_model_directory(own); });
+  };
+  EXPECT_THAT(with("num_decoder_layers", "2"), AllOf(HasSubstr("decoder.block.1."), HasSubstr("missing")));
+  EXPECT_THAT(with("layers", "[3]"), HasSubstr("feature_projection.weight"));
+  EXPECT_THAT(with("layers", "[9]"), HasSubstr("states that the target does not have"));
+  EXPECT_THAT(with("target_layers", "0"), HasSubstr("target_layers"));
 }
 
 }  // namespace
