@@ -103,8 +103,8 @@ Action add_export(CLI::App& app) {
       ->required();
   auto options = std::make_shared<OptionFlags<recipes::ExportOptions>>(app);
   app.footer(
-      "The directory gets its name when it is complete. README.md in it is a model card. GGUF needs Python's\n"
-      "gguf (pip install gguf).\n"
+      "The directory gets its name when it is complete. README.md in it is a model card.\n"
+      "GGUF needs Python's gguf (pip install gguf).\n"
       "Examples:\n  draftsmith export --model work/quickstart/aligned/model --out drafter\n"
       "  draftsmith export --model DRAFTER --format vllm --dtype bf16 --out DIR --target TARGET\n"
       "  draftsmith export --model DRAFTER --format gguf --dtype q8_0 --out drafter.gguf\n"

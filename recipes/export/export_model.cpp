@@ -250,8 +250,8 @@ void require_new_file(const fs::path& file) {
 std::unique_ptr<PythonScript> begin_file(const model::ModelDirectory& opened, const ExportOptions& options,
                                          const std::string& dtype) {
   const model::TransformerConfig& config = opened.config();
-  auto script = std::make_unique<PythonScript>(
-      export_texts(), ScriptMessages{options.model.string(), "GGUF is not written", "gguf"});
+  auto script = std::make_unique<PythonScript>(export_texts(),
+                                               ScriptMessages{options.model.string(), "GGUF is not written", "gguf"});
   script->ask({{"family", config.family},
                {"settings", model::write_config(opened.family(), config)},
                {"window", config.window_layers.empty() ? 0 : config.window},

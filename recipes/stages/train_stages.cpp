@@ -100,10 +100,12 @@ void check_distillation(const TrainStageOptions& options, const std::string& whe
   if (options.training.objective.distill.on_policy.share == 0) return;
   const std::string on_policy = where + ".training.objective.distill.on_policy.share";
   if (options.tandem || options.deep_tandem || options.features) {
-    problems.add({.where = on_policy,
-                  .what = "this drafter does not decode without its large model, so it has no samples of its own",
-                  .expected = "0",
-                  .hint = "train on the large model's outputs: a corpus of kind = \"teacher-outputs\""});
+    problems.add(
+        {.where = on_policy,
+         .what =
+             "a Tandem or features drafter does not decode without its large model, so it has no samples of its own",
+         .expected = "0",
+         .hint = "train on the large model's outputs: a corpus of kind = \"teacher-outputs\""});
   }
   if (options.teacher_logits) {
     problems.add({.where = on_policy,

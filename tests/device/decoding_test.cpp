@@ -181,7 +181,7 @@ TEST_F(DeviceDecoding, MethodsInsideGiveTheCpusIds) {
   }
 }
 
-TEST_F(DeviceDecoding, TandemPairsAndSharedEncodersGiveTheCpusIds) {
+TEST_F(DeviceDecoding, DraftersThatReadTheTargetGiveTheCpusIds) {
   const auto expect_same = [](const testing::TandemPair& pair, const char* method, int64_t batch) {
     SCOPED_TRACE(fmt::format("{} batch {}", method, batch));
     const DecodeOptions options = testing::tandem_options(method, 4, batch);
@@ -190,6 +190,7 @@ TEST_F(DeviceDecoding, TandemPairsAndSharedEncodersGiveTheCpusIds) {
   for (const testing::Kind kind : testing::kKinds) {
     expect_same(testing::identity_pair(kind, testing::kNoise), "tandem", 1);
     expect_same(testing::identity_pair(kind, testing::kNoise), "tandem-speed", 5);
+    for (const int64_t batch : {1, 5}) expect_same(testing::features_pair(kind), "speculative", batch);
   }
   expect_same(testing::identity_shared_encoder(testing::kNoise), "speculative", 1);
   expect_same(testing::identity_shared_encoder(testing::kNoise), "bild", 5);
@@ -200,17 +201,19 @@ TEST_F(DeviceDecoding, ForcedAlphaOfTandemPairsIsTheCpus) {
   const std::vector<std::vector<int64_t>> sources{{5, 9, 14, 3, 1}, {7, 2}};
   const std::vector<std::vector<int64_t>> outputs{{4, 19, 3, 8, 8, 21, 2, 1}, {3, 3, 9, 11, 6}};
   for (const testing::Kind kind : testing::kKinds) {
-    const testing::TandemPair pair = testing::random_pair(kind);
-    const auto alpha = [&] {
-      const GenerationModels models = pair.models();
-      return models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 3);
-    };
-    const ForcedAlpha expected = alpha();
-    pair.primary->to(test_device(), at::kDouble);
-    pair.secondary->to(test_device(), at::kDouble);
-    const ForcedAlpha found = alpha();
-    EXPECT_EQ(found.positions, expected.positions);
-    EXPECT_NEAR(found.alpha, expected.alpha, 1e-7);
+    for (const bool features : {false, true}) {
+      const testing::TandemPair pair = features ? testing::features_pair(kind) : testing::random_pair(kind);
+      const auto alpha = [&] {
+        const GenerationModels models = pair.models();
+        return models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 3);
+      };
+      const ForcedAlpha expected = alpha();
+      pair.primary->to(test_device(), at::kDouble);
+      pair.secondary->to(test_device(), at::kDouble);
+      const ForcedAlpha found = alpha();
+      EXPECT_EQ(found.positions, expected.positions);
+      EXPECT_NEAR(found.alpha, expected.alpha, 1e-7);
+    }
   }
 }
 

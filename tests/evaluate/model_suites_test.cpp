@@ -117,7 +117,7 @@ TEST_F(ModelSuite, FeaturesDraftersAreCalibratedMeasuredAndDraft) {
   options_.drafter = {{.name = "read", .features = root_ / "features"}};
   add_run("speculative", "read").lists[&DecodeOptions::window] = {2, 4};
   const auto results = run_suite();
-  const auto run = find(results, "speculative.read.G4");
+  const auto run = find(results, "speculative.read.T0.G4");
   EXPECT_EQ(run.at("exactness").at("lossless"), true);
   EXPECT_EQ(run.at("exactness").at("differing_lines"), 0);
   EXPECT_TRUE(run.contains("accounted"));

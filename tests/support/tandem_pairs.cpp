@@ -5,7 +5,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include "infer/drafters/model_drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/drafters/tandem_drafter.h"
+#include "model/models/feature_drafter.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 #include "tests/support/models.h"
@@ -86,6 +88,10 @@ void make_lively(const model::TransformerModel& made, uint64_t seed, double eos,
 
 GenerationModels TandemPair::models() const {
   GenerationModels models{.target = primary.get()};
+  if (secondary->config().reads_features()) {
+    models.drafter = features_drafter(secondary);
+    return models;
+  }
   models.drafter = secondary->config().shares_encoder() ? shared_encoder_drafter(secondary) : tandem_drafter(secondary);
   return models;
 }
@@ -106,6 +112,14 @@ TandemPair identity_pair(Kind kind, double noise, int64_t vocabulary) {
       *pair.primary, *pair.primary, {.layer_map = {0, 1, 2}, .projections = model::ProjectionStart::kIdentity});
   add_noise(*pair.secondary, noise);
   return packed(std::move(pair));
+}
+
+TandemPair features_pair(Kind kind, int64_t vocabulary) {
+  TandemPair pair;
+  pair.primary = tandem_primary_model(kind, vocabulary);
+  pair.secondary = model::make_feature_drafter(*pair.primary, {.decoder_layers = 2});
+  pair.secondary->requires_grad(false);
+  return pair;
 }
 
 TandemPair identity_shared_encoder(double noise, int64_t vocabulary) {

@@ -20,7 +20,7 @@ constexpr double kNoise = 0.1;
 
 struct TandemPair {
   std::unique_ptr<model::TransformerModel> primary;
-  std::shared_ptr<model::TransformerModel> secondary;  // or a drafter that shares the primary's encoder
+  std::shared_ptr<model::TransformerModel> secondary;  // or another drafter that reads the primary
 
   GenerationModels models() const;
   std::vector<GenerationResult> run(const DecodeOptions& options) const;
@@ -44,6 +44,9 @@ TandemPair random_pair(Kind kind);
 // shallower one.
 TandemPair identity_shared_encoder(double noise = 0, int64_t vocabulary = 24);
 TandemPair random_shared_encoder();
+
+// The same with a features drafter that begins as the primary's last two layers.
+TandemPair features_pair(Kind kind, int64_t vocabulary = 24);
 
 // Inputs of different lengths; prompts where the kind needs them not to be empty.
 std::vector<std::vector<int64_t>> tandem_sources(Kind kind);

