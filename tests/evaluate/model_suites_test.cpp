@@ -115,13 +115,10 @@ TEST_F(ModelSuite, FeaturesDraftersAreCalibratedMeasuredAndDraft) {
   const auto model = model::load_model(root_ / "target", {.pack = false});
   model::save_feature_drafter(root_ / "features", *model::make_feature_drafter(*model), root_ / "target");
   options_.drafter = {{.name = "read", .features = root_ / "features"}};
-  add_run("speculative", "read").lists[&DecodeOptions::window] = {2, 4};
+  add_run("assisted", "read");
   const auto results = run_suite();
-  const auto run = find(results, "speculative.read.T0.G4");
-  EXPECT_EQ(run.at("exactness").at("lossless"), true);
-  EXPECT_EQ(run.at("exactness").at("differing_lines"), 0);
-  EXPECT_TRUE(run.contains("accounted"));
-  EXPECT_TRUE(run.at("predicted").contains("long_run_ms"));
+  EXPECT_EQ(find(results, "assisted.read").at("exactness").at("differing_lines"), 0);
+  EXPECT_TRUE(find(results, "assisted.read").contains("accounted"));
   const auto& measured = results.at("tasks").at(0).at("drafters").at("read");
   EXPECT_GT(measured.at("cost_ratio"), 0);
   EXPECT_GE(measured.at("alpha_forced").at("temperature_0"), 0);

@@ -159,7 +159,6 @@ TEST_F(TandemStages, ADrafterOfFeaturesIsTrainedAndDrafts) {
 
   EXPECT_THAT(problems_of(two_steps("[features]\nvocabulary_size = 3\n[architecture]\n")),
               AllOf(HasSubstr("reads a target"), HasSubstr("tokens are counted"), HasSubstr("its target's layers")));
-  EXPECT_THAT(problems_of(two_steps(features + "[exits]\n")), HasSubstr("of one kind"));
   EXPECT_THAT(stage_error(two_steps(features + "layers = [4]\n")), HasSubstr("does not have"));
 }
 
