@@ -49,7 +49,7 @@ TEST(Candidates, TheTextSaysWhatTheChoiceRestsOn) {
   const std::string text = candidates_text(all, all.data());
   EXPECT_THAT(text, AllOf(HasSubstr("layers, 2 "), HasSubstr("never"), HasSubstr("prompt look-up"), HasSubstr("*")));
   EXPECT_THAT(text, AllOf(HasSubstr("Chosen: layers, 2. It pays from alpha 0.55 on, and 0.30 is assumed: theory"),
-                          HasSubstr("Theory prefers other, 2 (--kind other)."),
+                          HasSubstr("Theory\n  prefers other, 2 (--kind other)."),
                           HasSubstr("Export: not gguf: of another family; hf.")));
   EXPECT_LE(widest_line(text), 98U) << text;
   EXPECT_THAT(candidates_text(all), AllOf(Not(HasSubstr("Chosen")), Not(HasSubstr("min"))));
