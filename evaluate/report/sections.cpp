@@ -266,8 +266,8 @@ std::string ties_note(const TaskResult& task) {
   std::vector<std::string> groups;
   for (auto first = rows.begin(); first != rows.end() && groups.size() < kGroups;) {
     const double lowest = (*first)->speed.speedup.interval.low;
-    const auto end = std::find_if(
-        first, rows.end(), [&](const auto* row) { return row->speed.speedup.interval.high < lowest; });
+    const auto end =
+        std::find_if(first, rows.end(), [&](const auto* row) { return row->speed.speedup.interval.high < lowest; });
     std::vector<std::string> names;
     for (; first != end; ++first) names.push_back((*first)->name);
     if (names.size() > kNames) {
