@@ -143,8 +143,8 @@ class Studies(unittest.TestCase):
         fetch_real_model(self)
         small = self.root / REAL_MODEL
         small.parent.mkdir(parents=True)
-        subprocess.run([DRAFTSMITH, "prune", "--model", ROOT / REAL_MODEL, "--out", small, "--decoder-layers", "first:7",
-                        "--ff-width", "32", "--quiet"], check=True, capture_output=True)
+        subprocess.run([DRAFTSMITH, "prune", "--model", ROOT / REAL_MODEL, "--out", small, "--quiet",
+                        "--decoder-layers", "first:7", "--ff-width", "32"], check=True, capture_output=True)
         make_dialogues(self.root / "data")
         tasks = self.train("smollm2.toml")
         self.assertEqual(set(tasks), {"chat", "chat-int8", "summary", "spec-bench"})
