@@ -43,6 +43,7 @@ def make_dialogues(root):
     stages = tomllib.loads((ROOT / "recipes/smollm2.toml").read_text())
     questions = [{"category": name, "turns": ["What is one and one?"]}
                  for name in stages["spec-bench"]["task"][0]["categories"]]
+    (root / "questions.txt").write_text("".join(f"What is {i} and one?\n" for i in range(5)))
     for name, lines in (("dialogsum/dialogsum.train", 3 * [dialogue]), ("dialogsum/dialogsum.test", 2 * [dialogue]),
                         ("spec_bench/question", questions)):
         (root / name).parent.mkdir(exist_ok=True)
@@ -69,7 +70,8 @@ def tiny(stages):
         if stage["kind"] == "tokenizer":
             settings[f"{name}.vocabulary"] = 30
         elif stage["kind"] == "prompts":
-            settings.update({f"{name}.text": '["data/prompts.txt"]', f"{name}.count": 4, f"{name}.held_out": 1})
+            # A model of few neurons writes nothing of use.
+            settings.update({f"{name}.text": "['data/questions.txt']", f"{name}.held_out": 1})
         elif stage["kind"] == "prune":
             settings.update({f"{name}.vocabulary_size": 300, f"{name}.decoder_layers": "'0,1'"})
         elif stage["kind"] in ("train", "heads"):
@@ -94,7 +96,6 @@ class Studies(unittest.TestCase):
         cls.root = pathlib.Path(cls.folder.name)
         (cls.root / "data").mkdir()
         make_data(cls.root / "data")
-        (cls.root / "data/prompts.txt").write_text("".join(f"What is the name of the river {i}?\n" for i in range(6)))
 
     def train(self, recipe):
         """The first tasks of the evaluations of a tiny run in the class's folder."""
@@ -139,15 +140,15 @@ class Studies(unittest.TestCase):
         fetch_real_model(self)
         small = self.root / REAL_MODEL
         small.parent.mkdir(parents=True)
-        subprocess.run([DRAFTSMITH, "prune", "--model", ROOT / REAL_MODEL, "--out", small, "--decoder-layers", "first:7",
-                        "--ff-width", "32", "--quiet"], check=True, capture_output=True)
+        subprocess.run([DRAFTSMITH, "prune", "--model", ROOT / REAL_MODEL, "--out", small, "--quiet",
+                        "--decoder-layers", "first:7", "--ff-width", "32"], check=True, capture_output=True)
         make_dialogues(self.root / "data")
         tasks = self.train("smollm2.toml")
         self.assertEqual(set(tasks), {"chat", "chat-int8", "summary", "spec-bench"})
         names = {name: {run["name"] for run in task["runs"]} for name, task in tasks.items()}
         for drafter in ("speculative.distilled.T1.G3", "tandem-speed.tandem.G3", "assisted.lookup"):
             self.assertIn(drafter, names["chat"])
-        self.assertTrue(any("rougeL" in score for score in tasks["summary"]["runs"][0]["scores"]))
+        self.assertTrue(any(score.startswith("rouge") for score in tasks["summary"]["runs"][0]["quality"]))
 
 
 def fetch_real_model(test):

@@ -233,7 +233,7 @@ class Build(Script):
 # training's speed is not noted; it finds $RATE.
 PROGRAM = """if [[ "$*" = *"--work /"*"--until target "* ]]; then
   mkdir -p "$4/target"
-  echo '{"step":100,"tokens_per_second":'"${RATE:-12600}"'.5,"seconds":4}' >"$4/target/metrics.jsonl"
+  printf '{"step":50,"tokens_per_second":%s,"seconds":4}\\n' 99 "${RATE:-12600}.5" >"$4/target/metrics.jsonl"
   exit
 fi
 printf '%s\\n' "$@" >>"$CALLS"
