@@ -283,7 +283,7 @@ nlohmann::json written(const fs::path& directory, const data::Languages& languag
                        const std::vector<std::string>& more = {}) {
   const bool has_method = std::ranges::find(more, "--method") != more.end();
   std::vector<std::string> arguments = {"generate", "--model", directory.string(), "--json"};
-  if (!has_method) arguments.insert(arguments.end(), {"--method", "sample", "--temperature", "20"});
+  if (!has_method) arguments.insert(arguments.end(), {"--method", "sample", "--temperature", "5"});
   arguments.insert(arguments.end(), {"--input", write_text(directory / "line", line + "\n").string()});
   arguments.insert(arguments.end(), {"--source-language", languages.source_language, "--max-new-tokens", "12"});
   arguments.insert(arguments.end(), {"--target-language", languages.target_language});
