@@ -1,5 +1,7 @@
 #include "recipes/stages/starting_models.h"
 
+#include <map>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -197,11 +199,17 @@ StartingModels shared_encoder_start(const StartOptions& options, const data::Tok
 }
 
 // Returns the directory of a features drafter's target: the option, or the one that the directory `from` names.
+// Errors: UserError for a `from` of another kind.
 fs::path features_target_of(const StartOptions& options) {
+  if (options.from && !starts_from(options, model::features_kind())) {
+    throw UserError(
+        {.where = "from",
+         .what = "a stage with `features` goes on from features drafters only",
+         .expected = "a directory that such a stage made, or none: `features.target` gives a start",
+         .found = fmt::format("{}, {}", options.from->string(), model::kind_of_directory(*options.from).name)});
+  }
   if (options.features->target) return *options.features->target;
-  if (starts_from(options, model::features_kind()))
-    return model::companion_directory(model::features_kind(), *options.from);
-  throw UserError(missing_model("features.target", "a features drafter reads a target"));
+  return model::companion_directory(model::features_kind(), options.from.value());
 }
 
 // Returns the ids that most targets of a corpus's texts have, with all special ones; none: all.
@@ -217,8 +225,26 @@ model::DraftVocabulary frequent_vocabulary(const FeatureTrainingOptions& options
     for (const int32_t id : corpus.target(i)) ++evidence.token_counts.at(static_cast<size_t>(id));
   }
   const model::PruneOptions prune{.vocabulary_size = options.vocabulary_size};
-  model::require_prunable(target.config(), prune, evidence);
+  try {
+    model::require_prunable(target.config(), prune, evidence);
+  } catch (const UserError& error) {
+    Problems problems;
+    problems.add_all(error.problems(), "features.");
+    problems.throw_if_any();
+  }
   return model::prune(target, prune, evidence)->config().draft_vocabulary;
+}
+
+// Continues a features drafter, which keeps all but the steps that training unrolls.
+ModelPointer continued_features(const StartOptions& all, const fs::path& target, at::Device device) {
+  auto drafter =
+      model::load_with_companion(model::features_kind(), *all.from, target, {.device = device, .pack = false});
+  model::TransformerConfig config = drafter->config();
+  config.features.unrolled = all.features->unrolled.value_or(config.features.unrolled);
+  if (config.features.unrolled == drafter->config().features.unrolled) return drafter;
+  auto changed = std::make_unique<model::TransformerModel>(config, drafter->parameters());
+  changed->set_name(drafter->info().name);
+  return changed;
 }
 
 StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tokenizer, const ModelPlace& place) {
@@ -226,23 +252,14 @@ StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tok
   const fs::path directory = features_target_of(all);
   // Its plain head computes losses, whose gradients go through it.
   auto target = model::load_model(directory, {.device = place.device, .pack = false});
-  ModelPointer drafter;
-  if (starts_from(all, model::features_kind())) {
-    drafter = model::load_with_companion(model::features_kind(), *all.from, directory,
-                                         {.device = place.device, .pack = false});
-    if (options.unrolled && *options.unrolled != drafter->config().features.unrolled) {
-      model::TransformerConfig config = drafter->config();
-      config.features.unrolled = *options.unrolled;
-      drafter = std::make_unique<model::TransformerModel>(config, drafter->parameters());
-    }
-  } else {
-    drafter = model::make_feature_drafter(*target, {.decoder_layers = options.decoder_layers,
-                                                    .layers = options.layers,
-                                                    .vocabulary = frequent_vocabulary(options, tokenizer, *target),
-                                                    .unrolled = options.unrolled.value_or(3),
-                                                    .random = options.start == "random",
-                                                    .seed = options.seed});
-  }
+  auto drafter =
+      all.from ? continued_features(all, directory, place.device)
+               : model::make_feature_drafter(*target, {.decoder_layers = options.decoder_layers.value_or(1),
+                                                       .layers = options.layers,
+                                                       .vocabulary = frequent_vocabulary(options, tokenizer, *target),
+                                                       .unrolled = options.unrolled.value_or(3),
+                                                       .random = options.start == "random",
+                                                       .seed = options.seed.value_or(1)});
   StartingModels made;
   made.trainable = std::make_unique<train::FeatureTrainable>(
       *drafter, *target, train::FeatureTrainableOptions{.target_directory = directory, .decay = options.decay});
@@ -311,6 +328,22 @@ void check_shared_encoder(const StartOptions& options, const std::string& where,
   }
 }
 
+// Refuses what the features drafter in `from` has already.
+void check_continued_features(const FeatureTrainingOptions& options, const std::string& where, Problems& problems) {
+  const std::map<std::string, bool> given = {{"decoder_layers", options.decoder_layers.has_value()},
+                                             {"layers", !options.layers.empty()},
+                                             {"vocabulary_from", options.vocabulary_from.has_value()},
+                                             {"vocabulary_size", options.vocabulary_size.has_value()},
+                                             {"start", options.start.has_value()},
+                                             {"seed", options.seed.has_value()}};
+  for (const auto& [name, is_given] : given) {
+    if (!is_given) continue;
+    problems.add({.where = where + "." + name,
+                  .what = "`from` is a features drafter, which keeps its layers, its vocabulary and its weights",
+                  .expected = "none given"});
+  }
+}
+
 // Checks a features drafter, whose shape is its target's.
 void check_features(const StartOptions& options, const std::string& where, Problems& problems) {
   const FeatureTrainingOptions& features = *options.features;
@@ -320,6 +353,7 @@ void check_features(const StartOptions& options, const std::string& where, Probl
                   .expected = "none given",
                   .found = options.architecture->family});
   }
+  if (options.from) check_continued_features(features, where + ".features", problems);
   if (!options.from && !features.target) {
     problems.add(missing_model(where + ".features.target", "a features drafter reads a target"));
   }
@@ -413,7 +447,8 @@ Fields<FeatureTrainingOptions> FeatureTrainingOptions::fields() {
   return Fields<T>("training of a features drafter")
       .add("target", &T::target,
            "Model directory of the target, which is frozen; absent: the target of the drafter in `from`.")
-      .add("decoder_layers", &T::decoder_layers, Range{1, 8}, Unit{"layers"}, "Layers of the drafter.")
+      .add("decoder_layers", &T::decoder_layers, Range{1, 8}, Unit{"layers"},
+           "Layers of the drafter. Absent: 1, or those of the drafter in `from`.")
       .add("layers", &T::layers, Range{0},
            "Layers of the target whose states are read: 0 is the embedding output. Absent: a low one, the middle and "
            "the last.")
@@ -427,8 +462,8 @@ Fields<FeatureTrainingOptions> FeatureTrainingOptions::fields() {
           "3, or as the drafter in `from`.")
       .add("decay", &T::decay, Range{0.01, 1}, "Weight of each step's loss relative to the step before.")
       .add("start", &T::start, Choices{"target", "random"},
-           "Initial layers: the target's last ones, as far as they fit, or random numbers.")
-      .add("seed", &T::seed, "Seed of random numbers.");
+           "Initial layers: the target's last ones, as far as they fit (the default), or random numbers.")
+      .add("seed", &T::seed, "Seed of random numbers. Absent: 1.");
 }
 
 Fields<StartOptions> StartOptions::fields() {

@@ -74,14 +74,14 @@ struct SharedEncoderTrainingOptions {
 // A drafter of one or two layers learns to read its target's hidden states.
 struct FeatureTrainingOptions {
   std::optional<std::filesystem::path> target;
-  int64_t decoder_layers = 1;
+  std::optional<int64_t> decoder_layers;
   std::vector<int64_t> layers;
   std::optional<std::filesystem::path> vocabulary_from;
   std::optional<int64_t> vocabulary_size;
   std::optional<int64_t> unrolled;
   double decay = 0.8;
-  std::string start = "target";
-  uint64_t seed = 1;
+  std::optional<std::string> start;
+  std::optional<uint64_t> seed;
   static Fields<FeatureTrainingOptions> fields();
 };
 
