@@ -13,6 +13,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include "base/error.h"
 #include "base/options.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/models/deep_tandem.h"
@@ -96,6 +97,9 @@ struct StartOptions {
   std::optional<int64_t> block_prediction;
   static Fields<StartOptions> fields();
 };
+
+// Returns the problem that `option` names no model, which is needed as `what` says.
+Problem missing_model(const std::string& option, const std::string& what);
 
 // A trainable model, and the models that it works on: of a Tandem the secondary and the primary, of a drafter with a
 // shared encoder, or of features, the drafter and the target.
