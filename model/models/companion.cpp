@@ -123,15 +123,13 @@ fs::path companion_directory(const ModelKind& kind, const fs::path& directory) {
        .hint = fmt::format("name the {} (--model)", role.role)});
 }
 
-void require_companion(const ModelDirectory& own, const fs::path& companion) {
-  require_readable(own, companion);
-  require_recorded(own, companion);
-}
-
 std::unique_ptr<TransformerModel> load_with_companion(const ModelKind& kind, const fs::path& directory,
                                                       const fs::path& companion, const LoadOptions& options) {
   const ModelDirectory own(directory, kind);
-  if (!companion.empty()) require_companion(own, companion);
+  if (!companion.empty()) {
+    require_readable(own, companion);
+    require_recorded(own, companion);
+  }
   return load_model(own, options);
 }
 

@@ -46,9 +46,6 @@ CompanionRecord reference(const std::filesystem::path& companion, const std::fil
 // none is recorded, as in checkpoints. Errors: UserError for a directory of another kind, and if there is none.
 std::filesystem::path companion_directory(const ModelKind& kind, const std::filesystem::path& directory);
 
-// Refuses a companion that is not the recorded one or that the opened model cannot read. Errors: UserError.
-void require_companion(const ModelDirectory& own, const std::filesystem::path& companion);
-
 // Loads a model of a kind that reads a companion, for use with the one in `companion`, which may be another directory
 // than the recorded one but must be the same model. Empty: the companion is not checked. Errors (UserError): those of
 // load_model; another companion than the recorded one (naming both), or none there.

@@ -69,8 +69,9 @@ void ordinary_keys(ConfigKeys& keys, TransformerConfig& config) {
 }  // namespace
 
 const ModelKind& ordinary_kind() {
-  static const ModelKind kOrdinary = {
-      .name = "an ordinary model", .hint = "give a directory that a Tandem was trained into", .keys = ordinary_keys};
+  static const ModelKind kOrdinary = {.name = "an ordinary model",
+                                      .hint = "give a directory that was trained as the expected kind",
+                                      .keys = ordinary_keys};
   return kOrdinary;
 }
 

@@ -106,7 +106,8 @@ std::vector<model::TensorToStore> eagle3_tensors(const ExportOptions& options, c
   const TransformerConfig& config = opened.config();
   const at::ScalarType stored = stored_type(opened), type = type_for(options, stored);
   const auto drafter =
-      model::load_model(opened, {.dtype = stored == at::kDouble ? at::kDouble : at::kFloat, .pack = false});
+      model::load_with_companion(opened.kind(), options.model, target.path(),
+                                 {.dtype = stored == at::kDouble ? at::kDouble : at::kFloat, .pack = false});
   std::vector<model::TensorToStore> tensors;
   for (const auto& [name, value] : drafter->parameters()) tensors.push_back({eagle3_name(name, config), value, type});
   at::Tensor ids = at::arange(config.vocabulary, at::kLong);
@@ -134,7 +135,6 @@ ExportSummary export_eagle3(const ExportOptions& options) {
   const fs::path out = model::require_free_place(options.out);
   const fs::path companion =
       options.target ? *options.target : model::companion_directory(model::features_kind(), options.model);
-  model::require_companion(opened, companion);
   const model::ModelDirectory target(companion);
   auto tensors = eagle3_tensors(options, opened, target);
   const at::ScalarType type = type_for(options, stored_type(opened));

@@ -194,12 +194,9 @@ StartingModels shared_encoder_start(const StartOptions& options, const data::Tok
 // Returns the directory of a features drafter's target: the option, or the one that the directory `from` names.
 // Errors: UserError for a `from` of another kind.
 fs::path features_target_of(const StartOptions& options) {
-  if (options.from && !starts_from(options, model::features_kind())) {
-    throw UserError(
-        {.where = "from",
-         .what = "a stage with `features` goes on from features drafters only",
-         .expected = "a directory that such a stage made, or none: `features.target` gives a start",
-         .found = fmt::format("{}, {}", options.from->string(), model::kind_of_directory(*options.from).name)});
+  if (options.from) {
+    const model::ModelKind& found = model::kind_of_directory(*options.from);
+    model::require_kind(found, model::features_kind(), "from: " + options.from->string());
   }
   if (options.features->target) return *options.features->target;
   return model::companion_directory(model::features_kind(), options.from.value());
@@ -218,13 +215,7 @@ model::DraftVocabulary frequent_vocabulary(const FeatureTrainingOptions& options
     for (const int32_t id : corpus.target(i)) ++evidence.token_counts.at(static_cast<size_t>(id));
   }
   const model::PruneOptions prune{.vocabulary_size = options.vocabulary_size};
-  try {
-    model::require_prunable(target.config(), prune, evidence);
-  } catch (const UserError& error) {
-    Problems problems;
-    problems.add_all(error.problems(), "features.");
-    problems.throw_if_any();
-  }
+  model::require_prunable(target.config(), prune, evidence, "features.");
   return model::prune(target, prune, evidence)->config().draft_vocabulary;
 }
 
