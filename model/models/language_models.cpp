@@ -69,9 +69,8 @@ void ordinary_keys(ConfigKeys& keys, TransformerConfig& config) {
 }  // namespace
 
 const ModelKind& ordinary_kind() {
-  static const ModelKind kOrdinary = {.name = "an ordinary model",
-                                      .hint = "give a directory that was trained as the expected kind",
-                                      .keys = ordinary_keys};
+  static const ModelKind kOrdinary = {
+      .name = "an ordinary model", .hint = "give a directory that was trained as one", .keys = ordinary_keys};
   return kOrdinary;
 }
 

@@ -133,9 +133,8 @@ ExportSummary export_eagle3(const ExportOptions& options) {
   const TransformerConfig& config = opened.config();
   require_eagle3(options, config);
   const fs::path out = model::require_free_place(options.out);
-  const fs::path companion =
-      options.target ? *options.target : model::companion_directory(model::features_kind(), options.model);
-  const model::ModelDirectory target(companion);
+  const model::ModelDirectory target(options.target ? *options.target
+                                                    : model::companion_directory(opened.kind(), options.model));
   auto tensors = eagle3_tensors(options, opened, target);
   const at::ScalarType type = type_for(options, stored_type(opened));
   const ExportSummary summary{

@@ -53,8 +53,7 @@ void require_fits(const ExportOptions& options, const std::string& name, const a
 // Returns for each format why it cannot hold the model in a directory, which may be of any kind; empty: it can.
 std::map<std::string, std::string> export_refusals(const std::filesystem::path& model);
 
-// Returns the shell command by which vLLM serves a target with an exported drafter, which drafts `eagle3` tokens if it
-// is of EAGLE-3.
+// Returns the shell command by which vLLM serves a target with an exported drafter; `eagle3` as in ExportSummary.
 std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter, int64_t eagle3 = 0);
 
 }  // namespace draftsmith::recipes

@@ -49,22 +49,6 @@ void check_shared_encoder(const StartOptions& options, const std::string& where,
   }
 }
 
-// Refuses what the features drafter in `from` has already.
-void check_continued_features(const FeatureTrainingOptions& options, const std::string& where, Problems& problems) {
-  const std::map<std::string, bool> given = {{"decoder_layers", options.decoder_layers.has_value()},
-                                             {"layers", !options.layers.empty()},
-                                             {"vocabulary_from", options.vocabulary_from.has_value()},
-                                             {"vocabulary_size", options.vocabulary_size.has_value()},
-                                             {"start", options.start.has_value()},
-                                             {"seed", options.seed.has_value()}};
-  for (const auto& [name, is_given] : given) {
-    if (!is_given) continue;
-    problems.add({.where = where + "." + name,
-                  .what = "`from` is a features drafter, which keeps its layers, its vocabulary and its weights",
-                  .expected = "none given"});
-  }
-}
-
 // Checks a features drafter, whose shape is its target's.
 void check_features(const StartOptions& options, const std::string& where, Problems& problems) {
   const FeatureTrainingOptions& features = *options.features;
@@ -74,7 +58,18 @@ void check_features(const StartOptions& options, const std::string& where, Probl
                   .expected = "none given",
                   .found = options.architecture->family});
   }
-  if (options.from) check_continued_features(features, where + ".features", problems);
+  const std::map<std::string, bool> of_new_ones = {{"decoder_layers", features.decoder_layers.has_value()},
+                                                   {"layers", !features.layers.empty()},
+                                                   {"vocabulary_from", features.vocabulary_from.has_value()},
+                                                   {"vocabulary_size", features.vocabulary_size.has_value()},
+                                                   {"start", features.start.has_value()},
+                                                   {"seed", features.seed.has_value()}};
+  for (const auto& [name, given] : of_new_ones) {
+    if (!options.from || !given) continue;
+    problems.add({.where = where + ".features." + name,
+                  .what = "the features drafter in `from` keeps its layers, vocabulary and weights",
+                  .expected = "none given"});
+  }
   if (!options.from && !features.target) {
     problems.add(missing_model(where + ".features.target", "a features drafter reads a target"));
   }

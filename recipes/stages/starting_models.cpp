@@ -192,12 +192,8 @@ StartingModels shared_encoder_start(const StartOptions& options, const data::Tok
 }
 
 // Returns the directory of a features drafter's target: the option, or the one that the directory `from` names.
-// Errors: UserError for a `from` of another kind.
 fs::path features_target_of(const StartOptions& options) {
-  if (options.from) {
-    const model::ModelKind& found = model::kind_of_directory(*options.from);
-    model::require_kind(found, model::features_kind(), "from: " + options.from->string());
-  }
+  if (options.from) model::require_kind(model::kind_of_directory(*options.from), model::features_kind(), "from");
   if (options.features->target) return *options.features->target;
   return model::companion_directory(model::features_kind(), options.from.value());
 }
