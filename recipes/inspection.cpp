@@ -332,20 +332,6 @@ std::optional<fs::path> enclosing_stage(const fs::path& path) {
   return std::nullopt;
 }
 
-// Returns a problem for each file at or below `path` that differs from the stage's DONE.
-std::vector<Problem> changed_files(const fs::path& path) {
-  const auto stage = enclosing_stage(path);
-  if (!stage) return {};
-  std::vector<Problem> changed;
-  const std::string whole = fs::canonical(path).string();
-  for (Problem problem : verify_done(*stage, read_done(*stage).value())) {
-    if (problem.where != whole && !problem.where.starts_with(whole + "/")) continue;
-    problem.where = path.string() + problem.where.substr(whole.size());  // the path as the user wrote it
-    changed.push_back(std::move(problem));
-  }
-  return changed;
-}
-
 void add_errors(std::vector<Problem>& problems, const std::function<void()>& check) {
   try {
     check();
@@ -391,6 +377,19 @@ std::vector<Problem> verify(const fs::path& path) {
   std::vector<Problem> problems;
   is_work(path) ? verify_work(path, problems) : verify_path(path, problems);
   return problems;
+}
+
+std::vector<Problem> changed_files(const fs::path& path) {
+  const auto stage = enclosing_stage(path);
+  if (!stage) return {};
+  std::vector<Problem> changed;
+  const std::string whole = fs::canonical(path).string();
+  for (Problem problem : verify_done(*stage, read_done(*stage).value())) {
+    if (problem.where != whole && !problem.where.starts_with(whole + "/")) continue;
+    problem.where = path.string() + problem.where.substr(whole.size());  // the path as the user wrote it
+    changed.push_back(std::move(problem));
+  }
+  return changed;
 }
 
 bool is_recorded(const fs::path& path) {

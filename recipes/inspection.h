@@ -18,6 +18,9 @@ std::string inspect(const std::filesystem::path& path);
 // results.json; in a work directory, a stage in use that has not finished. Errors: UserError as for inspect().
 std::vector<Problem> verify(const std::filesystem::path& path);
 
+// Returns a problem for each file at or below `path` that differs from its stage's DONE.
+std::vector<Problem> changed_files(const std::filesystem::path& path);
+
 // Returns whether a DONE describes the path. For other paths, verify() checks only that files are well formed.
 bool is_recorded(const std::filesystem::path& path);
 

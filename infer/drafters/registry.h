@@ -64,7 +64,8 @@ SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table);
 SharedDrafter lookup_drafter(int64_t longest);
 
 // Makes the drafter `features` (infer/drafters/feature_drafter.cpp) of a features drafter
-// (model/models/feature_drafter.h); arguments as in ReadingDrafter.
+// (model/models/feature_drafter.h); arguments as in ReadingDrafter. Its model borrows the target's embedding and head:
+// making it for another target binds the shared model anew, so it drafts for one target at a time.
 SharedDrafter features_drafter(std::shared_ptr<model::TransformerModel> model,
                                const data::Tokenizer* tokenizer = nullptr, std::filesystem::path directory = {});
 

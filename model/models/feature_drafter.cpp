@@ -129,7 +129,7 @@ TransformerConfig feature_config(const TransformerConfig& target, const FeatureS
   if (target.family == "qwen2" || target.family == "qwen3") {  // EAGLE-3's layers are a Llama's
     config.family = "llama";
     config.query_key_norm = QueryKeyNorm::kNone;
-    config.projection_bias = false;
+    config.projection_bias = config.output_bias = false;
   }
   const auto outside = [&](int64_t layer) { return layer >= start.decoder_layers; };
   std::erase_if(config.window_layers, outside);

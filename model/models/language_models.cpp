@@ -70,7 +70,7 @@ void ordinary_keys(ConfigKeys& keys, TransformerConfig& config) {
 
 const ModelKind& ordinary_kind() {
   static const ModelKind kOrdinary = {
-      .name = "an ordinary model", .hint = "give a directory that a Tandem was trained into", .keys = ordinary_keys};
+      .name = "an ordinary model", .hint = "give a directory that was trained as one", .keys = ordinary_keys};
   return kOrdinary;
 }
 

@@ -93,11 +93,12 @@ std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, co
   return kept;
 }
 
-void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence) {
+void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence,
+                      const std::string& table) {
   Problems problems;
   const auto wrong = [&](const char* option, const std::string& what, const std::string& expected,
                          const std::string& found) {
-    problems.add({.where = option, .what = what, .expected = expected, .found = found, .hint = {}});
+    problems.add({.where = table + option, .what = what, .expected = expected, .found = found, .hint = {}});
   };
   if (options.ff_width > config.ff_width) {
     wrong("ff_width", "the model has fewer neurons", fmt::format("at most {}", config.ff_width),

@@ -37,8 +37,9 @@ struct PruneEvidence {
 std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, const std::string& where);
 
 // Checks the options against a model's configuration and the evidence's special ids. Callers whose other measurements
-// take long call it first. Errors: those of prune(), all at once.
-void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence);
+// take long call it first. Errors: those of prune(), all at once, at options behind the name of their `table`.
+void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence,
+                      const std::string& table = "");
 
 // Returns the pruned model with fp32 parameters of its own. Neurons are chosen in each layer separately; order is kept.
 // The vocabulary keeps the most frequent ids and all special ones. The stand-in for the other ids is the unknown token

@@ -19,11 +19,11 @@
 //   decoder.{i}.primary_projection.weight           [D,D_L]         Tandem secondaries (model/models/tandem.h)
 //   encoder_projection.weight                       [D,D_L]         in place of an encoder: encoder-decoder Tandem
 //                                                                   secondaries and model/models/shared_encoder.h
-//   feature_projection.weight                       [D,n*D]         features drafters, in place of the embedding: of
-//   the feature_norm.weight                             [D]             n layers' states, and the projected state's
-//   norm {stack}.final_norm.weight                       [D]             config.final_norm head.weight [V,D] only when
-//   not tied; rows as the embedding head.bias                                       [V]             config.head_bias;
-//   rows as the embedding
+//   feature_projection.weight                       [D,n*D]         features drafters: of n layers' states
+//   feature_norm.weight                             [D]             features drafters: of the projected state
+//   {stack}.final_norm.weight                       [D]             config.final_norm
+//   head.weight                                     [V,D]           only when not tied; rows as the embedding
+//   head.bias                                       [V]             config.head_bias; rows as the embedding
 #pragma once
 
 #include <cstdint>

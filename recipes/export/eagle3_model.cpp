@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/device.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/signals.h"
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
@@ -19,6 +19,7 @@
 #include "model/models/feature_drafter.h"
 #include "model/transformer/parameters.h"
 #include "recipes/export/export_model.h"
+#include "recipes/inspection.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -36,8 +37,10 @@ std::string beyond_eagle3(const TransformerConfig& config) {
   return {};
 }
 
+// Refuses what the format cannot hold, and a drafter that changed since it was made. Errors: UserError.
 void require_eagle3(const ExportOptions& options, const TransformerConfig& config) {
   Problems problems;
+  problems.add_all(changed_files(options.model));
   if (const std::string beyond = beyond_eagle3(config); !beyond.empty()) {
     problems.add({.where = options.model.string(),
                   .what = "vLLM's EAGLE-3 drafters have plain Llama layers over a decoder-only target",
@@ -53,19 +56,17 @@ void require_eagle3(const ExportOptions& options, const TransformerConfig& confi
   problems.throw_if_any();
 }
 
-nlohmann::ordered_json eagle3_config(const TransformerConfig& config, const TransformerConfig& target,
-                                     const ExportOptions& options) {
+nlohmann::ordered_json eagle3_config(const TransformerConfig& config, const model::ModelDirectory& target) {
   nlohmann::ordered_json layer = model::write_config(model::families().at("llama"), config);
   layer["model_type"] = "llama";
   layer["architectures"] = {"LlamaForCausalLM"};
   layer["tie_word_embeddings"] = false;
-  const std::string verifier = options.target ? options.target->string() : "TARGET";
   nlohmann::ordered_json out;
   out["architectures"] = {"Eagle3Speculator"};
   out["speculators_model_type"] = "eagle3";
   out["speculators_version"] = "0.1.0";
   out["draft_vocab_size"] = config.vocabulary_rows();
-  out["target_hidden_size"] = target.width;
+  out["target_hidden_size"] = target.config().width;
   out["norm_before_residual"] = false;  // the residual stream begins with the state itself
   out["eagle_aux_hidden_state_layer_ids"] = config.features.layers;
   out["speculators_config"] = {
@@ -77,7 +78,7 @@ nlohmann::ordered_json eagle3_config(const TransformerConfig& config, const Tran
          {"verifier_accept_k", 1},
          {"accept_tolerance", 0.0}}}},
       {"verifier",
-       {{"name_or_path", verifier}, {"architectures", {model::families().at(target.family).architecture}}}}};
+       {{"name_or_path", fs::canonical(target.path()).string()}, {"architectures", {target.family().architecture}}}}};
   out["transformer_layer_config"] = layer;
   return out;
 }
@@ -91,6 +92,40 @@ std::string eagle3_name(const std::string& name, const TransformerConfig& config
   return stored.starts_with("model.") ? stored.substr(6) : stored;
 }
 
+// Returns the head's weights as the target's files hold them.
+at::Tensor stored_head(const model::ModelDirectory& target) {
+  const std::string name = model::head_parameter(target.config());
+  const auto& parameters = target.parameters();
+  const auto found = std::ranges::find(parameters, name, [](const auto& stored) { return stored.parameter.name; });
+  return model::take_parameter(target.weights().stored(found->tensor.name), found->tensor, target.config().heads);
+}
+
+// Returns the drafter's tensors under their names there, in the drafter's type or that of --dtype.
+std::vector<model::TensorToStore> eagle3_tensors(const ExportOptions& options, const model::ModelDirectory& opened,
+                                                 const model::ModelDirectory& target) {
+  const TransformerConfig& config = opened.config();
+  const at::ScalarType stored = stored_type(opened), type = type_for(options, stored);
+  const auto drafter =
+      model::load_with_companion(opened.kind(), options.model, target.path(),
+                                 {.dtype = stored == at::kDouble ? at::kDouble : at::kFloat, .pack = false});
+  std::vector<model::TensorToStore> tensors;
+  for (const auto& [name, value] : drafter->parameters()) tensors.push_back({eagle3_name(name, config), value, type});
+  at::Tensor ids = at::arange(config.vocabulary, at::kLong);
+  if (config.own_head()) {
+    ids = at::tensor(config.draft_vocabulary.ids, at::kLong);
+  } else {
+    const at::Tensor head = stored_head(target);
+    tensors.push_back({"lm_head.weight", head, type_for(options, head.scalar_type())});
+  }
+  for (const model::TensorToStore& tensor : tensors) {
+    work_point();
+    require_fits(options, tensor.name, tensor.tensor, tensor.dtype);
+  }
+  tensors.push_back({"d2t", ids - at::arange(ids.size(0), at::kLong), at::kLong});
+  tensors.push_back({"t2d", at::zeros({config.vocabulary}, at::kBool).index_fill_(0, ids, true), at::kBool});
+  return tensors;
+}
+
 }  // namespace
 
 ExportSummary export_eagle3(const ExportOptions& options) {
@@ -98,26 +133,18 @@ ExportSummary export_eagle3(const ExportOptions& options) {
   const TransformerConfig& config = opened.config();
   require_eagle3(options, config);
   const fs::path out = model::require_free_place(options.out);
-  const fs::path companion =
-      options.target ? *options.target : model::companion_directory(model::features_kind(), options.model);
-  const auto drafter = model::load_with_companion(model::features_kind(), options.model, companion, {.pack = false});
-  const auto target = model::load_model(companion, {.pack = false});
-  const at::ScalarType type = options.dtype == "stored" ? at::kFloat : parse_dtype(options.dtype, "--dtype");
-  std::vector<model::TensorToStore> tensors;
-  for (const auto& [name, value] : drafter->parameters()) tensors.push_back({eagle3_name(name, config), value, type});
-  at::Tensor ids = at::arange(config.vocabulary, at::kLong);
-  if (config.own_head()) {
-    ids = at::tensor(config.draft_vocabulary.ids, at::kLong);
-  } else {
-    tensors.push_back({"lm_head.weight", target->parameters().at(model::head_parameter(target->config())), type});
-  }
-  tensors.push_back({"d2t", ids - at::arange(ids.size(0), at::kLong), at::kLong});
-  tensors.push_back({"t2d", at::zeros({config.vocabulary}, at::kBool).index_fill_(0, ids, true), at::kBool});
-  const ExportSummary summary{.dtype = model::stored_dtype_name(type), .parameters = tensors.size(), .eagle3 = true};
+  const model::ModelDirectory target(options.target ? *options.target
+                                                    : model::companion_directory(opened.kind(), options.model));
+  auto tensors = eagle3_tensors(options, opened, target);
+  const at::ScalarType type = type_for(options, stored_type(opened));
+  const ExportSummary summary{
+      .dtype = model::stored_dtype_name(type), .parameters = tensors.size(), .eagle3 = config.features.unrolled};
   model::write_new_directory(out, [&](const fs::path& temporary) {
     model::write_safetensors(temporary / "model.safetensors", std::move(tensors));
-    nlohmann::ordered_json json = eagle3_config(config, target->config(), options);
-    json["torch_dtype"] = type == at::kHalf ? "float16" : type == at::kBFloat16 ? "bfloat16" : "float32";
+    nlohmann::ordered_json json = eagle3_config(config, target);
+    static const std::map<std::string, const char*> kTypes = {
+        {"F16", "float16"}, {"BF16", "bfloat16"}, {"F32", "float32"}, {"F64", "float64"}};
+    json["torch_dtype"] = kTypes.at(summary.dtype);
     write_json(temporary / "config.json", json);
   });
   return summary;

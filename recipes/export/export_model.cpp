@@ -41,25 +41,6 @@ constexpr const char* kGgufFormat = "gguf";
 constexpr const char* kBlockType = "q8_0";  // --dtype of GGUF's blocks
 constexpr int64_t kBlockValues = 32;
 
-// Returns the type of a directory's weights: the widest one, ignoring fp32 parameters that an fp16 model must keep.
-at::ScalarType stored_type(const model::ModelDirectory& opened) {
-  std::set<std::string> types;
-  std::set<std::string> others;  // without parameters that stay fp32 in fp16
-  for (const auto& [parameter, stored] : opened.parameters()) {
-    const std::string& dtype = opened.weights().entry(stored.name).dtype;
-    types.insert(dtype);
-    if (dtype != "F32" || !model::keeps_fp32_in_half(opened.config(), parameter.name)) others.insert(dtype);
-  }
-  if (others == std::set<std::string>{"F16"}) return at::kHalf;
-  if (types.contains("F64")) return at::kDouble;
-  if (types.size() == 1) return model::float_type(*types.begin()).value();
-  return at::kFloat;
-}
-
-at::ScalarType type_for(const ExportOptions& options, at::ScalarType stored) {
-  return options.dtype == "stored" ? stored : parse_dtype(options.dtype, "--dtype");
-}
-
 std::string decoder_only_families() {
   std::string names;
   for (const model::Family& family : model::families()) {
@@ -105,22 +86,6 @@ void check_model(const model::ModelDirectory& opened, const ExportOptions& optio
   if (options.format == "vllm") check_vllm(options, config, target, problems);
   problems.add_all(verify(options.model));
   problems.throw_if_any();
-}
-
-// Refuses a finite value beyond the largest of the type, and a matrix that would be zero. Errors: UserError.
-void require_fits(const ExportOptions& options, const std::string& name, const at::Tensor& values,
-                  at::ScalarType type) {
-  const at::Tensor largest = values.detach().abs().max();
-  const at::Tensor stored = largest.to(type);
-  const bool overflows = at::isfinite(largest).item<bool>() && !at::isfinite(stored).item<bool>();
-  const bool vanishes = values.dim() > 1 && largest.item<double>() > 0 && stored.item<double>() == 0;
-  if (!overflows && !vanishes) return;
-  throw UserError({.where = options.model.string(),
-                   .what = fmt::format("the model cannot be held in {}: values of {} {}", options.dtype, name,
-                                       overflows ? "overflow" : "vanish"),
-                   .expected = "values that the type can hold",
-                   .found = fmt::format("{:g}", largest.item<double>()),
-                   .hint = options.dtype == "fp16" ? "choose --dtype stored or bf16" : "choose --dtype stored"});
 }
 
 std::unique_ptr<model::TransformerModel> load_whole(const model::ModelDirectory& opened, at::ScalarType stored) {
@@ -212,9 +177,10 @@ fs::path add_bpe(const fs::path& file, nlohmann::ordered_json& request) {
 }
 
 // Returns what the script cannot read of a directory's tokenizer by itself; null: there is none.
-nlohmann::ordered_json describe_tokenizer(const fs::path& directory, int64_t vocabulary) {
+nlohmann::ordered_json describe_tokenizer(const fs::path& directory, const model::TransformerConfig& config) {
   if (!data::has_tokenizer(directory)) return nullptr;
   const auto tokenizer = data::load_tokenizer(directory);
+  model::require_vocabulary_fits(config, tokenizer->vocabulary(), directory.string());
   const data::TextFrame frame = tokenizer->frame();
   const auto chat = data::find_chat_template(directory);
   nlohmann::ordered_json request = {{"file", tokenizer->file().string()},
@@ -231,7 +197,7 @@ nlohmann::ordered_json describe_tokenizer(const fs::path& directory, int64_t voc
   if (sentencepiece.empty()) return request;
   request["sentencepiece"] = sentencepiece.string();
   request["pieces"] = nlohmann::ordered_json::array();
-  for (int32_t id = 0; id < std::min(tokenizer->vocabulary(), vocabulary); ++id) {
+  for (int32_t id = 0; id < tokenizer->vocabulary(); ++id) {
     const bool control = tokenizer->text_piece(id).kind == data::TextPiece::Kind::kNothing;
     request["pieces"].push_back({tokenizer->piece(id), control});
   }
@@ -260,7 +226,7 @@ std::unique_ptr<PythonScript> begin_file(const model::ModelDirectory& opened, co
                {"name", options.out.stem().string()},
                {"description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit())},
                {"tokenizer", config.encoder_decoder ? nlohmann::ordered_json()  // such families are refused
-                                                    : describe_tokenizer(options.model, config.vocabulary)}});
+                                                    : describe_tokenizer(options.model, config)}});
   return script;
 }
 
@@ -275,7 +241,7 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
   const AtomicPath whole(options.out.string() + ".model");
   const std::string dtype = blocks ? "Q8_0" : model::stored_dtype_name(type);
   const auto script = begin_file(opened, options, dtype);
-  const auto model = load_whole(opened, at::kFloat);
+  auto model = load_whole(opened, at::kFloat);
   for (const auto& [name, values] : model->parameters()) {
     work_point();
     if (values.dim() < 2 || name == "decoder.positions.weight") continue;  // stay fp32
@@ -287,9 +253,11 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
   save.dtype = stored;
   save.shard_bytes = std::numeric_limits<uint64_t>::max();  // one file
   model::write_model_files(whole.temporary(), *model, save);
+  const ExportSummary summary{.dtype = dtype, .parameters = model->parameters().size()};
+  model.reset();  // the script needs memory of its own
   script->ask({{"weights", (whole.temporary() / "model.safetensors").string()}, {"file", out.temporary().string()}});
   out.commit();
-  return {.dtype = dtype, .parameters = model->parameters().size()};
+  return summary;
 }
 
 void check_options(const ExportOptions& options, const std::string& where, Problems& problems) {
@@ -302,12 +270,45 @@ void check_options(const ExportOptions& options, const std::string& where, Probl
 
 }  // namespace
 
+at::ScalarType stored_type(const model::ModelDirectory& opened) {
+  std::set<std::string> types;
+  std::set<std::string> others;  // without parameters that stay fp32 in fp16
+  for (const auto& [parameter, stored] : opened.parameters()) {
+    const std::string& dtype = opened.weights().entry(stored.name).dtype;
+    types.insert(dtype);
+    if (dtype != "F32" || !model::keeps_fp32_in_half(opened.config(), parameter.name)) others.insert(dtype);
+  }
+  if (others == std::set<std::string>{"F16"}) return at::kHalf;
+  if (types.contains("F64")) return at::kDouble;
+  if (types.size() == 1) return model::float_type(*types.begin()).value();
+  return at::kFloat;
+}
+
+at::ScalarType type_for(const ExportOptions& options, at::ScalarType stored) {
+  return options.dtype == "stored" ? stored : parse_dtype(options.dtype, "--dtype");
+}
+
+void require_fits(const ExportOptions& options, const std::string& name, const at::Tensor& values,
+                  at::ScalarType type) {
+  const at::Tensor largest = values.detach().abs().max();
+  const at::Tensor stored = largest.to(type);
+  const bool overflows = at::isfinite(largest).item<bool>() && !at::isfinite(stored).item<bool>();
+  const bool vanishes = values.dim() > 1 && largest.item<double>() > 0 && stored.item<double>() == 0;
+  if (!overflows && !vanishes) return;
+  throw UserError({.where = options.model.string(),
+                   .what = fmt::format("the model cannot be held in {}: values of {} {}", options.dtype, name,
+                                       overflows ? "overflow" : "vanish"),
+                   .expected = "values that the type can hold",
+                   .found = fmt::format("{:g}", largest.item<double>()),
+                   .hint = options.dtype == "fp16" ? "choose --dtype stored or bf16" : "choose --dtype stored"});
+}
+
 Fields<ExportOptions> ExportOptions::fields() {
   using T = ExportOptions;
   return Fields<T>("export: flags of draftsmith export")
       .add("format", &T::format, Choices{"hf", "vllm", kGgufFormat},
-           "What loads it. hf: Transformers; vllm: the same, checked for vLLM's draft models; gguf: one file for "
-           "llama.cpp.")
+           "What loads it. hf: Transformers; vllm: the same, checked for vLLM's draft models, and features drafters "
+           "as EAGLE-3; gguf: one file for llama.cpp.")
       .add("dtype", &T::dtype, Choices{"stored", "fp32", "bf16", "fp16", kBlockType},
            "Type of the weights in the files; stored: unchanged; q8_0: gguf's blocks of 8-bit integers.")
       .add("target", &T::target, "Model directory of the target, for vllm's check, the card and the printed command.")
@@ -315,11 +316,11 @@ Fields<ExportOptions> ExportOptions::fields() {
       .check(check_options);
 }
 
-std::string vllm_command(const fs::path& target, const fs::path& drafter, bool eagle3) {
+std::string vllm_command(const fs::path& target, const fs::path& drafter, int64_t eagle3) {
   const std::string name =
       nlohmann::json(drafter.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string settings = fmt::format(R"({{"method": "{}", "model": {}, "num_speculative_tokens": {}}})",
-                                           eagle3 ? "eagle3" : "draft_model", name, eagle3 ? 3 : 5);
+                                           eagle3 > 0 ? "eagle3" : "draft_model", name, eagle3 > 0 ? eagle3 : 5);
   return fmt::format("vllm serve {} --speculative-config {}", shell_word(target.string()), shell_word(settings));
 }
 

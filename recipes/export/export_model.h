@@ -9,8 +9,10 @@
 #include <span>
 #include <string>
 
+#include "base/aten.h"
 #include "base/options.h"
 #include "base/python_script.h"
+#include "model/files/model_directory.h"
 
 namespace draftsmith::recipes {
 
@@ -27,7 +29,7 @@ struct ExportOptions {
 struct ExportSummary {
   std::string dtype;      // type of the files: "F32", "BF16", "F16", "F64", "Q8_0"
   size_t parameters = 0;  // tensors of the model
-  bool eagle3 = false;    // the files are an EAGLE-3 drafter's
+  int64_t eagle3 = 0;     // tokens that an EAGLE-3 drafter was trained to draft; 0: the files are none's
 };
 
 // Exports a model, which appears under its name when it is complete. Errors: UserError for unusable options, models and
@@ -41,11 +43,17 @@ std::span<const EmbeddedText> export_texts();
 // for drafters that such a directory cannot hold.
 ExportSummary export_eagle3(const ExportOptions& options);
 
+// Returns the type of a directory's weights: the widest one, ignoring fp32 parameters that an fp16 model must keep.
+at::ScalarType stored_type(const model::ModelDirectory& opened);
+// Returns the type of the files by --dtype.
+at::ScalarType type_for(const ExportOptions& options, at::ScalarType stored);
+// Refuses a finite value beyond the largest of the type, and a matrix that would be zero. Errors: UserError.
+void require_fits(const ExportOptions& options, const std::string& name, const at::Tensor& values, at::ScalarType type);
+
 // Returns for each format why it cannot hold the model in a directory, which may be of any kind; empty: it can.
 std::map<std::string, std::string> export_refusals(const std::filesystem::path& model);
 
-// Returns the shell command by which vLLM serves a target with an exported drafter.
-std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter,
-                         bool eagle3 = false);
+// Returns the shell command by which vLLM serves a target with an exported drafter; `eagle3` as in ExportSummary.
+std::string vllm_command(const std::filesystem::path& target, const std::filesystem::path& drafter, int64_t eagle3 = 0);
 
 }  // namespace draftsmith::recipes

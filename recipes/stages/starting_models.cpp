@@ -6,7 +6,6 @@
 #include "base/device.h"
 #include "base/logging.h"
 #include "data/corpus/corpus.h"
-#include "model/families/family.h"
 #include "model/files/model_directory.h"
 #include "model/models/block_models.h"
 #include "model/models/companion.h"
@@ -70,10 +69,6 @@ bool starts_from(const StartOptions& options, const model::ModelKind& kind) {
 bool is_same_model(const fs::path& one, const fs::path& other) {
   std::error_code error;
   return fs::equivalent(one, other, error) || model::model_hash(one) == model::model_hash(other);
-}
-
-Problem missing_model(const std::string& option, const std::string& what) {
-  return {.where = option, .what = what, .expected = "a model directory", .found = "none given"};
 }
 
 // Returns the primary's directory: the option, or the one that the Tandem directory `from` names.
@@ -198,10 +193,9 @@ StartingModels shared_encoder_start(const StartOptions& options, const data::Tok
 
 // Returns the directory of a features drafter's target: the option, or the one that the directory `from` names.
 fs::path features_target_of(const StartOptions& options) {
+  if (options.from) model::require_kind(model::kind_of_directory(*options.from), model::features_kind(), "from");
   if (options.features->target) return *options.features->target;
-  if (starts_from(options, model::features_kind()))
-    return model::companion_directory(model::features_kind(), *options.from);
-  throw UserError(missing_model("features.target", "a features drafter reads a target"));
+  return model::companion_directory(model::features_kind(), options.from.value());
 }
 
 // Returns the ids that most targets of a corpus's texts have, with all special ones; none: all.
@@ -217,8 +211,20 @@ model::DraftVocabulary frequent_vocabulary(const FeatureTrainingOptions& options
     for (const int32_t id : corpus.target(i)) ++evidence.token_counts.at(static_cast<size_t>(id));
   }
   const model::PruneOptions prune{.vocabulary_size = options.vocabulary_size};
-  model::require_prunable(target.config(), prune, evidence);
+  model::require_prunable(target.config(), prune, evidence, "features.");
   return model::prune(target, prune, evidence)->config().draft_vocabulary;
+}
+
+// Continues a features drafter, which keeps all but the steps that training unrolls.
+ModelPointer continued_features(const StartOptions& all, const fs::path& target, at::Device device) {
+  auto drafter =
+      model::load_with_companion(model::features_kind(), *all.from, target, {.device = device, .pack = false});
+  model::TransformerConfig config = drafter->config();
+  config.features.unrolled = all.features->unrolled.value_or(config.features.unrolled);
+  if (config.features.unrolled == drafter->config().features.unrolled) return drafter;
+  auto changed = std::make_unique<model::TransformerModel>(config, drafter->parameters());
+  changed->set_name(drafter->info().name);
+  return changed;
 }
 
 StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tokenizer, const ModelPlace& place) {
@@ -226,23 +232,14 @@ StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tok
   const fs::path directory = features_target_of(all);
   // Its plain head computes losses, whose gradients go through it.
   auto target = model::load_model(directory, {.device = place.device, .pack = false});
-  ModelPointer drafter;
-  if (starts_from(all, model::features_kind())) {
-    drafter = model::load_with_companion(model::features_kind(), *all.from, directory,
-                                         {.device = place.device, .pack = false});
-    if (options.unrolled && *options.unrolled != drafter->config().features.unrolled) {
-      model::TransformerConfig config = drafter->config();
-      config.features.unrolled = *options.unrolled;
-      drafter = std::make_unique<model::TransformerModel>(config, drafter->parameters());
-    }
-  } else {
-    drafter = model::make_feature_drafter(*target, {.decoder_layers = options.decoder_layers,
-                                                    .layers = options.layers,
-                                                    .vocabulary = frequent_vocabulary(options, tokenizer, *target),
-                                                    .unrolled = options.unrolled.value_or(3),
-                                                    .random = options.start == "random",
-                                                    .seed = options.seed});
-  }
+  auto drafter =
+      all.from ? continued_features(all, directory, place.device)
+               : model::make_feature_drafter(*target, {.decoder_layers = options.decoder_layers.value_or(1),
+                                                       .layers = options.layers,
+                                                       .vocabulary = frequent_vocabulary(options, tokenizer, *target),
+                                                       .unrolled = options.unrolled.value_or(3),
+                                                       .random = options.start == "random",
+                                                       .seed = options.seed.value_or(1)});
   StartingModels made;
   made.trainable = std::make_unique<train::FeatureTrainable>(
       *drafter, *target, train::FeatureTrainableOptions{.target_directory = directory, .decay = options.decay});
@@ -278,184 +275,7 @@ StartingModels deep_tandem_start(const StartOptions& options, const data::Tokeni
   return start;
 }
 
-// Checks the tables that say what is trained. Models that work in blocks start from random weights.
-void check_blocks(const StartOptions& options, const std::string& where, Problems& problems) {
-  const bool blocks = options.block_prediction || options.deep_tandem;
-  const int kinds = options.tandem.has_value() + options.shared_encoder.has_value() + options.deep_tandem.has_value() +
-                    options.block_prediction.has_value() + options.exits.has_value() + options.features.has_value();
-  if (kinds > 1) {
-    problems.add(
-        {.where = where,
-         .what = "a model is of one kind",
-         .expected = "one of `exits`, `tandem`, `features`, `shared_encoder`, `deep_tandem` and `block_prediction`"});
-  }
-  if (blocks && options.from) {
-    problems.add({.where = where + ".from",
-                  .what = "deep Tandems and models of block prediction start from random weights",
-                  .expected = "`architecture`",
-                  .found = options.from->string()});
-  }
-}
-
-// Checks a drafter of random weights that is to share an encoder.
-void check_shared_encoder(const StartOptions& options, const std::string& where, Problems& problems) {
-  if (!options.shared_encoder->target) {
-    problems.add(missing_model(where + ".shared_encoder.target", "a drafter of random weights needs a target"));
-  }
-  const model::Family* family = model::families().find(options.architecture->family);
-  if (family != nullptr && !family->base.encoder_decoder) {
-    problems.add({.where = where + ".architecture.family",
-                  .what = "a drafter that shares an encoder is an encoder-decoder without its own",
-                  .expected = "t5, marian or another family of encoder-decoders",
-                  .found = family->name});
-  }
-}
-
-// Checks a features drafter, whose shape is its target's.
-void check_features(const StartOptions& options, const std::string& where, Problems& problems) {
-  const FeatureTrainingOptions& features = *options.features;
-  if (options.architecture) {
-    problems.add({.where = where + ".architecture",
-                  .what = "a features drafter has the shape of its target's layers",
-                  .expected = "none given",
-                  .found = options.architecture->family});
-  }
-  if (!options.from && !features.target) {
-    problems.add(missing_model(where + ".features.target", "a features drafter reads a target"));
-  }
-  if (features.vocabulary_size && !features.vocabulary_from) {
-    problems.add({.where = where + ".features.vocabulary_from",
-                  .what = "tokens are counted to choose a vocabulary",
-                  .expected = "a corpus (.h5)"});
-  }
-}
-
-void check_start(const StartOptions& options, const std::string& where, Problems& problems) {
-  if (options.features) {
-    check_features(options, where, problems);
-    return check_blocks(options, where, problems);
-  }
-  if (options.from.has_value() == options.architecture.has_value()) {
-    problems.add({.where = where,
-                  .what = "a model starts either from another model or from random weights",
-                  .expected = "one of `from` and `architecture`",
-                  .found = options.from ? "both" : "neither"});
-  }
-  check_blocks(options, where, problems);
-  if (options.exits && options.architecture) {
-    train::check_fits(*options.exits, options.architecture->decoder_layers, where + ".exits", problems);
-  }
-  if (options.shared_encoder && options.architecture) check_shared_encoder(options, where, problems);
-  if (!options.tandem || !options.architecture) return;
-  if (!options.tandem->primary) {
-    problems.add(missing_model(where + ".tandem.primary", "a secondary of random weights needs a primary"));
-  }
-  const auto mapped = static_cast<int64_t>(options.tandem->layer_map.size());
-  if (mapped > 0 && mapped != options.architecture->decoder_layers) {
-    problems.add(
-        {.where = where + ".tandem.layer_map",
-         .what = "has not one number for each layer of the secondary",
-         .expected = fmt::format("{} numbers (architecture.decoder_layers)", options.architecture->decoder_layers),
-         .found = std::to_string(mapped)});
-  }
-}
-
 }  // namespace
-
-Fields<TandemTrainingOptions> TandemTrainingOptions::fields() {
-  using T = TandemTrainingOptions;
-  return Fields<T>("Tandem training")
-      .add("primary", &T::primary,
-           "Model directory of the primary; absent: the primary of the Tandem directory in `from`.")
-      .add("layer_map", &T::layer_map, Range{0},
-           "Representation of the primary that each layer j of the secondary reads: 0 is the embedding output, "
-           "L_L the last layer. Absent: evenly spread, (j+1) L_L / L_S rounded down.")
-      .add("block", &T::block, Range{1}, Unit{"tokens"},
-           "Block length G of training; decoding may use any. Absent: 2, or the block of the Tandem in `from`.")
-      .add("projections", &T::projections, Choices{"random", "identity"},
-           "Initial projections: random numbers (the default), or the unit matrix, cut or padded with zeros.")
-      .add("seed", &T::seed, "Seed of random projections.")
-      .add("configuration", &T::configuration, Choices(train::tandem_configurations().names()),
-           "Trained models: the secondary alone; both models by the secondary's loss; or both by the sum of the losses "
-           "of both.")
-      .add("copy_primary", &T::copy_primary,
-           "Copy a frozen primary into the result, instead of naming it by path and hash. A trained primary is always "
-           "copied.");
-}
-
-Fields<DeepTandemTrainingOptions> DeepTandemTrainingOptions::fields() {
-  using T = DeepTandemTrainingOptions;
-  return Fields<T>("deep Tandem training")
-      .add("large", &T::large,
-           "Shape of the large part, a decoder-only model; `architecture` is the shape of the small part.")
-      .add("block", &T::block, Range{1}, Unit{"tokens"}, "Block length G: the large part runs G tokens behind.")
-      .check([](const T& options, const std::string& where, Problems& problems) {
-        if (options.large) return;
-        problems.add({.where = where + ".large", .what = "a deep Tandem needs the shape of its large part"});
-      });
-}
-
-Fields<SharedEncoderTrainingOptions> SharedEncoderTrainingOptions::fields() {
-  using T = SharedEncoderTrainingOptions;
-  return Fields<T>("training of a drafter that shares an encoder")
-      .add(
-          "target", &T::target,
-          "Model directory of the target, whose frozen encoder is shared; absent: the target of the drafter in `from`.")
-      .add(
-          "projection", &T::projection, Choices{"random", "identity"},
-          "Initial projection of the target's encoder states: random numbers (the default), or the unit matrix, cut or "
-          "padded with zeros.")
-      .add("seed", &T::seed, "Seed of a random projection.");
-}
-
-Fields<FeatureTrainingOptions> FeatureTrainingOptions::fields() {
-  using T = FeatureTrainingOptions;
-  return Fields<T>("training of a features drafter")
-      .add("target", &T::target,
-           "Model directory of the target, which is frozen; absent: the target of the drafter in `from`.")
-      .add("decoder_layers", &T::decoder_layers, Range{1, 8}, Unit{"layers"}, "Layers of the drafter.")
-      .add("layers", &T::layers, Range{0},
-           "Layers of the target whose states are read: 0 is the embedding output. Absent: a low one, the middle and "
-           "the last.")
-      .add("vocabulary_from", &T::vocabulary_from,
-           "Corpus (.h5) whose targets' most frequent tokens the drafter has a head for; absent: the target's head.")
-      .add("vocabulary_size", &T::vocabulary_size, Range{1}, Unit{"ids"},
-           "How many ids that head has, special tokens included. Absent: all that occur there.")
-      .add(
-          "unrolled", &T::unrolled, Range{1, 16}, Unit{"steps"},
-          "Steps of a draft that a training pass unrolls: from the second on the drafter reads its own states. Absent: "
-          "3, or as the drafter in `from`.")
-      .add("decay", &T::decay, Range{0.01, 1}, "Weight of each step's loss relative to the step before.")
-      .add("start", &T::start, Choices{"target", "random"},
-           "Initial layers: the target's last ones, as far as they fit, or random numbers.")
-      .add("seed", &T::seed, "Seed of random numbers.");
-}
-
-Fields<StartOptions> StartOptions::fields() {
-  using T = StartOptions;
-  return Fields<T>("start of a training")
-      .add("from", &T::from, "Model directory to start from.")
-      .add("architecture", &T::architecture, "Shape of a model that starts from random weights.")
-      .add("exits", &T::exits,
-           "Train it with losses at several layers, so that it can be read early: for early-exit drafting and CALM. "
-           "Makes an ordinary model directory with draftsmith/exits inside.")
-      .add("tandem", &T::tandem,
-           "Train it as the secondary of a Tandem: `from` or `architecture` gives its decoder, which reads a primary's "
-           "representations of all tokens but the current block's. Makes a Tandem directory.")
-      .add("shared_encoder", &T::shared_encoder,
-           "Train it as a drafter that shares its target's encoder: `from` or `architecture` gives its decoder, which "
-           "cross-attends to a projection of the target's encoder states. Makes a directory for --drafter.")
-      .add("features", &T::features,
-           "Train a drafter of one or two layers that reads its target's hidden states, in place of `architecture`. "
-           "Makes a directory for --drafter.")
-      .add("deep_tandem", &T::deep_tandem,
-           "Train a deep Tandem: a large part that runs in blocks, and `architecture`, which it sketches them for. "
-           "Decoder-only; for comparisons of architectures.")
-      .add("block_prediction", &T::block_prediction, Range{1}, Unit{"tokens"},
-           "Train a decoder-only model that predicts a whole block of so many tokens at once; for comparisons of "
-           "architectures.")
-      .check(check_start);
-}
 
 at::ScalarType frozen_type(const std::string& precision, at::Device device) {
   return precision == "bf16" && !device.is_cpu() ? at::kBFloat16 : at::kFloat;

@@ -13,6 +13,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include "base/error.h"
 #include "base/options.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/models/deep_tandem.h"
@@ -74,14 +75,14 @@ struct SharedEncoderTrainingOptions {
 // A drafter of one or two layers learns to read its target's hidden states.
 struct FeatureTrainingOptions {
   std::optional<std::filesystem::path> target;
-  int64_t decoder_layers = 1;
+  std::optional<int64_t> decoder_layers;
   std::vector<int64_t> layers;
   std::optional<std::filesystem::path> vocabulary_from;
   std::optional<int64_t> vocabulary_size;
   std::optional<int64_t> unrolled;
   double decay = 0.8;
-  std::string start = "target";
-  uint64_t seed = 1;
+  std::optional<std::string> start;
+  std::optional<uint64_t> seed;
   static Fields<FeatureTrainingOptions> fields();
 };
 
@@ -96,6 +97,9 @@ struct StartOptions {
   std::optional<int64_t> block_prediction;
   static Fields<StartOptions> fields();
 };
+
+// Returns the problem that `option` names no model, which is needed as `what` says.
+Problem missing_model(const std::string& option, const std::string& what);
 
 // A trainable model, and the models that it works on: of a Tandem the secondary and the primary, of a drafter with a
 // shared encoder, or of features, the drafter and the target.

@@ -262,11 +262,13 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
                                 *model::make_feature_drafter(*target, {.vocabulary = {{0, 1, 2, 5, 9}, 2}}),
                                 folder_ / name);
   }
-  EXPECT_TRUE(run("llama-features", "eagle", {.format = "vllm", .dtype = "bf16"}).eagle3);
+  EXPECT_EQ(run("llama-features", "eagle", {.format = "vllm", .dtype = "bf16"}).eagle3, 3);
   const auto config = load_json(folder_ / "eagle/config.json");
   EXPECT_EQ(config.at("draft_vocab_size"), 5);
   EXPECT_EQ(config.at("norm_before_residual"), false);
-  EXPECT_EQ(config.at("speculators_config").at("verifier").at("architectures").at(0), "LlamaForCausalLM");
+  const auto& verifier = config.at("speculators_config").at("verifier");
+  EXPECT_EQ(verifier.at("architectures").at(0), "LlamaForCausalLM");
+  EXPECT_EQ(verifier.at("name_or_path"), fs::canonical(folder_ / "llama").string());
   const model::WeightFiles files(folder_ / "eagle");
   EXPECT_EQ(files.entry("layers.0.self_attn.q_proj.weight").shape.at(1), 2 * model::tiny_llama().width);
   EXPECT_EQ(files.entry("fc.weight").dtype, "BF16");
@@ -275,8 +277,23 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
                            "layers.0.post_attention_layernorm.weight", "lm_head.weight", "t2d"}) {
     EXPECT_TRUE(files.contains(name)) << name;
   }
+  EXPECT_THAT(vllm_command("T", "D", 2), AllOf(HasSubstr("eagle3"), HasSubstr("\"num_speculative_tokens\": 2")));
   EXPECT_THAT(refused("llama-features", {.format = "hf"}), HasSubstr("--format vllm"));
   EXPECT_THAT(refused("t5-features", {.format = "vllm"}), HasSubstr("an encoder-decoder"));
+}
+
+// The head is the target's, in the type of its files.
+TEST_F(Exporting, EveryTensorOfAnEagle3DirectoryKeepsItsType) {
+  const auto target = model::load_model(folder_ / "llama", {.pack = false});
+  const auto drafter = model::make_feature_drafter(*target);
+  model::save_feature_drafter(folder_ / "half", *drafter, folder_ / "llama", {.dtype = at::kHalf});
+  EXPECT_EQ(run("half", "eagle", {.format = "vllm"}).dtype, "F16");
+  const model::WeightFiles files(folder_ / "eagle");
+  EXPECT_EQ(files.entry("fc.weight").dtype, "F16");
+  EXPECT_EQ(files.entry("lm_head.weight").dtype, "F32");
+  drafter->parameters().at("feature_projection.weight").mul_(1e9);
+  model::save_feature_drafter(folder_ / "large", *drafter, folder_ / "llama");
+  EXPECT_THAT(refused("large", {.format = "vllm", .dtype = "fp16"}), HasSubstr("fc.weight overflow"));
 }
 
 }  // namespace

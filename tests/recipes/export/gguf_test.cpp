@@ -94,6 +94,9 @@ TEST_F(GgufExports, HoldTokensAndTheChatTemplate) {
   EXPECT_THAT(file_of_llama(), HasSubstr("{{ of_the_file }}"));
   write_json(folder_ / "llama/tokenizer.json", data::byte_fallback_json({"a"}, {}));
   EXPECT_THAT(refused("llama", "never.gguf"), HasSubstr("llama.cpp has no such tokenizer"));
+  save("few", model::tiny_llama());  // 31 ids
+  write_json(folder_ / "few/tokenizer.json", data::byte_level_json({"a b"}));
+  EXPECT_THAT(refused("few", "never.gguf"), HasSubstr("more ids than the model has embeddings"));
   // A SentencePiece model beside the tokenizer.json that was made of it.
   data::train_tokenizer({"the cat sees the dog", "a dog sees a cat"}, {.vocabulary = 40, .exact_size = false},
                         folder_ / "llama/tokenizer.model");

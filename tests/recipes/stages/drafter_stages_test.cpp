@@ -160,6 +160,17 @@ TEST_F(TandemStages, ADrafterOfFeaturesIsTrainedAndDrafts) {
   EXPECT_THAT(problems_of(two_steps("[features]\nvocabulary_size = 3\n[architecture]\n")),
               AllOf(HasSubstr("reads a target"), HasSubstr("tokens are counted"), HasSubstr("its target's layers")));
   EXPECT_THAT(stage_error(two_steps(features + "layers = [4]\n")), HasSubstr("does not have"));
+  EXPECT_THAT(stage_error(two_steps(features + option("vocabulary_from", "corpus.h5") + "vocabulary_size = 1\n")),
+              HasSubstr("features.vocabulary_size"));
+
+  const std::string other = option("from", "small") + "[features]\n" + option("target", "primary");
+  EXPECT_THAT(stage_error(two_steps(other)), AllOf(HasSubstr("a features drafter"), HasSubstr("an ordinary")));
+  const std::string again = option("from", "first/model") + "[features]\n" + option("vocabulary_from", "corpus.h5");
+  const std::string problems =
+      problems_of(two_steps(again + "decoder_layers = 1\nlayers = [1]\nseed = 1\nstart = \"random\"\n"));
+  for (const char* name : {"decoder_layers", "layers", "seed", "start", "vocabulary_from"}) {
+    EXPECT_THAT(problems, HasSubstr(std::string("features.") + name));
+  }
 }
 
 // A target of three decoder layers and a small model of one.
