@@ -71,16 +71,13 @@ constexpr std::array<CandidateKind, 5> kKinds = {{
      .lambda = 0,
      .runs_target = true},
 }};
-constexpr int64_t kUnrolled = 5;  // as in the row above
 
 // ---- Making and measuring one
 
-using ModelPointer = std::unique_ptr<model::TransformerModel>;
-
 // The target in fp32, as stages read it: once for all candidates.
 struct WholeTarget {
-  ModelPointer read;   // on the CPU
-  ModelPointer moved;  // on another device, once it is needed there
+  std::unique_ptr<model::TransformerModel> read;   // on the CPU
+  std::unique_ptr<model::TransformerModel> moved;  // on another device, once it is needed there
 
   model::TransformerModel& on(at::Device device, const fs::path& directory) {
     if (device.is_cpu()) return *read;
@@ -92,7 +89,7 @@ struct WholeTarget {
 // Returns the models of the train stage of a drafter that reads the target's states.
 recipes::StartingModels feature_start_of(const Candidate& made, const CandidateInputs& inputs, WholeTarget& whole,
                                          const model::PruneOptions& prune, const model::PruneEvidence& evidence) {
-  model::FeatureStart start{.unrolled = kUnrolled};
+  model::FeatureStart start{.unrolled = 5};  // as in its row
   if (made.vocabulary > 0) start.vocabulary = model::prune(*whole.read, prune, evidence)->config().draft_vocabulary;
   model::TransformerModel& target = whole.on(inputs.load.device, inputs.target.directory);
   recipes::StartingModels models;

@@ -22,7 +22,7 @@ namespace draftsmith::cli {
 // A kind of drafter that is made out of its target and trained. A new kind is one more row in candidates.cpp.
 struct CandidateKind {
   const char* name;
-  const char* start = "";  // in its train stage beside `from`; <target> is the target's directory, <cut> fewer ids
+  const char* start = "";             // in its train stage; <target>: the target's directory, <cut>: fewer ids
   const char* drafter_key = "model";  // by which a suite names it
   bool prunes_vocabulary = false;     // to ids that the target's outputs use most
   bool reads_encoder = false;         // of the target

@@ -185,12 +185,11 @@ void choose_task(Starter& starter, const NewFlags& flags) {
 // models of the largest candidate.
 void require_disk(const Starter& starter, const NewFlags& flags, int64_t layers) {
   model::TransformerConfig drafter = starter.config;
+  drafter.decoder_layers = (drafter.decoder_layers + 1) / 2;
+  const int64_t measured = 2 * model::count_numbers(drafter);
   drafter.decoder_layers = layers;
   const int64_t ids = starter.schedule.prompts * starter.task.max_new_tokens;
-  model::TransformerConfig largest = starter.config;
-  largest.decoder_layers = (largest.decoder_layers + 1) / 2;
-  const int64_t kept = 4 * (7 * model::count_numbers(drafter) + 8 * ids);
-  const auto needed = static_cast<uint64_t>(std::max<int64_t>(kept, 8 * model::count_numbers(largest)));
+  const auto needed = 4 * static_cast<uint64_t>(std::max(measured, 7 * model::count_numbers(drafter) + 8 * ids));
   const uint64_t free = disk_free(fs::absolute(flags.out).parent_path());
   if (free >= needed) return;
   throw UserError({flags.out.string(), "the disk has no room for the recipe's models and corpora", human_bytes(needed),
@@ -306,9 +305,8 @@ void choose(Starter& starter, const NewFlags& flags) {
     starter.schedule = schedule;
   }
   if (std::isinf(fewest)) {
-    throw UserError(
-        {"--kind", "a drafter of this kind gains nothing for the target, or cannot read it", "another kind", flags.kind,
-         "vocabulary is for large heads, shared-encoder for encoder-decoders, features for ordinary layers"});
+    throw UserError({"--kind", "a drafter of this kind gains nothing for the target, or cannot read it", "another kind",
+                     flags.kind, "vocabulary is for large heads, shared-encoder for encoder-decoders"});
   }
   if (starter.chosen == nullptr) {
     throw UserError({"--hours", "the hours are too few to train any drafter and to measure it",
@@ -356,35 +354,35 @@ Values values_of(const Starter& starter, const NewFlags& flags, const TrainingDe
   const Schedule& schedule = starter.schedule;
   std::vector<std::string> files;
   for (const fs::path& file : flags.text) files.push_back(quoted_path(file));
-  return {
-      {"<file>", shell_word(flags.out.string())},
-      {"<start>", drafter.kind->start},
-      {"<cut>", drafter.vocabulary > 0 ? R"(vocabulary_from = "@answers/corpus.h5", vocabulary_size = <ids>, )" : ""},
-      {"<name>", toml_quoted(flags.out.stem().string())},
-      {"<target>", quoted_path(flags.target)},
-      {"<files>", fmt::format("[{}]", fmt::join(files, ", "))},
-      {"<drafter>", drafter.name()},
-      {"<table>", replace_all(candidates_text(starter.candidates, &drafter), "\n", "\n# ")},
-      {"<key>", drafter.kind->drafter_key},
-      {"<ids>", std::to_string(drafter.vocabulary)},
-      {"<lambda>", fmt::format("{:g}", drafter.kind->lambda)},
-      {"<kept>", fmt::format("every:{}", drafter.every)},
-      {"<count>", std::to_string(schedule.prompts)},
-      {"<held-out>", std::to_string(schedule.held_out)},
-      {"<tokens>", std::to_string(starter.task.max_new_tokens)},
-      {"<dtype>", flags.dtype},
-      {"<epochs>", std::to_string(schedule.epochs)},
-      {"<budget>", std::to_string(defaults.token_budget)},
-      {"<lr>", fmt::format("{:g}", drafter.kind->rate * defaults.lr)},
-      {"<source>", defaults.source},
-      {"<query-factor>", fmt::format("{:.3f}", 1 / std::sqrt(static_cast<double>(starter.config.head_width)))},
-      {"<timing>", fmt::format("{:.3g}", std::clamp(schedule.evaluating / 120, 0.05, 10.0))},
-      {"<window>", std::to_string(std::max<int64_t>(1, drafter.window()))},
-      {"<format>", flags.format},
-      {"<prompts-time>", minutes_text(schedule.writing)},
-      {"<answers-time>", minutes_text(schedule.answering)},
-      {"<training-time>", minutes_text(schedule.training)},
-      {"<evaluation-time>", minutes_text(schedule.evaluating)}};
+  const char* cut = R"(vocabulary_from = "@answers/corpus.h5", vocabulary_size = <ids>, )";
+  return {{"<file>", shell_word(flags.out.string())},
+          {"<start>", drafter.kind->start},
+          {"<cut>", drafter.vocabulary > 0 ? cut : ""},
+          {"<name>", toml_quoted(flags.out.stem().string())},
+          {"<target>", quoted_path(flags.target)},
+          {"<files>", fmt::format("[{}]", fmt::join(files, ", "))},
+          {"<drafter>", drafter.name()},
+          {"<table>", replace_all(candidates_text(starter.candidates, &drafter), "\n", "\n# ")},
+          {"<key>", drafter.kind->drafter_key},
+          {"<ids>", std::to_string(drafter.vocabulary)},
+          {"<lambda>", fmt::format("{:g}", drafter.kind->lambda)},
+          {"<kept>", fmt::format("every:{}", drafter.every)},
+          {"<count>", std::to_string(schedule.prompts)},
+          {"<held-out>", std::to_string(schedule.held_out)},
+          {"<tokens>", std::to_string(starter.task.max_new_tokens)},
+          {"<dtype>", flags.dtype},
+          {"<epochs>", std::to_string(schedule.epochs)},
+          {"<budget>", std::to_string(defaults.token_budget)},
+          {"<lr>", fmt::format("{:g}", drafter.kind->rate * defaults.lr)},
+          {"<source>", defaults.source},
+          {"<query-factor>", fmt::format("{:.3f}", 1 / std::sqrt(static_cast<double>(starter.config.head_width)))},
+          {"<timing>", fmt::format("{:.3g}", std::clamp(schedule.evaluating / 120, 0.05, 10.0))},
+          {"<window>", std::to_string(std::max<int64_t>(1, drafter.window()))},
+          {"<format>", flags.format},
+          {"<prompts-time>", minutes_text(schedule.writing)},
+          {"<answers-time>", minutes_text(schedule.answering)},
+          {"<training-time>", minutes_text(schedule.training)},
+          {"<evaluation-time>", minutes_text(schedule.evaluating)}};
 }
 
 std::string recipe_text(const Starter& starter, const NewFlags& flags) {
