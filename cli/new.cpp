@@ -181,8 +181,7 @@ void choose_task(Starter& starter, const NewFlags& flags) {
   problems.throw_if_any();
 }
 
-// Refuses a disk without room for corpora, three models, a checkpoint and the export of a drafter, or for the two
-// models of the largest candidate.
+// Refuses a disk without room for corpora, three models, a checkpoint and the export of a drafter, or for candidates.
 void require_disk(const Starter& starter, const NewFlags& flags, int64_t layers) {
   model::TransformerConfig drafter = starter.config;
   drafter.decoder_layers = (drafter.decoder_layers + 1) / 2;
