@@ -223,8 +223,8 @@ std::string human_bytes(uint64_t bytes) {
   return fmt::format("{:.1f} {}", value, unit);
 }
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::string pattern = (fs::temp_directory_path() / "draftsmith-XXXXXX").string();
+TemporaryDirectory::TemporaryDirectory(const fs::path& parent) {
+  std::string pattern = (parent / "draftsmith-XXXXXX").string();
   if (!mkdtemp(pattern.data())) {
     throw RunError({pattern, "a temporary directory cannot be created", "", std::strerror(errno), ""});
   }

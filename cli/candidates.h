@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -18,13 +19,14 @@
 
 namespace draftsmith::cli {
 
-// A kind of drafter that is cut out of its target and trained. A new kind is one more row in candidates.cpp.
+// A kind of drafter that is made out of its target and trained. A new kind is one more row in candidates.cpp.
 struct CandidateKind {
   const char* name;
-  const char* start = "";             // in its train stage beside `from`; <target> stands for the target's directory
+  const char* start = "";             // in its train stage; <target>: the target's directory, <cut>: fewer ids
   const char* drafter_key = "model";  // by which a suite names it
   bool prunes_vocabulary = false;     // to ids that the target's outputs use most
   bool reads_encoder = false;         // of the target
+  bool reads_states = false;          // of the target, with one layer of its own: nothing is pruned
   double alpha = 0;                   // accepted beside pruned layers of that number
   double rate = 1;                    // of learning, beside that of pruned layers
   double lambda = 0.1;                // share of cross entropy where it is distilled
@@ -59,6 +61,7 @@ struct Candidate {
 struct CandidateInputs {
   const infer::LoadedModel& target;   // as it decodes, with its tokenizer
   model::LoadOptions load;            // how it was loaded
+  std::filesystem::path folder;       // that holds candidates while they are measured; empty: one for temporary files
   infer::CalibrationContext context;  // of timed steps
   int64_t longest = 8;                // window
   int64_t length = 0;                 // as in Candidate

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/child_process.h"
 #include "base/device.h"
 #include "base/environment.h"
 #include "base/error.h"
@@ -180,12 +181,14 @@ void choose_task(Starter& starter, const NewFlags& flags) {
   problems.throw_if_any();
 }
 
-// Refuses a disk without room for corpora, three models, a checkpoint and the export of a drafter.
+// Refuses a disk without room for corpora, three models, a checkpoint and the export of a drafter, or for candidates.
 void require_disk(const Starter& starter, const NewFlags& flags, int64_t layers) {
   model::TransformerConfig drafter = starter.config;
+  drafter.decoder_layers = (drafter.decoder_layers + 1) / 2;
+  const int64_t measured = 2 * model::count_numbers(drafter);
   drafter.decoder_layers = layers;
   const int64_t ids = starter.schedule.prompts * starter.task.max_new_tokens;
-  const auto needed = 4 * static_cast<uint64_t>(7 * model::count_numbers(drafter) + 8 * ids);
+  const auto needed = 4 * static_cast<uint64_t>(std::max(measured, 7 * model::count_numbers(drafter) + 8 * ids));
   const uint64_t free = disk_free(fs::absolute(flags.out).parent_path());
   if (free >= needed) return;
   throw UserError({flags.out.string(), "the disk has no room for the recipe's models and corpora", human_bytes(needed),
@@ -237,6 +240,7 @@ void measure_all(Starter& starter, const NewFlags& flags, c10::Device device) {
   starter.row_seconds = row_seconds(starter, flags, load);
   starter.candidates = measure_candidates({.target = starter.loaded,
                                            .load = load,
+                                           .folder = fs::absolute(flags.out).parent_path(),
                                            .context = usual_context(starter, 1),
                                            .longest = kLongestWindow,
                                            .length = starter.task.max_new_tokens,
@@ -334,6 +338,7 @@ Values conditions(const Starter& starter, const NewFlags& flags, bool t5) {
           {"<plain>", where(!starter.chat && !encodes)},
           {"<half>", where(flags.written_dtype() != "fp32")},
           {"<fewer-ids>", where(starter.chosen->vocabulary > 0)},
+          {"<pruned>", where(!starter.chosen->kind->reads_states)},
           {"<started>", where(*starter.chosen->kind->start != 0)},
           {"<distilled>", where(starter.chosen->distilled)},
           {"<aligned>", where(!starter.chosen->distilled)},
@@ -348,8 +353,10 @@ Values values_of(const Starter& starter, const NewFlags& flags, const TrainingDe
   const Schedule& schedule = starter.schedule;
   std::vector<std::string> files;
   for (const fs::path& file : flags.text) files.push_back(quoted_path(file));
-  return {{"<file>", flags.out.string()},
+  const char* cut = R"(vocabulary_from = "@answers/corpus.h5", vocabulary_size = <ids>, )";
+  return {{"<file>", shell_word(flags.out.string())},
           {"<start>", drafter.kind->start},
+          {"<cut>", drafter.vocabulary > 0 ? cut : ""},
           {"<name>", toml_quoted(flags.out.stem().string())},
           {"<target>", quoted_path(flags.target)},
           {"<files>", fmt::format("[{}]", fmt::join(files, ", "))},
@@ -417,10 +424,10 @@ int run_new(NewFlags flags) {
                            starter.chat ? "messages in its chat template" : starter.task.name)
             << std::flush;
   log_info("measuring steps and training, some minutes ...");
+  fs::create_directories(fs::absolute(flags.out).parent_path());
   measure_all(starter, flags, device);
   if (!starter.candidates.front().refusals.at(flags.format).empty()) flags.format = "hf";
   choose(starter, flags);
-  fs::create_directories(fs::absolute(flags.out).parent_path());
   write_file_atomic(flags.out, recipe_text(starter, flags));
   const Schedule& schedule = starter.schedule;
   std::cout << fmt::format(
@@ -433,7 +440,7 @@ int run_new(NewFlags flags) {
       device.is_cpu() ? cpu_name() : device_description(device), 1e3 * starter.chosen->costs.target.front(),
       flags.dtype, 1e3 * starter.row_seconds, candidates_text(starter.candidates, starter.chosen), flags.out.string(),
       schedule.prompts, schedule.held_out, schedule.writing / 60, schedule.answering / 60, schedule.training / 60,
-      schedule.evaluating / 60, flags.out.string());
+      schedule.evaluating / 60, shell_word(flags.out.string()));
   return 0;
 }
 

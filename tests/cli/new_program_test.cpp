@@ -143,9 +143,11 @@ TEST_F(NewProgram, RecipesOfEveryKindRunToTheVerdict) {
   struct Case {
     std::string kind, target, line;
   };
-  for (const Case& one : {Case{"tandem", "t5", "tandem = { primary = "}, Case{"tandem", "llama", "lambda = 0.5"},
-                          Case{"shared-encoder", "t5", "shared_encoder = { target = "},
-                          Case{"vocabulary", "padded", "vocabulary_size = 1024"}}) {
+  for (const Case& one :
+       {Case{"tandem", "t5", "tandem = { primary = "}, Case{"tandem", "llama", "lambda = 0.5"},
+        Case{"shared-encoder", "t5", "shared_encoder = { target = "},
+        Case{"vocabulary", "padded", "vocabulary_size = 1024"}, Case{"features", "t5", "unrolled = 5 }"},
+        Case{"features", "padded", "vocabulary_size = 1024, "}}) {
     SCOPED_TRACE(one.kind + " of " + one.target);
     const std::string name = one.kind + "-" + one.target;
     const ProgramResult made = make(one.target, {"--text", path("text.txt"), "--kind", one.kind, "--alpha", "0.8",
