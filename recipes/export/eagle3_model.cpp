@@ -37,7 +37,8 @@ std::string beyond_eagle3(const TransformerConfig& config) {
   return {};
 }
 
-// Refuses what the format cannot hold, and a drafter that changed since it was made. Errors: UserError.
+}  // namespace
+
 void require_eagle3(const ExportOptions& options, const TransformerConfig& config) {
   Problems problems;
   problems.add_all(changed_files(options.model));
@@ -55,6 +56,8 @@ void require_eagle3(const ExportOptions& options, const TransformerConfig& confi
   }
   problems.throw_if_any();
 }
+
+namespace {
 
 nlohmann::ordered_json eagle3_config(const TransformerConfig& config, const model::ModelDirectory& target) {
   nlohmann::ordered_json layer = model::write_config(model::families().at("llama"), config);

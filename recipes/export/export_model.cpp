@@ -329,7 +329,12 @@ std::map<std::string, std::string> export_refusals(const fs::path& model) {
   for (const std::string format : {kGgufFormat, "hf", "vllm"}) {
     std::string& refusal = refusals[format];
     try {
-      const model::ModelDirectory opened(model);
+      const model::ModelKind& kind = model::kind_of_directory(model);
+      const model::ModelDirectory opened(model, kind);
+      if (kind == model::features_kind()) {
+        require_eagle3({.model = model, .format = format}, opened.config());
+        continue;
+      }
       check_model(opened, {.model = model, .format = format});
       if (format == kGgufFormat) begin_file(opened, {.model = model, .format = format}, "F16");
     } catch (const UserError& error) {

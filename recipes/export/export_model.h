@@ -42,6 +42,8 @@ std::span<const EmbeddedText> export_texts();
 // Exports a features drafter as an EAGLE-3 directory (recipes/export/eagle3_model.cpp). Errors: as export_model(), and
 // for drafters that such a directory cannot hold.
 ExportSummary export_eagle3(const ExportOptions& options);
+// Refuses a features drafter that the format cannot hold or that changed since it was made. Errors: UserError.
+void require_eagle3(const ExportOptions& options, const model::TransformerConfig& config);
 
 // Returns the type of a directory's weights: the widest one, ignoring fp32 parameters that an fp16 model must keep.
 at::ScalarType stored_type(const model::ModelDirectory& opened);
