@@ -240,8 +240,8 @@ void measure_all(Starter& starter, const NewFlags& flags, c10::Device device) {
   starter.row_seconds = row_seconds(starter, flags, load);
   starter.candidates = measure_candidates({.target = starter.loaded,
                                            .load = load,
-                                           .folder = fs::absolute(flags.out).parent_path(),
                                            .context = usual_context(starter, 1),
+                                           .folder = fs::absolute(flags.out).parent_path(),
                                            .longest = kLongestWindow,
                                            .length = starter.task.max_new_tokens,
                                            .example_tokens = starter.task.max_new_tokens,

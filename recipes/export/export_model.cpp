@@ -325,18 +325,15 @@ std::string vllm_command(const fs::path& target, const fs::path& drafter, int64_
 }
 
 std::map<std::string, std::string> export_refusals(const fs::path& model) {
+  const bool features = model::kind_of_directory(model) == model::features_kind();
   std::map<std::string, std::string> refusals;
   for (const std::string format : {kGgufFormat, "hf", "vllm"}) {
+    const ExportOptions options{.model = model, .format = format};
     std::string& refusal = refusals[format];
     try {
-      const model::ModelKind& kind = model::kind_of_directory(model);
-      const model::ModelDirectory opened(model, kind);
-      if (kind == model::features_kind()) {
-        require_eagle3({.model = model, .format = format}, opened.config());
-        continue;
-      }
-      check_model(opened, {.model = model, .format = format});
-      if (format == kGgufFormat) begin_file(opened, {.model = model, .format = format}, "F16");
+      const model::ModelDirectory opened(model, features ? model::features_kind() : model::ordinary_kind());
+      features ? require_eagle3(options, opened.config()) : check_model(opened, options);
+      if (format == kGgufFormat) begin_file(opened, options, "F16");
     } catch (const UserError& error) {
       refusal = error.problems().front().what;
     }
