@@ -60,7 +60,7 @@ constexpr std::array<CandidateKind, 5> kKinds = {{
      .start = "shared_encoder = { target = <target>, projection = \"identity\" }",
      .reads_encoder = true,
      .alpha = 0.01},
-    // Quickstart's T5: .92 at temperature 0 beside .866 of aligned layers. No decoder-only model was measured yet.
+    // Measured: docs/reference/features.md. Decoder-only: SmolLM2 alone, whose training was not finished.
     {.name = "features",
      .start = "features = { target = <target>, <cut>unrolled = 5 }",
      .drafter_key = "features",
@@ -87,7 +87,7 @@ struct WholeTarget {
 recipes::StartingModels feature_start_of(const Candidate& made, const CandidateInputs& inputs, WholeTarget& whole,
                                          const model::PruneOptions& prune, const model::PruneEvidence& evidence) {
   model::FeatureStart start{.unrolled = 5};  // as in its row
-  if (made.vocabulary > 0) start.vocabulary = model::prune(*whole.read, prune, evidence)->config().draft_vocabulary;
+  if (made.vocabulary > 0) start.vocabulary = model::kept_vocabulary(*whole.read, prune, evidence);
   model::TransformerModel& target = whole.on(inputs.load.device, inputs.target.directory);
   recipes::StartingModels models;
   models.models.push_back(model::make_feature_drafter(target, start));

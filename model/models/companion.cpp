@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "model/files/checkpoint.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
@@ -111,6 +112,16 @@ std::unique_ptr<TransformerModel> with_projections(const TransformerConfig& conf
 CompanionRecord reference(const fs::path& companion, const fs::path& place) {
   const fs::path from = fs::weakly_canonical(fs::absolute(place));
   return {fs::relative(fs::canonical(companion), from).string(), model_hash(companion)};
+}
+
+void save_with_companion(const fs::path& directory, const TransformerModel& model, const fs::path& companion,
+                         const SaveOptions& options) {
+  const fs::path place = require_free_place(directory);
+  write_new_directory(place, [&](const fs::path& temporary) {
+    SaveOptions files = options;
+    files.companion = reference(companion, place);
+    write_model_files(temporary, model, files);
+  });
 }
 
 fs::path companion_directory(const ModelKind& kind, const fs::path& directory) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/transformer/parameters.h"
 #include "model/transformer/transformer_model.h"
@@ -41,6 +42,11 @@ std::unique_ptr<TransformerModel> with_projections(const TransformerConfig& conf
 
 // Returns the record of a companion in another directory, for a model that is written to `place`.
 CompanionRecord reference(const std::filesystem::path& companion, const std::filesystem::path& place);
+
+// Writes a model's directory, atomically, with its companion in another directory by path and hash. Errors: as
+// save_model.
+void save_with_companion(const std::filesystem::path& directory, const TransformerModel& model,
+                         const std::filesystem::path& companion, const SaveOptions& options = {});
 
 // Returns the directory of the companion that a model of this kind names: the recorded path, or the folder inside if
 // none is recorded, as in checkpoints. Errors: UserError for a directory of another kind, and if there is none.

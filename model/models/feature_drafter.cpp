@@ -171,14 +171,4 @@ std::unique_ptr<TransformerModel> make_feature_drafter(const TransformerModel& t
   return made;
 }
 
-void save_feature_drafter(const fs::path& directory, const TransformerModel& drafter, const fs::path& target_directory,
-                          const SaveOptions& options) {
-  const fs::path place = require_free_place(directory);
-  write_new_directory(place, [&](const fs::path& temporary) {
-    SaveOptions files = options;
-    files.companion = reference(target_directory, place);
-    write_model_files(temporary, drafter, files);
-  });
-}
-
 }  // namespace draftsmith::model

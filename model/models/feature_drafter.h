@@ -50,8 +50,4 @@ TransformerConfig feature_config(const TransformerConfig& target, const FeatureS
 // Makes a drafter to be trained, on the target's device and of its type. The target has parameters().
 std::unique_ptr<TransformerModel> make_feature_drafter(const TransformerModel& target, const FeatureStart& start = {});
 
-// Writes the drafter's directory, atomically, with its target by path and hash. Errors: as save_model.
-void save_feature_drafter(const std::filesystem::path& directory, const TransformerModel& drafter,
-                          const std::filesystem::path& target_directory, const SaveOptions& options = {});
-
 }  // namespace draftsmith::model

@@ -75,14 +75,4 @@ std::unique_ptr<TransformerModel> make_shared_encoder_drafter(const TransformerM
   return with_projections(config, ordinary, projection);
 }
 
-void save_shared_encoder(const fs::path& directory, const TransformerModel& drafter, const fs::path& target_directory,
-                         const SaveOptions& options) {
-  const fs::path place = require_free_place(directory);
-  write_new_directory(place, [&](const fs::path& temporary) {
-    SaveOptions files = options;
-    files.companion = reference(target_directory, place);
-    write_model_files(temporary, drafter, files);
-  });
-}
-
 }  // namespace draftsmith::model

@@ -67,8 +67,4 @@ std::unique_ptr<TransformerModel> make_shared_encoder_drafter(const TransformerM
                                                               const TransformerModel& target,
                                                               const ProjectionOptions& projection = {});
 
-// Writes the drafter's directory, atomically, with its target by path and hash. Errors: as save_model.
-void save_shared_encoder(const std::filesystem::path& directory, const TransformerModel& drafter,
-                         const std::filesystem::path& target_directory, const SaveOptions& options = {});
-
 }  // namespace draftsmith::model

@@ -177,6 +177,18 @@ class Pruner {
     return std::make_unique<TransformerModel>(config_, std::move(parameters_));
   }
 
+  // Returns the ids that stay, by counts that there are.
+  DraftVocabulary vocabulary() const {
+    const std::vector<int64_t>& counts = evidence_.token_counts;
+    const std::vector<int64_t> special = ids_that_stay(config_, evidence_);
+    int64_t size = static_cast<int64_t>(special.size());
+    for (size_t id = 0; id < counts.size(); ++id) {
+      size += counts[id] > 0 && !std::binary_search(special.begin(), special.end(), static_cast<int64_t>(id)) ? 1 : 0;
+    }
+    const std::vector<int64_t> ids = most_frequent_ids(counts, special, options_.vocabulary_size.value_or(size));
+    return {ids, evidence_.unknown ? *evidence_.unknown : nearest_to_the_others(ids, special)};
+  }
+
  private:
   int64_t ff_width() const { return options_.ff_width > 0 ? options_.ff_width : from_.config().ff_width; }
 
@@ -185,15 +197,8 @@ class Pruner {
   }
 
   void prune_vocabulary() {
-    const std::vector<int64_t>& counts = evidence_.token_counts;
-    const std::vector<int64_t> special = ids_that_stay(config_, evidence_);
-    int64_t size = static_cast<int64_t>(special.size());
-    for (size_t id = 0; id < counts.size(); ++id) {
-      size += counts[id] > 0 && !std::binary_search(special.begin(), special.end(), static_cast<int64_t>(id)) ? 1 : 0;
-    }
-    const std::vector<int64_t> ids = most_frequent_ids(counts, special, options_.vocabulary_size.value_or(size));
-    config_.draft_vocabulary = {ids, evidence_.unknown ? *evidence_.unknown : nearest_to_the_others(ids, special)};
-    const at::Tensor rows = at::tensor(ids, at::kLong);
+    config_.draft_vocabulary = vocabulary();
+    const at::Tensor rows = at::tensor(config_.draft_vocabulary.ids, at::kLong);
     for (const char* name : {"embedding.weight", "head.weight", "head.bias"}) {
       if (has(name)) parameters_[name] = value(name).index_select(0, rows);
     }
@@ -274,6 +279,13 @@ std::unique_ptr<TransformerModel> prune(const TransformerModel& model, const Pru
                                         const PruneEvidence& evidence) {
   const at::NoGradGuard no_grad;
   return Pruner(model, options, evidence).run();
+}
+
+DraftVocabulary kept_vocabulary(const TransformerModel& model, const PruneOptions& options,
+                                const PruneEvidence& evidence) {
+  const at::NoGradGuard no_grad;
+  require_prunable(model.config(), options, evidence);
+  return Pruner(model, options, evidence).vocabulary();
 }
 
 }  // namespace draftsmith::model

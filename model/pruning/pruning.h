@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
@@ -48,5 +49,9 @@ void require_prunable(const TransformerConfig& config, const PruneOptions& optio
 // without an encoder, a vocabulary smaller than the special ids or already pruned.
 std::unique_ptr<TransformerModel> prune(const TransformerModel& model, const PruneOptions& options,
                                         const PruneEvidence& evidence = {});
+
+// Returns the ids that prune() keeps, without a model of them. There are token counts. Errors: as prune().
+DraftVocabulary kept_vocabulary(const TransformerModel& model, const PruneOptions& options,
+                                const PruneEvidence& evidence);
 
 }  // namespace draftsmith::model

@@ -212,7 +212,7 @@ model::DraftVocabulary frequent_vocabulary(const FeatureTrainingOptions& options
   }
   const model::PruneOptions prune{.vocabulary_size = options.vocabulary_size};
   model::require_prunable(target.config(), prune, evidence, "features.");
-  return model::prune(target, prune, evidence)->config().draft_vocabulary;
+  return model::kept_vocabulary(target, prune, evidence);
 }
 
 // Continues a features drafter, which keeps all but the steps that training unrolls.

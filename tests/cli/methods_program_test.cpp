@@ -8,6 +8,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/block_models.h"
+#include "model/models/companion.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/exits.h"
 #include "model/models/router.h"
@@ -141,7 +142,7 @@ TEST_F(MethodsProgram, DraftersShareTheirTargetsEncoder) {
   model::TransformerConfig narrow = config;
   narrow.width = 32;
   const auto small = model::make_shared_encoder_drafter(*model::varied_model(narrow, 5, at::kFloat), *target);
-  model::save_shared_encoder(folder_ / "small", *small, folder_ / "target");
+  model::save_with_companion(folder_ / "small", *small, folder_ / "target");
   // Target and drafter each have a type of weights of their own.
   for (const std::string type : {"fp32", "int8"}) {
     const ProgramResult greedy = generate("target", {"--dtype", type});

@@ -8,6 +8,7 @@
 #include "evaluate/evaluation.h"
 #include "model/files/checkpoint.h"
 #include "model/models/block_models.h"
+#include "model/models/companion.h"
 #include "model/models/deep_tandem.h"
 #include "model/models/feature_drafter.h"
 #include "model/models/language_models.h"
@@ -113,7 +114,7 @@ TEST_F(ModelSuite, TandemSecondariesAreCalibratedMeasuredAndDraft) {
 
 TEST_F(ModelSuite, FeaturesDraftersAreCalibratedMeasuredAndDraft) {
   const auto model = model::load_model(root_ / "target", {.pack = false});
-  model::save_feature_drafter(root_ / "features", *model::make_feature_drafter(*model), root_ / "target");
+  model::save_with_companion(root_ / "features", *model::make_feature_drafter(*model), root_ / "target");
   options_.drafter = {{.name = "read", .features = root_ / "features"}};
   add_run("assisted", "read");
   const auto results = run_suite();
@@ -128,7 +129,7 @@ TEST_F(ModelSuite, FeaturesDraftersAreCalibratedMeasuredAndDraft) {
 TEST_F(ModelSuite, DraftersThatShareTheTargetsEncoderAreCalibratedMeasuredAndDraft) {
   const auto model = model::load_model(root_ / "target", {.pack = false});
   const auto drafter = model::make_shared_encoder_drafter(*model, *model, {model::ProjectionStart::kIdentity});
-  model::save_shared_encoder(root_ / "shared", *drafter, root_ / "target");
+  model::save_with_companion(root_ / "shared", *drafter, root_ / "target");
   options_.drafter = {{.name = "same", .model = root_ / "shared"}};
   add_run("assisted", "same");
   const auto results = run_suite();

@@ -19,6 +19,7 @@
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "model/models/companion.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 #include "model/pruning/pruning.h"
@@ -251,7 +252,7 @@ void save_family(const model::Family& family, const std::filesystem::path& folde
   model::save_tandem(folder / "tandem", *model::make_tandem_secondary(*cut, target),
                      {.primary_directory = folder / "target"});
   if (!config.encoder_decoder) return;
-  model::save_shared_encoder(folder / "shared", *model::make_shared_encoder_drafter(*cut, target), folder / "target");
+  model::save_with_companion(folder / "shared", *model::make_shared_encoder_drafter(*cut, target), folder / "target");
 }
 
 // A way to decode. The drafter is a directory of save_family(), or as the program names others.

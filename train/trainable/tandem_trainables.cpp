@@ -153,7 +153,7 @@ void SharedEncoderTrainable::save(const std::filesystem::path& directory, const 
 
 void SharedEncoderTrainable::save_result(const std::filesystem::path& directory,
                                          const model::SaveOptions& options) const {
-  model::save_shared_encoder(directory, drafter_, options_.target_directory, options);
+  model::save_with_companion(directory, drafter_, options_.target_directory, options);
 }
 
 void SharedEncoderTrainable::load(const std::filesystem::path& directory) {

@@ -47,7 +47,7 @@ void FeatureTrainable::save(const std::filesystem::path& directory, const model:
 }
 
 void FeatureTrainable::save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const {
-  model::save_feature_drafter(directory, drafter_, options_.target_directory, options);
+  model::save_with_companion(directory, drafter_, options_.target_directory, options);
 }
 
 void FeatureTrainable::load(const std::filesystem::path& directory) {

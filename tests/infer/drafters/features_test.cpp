@@ -12,6 +12,7 @@
 #include "infer/forced/teacher_forcing.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "model/models/companion.h"
 #include "model/models/feature_drafter.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"
@@ -34,10 +35,10 @@ TEST_P(FeaturesOf, GreedyOutputsAreTheTargetsInEveryTypeAtEveryWindowAndBatch) {
   const TandemPair made = features_pair(GetParam());
   model::save_model(root / "target", *made.primary);
   const auto target = model::load_model(root / "target", {.pack = false});
-  model::save_feature_drafter(root / "whole", *model::make_feature_drafter(*target), root / "target");
+  model::save_with_companion(root / "whole", *model::make_feature_drafter(*target), root / "target");
   const model::DraftVocabulary some{{0, 1, 2, 3, 5, 6, 8, 13, 21}, 2};
-  model::save_feature_drafter(root / "pruned", *model::make_feature_drafter(*target, {.vocabulary = some}),
-                              root / "target");
+  model::save_with_companion(root / "pruned", *model::make_feature_drafter(*target, {.vocabulary = some}),
+                             root / "target");
   auto sources = tandem_sources(GetParam());
   for (const Ids& source : tandem_sources(GetParam())) sources.push_back(source);  // sixteen
   int64_t accepted = 0;

@@ -11,6 +11,7 @@
 #include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "model/files/checkpoint.h"
+#include "model/models/companion.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
@@ -81,7 +82,7 @@ class SharedEncoderFiles : public ::testing::Test {
  protected:
   SharedEncoderFiles() {
     model::save_model(root_ / "target", target_);
-    model::save_shared_encoder(root_ / "drafter", *drafter_, root_ / "target");
+    model::save_with_companion(root_ / "drafter", *drafter_, root_ / "target");
   }
 
   TemporaryDirectory root_;

@@ -177,7 +177,7 @@ TEST(FeatureDirectories, OfEveryFamilyLoadAsTheyWereSaved) {
     DraftVocabulary pruned{{0, 1, 2, 3, 5, 8, 13}, 2};
     if (family.name > "m") pruned = {};
     const auto drafter = make_feature_drafter(*loaded_target, {.decoder_layers = 2, .vocabulary = pruned});
-    save_feature_drafter(own, *drafter, place);
+    save_with_companion(own, *drafter, place);
     check_model_directory(own);
     EXPECT_EQ(kind_of_directory(own), features_kind());
     const auto loaded = load_with_companion(features_kind(), own, place, {.pack = false});
@@ -196,7 +196,7 @@ TEST(FeatureDirectories, OthersTargetsAndMissingTensorsAreRefused) {
   const auto target = load_model(root / "1", {.pack = false});
   const auto drafter = make_feature_drafter(*target);
   const fs::path own = root / "drafter";
-  save_feature_drafter(own, *drafter, root / "1");
+  save_with_companion(own, *drafter, root / "1");
   const auto loading = [&](const char* name) {
     return error_of([&] { load_with_companion(features_kind(), own, root / name); });
   };

@@ -93,7 +93,7 @@ TEST(SharedEncoderWeights, OfEveryTypeDecodeCloseToThePlainOnes) {
   narrow.width = 32;
   const auto drafter = make_shared_encoder_drafter(*varied_model(narrow, 2, at::kFloat), *target);
   save_model(root / "target", *target);
-  save_shared_encoder(root / "drafter", *drafter, root / "target");
+  save_with_companion(root / "drafter", *drafter, root / "target");
   const PairBatch batch = pair_batch(config, kTargetLengths, 5);
   const EncoderStates states = target->encode(batch.source);
   const at::Tensor expected = stepwise_logits(*drafter, drafter->project_encoder(states), batch);
@@ -113,7 +113,7 @@ class SharedEncoderDirectory : public testing::Test {
   SharedEncoderDirectory() { save_model(root_ / "large", *target_); }
 
   fs::path saved(const std::string& name = "drafter") const {
-    save_shared_encoder(root_ / name, *drafter_, root_ / "large");
+    save_with_companion(root_ / name, *drafter_, root_ / "large");
     return root_ / name;
   }
   // Returns the error of loading the drafter with a patched config.json.

@@ -10,6 +10,7 @@
 #include "model/files/model_directory.h"
 #include "model/files/weight_files.h"
 #include "model/files/write_weights.h"
+#include "model/models/companion.h"
 #include "model/models/feature_drafter.h"
 #include "recipes/export/export_model.h"
 #include "recipes/inspection.h"
@@ -258,9 +259,9 @@ TEST_F(ExitsOfDirectories, StayBehindWhenTheirModelIsPrunedOrExported) {
 TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
   for (const char* name : {"llama", "t5"}) {
     const auto target = model::load_model(folder_ / name, {.pack = false});
-    model::save_feature_drafter(folder_ / (std::string(name) + "-features"),
-                                *model::make_feature_drafter(*target, {.vocabulary = {{0, 1, 2, 5, 9}, 2}}),
-                                folder_ / name);
+    model::save_with_companion(folder_ / (std::string(name) + "-features"),
+                               *model::make_feature_drafter(*target, {.vocabulary = {{0, 1, 2, 5, 9}, 2}}),
+                               folder_ / name);
   }
   EXPECT_EQ(run("llama-features", "eagle", {.format = "vllm", .dtype = "bf16"}).eagle3, 3);
   const auto config = load_json(folder_ / "eagle/config.json");
@@ -286,13 +287,13 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
 TEST_F(Exporting, EveryTensorOfAnEagle3DirectoryKeepsItsType) {
   const auto target = model::load_model(folder_ / "llama", {.pack = false});
   const auto drafter = model::make_feature_drafter(*target);
-  model::save_feature_drafter(folder_ / "half", *drafter, folder_ / "llama", {.dtype = at::kHalf});
+  model::save_with_companion(folder_ / "half", *drafter, folder_ / "llama", {.dtype = at::kHalf});
   EXPECT_EQ(run("half", "eagle", {.format = "vllm"}).dtype, "F16");
   const model::WeightFiles files(folder_ / "eagle");
   EXPECT_EQ(files.entry("fc.weight").dtype, "F16");
   EXPECT_EQ(files.entry("lm_head.weight").dtype, "F32");
   drafter->parameters().at("feature_projection.weight").mul_(1e9);
-  model::save_feature_drafter(folder_ / "large", *drafter, folder_ / "llama");
+  model::save_with_companion(folder_ / "large", *drafter, folder_ / "llama");
   EXPECT_THAT(refused("large", {.format = "vllm", .dtype = "fp16"}), HasSubstr("fc.weight overflow"));
 }
 
