@@ -43,8 +43,7 @@ std::unique_ptr<TransformerModel> with_projections(const TransformerConfig& conf
 // Returns the record of a companion in another directory, for a model that is written to `place`.
 CompanionRecord reference(const std::filesystem::path& companion, const std::filesystem::path& place);
 
-// Writes a model's directory, atomically, with its companion in another directory by path and hash. Errors: as
-// save_model.
+// Writes a model's directory, atomically, with its companion elsewhere by path and hash. Errors: as save_model.
 void save_with_companion(const std::filesystem::path& directory, const TransformerModel& model,
                          const std::filesystem::path& companion, const SaveOptions& options = {});
 

@@ -17,8 +17,6 @@
 namespace draftsmith::model {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr CompanionRole kFeatureRole = {.key = "draftsmith_features",
                                         .role = "target",
                                         .reader = "features drafter",

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <vector>
 
-#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/transformer/transformer_config.h"
 #include "model/transformer/transformer_model.h"

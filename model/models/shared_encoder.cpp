@@ -11,8 +11,6 @@
 namespace draftsmith::model {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr CompanionRole kSharedRole = {.key = "draftsmith_shared_encoder",
                                        .role = "target",
                                        .reader = "drafter that shares its target's encoder",

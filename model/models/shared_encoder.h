@@ -2,11 +2,9 @@
 // The drafter with that encoder as one model, its making, and its directory.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 
-#include "model/files/checkpoint.h"
 #include "model/models/companion.h"
 #include "model/transformer/transformer_model.h"
 

@@ -284,7 +284,6 @@ std::unique_ptr<TransformerModel> prune(const TransformerModel& model, const Pru
 DraftVocabulary kept_vocabulary(const TransformerModel& model, const PruneOptions& options,
                                 const PruneEvidence& evidence) {
   const at::NoGradGuard no_grad;
-  require_prunable(model.config(), options, evidence);
   return Pruner(model, options, evidence).vocabulary();
 }
 

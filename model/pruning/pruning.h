@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "model/transformer/draft_vocabulary.h"
+#include "model/transformer/transformer_config.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
@@ -50,7 +50,7 @@ void require_prunable(const TransformerConfig& config, const PruneOptions& optio
 std::unique_ptr<TransformerModel> prune(const TransformerModel& model, const PruneOptions& options,
                                         const PruneEvidence& evidence = {});
 
-// Returns the ids that prune() keeps, without a model of them. There are token counts. Errors: as prune().
+// Returns the ids that prune() keeps, without a model of them. There are token counts, and require_prunable() passes.
 DraftVocabulary kept_vocabulary(const TransformerModel& model, const PruneOptions& options,
                                 const PruneEvidence& evidence);
 
