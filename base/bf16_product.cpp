@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
 
@@ -109,9 +110,9 @@ bool has_bf16_tiles() {
 }
 
 bool has_bf16_product() {
-  // oneDNN would use tiles where there are some, which a process must ask for.
+  // oneDNN would use tiles where there are some, which a process must ask for. LibTorch's could_pack() asks for tiles.
   static const bool has_pairs =
-      has_instructions() && !processor_has_tiles() && at::native::cpublas::could_pack(at::kBFloat16);
+      has_instructions() && !processor_has_tiles() && at::globalContext().userEnabledMkldnn() && at::hasMKLDNN();
   return has_bf16_tiles() || has_pairs;
 }
 

@@ -145,9 +145,9 @@ class OutputWriter {
     return std::find(ends.begin(), ends.end(), ids.back()) == ends.end();
   }
 
-  void add(const data::ShardRange& range, data::CorpusWriter& shard, const infer::Generator::OnResults& on_results) {
-    const auto results =
-        generator_.generate(sources_.of_range(range.first, range.last), static_cast<uint64_t>(range.first), on_results);
+  void add(const data::ShardRange& range, data::CorpusWriter& shard, const infer::OnTokens& on_tokens) {
+    const auto results = generator_.generate(sources_.of_range(range.first, range.last),
+                                             static_cast<uint64_t>(range.first), {}, on_tokens);
     infer::throw_if_failed(results);
     for (int64_t i = range.first; i < range.last; ++i) {
       const auto& output = results[static_cast<size_t>(i - range.first)].ids;
@@ -188,12 +188,12 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
                      .total = count,
                      .done_before = shards.safe()});
   const bool alone = run.execution.world->is_alone();
-  const auto count_batch = [&](size_t, const auto& results) {
-    if (alone) progress.advance(std::ssize(results));
+  const auto count_ended = [&](auto, const auto&, bool ended) {
+    if (alone && ended) progress.advance(1);
   };
   const auto write = [&](const data::ShardRange& range) {
     data::CorpusWriter shard(shards.place(range), info);
-    outputs.add(range, shard, count_batch);
+    outputs.add(range, shard, count_ended);
     shard.finish();
   };
   write_missing(run, shards, shards.missing(options.shard_examples), progress, write,

@@ -21,7 +21,7 @@ TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::Dropo
       .target = batch.decoder_input, .source_lengths = batch.source.lengths, .steps = shape.unrolled};
   TrainableOutput output;
   {
-    const PlainArithmetic plain(info().device.type());
+    const at::NoGradGuard no_grad;  // with autocast: the target is not packed
     model::ForwardInput read = input_of(batch);
     read.hidden_layers = shape.layers;
     model::ForwardOutput target = target_.forward(read);
