@@ -1,5 +1,6 @@
 #include "data/teacher/teacher_cache.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -7,6 +8,7 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/sha256.h"
@@ -110,7 +112,8 @@ TeacherCache::TeacherCache(const std::filesystem::path& file) : file_(file) {
   const Hdf5Reader input(file, kTeacherCacheFormat);
   info_ = cache_attributes(input);
   mapping_ = input.mapping();
-  mapping_.will_need();
+  map_states(input);
+  if (!info_.states.any()) mapping_.will_need();
   offsets_ = input.offsets("/teacher/offsets", info_.examples, info_.positions);
   all_.log_probs = input.values<uint16_t>("/teacher/log_probs", {info_.positions, info_.k});
   if (!info_.whole()) {
@@ -121,14 +124,48 @@ TeacherCache::TeacherCache(const std::filesystem::path& file) : file_(file) {
   check_distributions(input, info_, all_);
 }
 
+void TeacherCache::map_states(const Hdf5Reader& input) {
+  if (!input.has("/states/layers")) return;
+  const auto layers = input.values<int64_t>("/states/layers", {-1});
+  info_.states = {.layers = {layers.begin(), layers.end()}, .width = input.number("state_width", 1, kMostIds)};
+  all_.states = input.values<BFloat16>("/states/rows", {-1, info_.states.width});
+  info_.states.rows = std::ssize(all_.states) / info_.states.width;
+  state_offsets_ = input.offsets("/states/offsets", info_.examples, info_.states.rows);
+}
+
+void TeacherCache::check_states() const {
+  constexpr uint16_t kExponent = 0x7f80;  // all its bits are 1: infinity or NaN
+  const auto bad = std::ranges::find_if(
+      all_.states, [](BFloat16 value) { return (static_cast<uint16_t>(value) & kExponent) == kExponent; });
+  if (bad == all_.states.end()) return;
+  throw UserError({.where = file_.string(),
+                   .what = fmt::format("/states/rows: value {}", bad - all_.states.begin()),
+                   .expected = "a finite number",
+                   .found = "infinity or NaN",
+                   .hint = fmt::format("make the file again with {}", kTeacherCacheFormat.remake)});
+}
+
 int64_t TeacherCache::positions(int64_t example) const {
   const auto at = static_cast<size_t>(example);
   return offsets_[at + 1] - offsets_[at];
 }
 
 TeacherRows TeacherCache::rows(int64_t example) const {
-  const auto first = static_cast<size_t>(offsets_[static_cast<size_t>(example)]);
-  return all_.part(first, static_cast<size_t>(positions(example)), static_cast<size_t>(info_.k));
+  const auto at = static_cast<size_t>(example);
+  TeacherRows rows = all_.part(static_cast<size_t>(offsets_[at]), static_cast<size_t>(positions(example)),
+                               static_cast<size_t>(info_.k));
+  if (!info_.states.any()) return rows;
+  const int64_t first = state_offsets_[at], width = info_.states.width;
+  rows.states = all_.states.subspan(static_cast<size_t>(first * width),
+                                    static_cast<size_t>((state_offsets_[at + 1] - first) * width));
+  return rows;
+}
+
+int64_t StateForm::rows_of(const Corpus& corpus, int64_t example, RowForm form) const {
+  if (!any()) return 0;
+  const int64_t target = std::max<int64_t>(1, std::ssize(corpus.target(example)));
+  return form == RowForm::kJoined ? std::ssize(layers) * joined_length(corpus, example)
+                                  : std::ssize(layers) * target + std::ssize(corpus.source(example));
 }
 
 int64_t TeacherCacheInfo::bytes_per_position() const {
@@ -156,6 +193,11 @@ std::string describe_teacher_cache(const TeacherCacheInfo& info) {
   text += fmt::format("  {} of {} ids a position{}, {} bytes each, {} in all\n", info.k, info.vocabulary,
                       info.whole() ? " (whole distributions)" : "", bytes,
                       human_bytes(static_cast<uint64_t>(bytes * info.positions)));
+  if (const StateForm& states = info.states; states.any()) {
+    text += fmt::format("  states of layers {} in {} rows of {} bytes, {} in all\n", fmt::join(states.layers, ", "),
+                        states.rows, states.bytes_per_row(),
+                        human_bytes(static_cast<uint64_t>(states.rows * states.bytes_per_row())));
+  }
   text += fmt::format("  temperature {}\n", info.temperature);
   text += fmt::format("  teacher sha256 {}, corpus {}, tokenizer {}\n", info.teacher_hash.substr(0, 16),
                       info.corpus_hash.substr(0, 16), info.tokenizer_hash.substr(0, 16));
@@ -166,7 +208,7 @@ std::string describe_teacher_cache(const TeacherCacheInfo& info) {
 void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheInfo& info,
                          std::span<const TeacherRows> examples) {
   const auto k = static_cast<size_t>(info.k);
-  std::vector<int64_t> offsets = {0};
+  std::vector<int64_t> offsets = {0}, state_offsets = {0};
   for (const TeacherRows& rows : examples) {
     const size_t positions = rows.log_probs.size() / k;
     const size_t others = info.whole() ? 0 : positions;
@@ -175,6 +217,7 @@ void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheIn
       throw std::logic_error("rows of a teacher cache that do not belong together");
     }
     offsets.push_back(offsets.back() + static_cast<int64_t>(positions));
+    state_offsets.push_back(state_offsets.back() + std::ssize(rows.states) / std::max<int64_t>(1, info.states.width));
   }
   Hdf5Writer output(file);
   const auto write = [&]<class T>(const char* name, std::span<const T> TeacherRows::*rows_of, int64_t columns = 0) {
@@ -189,6 +232,12 @@ void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheIn
   }
   write("/teacher/log_probs", &TeacherRows::log_probs, info.k);
   output.write_array("/teacher/offsets", std::span<const int64_t>(offsets));
+  if (info.states.any()) {
+    write("/states/rows", &TeacherRows::states, info.states.width);
+    output.write_array("/states/offsets", std::span<const int64_t>(state_offsets));
+    output.write_array("/states/layers", std::span<const int64_t>(info.states.layers));
+    output.set_attribute("/", "state_width", info.states.width);
+  }
   output.set_format(kTeacherCacheFormat, info.provenance);
   output.set_attribute("/", "k", info.k);
   output.set_attribute("/", "vocabulary", info.vocabulary);

@@ -28,7 +28,8 @@ at::Tensor to_half(const at::Tensor& logs) {
   return logs.clamp_min(kLeastHalf).to(at::kHalf);
 }
 
-void check_stored_form(const model::TransformerModel& teacher, const data::Corpus& corpus, int64_t k) {
+void check_stored_form(model::TransformerModel& teacher, const data::Corpus& corpus, int64_t k) {
+  const LiveTeacher with_all_ids(teacher);
   Problems problems;
   check_corpus(corpus, teacher.info(), problems);
   if (k > teacher.info().vocabulary) {
@@ -49,11 +50,11 @@ StoredRows empty_rows(int64_t positions, int64_t k, bool whole) {
   return rows;
 }
 
-void require_finite(const StoredRows& rows, const std::vector<int64_t>& examples, const data::Corpus& corpus) {
-  if (!at::isnan(rows.log_probs).any().item<bool>()) return;
+void require_finite(const at::Tensor& values, const char* what, int64_t example, const data::Corpus& corpus) {
+  if (at::isfinite(values).all().item<bool>()) return;
   throw RunError({.where = corpus.file().string(),
-                  .what = "the teacher's logits are not finite",
-                  .found = fmt::format("NaN or infinity in a batch with example {}", examples.front()),
+                  .what = fmt::format("the teacher's {} are not finite", what),
+                  .found = fmt::format("NaN or infinity in a batch with example {}", example),
                   .hint = "run the teacher in fp32 or bf16 (dtype)"});
 }
 
@@ -69,6 +70,26 @@ void copy_into(at::Tensor& rows, int64_t at, std::span<const T> values) {
   if (values.empty()) return;
   std::memcpy(static_cast<char*>(rows.data_ptr()) + at * rows.stride(0) * static_cast<int64_t>(sizeof(T)),
               values.data(), values.size_bytes());
+}
+
+// Returns examples' states as they lie in a batch, zero at padding. [B,T,columns]
+at::Tensor in_batch(const std::vector<std::span<const data::BFloat16>>& examples, const model::TokenBatch& batch,
+                    int64_t columns) {
+  const int64_t width = batch.tokens.size(1);
+  const at::Tensor host = at::zeros({batch.tokens.size(0), width, columns}, at::kBFloat16);
+  at::Tensor rows = host.view({-1, columns});
+  auto next = examples.begin();
+  for (size_t row = 0; row < batch.lengths.size(); ++row) {
+    int64_t at = static_cast<int64_t>(row) * width;
+    for (const int64_t length : batch.segments.empty() ? std::vector{batch.lengths[row]} : batch.segments[row]) {
+      if (next == examples.end() || std::ssize(*next) != length * columns) {
+        throw std::logic_error("a teacher cache read for tokens of another corpus");
+      }
+      copy_into(rows, at, *next++);
+      at += length;
+    }
+  }
+  return upload(host, batch.tokens.device());
 }
 
 // A batch's top-k rows: copied together, since they are small beside its activations, and moved once.
@@ -166,40 +187,70 @@ TeacherLogits::TeacherLogits(model::TransformerModel& teacher, const data::Corpu
       info_(teacher.info()),
       corpus_(corpus),
       form_(std::move(form)),
+      row_form_(info_.encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
       order_((check_stored_form(teacher, corpus, form_.k), corpus), {.token_budget = token_budget, .shuffle = false},
-             teacher.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined) {}
+             row_form_) {}
+
+int64_t TeacherLogits::bytes(int64_t example) const {
+  return form_.bytes_per_position() * std::ssize(corpus_.target(example)) +
+         form_.states.bytes_per_row() * form_.states.rows_of(corpus_, example, row_form_);
+}
 
 StoredRows TeacherLogits::rows(int64_t first, int64_t last, const std::function<void(int64_t)>& progress) {
   const at::NoGradGuard no_grad;
   std::vector<int64_t> begins;  // of each example's positions among the rows
+  std::vector<int64_t> state_offsets = {0};
   int64_t positions = 0;
   for (int64_t i = first; i < last; ++i) {
     begins.push_back(positions);
     positions += static_cast<int64_t>(corpus_.target(i).size());
+    state_offsets.push_back(state_offsets.back() + form_.states.rows_of(corpus_, i, row_form_));
   }
   StoredRows all = empty_rows(positions, form_.k, form_.k == info_.vocabulary);
+  if (form_.states.any()) all.states = at::empty({state_offsets.back(), form_.states.width}, at::kBFloat16);
+  all.state_offsets = std::move(state_offsets);
   for (const std::vector<int64_t>& examples : order_.of_range(first, last)) {
     std::vector<at::Tensor> places;  // of each of the batch's positions among the rows
     for (const int64_t example : examples) {
       const int64_t begin = begins[static_cast<size_t>(example - first)];
       places.push_back(at::arange(begin, begin + std::ssize(corpus_.target(example)), at::kLong));
     }
-    progress(add_batch(examples, at::cat(places), all));
+    const Batch batch = make_batch(corpus_, examples, info_);
+    model::ForwardInput input = input_of(batch);
+    input.hidden_layers = form_.states.layers;
+    const model::ForwardOutput output = teacher_.forward(input);
+    if (form_.states.any()) add_states(output, batch, first, all);
+    add_distributions(at_labels(output.hidden, batch), batch, at::cat(places), all);
+    progress(batch.label_count());
   }
   return all;
 }
 
-int64_t TeacherLogits::add_batch(const std::vector<int64_t>& examples, const at::Tensor& places, StoredRows& all) {
-  const Batch batch = make_batch(corpus_, examples, info_);
-  const auto distributions = teacher_.distributions(batch);
+void TeacherLogits::add_states(const model::ForwardOutput& output, const Batch& batch, int64_t first,
+                               StoredRows& all) const {
+  const at::Tensor decoder = at::cat(output.layers, 2).to(at::kBFloat16).cpu();  // [B,T,L*D]
+  const at::Tensor encoder = info_.encoder_decoder ? output.encoder.to(at::kBFloat16).cpu() : at::Tensor();
+  for (size_t i = 0; i < batch.examples.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    at::Tensor states = decoder[row].narrow(0, 0, batch.decoder_input.lengths[i]).reshape({-1, form_.states.width});
+    if (encoder.defined()) states = at::cat({states, encoder[row].narrow(0, 0, batch.source.lengths[i])});
+    require_finite(states, "states", batch.examples[i], corpus_);
+    all.states.narrow(0, all.state_offsets[static_cast<size_t>(batch.examples[i] - first)], states.size(0))
+        .copy_(states);
+  }
+}
+
+void TeacherLogits::add_distributions(const at::Tensor& hidden, const Batch& batch, const at::Tensor& places,
+                                      StoredRows& all) const {
+  HiddenTeacher distributions({.model = &teacher_, .hidden = hidden, .labels = batch.labels});
   const at::Tensor positions = at::arange(batch.label_count(), batch.labels.options());  // [P]
   const int64_t block = std::max<int64_t>(1, kTeacherLogitsAtOnce / info_.vocabulary);
   for (int64_t begin = 0; begin < batch.label_count(); begin += block) {
     work_point();
     const int64_t count = std::min(block, batch.label_count() - begin);
-    const TeacherBlock given = distributions->block(positions.narrow(0, begin, count));  // logits [C,V]
+    const TeacherBlock given = distributions.block(positions.narrow(0, begin, count));  // logits [C,V]
     const StoredRows stored = store_rows(given.logits, batch.labels.narrow(0, begin, count), form_);
-    require_finite(stored, examples, corpus_);
+    require_finite(stored.log_probs, "logits", batch.examples.front(), corpus_);
     const auto copy = [&](const at::Tensor& values, at::Tensor& target) {
       if (target.defined()) target.index_copy_(0, places.narrow(0, begin, count), values.to(at::kCPU));
     };
@@ -208,7 +259,6 @@ int64_t TeacherLogits::add_batch(const std::vector<int64_t>& examples, const at:
     copy(stored.label_log_probs, all.label_log_probs);
     copy(stored.tail_log_mass, all.tail_log_mass);
   }
-  return batch.label_count();
 }
 
 std::vector<data::TeacherRows> StoredRows::by_example(const data::Corpus& corpus, int64_t first, int64_t last) const {
@@ -222,8 +272,27 @@ std::vector<data::TeacherRows> StoredRows::by_example(const data::Corpus& corpus
     const size_t positions = corpus.target(i).size();
     examples.push_back(all.part(begin, positions, static_cast<size_t>(log_probs.size(1))));
     begin += positions;
+    if (!states.defined()) continue;
+    const auto at = state_offsets.begin() + (i - first);
+    examples.back().states = values_of<data::BFloat16>(states.narrow(0, at[0], at[1] - at[0]));
   }
   return examples;
+}
+
+model::ForwardOutput stored_pass(const data::TeacherCache& cache, const Batch& batch) {
+  const data::StateForm& form = cache.info().states;
+  std::vector<std::span<const data::BFloat16>> decoder, encoder;
+  for (size_t i = 0; i < batch.examples.size(); ++i) {
+    auto& own = decoder.emplace_back(cache.rows(batch.examples[i]).states);
+    if (batch.source.lengths.empty()) continue;
+    const auto size = static_cast<size_t>(batch.decoder_input.lengths[i] * form.columns());
+    encoder.push_back(own.subspan(std::min(size, own.size())));
+    own = own.first(own.size() - encoder.back().size());
+  }
+  model::ForwardOutput output;
+  output.layers = in_batch(decoder, batch.decoder_input, form.columns()).split(form.width, 2);
+  if (!encoder.empty()) output.encoder = in_batch(encoder, batch.source, form.width);
+  return output;
 }
 
 std::optional<double> CachedTeacher::temperature() const {
