@@ -1,9 +1,9 @@
 #include "data/teacher/teacher_cache.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <system_error>
 
@@ -47,17 +47,13 @@ TeacherCacheInfo cache_attributes(const Hdf5Reader& input) {
           .provenance = input.provenance()};
 }
 
-// Returns the exact value; infinities and NaN stay what they are.
+// Returns the exact value; infinities and NaN are infinite.
 float half_to_float(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const int exponent = (bits >> 10) & 0x1f;
-  const uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 0) {  // zero and subnormal numbers: multiples of 2^-24
-    const float value = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign != 0 ? -value : value;
-  }
-  const auto wide = static_cast<uint32_t>(exponent == 31 ? 255 : exponent + 112) << 23;
-  return std::bit_cast<float>(sign | wide | mantissa << 13);
+  const int exponent = (bits >> 10) & 0x1f, mantissa = bits & 0x3ff;
+  const float size = exponent == 31  ? std::numeric_limits<float>::infinity()
+                     : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                     : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+  return (bits & 0x8000u) != 0 ? -size : size;
 }
 
 // `first`: index of the ids' first among all.
@@ -112,8 +108,7 @@ TeacherCache::TeacherCache(const std::filesystem::path& file) : file_(file) {
   const Hdf5Reader input(file, kTeacherCacheFormat);
   info_ = cache_attributes(input);
   mapping_ = input.mapping();
-  map_states(input);
-  if (!info_.states.any()) mapping_.will_need();
+  mapping_.will_need();
   offsets_ = input.offsets("/teacher/offsets", info_.examples, info_.positions);
   all_.log_probs = input.values<uint16_t>("/teacher/log_probs", {info_.positions, info_.k});
   if (!info_.whole()) {
@@ -122,27 +117,20 @@ TeacherCache::TeacherCache(const std::filesystem::path& file) : file_(file) {
     all_.tail_log_mass = input.values<uint16_t>("/teacher/tail_log_mass", {info_.positions});
   }
   check_distributions(input, info_, all_);
+  if (input.has("/states/layers")) map_states(input);
 }
 
 void TeacherCache::map_states(const Hdf5Reader& input) {
-  if (!input.has("/states/layers")) return;
   const auto layers = input.values<int64_t>("/states/layers", {-1});
   info_.states = {.layers = {layers.begin(), layers.end()}, .width = input.number("state_width", 1, kMostIds)};
   all_.states = input.values<BFloat16>("/states/rows", {-1, info_.states.width});
   info_.states.rows = std::ssize(all_.states) / info_.states.width;
   state_offsets_ = input.offsets("/states/offsets", info_.examples, info_.states.rows);
-}
-
-void TeacherCache::check_states() const {
   constexpr uint16_t kExponent = 0x7f80;  // all its bits are 1: infinity or NaN
   const auto bad = std::ranges::find_if(
       all_.states, [](BFloat16 value) { return (static_cast<uint16_t>(value) & kExponent) == kExponent; });
-  if (bad == all_.states.end()) return;
-  throw UserError({.where = file_.string(),
-                   .what = fmt::format("/states/rows: value {}", bad - all_.states.begin()),
-                   .expected = "a finite number",
-                   .found = "infinity or NaN",
-                   .hint = fmt::format("make the file again with {}", kTeacherCacheFormat.remake)});
+  input.check(bad == all_.states.end(), fmt::format("/states/rows: value {}", bad - all_.states.begin()),
+              "a finite number", "infinity or NaN");
 }
 
 int64_t TeacherCache::positions(int64_t example) const {
@@ -159,13 +147,6 @@ TeacherRows TeacherCache::rows(int64_t example) const {
   rows.states = all_.states.subspan(static_cast<size_t>(first * width),
                                     static_cast<size_t>((state_offsets_[at + 1] - first) * width));
   return rows;
-}
-
-int64_t StateForm::rows_of(const Corpus& corpus, int64_t example, RowForm form) const {
-  if (!any()) return 0;
-  const int64_t target = std::max<int64_t>(1, std::ssize(corpus.target(example)));
-  return form == RowForm::kJoined ? std::ssize(layers) * joined_length(corpus, example)
-                                  : std::ssize(layers) * target + std::ssize(corpus.source(example));
 }
 
 int64_t TeacherCacheInfo::bytes_per_position() const {
@@ -194,9 +175,8 @@ std::string describe_teacher_cache(const TeacherCacheInfo& info) {
                       info.whole() ? " (whole distributions)" : "", bytes,
                       human_bytes(static_cast<uint64_t>(bytes * info.positions)));
   if (const StateForm& states = info.states; states.any()) {
-    text += fmt::format("  states of layers {} in {} rows of {} bytes, {} in all\n", fmt::join(states.layers, ", "),
-                        states.rows, states.bytes_per_row(),
-                        human_bytes(static_cast<uint64_t>(states.rows * states.bytes_per_row())));
+    text += fmt::format("  states of layers {} in {} rows of {}, {} in all\n", fmt::join(states.layers, ", "),
+                        states.rows, states.width, human_bytes(static_cast<uint64_t>(2 * states.rows * states.width)));
   }
   text += fmt::format("  temperature {}\n", info.temperature);
   text += fmt::format("  teacher sha256 {}, corpus {}, tokenizer {}\n", info.teacher_hash.substr(0, 16),

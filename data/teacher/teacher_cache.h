@@ -11,8 +11,7 @@
 //                                       a layer; then, of encoder-decoders, one row a source token
 //   /states/offsets int64    [examples+1]  likewise
 //   attributes of /: format "draftsmith teacher cache", format_version, k, vocabulary, examples, positions,
-//                    temperature, tokenizer_hash, teacher_hash, corpus_hash, state_width (D, if there are layers);
-//                    attributes of /provenance: text pairs
+//                    temperature, tokenizer_hash, teacher_hash, corpus_hash, state_width (D); of /provenance: texts
 //
 // A cache with k = V holds whole distributions: column v is id v, and ids, tail_log_mass and label_log_probs are
 // absent. Probabilities are the teacher's at `temperature` (softmax of logits/T), the only one that a top-k cache
@@ -28,7 +27,6 @@
 #include <vector>
 
 #include "base/files.h"
-#include "data/corpus/batches.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"
 
@@ -45,9 +43,6 @@ struct StateForm {
 
   bool any() const { return !layers.empty(); }
   int64_t columns() const { return std::ssize(layers) * width; }  // of a token that the decoder reads
-  int64_t bytes_per_row() const { return 2 * width; }
-  // Returns the number of rows of an example; separate rows are an encoder-decoder's.
-  int64_t rows_of(const Corpus& corpus, int64_t example, RowForm form) const;
 };
 
 struct TeacherCacheInfo {
@@ -99,11 +94,9 @@ void merge_teacher_caches(const std::vector<std::filesystem::path>& parts, const
 class TeacherCache {
  public:
   // Maps the file and checks format and version, shapes, offsets, ids (in range, ascending), log-probabilities (finite,
-  // not above 0) and the mass of each position (1 up to fp16's rounding); no value of a state. Errors: UserError that
-  // names file and dataset.
+  // not above 0), the mass of each position (1 up to fp16's rounding) and states (finite). Errors: UserError that names
+  // file and dataset.
   explicit TeacherCache(const std::filesystem::path& file);
-  // Checks that all states are finite numbers, which takes a while. Errors: UserError.
-  void check_states() const;
   const TeacherCacheInfo& info() const { return info_; }
   const std::filesystem::path& file() const { return file_; }
   // Returns the rows of one example, valid as long as the cache.

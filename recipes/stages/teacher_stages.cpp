@@ -1,8 +1,7 @@
 // kind = "teacher-outputs" writes the target's outputs for calibration inputs, the corpus of prediction alignment (BiLD
 // §3.4: the small model learns the large one's predictions), corpus.h5. kind = "teacher-logits" stores the teacher's
 // next-token distributions for a corpus's targets, so that students are distilled without running the teacher,
-// and its hidden states for features drafters, teacher_logits.h5 (data/teacher/teacher_cache.h). Both go on with the
-// missing shards.
+// and its states: teacher_logits.h5 (data/teacher/teacher_cache.h). Both go on with the missing shards.
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -214,7 +213,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
 }
 
 // Limit of a shard, which stays in memory until it is written. Whole distributions of large vocabularies reach it.
-constexpr int64_t kMostShardBytes = int64_t{256} << 20;
+constexpr uint64_t kMostShardBytes = uint64_t{256} << 20;
 
 struct TeacherLogitsOptions {
   std::filesystem::path model;
@@ -283,17 +282,14 @@ int64_t target_tokens(const data::Corpus& corpus, const data::ShardRange& range)
 // Logs the size of the cache. Throws UserError if it does not fit on the disk beside the shards that are not missing.
 void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, const std::filesystem::path& directory,
               const train::TeacherLogits& logits, const std::vector<data::ShardRange>& missing) {
-  uint64_t bytes = 0, wanted = 0;
-  for (int64_t i = 0; i < corpus.size(); ++i) bytes += static_cast<uint64_t>(logits.bytes(i));
-  for (const data::ShardRange& shard : missing) {
-    for (int64_t i = shard.first; i < shard.last; ++i) wanted += static_cast<uint64_t>(logits.bytes(i));
-  }
-  wanted += bytes;  // the merged file
+  const uint64_t bytes = logits.bytes(0, corpus.size());
+  uint64_t wanted = bytes;  // of the merged file and the missing shards
+  for (const data::ShardRange& shard : missing) wanted += logits.bytes(shard.first, shard.last);
   log_info("  {} of {} ids for each of {} target tokens: {} bytes a token", info.k, info.vocabulary,
            corpus.info().target_tokens, info.bytes_per_position());
   if (info.states.any()) {
     log_info("  states of layers {}: {} bytes for each token that the decoder reads, {} for one of an encoder",
-             fmt::join(info.states.layers, ", "), 2 * info.states.columns(), info.states.bytes_per_row());
+             fmt::join(info.states.layers, ", "), 2 * info.states.columns(), 2 * info.states.width);
   }
   log_info("  {} in all, and as much again while shards are merged", human_bytes(bytes));
   if (const uint64_t free = disk_free(directory); wanted > free) {
@@ -310,9 +306,9 @@ std::vector<data::ShardRange> shards_to_write(const train::TeacherLogits& logits
                                               const std::vector<data::ShardRange>& missing) {
   std::vector<data::ShardRange> shards;
   for (const data::ShardRange& range : missing) {
-    int64_t bytes = 0;
+    uint64_t bytes = 0;
     for (int64_t i = range.first; i < range.last; ++i) {
-      const int64_t more = logits.bytes(i);
+      const uint64_t more = logits.bytes(i, i + 1);
       if (i == range.first || bytes + more > kMostShardBytes) {
         shards.push_back({i, i});
         bytes = 0;

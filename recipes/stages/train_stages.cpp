@@ -131,8 +131,7 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
       .add("teacher_logits", &T::teacher_logits,
            "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
            "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's. With "
-           "`states` a "
-           "drafter of features reads the target's from there, and the target runs in validation alone.")
+           "`states` a drafter of features reads them there, and its target runs in validation alone.")
       .add("training", &T::training, "How it is trained.")
       .check(check_distillation);
 }
@@ -185,9 +184,7 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   const auto teacher = loaded_teacher(options, device);
 
   std::optional<data::TeacherCache> cache;
-  if (options.teacher_logits) {
-    cache.emplace(open_teacher_cache(*options.teacher_logits, files.corpus, options.teacher));
-  }
+  if (options.teacher_logits) cache = open_teacher_cache(*options.teacher_logits, files.corpus, options.teacher);
   const StartingModels start =
       starting_models(options, *files.tokenizer, {device, frozen_type(options.training.precision, device)},
                       learns_from_shared(options), {cache, &files.corpus});

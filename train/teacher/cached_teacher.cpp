@@ -184,42 +184,44 @@ TeacherBlock read_rows(const StoredRows& rows, const at::Tensor& labels, double 
 TeacherLogits::TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, data::TeacherCacheInfo form,
                              int64_t token_budget)
     : teacher_(teacher),
-      info_(teacher.info()),
       corpus_(corpus),
       form_(std::move(form)),
-      row_form_(info_.encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
       order_((check_stored_form(teacher, corpus, form_.k), corpus), {.token_budget = token_budget, .shuffle = false},
-             row_form_) {}
+             teacher.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined) {}
 
-int64_t TeacherLogits::bytes(int64_t example) const {
-  return form_.bytes_per_position() * std::ssize(corpus_.target(example)) +
-         form_.states.bytes_per_row() * form_.states.rows_of(corpus_, example, row_form_);
+uint64_t TeacherLogits::bytes(int64_t first, int64_t last) const {
+  const bool joined = !teacher_.info().encoder_decoder;
+  int64_t bytes = 0;
+  for (int64_t i = first; i < last; ++i) {
+    const int64_t source = std::ssize(corpus_.source(i)), target = std::ssize(corpus_.target(i));
+    bytes += form_.bytes_per_position() * target;
+    const int64_t tokens = joined ? data::joined_length(corpus_, i) : std::max<int64_t>(1, target);
+    if (form_.states.any()) bytes += 2 * (form_.states.columns() * tokens + form_.states.width * (joined ? 0 : source));
+  }
+  return static_cast<uint64_t>(bytes);
 }
 
 StoredRows TeacherLogits::rows(int64_t first, int64_t last, const std::function<void(int64_t)>& progress) {
   const at::NoGradGuard no_grad;
   std::vector<int64_t> begins;  // of each example's positions among the rows
-  std::vector<int64_t> state_offsets = {0};
   int64_t positions = 0;
   for (int64_t i = first; i < last; ++i) {
     begins.push_back(positions);
     positions += static_cast<int64_t>(corpus_.target(i).size());
-    state_offsets.push_back(state_offsets.back() + form_.states.rows_of(corpus_, i, row_form_));
   }
-  StoredRows all = empty_rows(positions, form_.k, form_.k == info_.vocabulary);
-  if (form_.states.any()) all.states = at::empty({state_offsets.back(), form_.states.width}, at::kBFloat16);
-  all.state_offsets = std::move(state_offsets);
+  StoredRows all = empty_rows(positions, form_.k, form_.k == teacher_.info().vocabulary);
+  if (form_.states.any()) all.states.resize(begins.size());
   for (const std::vector<int64_t>& examples : order_.of_range(first, last)) {
     std::vector<at::Tensor> places;  // of each of the batch's positions among the rows
     for (const int64_t example : examples) {
       const int64_t begin = begins[static_cast<size_t>(example - first)];
       places.push_back(at::arange(begin, begin + std::ssize(corpus_.target(example)), at::kLong));
     }
-    const Batch batch = make_batch(corpus_, examples, info_);
+    const Batch batch = make_batch(corpus_, examples, teacher_.info());
     model::ForwardInput input = input_of(batch);
     input.hidden_layers = form_.states.layers;
     const model::ForwardOutput output = teacher_.forward(input);
-    if (form_.states.any()) add_states(output, batch, first, all);
+    if (!all.states.empty()) add_states(output, batch, first, all);
     add_distributions(at_labels(output.hidden, batch), batch, at::cat(places), all);
     progress(batch.label_count());
   }
@@ -229,14 +231,13 @@ StoredRows TeacherLogits::rows(int64_t first, int64_t last, const std::function<
 void TeacherLogits::add_states(const model::ForwardOutput& output, const Batch& batch, int64_t first,
                                StoredRows& all) const {
   const at::Tensor decoder = at::cat(output.layers, 2).to(at::kBFloat16).cpu();  // [B,T,L*D]
-  const at::Tensor encoder = info_.encoder_decoder ? output.encoder.to(at::kBFloat16).cpu() : at::Tensor();
+  const at::Tensor encoder = output.encoder.defined() ? output.encoder.to(at::kBFloat16).cpu() : at::Tensor();
   for (size_t i = 0; i < batch.examples.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
     at::Tensor states = decoder[row].narrow(0, 0, batch.decoder_input.lengths[i]).reshape({-1, form_.states.width});
     if (encoder.defined()) states = at::cat({states, encoder[row].narrow(0, 0, batch.source.lengths[i])});
     require_finite(states, "states", batch.examples[i], corpus_);
-    all.states.narrow(0, all.state_offsets[static_cast<size_t>(batch.examples[i] - first)], states.size(0))
-        .copy_(states);
+    all.states[static_cast<size_t>(batch.examples[i] - first)] = states;
   }
 }
 
@@ -244,7 +245,7 @@ void TeacherLogits::add_distributions(const at::Tensor& hidden, const Batch& bat
                                       StoredRows& all) const {
   HiddenTeacher distributions({.model = &teacher_, .hidden = hidden, .labels = batch.labels});
   const at::Tensor positions = at::arange(batch.label_count(), batch.labels.options());  // [P]
-  const int64_t block = std::max<int64_t>(1, kTeacherLogitsAtOnce / info_.vocabulary);
+  const int64_t block = std::max<int64_t>(1, kTeacherLogitsAtOnce / teacher_.info().vocabulary);
   for (int64_t begin = 0; begin < batch.label_count(); begin += block) {
     work_point();
     const int64_t count = std::min(block, batch.label_count() - begin);
@@ -272,26 +273,25 @@ std::vector<data::TeacherRows> StoredRows::by_example(const data::Corpus& corpus
     const size_t positions = corpus.target(i).size();
     examples.push_back(all.part(begin, positions, static_cast<size_t>(log_probs.size(1))));
     begin += positions;
-    if (!states.defined()) continue;
-    const auto at = state_offsets.begin() + (i - first);
-    examples.back().states = values_of<data::BFloat16>(states.narrow(0, at[0], at[1] - at[0]));
+    if (states.empty()) continue;
+    examples.back().states = values_of<data::BFloat16>(states[static_cast<size_t>(i - first)]);
   }
   return examples;
 }
 
 model::ForwardOutput stored_pass(const data::TeacherCache& cache, const Batch& batch) {
   const data::StateForm& form = cache.info().states;
+  const bool joined = batch.source.lengths.empty();
   std::vector<std::span<const data::BFloat16>> decoder, encoder;
   for (size_t i = 0; i < batch.examples.size(); ++i) {
-    auto& own = decoder.emplace_back(cache.rows(batch.examples[i]).states);
-    if (batch.source.lengths.empty()) continue;
-    const auto size = static_cast<size_t>(batch.decoder_input.lengths[i] * form.columns());
-    encoder.push_back(own.subspan(std::min(size, own.size())));
-    own = own.first(own.size() - encoder.back().size());
+    const auto own = cache.rows(batch.examples[i]).states;
+    const size_t most = joined ? own.size() : static_cast<size_t>(batch.decoder_input.lengths[i] * form.columns());
+    decoder.push_back(own.first(std::min(most, own.size())));
+    encoder.push_back(own.subspan(decoder.back().size()));
   }
   model::ForwardOutput output;
   output.layers = in_batch(decoder, batch.decoder_input, form.columns()).split(form.width, 2);
-  if (!encoder.empty()) output.encoder = in_batch(encoder, batch.source, form.width);
+  if (!joined) output.encoder = in_batch(encoder, batch.source, form.width);
   return output;
 }
 

@@ -18,12 +18,11 @@ namespace draftsmith::train {
 
 // Datasets of a cache at C positions, as tensors.
 struct StoredRows {
-  at::Tensor ids = {};                      // int32 [C,k] ascending; undefined: whole distributions, k = V
-  at::Tensor log_probs = {};                // fp16 [C,k]
-  at::Tensor label_log_probs = {};          // fp16 [C]; undefined when whole
-  at::Tensor tail_log_mass = {};            // fp16 [C]; undefined when whole
-  at::Tensor states = {};                   // bf16 [rows,D]; undefined: none
-  std::vector<int64_t> state_offsets = {};  // [examples+1]: where each example's states begin
+  at::Tensor ids = {};                  // int32 [C,k] ascending; undefined: whole distributions, k = V
+  at::Tensor log_probs = {};            // fp16 [C,k]
+  at::Tensor label_log_probs = {};      // fp16 [C]; undefined when whole
+  at::Tensor tail_log_mass = {};        // fp16 [C]; undefined when whole
+  std::vector<at::Tensor> states = {};  // bf16 [rows,D] of each example, if stored
 
   // Returns the rows of each of the examples [first, last), of which all are. They are valid as long as these tensors,
   // which are on the host.
@@ -46,32 +45,28 @@ class TeacherLogits {
   TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, data::TeacherCacheInfo form,
                 int64_t token_budget);
 
-  // Returns the bytes that an example takes in a cache.
-  int64_t bytes(int64_t example) const;
+  // Returns the bytes that the examples [first, last) take in a cache.
+  uint64_t bytes(int64_t first, int64_t last) const;
 
   // Returns the rows of all target tokens of the examples [first, last), example after example, on the host. The range
   // alone decides which examples are computed together. `progress` receives the number of positions of each finished
-  // batch; it may throw to stop. Errors: RunError for logits and states that are not finite, naming
-  // examples.
+  // batch; it may throw to stop. Errors: RunError for logits or states that are not finite, naming an example.
   StoredRows rows(int64_t first, int64_t last, const std::function<void(int64_t)>& progress);
 
  private:
   // Copies the distributions of a batch to their places, int64 [P].
   void add_distributions(const at::Tensor& hidden, const Batch& batch, const at::Tensor& places, StoredRows& all) const;
-  // Copies the states of a batch, whose examples are among those from `first` on.
+  // Copies the states of a batch, of which `all` begin with the example `first`.
   void add_states(const model::ForwardOutput& output, const Batch& batch, int64_t first, StoredRows& all) const;
 
   model::TransformerModel& teacher_;
-  const model::ModelInfo& info_;
   const data::Corpus& corpus_;
   data::TeacherCacheInfo form_;
-  data::RowForm row_form_;
   data::BatchOrder order_;
 };
 
-// Returns what a pass of the teacher over a batch of the cache's corpus gives: `layers` are all that the cache has, in
-// bf16 on the batch's device, zero at padding; `hidden` is undefined. Errors: std::logic_error for a batch of another
-// corpus.
+// Returns a pass of the teacher over a batch of the cache's corpus: all `layers` that are stored, in bf16 and zero at
+// padding, without `hidden`. Errors: std::logic_error for a batch of another corpus.
 model::ForwardOutput stored_pass(const data::TeacherCache& cache, const Batch& batch);
 
 // A teacher's stored distributions as a source.

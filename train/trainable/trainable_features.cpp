@@ -29,11 +29,9 @@ model::ForwardOutput FeatureTrainable::target_states(const Batch& batch) {
   const auto of_layer = [&](int64_t layer) {
     return stored.layers.at(static_cast<size_t>(std::ranges::find(layers, layer) - layers.begin())).to(info().dtype);
   };
-  model::ForwardOutput output;
-  output.encoder = stored.encoder;
+  model::ForwardOutput output{.hidden = {}, .layers = {}, .encoder = stored.encoder};
   for (const int64_t layer : read) output.layers.push_back(of_layer(layer));
-  const int64_t last = target_.config().decoder_layers;
-  if (layers.back() == last) output.hidden = target_.finish(of_layer(last));
+  if (layers.back() == target_.config().decoder_layers) output.hidden = target_.finish(of_layer(layers.back()));
   return output;
 }
 

@@ -16,10 +16,10 @@
 
 namespace draftsmith::train {
 
-// A target's stored states at the tokens of a corpus. Batches of other corpora need passes of the target.
+// A target's stored states at the tokens of a corpus, which must outlive this. Other batches need passes of the target.
 struct StoredStates {
-  std::optional<data::TeacherCache> cache = {};  // none: every batch does
-  const data::Corpus* corpus = nullptr;          // of the cache; must outlive its readers
+  std::optional<data::TeacherCache> cache = {};
+  const data::Corpus* corpus = nullptr;
 };
 
 struct FeatureTrainableOptions {
@@ -39,8 +39,7 @@ class FeatureTrainable : public TrainableModel {
   double dropout() const override { return drafter_.config().dropout; }
   // Returns the drafter's parameters alone.
   const std::map<std::string, at::Tensor>& parameters() const override { return drafter_.parameters(); }
-  // Returns each step's predictions, the first step's first. With stored states the target's last layer, if it is
-  // stored, gives the teacher; otherwise there is none.
+  // Returns each step's predictions, the first step's first. Stored states give a teacher if the last layer is stored.
   TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   bool teaches() const override { return true; }
   // Writes the drafter's directory; the target is not named.

@@ -68,9 +68,8 @@ TEST_F(FeatureTraining, CachedStatesGiveTheLiveLossesWithoutAPassOfTheTarget) {
     const data::Corpus corpus = corpus_for(config);
     Reading live(config), broken(config);
     FeatureTrainable passes(*live.drafter, *live.target, {});
-    const int64_t last = config.decoder_layers;
     data::TeacherCacheInfo info{.k = 4, .vocabulary = kTestVocabulary, .states = {.layers = {}, .width = config.width}};
-    for (int64_t layer = 0; layer <= last; ++layer) info.states.layers.push_back(layer);
+    for (int64_t layer = 0; layer <= config.decoder_layers; ++layer) info.states.layers.push_back(layer);
     const StoredRows rows = TeacherLogits(*live.target, corpus, info, 64).rows(0, 40, [](int64_t) {});
     data::write_teacher_cache(folder_ / "t.h5", info, rows.by_example(corpus, 0, 40));
     const data::TeacherCache cache(folder_ / "t.h5");
