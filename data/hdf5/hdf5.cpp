@@ -50,13 +50,13 @@ herr_t keep_innermost(unsigned, const H5E_error2_t* error, void* text) {
   return 0;
 }
 
-// IEEE binary16: HDF5 1.10 has no predefined type for it, so it is derived from binary32. Sign bit 15, exponent 5 bits
-// from bit 10, mantissa 10 bits from bit 0.
-hid_t float16_type() {
+// Returns a type of 16 bits with an exponent of so many: 5 for IEEE binary16, 8 for bf16. HDF5 1.10 has no predefined
+// type for them, so they are derived from binary32. Sign bit 15, then the exponent, mantissa from bit 0.
+hid_t half_type(size_t exponent) {
   const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
-  H5Tset_fields(type, 15, 10, 5, 0, 10);
+  H5Tset_fields(type, 15, 15 - exponent, exponent, 0, 15 - exponent);
   H5Tset_size(type, 2);
-  H5Tset_ebias(type, 15);
+  H5Tset_ebias(type, (size_t{1} << (exponent - 1)) - 1);
   return type;
 }
 
@@ -75,7 +75,8 @@ std::string hdf5_error() {
 
 // Returns the type of a dataset, little endian in the file and in memory.
 Hdf5Handle hdf5_datatype(Hdf5Type type) {
-  if (type == Hdf5Type::kFloat16) return Hdf5Handle(float16_type(), H5Tclose);
+  if (type == Hdf5Type::kFloat16) return Hdf5Handle(half_type(5), H5Tclose);
+  if (type == Hdf5Type::kBFloat16) return Hdf5Handle(half_type(8), H5Tclose);
   const hid_t plain = type == Hdf5Type::kInt32   ? H5T_STD_I32LE
                       : type == Hdf5Type::kInt64 ? H5T_STD_I64LE
                                                  : H5T_IEEE_F32LE;
@@ -88,7 +89,7 @@ std::string type_name(hid_t type) {
     case H5T_INTEGER:
       return (H5Tget_sign(type) == H5T_SGN_NONE ? "uint" : "int") + std::to_string(bits);
     case H5T_FLOAT:
-      return "float" + std::to_string(bits);
+      return (bits == 16 && H5Tget_ebias(type) == 127 ? "bfloat" : "float") + std::to_string(bits);
     case H5T_STRING:
       return "string";
     default:
@@ -191,6 +192,10 @@ int64_t Hdf5Reader::number(const std::string& name, int64_t least, int64_t most)
 
 std::string Hdf5Reader::text(const std::string& name) const {
   return impl_->text("/", name);
+}
+
+bool Hdf5Reader::has(const std::string& name) const {
+  return impl_->exists(name);
 }
 
 std::map<std::string, std::string> Hdf5Reader::provenance() const {

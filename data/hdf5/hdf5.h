@@ -19,8 +19,10 @@
 
 namespace draftsmith::data {
 
-// fp16 values are IEEE binary16 bits in uint16_t.
-enum class Hdf5Type { kInt32, kInt64, kFloat16, kFloat32 };
+// The bits of a bf16 value. fp16 values are IEEE binary16 bits in uint16_t.
+enum class BFloat16 : uint16_t {};
+
+enum class Hdf5Type { kInt32, kInt64, kFloat16, kBFloat16, kFloat32 };
 
 // Returns the element type of a dataset of T.
 template <class T>
@@ -28,6 +30,7 @@ constexpr Hdf5Type hdf5_type() {
   if constexpr (std::is_same_v<T, int32_t>) return Hdf5Type::kInt32;
   if constexpr (std::is_same_v<T, int64_t>) return Hdf5Type::kInt64;
   if constexpr (std::is_same_v<T, uint16_t>) return Hdf5Type::kFloat16;
+  if constexpr (std::is_same_v<T, BFloat16>) return Hdf5Type::kBFloat16;
   if constexpr (std::is_same_v<T, float>) return Hdf5Type::kFloat32;
 }
 
@@ -85,6 +88,8 @@ class Hdf5Reader {
   // Returns an attribute of the root. Errors: UserError for a missing one, one of another type or out of range.
   int64_t number(const std::string& name, int64_t least, int64_t most) const;
   std::string text(const std::string& name) const;
+  // Returns whether there is such a dataset or group.
+  bool has(const std::string& name) const;
   // Returns the text pairs of the group /provenance.
   std::map<std::string, std::string> provenance() const;
   // Returns the values of a dataset of these lengths (-1: any), valid as long as a copy of mapping(). Errors: UserError

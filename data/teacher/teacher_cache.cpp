@@ -1,12 +1,14 @@
 #include "data/teacher/teacher_cache.h"
 
-#include <bit>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/sha256.h"
@@ -45,17 +47,13 @@ TeacherCacheInfo cache_attributes(const Hdf5Reader& input) {
           .provenance = input.provenance()};
 }
 
-// Returns the exact value; infinities and NaN stay what they are.
+// Returns the exact value; infinities and NaN are infinite.
 float half_to_float(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const int exponent = (bits >> 10) & 0x1f;
-  const uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 0) {  // zero and subnormal numbers: multiples of 2^-24
-    const float value = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign != 0 ? -value : value;
-  }
-  const auto wide = static_cast<uint32_t>(exponent == 31 ? 255 : exponent + 112) << 23;
-  return std::bit_cast<float>(sign | wide | mantissa << 13);
+  const int exponent = (bits >> 10) & 0x1f, mantissa = bits & 0x3ff;
+  const float size = exponent == 31  ? std::numeric_limits<float>::infinity()
+                     : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                     : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+  return (bits & 0x8000u) != 0 ? -size : size;
 }
 
 // `first`: index of the ids' first among all.
@@ -119,6 +117,20 @@ TeacherCache::TeacherCache(const std::filesystem::path& file) : file_(file) {
     all_.tail_log_mass = input.values<uint16_t>("/teacher/tail_log_mass", {info_.positions});
   }
   check_distributions(input, info_, all_);
+  if (input.has("/states/layers")) map_states(input);
+}
+
+void TeacherCache::map_states(const Hdf5Reader& input) {
+  const auto layers = input.values<int64_t>("/states/layers", {-1});
+  info_.states = {.layers = {layers.begin(), layers.end()}, .width = input.number("state_width", 1, kMostIds)};
+  all_.states = input.values<BFloat16>("/states/rows", {-1, info_.states.width});
+  info_.states.rows = std::ssize(all_.states) / info_.states.width;
+  state_offsets_ = input.offsets("/states/offsets", info_.examples, info_.states.rows);
+  constexpr uint16_t kExponent = 0x7f80;  // all its bits are 1: infinity or NaN
+  const auto bad = std::ranges::find_if(
+      all_.states, [](BFloat16 value) { return (static_cast<uint16_t>(value) & kExponent) == kExponent; });
+  input.check(bad == all_.states.end(), fmt::format("/states/rows: value {}", bad - all_.states.begin()),
+              "a finite number", "infinity or NaN");
 }
 
 int64_t TeacherCache::positions(int64_t example) const {
@@ -127,8 +139,14 @@ int64_t TeacherCache::positions(int64_t example) const {
 }
 
 TeacherRows TeacherCache::rows(int64_t example) const {
-  const auto first = static_cast<size_t>(offsets_[static_cast<size_t>(example)]);
-  return all_.part(first, static_cast<size_t>(positions(example)), static_cast<size_t>(info_.k));
+  const auto at = static_cast<size_t>(example);
+  TeacherRows rows = all_.part(static_cast<size_t>(offsets_[at]), static_cast<size_t>(positions(example)),
+                               static_cast<size_t>(info_.k));
+  if (!info_.states.any()) return rows;
+  const int64_t first = state_offsets_[at], width = info_.states.width;
+  rows.states = all_.states.subspan(static_cast<size_t>(first * width),
+                                    static_cast<size_t>((state_offsets_[at + 1] - first) * width));
+  return rows;
 }
 
 int64_t TeacherCacheInfo::bytes_per_position() const {
@@ -156,6 +174,10 @@ std::string describe_teacher_cache(const TeacherCacheInfo& info) {
   text += fmt::format("  {} of {} ids a position{}, {} bytes each, {} in all\n", info.k, info.vocabulary,
                       info.whole() ? " (whole distributions)" : "", bytes,
                       human_bytes(static_cast<uint64_t>(bytes * info.positions)));
+  if (const StateForm& states = info.states; states.any()) {
+    text += fmt::format("  states of layers {} in {} rows of {}, {} in all\n", fmt::join(states.layers, ", "),
+                        states.rows, states.width, human_bytes(static_cast<uint64_t>(2 * states.rows * states.width)));
+  }
   text += fmt::format("  temperature {}\n", info.temperature);
   text += fmt::format("  teacher sha256 {}, corpus {}, tokenizer {}\n", info.teacher_hash.substr(0, 16),
                       info.corpus_hash.substr(0, 16), info.tokenizer_hash.substr(0, 16));
@@ -166,7 +188,7 @@ std::string describe_teacher_cache(const TeacherCacheInfo& info) {
 void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheInfo& info,
                          std::span<const TeacherRows> examples) {
   const auto k = static_cast<size_t>(info.k);
-  std::vector<int64_t> offsets = {0};
+  std::vector<int64_t> offsets = {0}, state_offsets = {0};
   for (const TeacherRows& rows : examples) {
     const size_t positions = rows.log_probs.size() / k;
     const size_t others = info.whole() ? 0 : positions;
@@ -175,6 +197,7 @@ void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheIn
       throw std::logic_error("rows of a teacher cache that do not belong together");
     }
     offsets.push_back(offsets.back() + static_cast<int64_t>(positions));
+    state_offsets.push_back(state_offsets.back() + std::ssize(rows.states) / std::max<int64_t>(1, info.states.width));
   }
   Hdf5Writer output(file);
   const auto write = [&]<class T>(const char* name, std::span<const T> TeacherRows::*rows_of, int64_t columns = 0) {
@@ -189,6 +212,12 @@ void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheIn
   }
   write("/teacher/log_probs", &TeacherRows::log_probs, info.k);
   output.write_array("/teacher/offsets", std::span<const int64_t>(offsets));
+  if (info.states.any()) {
+    write("/states/rows", &TeacherRows::states, info.states.width);
+    output.write_array("/states/offsets", std::span<const int64_t>(state_offsets));
+    output.write_array("/states/layers", std::span<const int64_t>(info.states.layers));
+    output.set_attribute("/", "state_width", info.states.width);
+  }
   output.set_format(kTeacherCacheFormat, info.provenance);
   output.set_attribute("/", "k", info.k);
   output.set_attribute("/", "vocabulary", info.vocabulary);

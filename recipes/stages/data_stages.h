@@ -97,5 +97,7 @@ struct DecodingOptions : data::Languages {
 // each naming both sides: another corpus, another tokenizer or, if `teacher` is given, another teacher.
 data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
                                       const std::optional<std::filesystem::path>& teacher);
+// Adds a problem if the cache was made by another model than the one in a directory.
+void require_teacher(const data::TeacherCache& cache, const std::filesystem::path& teacher, Problems& problems);
 
 }  // namespace draftsmith::recipes

@@ -1,5 +1,7 @@
 #include "recipes/stages/starting_models.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,7 +17,6 @@
 #include "model/pruning/pruning.h"
 #include "recipes/stages/data_stages.h"
 #include "train/trainable/tandem_trainables.h"
-#include "train/trainable/trainable_features.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -227,7 +228,31 @@ ModelPointer continued_features(const StartOptions& all, const fs::path& target,
   return changed;
 }
 
-StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tokenizer, const ModelPlace& place) {
+// Returns the states that a drafter of the target reads; none, with a warning, if the cache has distributions alone.
+train::StoredStates checked_states(train::StoredStates states, const fs::path& target,
+                                   const std::vector<int64_t>& read) {
+  if (!states.cache) return states;
+  const std::vector<int64_t>& stored = states.cache->info().states.layers;
+  const std::string file = states.cache->file().string();
+  if (stored.empty()) {
+    log_warning("{} holds no states, so the target runs in every step: set `states` in its stage", file);
+    return {};
+  }
+  Problems problems;
+  require_teacher(*states.cache, target, problems);
+  if (!std::ranges::includes(stored, read)) {
+    problems.add({.where = file,
+                  .what = "the cache lacks states that the features drafter reads",
+                  .expected = fmt::format("layers {}", fmt::join(read, ", ")),
+                  .found = fmt::format("layers {}", fmt::join(stored, ", ")),
+                  .hint = "set `layers` of the teacher-logits stage to them, or leave teacher_logits out"});
+  }
+  problems.throw_if_any();
+  return states;
+}
+
+StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tokenizer, const ModelPlace& place,
+                             const train::StoredStates& states) {
   const FeatureTrainingOptions& options = *all.features;
   const fs::path directory = features_target_of(all);
   // Its plain head computes losses, whose gradients go through it.
@@ -242,7 +267,10 @@ StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tok
                                                        .seed = options.seed.value_or(1)});
   StartingModels made;
   made.trainable = std::make_unique<train::FeatureTrainable>(
-      *drafter, *target, train::FeatureTrainableOptions{.target_directory = directory, .decay = options.decay});
+      *drafter, *target,
+      train::FeatureTrainableOptions{.target_directory = directory,
+                                     .decay = options.decay,
+                                     .states = checked_states(states, directory, drafter->config().features.layers)});
   made.models.push_back(std::move(drafter));
   made.models.push_back(std::move(target));
   return made;
@@ -282,10 +310,10 @@ at::ScalarType frozen_type(const std::string& precision, at::Device device) {
 }
 
 StartingModels starting_models(const StartOptions& options, const data::Tokenizer& tokenizer, const ModelPlace& place,
-                               bool teaches) {
+                               bool teaches, const train::StoredStates& states) {
   if (options.deep_tandem) return deep_tandem_start(options, tokenizer, place.device);
   if (options.tandem) return tandem_start(options, tokenizer, place);
-  if (options.features) return feature_start(options, tokenizer, place);
+  if (options.features) return feature_start(options, tokenizer, place, states);
   if (options.shared_encoder) return shared_encoder_start(options, tokenizer, place, teaches);
   if (options.block_prediction) {
     const auto config = make_config(*options.architecture, tokenizer);

@@ -20,6 +20,7 @@
 #include "model/models/exits.h"
 #include "model/transformer/transformer_model.h"
 #include "train/trainable/exit_trainables.h"
+#include "train/trainable/trainable_features.h"
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::recipes {
@@ -119,10 +120,11 @@ struct ModelPlace {
 at::ScalarType frozen_type(const std::string& precision, at::Device device);
 
 // Makes or loads the models. A drafter with a shared encoder learns from its target if that `teaches`. Norms of exits
-// start from those of the same layers in `from`. Errors: UserError for directories that are incomplete, models that do
-// not fit each other (naming both), layers outside a model, and options of what `from` has already.
+// start from those of the same layers in `from`. A features drafter reads stored `states`, if there are any. Errors:
+// UserError for directories that are incomplete, models that do not fit each other (naming both), layers outside a
+// model, options of what `from` has already, and stored states of another model or of other layers.
 StartingModels starting_models(const StartOptions& options, const data::Tokenizer& tokenizer, const ModelPlace& place,
-                               bool teaches);
+                               bool teaches, const train::StoredStates& states = {});
 
 // Returns whether `model` is the frozen primary, the target of a features drafter, or a copy of it, so that it need not
 // be loaded again as a teacher.

@@ -1,7 +1,7 @@
 // kind = "teacher-outputs" writes the target's outputs for calibration inputs, the corpus of prediction alignment (BiLD
 // §3.4: the small model learns the large one's predictions), corpus.h5. kind = "teacher-logits" stores the teacher's
 // next-token distributions for a corpus's targets, so that students are distilled without running the teacher,
-// teacher_logits.h5 (data/teacher/teacher_cache.h). Both go on with the missing shards.
+// and its states: teacher_logits.h5 (data/teacher/teacher_cache.h). Both go on with the missing shards.
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/device.h"
@@ -24,6 +25,7 @@
 #include "distributed/process_group.h"
 #include "infer/generator.h"
 #include "model/files/model_directory.h"
+#include "model/models/feature_drafter.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
 #include "train/teacher/cached_teacher.h"
@@ -211,13 +213,15 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
 }
 
 // Limit of a shard, which stays in memory until it is written. Whole distributions of large vocabularies reach it.
-constexpr int64_t kMostShardBytes = int64_t{256} << 20;
+constexpr uint64_t kMostShardBytes = uint64_t{256} << 20;
 
 struct TeacherLogitsOptions {
   std::filesystem::path model;
   std::filesystem::path corpus;
   int64_t k = 32;
   double temperature = 1.0;
+  bool states = false;
+  std::vector<int64_t> layers;
   std::string dtype = "fp32";
   int64_t batch_tokens = 4096;
   int64_t shard_examples = 2048;
@@ -237,6 +241,12 @@ Fields<TeacherLogitsOptions> TeacherLogitsOptions::fields() {
           "temperature", &T::temperature, Range{0.01, 100},
           "Temperature T of the stored probabilities, softmax(logits / T). If k is below V, it must be the objective's "
           "temperature, since the mass of the rest fits one temperature only; whole distributions fit every one.")
+      .add("states", &T::states,
+           "Also store, in bf16, the teacher's hidden states that features drafters read: for each token that its "
+           "decoder reads, prompts included, 2 bytes times width and layers; of encoder-decoders the encoder's, too.")
+      .add("layers", &T::layers, Range{0},
+           "Layers of those states, which `features` of the train stage reads (implies `states`). Absent: a low one, "
+           "the middle and the last.")
       .add("dtype", &T::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of the teacher.")
       .add("batch_tokens", &T::batch_tokens, Range{1, 1 << 24}, Unit{"tokens"},
            "Most tokens that the teacher reads at once, with padding; a shard's examples are sorted by length.")
@@ -245,7 +255,11 @@ Fields<TeacherLogitsOptions> TeacherLogitsOptions::fields() {
 }
 
 data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const data::Corpus& corpus,
-                                  const model::ModelInfo& teacher, const StageContext& run) {
+                                  const model::TransformerConfig& teacher, const StageContext& run) {
+  data::StateForm states{.width = teacher.width};
+  if (options.states || !options.layers.empty()) {
+    states.layers = model::feature_config(teacher, {.layers = options.layers}, "layers").features.layers;
+  }
   return {.k = options.k == 0 ? teacher.vocabulary : options.k,
           .vocabulary = teacher.vocabulary,
           .temperature = options.temperature,
@@ -255,7 +269,8 @@ data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const dat
           .provenance = {{data::kJob, run.identity},
                          {"teacher", input_name(run, "model", options.model)},
                          {"corpus", input_name(run, "corpus", options.corpus)},
-                         {"dtype", options.dtype}}};
+                         {"dtype", options.dtype}},
+          .states = std::move(states)};
 }
 
 int64_t target_tokens(const data::Corpus& corpus, const data::ShardRange& range) {
@@ -264,34 +279,36 @@ int64_t target_tokens(const data::Corpus& corpus, const data::ShardRange& range)
   return tokens;
 }
 
-// Logs the size of the cache. Throws UserError if it does not fit on the disk beside the shards of `done` tokens.
+// Logs the size of the cache. Throws UserError if it does not fit on the disk beside the shards that are not missing.
 void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, const std::filesystem::path& directory,
-              int64_t done) {
-  const int64_t tokens = corpus.info().target_tokens;
-  const auto each = static_cast<uint64_t>(info.bytes_per_position());
-  const uint64_t bytes = each * static_cast<uint64_t>(tokens);
-  log_info(
-      "  {} of {} ids for each of {} target tokens: {} bytes a token, {} in all, and as much again while shards are "
-      "merged",
-      info.k, info.vocabulary, tokens, each, human_bytes(bytes));
-  const uint64_t wanted = each * static_cast<uint64_t>(2 * tokens - done);
+              const train::TeacherLogits& logits, const std::vector<data::ShardRange>& missing) {
+  const uint64_t bytes = logits.bytes(0, corpus.size());
+  uint64_t wanted = bytes;  // of the merged file and the missing shards
+  for (const data::ShardRange& shard : missing) wanted += logits.bytes(shard.first, shard.last);
+  log_info("  {} of {} ids for each of {} target tokens: {} bytes a token", info.k, info.vocabulary,
+           corpus.info().target_tokens, info.bytes_per_position());
+  if (info.states.any()) {
+    log_info("  states of layers {}: {} bytes for each token that the decoder reads, {} for one of an encoder",
+             fmt::join(info.states.layers, ", "), 2 * info.states.columns(), 2 * info.states.width);
+  }
+  log_info("  {} in all, and as much again while shards are merged", human_bytes(bytes));
   if (const uint64_t free = disk_free(directory); wanted > free) {
     throw UserError({.where = directory.string(),
                      .what = "the teacher cache does not fit on this disk",
                      .expected = fmt::format("{}, of which {} stay", human_bytes(wanted), human_bytes(bytes)),
                      .found = human_bytes(free) + " free",
-                     .hint = "store fewer ids (k), or put --work on another disk"});
+                     .hint = "store fewer ids (k) or layers of states, or put --work on another disk"});
   }
 }
 
 // Cuts the missing ranges into shards that are no longer than the limit, of one example at least.
-std::vector<data::ShardRange> shards_to_write(const data::Corpus& corpus, const data::TeacherCacheInfo& info,
+std::vector<data::ShardRange> shards_to_write(const train::TeacherLogits& logits,
                                               const std::vector<data::ShardRange>& missing) {
   std::vector<data::ShardRange> shards;
   for (const data::ShardRange& range : missing) {
-    int64_t bytes = 0;
+    uint64_t bytes = 0;
     for (int64_t i = range.first; i < range.last; ++i) {
-      const int64_t more = info.bytes_per_position() * static_cast<int64_t>(corpus.target(i).size());
+      const uint64_t more = logits.bytes(i, i + 1);
       if (i == range.first || bytes + more > kMostShardBytes) {
         shards.push_back({i, i});
         bytes = 0;
@@ -306,10 +323,10 @@ std::vector<data::ShardRange> shards_to_write(const data::Corpus& corpus, const 
 void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& options, const data::Corpus& corpus,
                   const data::TeacherCacheInfo& info, const StageContext& run, data::Shards& shards) {
   train::TeacherLogits logits(teacher, corpus, info, options.batch_tokens);
-  const auto missing = shards_to_write(corpus, info, shards.missing(options.shard_examples));
+  const auto missing = shards_to_write(logits, shards.missing(options.shard_examples));
   int64_t done = corpus.info().target_tokens;
   for (const data::ShardRange& shard : missing) done -= target_tokens(corpus, shard);
-  announce(info, corpus, run.directory, done);
+  announce(info, corpus, run.directory, logits, missing);
   Progress progress({.style = run.execution.progress(),
                      .title = "teacher logits",
                      .unit = "tokens",
@@ -332,7 +349,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   load_model_tokenizer(options.model, corpus.info().tokenizer_hash);
   const at::Device device = choose_device(run.execution.device);
   const auto teacher = model::load_model(options.model, {.device = device, .dtype = parse_dtype(options.dtype)});
-  const data::TeacherCacheInfo info = cache_info(options, corpus, teacher->info(), run);
+  const data::TeacherCacheInfo info = cache_info(options, corpus, teacher->config(), run);
   const std::filesystem::path file = run.directory / "teacher_logits.h5";
   data::Shards shards(file, corpus.size(), run.identity, [](const std::filesystem::path& part) {
     const data::TeacherCache cache(part);
@@ -374,15 +391,19 @@ data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const d
         fmt::format("{} ({}, {} positions)", named(info, "corpus"), short_hash(info.corpus_hash), info.positions),
         "set `corpus` of the teacher-logits stage to the training corpus");
   }
-  if (teacher) {
-    if (const std::string hash = model::model_hash(*teacher); info.teacher_hash != hash) {
-      add("the teacher cache was made by another teacher", fmt::format("{} ({})", teacher->string(), short_hash(hash)),
-          fmt::format("{} ({})", named(info, "teacher"), short_hash(info.teacher_hash)),
-          "set `teacher` to the model of the teacher-logits stage, or omit it");
-    }
-  }
+  if (teacher) require_teacher(cache, *teacher, problems);
   problems.throw_if_any();
   return cache;
+}
+
+void require_teacher(const data::TeacherCache& cache, const std::filesystem::path& teacher, Problems& problems) {
+  const data::TeacherCacheInfo& info = cache.info();
+  const std::string hash = model::model_hash(teacher);
+  if (info.teacher_hash == hash) return;
+  problems.add({cache.file().string(), "the teacher cache was made by another teacher",
+                fmt::format("{} ({})", teacher.string(), short_hash(hash)),
+                fmt::format("{} ({})", named(info, "teacher"), short_hash(info.teacher_hash)),
+                "set `teacher` to the model of the teacher-logits stage, or omit it"});
 }
 
 std::vector<StageKind> teacher_stages() {

@@ -82,7 +82,7 @@ void check_distillation(const TrainStageOptions& options, const std::string& whe
                   .what = "block prediction predicts other tokens than a teacher, so they cannot be compared",
                   .expected = "no teacher, and objective cross_entropy"});
   }
-  if (options.teacher_logits && !distils(options)) {
+  if (options.teacher_logits && !distils(options) && !options.features) {
     problems.add({.where = where + ".teacher_logits",
                   .what = "nothing is distilled, so stored distributions of a teacher are of no use",
                   .expected = "training.objective.name = \"distill\", or no teacher_logits",
@@ -130,7 +130,8 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
            "with a shared encoder from its target.")
       .add("teacher_logits", &T::teacher_logits,
            "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
-           "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's.")
+           "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's. With "
+           "`states` a drafter of features reads them there, and its target runs in validation alone.")
       .add("training", &T::training, "How it is trained.")
       .check(check_distillation);
 }
@@ -154,11 +155,16 @@ std::unique_ptr<model::TransformerModel> loaded_teacher(const TrainStageOptions&
 }
 
 // Returns the source of the teacher's distributions; nullptr if none is needed or the trained models teach themselves.
-std::unique_ptr<train::TeacherSource> distilled_from(const TrainStageOptions& options, const data::Corpus& corpus,
+std::unique_ptr<train::TeacherSource> distilled_from(const TrainStageOptions& options, const StartingModels& start,
+                                                     const std::optional<data::TeacherCache>& cache,
                                                      model::TransformerModel* teacher) {
   if (!distils(options)) return nullptr;
-  if (options.teacher_logits) {
-    return std::make_unique<train::CachedTeacher>(open_teacher_cache(*options.teacher_logits, corpus, options.teacher));
+  if (cache) {
+    // The states of a target's last layer and its head give whole distributions.
+    const std::vector<int64_t>& layers = cache->info().states.layers;
+    const bool whole =
+        options.features && !layers.empty() && layers.back() == start.models.back()->config().decoder_layers;
+    return whole ? nullptr : std::make_unique<train::CachedTeacher>(*cache);
   }
   if (teacher == nullptr) return nullptr;
   return std::make_unique<train::LiveTeacher>(*teacher);
@@ -177,9 +183,11 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   if (options.validation_references) references = data::read_lines(*options.validation_references);
   const auto teacher = loaded_teacher(options, device);
 
+  std::optional<data::TeacherCache> cache;
+  if (options.teacher_logits) cache = open_teacher_cache(*options.teacher_logits, files.corpus, options.teacher);
   const StartingModels start =
       starting_models(options, *files.tokenizer, {device, frozen_type(options.training.precision, device)},
-                      learns_from_shared(options));
+                      learns_from_shared(options), {cache, &files.corpus});
   if (options.from) {
     model::require_vocabulary_fits(start.models.front()->config(), files.tokenizer->vocabulary(),
                                    options.from->string());
@@ -190,7 +198,7 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   if (shares_with_teacher(options) && !start.trainable->teaches()) {
     inputs.validation.teacher = start.models.back().get();
   }
-  const auto distilled = distilled_from(options, files.corpus, teacher.get());
+  const auto distilled = distilled_from(options, start, cache, teacher.get());
   inputs.distilled = distilled.get();
   if (options.from) inputs.generation = model::read_settings(*options.from).generation;
   train::run_training(std::move(inputs), options.training, run.directory);

@@ -18,10 +18,12 @@ class Bf16Products : public testing::Test {
   }
 };
 
+#ifdef __x86_64__
 TEST(Bf16Pairs, AreUsedWhereTheProcessorAndOneDnnHaveThem) {
   if (__builtin_cpu_supports("avx512bf16") == 0 || !at::hasMKLDNN()) GTEST_SKIP() << "no products of pairs";
   EXPECT_TRUE(has_bf16_product());
 }
+#endif
 
 RowsInMemory<const uint16_t> bf16_rows(const at::Tensor& bf16) {
   return {static_cast<const uint16_t*>(bf16.const_data_ptr()), bf16.stride(0)};

@@ -28,7 +28,8 @@ at::Tensor to_half(const at::Tensor& logs) {
   return logs.clamp_min(kLeastHalf).to(at::kHalf);
 }
 
-void check_stored_form(const model::TransformerModel& teacher, const data::Corpus& corpus, int64_t k) {
+void check_stored_form(model::TransformerModel& teacher, const data::Corpus& corpus, int64_t k) {
+  const LiveTeacher with_all_ids(teacher);
   Problems problems;
   check_corpus(corpus, teacher.info(), problems);
   if (k > teacher.info().vocabulary) {
@@ -49,11 +50,11 @@ StoredRows empty_rows(int64_t positions, int64_t k, bool whole) {
   return rows;
 }
 
-void require_finite(const StoredRows& rows, const std::vector<int64_t>& examples, const data::Corpus& corpus) {
-  if (!at::isnan(rows.log_probs).any().item<bool>()) return;
+void require_finite(const at::Tensor& values, const char* what, int64_t example, const data::Corpus& corpus) {
+  if (at::isfinite(values).all().item<bool>()) return;
   throw RunError({.where = corpus.file().string(),
-                  .what = "the teacher's logits are not finite",
-                  .found = fmt::format("NaN or infinity in a batch with example {}", examples.front()),
+                  .what = fmt::format("the teacher's {} are not finite", what),
+                  .found = fmt::format("NaN or infinity in a batch with example {}", example),
                   .hint = "run the teacher in fp32 or bf16 (dtype)"});
 }
 
@@ -69,6 +70,26 @@ void copy_into(at::Tensor& rows, int64_t at, std::span<const T> values) {
   if (values.empty()) return;
   std::memcpy(static_cast<char*>(rows.data_ptr()) + at * rows.stride(0) * static_cast<int64_t>(sizeof(T)),
               values.data(), values.size_bytes());
+}
+
+// Returns examples' states as they lie in a batch, zero at padding. [B,T,columns]
+at::Tensor in_batch(const std::vector<std::span<const data::BFloat16>>& examples, const model::TokenBatch& batch,
+                    int64_t columns) {
+  const int64_t width = batch.tokens.size(1);
+  const at::Tensor host = at::zeros({batch.tokens.size(0), width, columns}, at::kBFloat16);
+  at::Tensor rows = host.view({-1, columns});
+  auto next = examples.begin();
+  for (size_t row = 0; row < batch.lengths.size(); ++row) {
+    int64_t at = static_cast<int64_t>(row) * width;
+    for (const int64_t length : batch.segments.empty() ? std::vector{batch.lengths[row]} : batch.segments[row]) {
+      if (next == examples.end() || std::ssize(*next) != length * columns) {
+        throw std::logic_error("a teacher cache read for tokens of another corpus");
+      }
+      copy_into(rows, at, *next++);
+      at += length;
+    }
+  }
+  return upload(host, batch.tokens.device());
 }
 
 // A batch's top-k rows: copied together, since they are small beside its activations, and moved once.
@@ -163,11 +184,22 @@ TeacherBlock read_rows(const StoredRows& rows, const at::Tensor& labels, double 
 TeacherLogits::TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, data::TeacherCacheInfo form,
                              int64_t token_budget)
     : teacher_(teacher),
-      info_(teacher.info()),
       corpus_(corpus),
       form_(std::move(form)),
       order_((check_stored_form(teacher, corpus, form_.k), corpus), {.token_budget = token_budget, .shuffle = false},
              teacher.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined) {}
+
+uint64_t TeacherLogits::bytes(int64_t first, int64_t last) const {
+  const bool joined = !teacher_.info().encoder_decoder;
+  int64_t bytes = 0;
+  for (int64_t i = first; i < last; ++i) {
+    const int64_t source = std::ssize(corpus_.source(i)), target = std::ssize(corpus_.target(i));
+    bytes += form_.bytes_per_position() * target;
+    const int64_t tokens = joined ? data::joined_length(corpus_, i) : std::max<int64_t>(1, target);
+    if (form_.states.any()) bytes += 2 * (form_.states.columns() * tokens + form_.states.width * (joined ? 0 : source));
+  }
+  return static_cast<uint64_t>(bytes);
+}
 
 StoredRows TeacherLogits::rows(int64_t first, int64_t last, const std::function<void(int64_t)>& progress) {
   const at::NoGradGuard no_grad;
@@ -177,29 +209,49 @@ StoredRows TeacherLogits::rows(int64_t first, int64_t last, const std::function<
     begins.push_back(positions);
     positions += static_cast<int64_t>(corpus_.target(i).size());
   }
-  StoredRows all = empty_rows(positions, form_.k, form_.k == info_.vocabulary);
+  StoredRows all = empty_rows(positions, form_.k, form_.k == teacher_.info().vocabulary);
+  if (form_.states.any()) all.states.resize(begins.size());
   for (const std::vector<int64_t>& examples : order_.of_range(first, last)) {
     std::vector<at::Tensor> places;  // of each of the batch's positions among the rows
     for (const int64_t example : examples) {
       const int64_t begin = begins[static_cast<size_t>(example - first)];
       places.push_back(at::arange(begin, begin + std::ssize(corpus_.target(example)), at::kLong));
     }
-    progress(add_batch(examples, at::cat(places), all));
+    const Batch batch = make_batch(corpus_, examples, teacher_.info());
+    model::ForwardInput input = input_of(batch);
+    input.hidden_layers = form_.states.layers;
+    const model::ForwardOutput output = teacher_.forward(input);
+    if (!all.states.empty()) add_states(output, batch, first, all);
+    add_distributions(at_labels(output.hidden, batch), batch, at::cat(places), all);
+    progress(batch.label_count());
   }
   return all;
 }
 
-int64_t TeacherLogits::add_batch(const std::vector<int64_t>& examples, const at::Tensor& places, StoredRows& all) {
-  const Batch batch = make_batch(corpus_, examples, info_);
-  const auto distributions = teacher_.distributions(batch);
+void TeacherLogits::add_states(const model::ForwardOutput& output, const Batch& batch, int64_t first,
+                               StoredRows& all) const {
+  const at::Tensor decoder = at::cat(output.layers, 2).to(at::kBFloat16).cpu();  // [B,T,L*D]
+  const at::Tensor encoder = output.encoder.defined() ? output.encoder.to(at::kBFloat16).cpu() : at::Tensor();
+  for (size_t i = 0; i < batch.examples.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    at::Tensor states = decoder[row].narrow(0, 0, batch.decoder_input.lengths[i]).reshape({-1, form_.states.width});
+    if (encoder.defined()) states = at::cat({states, encoder[row].narrow(0, 0, batch.source.lengths[i])});
+    require_finite(states, "states", batch.examples[i], corpus_);
+    all.states[static_cast<size_t>(batch.examples[i] - first)] = states;
+  }
+}
+
+void TeacherLogits::add_distributions(const at::Tensor& hidden, const Batch& batch, const at::Tensor& places,
+                                      StoredRows& all) const {
+  HiddenTeacher distributions({.model = &teacher_, .hidden = hidden, .labels = batch.labels});
   const at::Tensor positions = at::arange(batch.label_count(), batch.labels.options());  // [P]
-  const int64_t block = std::max<int64_t>(1, kTeacherLogitsAtOnce / info_.vocabulary);
+  const int64_t block = std::max<int64_t>(1, kTeacherLogitsAtOnce / teacher_.info().vocabulary);
   for (int64_t begin = 0; begin < batch.label_count(); begin += block) {
     work_point();
     const int64_t count = std::min(block, batch.label_count() - begin);
-    const TeacherBlock given = distributions->block(positions.narrow(0, begin, count));  // logits [C,V]
+    const TeacherBlock given = distributions.block(positions.narrow(0, begin, count));  // logits [C,V]
     const StoredRows stored = store_rows(given.logits, batch.labels.narrow(0, begin, count), form_);
-    require_finite(stored, examples, corpus_);
+    require_finite(stored.log_probs, "logits", batch.examples.front(), corpus_);
     const auto copy = [&](const at::Tensor& values, at::Tensor& target) {
       if (target.defined()) target.index_copy_(0, places.narrow(0, begin, count), values.to(at::kCPU));
     };
@@ -208,7 +260,6 @@ int64_t TeacherLogits::add_batch(const std::vector<int64_t>& examples, const at:
     copy(stored.label_log_probs, all.label_log_probs);
     copy(stored.tail_log_mass, all.tail_log_mass);
   }
-  return batch.label_count();
 }
 
 std::vector<data::TeacherRows> StoredRows::by_example(const data::Corpus& corpus, int64_t first, int64_t last) const {
@@ -222,8 +273,26 @@ std::vector<data::TeacherRows> StoredRows::by_example(const data::Corpus& corpus
     const size_t positions = corpus.target(i).size();
     examples.push_back(all.part(begin, positions, static_cast<size_t>(log_probs.size(1))));
     begin += positions;
+    if (states.empty()) continue;
+    examples.back().states = values_of<data::BFloat16>(states[static_cast<size_t>(i - first)]);
   }
   return examples;
+}
+
+model::ForwardOutput stored_pass(const data::TeacherCache& cache, const Batch& batch) {
+  const data::StateForm& form = cache.info().states;
+  const bool joined = batch.source.lengths.empty();
+  std::vector<std::span<const data::BFloat16>> decoder, encoder;
+  for (size_t i = 0; i < batch.examples.size(); ++i) {
+    const auto own = cache.rows(batch.examples[i]).states;
+    const size_t most = joined ? own.size() : static_cast<size_t>(batch.decoder_input.lengths[i] * form.columns());
+    decoder.push_back(own.first(std::min(most, own.size())));
+    encoder.push_back(own.subspan(decoder.back().size()));
+  }
+  model::ForwardOutput output;
+  output.layers = in_batch(decoder, batch.decoder_input, form.columns()).split(form.width, 2);
+  if (!joined) output.encoder = in_batch(encoder, batch.source, form.width);
+  return output;
 }
 
 std::optional<double> CachedTeacher::temperature() const {

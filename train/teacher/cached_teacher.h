@@ -1,5 +1,5 @@
 // Distillation from a cache (data/teacher/teacher_cache.h): the conversion between tensors and the form that a cache
-// stores, the passes of a teacher over a corpus that fill one, and the source that reads one.
+// stores, the passes of a teacher over a corpus that fill one, and what reads one: a source, and stored passes.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,11 @@ namespace draftsmith::train {
 
 // Datasets of a cache at C positions, as tensors.
 struct StoredRows {
-  at::Tensor ids = {};              // int32 [C,k] ascending; undefined: whole distributions, k = V
-  at::Tensor log_probs = {};        // fp16 [C,k]
-  at::Tensor label_log_probs = {};  // fp16 [C]; undefined when whole
-  at::Tensor tail_log_mass = {};    // fp16 [C]; undefined when whole
+  at::Tensor ids = {};                  // int32 [C,k] ascending; undefined: whole distributions, k = V
+  at::Tensor log_probs = {};            // fp16 [C,k]
+  at::Tensor label_log_probs = {};      // fp16 [C]; undefined when whole
+  at::Tensor tail_log_mass = {};        // fp16 [C]; undefined when whole
+  std::vector<at::Tensor> states = {};  // bf16 [rows,D] of each example, if stored
 
   // Returns the rows of each of the examples [first, last), of which all are. They are valid as long as these tensors,
   // which are on the host.
@@ -44,21 +45,29 @@ class TeacherLogits {
   TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, data::TeacherCacheInfo form,
                 int64_t token_budget);
 
+  // Returns the bytes that the examples [first, last) take in a cache.
+  uint64_t bytes(int64_t first, int64_t last) const;
+
   // Returns the rows of all target tokens of the examples [first, last), example after example, on the host. The range
   // alone decides which examples are computed together. `progress` receives the number of positions of each finished
-  // batch; it may throw to stop. Errors: RunError for logits that are not finite, naming examples.
+  // batch; it may throw to stop. Errors: RunError for logits or states that are not finite, naming an example.
   StoredRows rows(int64_t first, int64_t last, const std::function<void(int64_t)>& progress);
 
  private:
-  // Computes a batch and copies its rows to their places, int64 [P]. Returns P.
-  int64_t add_batch(const std::vector<int64_t>& examples, const at::Tensor& places, StoredRows& all);
+  // Copies the distributions of a batch to their places, int64 [P].
+  void add_distributions(const at::Tensor& hidden, const Batch& batch, const at::Tensor& places, StoredRows& all) const;
+  // Copies the states of a batch, of which `all` begin with the example `first`.
+  void add_states(const model::ForwardOutput& output, const Batch& batch, int64_t first, StoredRows& all) const;
 
-  LiveTeacher teacher_;
-  const model::ModelInfo& info_;
+  model::TransformerModel& teacher_;
   const data::Corpus& corpus_;
   data::TeacherCacheInfo form_;
   data::BatchOrder order_;
 };
+
+// Returns a pass of the teacher over a batch of the cache's corpus: all `layers` that are stored, in bf16 and zero at
+// padding, without `hidden`. Errors: std::logic_error for a batch of another corpus.
+model::ForwardOutput stored_pass(const data::TeacherCache& cache, const Batch& batch);
 
 // A teacher's stored distributions as a source.
 class CachedTeacher : public TeacherSource {

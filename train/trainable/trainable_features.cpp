@@ -1,10 +1,12 @@
 #include "train/trainable/trainable_features.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/device_tensors.h"
 #include "model/models/companion.h"
 #include "model/models/feature_drafter.h"
+#include "train/teacher/cached_teacher.h"
 
 namespace draftsmith::train {
 
@@ -15,6 +17,24 @@ FeatureTrainable::FeatureTrainable(model::TransformerModel& drafter, model::Tran
   drafter.borrow(target);
 }
 
+model::ForwardOutput FeatureTrainable::target_states(const Batch& batch) {
+  const std::vector<int64_t>& read = drafter_.config().features.layers;
+  if (!options_.states.cache || batch.corpus != options_.states.corpus) {
+    model::ForwardInput input = input_of(batch);
+    input.hidden_layers = read;
+    return target_.forward(input);
+  }
+  const model::ForwardOutput stored = stored_pass(*options_.states.cache, batch);
+  const std::vector<int64_t>& layers = options_.states.cache->info().states.layers;
+  const auto of_layer = [&](int64_t layer) {
+    return stored.layers.at(static_cast<size_t>(std::ranges::find(layers, layer) - layers.begin())).to(info().dtype);
+  };
+  model::ForwardOutput output{.hidden = {}, .layers = {}, .encoder = stored.encoder};
+  for (const int64_t layer : read) output.layers.push_back(of_layer(layer));
+  if (layers.back() == target_.config().decoder_layers) output.hidden = target_.finish(of_layer(layers.back()));
+  return output;
+}
+
 TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
   const model::FeatureShape& shape = drafter_.config().features;
   model::FeatureInput input{
@@ -22,12 +42,11 @@ TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::Dropo
   TrainableOutput output;
   {
     const at::NoGradGuard no_grad;  // with autocast: the target is not packed
-    model::ForwardInput read = input_of(batch);
-    read.hidden_layers = shape.layers;
-    model::ForwardOutput target = target_.forward(read);
+    const model::ForwardOutput target = target_states(batch);
     for (const at::Tensor& layer : target.layers) input.layers.push_back(layer.to(info().dtype));
     if (target.encoder.defined()) input.encoder = target.encoder.to(info().dtype);
-    output.teacher = {.model = &target_, .hidden = at_labels(target.hidden, batch), .labels = batch.labels};
+    if (target.hidden.defined())
+      output.teacher = {.model = &target_, .hidden = at_labels(target.hidden, batch), .labels = batch.labels};
   }
   double all = 0;
   for (int64_t step = 0; step < shape.unrolled; ++step) all += std::pow(options_.decay, step);

@@ -162,6 +162,7 @@ Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& example
   for (const int64_t example : examples) tokens.push_back({corpus.source(example), corpus.target(example)});
   Batch batch = make_batch(tokens, model, pack_tokens);
   batch.examples = examples;
+  batch.corpus = &corpus;
   return batch;
 }
 

@@ -28,11 +28,12 @@ struct Batch {
   // [B,T]: the decoder start token, then all but the last target token. Decoder-only: the source, if there is one,
   // replaces the start token, and a row may pack several examples.
   model::TokenBatch decoder_input;
-  at::Tensor labels;                  // int64 [P]: target tokens of all rows, padding left out, row after row
-  at::Tensor positions;               // int64 [P]: where each label stands in the flattened [B*T]
-  std::vector<int64_t> places;        // [P]: the same on the host
-  std::vector<int64_t> label_counts;  // labels of each example, in the order of `labels`
-  std::vector<int64_t> examples;      // [B]: indices in the corpus; empty when made from tokens
+  at::Tensor labels;                     // int64 [P]: target tokens of all rows, padding left out, row after row
+  at::Tensor positions;                  // int64 [P]: where each label stands in the flattened [B*T]
+  std::vector<int64_t> places;           // [P]: the same on the host
+  std::vector<int64_t> label_counts;     // labels of each example, in the order of `labels`
+  std::vector<int64_t> examples;         // indices in the corpus, in the order of `labels`; empty when made from tokens
+  const data::Corpus* corpus = nullptr;  // of the examples
   int64_t label_count() const { return labels.size(0); }
   // Returns the number of each label's example in the batch, on the labels' device: int64 [P].
   at::Tensor sequences() const;

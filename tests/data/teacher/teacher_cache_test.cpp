@@ -77,6 +77,38 @@ TEST(TeacherCache, KeepsWholeDistributionsWithoutIds) {
   EXPECT_EQ(cache.info().bytes_per_position(), 8);
 }
 
+constexpr BFloat16 kOne{0x3f80}, kTwo{0x4000}, kInfinity{0x7f80};
+
+// Two examples, of three and one rows of states.
+TeacherCacheInfo write_states(const std::filesystem::path& file, const std::vector<BFloat16>& first) {
+  TeacherCacheInfo info = info_of(2);
+  info.states = {.layers = {1, 3}, .width = 2};
+  const CacheExample one(2), two(1);
+  std::vector rows{one.rows(), two.rows()};
+  const std::vector<BFloat16> second{kTwo, kOne};
+  rows[0].states = first;
+  rows[1].states = second;
+  write_teacher_cache(file, info, rows);
+  return info;
+}
+
+TEST(TeacherCache, HoldsFiniteStates) {
+  const TemporaryDirectory directory;
+  const TeacherCacheInfo info = write_states(directory / "t.h5", std::vector(6, kOne));
+  const TeacherCache cache(directory / "t.h5");
+  EXPECT_THAT(cache.rows(0).states, ElementsAre(kOne, kOne, kOne, kOne, kOne, kOne));
+  EXPECT_THAT(cache.rows(1).states, ElementsAre(kTwo, kOne));
+  EXPECT_THAT(describe_teacher_cache(cache.info()), HasSubstr("layers 1, 3 in 4 rows of 2, 16 B in all"));
+  merge_teacher_caches({directory / "t.h5"}, directory / "merged.h5", info);
+  EXPECT_EQ(sha256_file(directory / "t.h5"), sha256_file(directory / "merged.h5"));
+
+  write_states(directory / "t.h5", {kOne, kOne, kOne, kInfinity, kOne, kOne});
+  EXPECT_THAT(error_of([&] { TeacherCache{directory / "t.h5"}; }),
+              AllOf(HasSubstr("t.h5"), HasSubstr("/states/rows: value 3")));
+  std::filesystem::resize_file(directory / "t.h5", std::filesystem::file_size(directory / "t.h5") - 1);
+  EXPECT_THAT(error_of([&] { TeacherCache{directory / "t.h5"}; }), HasSubstr("t.h5"));
+}
+
 TEST(TeacherCache, RefusesDamagedValuesByName) {
   struct Damage {
     void (*change)(CacheExample&);

@@ -208,7 +208,9 @@ TEST_F(TeacherLogitsStage, StoresTopKOfBothKindsOfModels) {
 TEST_F(TeacherLogitsStage, GoesOnWithTheMissingShardsBitForBit) {
   for (const int64_t k : {4, 0}) {
     const std::string name = "k" + std::to_string(k);
-    const std::string whole = sha256_file(cache_of(options("t5", k), name + " whole"));
+    toml::table table = options("t5", k);
+    table.insert("states", k == 4);
+    const std::string whole = sha256_file(cache_of(table, name + " whole"));
     EXPECT_EQ(data::TeacherCache(folder_ / (name + " whole") / "teacher_logits.h5").info().whole(), k == 0);
     // What a killed run left: the first of three shards.
     const data::TeacherCache cache(folder_ / (name + " whole") / "teacher_logits.h5");
@@ -216,7 +218,7 @@ TEST_F(TeacherLogitsStage, GoesOnWithTheMissingShardsBitForBit) {
     fs::create_directories(killed);
     data::write_teacher_cache(killed / ("teacher_logits" + kFirstShard), cache.info(),
                               std::vector{cache.rows(0), cache.rows(1), cache.rows(2)});
-    EXPECT_EQ(sha256_file(cache_of(options("t5", k), name + " killed")), whole);
+    EXPECT_EQ(sha256_file(cache_of(table, name + " killed")), whole);
   }
 }
 

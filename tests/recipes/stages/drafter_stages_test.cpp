@@ -173,6 +173,37 @@ TEST_F(TandemStages, ADrafterOfFeaturesIsTrainedAndDrafts) {
   }
 }
 
+// Cached states of the target train as its passes do: a first stage, with fewer ids too, and one that goes on from it.
+TEST_F(TandemStages, ADrafterOfFeaturesReadsCachedStates) {
+  const std::string files = option("corpus", "corpus.h5");
+  run("teacher-logits", toml::parse(option("model", "primary") + files + "k = 4\nlayers = [1, 3]\n"), "cache");
+  run("teacher-logits", toml::parse(option("model", "primary") + files + "k = 4\nlayers = [1, 2]\n"), "low");
+  const std::string features = "[features]\n" + option("target", "primary");
+  const auto trained = [&](const std::string& cache, const std::string& more, const std::string& name) {
+    const std::string stored = cache.empty() ? "" : option("teacher_logits", cache + "/teacher_logits.h5");
+    const toml::table table = two_steps(stored + more, "objective = { name = \"distill\" }\n");
+    return load_json(path(run("train", table, name) / "validation.json"))["model"]["loss"].get<double>();
+  };
+  const std::string read = features + "vocabulary_size = 9\n" + option("vocabulary_from", "corpus.h5");
+  const double live = trained("", read, "live");
+  EXPECT_NEAR(trained("cache", read, "cached"), live, 1e-3 * live);
+  const std::string second = option("from", "live/model") + "[features]\nunrolled = 2\n";
+  const double live_second = trained("", second, "live second");
+  EXPECT_NEAR(trained("cache", second, "cached second"), live_second, 1e-3 * live_second);
+  EXPECT_GT(trained("low", features + "layers = [1]\n", "of the stored ids"), 0) << "the last layer is not stored";
+
+  const auto refused = [&](const std::string& more) {
+    return stage_error(two_steps(option("teacher_logits", "cache/teacher_logits.h5") + more));
+  };
+  EXPECT_THAT(refused(features + "layers = [1, 2]\n"),
+              AllOf(HasSubstr("expected: layers 1, 2"), HasSubstr("found:    layers 1, 3")));
+  EXPECT_THAT(refused("[features]\n" + option("target", "small") + "layers = [1]\n"),
+              AllOf(HasSubstr("another teacher"), HasSubstr("layers 1"), HasSubstr(path("small"))));
+  EXPECT_THAT(
+      error_of([&] { run("teacher-logits", toml::parse(option("model", "small") + files + "layers = [2]"), "x"); }),
+      HasSubstr("from 0 (embedding output) to 1"));
+}
+
 // A target of three decoder layers and a small model of one.
 class SharedEncoderStages : public TrainStageTest {
  protected:

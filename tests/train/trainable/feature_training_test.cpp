@@ -6,6 +6,7 @@
 #include "model/models/companion.h"
 #include "model/models/feature_drafter.h"
 #include "tests/train/trainable/fixtures.h"
+#include "train/teacher/cached_teacher.h"
 #include "train/trainable/trainable_features.h"
 #include "train/validation.h"
 
@@ -57,6 +58,46 @@ TEST_F(FeatureTraining, PackedRowsHaveTheLossOfTheirTexts) {
   const TrainableOutput output = trainable.forward(make_batch(corpus, {0, 1}, trainable.info()), {});
   ASSERT_EQ(output.predictions.size(), 3U);
   EXPECT_NEAR(output.predictions[2].weight, 0.64 / 2.44, 1e-12);
+}
+
+// The target's layers are NaN where states are cached: only its embedding, last norm and head are read.
+TEST_F(FeatureTraining, CachedStatesGiveTheLiveLossesWithoutAPassOfTheTarget) {
+  const at::NoGradGuard no_grad;
+  for (const auto& config : {model::tiny_t5(), model::tiny_llama(3)}) {
+    SCOPED_TRACE(config.family);
+    const data::Corpus corpus = corpus_for(config);
+    Reading live(config), broken(config);
+    FeatureTrainable passes(*live.drafter, *live.target, {});
+    data::TeacherCacheInfo info{.k = 4, .vocabulary = kTestVocabulary, .states = {.layers = {}, .width = config.width}};
+    for (int64_t layer = 0; layer <= config.decoder_layers; ++layer) info.states.layers.push_back(layer);
+    const StoredRows rows = TeacherLogits(*live.target, corpus, info, 64).rows(0, 40, [](int64_t) {});
+    data::write_teacher_cache(folder_ / "t.h5", info, rows.by_example(corpus, 0, 40));
+    const data::TeacherCache cache(folder_ / "t.h5");
+    FeatureTrainable reads(*broken.drafter, *broken.target, {.states = {cache, &corpus}});
+    for (const auto& [name, value] : broken.target->parameters()) {
+      if (name.find("attention") != std::string::npos) value.detach().fill_(std::nan(""));
+    }
+    for (const int64_t pack : {0, 24}) {
+      if (pack > 0 && config.encoder_decoder) continue;
+      const Batch batch = make_batch(corpus, {7, 0, 12, 3, 31}, passes.info(), pack);
+      EXPECT_EQ(batch.decoder_input.segments.empty(), pack == 0);
+      for (const char* name : {"cross_entropy", "distill"}) {
+        const auto loss = [&](FeatureTrainable& trainable) {
+          return make_objective({.name = name, .distill = {.lambda = 0}}, {&trainable, &corpus})
+              ->loss(trainable, batch, {})
+              .sum.item<double>();
+        };
+        const double expected = loss(passes);
+        EXPECT_NEAR(loss(reads), expected, 5e-3 * expected) << name << " " << pack;
+      }
+    }
+    const data::Corpus other = corpus_for(config);
+    const Batch batch = make_batch(other, {7}, passes.info());
+    EXPECT_FALSE(at::isfinite(reads.forward(batch, {}).predictions.front().hidden).all().item<bool>()) << "a pass";
+    Batch shorter = make_batch(corpus, {0}, passes.info());
+    shorter.decoder_input.lengths.front() -= 1;
+    EXPECT_THROW(reads.forward(shorter, {}), std::logic_error);
+  }
 }
 
 TEST_F(FeatureTraining, ItComesToAgreeWithItsTargetWhichStays) {
