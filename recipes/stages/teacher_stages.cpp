@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/device.h"
+#include "base/device_tensors.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/logging.h"
@@ -29,6 +30,7 @@
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
 #include "train/teacher/cached_teacher.h"
+#include "train/training_step.h"
 
 namespace draftsmith::recipes {
 
@@ -348,7 +350,11 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   const data::Corpus corpus(options.corpus);
   load_model_tokenizer(options.model, corpus.info().tokenizer_hash);
   const at::Device device = choose_device(run.execution.device);
-  const auto teacher = model::load_model(options.model, {.device = device, .dtype = parse_dtype(options.dtype)});
+  // Whole texts are faster by the products of training than by packed weights, which are for steps.
+  const bool by_pairs = options.dtype == "bf16" && train::trains_in_bf16("auto", device);
+  const at::ScalarType dtype = by_pairs ? at::kFloat : parse_dtype(options.dtype);
+  const auto teacher = model::load_model(options.model, {.device = device, .dtype = dtype, .pack = !by_pairs});
+  const AutocastScope products(device.type(), by_pairs);
   const data::TeacherCacheInfo info = cache_info(options, corpus, teacher->config(), run);
   const std::filesystem::path file = run.directory / "teacher_logits.h5";
   data::Shards shards(file, corpus.size(), run.identity, [](const std::filesystem::path& part) {
