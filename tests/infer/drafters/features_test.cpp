@@ -100,7 +100,6 @@ TEST_P(FeaturesOf, SamplesAreDistributedAsTheTargets) {
   options.temperature = 1;
   options.max_new_tokens = 3;
   options.num_samples = 4000;
-  options.window = block_ ? 3 : 2;
   const auto results = Generator(pair.models(), options).generate(sources);
   EXPECT_LT(chi_square_deviate(expected, count_sequences(results)), 4.5);
   EXPECT_GT(total(results).accepted, 0);
