@@ -30,7 +30,7 @@ class WatchedDrafter final : public Drafter {
                                model::DecodeState& state) override {
     return inner_->run_target(target, input, state);
   }
-  int64_t step_tokens(const DraftRequest& request, size_t row) const override {
+  StepTokens step_tokens(const DraftRequest& request, size_t row) const override {
     return inner_->step_tokens(request, row);
   }
   void count_layers(const CountedRound& round, DecodeStats& stats) const override {

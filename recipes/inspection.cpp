@@ -113,9 +113,10 @@ std::string describe_model_directory(const fs::path& directory) {
   text += describe_shape(model);
   if (config.tandem_secondary()) text += describe_tandem(model);
   if (config.reads_features()) {
-    text +=
-        fmt::format("  features       reads layers {} of a target of {} layers; {} steps were unrolled\n",
-                    fmt::join(config.features.layers, ", "), config.features.target_layers, config.features.unrolled);
+    const model::FeatureShape& shape = config.features;
+    text += fmt::format("  features       reads layers {} of a target of {} layers; {} steps were unrolled{}\n",
+                        fmt::join(shape.layers, ", "), shape.target_layers, shape.unrolled,
+                        shape.block ? fmt::format(", masked, Markov rank {}", shape.markov_rank) : "");
   }
   if (config.shares_encoder()) {
     text += fmt::format("  shared encoder reads its target's states, width {}\n", config.shared_encoder_width);

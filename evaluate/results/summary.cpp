@@ -272,7 +272,7 @@ std::optional<PredictedSpeed> accounted_speed(const infer::DecodeStats& stats, c
   if (stats.drafted == 0 || stats.target_runs == 0 || costs.target.empty()) return std::nullopt;
   const auto target_runs = static_cast<double>(stats.target_runs);
   const double mean_step = static_cast<double>(stats.target_tokens) / target_runs;
-  const double mean_draft = static_cast<double>(stats.draft_runs) / target_runs;
+  const double mean_draft = static_cast<double>(stats.draft_steps.logits) / target_runs;
   const double round = costs.drafting(mean_draft) / costs.target[0] + costs.relative_target(mean_step);
   return PredictedSpeed{.speedup = static_cast<double>(stats.emitted) / (target_runs * round)};
 }

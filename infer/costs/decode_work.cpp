@@ -30,6 +30,11 @@ bool projects_features(const std::string& name) {
   return name.starts_with("feature_projection.");
 }
 
+// Returns whether each token of a run of masks but its first reads the parameter, one after the other.
+bool adds_markov_bias(const std::string& name) {
+  return name == "feature_markov.next.weight";
+}
+
 // Returns whether tokens read a few numbers of the parameter alone, or it belongs to the embedding.
 bool of_the_input(const std::string& name) {
   return name.ends_with("relative_bias.weight") || name.ends_with(".positions.weight") ||
@@ -258,6 +263,10 @@ class Decoded {
     }
     const TransformerConfig& config = *shapes_.drafter->config;
     Work work = layers_work(*shapes_.drafter, through(draft_, config, 0, config.decoder_layers));
+    if (const auto biased = static_cast<double>(draft_.logits - draft_.steps); biased > 0) {
+      const double share = draft_.passes / static_cast<double>(draft_.steps);  // of a batch's step
+      add_weights(weights_work(config, shapes_.drafter->type, 1, adds_markov_bias), biased * share, biased, work);
+    }
     if (!config.tandem_secondary() && !config.reads_features()) return work;
     // Every token that stays, after each step of the primary.
     const auto stay = static_cast<double>(emitted_);

@@ -44,7 +44,7 @@ class TimedProposer final : public TimedDrafter {
   TimedProposer(Drafter& drafter, const model::ModelInfo& target, const CalibrationContext& context)
       : probe_(drafter, target, context.source, context.prefix), token_(context.prefix.back()) {}
 
-  double draft() override {
+  double draft(int64_t /*left*/) override {
     const Stopwatch watch;
     const int64_t proposed = probe_.next_token();
     const double seconds = watch.seconds();
@@ -138,10 +138,10 @@ at::Tensor TimedRow::tokens(int64_t count, at::Device device) const {
   return at::full({1, count}, committed_.back(), at::TensorOptions(at::kLong).device(device));
 }
 
-double TimedRow::draft() {
-  const std::vector<int64_t> active{1};
+double TimedRow::draft(int64_t left) {
+  const std::vector<int64_t> active{1}, limits{std::ssize(drafted_) + left};
   const Stopwatch watch;
-  const at::Tensor logits = drafter_.next_logits({rows_, drafted_, active, {}});
+  const at::Tensor logits = drafter_.next_logits({rows_, drafted_, active, {}, limits});
   most_likely(logits).to(at::kCPU);
   const double seconds = watch.seconds();
   drafted_.push_back(tokens(1, logits.device()).squeeze(0));
@@ -168,7 +168,7 @@ StepCosts measure_rounds(TimedModel& target, TimedDrafter& drafter, int64_t max_
       target.go_back();
       drafter.go_back();
       double drafted = 0;
-      for (size_t j = 0; j < place; ++j) drafted += drafter.draft();
+      for (size_t left = place; left > 0; --left) drafted += drafter.draft(static_cast<int64_t>(left));
       const double verified = drafter.verify(target, static_cast<int64_t>(place) + 1);
       if (repetition < kWarmup) continue;
       verifying[place].push_back(verified);

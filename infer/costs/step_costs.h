@@ -58,8 +58,8 @@ class TimedModel;
 class TimedDrafter {
  public:
   virtual ~TimedDrafter() = default;
-  // Drafts one token. Returns the seconds until it is on the host.
-  virtual double draft() = 0;
+  // Drafts one token of the `left` that its window lacks. Returns the seconds until it is on the host.
+  virtual double draft(int64_t left) = 0;
   // Runs the target's step of `tokens` tokens, all but one of them drafted. Returns the seconds that it took, and that
   // the drafter took to read its output.
   virtual double verify(TimedModel& target, int64_t tokens);
@@ -77,7 +77,7 @@ class TimedModel final : public TimedDrafter {
   // Runs a step of `tokens` tokens a row. Returns the seconds until the most likely next tokens are on the host;
   // without logits, until the device has done the step.
   double run(int64_t tokens, model::Logits logits = model::Logits::kAll);
-  double draft() override { return run(1); }
+  double draft(int64_t /*left*/) override { return run(1); }
   void go_back() override;
 
   // Output of the last step; the prefix is the first one.
@@ -102,7 +102,7 @@ class TimedModel final : public TimedDrafter {
 class TimedRow : public TimedDrafter {
  public:
   TimedRow(Drafter& drafter, const CalibrationContext& context);
-  double draft() override;
+  double draft(int64_t left) override;
   void go_back() override;
 
  protected:

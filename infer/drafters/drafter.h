@@ -133,6 +133,16 @@ struct DraftRequest {
   std::span<const int64_t> active;  // [B] 1: the row goes on drafting, 0: not
   // [B] this window's tokens of each row. Filled for drafters whose traits ask for them.
   std::span<const std::vector<int64_t>> on_host;
+  // [B] most tokens of each row's window; empty: the next one alone is known to be wanted.
+  std::span<const int64_t> limits = {};
+
+  int64_t limit(size_t row) const { return limits.empty() ? std::ssize(drafted) + 1 : limits[row]; }
+};
+
+// The drafter's work for one next_logits() with an active row.
+struct StepTokens {
+  int64_t processed = 1;  // tokens
+  int64_t logits = 1;     // of these, tokens with logits; 0: an earlier run has computed them
 };
 
 // The result of the target's run. Its tokens began with each row's token base - 1 and reached at least the row's last
@@ -184,9 +194,9 @@ class Drafter {
   // be drafted on a device without the host. After prefill() only.
   virtual std::optional<DraftingModel> drafting_model() { return std::nullopt; }
 
-  // Returns how many tokens next_logits() will process of an active row: one, or more if the drafter has not processed
-  // all committed tokens. Called before it.
-  virtual int64_t step_tokens(const DraftRequest& /*request*/, size_t /*row*/) const { return 1; }
+  // Returns what next_logits() will compute for an active row: one token, more if the drafter has not processed all
+  // committed tokens, or positions of later tokens as well. Called before it.
+  virtual StepTokens step_tokens(const DraftRequest& /*request*/, size_t /*row*/) const { return {}; }
 
   // Returns how many tokens can be drafted after a row's committed ones before the drafter's positions end. It falls by
   // one with each committed token. At 0 the target writes alone, and the drafter is not asked about the row any more.

@@ -1,12 +1,13 @@
 // The drafter `features` (model/models/feature_drafter.h): one or two layers that read the target's hidden states.
 // After a verification it reads the target's states of the tokens that stay, in the run that drafts the next token;
-// then its own.
+// then its own. In block mode that run has masks for the other tokens of the draft.
 #include "model/models/feature_drafter.h"
 
 #include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/device_tensors.h"
@@ -27,7 +28,7 @@ class FeatureDrafter : public Drafter {
   void encode(const DraftBegin& begin) override;
   void prefill(const DraftBegin& begin) override;
   at::Tensor next_logits(const DraftRequest& request) override;
-  int64_t step_tokens(const DraftRequest& request, size_t row) const override;
+  StepTokens step_tokens(const DraftRequest& request, size_t row) const override;
   void observe(const DraftObservation& observation) override;
   void select_rows(std::span<const int64_t> rows) override;
   int64_t room(const Row& row) const override { return positions_left(model_.info(), row, false); }
@@ -46,6 +47,12 @@ class FeatureDrafter : public Drafter {
                    std::span<const at::Tensor> hidden) const;
   // Processes tokens that no draft has processed.
   void process_unread();
+  // --- in block mode ---
+  // Returns whether a request begins a run.
+  bool begins_run(const DraftRequest& request) const;
+  // Returns the positions of a row's draft in the run that a request begins.
+  int64_t positions_of(const DraftRequest& request, size_t row) const;
+  void run_block(const DraftRequest& request);
   model::StepOutput run(const Inputs& inputs, model::Logits logits);
 
   model::TransformerModel& model_;
@@ -55,6 +62,8 @@ class FeatureDrafter : public Drafter {
   std::unique_ptr<model::DecoderState> state_;
   Inputs unread_;      // committed tokens that the state lacks
   at::Tensor output_;  // [B,1,D] of the last step
+  at::Tensor block_;   // [n,B,rows] of the head at the positions of the last run, without bias
+  int64_t begun_ = 0;  // drafted tokens before that run
 };
 
 // Returns a row's last token among [B,L,D]: [B,1,D].
@@ -159,8 +168,14 @@ void FeatureDrafter::process_unread() {
 
 at::Tensor FeatureDrafter::next_logits(const DraftRequest& request) {
   const model::DecodingGuard guard;
-  Inputs inputs = std::move(unread_);
-  unread_ = {};
+  const model::FeatureShape& shape = model_.config().features;
+  if (shape.block) {
+    if (begins_run(request)) run_block(request);
+    at::Tensor rows = block_[std::ssize(request.drafted) - begun_];  // [B,rows]
+    const bool biased = shape.markov_rank > 0 && !request.drafted.empty();
+    return model_.logits_of(biased ? rows + model_.markov_rows(request.drafted.back()) : rows);
+  }
+  Inputs inputs = std::exchange(unread_, {});
   if (!request.drafted.empty()) {
     inputs.tokens = viewed(request.drafted.back(), {std::ssize(request.rows), 1});  // [B,1]
     inputs.states = output_;
@@ -172,8 +187,63 @@ at::Tensor FeatureDrafter::next_logits(const DraftRequest& request) {
   return viewed(output.logits, {output.logits.size(0), output.logits.size(2)});  // [B,V]
 }
 
-int64_t FeatureDrafter::step_tokens(const DraftRequest& request, size_t row) const {
-  return request.drafted.empty() && !unread_.counts.empty() ? unread_.counts[row] : 1;
+bool FeatureDrafter::begins_run(const DraftRequest& request) const {
+  return request.drafted.empty() || std::ssize(request.drafted) >= begun_ + block_.size(0);
+}
+
+int64_t FeatureDrafter::positions_of(const DraftRequest& request, size_t row) const {
+  if (request.active[row] == 0) return 0;
+  return std::min(model_.config().features.unrolled, request.limit(row) - std::ssize(request.drafted));
+}
+
+// Runs the unread tokens, if the draft begins, and masks behind them. Masks see those before them, so a long window's
+// runs give what one run would.
+void FeatureDrafter::run_block(const DraftRequest& request) {
+  Inputs inputs = std::exchange(unread_, {});
+  begun_ = std::ssize(request.drafted);
+  if (begun_ == 0 && !inputs.tokens.defined()) throw std::logic_error("nothing was observed since the last draft");
+  const int64_t rows = std::ssize(request.rows), columns = begun_ == 0 ? inputs.tokens.size(1) : 0;
+  std::vector<int64_t> unread = inputs.counts, positions;
+  unread.resize(request.rows.size());
+  inputs.counts.clear();
+  for (size_t b = 0; b < unread.size(); ++b) {
+    positions.push_back(positions_of(request, b));
+    inputs.counts.push_back(unread[b] + std::max<int64_t>(0, positions[b] - (begun_ == 0 ? 1 : 0)));
+  }
+  const int64_t width = *std::ranges::max_element(inputs.counts);
+  std::vector<int64_t> places, wanted;  // among unread tokens and a mask [B,L]; with logits, in the run's output [n,B]
+  for (const int64_t count : unread) {
+    for (int64_t t = 0; t < width; ++t) places.push_back(t < count ? t : columns);
+  }
+  const int64_t most = *std::ranges::max_element(positions);
+  for (int64_t j = 0; j < most; ++j) {
+    for (int64_t b = 0; b < rows; ++b) {
+      const int64_t first = std::max<int64_t>(0, unread[static_cast<size_t>(b)] - 1);
+      wanted.push_back(b * width + std::min(width - 1, first + j));
+    }
+  }
+  const at::Device device = model_.info().device;
+  at::Tensor mask = at::full({rows, 1}, model::kMaskToken, at::TensorOptions(at::kLong).device(device));
+  at::Tensor state = model_.mask_state().expand({rows, 1, -1});
+  if (columns > 0) {
+    mask = at::cat({inputs.tokens, mask}, 1);
+    state = at::cat({inputs.states, state}, 1);
+  }
+  const at::Tensor index = to_device(places, {rows, width}, device);
+  inputs.tokens = mask.gather(1, index);                                                        // [B,L]
+  inputs.states = state.gather(1, index.unsqueeze(2).expand({-1, -1, model_.config().width}));  // [B,L,D]
+  const at::Tensor hidden = run(inputs, model::Logits::kNone).hidden.front();                   // [B,L,D]
+  const at::Tensor read =
+      hidden.reshape({rows * width, -1}).index_select(0, to_device(wanted, {std::ssize(wanted)}, device));
+  block_ = model_.head_rows(model_.finish(read)).view({most, rows, -1});
+}
+
+StepTokens FeatureDrafter::step_tokens(const DraftRequest& request, size_t row) const {
+  const int64_t unread = request.drafted.empty() && !unread_.counts.empty() ? unread_.counts[row] : 1;
+  if (!model_.config().features.block) return {.processed = unread};
+  if (!begins_run(request)) return {0, 0};
+  const int64_t positions = positions_of(request, row);
+  return {.processed = request.drafted.empty() ? unread + positions - 1 : positions, .logits = positions};
 }
 
 void FeatureDrafter::observe(const DraftObservation& observation) {

@@ -118,9 +118,9 @@ at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
   return fit_vocabulary(viewed(logits, {logits.size(0), logits.size(2)}), vocabulary_);
 }
 
-int64_t ModelDrafter::step_tokens(const DraftRequest& request, size_t row) const {
-  if (!request.drafted.empty()) return 1;
-  return request.rows[row].length() - state_->length(static_cast<int64_t>(row));
+StepTokens ModelDrafter::step_tokens(const DraftRequest& request, size_t row) const {
+  if (!request.drafted.empty()) return {};
+  return {.processed = request.rows[row].length() - state_->length(static_cast<int64_t>(row))};
 }
 
 void ModelDrafter::observe(const DraftObservation& observation) {

@@ -27,7 +27,7 @@ class ModelDrafter : public Drafter {
   void encode(const DraftBegin& begin) override;
   void prefill(const DraftBegin& begin) override;
   at::Tensor next_logits(const DraftRequest& request) override;
-  int64_t step_tokens(const DraftRequest& request, size_t row) const override;
+  StepTokens step_tokens(const DraftRequest& request, size_t row) const override;
   void observe(const DraftObservation& observation) override;
   void select_rows(std::span<const int64_t> rows) override;
   int64_t room(const Row& row) const override { return positions_left(model_.info(), row, reads_sources_); }

@@ -185,7 +185,7 @@ class ForcedReader {
         active.push_back(j < valid[b] ? 1 : 0);
         tokens.push_back(active[b] == 0 ? 0 : outputs_[b][static_cast<size_t>(rows_[b].emitted() + j)]);
       }
-      const at::Tensor step = drafter_.next_logits({rows_, drafted, active, {}});
+      const at::Tensor step = drafter_.next_logits({rows_, drafted, active, {}, valid});
       logits.push_back(step.is_cpu() ? step : step.clone());  // elsewhere the next step may overwrite it
       drafted.push_back(to_device(tokens, {forcing_.rows()}, logits.back().device()));
     }

@@ -122,18 +122,21 @@ void Drafting::count_step(RowBatch& batch, const DraftRequest& request, Window& 
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     if (window.active[b] == 0) continue;
     Row& row = batch.rows[b];
-    const int64_t tokens = parts_.drafter->step_tokens(request, b);
+    const auto [tokens, logits] = parts_.drafter->step_tokens(request, b);
+    if (logits == 0) continue;
     ++window.steps[b];
     ++row.stats.draft_runs;
-    row.stats.draft_steps.add(
-        {.share = 1 / rows, .before = row.length() + window.counts[b] - tokens, .tokens = tokens});
+    row.stats.draft_steps.add({.share = 1 / rows,
+                               .before = row.length() + window.counts[b] + logits - 1 - tokens,
+                               .tokens = tokens,
+                               .logits = logits});
   }
 }
 
 Draft Drafting::draft(RowBatch& batch) const {
   Window window = begin_window(batch);
   while (any(window.active)) {
-    const DraftRequest request{batch.rows, window.tokens, window.active, window.on_host};
+    const DraftRequest request{batch.rows, window.tokens, window.active, window.on_host, window.limits};
     count_step(batch, request, window);
     const auto proposed = asks_for_tokens_ ? parts_.drafter->next_tokens(request) : std::nullopt;  // [B]
     const bool added =

@@ -136,6 +136,12 @@ HeadWeights own_head(const TransformerModel& model) {
   return {.weight = head_weight(model), .bias = model.head_bias(), .cap = model.config().logit_cap};
 }
 
+std::vector<at::Tensor> HeadWeights::multiplied(const at::Tensor& input) const {
+  if (!up.defined()) return {input};
+  if (down.defined()) return {input, at::linear(input, down)};
+  return input.split_with_sizes({weight.size(1), up.size(1)}, -1);
+}
+
 const ExitShape* Exits::find(int64_t layer) const {
   for (const ExitShape& exit : config_.exits) {
     if (exit.layer == layer) return &exit;

@@ -48,13 +48,16 @@ void check_exits(const ExitConfig& exits, const TransformerConfig& config, const
                  Problems& problems);
 
 // The weights of a head over its input h: h weight^T, plus (h down^T) up^T if there is a low-rank addition, plus the
-// model's bias, under the model's cap.
+// model's bias, under the model's cap. With `up` alone the input is [h, g], and g up^T is added.
 struct HeadWeights {
   at::Tensor weight;     // [rows,D]
-  at::Tensor down = {};  // [r,D]; undefined: no addition
-  at::Tensor up = {};    // [rows,r]
+  at::Tensor down = {};  // [r,D]
+  at::Tensor up = {};    // [rows,r]; undefined: no addition
   at::Tensor bias = {};  // [rows], a constant; undefined: none
   double cap = 0;        // TransformerConfig::logit_cap
+
+  // Returns the numbers of an input that `weight` multiplies [...,D], and with `up` those that `up` does [...,r].
+  std::vector<at::Tensor> multiplied(const at::Tensor& input) const;
 };
 
 // Returns the weight of a model's own head: head.weight, or the shared embedding if it is tied. [rows,D]. The model

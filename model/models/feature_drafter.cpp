@@ -43,9 +43,14 @@ void feature_keys(ConfigKeys& keys, TransformerConfig& config) {
   object->integers("layers", config.features.layers);
   object->also("layers", config.features.layers);  // a list even of one number
   object->integer("unrolled", config.features.unrolled, {1, kMaxPositions});
+  object->flag("block", config.features.block, false);
+  object->integer("markov_rank", config.features.markov_rank, {0, kMostMarkovRank}, 0);
   if (!keys.reads()) return;
   ConfigReader& reader = keys.reader();
   check_read_layers(config.features, reader.where() + ": " + kFeatureRole.key + ": layers", reader.problems());
+  if (config.features.markov_rank > 0 && !config.features.block) {
+    object->reader().wrong("markov_rank", "gives a bias to a drafter that reads its tokens", "0, or \"block\": true");
+  }
   if (config.encoder_layers != 0) {
     reader.wrong("num_layers", "gives a features drafter an encoder, where it reads its target's", "0");
   }
@@ -122,7 +127,7 @@ TransformerConfig feature_config(const TransformerConfig& target, const FeatureS
   config.encoder_layers = 0;
   config.decoder_layers = start.decoder_layers;
   config.draft_vocabulary = start.vocabulary;
-  config.features = {target.decoder_layers, start.layers, start.unrolled};
+  config.features = {target.decoder_layers, start.layers, start.unrolled, start.block, start.markov_rank};
   if (start.layers.empty()) config.features.layers = default_read_layers(target.decoder_layers);
   if (target.family == "qwen2" || target.family == "qwen3") {  // EAGLE-3's layers are a Llama's
     config.family = "llama";

@@ -21,9 +21,14 @@ namespace draftsmith::model {
 // first position: its state begins with x_1, as in EAGLE-3, and layers for a Qwen are a Llama's, as there. It is a
 // TransformerModel with config.features.
 //
+// In block mode (as in DFlash and P-EAGLE) the tokens of a draft behind its first are not read: e and s are those of a
+// learnt mask, so that one run has all positions. So that they agree, logits at the second position and later ones have
+// a bias u(x)^T v(y) of rank r: x is the draft's token before, y the token that it predicts.
+//
 // Its directory is a model directory named DraftsmithFeatures<architecture>. config.json names the target by its path
 // (relative to the directory) and model_hash():
-//   "draftsmith_features": {"target_layers", "layers", "unrolled", "target": {"path", "sha256"}}
+//   "draftsmith_features": {"target_layers", "layers", "unrolled", "block", "markov_rank", "target": {"path",
+//   "sha256"}}
 
 // Returns the kind of features drafters.
 const ModelKind& features_kind();
@@ -32,12 +37,16 @@ const ModelKind& features_kind();
 // is an ordinary model of all ids. Errors: UserError with every disagreement and both names.
 void require_feature_pair(const TransformerConfig& drafter, const TransformerConfig& target, const PairNames& names);
 
+constexpr int64_t kMostMarkovRank = 4096;
+
 struct FeatureStart {
   int64_t decoder_layers = 1;
   std::vector<int64_t> layers = {};  // that are read; empty: a low one, the middle and the last
   DraftVocabulary vocabulary = {};   // of the drafter's head; empty: the target's own head
   int64_t unrolled = 3;
-  bool random = false;  // true: random weights; else those of the target's last layers, as far as they fit
+  bool block = false;
+  int64_t markov_rank = 0;  // 0: no bias; else in block mode alone
+  bool random = false;      // true: random weights; else those of the target's last layers, as far as they fit
   uint64_t seed = 1;
 };
 

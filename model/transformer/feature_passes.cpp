@@ -100,16 +100,28 @@ const float* TransformerModel::join_on_cpu(const at::Tensor& tokens, const StepL
   return joined.data();
 }
 
+at::Tensor TransformerModel::mask_state() const {
+  return parts_->feature_mask.select(0, 1);
+}
+
+at::Tensor TransformerModel::markov_input(const at::Tensor& previous) const {
+  return embedded(parts_->markov_previous, parts_->vocabulary_rows.of(previous));
+}
+
+at::Tensor TransformerModel::markov_rows(const at::Tensor& previous) const {
+  return parts_->markov_next(markov_input(previous));
+}
+
 std::vector<at::Tensor> TransformerModel::forward_features(const FeatureInput& input, const DropoutContext& context) {
   if (!parts_->embedding.defined()) throw std::logic_error("a features drafter reads its target's embedding");
   Dropout dropout(context);
   SequencePass pass{.memory = input.encoder, .dropout = &dropout};
-  const at::Tensor embedded = embed_sequences(input.target, parts_->decoder_input);  // [B,T,D]
-  const at::Tensor present = has_state(input.target, embedded.options().requires_grad(false));
+  at::Tensor tokens = embed_sequences(input.target, parts_->decoder_input);  // [B,T,D]
+  const at::Tensor present = has_state(input.target, tokens.options().requires_grad(false));
   at::Tensor states = of_predecessors(project_features(input.layers), present);
   const Stack& stack = parts_->decoder;
   if (pass.memory.defined()) {
-    pass.cross_bias = stack.cross_bias(embedded, pass.memory, input.source_lengths, dropout.active());
+    pass.cross_bias = stack.cross_bias(tokens, pass.memory, input.source_lengths, dropout.active());
   }
   std::vector<KeyValue> seen(static_cast<size_t>(stack.layers()));
   std::vector<at::Tensor> steps;
@@ -121,13 +133,20 @@ std::vector<at::Tensor> TransformerModel::forward_features(const FeatureInput& i
     windowed.windowed = true;
     at::Tensor hidden = states;
     for (int64_t i = 0; i < stack.layers(); ++i) {
-      if (i == 0 || stack.has_layer_biases()) pass.self_bias = stack.self_bias(embedded, input.target, form, i);
-      if (i == 0 && stack.has_windows()) pass.window_bias = stack.self_bias(embedded, input.target, windowed);
-      hidden = stack.block(i).after_seen(hidden, i == 0 ? join(embedded, states) : at::Tensor(),
+      if (i == 0 || stack.has_layer_biases()) pass.self_bias = stack.self_bias(tokens, input.target, form, i);
+      if (i == 0 && stack.has_windows()) pass.window_bias = stack.self_bias(tokens, input.target, windowed);
+      hidden = stack.block(i).after_seen(hidden, i == 0 ? join(tokens, states) : at::Tensor(),
                                          seen[static_cast<size_t>(i)], pass);
     }
     steps.push_back(finish(hidden));
-    states = of_predecessors(hidden, present);
+    if (!config_.features.block) {
+      states = of_predecessors(hidden, present);
+    } else if (step == 1 && input.steps > 1) {
+      TokenBatch masks = input.target;
+      masks.tokens = at::full_like(input.target.tokens, kMaskToken);
+      tokens = embed_sequences(masks, parts_->decoder_input);
+      states = mask_state().expand_as(states);
+    }
   }
   return steps;
 }

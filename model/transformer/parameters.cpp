@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include <c10/util/accumulate.h>
+#include <fmt/format.h>
 
 #include "base/random_tensors.h"
 
@@ -103,6 +104,12 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
     const auto read = static_cast<int64_t>(config.features.layers.size());
     specs.push_back({"feature_projection.weight", {config.width, read * config.width}});
     add_norm(config, "feature_norm", specs);
+    if (config.features.block) specs.push_back({"feature_mask.weight", {2, config.width}});
+    for (const char* side : {"previous", "next"}) {
+      if (config.features.markov_rank == 0) break;
+      specs.push_back(
+          {fmt::format("feature_markov.{}.weight", side), {config.vocabulary_rows(), config.features.markov_rank}});
+    }
   } else {
     specs.push_back({"embedding.weight", {config.vocabulary_rows(), config.width}});
   }
@@ -172,7 +179,7 @@ double power(int64_t value) {
 
 bool projects(const std::string& name) {
   return name.ends_with("primary_projection.weight") || name == "encoder_projection.weight" ||
-         name == "feature_projection.weight";
+         name == "feature_projection.weight" || name == "feature_markov.previous.weight";
 }
 
 // Returns the deviation of a weight of a model that is not T5-like: one number for all, except what adds to the
@@ -189,7 +196,7 @@ double plain_deviation(const std::string& name, const TransformerConfig& config)
 double deviation(const std::string& name, const TransformerConfig& config) {
   const double f = config.initializer_factor;
   const auto is = [&](const char* part) { return name.ends_with(std::string(part) + ".weight"); };
-  if (is("embedding")) {
+  if (is("embedding") || is("feature_mask")) {
     return f * config.embedding_std.value_or(1.0);
   }
   if (is("head")) {
@@ -221,7 +228,7 @@ InitialValues initial_values(const ParameterSpec& spec, const TransformerConfig&
   if (spec.name.ends_with("norm.weight")) {
     return {config.t5_like() ? config.initializer_factor : config.norm == Norm::kRmsPlusOne ? 0.0 : 1.0, 0};
   }
-  if (spec.name.ends_with(".bias")) return {};
+  if (spec.name.ends_with(".bias") || spec.name == "feature_markov.next.weight") return {};
   if (projects(spec.name)) return {0, power(spec.shape.at(1))};
   return {0, config.t5_like() ? deviation(spec.name, config) : plain_deviation(spec.name, config)};
 }

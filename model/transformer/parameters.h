@@ -21,6 +21,8 @@
 //                                                                   secondaries and model/models/shared_encoder.h
 //   feature_projection.weight                       [D,n*D]         features drafters: of n layers' states
 //   feature_norm.weight                             [D]             features drafters: of the projected state
+//   feature_mask.weight                             [2,D]           features.block: a mask's embedding, and its state
+//   feature_markov.{previous,next}.weight           [V,r]           features.markov_rank; rows as the head
 //   {stack}.final_norm.weight                       [D]             config.final_norm
 //   head.weight                                     [V,D]           only when not tied; rows as the embedding
 //   head.bias                                       [V]             config.head_bias; rows as the embedding

@@ -39,6 +39,8 @@ struct FeatureShape {
   int64_t target_layers = 0;         // of the target's decoder; 0: no features drafter
   std::vector<int64_t> layers = {};  // whose hidden states are read, rising: 0 (embedding output) .. target_layers
   int64_t unrolled = 3;              // steps that training unrolled: the length of drafts that it learnt
+  bool block = false;                // one run drafts them all, from masked tokens behind the first
+  int64_t markov_rank = 0;           // r of that run's bias by the token before; 0: none
 };
 
 struct TransformerConfig {

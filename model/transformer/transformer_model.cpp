@@ -114,7 +114,9 @@ void TransformerModel::pack() {
   if (parts_->encoder) parts_->encoder->pack(arena);
   if (parts_->encoder_projection.weight().defined()) parts_->encoder_projection.pack(arena);
   parts_->decoder.pack(arena);
-  if (parts_->feature_projection.weight().defined()) parts_->feature_projection.pack(arena);
+  for (Linear* layer : {&parts_->feature_projection, &parts_->markov_next}) {
+    if (layer->weight().defined()) layer->pack(arena);
+  }
   if (parts_->head.weight().defined()) parts_->head.pack(arena);
   parts_->keep_first_positions();
 }
@@ -140,8 +142,13 @@ void require_fitting(const TokenBatch& source, const StackInput& input, const st
 
 at::Tensor TransformerModel::embed_at(const at::Tensor& tokens, const StackInput& input,
                                       const std::function<at::Tensor()>& positions) const {
-  at::Tensor hidden =
-      embedded(parts_->embedding, parts_->embedded_rows.of(tokens.to(parts_->embedding.device()))).to(parts_->dtype);
+  at::Tensor ids = tokens.to(parts_->embedding.device()), masked;
+  if (parts_->feature_mask.defined()) {
+    masked = ids.lt(0).unsqueeze(-1);
+    ids = ids.clamp_min(0);
+  }
+  at::Tensor hidden = embedded(parts_->embedding, parts_->embedded_rows.of(ids)).to(parts_->dtype);
+  if (masked.defined()) hidden = at::where(masked, parts_->feature_mask[0], hidden);
   if (config_.encoder_decoder && !config_.t5_like() && hidden.requires_grad()) {
     // As in Transformers' BART and its relatives, padding, with which a Marian's outputs begin, does not learn here.
     const at::Tensor padding = tokens.to(hidden.device()).eq(config_.pad).unsqueeze(-1);
@@ -377,10 +384,16 @@ void TransformerModel::embed_on_cpu(const at::Tensor& tokens, const StepLayout& 
   const auto* id = ids.const_data_ptr<int64_t>();
   rows.clear();
   for (int64_t i = 0; i < ids.numel(); ++i) {
-    if (id[i] < 0 || id[i] >= config_.vocabulary) throw std::logic_error("a token is outside the vocabulary");
-    rows.push_back(parts_->embedded_rows.row_of(id[i]));
+    const bool masked = id[i] == kMaskToken && parts_->feature_mask.defined();
+    if (!masked && (id[i] < 0 || id[i] >= config_.vocabulary)) {
+      throw std::logic_error("a token is outside the vocabulary");
+    }
+    rows.push_back(masked ? 0 : parts_->embedded_rows.row_of(id[i]));
   }
   gather(parts_->embedding, rows, true, to);
+  for (int64_t i = 0; i < ids.numel(); ++i) {
+    if (id[i] < 0) std::copy_n(parts_->feature_mask.const_data_ptr<float>(), config_.width, to + i * config_.width);
+  }
   if (const auto scale = static_cast<float>(parts_->embedding_scale); scale != 1) {
     for (int64_t i = 0; i < ids.numel() * config_.width; ++i) to[i] *= scale;
   }

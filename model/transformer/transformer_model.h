@@ -56,6 +56,9 @@ struct ForwardOutput {
   at::Tensor encoder;              // [B,S,D] encoder states that were cross-attended to; undefined: decoder-only
 };
 
+// In place of a token that is not known yet: its embedding and state are a features drafter's feature_mask.
+constexpr int64_t kMaskToken = -1;
+
 // Whole sequences for a features drafter, with its target's states of the same tokens.
 struct FeatureInput {
   TokenBatch target = {};                    // as in ForwardInput
@@ -158,9 +161,15 @@ class TransformerModel : public LanguageModel {
   // [B,L,D]
   at::Tensor project_features(const std::vector<at::Tensor>& layers) const;
   // Returns what the head reads, [B,T,D] for each step: in the first each token's state is the projected one of the
-  // token before it, in later ones this model's own output there in the step before. A token of step k sees the keys
-  // that it would see as the k-th of a draft.
+  // token before it, in later ones this model's own output there in the step before; in block mode later steps read
+  // masks. A token of step k sees the keys that it would see as the k-th of a draft.
   std::vector<at::Tensor> forward_features(const FeatureInput& input, const DropoutContext& dropout = {});
+  // In block mode: returns the state [D] of a masked token.
+  at::Tensor mask_state() const;
+  // With a Markov bias: returns what its second factor multiplies, for the tokens before, int64 [...] -> [...,r]; and
+  // the bias itself, which is added to head_rows(), [...] -> [...,rows].
+  at::Tensor markov_input(const at::Tensor& previous) const;
+  at::Tensor markov_rows(const at::Tensor& previous) const;
 
   // --- a Tandem secondary's (std::logic_error for other models) ---
   // Writes each layer's K/V of tokens that the primary has processed, from its projected representations ([B,L,D_L],

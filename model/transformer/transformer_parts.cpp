@@ -31,7 +31,12 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
     feature_projection = Linear(building.matrix("feature_projection.weight"));
     feature_norm = {config.norm, config.norm_epsilon, building.find("feature_norm.weight"),
                     building.find("feature_norm.bias")};
-    if (building.arena != nullptr) feature_projection.pack(*building.arena);
+    feature_mask = building.find("feature_mask.weight");
+    markov_previous = building.find("feature_markov.previous.weight");
+    if (markov_previous.defined()) markov_next = Linear(building.matrix("feature_markov.next.weight"));
+    for (Linear* layer : {&feature_projection, &markov_next}) {
+      if (building.arena != nullptr && layer->weight().defined()) layer->pack(*building.arena);
+    }
   } else {
     embedded_rows = vocabulary_rows;
   }

@@ -64,6 +64,9 @@ struct TransformerParts {
   Linear encoder_projection;  // of encoder-decoders without an encoder
   Linear feature_projection;  // of features drafters, as the next
   NormLayer feature_norm;
+  at::Tensor feature_mask;     // [2,D], in block mode, as the next
+  at::Tensor markov_previous;  // [rows,r]; undefined: no bias
+  Linear markov_next;          // [rows,r]
   Stack decoder;
   Linear head;
   PositionTables first_positions;  // of a packed model, whose weights do not change; else of no position

@@ -29,6 +29,7 @@ using model::TransformerConfig;
 
 // Returns what of a drafter vLLM's EAGLE-3 layers cannot compute; empty: nothing.
 std::string beyond_eagle3(const TransformerConfig& config) {
+  if (config.features.block) return "block mode";
   if (config.encoder_decoder) return "an encoder-decoder";
   if (config.family != "llama") return "layers of family " + config.family;
   if (config.projection_bias || config.output_bias || config.feed_forward_bias) return "biases";

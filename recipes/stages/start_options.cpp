@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/families/family.h"
+#include "model/models/feature_drafter.h"
 #include "recipes/stages/starting_models.h"
 #include "train/trainable/tandem_trainables.h"
 
@@ -62,6 +63,8 @@ void check_features(const StartOptions& options, const std::string& where, Probl
                                                    {"layers", !features.layers.empty()},
                                                    {"vocabulary_from", features.vocabulary_from.has_value()},
                                                    {"vocabulary_size", features.vocabulary_size.has_value()},
+                                                   {"block", features.block},
+                                                   {"markov_rank", features.markov_rank.has_value()},
                                                    {"start", features.start.has_value()},
                                                    {"seed", features.seed.has_value()}};
   for (const auto& [name, given] : of_new_ones) {
@@ -77,6 +80,11 @@ void check_features(const StartOptions& options, const std::string& where, Probl
     problems.add({.where = where + ".features.vocabulary_from",
                   .what = "tokens are counted to choose a vocabulary",
                   .expected = "a corpus (.h5)"});
+  }
+  if (features.markov_rank && !features.block && !options.from) {
+    problems.add({.where = where + ".features.block",
+                  .what = "a drafter that reads the tokens of its draft needs no bias by the token before",
+                  .expected = "true, or no `markov_rank`"});
   }
 }
 
@@ -176,6 +184,11 @@ Fields<FeatureTrainingOptions> FeatureTrainingOptions::fields() {
           "unrolled", &T::unrolled, Range{1, 16}, Unit{"steps"},
           "Steps of a draft that a training pass unrolls: from the second on the drafter reads its own states. Absent: "
           "3, or as the drafter in `from`.")
+      .add("block", &T::block,
+           "Block mode: the steps behind the first read masks in place of tokens and states, so that one run drafts "
+           "`unrolled` tokens.")
+      .add("markov_rank", &T::markov_rank, Range{1, static_cast<double>(model::kMostMarkovRank)},
+           "Rank of a bias by the token before, which lets the tokens of a run agree. Absent: none.")
       .add("decay", &T::decay, Range{0.01, 1}, "Weight of each step's loss relative to the step before.")
       .add("start", &T::start, Choices{"target", "random"},
            "Initial layers: the target's last ones, as far as they fit (the default), or random numbers.")

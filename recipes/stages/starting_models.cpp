@@ -263,6 +263,8 @@ StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tok
                                                        .layers = options.layers,
                                                        .vocabulary = frequent_vocabulary(options, tokenizer, *target),
                                                        .unrolled = options.unrolled.value_or(3),
+                                                       .block = options.block,
+                                                       .markov_rank = options.markov_rank.value_or(0),
                                                        .random = options.start == "random",
                                                        .seed = options.seed.value_or(1)});
   StartingModels made;

@@ -81,6 +81,8 @@ struct FeatureTrainingOptions {
   std::optional<std::filesystem::path> vocabulary_from;
   std::optional<int64_t> vocabulary_size;
   std::optional<int64_t> unrolled;
+  bool block = false;
+  std::optional<int64_t> markov_rank;
   double decay = 0.8;
   std::optional<std::string> start;
   std::optional<uint64_t> seed;

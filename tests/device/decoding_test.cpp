@@ -190,7 +190,9 @@ TEST_F(DeviceDecoding, DraftersThatReadTheTargetGiveTheCpusIds) {
   for (const testing::Kind kind : testing::kKinds) {
     expect_same(testing::identity_pair(kind, testing::kNoise), "tandem", 1);
     expect_same(testing::identity_pair(kind, testing::kNoise), "tandem-speed", 5);
-    for (const int64_t batch : {1, 5}) expect_same(testing::features_pair(kind), "speculative", batch);
+    for (const int64_t batch : {1, 5}) {
+      for (const bool block : {false, true}) expect_same(testing::features_pair(kind, 24, block), "speculative", batch);
+    }
   }
   expect_same(testing::identity_shared_encoder(testing::kNoise), "speculative", 1);
   expect_same(testing::identity_shared_encoder(testing::kNoise), "bild", 5);
@@ -201,8 +203,9 @@ TEST_F(DeviceDecoding, ForcedAlphaOfTandemPairsIsTheCpus) {
   const std::vector<std::vector<int64_t>> sources{{5, 9, 14, 3, 1}, {7, 2}};
   const std::vector<std::vector<int64_t>> outputs{{4, 19, 3, 8, 8, 21, 2, 1}, {3, 3, 9, 11, 6}};
   for (const testing::Kind kind : testing::kKinds) {
-    for (const bool features : {false, true}) {
-      const testing::TandemPair pair = features ? testing::features_pair(kind) : testing::random_pair(kind);
+    for (const int form : {0, 1, 2}) {
+      const testing::TandemPair pair =
+          form > 0 ? testing::features_pair(kind, 24, form == 2) : testing::random_pair(kind);
       const auto alpha = [&] {
         const GenerationModels models = pair.models();
         return models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 3);

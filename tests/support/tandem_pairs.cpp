@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "base/random_tensors.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/drafters/tandem_drafter.h"
@@ -114,10 +115,15 @@ TandemPair identity_pair(Kind kind, double noise, int64_t vocabulary) {
   return packed(std::move(pair));
 }
 
-TandemPair features_pair(Kind kind, int64_t vocabulary) {
+TandemPair features_pair(Kind kind, int64_t vocabulary, bool block) {
   TandemPair pair;
   pair.primary = tandem_primary_model(kind, vocabulary);
-  pair.secondary = model::make_feature_drafter(*pair.primary, {.decoder_layers = 2});
+  pair.secondary =
+      model::make_feature_drafter(*pair.primary, {.decoder_layers = 2, .block = block, .markov_rank = block ? 3 : 0});
+  if (block) {
+    const at::Tensor& next = pair.secondary->parameters().at("feature_markov.next.weight");
+    next.add_(normal_tensor(next.sizes().vec(), 1, 3, "next", next.scalar_type()));
+  }
   pair.secondary->requires_grad(false);
   return pair;
 }

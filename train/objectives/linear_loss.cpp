@@ -97,9 +97,10 @@ struct Plan {
   variable_list tensors;
 
   void add(const LossTerm& term) {
-    PlannedTerm planned{.term = &term, .products = {{own(term.hidden), shared(term.head.weight)}}};
-    if (term.head.up.defined()) {
-      planned.products.push_back({own(at::linear(term.hidden, term.head.down)), shared(term.head.up)});
+    PlannedTerm planned{.term = &term, .products = {}};
+    for (const at::Tensor& rows : term.head.multiplied(term.hidden)) {
+      const at::Tensor& matrix = planned.products.empty() ? term.head.weight : term.head.up;
+      planned.products.push_back({own(rows), shared(matrix)});
     }
     for (const Product& product : planned.products) {
       const bool trained = tensors[product.rows].requires_grad() || tensors[product.matrix].requires_grad();

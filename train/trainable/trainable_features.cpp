@@ -51,12 +51,22 @@ TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::Dropo
   double all = 0;
   for (int64_t step = 0; step < shape.unrolled; ++step) all += std::pow(options_.decay, step);
   const model::TransformerModel& with_head = drafter_.config().own_head() ? drafter_ : target_;
+  at::Tensor before;  // [P,r] of the token before each label
+  model::HeadWeights biased;
+  if (shape.markov_rank > 0) {
+    before = at_labels(drafter_.markov_input(batch.decoder_input.tokens), batch);
+    biased = model::own_head(with_head);
+    biased.up = drafter_.parameters().at("feature_markov.next.weight");
+  }
   for (const at::Tensor& hidden : drafter_.forward_features(input, dropout)) {
-    const auto step = static_cast<double>(output.predictions.size());
-    output.predictions.push_back({.model = &with_head,
-                                  .hidden = at_labels(hidden, batch),
-                                  .labels = batch.labels,
-                                  .weight = std::pow(options_.decay, step) / all});
+    const size_t step = output.predictions.size();
+    Predictions& added = output.predictions.emplace_back(Predictions{.model = &with_head,
+                                                                     .hidden = at_labels(hidden, batch),
+                                                                     .labels = batch.labels,
+                                                                     .weight = std::pow(options_.decay, step) / all});
+    if (step == 0 || !before.defined()) continue;
+    added.hidden = at::cat({added.hidden, before}, 1);
+    added.head = biased;
   }
   return output;
 }

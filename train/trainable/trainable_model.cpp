@@ -207,8 +207,9 @@ at::Tensor logits(const Predictions& predictions, const at::Tensor& hidden) {
     if (!half || model.decoding_only()) return model.head(hidden);
     own = model::own_head(model);
   }
-  at::Tensor of_rows = wide_product(hidden, own.weight);  // [C,rows]
-  if (own.up.defined()) of_rows = of_rows + wide_product(at::linear(hidden, own.down), own.up);
+  const std::vector<at::Tensor> multiplied = own.multiplied(hidden);
+  at::Tensor of_rows = wide_product(multiplied.front(), own.weight);  // [C,rows]
+  if (own.up.defined()) of_rows = of_rows + wide_product(multiplied.back(), own.up);
   if (own.bias.defined()) of_rows = of_rows + own.bias;
   return model.logits_of(of_rows);
 }

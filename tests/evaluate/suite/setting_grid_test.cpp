@@ -114,7 +114,8 @@ TEST(EvaluationPrediction, UsesTheMeasuredVerificationCurve) {
   Setting run;
   run.decode.method = "speculative";
   run.decode.window = 3;
-  infer::DecodeStats stats{.emitted = 30, .target_runs = 10, .draft_runs = 30, .drafted = 30, .overlap_sum = 15};
+  infer::DecodeStats stats{.emitted = 30, .target_runs = 10, .drafted = 30, .overlap_sum = 15};
+  stats.draft_steps.logits = 30;
   stats.target_tokens = 40;
   stats.overlap_count = 30;
   const infer::StepCosts costs{{0.010, 0.012, 0.014, 0.020}, 0.001};

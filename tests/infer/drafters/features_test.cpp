@@ -1,6 +1,7 @@
 // Decoding with a features drafter: losslessness in every type, distributions of samples, alpha over given outputs,
 // times of steps, and what does not fit.
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "infer/costs/step_costs.h"
 #include "infer/drafters/registry.h"
 #include "infer/forced/teacher_forcing.h"
 #include "model/files/checkpoint.h"
@@ -24,23 +26,31 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class FeaturesOf : public ::testing::TestWithParam<Kind> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, FeaturesOf, ::testing::ValuesIn(kKinds), [](const auto& kind) {
-  return kind.param == Kind::kEncoderDecoder ? "EncoderDecoder" : "DecoderOnly";
-});
+// A kind of target, and whether the drafter drafts in block mode.
+class FeaturesOf : public ::testing::TestWithParam<std::tuple<Kind, bool>> {
+ protected:
+  const Kind kind_ = std::get<0>(GetParam());
+  const bool block_ = std::get<1>(GetParam());
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, FeaturesOf, ::testing::Combine(::testing::ValuesIn(kKinds), ::testing::Bool()),
+                         [](const auto& form) {
+                           const auto [kind, block] = form.param;
+                           return std::string(kind == Kind::kEncoderDecoder ? "EncoderDecoder" : "DecoderOnly") +
+                                  (block ? "InBlocks" : "");
+                         });
 
 // Of a drafter with its target's head and one with a head of some ids.
 TEST_P(FeaturesOf, GreedyOutputsAreTheTargetsInEveryTypeAtEveryWindowAndBatch) {
   TemporaryDirectory root;
-  const TandemPair made = features_pair(GetParam());
+  const TandemPair made = features_pair(kind_);
   model::save_model(root / "target", *made.primary);
   const auto target = model::load_model(root / "target", {.pack = false});
-  model::save_with_companion(root / "whole", *model::make_feature_drafter(*target), root / "target");
-  const model::DraftVocabulary some{{0, 1, 2, 3, 5, 6, 8, 13, 21}, 2};
-  model::save_with_companion(root / "pruned", *model::make_feature_drafter(*target, {.vocabulary = some}),
-                             root / "target");
-  auto sources = tandem_sources(GetParam());
-  for (const Ids& source : tandem_sources(GetParam())) sources.push_back(source);  // sixteen
+  model::FeatureStart start{.block = block_, .markov_rank = block_ ? 4 : 0};
+  model::save_with_companion(root / "whole", *model::make_feature_drafter(*target, start), root / "target");
+  start.vocabulary = {{0, 1, 2, 3, 5, 6, 8, 13, 21}, 2};
+  model::save_with_companion(root / "pruned", *model::make_feature_drafter(*target, start), root / "target");
+  auto sources = tandem_sources(kind_);
+  for (const Ids& source : tandem_sources(kind_)) sources.push_back(source);  // sixteen
   int64_t accepted = 0;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kChar}) {
     const model::LoadOptions load{.dtype = type};
@@ -65,7 +75,7 @@ TEST_P(FeaturesOf, GreedyOutputsAreTheTargetsInEveryTypeAtEveryWindowAndBatch) {
 }
 
 TEST_P(FeaturesOf, OtherWindowRulesAndMethodsDraftWithItToo) {
-  const TandemPair pair = features_pair(GetParam());
+  const TandemPair pair = features_pair(kind_, 24, block_);
   const auto expected = ids_of(pair.run(tandem_options("greedy")));
   for (const char* window : {"dynamic", "fallback"}) {
     DecodeOptions options = tandem_options("assisted", 3, 5);
@@ -83,7 +93,7 @@ TEST_P(FeaturesOf, OtherWindowRulesAndMethodsDraftWithItToo) {
 
 // 8000 draws: a deviate above 4.5 happens once in 300,000 true tests.
 TEST_P(FeaturesOf, SamplesAreDistributedAsTheTargets) {
-  const TandemPair pair = features_pair(GetParam(), 5);
+  const TandemPair pair = features_pair(kind_, 5, block_);
   const std::vector<Ids> sources = {{2, 3, 4}, {2, 3, 4}};
   const auto expected = enumerate_outputs(*pair.primary, sources[0], 3);
   DecodeOptions options = tandem_options("speculative", 2, 2);
@@ -99,9 +109,9 @@ TEST_P(FeaturesOf, SamplesAreDistributedAsTheTargets) {
 // Blocks of the unrolled pass: the k-th token of each block has the k-th step's distribution.
 TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   const at::NoGradGuard no_grad;
-  const TandemPair pair = features_pair(GetParam());
+  const TandemPair pair = features_pair(kind_, 24, block_);
   const Ids source{5, 9, 14, 3, 2}, output{4, 19, 3, 8, 8, 21, 2, 1};
-  Ids read = GetParam() == Kind::kEncoderDecoder ? Ids{0} : source;
+  Ids read = kind_ == Kind::kEncoderDecoder ? Ids{0} : source;
   const auto first = std::ssize(read) - 1;
   read.insert(read.end(), output.begin(), output.end() - 1);
   model::ForwardInput input;
@@ -114,7 +124,9 @@ TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   double overlap = 0;
   for (int64_t t = 0; t < 8; ++t) {
     const auto p = pair.primary->head(states.hidden)[0][first + t].softmax(0);
-    const auto q = pair.secondary->head(steps[static_cast<size_t>(t % 3)])[0][first + t].softmax(0);
+    at::Tensor rows = pair.secondary->head_rows(steps[static_cast<size_t>(t % 3)])[0][first + t];
+    if (block_ && t % 3 > 0) rows = rows + pair.secondary->markov_rows(input.target.tokens[0][first + t]);
+    const auto q = pair.secondary->logits_of(rows).softmax(0);
     overlap += at::minimum(p, q).sum().item<double>() / 8;
   }
   const GenerationModels models = pair.models();
@@ -122,6 +134,24 @@ TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   const auto forced = models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 0);
   EXPECT_EQ(forced.positions, 8);
   EXPECT_NEAR(forced.alpha, overlap, 1e-9);
+}
+
+// In block mode a run has three positions.
+TEST_P(FeaturesOf, RunsAreCountedAndTimedByWindow) {
+  const TandemPair pair = features_pair(kind_, 24, block_);
+  for (const int64_t window : {2, 3, 4}) {
+    const DecodeStats stats = total(pair.run(tandem_options("speculative", window, 3)));
+    EXPECT_EQ(stats.draft_runs, stats.draft_steps.steps);
+    EXPECT_GE(stats.draft_steps.logits, stats.drafted);
+    if (!block_) EXPECT_EQ(stats.draft_runs, stats.draft_steps.logits);
+    if (block_) EXPECT_LE(stats.draft_runs, stats.verifications * divide_up(window, 3));
+    EXPECT_GE(stats.draft_runs * 3, stats.draft_steps.logits);
+  }
+  const GenerationModels models = pair.models();
+  const StepCosts costs =
+      models.drafter->step_costs(models.draft_target(), random_context(pair.primary->info(), {}), 6);
+  EXPECT_EQ(costs.drafts.size(), 5U);
+  EXPECT_GT(costs.drafting(5), 0);
 }
 
 }  // namespace

@@ -75,18 +75,21 @@ std::vector<at::Tensor> drafted_logits(const FeaturePair& pair, const FeatureInp
   states = at::cat({at::zeros_like(states.narrow(1, 0, 1)), states}, 1);
   const std::array<int64_t, 1> last{config.decoder_layers};
   std::vector<at::Tensor> logits;
-  at::Tensor hidden = states.narrow(1, first, base + 1 - first);
+  at::Tensor hidden = states.narrow(1, first, base + 1 - first), tokens = input.target.tokens;
   for (int64_t step = 0; step < kSteps; ++step) {
     const int64_t from = step == 0 ? first : base + step, count = hidden.size(1);
     const StepLayout layout = transformer_state(*state).append(std::vector<int64_t>(rows, count), count);
     const StepOutput output = drafter.run_part({.layers = {0, config.decoder_layers},
-                                                .tokens = input.target.tokens.narrow(1, from, count),
+                                                .tokens = tokens.narrow(1, from, count),
                                                 .hidden = hidden,
                                                 .logits = Logits::kLast,
                                                 .hidden_layers = last},
                                                layout, transformer_state(*state));
     logits.push_back(output.logits.select(1, 0).clone());
     hidden = output.hidden.front().narrow(1, count - 1, 1);
+    if (!config.features.block) continue;
+    tokens = at::full_like(tokens, kMaskToken);
+    hidden = drafter.mask_state().expand_as(hidden);
   }
   return logits;
 }
@@ -102,9 +105,11 @@ TEST_P(Features, DraftsOverCachesAreThoseOfTheUnrolledPass) {
   DraftVocabulary pruned;
   for (int64_t id = 0; id < config.vocabulary; id += id < 4 ? 1 : 2) pruned.ids.push_back(id);
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
-    for (const int64_t layers : {1, 2}) {
-      FeaturePair pair(config, type,
-                       {.decoder_layers = layers, .vocabulary = layers == 2 ? pruned : DraftVocabulary{}});
+    for (const int64_t form : {0, 1, 2}) {
+      const int64_t layers = form == 1 ? 2 : 1;
+      FeaturePair pair(
+          config, type,
+          {.decoder_layers = layers, .vocabulary = form == 1 ? pruned : DraftVocabulary{}, .block = form == 2});
       const FeatureInput input = pair.input();
       std::vector<at::Tensor> expected;  // [B,T,V]
       for (const at::Tensor& hidden : pair.drafter->forward_features(input)) {
@@ -124,7 +129,7 @@ TEST_P(Features, DraftsOverCachesAreThoseOfTheUnrolledPass) {
           ASSERT_TRUE(found.isfinite().equal(wanted.isfinite()));
           const at::Tensor apart = (found.nan_to_num(0, 0, 0) - wanted.nan_to_num(0, 0, 0)).abs().max();
           ASSERT_LT(apart.item<double>(), size * (type == at::kDouble ? exact : 3e-4))
-              << type << " layers " << layers << " base " << base << " step " << step;
+              << type << " form " << form << " base " << base << " step " << step;
         }
       }
     }
@@ -176,7 +181,10 @@ TEST(FeatureDirectories, OfEveryFamilyLoadAsTheyWereSaved) {
     const auto loaded_target = load_model(place, {.pack = false});
     DraftVocabulary pruned{{0, 1, 2, 3, 5, 8, 13}, 2};
     if (family.name > "m") pruned = {};
-    const auto drafter = make_feature_drafter(*loaded_target, {.decoder_layers = 2, .vocabulary = pruned});
+    const auto drafter = make_feature_drafter(*loaded_target, {.decoder_layers = 2,
+                                                               .vocabulary = pruned,
+                                                               .block = family.name > "c",
+                                                               .markov_rank = family.name > "g" ? 3 : 0});
     save_with_companion(own, *drafter, place);
     check_model_directory(own);
     EXPECT_EQ(kind_of_directory(own), features_kind());
@@ -219,6 +227,8 @@ TEST(FeatureDirectories, OthersTargetsAndMissingTensorsAreRefused) {
   EXPECT_THAT(with("num_decoder_layers", "2"), AllOf(HasSubstr("decoder.block.1."), HasSubstr("missing")));
   EXPECT_THAT(with("layers", "[3]"), HasSubstr("feature_projection.weight"));
   EXPECT_THAT(with("layers", "[9]"), HasSubstr("states that the target does not have"));
+  EXPECT_THAT(with("markov_rank", "2"), HasSubstr("a drafter that reads its tokens"));
+  EXPECT_THAT(with("block", "true"), HasSubstr("feature_mask.weight"));
   EXPECT_THAT(with("target_layers", "0"), HasSubstr("target_layers"));
 }
 

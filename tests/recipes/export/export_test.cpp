@@ -281,6 +281,10 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
   EXPECT_THAT(vllm_command("T", "D", 2), AllOf(HasSubstr("eagle3"), HasSubstr("\"num_speculative_tokens\": 2")));
   EXPECT_THAT(refused("llama-features", {.format = "hf"}), HasSubstr("--format vllm"));
   EXPECT_THAT(refused("t5-features", {.format = "vllm"}), HasSubstr("an encoder-decoder"));
+  const auto target = model::load_model(folder_ / "llama", {.pack = false});
+  model::save_with_companion(folder_ / "block", *model::make_feature_drafter(*target, {.block = true}),
+                             folder_ / "llama");
+  EXPECT_THAT(refused("block", {.format = "vllm"}), HasSubstr("block mode"));
 }
 
 // The head is the target's, in the type of its files.

@@ -143,22 +143,25 @@ TEST_F(TandemStages, ModelsInBlocksAreTrainedFromTheirShapes) {
 TEST_F(TandemStages, ADrafterOfFeaturesIsTrainedAndDrafts) {
   const std::string distill = "objective = { name = \"distill\" }\nvalidation = { measure = \"overlap\" }\n";
   const std::string features = "[features]\n" + option("target", "primary") + "decoder_layers = 1\n";
-  run(two_steps(features + "layers = [1, 3]\nunrolled = 2\n" + option("vocabulary_from", "corpus.h5") +
-                    "vocabulary_size = 9\n",
+  run(two_steps(features + "layers = [1, 3]\nunrolled = 2\nblock = true\nmarkov_rank = 3\n" +
+                    option("vocabulary_from", "corpus.h5") + "vocabulary_size = 9\n",
                 distill),
       "first");
   const auto made = model::load_with_companion(model::features_kind(), path("first/model"), path("primary"));
   EXPECT_THAT(made->config().features.layers, ElementsAre(1, 3));
   EXPECT_EQ(made->config().features.unrolled, 2);
+  EXPECT_TRUE(made->config().features.block);
   EXPECT_EQ(made->config().vocabulary_rows(), 9);
   EXPECT_GT(load_json(path("first/validation.json"))["model"]["overlap"].get<double>(), 0) << "against the target";
   run(two_steps(option("from", "first/model") + option("teacher", "primary") + "[features]\nunrolled = 4\n", distill),
       "second");
   EXPECT_EQ(model::read_settings(path("second/model")).config.features.unrolled, 4);
+  EXPECT_EQ(model::read_settings(path("second/model")).config.features.markov_rank, 3);
   EXPECT_NE(infer::load_drafter(infer::parse_drafter(path("second/model")), path("primary"), {}), nullptr);
 
-  EXPECT_THAT(problems_of(two_steps("[features]\nvocabulary_size = 3\n[architecture]\n")),
-              AllOf(HasSubstr("reads a target"), HasSubstr("tokens are counted"), HasSubstr("its target's layers")));
+  EXPECT_THAT(problems_of(two_steps("[features]\nvocabulary_size = 3\nmarkov_rank = 2\n[architecture]\n")),
+              AllOf(HasSubstr("reads a target"), HasSubstr("tokens are counted"), HasSubstr("its target's layers"),
+                    HasSubstr("needs no bias")));
   EXPECT_THAT(stage_error(two_steps(features + "layers = [4]\n")), HasSubstr("does not have"));
   EXPECT_THAT(stage_error(two_steps(features + option("vocabulary_from", "corpus.h5") + "vocabulary_size = 1\n")),
               HasSubstr("features.vocabulary_size"));
@@ -167,8 +170,8 @@ TEST_F(TandemStages, ADrafterOfFeaturesIsTrainedAndDrafts) {
   EXPECT_THAT(stage_error(two_steps(other)), AllOf(HasSubstr("a features drafter"), HasSubstr("an ordinary")));
   const std::string again = option("from", "first/model") + "[features]\n" + option("vocabulary_from", "corpus.h5");
   const std::string problems =
-      problems_of(two_steps(again + "decoder_layers = 1\nlayers = [1]\nseed = 1\nstart = \"random\"\n"));
-  for (const char* name : {"decoder_layers", "layers", "seed", "start", "vocabulary_from"}) {
+      problems_of(two_steps(again + "decoder_layers = 1\nlayers = [1]\nseed = 1\nstart = \"random\"\nblock = true\n"));
+  for (const char* name : {"block", "decoder_layers", "layers", "seed", "start", "vocabulary_from"}) {
     EXPECT_THAT(problems, HasSubstr(std::string("features.") + name));
   }
 }

@@ -29,7 +29,8 @@ struct Term {
 
 Term random_term(int64_t positions, model::HeadWeights head, double factor) {
   const at::Tensor labels = at::randint(head.weight.size(0), {positions}, at::TensorOptions(at::kLong));
-  return {random_leaf({positions, kWidth}), std::move(head), labels, factor};
+  const int64_t beside = head.up.defined() && !head.down.defined() ? head.up.size(1) : 0;
+  return {random_leaf({positions, kWidth + beside}), std::move(head), labels, factor};
 }
 
 at::Tensor together(const std::vector<Term>& terms) {
@@ -45,7 +46,8 @@ at::Tensor by_definition(const std::vector<Term>& terms) {
   at::Tensor sum = at::zeros({}, at::kDouble);
   for (const Term& term : terms) {
     at::Tensor weight = term.head.weight;
-    if (term.head.up.defined()) weight = weight + term.head.up.mm(term.head.down);
+    if (term.head.down.defined()) weight = weight + term.head.up.mm(term.head.down);
+    if (term.hidden.size(1) > kWidth) weight = at::cat({weight, term.head.up}, 1);
     at::Tensor logits = term.hidden.mm(weight.t());
     if (term.head.bias.defined()) logits = logits + term.head.bias;
     if (term.head.cap > 0) logits = term.head.cap * at::tanh(logits / term.head.cap);
@@ -105,8 +107,10 @@ TEST(LinearLoss, AdditionsOfLowRankLearnBesideAFrozenHeadOrATrainedOne) {
     const auto low_rank = [&](int64_t rank) {
       return model::HeadWeights{weight, random_leaf({rank, kWidth}), random_leaf({11, rank})};
     };
-    expect_by_definition(
-        {random_term(6, low_rank(2), 0.5), random_term(6, low_rank(3), 1), random_term(6, {weight}, 1)}, 1e-10);
+    const model::HeadWeights beside{.weight = weight, .up = random_leaf({11, 4})};
+    expect_by_definition({random_term(6, low_rank(2), 0.5), random_term(6, low_rank(3), 1), random_term(6, {weight}, 1),
+                          random_term(6, beside, 2)},
+                         1e-10);
   }
 }
 

@@ -16,10 +16,16 @@ namespace {
 // A target and a drafter of random weights that reads its features.
 struct Reading {
   explicit Reading(const model::TransformerConfig& config, at::ScalarType type = at::kFloat, uint64_t seed = 3,
-                   const model::DraftVocabulary& vocabulary = {})
+                   const model::DraftVocabulary& vocabulary = {}, bool block = false)
       : target(model::varied_model(with_test_vocabulary(config), 3, type)),
-        drafter(model::make_feature_drafter(
-            *target, {.decoder_layers = 2, .vocabulary = vocabulary, .random = true, .seed = seed})) {}
+        drafter(model::make_feature_drafter(*target, {.decoder_layers = 2,
+                                                      .vocabulary = vocabulary,
+                                                      .block = block,
+                                                      .markov_rank = block ? 2 : 0,
+                                                      .random = true,
+                                                      .seed = seed})) {
+    if (block) drafter->parameters().at("feature_markov.next.weight").fill_(0.3).select(0, 4).neg_();
+  }
 
   std::unique_ptr<model::TransformerModel> target, drafter;
 };
@@ -37,27 +43,31 @@ TEST_F(FeatureTraining, GradientsEqualFiniteDifferences) {
   for (const auto& config : {model::tiny_t5(), model::tiny_llama(3)}) {
     const data::Corpus corpus = corpus_for(config);
     for (const auto& vocabulary : {model::DraftVocabulary{}, model::DraftVocabulary{{0, 1, 3, 4, 5, 7, 9}, 3}}) {
-      SCOPED_TRACE(config.family);
-      Reading pair(config, at::kDouble, 3, vocabulary);
-      FeatureTrainable trainable(*pair.drafter, *pair.target, {});
-      expect_right_gradients(trainable, make_batch(corpus, {0, 1, 2, 3}, trainable.info(), 24));
+      for (const bool block : {false, true}) {
+        SCOPED_TRACE(config.family);
+        Reading pair(config, at::kDouble, 3, vocabulary, block);
+        FeatureTrainable trainable(*pair.drafter, *pair.target, {});
+        expect_right_gradients(trainable, make_batch(corpus, {0, 1, 2, 3}, trainable.info(), 24));
+      }
     }
   }
 }
 
 TEST_F(FeatureTraining, PackedRowsHaveTheLossOfTheirTexts) {
-  Reading pair(model::tiny_llama(3), at::kDouble);
-  FeatureTrainable trainable(*pair.drafter, *pair.target, {});
-  const data::Corpus corpus(folder_ / "copy.h5");
-  const at::NoGradGuard no_grad;
-  const auto loss = [&](int64_t pack) {
-    const Batch batch = make_batch(corpus, {0, 1, 2, 3, 4, 5}, trainable.info(), pack);
-    return make_objective({})->loss(trainable, batch, {}).sum.item<double>();
-  };
-  EXPECT_NEAR(loss(24), loss(0), 1e-9 * loss(0));
-  const TrainableOutput output = trainable.forward(make_batch(corpus, {0, 1}, trainable.info()), {});
-  ASSERT_EQ(output.predictions.size(), 3U);
-  EXPECT_NEAR(output.predictions[2].weight, 0.64 / 2.44, 1e-12);
+  for (const bool block : {false, true}) {
+    Reading pair(model::tiny_llama(3), at::kDouble, 3, {}, block);
+    FeatureTrainable trainable(*pair.drafter, *pair.target, {});
+    const data::Corpus corpus(folder_ / "copy.h5");
+    const at::NoGradGuard no_grad;
+    const auto loss = [&](int64_t pack) {
+      const Batch batch = make_batch(corpus, {0, 1, 2, 3, 4, 5}, trainable.info(), pack);
+      return make_objective({})->loss(trainable, batch, {}).sum.item<double>();
+    };
+    EXPECT_NEAR(loss(24), loss(0), 1e-9 * loss(0));
+    const TrainableOutput output = trainable.forward(make_batch(corpus, {0, 1}, trainable.info()), {});
+    ASSERT_EQ(output.predictions.size(), 3U);
+    EXPECT_NEAR(output.predictions[2].weight, 0.64 / 2.44, 1e-12);
+  }
 }
 
 // The target's layers are NaN where states are cached: only its embedding, last norm and head are read.
@@ -101,25 +111,35 @@ TEST_F(FeatureTraining, CachedStatesGiveTheLiveLossesWithoutAPassOfTheTarget) {
 }
 
 TEST_F(FeatureTraining, ItComesToAgreeWithItsTargetWhichStays) {
-  Reading pair(model::tiny_t5());
-  const Weights target = copy_of(*pair.target), drafter = copy_of(*pair.drafter);
-  FeatureTrainable trainable(*pair.drafter, *pair.target, {});
-  const data::Corpus validation(folder_ / "validation.h5");
-  const ValidationInputs inputs{.corpus = &validation, .teacher = pair.target.get()};
-  const double before = *validate(trainable, inputs, {}).overlap;
-  TrainOptions training = options();
-  training.dropout = 0;
-  training.optimizer.lr = 1e-2;
-  training.length = "60 steps";
-  training.objective.name = "distill";
-  training.objective.distill.lambda = 0;
-  const TrainResult result = train(pair, training, "run");
-  EXPECT_GT(*validate(trainable, inputs, {}).overlap, before + 0.02);
-  EXPECT_EQ(changed(target, *pair.target), 0);
-  EXPECT_EQ(changed(drafter, *pair.drafter), static_cast<int64_t>(drafter.size()));
-  const auto stored =
-      model::load_with_companion(model::features_kind(), result.model, folder_ / "target", {.pack = false});
-  EXPECT_EQ(changed(copy_of(*pair.drafter), *stored), 0);
+  for (const bool block : {false, true}) {
+    Reading pair(model::tiny_t5(), at::kFloat, 3, {}, block);
+    const Weights target = copy_of(*pair.target), drafter = copy_of(*pair.drafter);
+    FeatureTrainable trainable(*pair.drafter, *pair.target, {});
+    const data::Corpus validation(folder_ / "validation.h5");
+    const ValidationInputs inputs{.corpus = &validation, .teacher = pair.target.get()};
+    const double before = *validate(trainable, inputs, {}).overlap;
+    const auto loss = [&] {  // of all steps
+      const at::NoGradGuard no_grad;
+      return make_objective({})
+          ->loss(trainable, make_batch(validation, {0, 1, 2}, trainable.info()), {})
+          .sum.item<double>();
+    };
+    const double begun = loss();
+    TrainOptions training = options();
+    training.dropout = 0;
+    training.optimizer.lr = 1e-2;
+    training.length = "60 steps";
+    training.objective.name = "distill";
+    training.objective.distill.lambda = 0;
+    const TrainResult result = train(pair, training, block ? "block" : "run");
+    EXPECT_LT(loss(), 0.9 * begun);
+    EXPECT_GT(*validate(trainable, inputs, {}).overlap, before + 0.02);
+    EXPECT_EQ(changed(target, *pair.target), 0);
+    EXPECT_EQ(changed(drafter, *pair.drafter), static_cast<int64_t>(drafter.size()));
+    const auto stored =
+        model::load_with_companion(model::features_kind(), result.model, folder_ / "target", {.pack = false});
+    EXPECT_EQ(changed(copy_of(*pair.drafter), *stored), 0);
+  }
 }
 
 TEST_F(FeatureTraining, RunsResumeWithTheSameBits) {
