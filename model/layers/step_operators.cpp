@@ -10,7 +10,6 @@
 #include "base/device_kernels.h"
 #include "base/operators.h"
 #include "model/cpu/row_operations.h"
-#include "model/kernel_texts.h"
 #include "model/layers/rotary.h"
 
 namespace draftsmith::model {
