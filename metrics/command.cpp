@@ -48,12 +48,6 @@ std::string with_blanks(std::string text) {
   return text;
 }
 
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -114,7 +108,7 @@ struct CommandRun {
   }
 
   double number_at(std::string_view line, size_t index) const {
-    std::string_view text = trimmed(line);
+    std::string_view text = stripped(line);
     if (text.starts_with('+')) text.remove_prefix(1);
     double number = 0;
     const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
