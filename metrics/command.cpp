@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>

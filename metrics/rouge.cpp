@@ -2,7 +2,6 @@
 #include <array>
 #include <map>
 #include <stdexcept>
-#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

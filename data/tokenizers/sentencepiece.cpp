@@ -14,7 +14,6 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
-#include "data/text/readers.h"
 #include "data/tokenizers/bpe.h"
 #include "data/tokenizers/pre_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"

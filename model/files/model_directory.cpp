@@ -1,7 +1,6 @@
 #include "model/files/model_directory.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <future>
 #include <map>
 #include <set>
@@ -16,10 +15,8 @@
 #include "base/logging.h"
 #include "base/sha256.h"
 #include "model/cpu/packed_weights.h"
-#include "model/files/weight_files.h"
 #include "model/layers/parameter_source.h"
 #include "model/transformer/draft_vocabulary.h"
-#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 

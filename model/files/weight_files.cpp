@@ -2,23 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <limits>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/registry.h"

@@ -4,13 +4,11 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <vector>
 
 #include "base/device.h"
 #include "base/device_kernels.h"
 #include "base/operators.h"
 #include "model/cpu/row_operations.h"
-#include "model/layers/rotary.h"
 
 namespace draftsmith::model {
 namespace {

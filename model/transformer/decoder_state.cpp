@@ -1,6 +1,5 @@
 #include "model/transformer/decoder_state.h"
 
-#include <algorithm>
 #include <atomic>
 #include <numeric>
 #include <set>
@@ -8,7 +7,6 @@
 #include <utility>
 
 #include "base/device_tensors.h"
-#include "model/layers/step_operators.h"
 
 namespace draftsmith::model {
 namespace {

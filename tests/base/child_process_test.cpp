@@ -3,7 +3,6 @@
 #include "base/child_process.h"
 
 #include <csignal>
-#include <stdexcept>
 #include <thread>
 
 #include <fmt/format.h>
