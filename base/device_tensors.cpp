@@ -2,8 +2,6 @@
 
 #include <ATen/EmptyTensor.h>
 
-#include "base/aten.h"
-
 namespace draftsmith {
 
 at::Tensor host_empty(at::IntArrayRef sizes, at::ScalarType type) {

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
-#include <string>
 #include <system_error>
 
 #include <fcntl.h>
@@ -14,8 +13,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/error.h"
 
 namespace draftsmith {
 

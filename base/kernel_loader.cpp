@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
-#include <filesystem>
-#include <memory>
 
 #include <dlfcn.h>
 #include <fmt/format.h>

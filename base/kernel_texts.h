@@ -18,8 +18,10 @@ struct KernelSource {
   bool waits_for_inputs = false;      // its kernels call wait_for_inputs() (base/kernels/numbers.cuh)
 };
 
-// Returns the files of base/. Each library with kernels has such a function.
+// Return the files of a library with kernels, each its own.
 std::span<const EmbeddedText> base_kernel_texts();
+std::span<const EmbeddedText> model_kernel_texts();
+std::span<const EmbeddedText> infer_kernel_texts();
 
 // Returns the source NAME of `texts`, with the headers (*.cuh) of base/ and of `texts`. Throws std::logic_error for a
 // name that is none of theirs.

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <mutex>
 #include <set>
-#include <string>
 
 #include <fmt/format.h>
 #include <unistd.h>

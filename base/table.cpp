@@ -50,21 +50,12 @@ std::vector<std::string> name_pieces(std::string name, size_t width) {
 
 std::string csv_cell(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted.push_back('"');
-    quoted.push_back(c);
-  }
-  quoted.push_back('"');
-  return quoted;
+  return "\"" + replace_all(text, "\"", "\"\"") + "\"";
 }
 
 std::string csv_line(const std::vector<std::string>& cells) {
   std::string line;
-  for (const std::string& cell : cells) {
-    line += csv_cell(cell);
-    line += ',';
-  }
+  for (const std::string& cell : cells) line += csv_cell(cell) + ",";
   if (!line.empty()) line.pop_back();
   return line + '\n';
 }
@@ -72,11 +63,7 @@ std::string csv_line(const std::vector<std::string>& cells) {
 // No text may end a cell.
 std::string markdown_line(const std::vector<std::string>& cells) {
   std::string line = "|";
-  for (std::string cell : cells) {
-    std::replace(cell.begin(), cell.end(), '\n', ' ');
-    for (size_t bar = cell.find('|'); bar != std::string::npos; bar = cell.find('|', bar + 2)) cell.insert(bar, "\\");
-    line += " " + cell + " |";
-  }
+  for (const std::string& cell : cells) line += " " + replace_all(replace_all(cell, "\n", " "), "|", "\\|") + " |";
   return line + "\n";
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/device_graph.h"
 #include "infer/acceptance/acceptance_rules.h"
-#include "infer/drafters/drafter.h"
 #include "infer/drafters/registry.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/device_loop.h"

@@ -9,9 +9,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/text/readers.h"
-#include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
-#include "model/models/language_models.h"
 
 namespace draftsmith::infer {
 

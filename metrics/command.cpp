@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -46,12 +45,6 @@ std::string with_blanks(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
   return text;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -114,7 +107,7 @@ struct CommandRun {
   }
 
   double number_at(std::string_view line, size_t index) const {
-    std::string_view text = trimmed(line);
+    std::string_view text = stripped(line);
     if (text.starts_with('+')) text.remove_prefix(1);
     double number = 0;
     const auto read = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -2,12 +2,12 @@
 #include <array>
 #include <map>
 #include <stdexcept>
-#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/signals.h"
+#include "base/utf8.h"
 #include "metrics/metric.h"
 
 namespace draftsmith::metrics {
@@ -190,31 +190,6 @@ RougeScore rouge_from_sums(std::span<const double> sums) {
   return score;
 }
 
-// Returns the text of a file's line, with newlines for a literal \n or <n> between sentences.
-std::string unescape_sentences(std::string_view line) {
-  std::string result;
-  for (size_t at = 0; at < line.size();) {
-    const auto rest = line.substr(at);
-    const size_t separator = rest.starts_with("\\n") ? 2 : rest.starts_with("<n>") ? 3 : 0;
-    result.push_back(separator > 0 ? '\n' : line[at]);
-    at += std::max<size_t>(separator, 1);
-  }
-  return result;
-}
-
-// Returns the line of a file for a text: newlines become a literal \n, carriage returns are dropped.
-std::string escape_sentences(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\n') {
-      result += "\\n";
-    } else if (c != '\r') {
-      result.push_back(c);
-    }
-  }
-  return result;
-}
-
 class Rouge : public Metric {
  public:
   explicit Rouge(const MetricOptions& options) : stemmer_(options.stemmer) {}
@@ -283,9 +258,13 @@ class Rouge : public Metric {
     return json;
   }
 
-  // Sentences are separated by newlines in texts, by a literal \n in lines.
-  std::string line_of(const std::string& text) const override { return escape_sentences(text); }
-  std::string text_of(const std::string& line) const override { return unescape_sentences(line); }
+  // Sentences are separated by newlines in texts, by a literal \n or <n> in lines.
+  std::string line_of(const std::string& text) const override {
+    return replace_all(replace_all(text, "\r", ""), "\n", "\\n");
+  }
+  std::string text_of(const std::string& line) const override {
+    return replace_all(replace_all(line, "\\n", "\n"), "<n>", "\n");
+  }
 
  private:
   bool stemmer_;

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "data/tokenizers/bpe.h"
 #include "data/tokenizers/tokenizer_files.h"
 
 namespace draftsmith::data {
@@ -224,26 +225,15 @@ std::vector<ordered_json> read_conversations(const std::filesystem::path& file, 
 }
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view text) {
+  AddedTokenFinder marks;
+  for (const int32_t id : {tokenizer.bos(), tokenizer.eos()}) {
+    if (id >= 0) marks.add(tokenizer.piece(id), {.content = tokenizer.piece(id), .id = id});
+  }
   std::vector<int32_t> ids;
-  while (!text.empty()) {
-    size_t first = std::string_view::npos;
-    int32_t mark = -1;
-    size_t length = 0;
-    for (const int32_t id : {tokenizer.bos(), tokenizer.eos()}) {
-      if (id < 0) continue;
-      const std::string piece = tokenizer.piece(id);
-      const size_t found = piece.empty() ? std::string_view::npos : text.find(piece);
-      if (found == std::string_view::npos || found > first) continue;
-      if (found == first && piece.size() <= length) continue;
-      first = found;
-      mark = id;
-      length = piece.size();
-    }
-    const std::vector<int32_t> before = tokenizer.encode(text.substr(0, first));
-    ids.insert(ids.end(), before.begin(), before.end());
-    if (mark < 0) break;
-    ids.push_back(mark);
-    text.remove_prefix(first + length);
+  for (const auto& [begin, end, id] : marks.split(text)) {
+    const std::vector<int32_t> part =
+        id < 0 ? tokenizer.encode(text.substr(begin, end - begin)) : std::vector<int32_t>{id};
+    ids.insert(ids.end(), part.begin(), part.end());
   }
   return ids;
 }

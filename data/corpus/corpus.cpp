@@ -8,10 +8,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/signals.h"
 #include "base/table.h"
-#include "data/hdf5/hdf5.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {

@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <exception>
-#include <filesystem>
 #include <future>
-#include <memory>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -20,8 +15,6 @@
 #include "base/signals.h"
 #include "base/utf8.h"
 #include "data/chat/chat_template.h"
-#include "data/text/readers.h"
-#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
 

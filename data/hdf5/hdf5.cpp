@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <stdexcept>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include <hdf5.h>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/signals.h"
 #include "base/utf8.h"
 

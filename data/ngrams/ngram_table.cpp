@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 
 #include <fmt/format.h>
-
-#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "base/utf8.h"
-#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 

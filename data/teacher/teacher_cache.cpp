@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "base/table.h"
-#include "data/hdf5/hdf5.h"
 
 namespace draftsmith::data {
 

@@ -1,11 +1,7 @@
 #include "data/tokenizers/bpe.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
-#include <memory>
 #include <queue>
-#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 

@@ -3,7 +3,6 @@
 #include <map>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

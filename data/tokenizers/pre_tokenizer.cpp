@@ -5,9 +5,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <stdexcept>
-#include <vector>
 
 #include <fmt/format.h>
 #define ONIG_ESCAPE_UCHAR_COLLISION 1  // keeps <oniguruma.h> from defining UChar, a type of ICU
@@ -23,7 +21,6 @@
 #include <unicode/utext.h>
 
 #include "base/error.h"
-#include "base/utf8.h"
 
 namespace draftsmith::data {
 

@@ -9,13 +9,11 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include "base/child_process.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
-#include "data/text/readers.h"
 #include "data/tokenizers/bpe.h"
 #include "data/tokenizers/pre_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
@@ -390,22 +388,18 @@ TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& all, con
                      .what = "no text to train a tokenizer on",
                      .found = std::to_string(report.lines) + " lines, all of them empty or unusable"});
   }
-  // SentencePiece cannot be interrupted. The first character says whether the model or a message follows.
-  const std::string trained = run_in_copy([&] {
-    std::string model;
-    MemoryIterator iterator(lines);
-    const auto status = sentencepiece::SentencePieceTrainer::Train(trainer_flags(options), &iterator, &model);
-    return status.ok() ? "m" + model : "e" + std::string(status.message());
-  });
-  if (trained.front() == 'e') {
+  std::string model;
+  MemoryIterator iterator(lines);
+  const auto status = sentencepiece::SentencePieceTrainer::Train(trainer_flags(options), &iterator, &model);
+  if (!status.ok()) {
     throw UserError({.where = file.string(),
                      .what = "the tokenizer cannot be trained",
                      .expected = "text that fits a " + options.type + " vocabulary of " +
                                  std::to_string(options.vocabulary) + " pieces",
-                     .found = trained.substr(1),
+                     .found = std::string(status.message()),
                      .hint = "change `vocabulary`, or set exact_size = false for a unigram model"});
   }
-  write_file_atomic(file, trained.substr(1));
+  write_file_atomic(file, model);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(file);
   report.vocabulary = tokenizer->vocabulary();
   report.hash = tokenizer->hash();

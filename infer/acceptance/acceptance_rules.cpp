@@ -4,15 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include <ATen/Dispatch.h>
 
 #include "base/device_tensors.h"
-#include "base/registry.h"
-#include "infer/acceptance/acceptance_rule.h"
 #include "infer/decode_options.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/sampling/sampling.h"

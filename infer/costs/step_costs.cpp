@@ -7,9 +7,7 @@
 #include "base/random.h"
 #include "base/timing.h"
 #include "base/util.h"
-#include "infer/drafters/drafter.h"
 #include "infer/loop/processors.h"
-#include "infer/loop/rows.h"
 #include "infer/sampling/sampling.h"
 #include "model/transformer/transformer_parts.h"
 

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "base/device_tensors.h"
-#include "data/tokenizers/tokenizer.h"
 #include "infer/costs/step_costs.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/load_models.h"

@@ -12,7 +12,6 @@
 #include "infer/forced/teacher_forcing.h"
 #include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
-#include "infer/sampling/sampling.h"
 #include "model/models/tandem.h"
 #include "model/transformer/transformer_parts.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "infer/generator.h"
 #include "infer/loop/processors.h"
 #include "model/transformer/transformer_parts.h"
 

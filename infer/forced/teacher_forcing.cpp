@@ -8,10 +8,8 @@
 
 #include "base/signals.h"
 #include "infer/acceptance/acceptance_rule.h"
-#include "infer/drafters/drafter.h"
 #include "infer/loop/processors.h"
 #include "infer/loop/rows.h"
-#include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
 namespace {

@@ -1,6 +1,5 @@
 #include "infer/loop/decode_stats.h"
 
-#include <algorithm>
 #include <array>
 #include <limits>
 

@@ -4,7 +4,6 @@
 
 #include "base/device_kernels.h"
 #include "base/operators.h"
-#include "infer/kernel_texts.h"
 
 #define ROUND_FUNCTION inline
 #include "infer/loop/kernels/rounds.cuh"

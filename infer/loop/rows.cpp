@@ -1,6 +1,5 @@
 #include "infer/loop/rows.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
-#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <span>

@@ -9,8 +9,6 @@
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"
 #include "base/operators.h"
-#include "infer/kernel_texts.h"
-#include "infer/sampling/row_kernels.h"
 #include "model/cpu/team.h"
 
 namespace draftsmith::infer {

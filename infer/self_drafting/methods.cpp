@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "model/models/exits.h"
-
 namespace draftsmith::infer {
 namespace {
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include <ATen/Dispatch.h>
 

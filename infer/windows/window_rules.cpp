@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <stdexcept>
-#include <string>
 
 #include <ATen/Dispatch.h>
 
-#include "base/device_tensors.h"
-#include "base/error.h"
 #include "infer/decode_options.h"
 #include "infer/load_models.h"
 #include "infer/sampling/row_kernels.h"
-#include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
 

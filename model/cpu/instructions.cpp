@@ -3,7 +3,6 @@
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include <cstdlib>

@@ -8,7 +8,6 @@
 #include <new>
 #include <numeric>
 #include <type_traits>
-#include <vector>
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
-#include <utility>
 
 #include "base/util.h"
 

@@ -6,8 +6,6 @@
 #include <map>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "model/families/family.h"
 
 namespace draftsmith::model {

@@ -11,7 +11,6 @@
 #include "base/registry.h"
 #include "model/families/family.h"
 #include "model/files/copy_model.h"
-#include "model/files/model_directory.h"
 #include "model/files/write_weights.h"
 #include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/parameters.h"

@@ -1,6 +1,5 @@
 #include "model/files/copy_model.h"
 
-#include <algorithm>
 #include <string>
 
 #include <nlohmann/json.hpp>

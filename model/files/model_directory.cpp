@@ -1,7 +1,6 @@
 #include "model/files/model_directory.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <future>
 #include <map>
 #include <set>
@@ -16,10 +15,8 @@
 #include "base/logging.h"
 #include "base/sha256.h"
 #include "model/cpu/packed_weights.h"
-#include "model/files/weight_files.h"
 #include "model/layers/parameter_source.h"
 #include "model/transformer/draft_vocabulary.h"
-#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 
@@ -34,16 +31,14 @@ json load_config_json(const fs::path& directory) {
     throw UserError({.where = directory.string(),
                      .what = "no such model directory",
                      .expected = "a directory with config.json and model.safetensors",
-                     .found = fs::exists(directory, status) ? "a file" : "nothing",
-                     .hint = {}});
+                     .found = fs::exists(directory, status) ? "a file" : "nothing"});
   }
   json value = load_json(directory / "config.json", {.max_bytes = 16'000'000});
   if (!value.is_object()) {
     throw UserError({.where = (directory / "config.json").string(),
                      .what = "is not a model's configuration",
                      .expected = "a JSON object",
-                     .found = brief(value),
-                     .hint = {}});
+                     .found = brief(value)});
   }
   return value;
 }
@@ -98,8 +93,7 @@ std::optional<CompanionRecord> read_companion(const CompanionRole& role, const j
     problems.add({.where = at,
                   .what = "does not name a model",
                   .expected = "a path and a SHA-256 of 64 hexadecimal digits",
-                  .found = fmt::format("\"{}\" and \"{}\"", record.path, record.hash.substr(0, 80)),
-                  .hint = {}});
+                  .found = fmt::format("\"{}\" and \"{}\"", record.path, record.hash.substr(0, 80))});
   }
   return record;
 }
@@ -245,8 +239,7 @@ void ModelDirectory::check_parameter(const Stored& stored, Problems& problems) c
     problems.add({.where = weights_.where(name),
                   .what = "has another shape than config.json asks for",
                   .expected = shape_text(shape),
-                  .found = shape_text(entry.shape),
-                  .hint = {}});
+                  .found = shape_text(entry.shape)});
   } else if (!float_type(entry.dtype)) {
     problems.add({.where = weights_.where(name),
                   .what = "is not stored as floating point numbers",

@@ -2,23 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <limits>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/registry.h"
@@ -86,8 +78,7 @@ std::optional<TensorEntry> read_entry(const std::string& name, const json& value
     problems.add({.where = tensor_where(file, name),
                   .what = what,
                   .expected = expected,
-                  .found = found.is_string() ? found.get<std::string>() : brief(found),
-                  .hint = {}});
+                  .found = found.is_string() ? found.get<std::string>() : brief(found)});
     return std::nullopt;
   };
   if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
@@ -142,8 +133,7 @@ void check_cover(const std::filesystem::path& file, const std::map<std::string, 
                     .what = overlap ? fmt::format("bytes overlap the bytes of tensor '{}'", printable(*previous))
                                     : "there is a hole before this tensor's bytes",
                     .expected = fmt::format("data_offsets that begin at {}", covered),
-                    .found = fmt::format("{}", entry->begin),
-                    .hint = {}});
+                    .found = fmt::format("{}", entry->begin)});
     }
     covered = std::max(covered, entry->end);
     previous = name;
@@ -165,8 +155,7 @@ std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t d
     throw UserError({.where = file.string(),
                      .what = "the header is not a JSON object",
                      .expected = "an object of tensors",
-                     .found = root.type_name(),
-                     .hint = {}});
+                     .found = root.type_name()});
   }
   std::map<std::string, TensorEntry> tensors;
   Problems problems;
@@ -178,8 +167,7 @@ std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t d
       problems.add({.where = file.string() + ": header",
                     .what = "__metadata__ is malformed",
                     .expected = "an object whose values are strings",
-                    .found = brief(value),
-                    .hint = {}});
+                    .found = brief(value)});
     } else if (auto entry = read_entry(name, value, data_bytes, file, problems)) {
       tensors.emplace(name, std::move(*entry));
     }
@@ -251,8 +239,7 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path file) : file_(std::move(f
     throw UserError({.where = file_.string(),
                      .what = "file is too short to be a safetensors file",
                      .expected = "a safetensors file",
-                     .found = fmt::format("{} bytes", mapping_.bytes()),
-                     .hint = {}});
+                     .found = fmt::format("{} bytes", mapping_.bytes())});
   }
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, mapping_.data().get(), sizeof(header_bytes));
@@ -338,8 +325,7 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
     throw UserError({.where = index.string(),
                      .what = "the index has no weight_map",
                      .expected = "an object that maps tensor names to files, which is not empty",
-                     .found = brief(root),
-                     .hint = {}});
+                     .found = brief(root)});
   }
   for (const auto& [name, file] : root["weight_map"].items()) {
     const std::string path = path_inside(file);
@@ -347,8 +333,7 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
       problems.add({.where = fmt::format("{}: tensor '{}'", index.string(), printable(name)),
                     .what = "the index must name a file inside the directory",
                     .expected = "a file's name, perhaps in a sub-folder",
-                    .found = brief(file),
-                    .hint = {}});
+                    .found = brief(file)});
       continue;
     }
     map[name] = path;

@@ -9,7 +9,6 @@
 
 #include "base/device_tensors.h"
 #include "model/layers/head_attention.h"
-#include "model/layers/linear.h"
 #include "model/layers/post_op.h"
 
 namespace draftsmith::model {

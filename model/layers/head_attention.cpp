@@ -9,8 +9,6 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "base/aten.h"
-#include "base/random_tensors.h"
 #include "model/cpu/row_operations.h"
 
 // BLAS' product, which LibTorch's CPU library holds if it has one. LibTorch's operators would cost more than a product

@@ -12,7 +12,6 @@
 #include "base/device.h"
 #include "base/device_kernels.h"
 #include "base/operators.h"
-#include "model/kernel_texts.h"
 
 namespace draftsmith::model {
 namespace {

@@ -4,14 +4,11 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <vector>
 
 #include "base/device.h"
 #include "base/device_kernels.h"
 #include "base/operators.h"
 #include "model/cpu/row_operations.h"
-#include "model/kernel_texts.h"
-#include "model/layers/rotary.h"
 
 namespace draftsmith::model {
 namespace {
@@ -51,27 +48,6 @@ at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTabl
   const at::Tensor rows = at::tensor(positions.on_host, at::kLong).clamp_max(table.positions() - 1);
   const RotaryTable picked = rotary_rows(table, rows.view({x.size(0), x.size(1)}));
   return rotate_sequence(x, head_width, {picked.cosine.to(x.scalar_type()), picked.sine.to(x.scalar_type())});
-}
-
-void copy_rows(const at::Tensor& cache, const std::vector<int64_t>& from, const std::vector<int64_t>& to,
-               int64_t slots) {
-  if (from.empty() || slots == 0) return;
-  if (!cache.is_cpu()) {
-    const at::Tensor used = cache.narrow(2, 0, slots);
-    const auto index = [&](const std::vector<int64_t>& rows) { return at::tensor(rows, at::kLong).to(cache.device()); };
-    at::Tensor(used).index_copy_(0, index(to), used.index_select(0, index(from)));
-    return;
-  }
-  // The slots of one head are contiguous.
-  const int64_t heads = cache.size(1);
-  const int64_t head_bytes = cache.size(2) * cache.size(3) * static_cast<int64_t>(cache.element_size());
-  const auto copied = static_cast<size_t>(slots * cache.size(3)) * cache.element_size();
-  auto* data = static_cast<std::byte*>(cache.mutable_data_ptr());
-  for (size_t i = 0; i < from.size(); ++i) {
-    for (int64_t head = 0; head < heads; ++head) {
-      std::memcpy(data + (to[i] * heads + head) * head_bytes, data + (from[i] * heads + head) * head_bytes, copied);
-    }
-  }
 }
 
 void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,

@@ -64,10 +64,6 @@ struct StepLayout {
 void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
                  const StepLayout& layout);
 
-// Copies the first `slots` slots of row from[i] of cache [R,H,T,K] to row to[i]. No row is in both lists.
-void copy_rows(const at::Tensor& cache, const std::vector<int64_t>& from, const std::vector<int64_t>& to,
-               int64_t slots);
-
 // ---- Places as one tensor
 // StepPlaces packed in one int64 tensor of 4 B L + 3 B numbers: slot, position, prefix and source length of each token,
 // then cache row, source row and last new token of each row. Where lengths lie on the device it computes them, so that

@@ -5,9 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "model/files/checkpoint.h"
-#include "model/transformer/parameters.h"
-
 namespace draftsmith::model {
 namespace {
 

@@ -7,7 +7,6 @@
 #include "base/random_tensors.h"
 #include "model/files/model_directory.h"
 #include "model/files/weight_files.h"
-#include "model/layers/linear.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {

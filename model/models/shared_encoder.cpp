@@ -1,6 +1,5 @@
 #include "model/models/shared_encoder.h"
 
-#include <optional>
 #include <string>
 
 #include "base/error.h"

@@ -22,8 +22,7 @@ namespace {
   throw UserError({.where = where,
                    .what = "does not say which layers to keep",
                    .expected = fmt::format("first:N, every:K, or a rising list of layers in 0..{}", count - 1),
-                   .found = choice.substr(0, 100),
-                   .hint = {}});
+                   .found = choice.substr(0, 100)});
 }
 
 // Returns a whole number, or -1.
@@ -98,7 +97,7 @@ void require_prunable(const TransformerConfig& config, const PruneOptions& optio
   Problems problems;
   const auto wrong = [&](const char* option, const std::string& what, const std::string& expected,
                          const std::string& found) {
-    problems.add({.where = table + option, .what = what, .expected = expected, .found = found, .hint = {}});
+    problems.add({.where = table + option, .what = what, .expected = expected, .found = found});
   };
   if (options.ff_width > config.ff_width) {
     wrong("ff_width", "the model has fewer neurons", fmt::format("at most {}", config.ff_width),

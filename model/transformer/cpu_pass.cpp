@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/signals.h"
-#include "model/cpu/block_attention.h"
 #include "model/cpu/row_operations.h"
 #include "model/transformer/stack.h"
 

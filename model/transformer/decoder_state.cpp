@@ -1,13 +1,12 @@
 #include "model/transformer/decoder_state.h"
 
-#include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
 #include "base/device_tensors.h"
-#include "model/layers/step_operators.h"
 
 namespace draftsmith::model {
 namespace {
@@ -124,12 +123,10 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
     }
     return to;
   };
-  const bool in_place = selects_in_place(rows.size());
+  const bool in_place = selects_in_place(kept);
   cache_rows_ = pick(cache_rows_);
   for (LayerCache& layer : layers_) layer.lengths = pick(layer.lengths);
-  if (in_place) {
-    part_rows();
-  } else {
+  if (!in_place) {
     replace_memory();
     const at::Tensor index = at::tensor(cache_rows_, at::kLong).to(layers_.front().keys.device());
     for (LayerCache& layer : layers_) {
@@ -143,36 +140,10 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
   }
 }
 
-bool DecoderState::selects_in_place(size_t rows) const {
+bool DecoderState::selects_in_place(const std::vector<int64_t>& rows) const {
   const at::Tensor& keys = layers_.front().keys;
   const bool by_row = !keys.is_cpu() || keys.scalar_type() == at::kFloat || keys.scalar_type() == at::kDouble;
-  return by_row && static_cast<int64_t>(rows) <= keys.size(0);
-}
-
-void DecoderState::part_rows() {
-  std::vector<char> used(static_cast<size_t>(layers_.front().keys.size(0)), 0);
-  std::vector<size_t> repeated;
-  for (size_t b = 0; b < cache_rows_.size(); ++b) {
-    char& place = used[static_cast<size_t>(cache_rows_[b])];
-    if (place != 0) repeated.push_back(b);
-    place = 1;
-  }
-  if (repeated.empty()) return;
-  std::vector<int64_t> from;
-  std::vector<int64_t> to;
-  auto next = used.begin();
-  for (const size_t b : repeated) {
-    next = std::find(next, used.end(), 0);
-    from.push_back(cache_rows_[b]);
-    to.push_back(next++ - used.begin());
-    cache_rows_[b] = to.back();
-  }
-  for (LayerCache& layer : layers_) {
-    int64_t slots = 0;
-    for (const size_t b : repeated) slots = std::max(slots, layer.lengths[b]);
-    copy_rows(layer.keys, from, to, slots);
-    copy_rows(layer.values, from, to, slots);
-  }
+  return by_row && std::set(rows.begin(), rows.end()).size() == rows.size();
 }
 
 StepLayout DecoderState::layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {

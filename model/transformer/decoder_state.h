@@ -202,11 +202,8 @@ class DecoderState final : public DecodeState {
   PlacedRow placed_row(size_t b) const;
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
   void reserve(LayerCache& cache, int64_t slots);
-  // Returns whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
-  // Repeated rows then take the places of rows that left.
-  bool selects_in_place(size_t rows) const;
-  // Gives rows that share a cache row with an earlier one a free cache row of their own, with a copy of its used slots.
-  void part_rows();
+  // Returns whether rows may leave without a copy: none is repeated, and kernels find rows wherever they lie.
+  bool selects_in_place(const std::vector<int64_t>& rows) const;
   // Notes that tensors were replaced which recorded work reads.
   void replace_memory();
   void take_cross(std::vector<CrossCache> cross);

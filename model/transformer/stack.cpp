@@ -1,6 +1,5 @@
 #include "model/transformer/stack.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
@@ -9,7 +8,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/device_tensors.h"
-#include "model/layers/attention.h"
 
 namespace draftsmith::model {
 

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "model/files/weight_files.h"
 #include "model/transformer/cpu_pass.h"
-#include "model/transformer/decoder_state.h"
 #include "model/transformer/parameters.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_parts.h"

@@ -5,7 +5,6 @@
 #include <map>
 #include <stdexcept>
 
-#include "base/device_tensors.h"
 #include "base/signals.h"
 #include "model/layers/post_op.h"
 #include "model/transformer/decoder_state.h"

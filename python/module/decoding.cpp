@@ -1,6 +1,5 @@
 // Loading and decoding.
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>

@@ -3,7 +3,6 @@
 
 #include <new>
 #include <stdexcept>
-#include <string>
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>

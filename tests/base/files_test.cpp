@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

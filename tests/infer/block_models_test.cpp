@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "model/models/language_models.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/block_decoders.h"
 #include "tests/support/distribution_tests.h"

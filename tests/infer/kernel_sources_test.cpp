@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/acceptance_rules.h"
 #include "infer/loop/device_rows.h"
 #include "infer/sampling/sampling.h"
 #include "tests/support/cuda_shim.h"

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "model/files/model_directory.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"

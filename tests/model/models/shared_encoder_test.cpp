@@ -10,7 +10,6 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/cpu/packed_weights.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/companion.h"

@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/parameters.h"
 #include "model/transformer/stack.h"
