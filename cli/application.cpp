@@ -119,7 +119,6 @@ constexpr Command kCommands[] = {
     {"validate", "Report every error of recipes and suites without running them", add_validate},
     {"generate", "Print outputs for each line of a file, by any decoding method", add_generate},
     {"score", "Compute BLEU, chrF, ROUGE or a program's measure of a file", add_score},
-    {"data", "Prepare and show text", add_data},
     {"plan", "Say whether a drafter will pay, and with which window", add_plan},
     {"prune", "Cut a smaller model out of a trained one", add_prune},
     {"export", "Write a model for Transformers, vLLM or llama.cpp", add_export},
@@ -146,35 +145,20 @@ constexpr const char* kExamples =
     "  draftsmith help generate\n"
     "  draftsmith help options";
 
-// A command with its full name, for example "draftsmith data prepare".
-struct NamedCommand {
-  const CLI::App* command;
-  std::string name;
-};
-
-// Returns the command that the arguments name. Throws UserError for a misspelt one at any level, before CLI11 reports
-// another error.
-NamedCommand find_command(const CLI::App& root, const std::vector<std::string>& arguments) {
-  NamedCommand found{&root, root.get_name()};
-  for (const std::string& argument : arguments) {
-    std::vector<std::string> names;
-    const CLI::App* next = nullptr;
-    for (const CLI::App* sub : found.command->get_subcommands([](const CLI::App*) { return true; })) {
-      names.push_back(sub->get_name());
-      if (sub->get_name() == argument) next = sub;
-    }
-    if (names.empty() || argument.starts_with("-")) break;
-    if (next == nullptr) {
-      const std::string near = nearest(argument, names);
-      throw UserError(
-          {.where = found.command == &root ? "" : found.name,
-           .what = "unknown command '" + argument + "'",
-           .expected = fmt::format("one of {}", fmt::join(names, ", ")),
-           .hint = near.empty() ? found.name + " --help lists the commands" : "did you mean '" + near + "'?"});
-    }
-    found = {next, found.name + " " + argument};
+// Returns the command that the arguments name; the program itself if they name none. Throws UserError for a misspelt
+// one, before CLI11 reports another error.
+const CLI::App& find_command(const CLI::App& root, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front().starts_with("-")) return root;
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (arguments.front() == command.name) return *root.get_subcommand(command.name);
+    names.emplace_back(command.name);
   }
-  return found;
+  const std::string near = nearest(arguments.front(), names);
+  throw UserError({.where = "",
+                   .what = "unknown command '" + arguments.front() + "'",
+                   .expected = fmt::format("one of {}", fmt::join(names, ", ")),
+                   .hint = near.empty() ? "draftsmith --help lists the commands" : "did you mean '" + near + "'?"});
 }
 
 // Formatter whose help lines fit a hundred columns.
@@ -198,11 +182,12 @@ class WrappingFormatter : public CLI::Formatter {
   static constexpr size_t kColumns = 100;
 };
 
-UserError command_line_error(const NamedCommand& called, const CLI::ParseError& error,
+UserError command_line_error(const CLI::App& called, const CLI::ParseError& error,
                              const std::vector<std::string>& arguments) {
+  const std::string name = (called.get_parent() == nullptr ? "" : "draftsmith ") + called.get_name();
   std::vector<std::string> known;
-  for (const CLI::Option* option : called.command->get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  for (const CLI::Option* option : called.get_options()) {
+    for (const std::string& flag : option->get_lnames()) known.push_back("--" + flag);
   }
   Problems problems;
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
@@ -210,11 +195,11 @@ UserError command_line_error(const NamedCommand& called, const CLI::ParseError& 
       const std::string flag = argument.substr(0, argument.find('='));
       if (!flag.starts_with("--") || std::find(known.begin(), known.end(), flag) != known.end()) continue;
       const std::string near = nearest(flag, known);
-      problems.add({called.name, "unknown flag '" + flag + "'", "", "",
-                    near.empty() ? called.name + " --help lists the flags" : "did you mean '" + near + "'?"});
+      problems.add({name, "unknown flag '" + flag + "'", "", "",
+                    near.empty() ? name + " --help lists the flags" : "did you mean '" + near + "'?"});
     }
   }
-  if (problems.empty()) problems.add({called.name, error.what(), "", "", called.name + " --help explains the flags"});
+  if (problems.empty()) problems.add({name, error.what(), "", "", name + " --help explains the flags"});
   return UserError(problems.list());
 }
 
@@ -279,10 +264,10 @@ int flushed(int exit_code) {
 
 }  // namespace
 
-Subcommands add_commands(CLI::App& app) {
-  Subcommands commands(app);
-  for (const Command& command : kCommands) commands.add(command.name, command.summary, command.add);
-  return commands;
+std::vector<Action> add_commands(CLI::App& app) {
+  std::vector<Action> actions;
+  for (const auto& [name, summary, add] : kCommands) actions.push_back(add(*app.add_subcommand(name, summary)));
+  return actions;
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -294,8 +279,8 @@ int run(const std::vector<std::string>& arguments) {
   // Subcommands take over the formatter that is set when they are added.
   app.formatter(std::make_shared<WrappingFormatter>());
   app.get_formatter()->column_width(WrappingFormatter::kNameColumns);
-  const Subcommands commands = add_commands(app);
-  const NamedCommand called = find_command(app, arguments);
+  const std::vector<Action> actions = add_commands(app);
+  const CLI::App& called = find_command(app, arguments);
 
   if (arguments.empty()) {
     std::cout << app.help();
@@ -309,19 +294,7 @@ int run(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     throw command_line_error(called, error, arguments);
   }
-  return commands.run().value();  // the parser requires one
-}
-
-void Subcommands::add(const char* name, const char* summary, Action (*declare)(CLI::App&)) {
-  CLI::App* child = app_->add_subcommand(name, summary);
-  actions_.emplace_back(child, declare(*child));
-}
-
-std::optional<int> Subcommands::run() const {
-  for (const auto& [command, action] : actions_) {
-    if (command->parsed()) return action();
-  }
-  return std::nullopt;
+  return actions.at(static_cast<size_t>(std::ranges::find(kCommands, called.get_name(), &Command::name) - kCommands))();
 }
 
 int guarded(const Action& work) {

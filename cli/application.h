@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -29,7 +28,6 @@ Action add_compare(CLI::App& app);
 Action add_validate(CLI::App& app);
 Action add_generate(CLI::App& app);
 Action add_score(CLI::App& app);
-Action add_data(CLI::App& app);
 Action add_new(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_prune(CLI::App& app);
@@ -94,23 +92,8 @@ void add_set_flag(CLI::App& app, std::vector<std::string>& set);
 
 // ---- The command line
 
-// The commands of the program, or those of a command such as `data`.
-class Subcommands {
- public:
-  explicit Subcommands(CLI::App& app) : app_(&app) {}
-
-  // Adds a command. Its summary is one line, without a full stop.
-  void add(const char* name, const char* summary, Action (*declare)(CLI::App&));
-  // Runs the command that was parsed and returns its exit code; nothing: none was.
-  std::optional<int> run() const;
-
- private:
-  CLI::App* app_;
-  std::vector<std::pair<CLI::App*, Action>> actions_;
-};
-
-// Adds every command to the parser.
-Subcommands add_commands(CLI::App& app);
+// Adds every command to the parser. Returns what runs each, in the order of `draftsmith --help`.
+std::vector<Action> add_commands(CLI::App& app);
 
 // Runs the command line `arguments`, which omits the program's name, and returns the exit code. Throws UserError for a
 // command line that cannot be parsed. Errors of the command pass through.

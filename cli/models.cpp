@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "cli/application.h"
+#include "data/corpus/corpus.h"
+#include "data/tokenizers/tokenizer.h"
 #include "recipes/export/export_model.h"
 #include "recipes/import/import_gguf.h"
 #include "recipes/inspection.h"
@@ -62,11 +64,24 @@ int run_export(const recipes::ExportOptions& options) {
 }  // namespace
 
 Action add_inspect(CLI::App& app) {
-  auto path = std::make_shared<std::filesystem::path>();
-  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, or results.json")->required();
-  app.footer("Examples:\n  draftsmith inspect work/quickstart\n  draftsmith inspect work/quickstart/target/model");
-  return [path] {
-    std::cout << recipes::inspect(*path);
+  struct Flags {
+    std::filesystem::path path, tokenizer;
+    int64_t examples = 3;
+  };
+  auto flags = std::make_shared<Flags>();
+  app.add_option("path", flags->path, "Model, exits, corpus, stage or work directory, or results.json")->required();
+  app.add_option("--tokenizer", flags->tokenizer, "Of a corpus: tokenizer, to print examples as text");
+  app.add_option("--examples", flags->examples, "Number of these examples")->check(CLI::NonNegativeNumber);
+  app.footer(
+      "Examples:\n  draftsmith inspect work/quickstart\n  draftsmith inspect work/quickstart/target/model\n"
+      "  draftsmith inspect work/quickstart/corpus/corpus.h5 --tokenizer work/quickstart/tokenizer/spiece.model");
+  return [flags] {
+    if (flags->tokenizer.empty()) {
+      std::cout << recipes::inspect(flags->path);
+    } else {
+      const auto tokenizer = data::load_tokenizer(flags->tokenizer);
+      std::cout << data::describe_corpus(data::Corpus(flags->path), tokenizer.get(), flags->examples);
+    }
     return 0;
   };
 }

@@ -34,7 +34,7 @@ void check_form(const data::Corpus& corpus, Problems& problems) {
                 .what = "its sources end in EOS, but a decoder-only model continues its prompts",
                 .expected = "a corpus prepared with prompts = true, or plain text",
                 .found = "sources for an encoder",
-                .hint = "set prompts = true in the corpus stage, or --prompts in data prepare"});
+                .hint = "set prompts = true in the corpus stage"});
 }
 
 // Checks that examples, or an encoder-decoder's sources and targets, fit the model's positions: positions beyond the

@@ -51,7 +51,7 @@ std::string listed(const std::vector<int64_t>& examples) {
                   .what = what + " in training step " + std::to_string(step),
                   .expected = "a finite number",
                   .found = "NaN or infinity from the examples " + listed(examples),
-                  .hint = "look at them with `draftsmith data show`; else lower the learning rate, warm up longer or "
+                  .hint = "look at them with `draftsmith inspect`; else lower the learning rate, warm up longer or "
                           "clip, in a stage `from` the last checkpoint's model (checkpoints/last/model), which is "
                           "unharmed"});
 }

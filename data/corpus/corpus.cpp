@@ -22,7 +22,7 @@ constexpr int64_t kMostExamples = int64_t{1} << 48;
 // Values between two looks at how many pages of the file are in memory.
 constexpr size_t kValuesAtOnce = size_t{1} << 22;
 
-constexpr Hdf5Format kCorpusFormat{"draftsmith corpus", 1, "a Draftsmith corpus", "`draftsmith data prepare`"};
+constexpr Hdf5Format kCorpusFormat{"draftsmith corpus", 1, "a Draftsmith corpus", "a stage of kind corpus"};
 
 CorpusInfo corpus_attributes(const Hdf5Reader& input) {
   return {.tokenizer_hash = input.text("tokenizer_hash"),

@@ -161,39 +161,39 @@ model::GenerationConfig DecodingOptions::settings(const data::Tokenizer* tokeniz
   return settings;
 }
 
-Fields<CorpusOptions> CorpusOptions::fields() {
-  return Fields<CorpusOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
-      .add("tokenizer", &CorpusOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
-      .inherit<data::TextInput>()
-      .inherit<data::TextPolicies>()
-      .inherit<data::PrepareOptions>()
-      .inherit<data::Languages>();
-}
+namespace {
 
-std::string make_corpus(const CorpusOptions& options, const std::filesystem::path& out, ProgressStyle style) {
+struct CorpusOptions : data::TextInput, data::TextPolicies, data::PrepareOptions, data::Languages {
+  std::filesystem::path tokenizer;
+
+  static Fields<CorpusOptions> fields() {
+    return Fields<CorpusOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
+        .add("tokenizer", &CorpusOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
+        .inherit<data::TextInput>()
+        .inherit<data::TextPolicies>()
+        .inherit<data::PrepareOptions>()
+        .inherit<data::Languages>();
+  }
+};
+
+void run_corpus(const CorpusOptions& options, const StageContext& run) {
   const auto tokenizer = data::load_tokenizer(options.tokenizer, options);
   const data::TextInput input = data::with_template_of(options.tokenizer, options);
   const auto stream = data::open_text(input, options);
   data::PrepareOptions prepare = options;
   prepare.prompts = prepare.prompts || !input.messages.empty();
-  Progress progress({.style = style,
+  Progress progress({.style = run.execution.progress(),
                      .title = "tokenizing",
                      .unit = "examples",
                      .total = input.separator.empty() ? data::count_lines(stream->files().front()) : 0});
   const LongWork work("the corpus was not written", [&] { progress.tick(); });
-  const auto report =
-      data::prepare_corpus(*stream, *tokenizer, prepare, out, [&](int64_t examples) { progress.advance(examples); });
+  const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, run.directory / "corpus.h5",
+                                           [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
   std::string text = fmt::format("{} examples, {} source and {} target tokens", report.written, report.source_tokens,
                                  report.target_tokens);
   for (const auto& [name, count] : report.counts) text += fmt::format("\n  {}: {}", name, count);
-  return text;
-}
-
-namespace {
-
-void run_corpus(const CorpusOptions& options, const StageContext& run) {
-  log_info("  {}", make_corpus(options, run.directory / "corpus.h5", run.execution.progress()));
+  log_info("  {}", text);
 }
 
 void run_language(const data::SyntheticOptions& options, const StageContext& run) {

@@ -9,12 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/logging.h"
 #include "base/options.h"
 #include "data/corpus/corpus.h"
-#include "data/corpus/prepare.h"
 #include "data/teacher/teacher_cache.h"
-#include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "model/files/generation_config.h"
@@ -34,15 +31,6 @@ void require_same_tokenizer(const std::string& expected, const std::string& foun
 // the tokenizer's hash is not `expected`, and for languages that it does not know or without a tokenizer.
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected,
                                                       const data::Languages& languages = {});
-
-// Options of a stage of kind = "corpus" and of `draftsmith data prepare`.
-struct CorpusOptions : data::TextInput, data::TextPolicies, data::PrepareOptions, data::Languages {
-  std::filesystem::path tokenizer;
-  static Fields<CorpusOptions> fields();
-};
-
-// Tokenises text into a new corpus. Returns its size and how often each policy was applied, a line each.
-std::string make_corpus(const CorpusOptions& options, const std::filesystem::path& out, ProgressStyle style);
 
 // The tokens that a model continues for each example of a corpus: its source or, for a decoder-only model and plain
 // text, the first tokens of the text. These begin with BOS if the tokenizer's frame has one, as prompts in a corpus do.

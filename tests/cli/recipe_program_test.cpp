@@ -219,6 +219,9 @@ TEST_F(RecipeProgram, InspectTellsAndVerifyAgrees) {
     EXPECT_FALSE(told.out.empty());
     EXPECT_EQ(run_here({"verify", work(what)}).exit_code, 0) << what;
   }
+  const std::string corpus = work("corpus/corpus.h5"), tokenizer = work("tokenizer/spiece.model");
+  EXPECT_THAT(run_here({"inspect", corpus, "--tokenizer", tokenizer, "--examples", "2"}).out,
+              AllOf(HasSubstr("example 1\n  source: "), Not(HasSubstr("example 2"))));
 }
 
 TEST_F(RecipeProgram, SigtermSavesAndExitsWith143) {

@@ -238,11 +238,6 @@ TEST_F(DatasetProgram, ConversationsAreLearnedAndDecoded) {
   const ProgramResult result = evaluate(suite);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(results()["tasks"][0]["metric"], "chrf");
-  const ProgramResult prepared = run_program({"data", "prepare", "--dataset", "mine/chat", "--tokenizer",
-                                              chat_model.string(), "--out", (folder_ / "chat.h5").string()});
-  EXPECT_EQ(prepared.exit_code, 0) << prepared.err;
-  EXPECT_THAT(run_here({"data", "show", (folder_ / "chat.h5").string(), "--tokenizer", chat_model.string()}).out,
-              AllOf(HasSubstr("user: tell a story"), HasSubstr("Once upon a time")));
 }
 
 class CompareProgram : public testing::Test {
