@@ -5,7 +5,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/device.h"
 #include "base/environment.h"
@@ -24,7 +23,6 @@ namespace draftsmith::cli {
 namespace {
 
 using infer::StepCosts;
-using nlohmann::ordered_json;
 
 struct PlanFlags {
   std::string model;
@@ -38,29 +36,7 @@ struct PlanFlags {
   ExecutionOptions execution;
   std::vector<double> alphas = {0.5, 0.6, 0.7, 0.8, 0.9, 0.95};
   int64_t max_window = 8;
-  bool json = false;
 };
-
-// Returns the ratio of a drafter's step to the target's; null where no draft was timed.
-ordered_json ratio_json(const StepCosts& costs) {
-  return costs.target.size() == 1 ? ordered_json() : ordered_json(costs.cost_ratio());
-}
-
-// Returns what every window up to `most` gives, for one acceptance rate and one pair of models.
-ordered_json windows_json(double alpha, const StepCosts& costs, int64_t most, int64_t length) {
-  const evaluate::BestWindow best = evaluate::best_window(alpha, costs, most, length);
-  ordered_json json{{"alpha", alpha},
-                    {"cost_ratio", ratio_json(costs)},
-                    {"best_window", best.window},
-                    {"best_speedup", best.speedup},
-                    {"windows", ordered_json::array()}};
-  for (int64_t window = 0; window <= most; ++window) {
-    json["windows"].push_back({{"window", window},
-                               {"tokens_per_target_run", evaluate::expected_tokens(alpha, window, length)},
-                               {"speedup", evaluate::walltime_improvement(alpha, window, costs, length)}});
-  }
-  return json;
-}
 
 // Throws a UserError if the target has fewer positions than the longest step needs.
 void require_room(const model::ModelInfo& model, const PlanFlags& flags) {
@@ -136,7 +112,6 @@ int run_plan(const PlanFlags& flags) {
   const StepCosts costs = measured_costs(flags, device);
   const int64_t longest = std::ssize(costs.target) - 1;
   const std::optional<double> even = evaluate::break_even_alpha(costs, longest, flags.output_tokens);
-  ordered_json plans = ordered_json::array();
   Table times({{"window"}, {"drafting ms"}, {"verifying ms"}, {"x one"}});
   for (size_t window = 0; window < costs.target.size(); ++window) {
     times.add_row({std::to_string(window), fmt::format("{:.3f}", 1e3 * costs.drafting(static_cast<double>(window))),
@@ -145,28 +120,8 @@ int run_plan(const PlanFlags& flags) {
   }
   Table best({{"alpha"}, {"best window: speedup", Align::kLeft}});
   for (const double alpha : flags.alphas) {
-    plans.push_back(windows_json(alpha, costs, longest, flags.output_tokens));
     const auto& [window, speedup] = evaluate::best_window(alpha, costs, longest, flags.output_tokens);
     best.add_row({fmt::format("{:g}", alpha), fmt::format("{}: {:.2f}x", window, speedup)});
-  }
-  if (flags.json) {
-    const ordered_json json{{"environment", environment()},
-                            {"model", flags.model},
-                            {"drafter", flags.drafter},
-                            {"dtype", flags.dtype},
-                            {"device", device.str()},
-                            {"threads", threads},
-                            {"batch", flags.batch},
-                            {"length", flags.length},
-                            {"source_length", flags.source_length},
-                            {"output_tokens", flags.output_tokens},
-                            {"target_seconds", costs.target},
-                            {"drafting_seconds", costs.drafts},
-                            {"cost_ratio", ratio_json(costs)},
-                            {"break_even_alpha", even ? ordered_json(*even) : ordered_json()},
-                            {"plans", plans}};
-    std::cout << json.dump(2) << "\n";
-    return 0;
   }
   const std::string processor = device.is_cpu() ? cpu_name() : device_description(device);
   std::cout << cut_to_width(fmt::format("{} with {}", flags.model, flags.drafter), 100) << "\n"
@@ -202,8 +157,7 @@ Action add_plan(CLI::App& app) {
   app.add_option("--max-window", flags->max_window, "Longest window to measure")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_flag("--json", flags->json, "Print JSON with every time and window, full precision");
-  for (const char* name : {"--batch", "--drafter-dtype", "--json"}) {
+  for (const char* name : {"--batch", "--drafter-dtype"}) {
     app.get_option(name)->needs(app.get_option("--drafter"));
   }
   add_execution_flags(app, flags->execution);
