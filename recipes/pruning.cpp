@@ -1,8 +1,7 @@
 #include "recipes/pruning.h"
 
-#include <functional>
+#include <memory>
 #include <numeric>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -22,46 +21,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Receives the source or the target of an example.
-using OnTokens = std::function<void(std::span<const int32_t> tokens)>;
-
-[[noreturn]] void refuse(const fs::path& file, const std::string& what, const std::string& expected,
-                         const std::string& hint) {
-  throw UserError({.where = file.string(), .what = what, .expected = expected, .found = {}, .hint = hint});
-}
-
-// Model directory with its tokenizer, which corpora must share.
-struct Whole {
-  std::unique_ptr<model::TransformerModel> model;
-  std::unique_ptr<data::Tokenizer> tokenizer;  // null if the directory has none
-
-  void read(const fs::path& file, const OnTokens& on_tokens) const {
-    const data::Corpus corpus(file);
-    if (tokenizer) {
-      require_same_tokenizer(tokenizer->hash(), corpus.info().tokenizer_hash, file,
-                             "prepare it with the model's own tokenizer");
-    }
-    if (corpus.info().vocabulary > model->config().vocabulary) {
-      refuse(file, "the corpus has more token ids than the model",
-             fmt::format("at most {}", model->config().vocabulary), "prepare it with the model's own tokenizer");
-    }
-    for (int64_t i = 0; i < corpus.size(); ++i) {
-      on_tokens(corpus.source(i));
-      on_tokens(corpus.target(i));
+// Returns how often each of the model's ids occurs in the sources and targets of a corpus. `tokenizer` may be null.
+std::vector<int64_t> count_tokens(const fs::path& file, int64_t vocabulary, const data::Tokenizer* tokenizer) {
+  const data::Corpus corpus(file);
+  const char* prepare = "prepare it with the model's own tokenizer";
+  if (tokenizer != nullptr) require_same_tokenizer(tokenizer->hash(), corpus.info().tokenizer_hash, file, prepare);
+  if (corpus.info().vocabulary > vocabulary) {
+    throw UserError({file.string(), "the corpus has more token ids than the model",
+                     fmt::format("at most {}", vocabulary), std::to_string(corpus.info().vocabulary), prepare});
+  }
+  if (corpus.info().source_tokens + corpus.info().target_tokens == 0) {
+    throw UserError({file.string(), "there are no tokens to count", "at least one", "none", ""});
+  }
+  std::vector<int64_t> counts(static_cast<size_t>(vocabulary), 0);
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    work_point();
+    for (const auto& ids : {corpus.source(i), corpus.target(i)}) {
+      for (const int32_t id : ids) ++counts[static_cast<size_t>(id)];
     }
   }
-};
-
-// Returns how often each id occurs, in sources and targets.
-std::vector<int64_t> count_tokens(const Whole& whole, const fs::path& file) {
-  std::vector<int64_t> counts(static_cast<size_t>(whole.model->config().vocabulary), 0);
-  int64_t tokens = 0;
-  whole.read(file, [&](std::span<const int32_t> ids) {
-    work_point();
-    for (const int32_t id : ids) ++counts[static_cast<size_t>(id)];
-    tokens += std::ssize(ids);
-  });
-  if (tokens == 0) refuse(file, "there are no tokens to count", "at least one", {});
   return counts;
 }
 
@@ -102,25 +80,26 @@ std::string prune_directory(const fs::path& model, const fs::path& out, const mo
   if (fs::exists(model::exits_directory(model))) {
     log_info("{}: its exits are not copied, because they belong to the whole model", model.string());
   }
-  Whole whole{model::load_model(model, {.pack = false}), nullptr};
-  if (data::has_tokenizer(model)) {
-    whole.tokenizer = data::load_tokenizer(model);
-    model::require_vocabulary_fits(whole.model->config(), whole.tokenizer->vocabulary(), model.string());
-  }
-  model::PruneEvidence evidence;
-  if (whole.tokenizer) {
-    evidence.special_ids = special_ids(*whole.tokenizer);
-    if (whole.tokenizer->unk() >= 0) evidence.unknown = whole.tokenizer->unk();
-  }
-  model::require_prunable(whole.model->config(), options, evidence);
-  if (options.vocabulary_from) evidence.token_counts = count_tokens(whole, *options.vocabulary_from);
-  const auto pruned = model::prune(*whole.model, options, evidence);
-  work_point();
+  const auto whole = model::load_model(model, {.pack = false});
   model::SaveOptions save;
   save.generation = model::read_settings(model).generation;
-  if (whole.tokenizer) save.tokenizer = whole.tokenizer->file();
+  model::PruneEvidence evidence;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (data::has_tokenizer(model)) {
+    tokenizer = data::load_tokenizer(model);
+    model::require_vocabulary_fits(whole->config(), tokenizer->vocabulary(), model.string());
+    evidence.special_ids = special_ids(*tokenizer);
+    if (tokenizer->unk() >= 0) evidence.unknown = tokenizer->unk();
+    save.tokenizer = tokenizer->file();
+  }
+  model::require_prunable(whole->config(), options, evidence);
+  if (options.vocabulary_from) {
+    evidence.token_counts = count_tokens(*options.vocabulary_from, whole->config().vocabulary, tokenizer.get());
+  }
+  const auto pruned = model::prune(*whole, options, evidence);
+  work_point();
   model::save_model(out, *pruned, save);
-  return describe_pruning(whole.model->config(), pruned->config(), evidence.token_counts);
+  return describe_pruning(whole->config(), pruned->config(), evidence.token_counts);
 }
 
 // ---- kind = "prune": cuts a smaller model out of a trained one

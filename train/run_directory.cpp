@@ -104,23 +104,11 @@ void load_optimizer(const std::filesystem::path& file, Optimizer& optimizer) {
   }
 }
 
-void require_version(const nlohmann::json& json, const std::filesystem::path& file) {
-  const int64_t version = json.at("format_version");
-  if (version == kFormatVersion) return;
-  throw UserError(Problem{.where = file.string(),
-                          .what = "the checkpoint has another format version",
-                          .expected = std::to_string(kFormatVersion),
-                          .found = std::to_string(version),
-                          .hint = "train in another directory, or remove this one to start anew"});
-}
-
-void require_identity(const std::string& found, const std::string& expected, const std::filesystem::path& checkpoint) {
+void require_same(const std::string& what, const std::string& found, const std::string& expected,
+                  const std::filesystem::path& checkpoint) {
   if (found == expected) return;
-  throw UserError(Problem{.where = checkpoint.string(),
-                          .what = "the checkpoint belongs to a run with other options or data",
-                          .expected = expected,
-                          .found = found,
-                          .hint = "train in another directory, or remove this one to start anew"});
+  throw UserError(
+      {checkpoint.string(), what, expected, found, "train in another directory, or remove this one to start anew"});
 }
 
 void warn_of_threads(int64_t before) {
@@ -179,8 +167,10 @@ TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint,
   const nlohmann::json json = load_json(file);
   TrainingState state;
   try {
-    require_version(json, file);
-    require_identity(json.at("identity"), identity_, checkpoint);
+    require_same("the checkpoint has another format version", json.at("format_version").dump(),
+                 std::to_string(kFormatVersion), checkpoint);
+    require_same("the checkpoint belongs to a run with other options or data", json.at("identity"), identity_,
+                 checkpoint);
     warn_of_threads(json.at("threads"));
     json.at("state").get_to(state);
   } catch (const nlohmann::json::exception& error) {

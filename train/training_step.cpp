@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/bf16_product.h"
 #include "base/device_tensors.h"
@@ -39,18 +41,12 @@ at::Tensor global_norm(const TrainableModel& trainable) {
   return at::stack(at::_foreach_norm(gradients, 2)).norm();
 }
 
-std::string listed(const std::vector<int64_t>& examples) {
-  std::string text;
-  for (const int64_t example : examples) text += (text.empty() ? "" : ", ") + std::to_string(example);
-  return text;
-}
-
 [[noreturn]] void refuse(const std::string& what, int64_t step, const data::Corpus& corpus,
                          const std::vector<int64_t>& examples) {
   throw RunError({.where = corpus.file().string(),
                   .what = what + " in training step " + std::to_string(step),
                   .expected = "a finite number",
-                  .found = "NaN or infinity from the examples " + listed(examples),
+                  .found = fmt::format("NaN or infinity from the examples {}", fmt::join(examples, ", ")),
                   .hint = "look at them with `draftsmith inspect`; else lower the learning rate, warm up longer or "
                           "clip, in a stage `from` the last checkpoint's model (checkpoints/last/model), which is "
                           "unharmed"});

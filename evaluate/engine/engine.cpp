@@ -153,8 +153,7 @@ class ModelEngine final : public Engine {
                                   const std::vector<std::vector<int64_t>>& outputs) override {
     const at::NoGradGuard no_gradients;
     const infer::GenerationModels models = models_.of(run);
-    return models.drafter->forced_alpha(models.draft_target(), {prompts, outputs}, {.temperature = 1},
-                                        options_.forced_block);
+    return models.drafter->forced_alpha(models.draft_target(), {prompts, outputs}, {.temperature = 1}, 0);
   }
 
   LayerDepth depth(const Setting& run) override {

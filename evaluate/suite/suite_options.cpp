@@ -157,9 +157,6 @@ Fields<SuiteOptions> SuiteOptions::fields() {
            "Lines on which each drafter is measured teacher-forced: alpha_forced on the target's outputs, at "
            "temperatures 0 and 1, accuracy and cross entropy on the references or, without references, on what "
            "max_source_tokens cut off; 0: none.")
-      .add("forced_block", &SuiteOptions::forced_block, Range{0}, Unit{"tokens"},
-           "Block that a Tandem secondary predicts in these passes before it is given the target's representations; 0: "
-           "the one it was trained with.")
       .add("calibrate", &SuiteOptions::calibrate,
            "Measure the time of target and drafter steps, for the predicted speedup.")
       .add("dtype", &SuiteOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64", "int8"},

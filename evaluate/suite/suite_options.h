@@ -117,7 +117,6 @@ struct SuiteOptions : data::Languages {
   uint64_t seed = 1;
   int64_t resamples = 1000;
   int64_t forced_lines = 100;
-  int64_t forced_block = 0;
   bool calibrate = true;
   std::string dtype = "fp32";
   std::string device = "auto";

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -222,7 +221,8 @@ class CrossEntropy : public Objective {
 
 // ---- Distillation
 
-void check_source(const DistillOptions& options, const ObjectiveInputs& inputs, Problems& problems) {
+void check_source(const DistillOptions& options, const ObjectiveInputs& inputs) {
+  Problems problems;
   const TeacherSource& teacher = *inputs.teacher;
   const auto made_at = teacher.temperature();
   if (made_at && *made_at != options.temperature) {
@@ -234,14 +234,6 @@ void check_source(const DistillOptions& options, const ObjectiveInputs& inputs, 
                   .hint = "set objective.distill.temperature to it, or make the cache again at the other"});
   }
   teacher.check(*inputs.corpus, inputs.trainable->info(), problems);
-}
-
-void check_inputs(const DistillOptions& options, const ObjectiveInputs& inputs) {
-  if (inputs.trainable == nullptr || inputs.corpus == nullptr) {
-    throw std::logic_error("distillation needs the trained models and a corpus");
-  }
-  Problems problems;
-  if (inputs.teacher != nullptr) check_source(options, inputs, problems);
   problems.throw_if_any();
 }
 
@@ -262,50 +254,43 @@ class Distill : public Objective {
   // A teacher is given, or the trained models teach; samples need models that decode and a live teacher. Errors
   // (UserError, all at once): a teacher that does not fit the student or the corpus, a cache of another temperature.
   // loss() refuses, at the first batch, a student that lacks ids of a top-k cache.
-  Distill(const DistillOptions& options, const ObjectiveInputs& inputs);
-  Loss loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) override;
+  Distill(const DistillOptions& options, const ObjectiveInputs& inputs) : options_(options), teacher_(inputs.teacher) {
+    if (teacher_ != nullptr) check_source(options, inputs);
+    if (options.on_policy.share == 0) return;
+    const model::ModelInfo* live = teacher_ != nullptr ? teacher_->live() : nullptr;
+    samples_.emplace(options.on_policy, *inputs.corpus, inputs.token_budget, live != nullptr ? live->max_positions : 0);
+  }
+
+  Loss loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) override {
+    if (!samples_ || !samples_->takes(dropout.step)) return on(trainable, batch, dropout, options_);
+    DistillOptions options = options_;
+    options.lambda = 0;
+    Loss loss = on(trainable, samples_->batch(trainable, batch, dropout.step), dropout, options);
+    // The divergence has the same weight in all batches; cross entropy is left out for tokens that the student wrote.
+    if (options_.lambda > 0) loss.sum = loss.sum * (1 - options_.lambda);
+    return loss;
+  }
 
  private:
   Loss on(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout,
-          const DistillOptions& options);
+          const DistillOptions& options) {
+    const TrainableOutput output = trainable.forward(batch, dropout);
+    const at::Tensor sequences = options.normalization == "sequences" ? sequences_of(output, batch) : at::Tensor();
+    if (options.lambda == 1) return cross_entropy_of(output, options.label_smoothing, sequences);  // asks no teacher
+    if (teacher_ != nullptr) {
+      for (const Predictions& predictions : output.predictions) {
+        if (predictions.taught) require_all_ids(*teacher_, *predictions.model);
+      }
+      return distillation_of(output, *teacher_->distributions(batch), teacher_->vocabulary(), options, sequences);
+    }
+    HiddenTeacher teacher(output.teacher.value());
+    return distillation_of(output, teacher, output.teacher->model->config().vocabulary, options, sequences);
+  }
 
   DistillOptions options_;
   TeacherSource* teacher_;  // nullptr: the trained models' own
   std::optional<StudentSamples> samples_;
 };
-
-Distill::Distill(const DistillOptions& options, const ObjectiveInputs& inputs)
-    : options_(options), teacher_(inputs.teacher) {
-  check_inputs(options, inputs);
-  if (options.on_policy.share == 0) return;
-  const model::ModelInfo* live = teacher_ != nullptr ? teacher_->live() : nullptr;
-  samples_.emplace(options.on_policy, *inputs.corpus, inputs.token_budget, live != nullptr ? live->max_positions : 0);
-}
-
-Loss Distill::loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) {
-  if (!samples_ || !samples_->takes(dropout.step)) return on(trainable, batch, dropout, options_);
-  DistillOptions options = options_;
-  options.lambda = 0;
-  Loss loss = on(trainable, samples_->batch(trainable, batch, dropout.step), dropout, options);
-  // The divergence has the same weight in all batches; cross entropy is left out for tokens that the student wrote.
-  if (options_.lambda > 0) loss.sum = loss.sum * (1 - options_.lambda);
-  return loss;
-}
-
-Loss Distill::on(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout,
-                 const DistillOptions& options) {
-  const TrainableOutput output = trainable.forward(batch, dropout);
-  const at::Tensor sequences = options.normalization == "sequences" ? sequences_of(output, batch) : at::Tensor();
-  if (options.lambda == 1) return cross_entropy_of(output, options.label_smoothing, sequences);  // no teacher is asked
-  if (teacher_ != nullptr) {
-    for (const Predictions& predictions : output.predictions) {
-      if (predictions.taught) require_all_ids(*teacher_, *predictions.model);
-    }
-    return distillation_of(output, *teacher_->distributions(batch), teacher_->vocabulary(), options, sequences);
-  }
-  HiddenTeacher teacher(output.teacher.value());
-  return distillation_of(output, teacher, output.teacher->model->config().vocabulary, options, sequences);
-}
 
 }  // namespace
 
