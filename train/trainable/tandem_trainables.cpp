@@ -117,7 +117,10 @@ void TandemTrainable::load(const std::filesystem::path& directory) {
 
 SharedEncoderTrainable::SharedEncoderTrainable(model::TransformerModel& drafter, model::TransformerModel& target,
                                                SharedEncoderOptions options)
-    : drafter_(drafter), target_(target), options_(std::move(options)), info_(of_both(drafter.info(), target.info())) {
+    : OneModelTrainable(drafter, model::shared_encoder_kind()),
+      target_(target),
+      options_(std::move(options)),
+      info_(of_both(drafter.info(), target.info())) {
   model::require_shared_encoder_pair(drafter.config(), target.config(), {drafter.info().name, target.info().name});
   info_.vocabulary = std::min(info_.vocabulary, target.info().vocabulary);
 }
@@ -134,8 +137,8 @@ TrainableOutput SharedEncoderTrainable::forward(const Batch& batch, const model:
   TrainableOutput output;
   model::ForwardInput input = input_of(batch);
   input.shared_encoder = read_target(batch, output).to(info_.dtype);  // its type may be narrower than the drafter's
-  const at::Tensor hidden = drafter_.forward(input, dropout).hidden;  // [B,T,D]
-  output.predictions = {{.model = &drafter_, .hidden = at_labels(hidden, batch), .labels = batch.labels}};
+  const at::Tensor hidden = model_.forward(input, dropout).hidden;    // [B,T,D]
+  output.predictions = {{.model = &model_, .hidden = at_labels(hidden, batch), .labels = batch.labels}};
   return output;
 }
 
@@ -143,23 +146,13 @@ TextWriters SharedEncoderTrainable::text_writers() const {
   TextWriters writers;
   // The target is as it was loaded, and belongs to somebody else.
   writers.target = {std::shared_ptr<void>(), &target_};
-  writers.shared_encoder = packed_copy(drafter_);
+  writers.shared_encoder = packed_copy(model_);
   return writers;
-}
-
-void SharedEncoderTrainable::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
-  model::save_model(directory, drafter_, options);
 }
 
 void SharedEncoderTrainable::save_result(const std::filesystem::path& directory,
                                          const model::SaveOptions& options) const {
-  model::save_with_companion(directory, drafter_, options_.target_directory, options);
-}
-
-void SharedEncoderTrainable::load(const std::filesystem::path& directory) {
-  const model::LoadOptions options{.device = info_.device, .dtype = info_.dtype, .pack = false};
-  const auto stored = model::load_with_companion(model::shared_encoder_kind(), directory, {}, options);
-  copy_parameters(stored->parameters(), drafter_.parameters(), directory.string());
+  model::save_with_companion(directory, model_, options_.target_directory, options);
 }
 
 namespace {
@@ -203,7 +196,8 @@ at::Tensor on_device(const std::vector<int64_t>& numbers, at::Device device) {
 
 }  // namespace
 
-BlockPredictionTrainable::BlockPredictionTrainable(model::TransformerModel& model) : model_(model) {
+BlockPredictionTrainable::BlockPredictionTrainable(model::TransformerModel& model)
+    : OneModelTrainable(model, model::block_prediction_kind()) {
   if (model.config().block_attention < 1) throw std::logic_error("the model predicts no blocks");
 }
 
@@ -215,16 +209,6 @@ TrainableOutput BlockPredictionTrainable::forward(const Batch& batch, const mode
   return {.predictions = {{.model = &model_,
                            .hidden = hidden.flatten(0, 1).index_select(0, on_device(predicted.places, info().device)),
                            .labels = batch.labels.index_select(0, on_device(predicted.labels, info().device))}}};
-}
-
-void BlockPredictionTrainable::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
-  model::save_model(directory, model_, options);
-}
-
-void BlockPredictionTrainable::load(const std::filesystem::path& directory) {
-  const auto stored = model::load_model(model::ModelDirectory(directory, model::block_prediction_kind()),
-                                        {.device = info().device, .dtype = info().dtype, .pack = false});
-  copy_parameters(stored->parameters(), model_.parameters(), directory.string());
 }
 
 DeepTandemTrainable::DeepTandemTrainable(model::DeepTandemModel& model)

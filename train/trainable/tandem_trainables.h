@@ -78,7 +78,7 @@ struct SharedEncoderOptions {
   bool teaches = false;                         // forward() offers the target's predictions
 };
 
-class SharedEncoderTrainable : public TrainableModel {
+class SharedEncoderTrainable : public OneModelTrainable {
  public:
   // Takes an unpacked drafter, and a target of any type that fits it. Both are on the device to train on; they must
   // outlive this object, and the drafter holds the result. Errors: UserError (model::require_shared_encoder_pair).
@@ -88,25 +88,19 @@ class SharedEncoderTrainable : public TrainableModel {
   // Returns the drafter's info without ids that the target lacks, and with the shorter of both contexts: both models
   // read a batch.
   const model::ModelInfo& info() const override { return info_; }
-  double dropout() const override { return drafter_.config().dropout; }
-  // Returns the drafter's parameters alone.
-  const std::map<std::string, at::Tensor>& parameters() const override { return drafter_.parameters(); }
   TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   bool teaches() const override { return options_.teaches; }
   bool writes_text() const override { return true; }
   bool has_target() const override { return true; }
   TextWriters text_writers() const override;
-  // Writes the drafter's directory; the target is not named.
-  void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
-  // Like save(), with the target named by path and hash, so that the directory drafts for no other model.
+  // Like save(), which does not name the target, with it named by path and hash, so that the directory drafts for no
+  // other model.
   void save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
-  void load(const std::filesystem::path& directory) override;
 
  private:
   // Returns the target's encoder states [B,S,D_L], and adds its predictions if it teaches.
   at::Tensor read_target(const Batch& batch, TrainableOutput& output);
 
-  model::TransformerModel& drafter_;
   model::TransformerModel& target_;
   SharedEncoderOptions options_;
   model::ModelInfo info_;
@@ -118,27 +112,16 @@ class SharedEncoderTrainable : public TrainableModel {
 // A model of block prediction (model/models/block_models.h). Its loss and measures are over the labels that it
 // predicts: those with a token γ places before them in the same text. The first γ tokens of a text without a prompt are
 // not predicted.
-class BlockPredictionTrainable : public TrainableModel {
+class BlockPredictionTrainable : public OneModelTrainable {
  public:
-  // The model is fp32 (fp64 in tests), unpacked and on the device to train on. It must outlive this object, and holds
-  // the result.
   explicit BlockPredictionTrainable(model::TransformerModel& model);
-
-  const model::ModelInfo& info() const override { return model_.info(); }
-  double dropout() const override { return model_.config().dropout; }
-  const std::map<std::string, at::Tensor>& parameters() const override { return model_.parameters(); }
   TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
-  void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
-  void load(const std::filesystem::path& directory) override;
-
- private:
-  model::TransformerModel& model_;
 };
 
 // Both parts of a deep Tandem and the projection between them.
 class DeepTandemTrainable : public TrainableModel {
  public:
-  // The model as in BlockPredictionTrainable.
+  // The model as in OneModelTrainable.
   explicit DeepTandemTrainable(model::DeepTandemModel& model);
 
   const model::ModelInfo& info() const override { return info_; }

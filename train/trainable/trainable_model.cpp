@@ -255,18 +255,19 @@ void copy_parameters(const std::map<std::string, at::Tensor>& from, const std::m
   }
 }
 
-TrainableOutput PlainTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
-  return {
-      .predictions = {{.model = &model_, .hidden = hidden_at_labels(model_, batch, dropout), .labels = batch.labels}}};
-}
-
-void PlainTrainable::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
+void OneModelTrainable::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
   model::save_model(directory, model_, options);
 }
 
-void PlainTrainable::load(const std::filesystem::path& directory) {
-  const auto stored = model::load_model(directory, {.device = info().device, .dtype = info().dtype, .pack = false});
+void OneModelTrainable::load(const std::filesystem::path& directory) {
+  const auto stored = model::load_model(model::ModelDirectory(directory, kind_),
+                                        {.device = info().device, .dtype = info().dtype, .pack = false});
   copy_parameters(stored->parameters(), model_.parameters(), directory.string());
+}
+
+TrainableOutput PlainTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
+  return {
+      .predictions = {{.model = &model_, .hidden = hidden_at_labels(model_, batch, dropout), .labels = batch.labels}}};
 }
 
 std::unique_ptr<model::TransformerModel> packed_copy(const model::TransformerModel& model) {

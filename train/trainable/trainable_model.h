@@ -14,6 +14,7 @@
 #include "base/aten.h"
 #include "data/corpus/corpus.h"
 #include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "model/models/exits.h"
 #include "model/transformer/language_model.h"
 #include "model/transformer/transformer_model.h"
@@ -174,24 +175,33 @@ void copy_parameters(const std::map<std::string, at::Tensor>& from, const std::m
 // Returns a packed model over the same weights.
 std::unique_ptr<model::TransformerModel> packed_copy(const model::TransformerModel& model);
 
-// One model, trained on its own.
-class PlainTrainable : public TrainableModel {
+// Trained models whose parameters are those of one model.
+class OneModelTrainable : public TrainableModel {
  public:
-  // The model is fp32 (fp64 in tests), unpacked and on the device to train on. It must outlive this object, and holds
-  // the result.
-  explicit PlainTrainable(model::TransformerModel& model) : model_(model) {}
+  // The model, whose directories are of `kind`, is fp32 (fp64 in tests), unpacked and on the device to train on. It
+  // must outlive this object, and holds the result.
+  OneModelTrainable(model::TransformerModel& model, const model::ModelKind& kind) : model_(model), kind_(kind) {}
 
   const model::ModelInfo& info() const override { return model_.info(); }
   double dropout() const override { return model_.config().dropout; }
   const std::map<std::string, at::Tensor>& parameters() const override { return model_.parameters(); }
-  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   void load(const std::filesystem::path& directory) override;
-  bool writes_text() const override { return true; }
-  TextWriters text_writers() const override { return {packed_copy(model_)}; }
+
+ protected:
+  model::TransformerModel& model_;
 
  private:
-  model::TransformerModel& model_;
+  const model::ModelKind& kind_;
+};
+
+// One model, trained on its own.
+class PlainTrainable : public OneModelTrainable {
+ public:
+  explicit PlainTrainable(model::TransformerModel& model) : OneModelTrainable(model, model::ordinary_kind()) {}
+  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
+  bool writes_text() const override { return true; }
+  TextWriters text_writers() const override { return {packed_copy(model_)}; }
 };
 
 }  // namespace draftsmith::train
