@@ -1,5 +1,4 @@
-// Text that a user names by files and fields, and the tokenised corpus that is made of it, for `draftsmith data
-// prepare` and the recipes' stage `corpus`.
+// Text that a user names by files and fields, and the tokenised corpus that is made of it, for the stage `corpus`.
 #pragma once
 
 #include <cstdint>
