@@ -44,14 +44,15 @@ class AutocastScope {
   bool before_;
 };
 
-// A scope without gradients and autocast: for models that are not trained (a teacher, a frozen primary), whose packed
-// weights autocast cannot convert, and for gradients that are computed by hand.
+// A scope without gradients: for models that are not trained (a teacher, a frozen primary), and for gradients that are
+// computed by hand. On CPUs autocast, which cannot convert packed weights, stays on for models that are not `packed`.
 class PlainArithmetic {
  public:
-  explicit PlainArithmetic(c10::DeviceType device) : no_autocast_(device, false) {}
+  explicit PlainArithmetic(c10::DeviceType device, bool packed = true)
+      : autocast_(device, !packed && device == at::kCPU && at::autocast::is_autocast_enabled(device)) {}
 
  private:
-  AutocastScope no_autocast_;
+  AutocastScope autocast_;
   at::NoGradGuard no_grad_;
 };
 

@@ -17,6 +17,7 @@
 #include "model/pruning/pruning.h"
 #include "recipes/stages/data_stages.h"
 #include "train/trainable/tandem_trainables.h"
+#include "train/training_step.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -44,9 +45,7 @@ ModelPointer ordinary_start(const StartOptions& options, const data::Tokenizer& 
 
 // Loads a model that is not trained.
 ModelPointer load_frozen(const fs::path& directory, const ModelPlace& place) {
-  // A teacher of half precision needs its plain head, whose logits are not rounded.
-  return model::load_model(directory,
-                           {.device = place.device, .dtype = place.frozen, .pack = place.frozen == at::kFloat});
+  return model::load_model(directory, {.device = place.device, .dtype = place.frozen, .pack = place.packs});
 }
 
 // Copies parameters of the same names and shapes from earlier exits.
@@ -307,8 +306,9 @@ StartingModels deep_tandem_start(const StartOptions& options, const data::Tokeni
 
 }  // namespace
 
-at::ScalarType frozen_type(const std::string& precision, at::Device device) {
-  return precision == "bf16" && !device.is_cpu() ? at::kBFloat16 : at::kFloat;
+ModelPlace place_of_training(const std::string& precision, at::Device device) {
+  const bool bf16 = train::trains_in_bf16(precision, device);
+  return {device, bf16 && !device.is_cpu() ? at::kBFloat16 : at::kFloat, !bf16};
 }
 
 StartingModels starting_models(const StartOptions& options, const data::Tokenizer& tokenizer, const ModelPlace& place,

@@ -113,13 +113,14 @@ struct StartingModels {
   std::unique_ptr<train::TrainableModel> trainable = nullptr;
 };
 
-// Where models run. A frozen model runs in a type of its own, since it is not updated.
+// Where models run. A frozen model has a type of its own, since it is not updated, and is packed unless products are in
+// bf16: on a GPU its plain head is needed, whose logits are not rounded, and on a CPU products of pairs are faster.
 struct ModelPlace {
   at::Device device = at::kCPU;
   at::ScalarType frozen = at::kFloat;
+  bool packs = true;
 };
-// Returns bf16 if `precision` is "bf16" and the device is not a CPU; else fp32.
-at::ScalarType frozen_type(const std::string& precision, at::Device device);
+ModelPlace place_of_training(const std::string& precision, at::Device device);
 
 // Makes or loads the models. A drafter with a shared encoder learns from its target if that `teaches`. Norms of exits
 // start from those of the same layers in `from`. A features drafter reads stored `states`, if there are any. Errors:

@@ -149,9 +149,9 @@ bool learns_from_shared(const TrainStageOptions& options) {
 
 // Loads the teacher that the options name, or returns nullptr for none. A Tandem's frozen primary, or the owner of a
 // shared encoder, is not loaded again.
-std::unique_ptr<model::TransformerModel> loaded_teacher(const TrainStageOptions& options, at::Device device) {
+std::unique_ptr<model::TransformerModel> loaded_teacher(const TrainStageOptions& options, const ModelPlace& place) {
   if (!options.teacher || shares_with_teacher(options) || is_frozen_primary(options, *options.teacher)) return nullptr;
-  return model::load_model(*options.teacher, {.device = device});
+  return model::load_model(*options.teacher, {.device = place.device, .pack = place.packs});
 }
 
 // Returns the source of the teacher's distributions; nullptr if none is needed or the trained models teach themselves.
@@ -181,13 +181,13 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   }
   std::vector<std::string> references;
   if (options.validation_references) references = data::read_lines(*options.validation_references);
-  const auto teacher = loaded_teacher(options, device);
+  const ModelPlace place = place_of_training(options.training.precision, device);
+  const auto teacher = loaded_teacher(options, place);
 
   std::optional<data::TeacherCache> cache;
   if (options.teacher_logits) cache = open_teacher_cache(*options.teacher_logits, files.corpus, options.teacher);
   const StartingModels start =
-      starting_models(options, *files.tokenizer, {device, frozen_type(options.training.precision, device)},
-                      learns_from_shared(options), {cache, &files.corpus});
+      starting_models(options, *files.tokenizer, place, learns_from_shared(options), {cache, &files.corpus});
   if (options.from) {
     model::require_vocabulary_fits(start.models.front()->config(), files.tokenizer->vocabulary(),
                                    options.from->string());

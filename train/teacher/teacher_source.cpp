@@ -64,7 +64,7 @@ LiveTeacher::LiveTeacher(model::TransformerModel& model) : model_(model) {
 }
 
 std::unique_ptr<TeacherDistributions> LiveTeacher::distributions(const Batch& batch) {
-  const PlainArithmetic plain(model_.info().device.type());
+  const PlainArithmetic plain(model_.info().device.type(), !model_.has_parameters());
   return std::make_unique<HiddenTeacher>(
       Predictions{.model = &model_, .hidden = hidden_at_labels(model_, batch, {}), .labels = batch.labels});
 }

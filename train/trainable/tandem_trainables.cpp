@@ -47,7 +47,7 @@ model::ForwardOutput TandemTrainable::run_primary(const Batch& batch, const mode
     own.seed ^= kPrimarySeed;
     return primary_.forward(input, own);
   }
-  const PlainArithmetic plain(info().device.type());
+  const PlainArithmetic plain(info().device.type(), !primary_.has_parameters());
   model::ForwardOutput output = primary_.forward(input);
   // Its type may be narrower than the secondary's.
   for (at::Tensor& layer : output.layers) layer = layer.to(info().dtype);
@@ -126,7 +126,7 @@ SharedEncoderTrainable::SharedEncoderTrainable(model::TransformerModel& drafter,
 }
 
 at::Tensor SharedEncoderTrainable::read_target(const Batch& batch, TrainableOutput& output) {
-  const PlainArithmetic plain(info_.device.type());
+  const PlainArithmetic plain(info_.device.type(), !target_.has_parameters());
   if (!options_.teaches) return target_.encode(batch.source).hidden;
   const model::ForwardOutput read = target_.forward(input_of(batch));
   output.teacher = {.model = &target_, .hidden = at_labels(read.hidden, batch), .labels = batch.labels};

@@ -41,7 +41,7 @@ TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::Dropo
       .target = batch.decoder_input, .source_lengths = batch.source.lengths, .steps = shape.unrolled};
   TrainableOutput output;
   {
-    const at::NoGradGuard no_grad;  // with autocast: the target is not packed
+    const PlainArithmetic plain(info().device.type(), !target_.has_parameters());
     const model::ForwardOutput target = target_states(batch);
     for (const at::Tensor& layer : target.layers) input.layers.push_back(layer.to(info().dtype));
     if (target.encoder.defined()) input.encoder = target.encoder.to(info().dtype);
