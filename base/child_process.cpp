@@ -1,9 +1,13 @@
 #include "base/child_process.h"
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -169,6 +173,38 @@ ShellResult run_shell(const std::string& command, std::string_view input, const 
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
   return result;
+}
+
+std::string run_in_copy(const std::function<std::string()>& work) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> result(std::tmpfile(), std::fclose);
+  const pid_t id = result ? fork() : -1;
+  if (id < 0) throw RunError({.where = "fork", .what = "no process can be made", .found = std::strerror(errno)});
+  // Ends the copy without destructors and buffers: those are the first one's.
+  const auto work_as_copy = [&]() noexcept {
+    const std::string text = work();
+    std::fwrite(text.data(), 1, text.size(), result.get());
+    _exit(std::fflush(result.get()) == 0 ? 0 : 1);
+  };
+  if (id == 0) work_as_copy();
+  int status = 0;
+  try {
+    while (waitpid(id, &status, WNOHANG) == 0) {
+      work_point();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  } catch (...) {
+    ::kill(id, SIGKILL);
+    waitpid(id, nullptr, 0);
+    throw;
+  }
+  if (status != 0) {
+    throw RunError({.where = "copy of this process", .what = "it was killed", .hint = "is there too little memory?"});
+  }
+  std::fseek(result.get(), 0, SEEK_END);
+  std::string text(static_cast<size_t>(std::ftell(result.get())), '\0');
+  std::rewind(result.get());
+  text.resize(std::fread(text.data(), 1, text.size(), result.get()));
+  return text;
 }
 
 std::string shell_word(const std::string& text) {

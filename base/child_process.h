@@ -1,8 +1,9 @@
-// Programs that this one runs: child processes, and commands of a shell.
+// Programs that this one runs: child processes, commands of a shell, and copies of itself.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,11 @@ struct ShellResult {
 // time, so neither side waits for the other; a command may leave its input unread. Errors: Interrupted if a stop is
 // requested meanwhile (base/signals.h), with the group killed; RunError if no process can be started.
 ShellResult run_shell(const std::string& command, std::string_view input, const ShellLimits& limits = {});
+
+// Returns what `work`, which throws nothing, returns in a copy of this process, without its other threads. For calls of
+// libraries that look at no signal: when long work ends (base/signals.h), the copy is killed. Errors: Interrupted;
+// RunError if the copy was killed.
+std::string run_in_copy(const std::function<std::string()>& work);
 
 // Returns the text as one word of a shell: as it is, or in single quotes.
 std::string shell_word(const std::string& text);

@@ -9,6 +9,7 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include "base/child_process.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -388,18 +389,22 @@ TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& all, con
                      .what = "no text to train a tokenizer on",
                      .found = std::to_string(report.lines) + " lines, all of them empty or unusable"});
   }
-  std::string model;
-  MemoryIterator iterator(lines);
-  const auto status = sentencepiece::SentencePieceTrainer::Train(trainer_flags(options), &iterator, &model);
-  if (!status.ok()) {
+  // SentencePiece cannot be interrupted. The first character says whether the model or a message follows.
+  const std::string trained = run_in_copy([&] {
+    std::string model;
+    MemoryIterator iterator(lines);
+    const auto status = sentencepiece::SentencePieceTrainer::Train(trainer_flags(options), &iterator, &model);
+    return status.ok() ? "m" + model : "e" + std::string(status.message());
+  });
+  if (trained.front() == 'e') {
     throw UserError({.where = file.string(),
                      .what = "the tokenizer cannot be trained",
                      .expected = "text that fits a " + options.type + " vocabulary of " +
                                  std::to_string(options.vocabulary) + " pieces",
-                     .found = std::string(status.message()),
+                     .found = trained.substr(1),
                      .hint = "change `vocabulary`, or set exact_size = false for a unigram model"});
   }
-  write_file_atomic(file, model);
+  write_file_atomic(file, trained.substr(1));
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(file);
   report.vocabulary = tokenizer->vocabulary();
   report.hash = tokenizer->hash();

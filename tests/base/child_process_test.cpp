@@ -1,5 +1,5 @@
-// Commands of users: both ways at once, and every way in which a command can end. Requests to stop, and long work that
-// they end.
+// Commands of users: both ways at once, and every way in which a command can end. Requests to stop, long work that they
+// end, and copies of the process.
 #include "base/child_process.h"
 
 #include <csignal>
@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/timing.h"
 
 namespace draftsmith {
 namespace {
@@ -101,6 +103,41 @@ TEST(LongWork, IsThatOfItsThread) {
   request_stop(SIGINT);
   std::thread([] { work_point(); }).join();
   EXPECT_THROW(work_point(), Interrupted);
+}
+
+TEST(CopiedProcess, ReturnsWhatItWorkedOut) {
+  const std::string large(3'000'000, 'x');
+  int calls = 0;
+  EXPECT_EQ(run_in_copy([&] {
+              ++calls;
+              return large + std::to_string(calls);
+            }),
+            large + "1");
+  EXPECT_EQ(calls, 0) << "memory is not shared";
+  EXPECT_EQ(run_in_copy([] { return std::string(); }), "");
+}
+
+TEST(CopiedProcess, EndsWithTheWork) {
+  const SignalWatch watch;
+  int ticks = 0;
+  const LongWork work("nothing", [&] {
+    if (++ticks == 2) request_stop(SIGTERM);
+  });
+  const Stopwatch stopwatch;
+  EXPECT_THROW(run_in_copy([] {
+                 sleep(60);
+                 return std::string();
+               }),
+               Interrupted);
+  EXPECT_LT(stopwatch.seconds(), 10);
+}
+
+TEST(CopiedProcess, ThatIsKilledIsAnError) {
+  EXPECT_THROW(run_in_copy([]() -> std::string {
+                 std::raise(SIGKILL);
+                 return "late";
+               }),
+               RunError);
 }
 
 TEST(Signals, ASecondOneEndsTheProcess) {
