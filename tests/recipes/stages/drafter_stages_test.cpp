@@ -198,7 +198,7 @@ TEST_F(TandemStages, ADrafterOfFeaturesReadsCachedStates) {
   EXPECT_THAT(refused(features + "layers = [1, 2]\n"),
               AllOf(HasSubstr("expected: layers 1, 2"), HasSubstr("found:    layers 1, 3")));
   EXPECT_THAT(refused("[features]\n" + option("target", "small") + "layers = [1]\n"),
-              AllOf(HasSubstr("another teacher"), HasSubstr("layers 1"), HasSubstr(path("small"))));
+              AllOf(HasSubstr("another teacher"), HasSubstr(path("small"))));
   EXPECT_THAT(
       error_of([&] { run("teacher-logits", toml::parse(option("model", "small") + files + "layers = [2]"), "x"); }),
       HasSubstr("from 0 (embedding output) to 1"));
