@@ -191,7 +191,6 @@ TEST_F(TandemStages, ADrafterOfFeaturesReadsCachedStates) {
   const double live_second = trained("", second, "live second");
   EXPECT_NEAR(trained("cache", second, "cached second"), live_second, 1e-3 * live_second);
   EXPECT_GT(trained("low", features + "layers = [1]\n", "of the stored ids"), 0) << "the last layer is not stored";
-
   const auto refused = [&](const std::string& more) {
     return stage_error(two_steps(option("teacher_logits", "cache/teacher_logits.h5") + more));
   };
