@@ -98,7 +98,7 @@ TEST(TeacherCache, HoldsFiniteStates) {
   const TeacherCache cache(directory / "t.h5");
   EXPECT_THAT(cache.rows(0).states, ElementsAre(kOne, kOne, kOne, kOne, kOne, kOne));
   EXPECT_THAT(cache.rows(1).states, ElementsAre(kTwo, kOne));
-  EXPECT_THAT(describe_teacher_cache(cache.info()), HasSubstr("layers 1, 3 in 4 rows of 2, 16 B in all"));
+  EXPECT_THAT(describe_teacher_cache(cache.info()), HasSubstr("layers 1, 3 in 4 rows of 2, 16 bytes in all"));
   merge_teacher_caches({directory / "t.h5"}, directory / "merged.h5", info);
   EXPECT_EQ(sha256_file(directory / "t.h5"), sha256_file(directory / "merged.h5"));
 

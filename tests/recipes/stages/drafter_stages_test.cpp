@@ -194,14 +194,13 @@ TEST_F(TandemStages, ADrafterOfFeaturesReadsCachedStates) {
   const double live_second = trained("", second, "live second");
   EXPECT_NEAR(trained("cache", second, "cached second"), live_second, 1e-3 * live_second);
   EXPECT_GT(trained("low", features + "layers = [1]\n", "of the stored ids"), 0) << "the last layer is not stored";
-
   const auto refused = [&](const std::string& more) {
     return stage_error(two_steps(option("teacher_logits", "cache/teacher_logits.h5") + more));
   };
   EXPECT_THAT(refused(features + "layers = [1, 2]\n"),
               AllOf(HasSubstr("expected: layers 1, 2"), HasSubstr("found:    layers 1, 3")));
   EXPECT_THAT(refused("[features]\n" + option("target", "small") + "layers = [1]\n"),
-              AllOf(HasSubstr("another teacher"), HasSubstr("layers 1"), HasSubstr(path("small"))));
+              AllOf(HasSubstr("another teacher"), HasSubstr(path("small"))));
   EXPECT_THAT(
       error_of([&] { run("teacher-logits", toml::parse(option("model", "small") + files + "layers = [2]"), "x"); }),
       HasSubstr("from 0 (embedding output) to 1"));

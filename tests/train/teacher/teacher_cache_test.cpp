@@ -169,7 +169,7 @@ TEST_F(TeacherCaches, LogitsThatAreNotFiniteAreAnError) {
   model::TransformerModel broken(tiny_config(), parameters);
   TeacherLogits logits(broken, *corpus_, {.k = 4}, 64);
   EXPECT_THAT(error_of<RunError>([&] { logits.rows(0, 2, [](int64_t) {}); }), HasSubstr("not finite"));
-  auto& embedding = parameters.at("shared_embedding.weight");
+  auto& embedding = parameters.at("embedding.weight");
   embedding = at::full_like(embedding, std::numeric_limits<float>::infinity());
   model::TransformerModel no_states(tiny_config(), parameters);
   TeacherLogits states(no_states, *corpus_, {.k = 4, .states = {.layers = {0}, .width = tiny_config().width}}, 64);
