@@ -142,15 +142,18 @@ TEST(DecodeWork, CountsTheProductsOfExits) {
 }
 
 // The primary's representations of an output's last round are not needed, and are counted nevertheless.
-TEST(DecodeWork, CountsTheProductsOfTandems) {
+TEST(DecodeWork, CountsTheProductsOfDraftersThatReadTheTarget) {
   for (const Kind kind : kKinds) {
-    const TandemPair pair = random_pair(kind);
-    DecodeOptions options = exit_options("tandem-speed");
-    options.temperature = 0;
-    const BothCounts counts = count_both(pair.models(), options, exit_sources(*pair.primary), {});
-    EXPECT_GT(counts.stats.drafted, 0);
-    EXPECT_LE(counts.run.weights, counts.weights);
-    EXPECT_GT(counts.run.weights, 0.9 * counts.weights);
+    for (const int form : {0, 1, 2}) {
+      SCOPED_TRACE(form);
+      const TandemPair pair = form == 0 ? random_pair(kind) : features_pair(kind, 24, form == 2);
+      DecodeOptions options = exit_options(form == 0 ? "tandem-speed" : "speculative");
+      options.temperature = 0;
+      const BothCounts counts = count_both(pair.models(), options, exit_sources(*pair.primary), {});
+      EXPECT_GT(counts.stats.drafted, 0);
+      EXPECT_LE(counts.run.weights, counts.weights);
+      EXPECT_GT(counts.run.weights, 0.9 * counts.weights);
+    }
   }
 }
 

@@ -34,9 +34,9 @@ class FeaturesOf : public ::testing::TestWithParam<std::tuple<Kind, bool>> {
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, FeaturesOf, ::testing::Combine(::testing::ValuesIn(kKinds), ::testing::Bool()),
                          [](const auto& form) {
-                           const auto [kind, block] = form.param;
-                           return std::string(kind == Kind::kEncoderDecoder ? "EncoderDecoder" : "DecoderOnly") +
-                                  (block ? "InBlocks" : "");
+                           const bool reads_source = std::get<0>(form.param) == Kind::kEncoderDecoder;
+                           return std::string(reads_source ? "EncoderDecoder" : "DecoderOnly") +
+                                  (std::get<1>(form.param) ? "InBlocks" : "");
                          });
 
 // Of a drafter with its target's head and one with a head of some ids.
@@ -133,7 +133,7 @@ TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   const std::vector<Ids> sources{source}, outputs{output};
   const auto forced = models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 0);
   EXPECT_EQ(forced.positions, 8);
-  EXPECT_NEAR(forced.alpha, overlap, 1e-9);
+  EXPECT_NEAR(forced.alpha, overlap, 1e-7);  // rotations are by other fp32 numbers
 }
 
 // In block mode a run has three positions.
@@ -143,9 +143,8 @@ TEST_P(FeaturesOf, RunsAreCountedAndTimedByWindow) {
     const DecodeStats stats = total(pair.run(tandem_options("speculative", window, 3)));
     EXPECT_EQ(stats.draft_runs, stats.draft_steps.steps);
     EXPECT_GE(stats.draft_steps.logits, stats.drafted);
-    if (!block_) EXPECT_EQ(stats.draft_runs, stats.draft_steps.logits);
-    if (block_) EXPECT_LE(stats.draft_runs, stats.verifications * divide_up(window, 3));
-    EXPECT_GE(stats.draft_runs * 3, stats.draft_steps.logits);
+    EXPECT_GE(stats.draft_runs * (block_ ? 3 : 1), stats.draft_steps.logits);
+    EXPECT_LE(stats.draft_runs, block_ ? stats.verifications * divide_up(window, 3) : stats.draft_steps.logits);
   }
   const GenerationModels models = pair.models();
   const StepCosts costs =

@@ -226,9 +226,9 @@ TEST(FeatureDirectories, OthersTargetsAndMissingTensorsAreRefused) {
   };
   EXPECT_THAT(with("num_decoder_layers", "2"), AllOf(HasSubstr("decoder.block.1."), HasSubstr("missing")));
   EXPECT_THAT(with("layers", "[3]"), HasSubstr("feature_projection.weight"));
-  EXPECT_THAT(with("layers", "[9]"), HasSubstr("states that the target does not have"));
   EXPECT_THAT(with("markov_rank", "2"), HasSubstr("a drafter that reads its tokens"));
   EXPECT_THAT(with("block", "true"), HasSubstr("feature_mask.weight"));
+  EXPECT_THAT(with("layers", "[9]"), HasSubstr("states that the target does not have"));
   EXPECT_THAT(with("target_layers", "0"), HasSubstr("target_layers"));
 }
 
