@@ -65,6 +65,7 @@ nlohmann::ordered_json eagle3_config(const TransformerConfig& config, const mode
   layer["model_type"] = "llama";
   layer["architectures"] = {"LlamaForCausalLM"};
   layer["tie_word_embeddings"] = false;
+  layer["num_aux_hidden_states"] = config.features.layers.size();  // vLLM takes three if it is absent
   nlohmann::ordered_json out;
   out["architectures"] = {"Eagle3Speculator"};
   out["speculators_model_type"] = "eagle3";
@@ -125,6 +126,7 @@ std::vector<model::TensorToStore> eagle3_tensors(const ExportOptions& options, c
     work_point();
     require_fits(options, tensor.name, tensor.tensor, tensor.dtype);
   }
+  if (ids.size(0) == config.vocabulary) return tensors;  // vLLM has no place for maps of all ids
   tensors.push_back({"d2t", ids - at::arange(ids.size(0), at::kLong), at::kLong});
   tensors.push_back({"t2d", at::zeros({config.vocabulary}, at::kBool).index_fill_(0, ids, true), at::kBool});
   return tensors;

@@ -267,6 +267,8 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
   const auto config = load_json(folder_ / "eagle/config.json");
   EXPECT_EQ(config.at("draft_vocab_size"), 5);
   EXPECT_EQ(config.at("norm_before_residual"), false);
+  EXPECT_EQ(config.at("transformer_layer_config").at("num_aux_hidden_states"),
+            config.at("eagle_aux_hidden_state_layer_ids").size());  // vLLM's own default is three
   const auto& verifier = config.at("speculators_config").at("verifier");
   EXPECT_EQ(verifier.at("architectures").at(0), "LlamaForCausalLM");
   EXPECT_EQ(verifier.at("name_or_path"), fs::canonical(folder_ / "llama").string());
@@ -287,7 +289,7 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
   EXPECT_THAT(refused("block", {.format = "vllm"}), HasSubstr("block mode"));
 }
 
-// The head is the target's, in the type of its files.
+// The head is the target's, in the type of its files; vLLM takes no maps beside a head of all ids.
 TEST_F(Exporting, EveryTensorOfAnEagle3DirectoryKeepsItsType) {
   const auto target = model::load_model(folder_ / "llama", {.pack = false});
   const auto drafter = model::make_feature_drafter(*target);
@@ -296,6 +298,7 @@ TEST_F(Exporting, EveryTensorOfAnEagle3DirectoryKeepsItsType) {
   const model::WeightFiles files(folder_ / "eagle");
   EXPECT_EQ(files.entry("fc.weight").dtype, "F16");
   EXPECT_EQ(files.entry("lm_head.weight").dtype, "F32");
+  EXPECT_FALSE(files.contains("d2t") || files.contains("t2d"));
   drafter->parameters().at("feature_projection.weight").mul_(1e9);
   model::save_with_companion(folder_ / "large", *drafter, folder_ / "llama");
   EXPECT_THAT(refused("large", {.format = "vllm", .dtype = "fp16"}), HasSubstr("fc.weight overflow"));
