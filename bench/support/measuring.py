@@ -27,6 +27,13 @@ def run(command, environment=None):
     return result.stdout
 
 
+def tokenized(model, file, special):
+    """Returns the lines of a file as ids of a model's tokenizer, with its special tokens or without."""
+    code = ("import sys, transformers\ntokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])\n"
+            f"for line in open(sys.argv[2]): print(*tokenizer.encode(line.strip(), add_special_tokens={special}))")
+    return run([PYTHON, "-c", code, model, file])
+
+
 def set_up(targets):
     """Installs what is missing, with the peers, and builds the targets."""
     subprocess.run([ROOT / "tools/setup", "--with-peers"], check=True)
