@@ -47,9 +47,9 @@ class TandemStages : public TrainStageTest {
 };
 
 TEST(FrozenPrimary, IsBf16WhereTrainingIsAndTheDeviceIsFastAtIt) {
-  EXPECT_EQ(frozen_type("bf16", at::kCUDA), at::kBFloat16);
-  EXPECT_EQ(frozen_type("bf16", at::kCPU), at::kFloat);
-  EXPECT_EQ(frozen_type("fp32", at::kCUDA), at::kFloat);
+  EXPECT_EQ(place_of_training("bf16", at::kCUDA).frozen, at::kBFloat16);
+  EXPECT_FALSE(place_of_training("bf16", at::kCPU).packs);  // and is fp32, with products in bf16
+  EXPECT_TRUE(place_of_training("fp32", at::kCUDA).packs);
 }
 
 TEST_F(TandemStages, ASecondStageGoesOnFromATandemWithItsPrimary) {
