@@ -248,6 +248,7 @@ StepTokens FeatureDrafter::step_tokens(const DraftRequest& request, size_t row) 
 
 void FeatureDrafter::observe(const DraftObservation& observation) {
   const model::DecodingGuard guard;
+  if (std::ranges::all_of(observation.rows, &Row::finished)) return;
   process_unread();  // no row has drafted
   std::vector<int64_t> processed, counts;
   for (size_t b = 0; b < observation.rows.size(); ++b) {

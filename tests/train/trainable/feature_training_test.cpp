@@ -118,19 +118,18 @@ TEST_F(FeatureTraining, ItComesToAgreeWithItsTargetWhichStays) {
     const data::Corpus validation(folder_ / "validation.h5");
     const ValidationInputs inputs{.corpus = &validation, .teacher = pair.target.get()};
     const double before = *validate(trainable, inputs, {}).overlap;
-    const auto loss = [&] {  // of all steps
-      const at::NoGradGuard no_grad;
-      return make_objective({})
-          ->loss(trainable, make_batch(validation, {0, 1, 2}, trainable.info()), {})
-          .sum.item<double>();
-    };
-    const double begun = loss();
     TrainOptions training = options();
     training.dropout = 0;
     training.optimizer.lr = 1e-2;
     training.length = "60 steps";
     training.objective.name = "distill";
     training.objective.distill.lambda = 0;
+    const auto loss = [&] {  // of all steps
+      const at::NoGradGuard no_grad;
+      const auto objective = make_objective(training.objective, {.trainable = &trainable, .corpus = &validation});
+      return objective->loss(trainable, make_batch(validation, {0, 1, 2}, trainable.info()), {}).sum.item<double>();
+    };
+    const double begun = loss();
     const TrainResult result = train(pair, training, block ? "block" : "run");
     EXPECT_LT(loss(), 0.9 * begun);
     EXPECT_GT(*validate(trainable, inputs, {}).overlap, before + 0.02);
