@@ -283,6 +283,10 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
   EXPECT_THAT(vllm_command("T", "D", 2), AllOf(HasSubstr("eagle3"), HasSubstr("\"num_speculative_tokens\": 2")));
   EXPECT_THAT(refused("llama-features", {.format = "hf"}), HasSubstr("--format vllm"));
   EXPECT_THAT(refused("t5-features", {.format = "vllm"}), HasSubstr("an encoder-decoder"));
+  auto other = load_json(folder_ / "llama-features/config.json");
+  other["hidden_act"] = "gelu";
+  write_json(folder_ / "llama-features/config.json", other);
+  EXPECT_THAT(refused("llama-features", {.format = "vllm"}), HasSubstr("another activation"));
 }
 
 // The head is the target's, in the type of its files; vLLM takes no maps beside a head of all ids.
