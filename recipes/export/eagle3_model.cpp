@@ -33,6 +33,7 @@ std::string beyond_eagle3(const TransformerConfig& config) {
   if (config.encoder_decoder) return "an encoder-decoder";
   if (config.family != "llama") return "layers of family " + config.family;
   if (config.projection_bias || config.output_bias || config.feed_forward_bias) return "biases";
+  if (config.activation != model::Activation::kSilu) return "another activation than SiLU";
   if (config.embedding_scale != 1 || config.residual_scale != 1 || config.output_scale != 1) return "scaled states";
   if (!config.window_layers.empty()) return "layers with windows";
   return {};
@@ -115,10 +116,7 @@ std::vector<model::TensorToStore> eagle3_tensors(const ExportOptions& options, c
                                  {.dtype = stored == at::kDouble ? at::kDouble : at::kFloat, .pack = false});
   std::vector<model::TensorToStore> tensors;
   for (const auto& [name, value] : drafter->parameters()) tensors.push_back({eagle3_name(name, config), value, type});
-  at::Tensor ids = at::arange(config.vocabulary, at::kLong);
-  if (config.own_head()) {
-    ids = at::tensor(config.draft_vocabulary.ids, at::kLong);
-  } else {
+  if (!config.own_head()) {
     const at::Tensor head = stored_head(target);
     tensors.push_back({"lm_head.weight", head, type_for(options, head.scalar_type())});
   }
@@ -126,7 +124,8 @@ std::vector<model::TensorToStore> eagle3_tensors(const ExportOptions& options, c
     work_point();
     require_fits(options, tensor.name, tensor.tensor, tensor.dtype);
   }
-  if (ids.size(0) == config.vocabulary) return tensors;  // vLLM has no place for maps of all ids
+  if (config.vocabulary_rows() == config.vocabulary) return tensors;  // vLLM has no place for maps of all ids
+  const at::Tensor ids = at::tensor(config.draft_vocabulary.ids, at::kLong);
   tensors.push_back({"d2t", ids - at::arange(ids.size(0), at::kLong), at::kLong});
   tensors.push_back({"t2d", at::zeros({config.vocabulary}, at::kBool).index_fill_(0, ids, true), at::kBool});
   return tensors;

@@ -287,6 +287,10 @@ TEST_F(Exporting, DraftersOfFeaturesAreEagle3Directories) {
   model::save_with_companion(folder_ / "block", *model::make_feature_drafter(*target, {.block = true}),
                              folder_ / "llama");
   EXPECT_THAT(refused("block", {.format = "vllm"}), HasSubstr("block mode"));
+  auto other = load_json(folder_ / "llama-features/config.json");
+  other["hidden_act"] = "gelu";
+  write_json(folder_ / "llama-features/config.json", other);
+  EXPECT_THAT(refused("llama-features", {.format = "vllm"}), HasSubstr("another activation"));
 }
 
 // The head is the target's, in the type of its files; vLLM takes no maps beside a head of all ids.
