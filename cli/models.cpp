@@ -74,7 +74,7 @@ Action add_inspect(CLI::App& app) {
   app.add_option("--examples", flags->examples, "Number of these examples")->check(CLI::NonNegativeNumber);
   app.footer(
       "Examples:\n  draftsmith inspect work/quickstart\n  draftsmith inspect work/quickstart/target/model\n"
-      "  draftsmith inspect work/quickstart/corpus/corpus.h5 --tokenizer work/quickstart/tokenizer/spiece.model");
+      "  draftsmith inspect corpus.h5 --tokenizer work/quickstart/tokenizer/spiece.model");
   return [flags] {
     if (flags->tokenizer.empty()) {
       std::cout << recipes::inspect(flags->path);
