@@ -46,6 +46,19 @@ at::Tensor VocabularyRows::spread(const at::Tensor& values, double elsewhere) co
   if (!pruned()) return values;
   std::vector<int64_t> shape = values.sizes().vec();
   shape.back() = vocabulary_;
+  if (values.is_cpu() && values.scalar_type() == at::kFloat && !values.requires_grad()) {
+    // On this thread: LibTorch's threads, which its operators wake for so many numbers, disturb the team's next step.
+    const at::Tensor all = at::empty(shape, values.options()), from = values.contiguous();
+    std::fill_n(all.mutable_data_ptr<float>(), all.numel(), static_cast<float>(elsewhere));
+    const auto* ids = ids_.const_data_ptr<int64_t>();
+    const int64_t kept = ids_.numel();
+    const float* row = from.const_data_ptr<float>();
+    float* to = all.mutable_data_ptr<float>();
+    for (int64_t left = from.numel(); left > 0; left -= kept, row += kept, to += vocabulary_) {
+      for (int64_t i = 0; i < kept; ++i) to[ids[i]] = row[i];
+    }
+    return all;
+  }
   return at::full(shape, elsewhere, values.options().requires_grad(false)).index_copy_(-1, ids_, values);
 }
 

@@ -43,7 +43,7 @@ def make_dialogues(root):
     stages = tomllib.loads((ROOT / "recipes/smollm2.toml").read_text())
     questions = [{"category": name, "turns": ["What is one and one?"]}
                  for name in stages["spec-bench"]["task"][0]["categories"]]
-    (root / "questions.txt").write_text("".join(f"What is {i} and one?\n" for i in range(20)))
+    (root / "questions.txt").write_text("".join(f"What is {i} and one?\n" for i in range(5)))
     for name, lines in (("dialogsum/dialogsum.train", 3 * [dialogue]), ("dialogsum/dialogsum.test", 2 * [dialogue]),
                         ("spec_bench/question", questions)):
         (root / name).parent.mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ def tiny(stages):
             settings[f"{name}.vocabulary"] = 30
         elif stage["kind"] == "prompts":
             # A model of few neurons writes nothing of use.
-            settings.update({f"{name}.text": "['data/questions.txt']", f"{name}.held_out": 14})
+            settings.update({f"{name}.text": "['data/questions.txt']", f"{name}.held_out": 2})
         elif stage["kind"] == "prune":
             settings.update({f"{name}.vocabulary_size": 300, f"{name}.decoder_layers": "'0,1'"})
         elif stage["kind"] in ("train", "heads"):
