@@ -297,7 +297,7 @@ class Quickstart(Script):
     def test_real_has_as_many_questions_as_fit_an_hour(self):
         for again in (False, True):
             result, calls = self.succeed("--small", "--real", "--set", "prompts.held_out=9")
-            self.assert_in_order(["60 to 120 minutes, with as many", "FETCHED smollm2", "THE TABLE of work/smollm2/chat",
+            self.assert_in_order(["60 to 180 minutes, with as many", "FETCHED smollm2", "THE TABLE of work/smollm2/chat",
                                   "work/smollm2/chat/report.html"], result.stdout)
             self.assertEqual(calls.count("new"), int(not again))
             words = calls[calls.index("train"):]
