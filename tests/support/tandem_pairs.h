@@ -45,7 +45,7 @@ TandemPair random_pair(Kind kind);
 TandemPair identity_shared_encoder(double noise = 0, int64_t vocabulary = 24);
 TandemPair random_shared_encoder();
 
-// The same with a features drafter that begins as the primary's last two layers; in block mode with a Markov bias.
+// Returns a features drafter that begins as the primary's last two layers, with it; in block mode with a Markov bias.
 TandemPair features_pair(Kind kind, int64_t vocabulary = 24, bool block = false);
 
 // Inputs of different lengths; prompts where the kind needs them not to be empty.

@@ -45,8 +45,9 @@ TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::Dropo
     const model::ForwardOutput target = target_states(batch);
     for (const at::Tensor& layer : target.layers) input.layers.push_back(layer.to(info().dtype));
     if (target.encoder.defined()) input.encoder = target.encoder.to(info().dtype);
-    if (target.hidden.defined())
+    if (target.hidden.defined()) {
       output.teacher = {.model = &target_, .hidden = at_labels(target.hidden, batch), .labels = batch.labels};
+    }
   }
   double all = 0;
   for (int64_t step = 0; step < shape.unrolled; ++step) all += std::pow(options_.decay, step);
