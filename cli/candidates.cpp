@@ -60,12 +60,12 @@ constexpr std::array<CandidateKind, 5> kKinds = {{
      .start = "shared_encoder = { target = <target>, projection = \"identity\" }",
      .reads_encoder = true,
      .alpha = 0.01},
-    // Measured: docs/reference/features.md. Decoder-only: SmolLM2 alone, whose training was not finished.
+    // Measured: docs/reference/features.md. SmolLM2's accepts as much as 4 pruned layers.
     {.name = "features",
      .start = "features = { target = <target>, <cut>unrolled = 5 }",
      .drafter_key = "features",
      .reads_states = true,
-     .alpha = 0.05,
+     .alpha = 0.1,
      .lambda = 0,
      .runs_target = true},
 }};
@@ -119,10 +119,10 @@ recipes::StartingModels start_of(const Candidate& made, const CandidateInputs& i
   return recipes::starting_models(options, *inputs.target.tokenizer, {.device = inputs.load.device}, made.distilled);
 }
 
-// Returns the seconds of passes forward and back on one example of random ids, in fp32, with those of the target where
-// it teaches.
-double example_seconds(train::TrainableModel& trainable, const Candidate& made, const CandidateInputs& inputs,
-                       WholeTarget& whole) {
+// Measures passes forward and back on one example of random ids, in fp32, with those of the target where it teaches,
+// unless its states are stored.
+void measure_training(train::TrainableModel& trainable, Candidate& made, const CandidateInputs& inputs,
+                      WholeTarget& whole) {
   constexpr int64_t kRows = 8;
   const int64_t vocabulary = inputs.target.model->info().vocabulary;
   std::vector<std::vector<int32_t>> ids;
@@ -150,7 +150,13 @@ double example_seconds(train::TrainableModel& trainable, const Candidate& made, 
     synchronize(trainable.info().device);
     seconds = watch.seconds();
   }
-  return seconds / kRows;
+  made.example_seconds = seconds / kRows;
+  if (!made.kind->reads_states) return;
+  const Stopwatch watch;
+  train::LiveTeacher(whole.on(inputs.load.device, inputs.target.directory)).distributions(batch);
+  synchronize(trainable.info().device);
+  made.states_seconds = watch.seconds() / kRows;
+  made.example_seconds = std::max(made.example_seconds - made.states_seconds, 0.1 * made.example_seconds);
 }
 
 infer::StepCosts costs_of(const infer::LoadedDrafter& drafter, const CandidateInputs& inputs) {
@@ -180,7 +186,7 @@ Candidate measured(const CandidateKind& kind, int64_t every, WholeTarget& whole,
   made.refusals = recipes::export_refusals(folder / "drafter");
   const auto spec = infer::parse_drafter((folder / "drafter").string());
   made.costs = costs_of(*infer::load_drafter(spec, {}, inputs.load), inputs);
-  if (inputs.example_tokens > 0) made.example_seconds = example_seconds(*start.trainable, made, inputs, whole);
+  if (inputs.example_tokens > 0) measure_training(*start.trainable, made, inputs, whole);
   return made;
 }
 

@@ -26,7 +26,7 @@ struct CandidateKind {
   const char* drafter_key = "model";  // by which a suite names it
   bool prunes_vocabulary = false;     // to ids that the target's outputs use most
   bool reads_encoder = false;         // of the target
-  bool reads_states = false;          // of the target, with one layer of its own: nothing is pruned
+  bool reads_states = false;          // of the target, stored; one layer of its own: nothing is pruned
   double alpha = 0;                   // accepted beside pruned layers of that number
   double rate = 1;                    // of learning, beside that of pruned layers
   double lambda = 0.1;                // share of cross entropy where it is distilled
@@ -44,6 +44,7 @@ struct Candidate {
   infer::StepCosts costs = {};                       // beside the target
   double numbers = 0;                                // that are trained
   double example_seconds = 0;                        // of training on an example once
+  double states_seconds = 0;                         // of storing the target's states of it before, for all epochs
   double minutes = 0;                                // of its training, where that is planned
   std::map<std::string, std::string> refusals = {};  // of formats of exports (recipes::export_refusals)
 

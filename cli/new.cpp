@@ -67,13 +67,13 @@ struct Task {
   double alpha;            // accepted drafts of one layer that are assumed, for want of more measurements
   const char* text;        // what --text must hold
 };
-// Alpha came out as .31 of 4 layers after 500 chat prompts (SmolLM2-135M), and between .73 and .82 of one layer in
-// translation (docs/results/multi30k_bild.md, quickstart.md). Of 1, 2 and 3 layers specgame's were .68, .79 and .81.
+// Alpha came out as .31 and .46 of 4 layers after 500 and 2,500 chat prompts (SmolLM2-135M), and between .73 and .82 of
+// one layer in translation (docs/reference/training.md). Of 1, 2 and 3 layers specgame's were .68, .79 and .81.
 constexpr std::array<Task, 4> kTasks = {{
-    {"chat", 128, true, 0.2, "what users ask, one message a line"},
+    {"chat", 128, true, 0.25, "what users ask, one message a line"},
     {"translation", 64, false, 0.7, "sources to translate, one a line, as the model reads them"},
     {"summarization", 96, false, 0.7, "texts to summarize, one a line, with the words that ask for it"},
-    {"text", 128, true, 0.2, "beginnings of text, one a line"},
+    {"text", 128, true, 0.25, "beginnings of text, one a line"},
 }};
 constexpr double kAlphaDoubled = 0.05;  // more for twice as many layers
 
@@ -106,7 +106,7 @@ struct Schedule {
   int64_t prompts = 0;   // to train on
   int64_t held_out = 0;  // to measure on
   int64_t epochs = 0;
-  double writing = 0, answering = 0, training = 0, evaluating = 0;
+  double writing = 0, answering = 0, reading = 0, training = 0, evaluating = 0;
   double least_hours = 0;  // that the least training takes
 };
 
@@ -188,7 +188,9 @@ void require_disk(const Starter& starter, const NewFlags& flags, int64_t layers)
   const int64_t measured = 2 * model::count_numbers(drafter);
   drafter.decoder_layers = layers;
   const int64_t ids = starter.schedule.prompts * starter.task.max_new_tokens;
-  const auto needed = 4 * static_cast<uint64_t>(std::max(measured, 7 * model::count_numbers(drafter) + 8 * ids));
+  const bool states = starter.chosen != nullptr && starter.chosen->kind->reads_states;
+  const int64_t kept = (states ? 8 + 6 * drafter.width : 8) * ids;  // prompts have as many ids as answers; shards, too
+  const auto needed = 4 * static_cast<uint64_t>(std::max(measured, 7 * model::count_numbers(drafter) + kept));
   const uint64_t free = disk_free(fs::absolute(flags.out).parent_path());
   if (free >= needed) return;
   throw UserError({flags.out.string(), "the disk has no room for the recipe's models and corpora", human_bytes(needed),
@@ -266,15 +268,16 @@ Schedule schedule_for(const Starter& starter, const Candidate& candidate, double
   made.evaluating = line * static_cast<double>(made.held_out);
   const double writing = writes ? kOwnTokens * starter.row_seconds : 0;
   const double answering = tokens * starter.row_seconds;
-  const double training = kEpochs * candidate.example_seconds;
-  const double each = writing + answering + training;
+  const double prepared = writing + answering + candidate.states_seconds;
+  const double each = prepared + kEpochs * candidate.example_seconds;
   const int64_t most = writes ? kMostPrompts : starter.lines - made.held_out;
   const double room = std::max(0.0, kPlanned * seconds - made.evaluating) / each;
   const double count = std::floor(std::min(room, static_cast<double>(most)));
   made.prompts = static_cast<int64_t>(count);
   made.writing = writing * count;
   made.answering = answering * count;
-  const double left = kPlanned * seconds - made.evaluating - (writing + answering) * count;
+  made.reading = candidate.states_seconds * count;
+  const double left = kPlanned * seconds - made.evaluating - prepared * count;
   const double epochs = left / (std::max(count, 1.0) * candidate.example_seconds);
   made.epochs = static_cast<int64_t>(std::clamp(epochs, kEpochs, 4 * kEpochs));
   made.training = static_cast<double>(made.epochs) * candidate.example_seconds * count;
@@ -283,9 +286,15 @@ Schedule schedule_for(const Starter& starter, const Candidate& candidate, double
   return made;
 }
 
+// Returns the format of the drafter's export: the wanted one or, beside a directory, vLLM's; empty: neither holds it.
+std::string format_of(const Candidate& one, const NewFlags& flags) {
+  if (one.refusals.at(flags.format).empty()) return flags.format;
+  return flags.format == "hf" && one.refusals.at("vllm").empty() ? "vllm" : "";
+}
+
 bool may_be_chosen(const Candidate& one, const NewFlags& flags) {
   if (one.kind == nullptr || flags.kind == "any") return one.kind != nullptr;
-  return flags.kind.empty() ? one.refusals.at(flags.format).empty() : flags.kind == one.kind->name;
+  return flags.kind.empty() ? !format_of(one, flags).empty() : flags.kind == one.kind->name;
 }
 
 // Chooses the candidate with the best expected speedup whose training fits the hours. Errors: UserError with the hours
@@ -339,6 +348,8 @@ Values conditions(const Starter& starter, const NewFlags& flags, bool t5) {
           {"<half>", where(flags.written_dtype() != "fp32")},
           {"<fewer-ids>", where(starter.chosen->vocabulary > 0)},
           {"<pruned>", where(!starter.chosen->kind->reads_states)},
+          {"<cached>", where(starter.chosen->kind->reads_states)},
+          {"<live>", where(!starter.chosen->kind->reads_states)},
           {"<started>", where(*starter.chosen->kind->start != 0)},
           {"<distilled>", where(starter.chosen->distilled)},
           {"<aligned>", where(!starter.chosen->distilled)},
@@ -380,6 +391,7 @@ Values values_of(const Starter& starter, const NewFlags& flags, const TrainingDe
           {"<format>", flags.format},
           {"<prompts-time>", minutes_text(schedule.writing)},
           {"<answers-time>", minutes_text(schedule.answering)},
+          {"<states-time>", minutes_text(schedule.reading)},
           {"<training-time>", minutes_text(schedule.training)},
           {"<evaluation-time>", minutes_text(schedule.evaluating)}};
 }
@@ -428,19 +440,20 @@ int run_new(NewFlags flags) {
   measure_all(starter, flags, device);
   if (!starter.candidates.front().refusals.at(flags.format).empty()) flags.format = "hf";
   choose(starter, flags);
+  if (const std::string format = format_of(*starter.chosen, flags); !format.empty()) flags.format = format;
   write_file_atomic(flags.out, recipe_text(starter, flags));
   const Schedule& schedule = starter.schedule;
   std::cout << fmt::format(
       "{}: the target's step takes {:.2f} ms in {}, a token in a batch {:.2f} ms\n{}"
       "M: million trained numbers; min: minutes of training; step: over the target's; alpha: share of\n"
       "accepted drafts, with the speedup that theory expects. The assumed one was not measured here: chat\n"
-      "of 4 layers came to .31 after 500 prompts (SmolLM2-135M), translation of one layer to .73 and more.\n"
+      "of 4 layers came to .31 after 500 prompts and .46 after 2,500 (SmolLM2-135M), translation to .73.\n"
       "{}: {} prompts to train on, {} held out; minutes: prompts {:.1f}, answers {:.1f}, training {:.1f},\n"
       "evaluation {:.1f}. Next:\n  draftsmith train {}\n",
       device.is_cpu() ? cpu_name() : device_description(device), 1e3 * starter.chosen->costs.target.front(),
       flags.dtype, 1e3 * starter.row_seconds, candidates_text(starter.candidates, starter.chosen), flags.out.string(),
-      schedule.prompts, schedule.held_out, schedule.writing / 60, schedule.answering / 60, schedule.training / 60,
-      schedule.evaluating / 60, shell_word(flags.out.string()));
+      schedule.prompts, schedule.held_out, schedule.writing / 60, (schedule.answering + schedule.reading) / 60,
+      schedule.training / 60, schedule.evaluating / 60, shell_word(flags.out.string()));
   return 0;
 }
 

@@ -183,7 +183,8 @@ Fields<VerdictOptions> VerdictOptions::fields() {
              "verdict stage (kind = \"verdict\"): makes verdict.txt, and export/ or drafter.gguf if the drafter pays")
       .add("evaluation", &T::evaluation, Required{}, "results.json of an evaluation of the drafter.")
       .add("drafter", &T::drafter, Required{}, "Model directory of the drafter, called \"drafter\" in the evaluation.")
-      .add("format", &T::format, Choices{"hf", "gguf"}, "What the drafter is exported for, as in `draftsmith export`.");
+      .add("format", &T::format, Choices{"hf", "gguf", "vllm"},
+           "What the drafter is exported for, as in `draftsmith export`.");
 }
 
 // Returns the timed settings, greedy or sampled, with a drafter of that name whose outputs are the target's, the

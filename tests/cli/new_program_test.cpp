@@ -155,7 +155,10 @@ TEST_F(NewProgram, RecipesOfEveryKindRunToTheVerdict) {
     ASSERT_EQ(made.exit_code, 0) << made.err;
     EXPECT_THAT(made.out,
                 AllOf(HasSubstr("Chosen: " + one.kind), HasSubstr("0.80 is assumed"), HasSubstr("Export: not gguf: ")));
-    EXPECT_THAT(read_file(path(name + ".toml")), HasSubstr(one.line));
+    const std::string text = read_file(path(name + ".toml"));
+    EXPECT_THAT(text, HasSubstr(one.line));
+    EXPECT_EQ(text.find("@states/teacher_logits.h5") != std::string::npos, one.kind == "features");
+    EXPECT_EQ(text.find("format = \"vllm\"") != std::string::npos, name == "features-padded") << text;
     EXPECT_THAT(trained(name), AllOf(HasSubstr("held-out prompts"), Not(HasSubstr("; export: "))));
   }
 }
