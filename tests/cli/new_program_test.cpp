@@ -128,7 +128,7 @@ TEST_F(NewProgram, ADecoderOnlyTargetWritesItsOwnPrompts) {
   for (const std::string target : {"chat", "llama"}) {
     const ProgramResult made = make(target, {"--hours", "0.2", "--out", path(target + "-own.toml")});
     ASSERT_EQ(made.exit_code, 0) << made.err;
-    EXPECT_THAT(made.out, AllOf(HasSubstr("the target's own"), HasSubstr("hf; vllm.")));
+    EXPECT_THAT(made.out, AllOf(HasSubstr("the target's own"), HasSubstr("; vllm.")));
     EXPECT_THAT(read_file(path(target + "-own.toml")),
                 AllOf(HasSubstr("name = \"distill\""), HasSubstr("temperature = 1")));
     EXPECT_EQ(read_file(path(target + "-own.toml")).find("chat = true") != std::string::npos, target == "chat");
@@ -176,7 +176,7 @@ TEST_F(NewProgram, PlanListsWhatADrafterCouldBe) {
 
 // Changes an evaluation's results and asks for the verdict. Without a change, the drafter pays.
 TEST_F(NewProgram, TheVerdictExportsADrafterThatPays) {
-  ASSERT_EQ(make("llama", {"--text", path("text.txt"), "--out", path("pays.toml")}).exit_code, 0);
+  ASSERT_EQ(make("llama", {"--text", path("text.txt"), "--kind", "features", "--out", path("pays.toml")}).exit_code, 0);
   trained("pays");
   nlohmann::json good = nlohmann::json::parse(read_file(path("pays/evaluation/results.json")));
   const auto change = [](nlohmann::json results, const char* group, const char* key, const nlohmann::json& value) {
@@ -193,7 +193,7 @@ TEST_F(NewProgram, TheVerdictExportsADrafterThatPays) {
     const ProgramResult result = run_here({"train", path("verdict.toml"), "--work", path("verdict"), "--quiet"});
     return result.out + result.err;
   };
-  EXPECT_THAT(verdict(good, "pays/drafter/model", "hf"),
+  EXPECT_THAT(verdict(good, "pays/drafter/model", "vllm"),
               AllOf(HasSubstr("lossless 1.90 ± 0.05 times on "), HasSubstr("look-up"),
                     HasSubstr("sampling at temperature 1: lossless 1.90")));
   EXPECT_TRUE(fs::exists(path("verdict/verdict/export/config.json")));
