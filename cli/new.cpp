@@ -68,7 +68,7 @@ struct Task {
   const char* text;        // what --text must hold
 };
 // Alpha came out as .31 of 4 layers after 500 chat prompts (SmolLM2-135M), and between .73 and .82 of one layer in
-// translation (docs/results/multi30k_bild.md, quickstart.md). Of 1, 2 and 3 layers specgame's were .68, .79 and .81.
+// translation (docs/reference/training.md). Of 1, 2 and 3 layers specgame's were .68, .79 and .81.
 constexpr std::array<Task, 4> kTasks = {{
     {"chat", 128, true, 0.2, "what users ask, one message a line"},
     {"translation", 64, false, 0.7, "sources to translate, one a line, as the model reads them"},

@@ -167,11 +167,11 @@ Table settings_table(const TaskResult& task, const std::vector<const SettingResu
   return table;
 }
 
-// Returns what settings of one kind share: lossless ones their drafter, others their method.
+// Returns what settings of one kind share: lossless ones their drafter, others method and model.
 std::string kind_of(const SettingResult& setting) {
   const std::string drafter = setting.lossless_check ? setting.drafter_name() : "";
-  return fmt::format("{} {} {}", drafter.empty() ? setting.method : drafter, setting.lossless_check.has_value(),
-                     setting.params.contains("verify_end"));
+  return fmt::format("{} {} {}", drafter.empty() ? setting.method + setting.params.value("model", "") : drafter,
+                     setting.lossless_check.has_value(), setting.params.contains("verify_end"));
 }
 
 // ---- notes ----
