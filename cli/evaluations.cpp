@@ -176,12 +176,11 @@ Action add_report(CLI::App& app) {
   auto flags = std::make_shared<ReportFlags>();
   app.add_option("results", flags->results, "A results.json, or the directory of an evaluation, stage or recipe's work")
       ->required();
-  app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page; text between its marks stays")
-      ->type_name("FILE");
+  app.add_option("--markdown", flags->markdown, "Write a Markdown page, or write it again")->type_name("FILE");
   app.add_option("--html", flags->html, "Write tables and plots as an HTML page")->type_name("FILE");
   app.footer(
       "Without --markdown and --html the tables are printed. A page says what was measured, with which\n"
-      "command, commit and machine, and when; nothing is measured again.\n"
+      "command, commit and machine, and when; what people wrote between the marks of a page stays.\n"
       "Examples:\n  draftsmith report work/quickstart\n"
       "  draftsmith report work/quickstart --markdown docs/results/quickstart.md");
   return [flags] { return run_report(*flags); };

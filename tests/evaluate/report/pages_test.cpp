@@ -127,12 +127,9 @@ TEST(LeadingSettings, AreTheBestOfEachKindThatLosesLittle) {
   const auto names = [](const TaskResult& task) {
     return std::regex_replace(leading_settings(task).markdown(), std::regex(R"(\|:?-* *([\w.]*)[^\n]*\n)"), "$1 ");
   };
-  SettingResult repeated = made_lossless("A/A greedy", "greedy", 1, "");
-  repeated.repeats = "greedy";
-  TaskResult task =
-      made_task({repeated, made_setting("alone", "greedy", 9, 25), made_lossless("a.2", "assisted", 2, "a"),
-                 made_lossless("a.3", "speculative", 3, "a"), made_lossless("b", "assisted", 1, "b"),
-                 made_setting("bild.a", "bild", 4, 27), made_setting("bild.b", "bild", 3, 29.5)});
+  TaskResult task = made_task({made_setting("alone", "greedy", 9, 25), made_lossless("a.2", "assisted", 2, "a"),
+                               made_lossless("a.3", "speculative", 3, "a"), made_lossless("b", "assisted", 1, "b"),
+                               made_setting("bild.a", "bild", 4, 27), made_setting("bild.b", "bild", 3, 29.5)});
   EXPECT_EQ(names(task), "run  greedy alone a.3 b bild.b ");
   for (char name = 'c'; name < 'k'; ++name) task.settings.push_back(made_lossless({name}, "assisted", 1.5, {name}));
   EXPECT_EQ(names(task), "run  greedy a.3 b bild.b c d e f g h i j ");
@@ -144,8 +141,8 @@ TEST(MarkdownPage, WrittenAgainItKeepsWhatIsWrittenByHand) {
   results.environment["commit"] = "abc";
   const std::string expected = replace_all(by_hand, "commit not recorded", "commit abc");
   EXPECT_EQ(keep_handwritten(report_markdown(results), by_hand, "s.md"), expected);
-  for (const std::string& other :
-       {std::string("mine"), by_hand + by_hand, by_hand.substr(0, by_hand.rfind("<!-- e"))}) {
+  const std::string open = by_hand.substr(0, by_hand.rfind("<!-- e"));
+  for (const std::string& other : {std::string("mine"), by_hand + by_hand, open}) {
     EXPECT_THAT(error_of([&] { keep_handwritten(by_hand, other, "s.md"); }), HasSubstr("expected: two parts from"));
   }
 }
