@@ -86,7 +86,6 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
       "recorded.\nWall time not recorded.\n\n```\ndraftsmith eval suite.toml\n```\n\ntest, 24 lines:\n\n| run | bleu "
       "|"))
       << page;
-  EXPECT_THAT(page, HasSubstr("\n<details><summary>test</summary>\n"));
   EXPECT_THAT(page, HasSubstr("\n| bild.small.FB0.5.RB5 | "));
   EXPECT_THAT(page, HasSubstr("\n### How well each drafter predicts\n"));
 }
