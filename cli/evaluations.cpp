@@ -101,7 +101,7 @@ std::string wall_time(const fs::path& evaluation) {
     const auto done = entry.is_symlink() ? recipes::read_done(entry.path()) : std::nullopt;  // of the stages in use
     if (done) seconds += done->seconds;
   }
-  return fmt::format("The evaluation took {}, the recipe {}", human_duration(own->seconds), human_duration(seconds));
+  return fmt::format("The evaluation took {}, all stages {}", human_duration(own->seconds), human_duration(seconds));
 }
 
 int run_report(const ReportFlags& flags) {
