@@ -204,23 +204,17 @@ class DecodingMeasures {
       seconds.push_back(stats.seconds.decode() / static_cast<double>(flags_.new_tokens));
       whole.push_back(stats.seconds.total());
     }
-    const auto [least, most] = std::ranges::minmax(seconds);
     const double step = median(seconds);
     const auto bytes = static_cast<double>(infer::step_weight_bytes(named.model.config(), type_));
-    // Only the first run did a step and recorded one.
-    const int64_t of_two_steps = 2 * ran[1].kernel_launches - ran[0].kernel_launches - ran[2].kernel_launches;
     const bool recorded = ran[1].recordings > ran[0].recordings;
     records_.add("greedy", {{"shape", named.name},
                             {"batch", rows},
                             {"ms_per_step", kMilli * step},
-                            {"ms_least", kMilli * least},
-                            {"ms_most", kMilli * most},
                             {"tokens_per_second", static_cast<double>(rows) / step},
                             {"with_encoder", static_cast<double>(rows * flags_.new_tokens) / median(whole)},
                             {"weight_mb", bytes / 1e6},
                             {"roofline_share", bytes / bandwidth_ / step},
-                            {"nodes", recorded ? Json(ran[1].nodes) : Json(nullptr)},
-                            {"own_nodes", recorded ? Json(of_two_steps / 2) : Json(nullptr)}});
+                            {"nodes", recorded ? Json(ran[1].nodes) : Json(nullptr)}});
   }
 
   // Measures a step of L tokens a row beside a step of one token.
@@ -265,8 +259,6 @@ class DecodingMeasures {
                                    {"alpha", alpha},
                                    {"alpha_found", kept_share(all)},
                                    {"tokens_per_run", all.tokens_per_target_run()},
-                                   {"target_ms", kMilli * costs.target.front()},
-                                   {"draft_ms", kMilli * costs.draft},
                                    {"cost_ratio", costs.cost_ratio()},
                                    {"speedup", median(speedups)},
                                    {"predicted", predicted},

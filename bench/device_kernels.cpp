@@ -4,8 +4,8 @@
 //   build/release/bench/bench_device_kernels --device cuda --dtype bf16 --json FILE
 //
 // --compile fills a folder that DRAFTSMITH_KERNEL_CACHE may name, and prints a line a source. Measures time recorded
-// work, a JSON record each: a node of a recording, linear layers of a few rows, attention over cached keys. Weights and
-// keys change from one repetition to the next, so that no cache holds them.
+// work, a JSON record each: linear layers of a few rows, attention over cached keys. Weights and keys change from one
+// repetition to the next, so that no cache holds them.
 #include <cmath>
 #include <functional>
 #include <string>
@@ -16,7 +16,6 @@
 #include <fmt/ranges.h>
 
 #include "base/device_graph.h"
-#include "base/environment.h"
 #include "base/error.h"
 #include "base/kernel_loader.h"
 #include "base/timing.h"
@@ -88,21 +87,6 @@ class KernelMeasures {
     records.keep("dtype", flags.dtype);
   }
 
-  // A node that does next to nothing: LibTorch's and an own one, each waiting for the one before.
-  void nodes() const {
-    const int64_t count = flags_.tiny ? 20 : 200;
-    at::Tensor x = at::zeros({1, 1, 64}, options_);
-    const at::Tensor cosine = at::ones({1, 32}, options_);
-    const at::Tensor sine = at::zeros({1, 32}, options_);
-    const at::Tensor position = at::zeros({1, 1}, at::TensorOptions(device_).dtype(at::kLong));
-    const double add = us_each(count, [&](int64_t) { x.add_(1); });
-    const double own = us_each(count, [&](int64_t) { model::rotate_at(x, cosine, sine, position, 64); });
-    records_.add("nodes", {{"nodes", count},
-                           {"programmatic", !switched_off("DRAFTSMITH_PROGRAMMATIC_LAUNCH")},
-                           {"us_add", add},
-                           {"us_rotate", own}});
-  }
-
   void linear_rows() const {
     if (flags_.tiny) {
       linear_rows({.outputs = 64, .inputs = 64});
@@ -162,10 +146,7 @@ class KernelMeasures {
     const at::Tensor norm = at::ones({layer.inputs}, options_);
     const auto count = std::max<int64_t>(20, std::ssize(weights));
     const auto weight = [&](int64_t i, int64_t part) { return weights[static_cast<size_t>(i) % weights.size()][part]; };
-    const auto of = [&](int64_t i, int64_t part) {
-      model::LinearWeights one{.weight = weight(i, part)};
-      return one;
-    };
+    const auto of = [&](int64_t i, int64_t part) { return model::LinearWeights{.weight = weight(i, part)}; };
     for (const int64_t rows : {1, 5, 16, 32}) {
       const at::Tensor x = normal("x", {rows, layer.inputs});
       const double own = us_each(count, [&](int64_t i) {
@@ -236,7 +217,6 @@ int main(int argc, char** argv) {
     }
     const at::NoGradGuard no_gradients;
     const KernelMeasures measures(flags, device, records);
-    measures.nodes();
     measures.linear_rows();
     measures.attention();
     return true;

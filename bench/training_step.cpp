@@ -3,8 +3,8 @@
 //   bench_training_step [--shape t5-small] [--device cpu] [--steps 3] [--rows 8] [--source 64] [--target 64]
 //   [--batches 1] [--dropout 0.1] [--warmup 0] [--dtype fp32|bf16] [--peak-tflops N] [--save-start DIR]
 //
-// Prints a JSON record: target tokens per second over the timed steps, the losses of all steps, and the memory of the
-// process, or on a GPU of tensors, before there was a model and at its most. One warm-up step is left out of the times.
+// Prints a JSON record: target tokens per second over the timed steps, the losses of all steps, and the most memory of
+// the process, or on a GPU of tensors. One warm-up step is left out of the times.
 //
 // With --save-start it trains nothing, and writes what a peer needs to make the same steps: DIR/model, a Hugging Face
 // directory of the weights, and DIR/examples.json, the ids of all batches' examples.
@@ -146,7 +146,6 @@ void save_start(const std::filesystem::path& directory, const model::Transformer
 }
 
 void measure(const Settings& settings, at::Device device, Records& records) {
-  const double before = device.is_cpu() ? peak_memory_mb(device) : 0;
   const model::TransformerConfig config = shape_config(settings.shape);
   const auto model = random_trainee(config, device);
   const TemporaryDirectory folder;
@@ -173,7 +172,6 @@ void measure(const Settings& settings, at::Device device, Records& records) {
                            {"mfu", settings.peak_tflops > 0 ? nlohmann::ordered_json(tflops / settings.peak_tflops)
                                                             : nlohmann::ordered_json()},
                            {"losses", losses},
-                           {"memory_before_mb", before},
                            {"peak_memory_mb", peak_memory_mb(device)}});
 }
 

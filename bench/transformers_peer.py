@@ -78,7 +78,6 @@ def decoding(options: argparse.Namespace, shape: str, batch: int) -> dict:
 
 def training(options: argparse.Namespace, shape: str, rows: int) -> dict:
     """Speed by the mean of all steps after the first ones, as Draftsmith's."""
-    before = peak_memory_mb()
     model = make_model(options, shape, torch.float32).train()
     if options.start:
         examples = json.loads((options.start / "examples.json").read_text())
@@ -107,7 +106,7 @@ def training(options: argparse.Namespace, shape: str, rows: int) -> dict:
     seconds = statistics.mean(seconds_of(step, 1 if options.start else 2, options))
     return dict(precision=options.dtype, dropout=options.dropout, rows=rows, source=sources[0].shape[1],
                 target=labels[0].shape[1], ms_per_step=1e3 * seconds, tokens_per_second=labels[0].numel() / seconds,
-                losses=losses, memory_before_mb=before, peak_memory_mb=peak_memory_mb())
+                losses=losses, peak_memory_mb=peak_memory_mb())
 
 
 def main() -> None:

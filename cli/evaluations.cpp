@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/logging.h"
 #include "base/signals.h"
 #include "cli/application.h"
 #include "distributed/process_group.h"
@@ -20,6 +21,7 @@
 #include "evaluate/report/report.h"
 #include "evaluate/results/results.h"
 #include "evaluate/suite/suite_options.h"
+#include "recipes/pipeline.h"
 #include "recipes/stage.h"
 
 namespace draftsmith::cli {
@@ -90,9 +92,27 @@ struct ReportFlags {
   fs::path html;
 };
 
+// Returns how long an evaluation and all stages of its recipe took; empty for one of no recipe.
+std::string wall_time(const fs::path& evaluation) {
+  const auto own = recipes::read_done(evaluation);
+  if (!own) return "";
+  double seconds = 0;
+  for (const auto& entry : fs::directory_iterator(evaluation.parent_path())) {
+    const auto done = entry.is_symlink() ? recipes::read_done(entry.path()) : std::nullopt;  // of the stages in use
+    if (done) seconds += done->seconds;
+  }
+  return fmt::format("The evaluation took {}, all stages {}", human_duration(own->seconds), human_duration(seconds));
+}
+
 int run_report(const ReportFlags& flags) {
-  const evaluate::Results results = evaluate::load_results(find_results(flags.results));
-  if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(results));
+  const fs::path file = find_results(flags.results);
+  const evaluate::Results results = evaluate::load_results(file);
+  if (!flags.markdown.empty()) {
+    std::string page = evaluate::report_markdown(results, wall_time(fs::absolute(file).parent_path()));
+    const bool again = fs::exists(flags.markdown);
+    if (again) page = evaluate::keep_handwritten(page, read_file(flags.markdown), flags.markdown.string());
+    write_file_atomic(flags.markdown, page);
+  }
   if (!flags.html.empty()) write_file_atomic(flags.html, evaluate::report_html(results));
   if (flags.markdown.empty() && flags.html.empty()) fmt::print("{}", evaluate::results_table(results));
   return 0;
@@ -156,11 +176,11 @@ Action add_report(CLI::App& app) {
   auto flags = std::make_shared<ReportFlags>();
   app.add_option("results", flags->results, "A results.json, or the directory of an evaluation, stage or recipe's work")
       ->required();
-  app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page")->type_name("FILE");
+  app.add_option("--markdown", flags->markdown, "Write a Markdown page, or write it again")->type_name("FILE");
   app.add_option("--html", flags->html, "Write tables and plots as an HTML page")->type_name("FILE");
   app.footer(
       "Without --markdown and --html the tables are printed. A page says what was measured, with which\n"
-      "command, commit and machine, and when; nothing is measured again.\n"
+      "command, commit and machine, and when; what people wrote between the marks of a page stays.\n"
       "Examples:\n  draftsmith report work/quickstart\n"
       "  draftsmith report work/quickstart --markdown docs/results/quickstart.md");
   return [flags] { return run_report(*flags); };

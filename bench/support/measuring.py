@@ -47,8 +47,7 @@ def install_llama_cpp(python):
 
 
 def tcmalloc():
-    """Returns the environment of a program that shall use TCMalloc, as our own programs do; ends this program if it is
-    not installed."""
+    """Returns the environment of a program that shall use TCMalloc, as ours do; ends this one if it is missing."""
     found = ctypes.util.find_library("tcmalloc_minimal")
     if not found:
         sys.exit("error: TCMalloc is missing\n  expected: libtcmalloc_minimal.so\n  hint:     tools/setup installs it")

@@ -70,14 +70,13 @@ Table drafter_table(const TaskResult& task) {
                {"rel. TV", Align::kRight, "total variation between drafter and target"}});
   for (const std::string& name : names) {
     const DrafterResult* drafter = find_named(task.drafters, name);
-    const PredictionResult* model = find_named(models, name);
+    const PredictionResult* found = find_named(models, name);
+    const PredictionResult model = found == nullptr ? PredictionResult{.accuracy = NAN, .cross_entropy = NAN} : *found;
     const auto alpha = drafter == nullptr ? std::nullopt : drafter->alpha_forced;
     table.add_row({name, drafter == nullptr ? "" : fixed(drafter->cost_ratio, 3),
                    alpha ? fixed(alpha->temperature_0, 3) : "", alpha ? fixed(alpha->temperature_1, 3) : "",
-                   model == nullptr ? "" : fixed(model->accuracy, 3),
-                   model == nullptr ? "" : fixed(model->cross_entropy, 3),
-                   model == nullptr ? "" : fixed(model->relative_accuracy, 3),
-                   model == nullptr ? "" : fixed(model->relative_tv, 3)});
+                   fixed(model.accuracy, 3), fixed(model.cross_entropy, 3), fixed(model.relative_accuracy, 3),
+                   fixed(model.relative_tv, 3)});
   }
   table.drop_empty_columns();
   return table;

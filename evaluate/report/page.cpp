@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/table.h"
 #include "base/utf8.h"
@@ -102,42 +101,22 @@ std::string task_html(const TaskView& view, const std::string& place) {
 std::string head_html(const Results& results) {
   std::string html = "<header><h1>" + escape_html(results.suite) + "</h1>\n";
   for (const std::string& line : headlines(results)) html += paragraph(line, "headline");
-  std::vector<std::string> stamp;
-  const auto add = [&](const std::string& before, const std::string& text) {
-    if (!text.empty()) stamp.push_back(before + text);
-  };
-  add("", results.environment_text("date").substr(0, 10));
-  add("", results.environment_text("device"));
-  add("commit ", results.environment_text("commit"));
-  return html + paragraph(fmt::format("{}", fmt::join(stamp, " · ")), "stamp") + "</header>\n";
-}
-
-std::string environment_entry(std::string key, const ordered_json& value) {
-  std::ranges::replace(key, '_', ' ');
-  const std::string shown = value.is_string() ? value.get<std::string>()
-                            : value.is_null() ? "not recorded"
-                                              : value.dump();
-  return fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape_html(key), escape_html(shown));
+  const std::string stamp = fmt::format("{:.10} · {} · commit {}", results.environment_text("date"),
+                                        results.environment_text("device"), results.environment_text("commit"));
+  return html + paragraph(stamp, "stamp") + "</header>\n";
 }
 
 // Returns what is needed to measure the same again: command, machine, models and options.
 std::string environment_html(const Results& results) {
-  std::string html = "<h2 id=\"environment\">How it was measured</h2>\n";
+  const auto listing = [](const ordered_json& json) {
+    return "<pre>" + escape_html(json.dump(2, ' ', false, ordered_json::error_handler_t::replace)) + "</pre>";
+  };
   const std::string command = results.environment_text("command");
+  std::string html = "<h2 id=\"environment\">How it was measured</h2>\n";
   if (!command.empty()) html += "<pre class=\"command\">" + escape_html(command) + "</pre>\n";
-  html += "<dl>\n";
-  for (const auto& [key, value] : results.environment.items()) {
-    if (key == "command") continue;
-    if (value.is_object()) {
-      for (const auto& [name, one] : value.items()) html += environment_entry(key + " " + name, one);
-    } else {
-      html += environment_entry(key, value);
-    }
-  }
-  html += "</dl>\n";
+  html += listing(results.environment) + "\n";
   if (results.options.empty()) return html;
-  const std::string text = results.options.dump(2, ' ', false, ordered_json::error_handler_t::replace);
-  return html + "<details><summary>All options of the suite</summary><pre>" + escape_html(text) + "</pre></details>\n";
+  return html + "<details><summary>All options of the suite</summary>" + listing(results.options) + "</details>\n";
 }
 
 // Returns the texts of the files whose names end like this, one after the other.

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/table.h"
 #include "evaluate/report/sections.h"
 
@@ -30,14 +31,6 @@ double speedup_of(const SettingResult* setting) {
   return setting == nullptr ? 1 : setting->speed.speedup.value;
 }
 
-bool counts(const SettingResult& setting, const TaskResult& task) {
-  const auto rule = setting.params.find("window_rule");
-  if (rule != setting.params.end() && *rule == "oracle") return false;  // knows the output: nobody can decode with it
-  const double speedup = setting.speed.speedup.value;
-  return setting.baseline == task.baseline.name && setting.name != task.baseline.name && !setting.repeats &&
-         !setting.failed_lines && std::isfinite(speedup) && speedup > 0;
-}
-
 // Returns whether the interval says that the setting is faster than its baseline.
 bool is_faster(const SettingResult& setting) {
   const Ratio& speedup = setting.speed.speedup;
@@ -45,7 +38,9 @@ bool is_faster(const SettingResult& setting) {
 }
 
 std::string times(const SettingResult& setting) {
-  return fmt::format("{:.2f} ×", setting.speed.speedup.value);
+  const auto& [value, interval] = setting.speed.speedup;
+  const std::string error = fmt::format(" ±{:.2f}", (interval.high - interval.low) / 2);
+  return fmt::format("{:.2f}{} ×", value, std::isfinite(interval.low) ? error : "");
 }
 
 std::string lossless_words(const Best& best, const std::string& score) {
@@ -71,22 +66,35 @@ std::string near_words(const Best& best, const std::string& score, const metrics
 Best best_settings(const TaskResult& task, const metrics::Metric& style) {
   Best best;
   for (const SettingResult& setting : task.settings) {
-    const bool faster = best.lossless == nullptr || speedup_of(&setting) > speedup_of(best.lossless);
-    if (counts(setting, task) && setting.lossless_check.value_or(false) && faster) best.lossless = &setting;
-  }
-  for (const SettingResult& setting : task.settings) {
+    if (!counts(setting, task)) continue;
+    const bool lossless = setting.lossless_check.value_or(false);
     const auto& difference = setting.quality.difference;
-    if (!counts(setting, task) || setting.lossless_check.value_or(false)) continue;
-    if (!difference || !std::isfinite(difference->value)) continue;
+    if (lossless && (best.lossless == nullptr || speedup_of(&setting) > speedup_of(best.lossless))) {
+      best.lossless = &setting;
+    }
+    if (lossless || !difference || !std::isfinite(difference->value)) continue;
     best.lossy = true;
-    if (!is_faster(setting) || speedup_of(&setting) <= speedup_of(best.lossless)) continue;
-    const bool near = style.loss(0, difference->value) <= style.point();
+    const bool near = is_faster(setting) && loses_little(setting, style);
     if (near && speedup_of(&setting) > speedup_of(best.near)) best.near = &setting;
   }
+  if (speedup_of(best.near) <= speedup_of(best.lossless)) best.near = nullptr;
   return best;
 }
 
 }  // namespace
+
+bool counts(const SettingResult& setting, const TaskResult& task) {
+  const auto rule = setting.params.find("window_rule");
+  if (rule != setting.params.end() && *rule == "oracle") return false;  // knows the output: nobody can decode with it
+  const double speedup = setting.speed.speedup.value;
+  return setting.baseline == task.baseline.name && setting.name != task.baseline.name && !setting.repeats &&
+         !setting.failed_lines && std::isfinite(speedup) && speedup > 0;
+}
+
+bool loses_little(const SettingResult& setting, const metrics::Metric& score) {
+  const auto& difference = setting.quality.difference;
+  return setting.lossless_check.value_or(difference && score.loss(0, difference->value) <= score.point());
+}
 
 std::string headline(const TaskResult& task) {
   const auto metric = metric_of(task);
@@ -141,32 +149,17 @@ std::string part_text(const Part& part) {
 
 // ---- Markdown ----
 
-// Returns a text or number of the environment in that format, or says that it was not recorded.
-std::string recorded(const Results& results, const std::string& key, fmt::format_string<std::string> format) {
-  const std::string text = results.environment_text(key);
-  return text.empty() ? key + " not recorded" : fmt::format(format, std::string(text));
-}
-
-// Returns a long command with a line for each option. One with quotes stays as it is.
-std::string broken_command(std::string command) {
-  if (command.size() <= kDocumentWidth || command.find_first_of("'\"\\") != std::string::npos) return command;
-  for (size_t at = command.find(" --"); at != std::string::npos; at = command.find(" --", at + 6)) {
-    command.replace(at, 1, " \\\n  ");
-  }
-  return command;
-}
-
-// Returns the head of the page: suite, commit, date, machine and command. A device that is the CPU is named once.
-std::string markdown_stamp(const Results& results) {
-  const std::string cpu = results.environment_text("cpu");
+// Returns the page's stamp: suite, commit, date, machine, time and command. A device that is the CPU is named once.
+std::string markdown_stamp(const Results& results, const std::string& wall_time) {
+  const auto known = [&](const char* key) {
+    const std::string text = results.environment_text(key);
+    return text.empty() ? "not recorded" : text;
+  };
   const std::string device = results.environment_text("device");
-  std::string text = fmt::format("Suite `{}`, {}, {}.\n", results.suite, recorded(results, "commit", "commit {}"),
-                                 recorded(results, "date", "{}"));
-  text += fmt::format("{}, {}{}, {}, {}.\n", recorded(results, "cpu", "{}"), recorded(results, "cores", "{} cores"),
-                      device.empty() || device == cpu ? "" : ", " + device, recorded(results, "threads", "threads: {}"),
-                      recorded(results, "dtype", "{}"));
-  const std::string command = results.environment_text("command");
-  return text + (command.empty() ? "The command was not recorded.\n" : "\n```\n" + broken_command(command) + "\n```\n");
+  return fmt::format("Suite `{}`, commit {}, {}.\n{}{}, cores: {}, threads: {}, {}.\n{}.\n\n```\n{}\n```\n",
+                     results.suite, known("commit"), known("date"), known("cpu"),
+                     device.empty() || device == known("cpu") ? "" : ", " + device, known("cores"), known("threads"),
+                     known("dtype"), wall_time.empty() ? "Wall time not recorded" : wall_time, known("command"));
 }
 
 // Returns a note as an item of a list, without the leading blanks that would make it code.
@@ -187,10 +180,11 @@ std::string part_markdown(const Part& part) {
   return text;
 }
 
-// Returns a task's heading, what it was for, and its sections.
+// Returns a task's heading, its headline or what it was for, and its sections, folded away.
 std::string task_markdown(const TaskView& view) {
-  std::string text = fmt::format("\n## {}\n", task_heading(view.task));
-  if (view.task.chooses) text += "\n" + wrapped(kChoosingPurpose, kDocumentWidth, 0, 0);
+  std::string text = "\n<details><summary>" + escape_html(task_heading(view.task)) + "</summary>\n";
+  const std::string says = view.task.chooses ? kChoosingPurpose : headline(view.task);
+  if (!says.empty()) text += "\n" + wrapped(says, kDocumentWidth, 0, 0);
   for (const Section& section : sections()) {
     std::string shown;
     for (const Part& part : section.parts(view, Form::kBrief)) {
@@ -198,7 +192,21 @@ std::string task_markdown(const TaskView& view) {
     }
     if (!shown.empty()) text += fmt::format("\n### {}\n", section.title) + shown;
   }
-  return text;
+  return text + "\n</details>\n";
+}
+
+// Marks around what people write into a page: the answer's question first, then what it shows.
+constexpr const char* kByHand = "<!-- by hand";
+constexpr const char* kEnd = "<!-- end -->";
+
+// Returns what a page says before everything else: the answer, marks, stamp, and the rows that matter most.
+std::string first_screen(const TaskView& view, const std::string& wall_time) {
+  const std::string answer = headline(view.task);
+  return fmt::format(
+      "{0}{1}: stays when the page is written again -->\n* Question:\n* Expected:\n* Held:\n{2}\n\n{3}\n"
+      "{4}, {5} lines:\n\n{6}\n{1}: stays, too -->\n{2}\n",
+      answer.empty() ? "" : wrapped(answer, kDocumentWidth, 0, 0) + "\n", kByHand, kEnd,
+      markdown_stamp(view.results, wall_time), view.task.name, view.task.lines, leading_settings(view.task).markdown());
 }
 
 // ---- results.csv ----
@@ -237,12 +245,30 @@ std::string results_table(const Results& results) {
   return text;
 }
 
-std::string report_markdown(const Results& results) {
+std::string report_markdown(const Results& results, const std::string& wall_time) {
   std::string text = fmt::format("# {}\n\n", results.suite);
-  for (const std::string& line : headlines(results)) text += wrapped(line, kDocumentWidth, 0, 0) + "\n";
-  text += markdown_stamp(results);
-  for (const TaskResult* task : page_order(results)) text += task_markdown({results, *task});
+  const std::vector<const TaskResult*> tasks = page_order(results);
+  if (!tasks.empty()) text += first_screen({results, *tasks.front()}, wall_time);
+  for (const TaskResult* task : tasks) text += task_markdown({results, *task});
   return text;
+}
+
+std::string keep_handwritten(std::string page, const std::string& earlier, const std::string& where) {
+  size_t end = 0;
+  for (size_t at = page.find(kByHand); at != std::string::npos; at = page.find(kByHand, at + 1)) {
+    const size_t begin = earlier.find(kByHand, end);
+    end = earlier.find(kEnd, begin);
+    const bool last = page.find(kByHand, at + 1) == std::string::npos;
+    if (end == std::string::npos || last != (earlier.find(kByHand, end) == std::string::npos)) {
+      throw UserError({.where = where,
+                       .what = "what was written into this page by hand is not marked as in a page of this program",
+                       .expected = fmt::format("two parts from \"{}\" to \"{}\"", kByHand, kEnd),
+                       .found = "more or fewer of them",
+                       .hint = "move the file away, write the page anew, and copy your text between its marks"});
+    }
+    page.replace(at, page.find(kEnd, at) - at, earlier, begin, end - begin);
+  }
+  return page;
 }
 
 ordered_json results_rows(const Results& results) {

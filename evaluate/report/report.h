@@ -24,7 +24,12 @@ std::string results_csv(const Results& results);
 // shows the same tables, and no plots.
 std::string report_html(const Results& results);
 
-// Returns the tables as a Markdown page. Its head has the headlines, suite, commit, date, machine, threads and command.
-std::string report_markdown(const Results& results);
+// Returns a Markdown page. Its first screen has the first task's headline, marks for what people write, commit, date,
+// machine, `wall_time` (a sentence without its full stop), command, and the leading rows; all tables are folded below.
+std::string report_markdown(const Results& results, const std::string& wall_time = "");
+
+// Returns a page with what is between the marks of an earlier one, which errors name `where`. Errors: UserError if the
+// marks are not as many.
+std::string keep_handwritten(std::string page, const std::string& earlier, const std::string& where);
 
 }  // namespace draftsmith::evaluate

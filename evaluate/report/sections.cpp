@@ -6,7 +6,9 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -147,7 +149,7 @@ std::vector<SettingCell> cells_of(const SettingResult& setting, const metrics::M
   return cells;
 }
 
-Table settings_table(const TaskResult& task, Form form) {
+Table settings_table(const TaskResult& task, const std::vector<const SettingResult*>& rows, Form form) {
   const auto metric = metric_of(task);
   std::vector<Column> headers;
   for (const SettingCell& cell : cells_of(task.baseline, *metric, form)) {
@@ -155,7 +157,7 @@ Table settings_table(const TaskResult& task, Form form) {
     headers.push_back({cell.header(form), align, cell.title, cell.best_is_lowest});
   }
   Table table(std::move(headers));
-  for (const SettingResult* setting : task.rows()) {
+  for (const SettingResult* setting : rows) {
     std::vector<std::string> texts;
     for (const SettingCell& cell : cells_of(*setting, *metric, form)) texts.push_back(cell.text);
     table.add_row(std::move(texts));
@@ -163,6 +165,13 @@ Table settings_table(const TaskResult& task, Form form) {
   }
   table.drop_empty_columns();
   return table;
+}
+
+// Returns what settings of one kind share: lossless ones their drafter, others method and model.
+std::string kind_of(const SettingResult& setting) {
+  const std::string drafter = setting.lossless_check ? setting.drafter_name() : "";
+  return fmt::format("{} {} {}", drafter.empty() ? setting.method + setting.params.value("model", "") : drafter,
+                     setting.lossless_check.has_value(), setting.params.contains("verify_end"));
 }
 
 // ---- notes ----
@@ -368,9 +377,26 @@ std::string settings_caption(const TaskResult& task, Form form) {
 
 }  // namespace
 
+Table leading_settings(const TaskResult& task) {
+  const auto metric = metric_of(task);
+  std::vector<const SettingResult*> best;
+  for (const SettingResult& setting : task.settings) {
+    if (counts(setting, task)) best.push_back(&setting);
+  }
+  std::ranges::stable_sort(best, std::greater(), [&](const auto* setting) {
+    return std::pair(loses_little(*setting, *metric), setting->speed.speedup.value);
+  });
+  std::set<std::string> kinds;
+  std::erase_if(best, [&](const auto* setting) { return !kinds.insert(kind_of(*setting)).second; });
+  best.resize(std::min<size_t>(best.size(), 11));
+  std::vector<const SettingResult*> rows = task.rows();
+  std::erase_if(rows, [&](auto* row) { return row != &task.baseline && std::ranges::find(best, row) == best.end(); });
+  return settings_table(task, rows, Form::kBrief);
+}
+
 std::vector<Part> setting_parts(const TaskView& view, Form form) {
   return {{.caption = settings_caption(view.task, form),
-           .table = settings_table(view.task, form),
+           .table = settings_table(view.task, view.task.rows(), form),
            .notes = setting_notes(view, form)}};
 }
 

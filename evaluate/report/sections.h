@@ -62,6 +62,9 @@ std::vector<Part> category_parts(const TaskView& view, Form form);       // spee
 std::vector<Part> time_parts(const TaskView& view, Form form);           // throughput, percentiles of times, phases
 // sections.cpp
 std::vector<Part> setting_parts(const TaskView& view, Form form);  // quality, speed and acceptance
+// Returns at most 12 rows of that table: the baseline, and the fastest setting that loses little for each drafter of
+// lossless settings and each method of others.
+Table leading_settings(const TaskResult& task);
 // theory.cpp
 std::vector<Part> theory_parts(const TaskView& view, Form form);  // predicted speed, best windows (SpecGame)
 // drafters.cpp
@@ -91,9 +94,12 @@ struct ShownSettings {
 // Returns the settings that `shown` holds for, the baseline included, at most `limit` and then the fastest.
 ShownSettings fastest_settings(const TaskResult& task, size_t limit, bool (*shown)(const SettingResult& setting));
 
-// Returns the sentence: "Lossless methods are up to 2.41 × as fast at the same BLEU (...); the best within one point of
-// BLEU is 2.93 × as fast (...)." Settings count that are compared with the task's own baseline, have no failed lines
-// and know nothing of the output beforehand. Empty if there are none.
+// Returns whether headlines speak of a setting: it has the task's own baseline, no failed lines and no oracle.
+bool counts(const SettingResult& setting, const TaskResult& task);
+// Returns whether a setting is lossless, or loses at most one point.
+bool loses_little(const SettingResult& setting, const metrics::Metric& score);
+// Returns the sentence: "Lossless methods are up to 2.41 ±0.05 × as fast at the same BLEU (...); the best within one
+// point of BLEU is 2.93 ±0.05 × as fast (...)." Empty if no setting counts.
 std::string headline(const TaskResult& task);
 // Returns the headlines of the tasks on which nothing is chosen, with their names if there are several.
 std::vector<std::string> headlines(const Results& results);
@@ -105,7 +111,6 @@ std::string task_heading(const TaskResult& task);
 // Sentence below the heading of a task on which settings were chosen.
 inline constexpr const char* kChoosingPurpose =
     "The numbers below chose the settings that other tasks report. They flatter the chosen settings: the other tasks "
-    "say "
-    "what these settings are worth.";
+    "say what these settings are worth.";
 
 }  // namespace draftsmith::evaluate

@@ -185,7 +185,10 @@ TEST_F(RecipeProgram, AFinishedEvaluationBecomesAPage) {
   ASSERT_EQ(made.exit_code, 0) << made.err;
   const std::string text = read_file(page);
   EXPECT_THAT(text, HasSubstr("```\ndraftsmith train "));
-  EXPECT_THAT(text, HasSubstr("\n| greedy | "));
+  EXPECT_THAT(text, AllOf(HasSubstr("\n| greedy | "), HasSubstr("\nThe evaluation took ")));
+  write_file_atomic(page, "gone\n<!-- by hand 1\n<!-- end -->\ngone\n<!-- by hand 2\n<!-- end -->\n");
+  ASSERT_EQ(run_program({"report", work(), "--markdown", page}).exit_code, 0);
+  EXPECT_THAT(read_file(page), AllOf(HasSubstr("\n<!-- by hand 1\n"), Not(HasSubstr("gone"))));
   EXPECT_EQ(read_file(*folder_ / "page.html"), read_file(work("evaluation/report.html")));
   EXPECT_THAT(run_program({"report", work("evaluation")}).out, HasSubstr("tokens/s)\n"));
   EXPECT_EQ(run_program({"report", work("target")}).exit_code, 2);

@@ -1,5 +1,8 @@
 // Pages of results: the sentence that says what a suite found, the order of tasks, and a text that is safe and whole.
 // tests/tools/report_page_test.py opens a page in a browser.
+#include <regex>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +11,7 @@
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 #include "tests/evaluate/made_results.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
@@ -24,8 +28,8 @@ TEST(Headline, NamesTheFastestLosslessSettingAndTheFastestNearIt) {
                                      made_setting("bild.small.FB0.3", "bild", 4, 27, "small")});
   EXPECT_EQ(
       headline(task),
-      "Lossless methods are up to 2.41 × as fast at the same BLEU (speculative.small.T0.G4); the best within one point "
-      "of BLEU is 2.93 × as fast (bild.small.FB0.5, -0.80).");
+      "Lossless methods are up to 2.41 ±0.05 × as fast at the same BLEU (speculative.small.T0.G4); the best within "
+      "one point of BLEU is 2.93 ±0.05 × as fast (bild.small.FB0.5, -0.80).");
 }
 
 // Returns a task scored by an error rate, whose settings' scores are given on made_setting()'s scale.
@@ -40,16 +44,16 @@ TaskResult with_errors(TaskResult task) {
 TEST(Headline, OfAnErrorRateTakesTheFastestThatAddsLittle) {
   EXPECT_THAT(headline(with_errors(made_task({made_setting("bild.small.FB0.5", "bild", 2, 30.8, "small"),
                                               made_setting("bild.small.FB0.3", "bild", 4, 33, "small")}))),
-              HasSubstr("within one point of errors is 2.00 × as fast (bild.small.FB0.5, +0.80)"));
+              HasSubstr("within one point of errors is 2.00 ±0.05 × as fast (bild.small.FB0.5, +0.80)"));
   EXPECT_THAT(headline(with_errors(made_task({made_setting("bild.small.FB0.3", "bild", 4, 33, "small")}))),
               HasSubstr("othing within one point of errors is faster"));
 }
 
 TEST(Headline, SaysWhenNothingIsFasterAndStandsWithoutLosslessSettings) {
   EXPECT_EQ(headline(made_task({made_lossless("assisted.small", "assisted", 1.03)})),
-            "No lossless method is measurably faster (the best: 1.03 ×, assisted.small).");
+            "No lossless method is measurably faster (the best: 1.03 ±0.05 ×, assisted.small).");
   EXPECT_EQ(headline(made_task({made_setting("bild.small", "bild", 2, 29.5, "small")})),
-            "The best within one point of BLEU is 2.00 × as fast (bild.small, -0.50).");
+            "The best within one point of BLEU is 2.00 ±0.05 × as fast (bild.small, -0.50).");
   EXPECT_EQ(headline(made_task({})), "");
 }
 
@@ -67,17 +71,18 @@ TEST(Headline, CountsNoSettingThatProvesNothing) {
   oracle.params["window_rule"] = "oracle";  // knows the target's output
   const TaskResult task =
       made_task({failed, repeated, broken, sampled, oracle, made_lossless("right", "assisted", 1.5)});
-  EXPECT_EQ(headline(task),
-            "Lossless methods are up to 1.50 × as fast at the same BLEU (right); nothing within one point of BLEU is "
-            "faster.");
+  EXPECT_EQ(
+      headline(task),
+      "Lossless methods are up to 1.50 ±0.05 × as fast at the same BLEU (right); nothing within one point of BLEU is "
+      "faster.");
 }
 
 TEST(Headline, EndsTheConsolesTablesAndBeginsPages) {
   Results results{.suite = "s", .tasks = {made_task({made_lossless("assisted.small", "assisted", 2)})}};
-  const std::string line = "Lossless methods are up to 2.00 × as fast at the same BLEU (assisted.small).";
+  const std::string line = "Lossless methods are up to 2.00 ±0.05 × as fast at the same BLEU (assisted.small).";
   EXPECT_THAT(results_table(results), EndsWith(line + "\n"));
   EXPECT_THAT(report_markdown(results), HasSubstr("# s\n\n" + line + "\n"));
-  EXPECT_THAT(report_html(results), HasSubstr("<p class=\"headline\">Lossless methods are up to 2.00 × as fast"));
+  EXPECT_THAT(report_html(results), HasSubstr("<p class=\"headline\">Lossless methods are up to 2.00 ±0.05 × as fast"));
 }
 
 TaskResult named_task(const std::string& name, bool chooses, std::vector<SettingResult> settings) {
@@ -106,16 +111,40 @@ Results validated_results() {
 
 TEST(TaskOrder, PagesFollowIt) {
   const std::string page = report_markdown(validated_results());
-  const size_t test = page.find("\n## test a\n");
-  const size_t val = page.find("\n## val a, where settings were chosen\n\nThe numbers below chose");
+  const size_t test = page.find("<summary>test a</summary>");
+  const size_t val = page.find("<summary>val a, where settings were chosen</summary>\n\nThe numbers below chose");
   ASSERT_NE(test, std::string::npos) << page;
   ASSERT_NE(val, std::string::npos) << page;
-  EXPECT_LT(test, page.find("\n## test b\n"));
-  EXPECT_LT(page.find("\n## test b\n"), val);
-  EXPECT_LT(val, page.find("\n## val b, where settings were chosen\n"));
+  EXPECT_LT(test, page.find("<summary>test b</summary>"));
+  EXPECT_LT(page.find("<summary>test b</summary>"), val);
+  EXPECT_LT(val, page.find("<summary>val b, where settings were chosen</summary>"));
   EXPECT_LE(widest_line(page), 120u);
   EXPECT_THAT(report_html(validated_results()),
               HasSubstr("<h2 id=\"task3\">val a, where settings were chosen</h2>\n<p class=\"purpose\">The"));
+}
+
+TEST(LeadingSettings, AreTheBestOfEachKindThatLosesLittle) {
+  const auto names = [](const TaskResult& task) {
+    return std::regex_replace(leading_settings(task).markdown(), std::regex(R"(\|:?-* *([\w.]*)[^\n]*\n)"), "$1 ");
+  };
+  TaskResult task = made_task({made_setting("alone", "greedy", 9, 25), made_lossless("a.2", "assisted", 2, "a"),
+                               made_lossless("a.3", "speculative", 3, "a"), made_lossless("b", "assisted", 1, "b"),
+                               made_setting("bild.a", "bild", 4, 27), made_setting("bild.b", "bild", 3, 29.5)});
+  EXPECT_EQ(names(task), "run  greedy alone a.3 b bild.b ");
+  for (char name = 'c'; name < 'k'; ++name) task.settings.push_back(made_lossless({name}, "assisted", 1.5, {name}));
+  EXPECT_EQ(names(task), "run  greedy a.3 b bild.b c d e f g h i j ");
+}
+
+TEST(MarkdownPage, WrittenAgainItKeepsWhatIsWrittenByHand) {
+  Results results{.suite = "s", .tasks = {made_task({made_lossless("assisted.small", "assisted", 2)})}};
+  const std::string by_hand = replace_all(report_markdown(results), "Question:", "Question: Who <!-- knows -->?");
+  results.environment["commit"] = "abc";
+  const std::string expected = replace_all(by_hand, "commit not recorded", "commit abc");
+  EXPECT_EQ(keep_handwritten(report_markdown(results), by_hand, "s.md"), expected);
+  const std::string open = by_hand.substr(0, by_hand.rfind("<!-- e"));
+  for (const std::string& other : {std::string("mine"), by_hand + by_hand, open}) {
+    EXPECT_THAT(error_of([&] { keep_handwritten(by_hand, other, "s.md"); }), HasSubstr("expected: two parts from"));
+  }
 }
 
 Results results_of_one_task(const TaskResult& task) {
