@@ -99,13 +99,10 @@ class Documents(unittest.TestCase):
                 found = TEST_COUNT.search(line)
                 self.assertIsNone(found, f"{place(page, number)}: '{found and found.group()}' will be wrong soon")
 
-    def test_each_study_names_an_existing_recipe(self):
+    def test_each_study_names_a_recipe(self):
         self.assertTrue(STUDIES)
-        for page in STUDIES:
-            named = re.findall(r"recipes/[\w/]+\.toml", page.read_text())
-            self.assertTrue(named, f"{page.name} names no recipe")
-            for recipe in named:
-                self.assertTrue((ROOT / recipe).is_file(), f"{page.name} names {recipe}, which does not exist")
+        for page in STUDIES:  # of its commit
+            self.assertRegex(page.read_text(), r"recipes/[\w/]+\.toml", f"{page.name} names no recipe")
 
     def test_each_study_is_in_the_index(self):
         index = (ROOT / "docs/results/README.md").read_text()
