@@ -1,4 +1,4 @@
-"""Each recipe is valid, says the command that runs it, and runs to its end with tiny models on a few lines of made text.
+"""Each recipe is valid, says the command that runs it, and runs to its end with tiny models on lines of made text.
 
     recipes_test.py DRAFTSMITH
 """
@@ -23,7 +23,7 @@ TINY = {"width": 16, "heads": 2, "head_width": 8, "ff_width": 24}
 
 def make_data(root):
     """Forty lines in the place of each file that recipes name: words, in English the same words backwards."""
-    words = [begin + end for begin in ("kalo", "mitu", "reso", "dorpa", "istum", "umre") for end in ("", "l", "nke", "rt")]
+    words = [begin + end for begin in ("kalo", "mitu", "reso", "dorpa", "istu", "um") for end in ("", "l", "nke", "rt")]
     lines = [[words[(i * k + i // 7) % 24] for k in range(1, 3 + i % 5)] for i in range(40)]
     for name in {"spec_bench/question.jsonl", "questions.txt",
                  *re.findall(r"\$DATA/([\w/.]+)", "".join(recipe.read_text() for recipe in RECIPES))}:
@@ -104,8 +104,8 @@ class Recipes(unittest.TestCase):
                                      timeout=300, env={**os.environ, "DRAFTSMITH": DRAFTSMITH})
             if fetched.returncode == 0:
                 (root / REAL_MODEL).parent.mkdir(parents=True)
-                subprocess.run([DRAFTSMITH, "prune", "--model", ROOT / REAL_MODEL, "--out", root / REAL_MODEL, "--quiet",
-                                "--decoder-layers", "first:7", "--ff-width", "32"], check=True, capture_output=True)
+                subprocess.run([DRAFTSMITH, "prune", "--model", ROOT / REAL_MODEL, "--out", root / REAL_MODEL,
+                                "--quiet", "--decoder-layers", "first:7", "--ff-width", "32"], check=True, capture_output=True)
             for recipe in RECIPES:
                 with self.subTest(recipe.name):
                     if REAL_MODEL in recipe.read_text() and fetched.returncode != 0:
