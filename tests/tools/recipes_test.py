@@ -105,7 +105,7 @@ class Recipes(unittest.TestCase):
             if fetched.returncode == 0:
                 (root / REAL_MODEL).parent.mkdir(parents=True)
                 subprocess.run([DRAFTSMITH, "prune", "--model", ROOT / REAL_MODEL, "--out", root / REAL_MODEL,
-                                "--quiet", "--decoder-layers=first:7", "--ff-width=32"], check=True, capture_output=True)
+                                "--decoder-layers=first:7", "--ff-width=32"], check=True, capture_output=True)
             for recipe in RECIPES:
                 with self.subTest(recipe.name):
                     if REAL_MODEL in recipe.read_text() and fetched.returncode != 0:
