@@ -87,7 +87,7 @@ struct TrainingDefaults {
 };
 constexpr std::array<TrainingDefaults, 4> kDefaults = {{
     {true, 256, 1e-3, 512, "recipes/quickstart.toml"},
-    {true, 1 << 30, 7e-4, 1024, "recipes/dialogsum_bild.toml; no model as wide was measured"},
+    {true, 1 << 30, 7e-4, 1024, "recipes/multi30k.toml; no model as wide was measured"},
     {false, 256, 1e-3, 512, "recipes/specgame.toml"},
     {false, 1 << 30, 3e-4, 1024, "one run of SmolLM2-135M; no other rate was tried"},
 }};

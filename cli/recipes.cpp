@@ -145,8 +145,8 @@ Action add_train(CLI::App& app) {
       "Examples:\n"
       "  draftsmith train recipes/quickstart.toml\n"
       "  draftsmith train recipes/quickstart.toml --until target --set target.training.length='2 epochs'\n"
-      "  draftsmith train recipes/multi30k_bild.toml --work /data/multi30k --device cuda\n"
-      "  torchrun --nproc-per-node=4 --no-python draftsmith train recipes/multi30k_bild.toml");
+      "  draftsmith train recipes/multi30k.toml --work /data/multi30k --device cuda\n"
+      "  torchrun --nproc-per-node=4 --no-python draftsmith train recipes/multi30k.toml");
   return [flags] { return run_train(*flags); };
 }
 

@@ -1,7 +1,7 @@
 // Recipe: a TOML file that lists stages. Reads it, applies --set and resolves references between stages.
 //
 //   name = "quickstart"
-//   include = { recipe = "multi30k_bild.toml", until = "aligned" }  # stages of another recipe come first, unchanged;
+//   include = { recipe = "multi30k.toml", until = "aligned" }       # stages of another recipe come first, unchanged;
 //                                                                    # a list of such tables includes several recipes;
 //                                                                    # needed = true leaves out unread stages
 //   [defaults.train]                  # defaults of options for every stage of that kind

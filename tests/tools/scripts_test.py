@@ -301,7 +301,7 @@ class Quickstart(Script):
                                   "work/smollm2/chat/report.html"], result.stdout)
             self.assertEqual(calls.count("new"), int(not again))
             words = calls[calls.index("train"):]
-            self.assertEqual(words[1:4], ["recipes/smollm2_chat.toml", "--work", "work/smollm2"])
+            self.assertEqual(words[1:4], ["recipes/smollm2.toml", "--work", "work/smollm2"])
             self.assertEqual([word for word in words if "prompts." in word], ["prompts.count=77", "prompts.held_out=9"])
 
     def test_folder_device_and_last_stage_may_be_others(self):
