@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "base/device.h"
+#include "base/device_tensors.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/logging.h"
@@ -33,6 +34,7 @@
 #include "train/teacher/teacher_source.h"
 #include "train/trainable/trainable_features.h"
 #include "train/trainable/trainable_model.h"
+#include "train/training_step.h"
 
 namespace draftsmith::cli {
 
@@ -119,8 +121,8 @@ recipes::StartingModels start_of(const Candidate& made, const CandidateInputs& i
   return recipes::starting_models(options, *inputs.target.tokenizer, {.device = inputs.load.device}, made.distilled);
 }
 
-// Measures passes forward and back on one example of random ids, in fp32, with those of the target where it teaches,
-// unless its states are stored.
+// Measures passes forward and back on one example of random ids, as the stage computes them, with those of the target
+// where it teaches, unless its states are stored.
 void measure_training(train::TrainableModel& trainable, Candidate& made, const CandidateInputs& inputs,
                       WholeTarget& whole) {
   constexpr int64_t kRows = 8;
@@ -143,18 +145,25 @@ void measure_training(train::TrainableModel& trainable, Candidate& made, const C
     return train::distillation_of(output, *teacher, vocabulary, {});
   };
   train::require_gradients(trainable, true);
+  const at::Device device = trainable.info().device;
+  const bool bf16 = train::trains_in_bf16("auto", device);
+  const auto forward = [&] {
+    const AutocastScope autocast(device.type(), bf16);
+    return loss().sum;
+  };
   double seconds = 0;
   for (int step = 0; step < 3; ++step) {  // the last one counts
     const Stopwatch watch;
-    loss().sum.backward();
-    synchronize(trainable.info().device);
+    forward().backward();
+    synchronize(device);
     seconds = watch.seconds();
   }
   made.example_seconds = seconds / kRows;
   if (!made.kind->reads_states) return;
+  const AutocastScope autocast(device.type(), bf16);
   const Stopwatch watch;
   train::LiveTeacher(whole.on(inputs.load.device, inputs.target.directory)).distributions(batch);
-  synchronize(trainable.info().device);
+  synchronize(device);
   made.states_seconds = watch.seconds() / kRows;
   made.example_seconds = std::max(made.example_seconds - made.states_seconds, 0.1 * made.example_seconds);
 }

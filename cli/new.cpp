@@ -85,11 +85,12 @@ struct TrainingDefaults {
   int64_t token_budget;
   const char* source;
 };
-constexpr std::array<TrainingDefaults, 4> kDefaults = {{
+constexpr std::array<TrainingDefaults, 5> kDefaults = {{
     {true, 256, 1e-3, 512, "recipes/quickstart.toml"},
     {true, 1 << 30, 7e-4, 1024, "recipes/multi30k.toml; no model as wide was measured"},
     {false, 256, 1e-3, 512, "recipes/specgame.toml"},
-    {false, 1 << 30, 3e-4, 1024, "one run of SmolLM2-135M; no other rate was tried"},
+    {false, 640, 1e-3, 1024, "recipes/smollm2.toml"},
+    {false, 1 << 30, 3e-4, 1024, "nothing: no model as wide was measured"},
 }};
 
 constexpr int64_t kFewestLines = 100;    // of text: a fifth is measured, the rest trained on
