@@ -23,7 +23,9 @@ namespace draftsmith {
 #ifdef __x86_64__
 namespace {
 
-constexpr int64_t kRowsAtOnce = 32;  // of a product: oneDNN compiles code for each number of rows
+constexpr int64_t kRowsAtOnce = 32;     // of a product: oneDNN compiles code for each number of rows
+constexpr int64_t kColumnsAtOnce = 64;  // of b, whose pairs stay in the second cache
+constexpr int64_t kCopiedRows = 128;    // of a transposed a: several whole lines side by side
 
 bool has_instructions() {
   return __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
@@ -47,56 +49,56 @@ void multiply_by_mkl(const MatrixProduct& product, RowsInMemory<const uint16_t> 
                          number(out.stride));
 }
 
-// Returns b in pairs of rows, [k/2,n] words of two numbers; the last row of an odd k has zeros beside it.
-std::vector<uint32_t> paired_rows(const MatrixProduct& product, RowsInMemory<const uint16_t> b) {
-  const int64_t n = product.n;
+// Writes columns [begin, end) of b in pairs of rows, [k/2,end - begin] words of two numbers; the last row of an odd k
+// has zeros beside it.
+void pair_rows(const MatrixProduct& product, RowsInMemory<const uint16_t> b, int64_t begin, int64_t end, uint32_t* to) {
   const int64_t down = product.transpose_b ? 1 : b.stride, right = product.transpose_b ? b.stride : 1;
-  std::vector<uint32_t> pairs(static_cast<size_t>((product.k + 1) / 2 * n));
   for (int64_t row = 0; row < product.k; row += 2) {
     const uint16_t* first = b.data + row * down;
-    uint32_t* to = pairs.data() + row / 2 * n;
-    if (row + 1 < product.k) {
-      for (int64_t i = 0; i < n; ++i) to[i] = first[i * right] | uint32_t{first[i * right + down]} << 16;
-    } else {
-      for (int64_t i = 0; i < n; ++i) to[i] = first[i * right];
-    }
+    const int64_t below = row + 1 < product.k ? down : 0;
+    const uint32_t kept = below != 0 ? ~uint32_t{0} : 0xffff;
+    for (int64_t i = begin; i < end; ++i) *to++ = (first[i * right] | uint32_t{first[i * right + below]} << 16) & kept;
   }
-  return pairs;
 }
 
 // Copies rows of a as the product reads them, each with `width` numbers: k, and a zero if k is odd.
 void copy_rows(const MatrixProduct& product, RowsInMemory<const uint16_t> a, int64_t begin, int64_t rows, int64_t width,
                uint16_t* to) {
   const int64_t down = product.transpose_a ? 1 : a.stride, right = product.transpose_a ? a.stride : 1;
-  for (int64_t row = 0; row < rows; ++row) {
-    const uint16_t* from = a.data + (begin + row) * down;
-    for (int64_t i = 0; i < product.k; ++i) to[row * width + i] = from[i * right];
-    if (width > product.k) to[row * width + product.k] = 0;
+  for (int64_t i = 0; i < product.k; ++i) {
+    const uint16_t* from = a.data + begin * down + i * right;
+    for (int64_t row = 0; row < rows; ++row) to[row * width + i] = from[row * down];
   }
+  for (int64_t row = 0; row < rows && width > product.k; ++row) to[row * width + product.k] = 0;
 }
 
-// Computes rows [begin, end) by one thread.
+// Computes rows [begin, end) by one thread, some columns at a time unless rows of a must be copied.
 void multiply_rows(const MatrixProduct& product, RowsInMemory<const uint16_t> a, RowsInMemory<const uint16_t> b,
                    RowsInMemory<float> out, int64_t begin, int64_t end) {
   const int64_t n = product.n, width = (product.k + 1) / 2 * 2;
   const auto factor = static_cast<float>(product.factor);
   const bool direct = !product.transpose_a && width == product.k;
-  const std::vector<uint32_t> pairs = paired_rows(product, b);
-  std::vector<uint16_t> copied(direct ? 0 : static_cast<size_t>(kRowsAtOnce * width));
-  std::vector<float> unscaled(factor == 1 ? 0 : static_cast<size_t>(kRowsAtOnce * n));
-  for (int64_t row = begin; row < end; row += kRowsAtOnce) {
-    const int64_t rows = std::min(kRowsAtOnce, end - row);
-    if (!direct) copy_rows(product, a, row, rows, width, copied.data());
-    const void* of_a = direct ? a.data + row * a.stride : copied.data();
-    float* sums = out.data + row * out.stride;
-    at::native::cpublas::brgemm(rows, n, width, direct ? a.stride : width, n, factor == 1 ? out.stride : n,
-                                factor == 1 && product.add, static_cast<const at::BFloat16*>(of_a),
-                                reinterpret_cast<const at::BFloat16*>(pairs.data()),
-                                factor == 1 ? sums : unscaled.data(), /*is_vnni=*/true);
-    for (int64_t i = 0; factor != 1 && i < rows; ++i) {
-      for (int64_t j = 0; j < n; ++j) {
-        float& sum = sums[i * out.stride + j];
-        sum = factor * unscaled[static_cast<size_t>(i * n + j)] + (product.add ? sum : 0);
+  const int64_t at_once = direct ? std::min(kColumnsAtOnce, n) : n;
+  std::vector<uint32_t> pairs(static_cast<size_t>(width / 2 * at_once));
+  std::vector<uint16_t> copied(direct ? 0 : static_cast<size_t>(kCopiedRows * width));
+  std::vector<float> unscaled(factor == 1 ? 0 : static_cast<size_t>(kRowsAtOnce * at_once));
+  for (int64_t left = 0; left < n; left += at_once) {
+    const int64_t columns = std::min(at_once, n - left);
+    pair_rows(product, b, left, left + columns, pairs.data());
+    for (int64_t row = begin; row < end; row += kRowsAtOnce) {
+      const int64_t rows = std::min(kRowsAtOnce, end - row), ahead = (row - begin) % kCopiedRows;
+      if (!direct && ahead == 0) copy_rows(product, a, row, std::min(kCopiedRows, end - row), width, copied.data());
+      const void* of_a = direct ? a.data + row * a.stride : copied.data() + ahead * width;
+      float* sums = out.data + row * out.stride + left;
+      at::native::cpublas::brgemm(
+          rows, columns, width, direct ? a.stride : width, columns, factor == 1 ? out.stride : columns,
+          factor == 1 && product.add, static_cast<const at::BFloat16*>(of_a),
+          reinterpret_cast<const at::BFloat16*>(pairs.data()), factor == 1 ? sums : unscaled.data(), /*is_vnni=*/true);
+      for (int64_t i = 0; factor != 1 && i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) {
+          float& sum = sums[i * out.stride + j];
+          sum = factor * unscaled[static_cast<size_t>(i * columns + j)] + (product.add ? sum : 0);
+        }
       }
     }
   }

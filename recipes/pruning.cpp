@@ -17,12 +17,11 @@
 #include "recipes/stages/data_stages.h"
 
 namespace draftsmith::recipes {
-namespace {
 
 namespace fs = std::filesystem;
 
-// Returns how often each of the model's ids occurs in the sources and targets of a corpus. `tokenizer` may be null.
-std::vector<int64_t> count_tokens(const fs::path& file, int64_t vocabulary, const data::Tokenizer* tokenizer) {
+std::vector<int64_t> count_tokens(const fs::path& file, int64_t vocabulary, const data::Tokenizer* tokenizer,
+                                  bool sources) {
   const data::Corpus corpus(file);
   const char* prepare = "prepare it with the model's own tokenizer";
   if (tokenizer != nullptr) require_same_tokenizer(tokenizer->hash(), corpus.info().tokenizer_hash, file, prepare);
@@ -30,18 +29,20 @@ std::vector<int64_t> count_tokens(const fs::path& file, int64_t vocabulary, cons
     throw UserError({file.string(), "the corpus has more token ids than the model",
                      fmt::format("at most {}", vocabulary), std::to_string(corpus.info().vocabulary), prepare});
   }
-  if (corpus.info().source_tokens + corpus.info().target_tokens == 0) {
+  if ((sources ? corpus.info().source_tokens : 0) + corpus.info().target_tokens == 0) {
     throw UserError({file.string(), "there are no tokens to count", "at least one", "none", ""});
   }
   std::vector<int64_t> counts(static_cast<size_t>(vocabulary), 0);
   for (int64_t i = 0; i < corpus.size(); ++i) {
     work_point();
-    for (const auto& ids : {corpus.source(i), corpus.target(i)}) {
+    for (const auto& ids : {sources ? corpus.source(i) : std::span<const int32_t>(), corpus.target(i)}) {
       for (const int32_t id : ids) ++counts[static_cast<size_t>(id)];
     }
   }
   return counts;
 }
+
+namespace {
 
 std::vector<int64_t> special_ids(const data::Tokenizer& tokenizer) {
   std::vector<int64_t> ids;
@@ -94,7 +95,7 @@ std::string prune_directory(const fs::path& model, const fs::path& out, const mo
   }
   model::require_prunable(whole->config(), options, evidence);
   if (options.vocabulary_from) {
-    evidence.token_counts = count_tokens(*options.vocabulary_from, whole->config().vocabulary, tokenizer.get());
+    evidence.token_counts = count_tokens(*options.vocabulary_from, whole->config().vocabulary, tokenizer.get(), true);
   }
   const auto pruned = model::prune(*whole, options, evidence);
   work_point();

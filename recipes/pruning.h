@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "data/tokenizers/tokenizer.h"
 #include "model/pruning/pruning.h"
 
 namespace draftsmith::recipes {
@@ -14,5 +15,10 @@ namespace draftsmith::recipes {
 // Interrupted. Checks options before it reads text. After an error, there is no `out`.
 std::string prune_directory(const std::filesystem::path& model, const std::filesystem::path& out,
                             const model::PruneOptions& options);
+
+// Returns how often each of a model's ids occurs in a corpus's targets and, with `sources`, its sources. The model's
+// `tokenizer` may be null. Errors: UserError for a corpus of another one, of more ids or without tokens.
+std::vector<int64_t> count_tokens(const std::filesystem::path& file, int64_t vocabulary,
+                                  const data::Tokenizer* tokenizer, bool sources);
 
 }  // namespace draftsmith::recipes

@@ -107,7 +107,7 @@ TeacherCache::TeacherCache(const std::filesystem::path& file) : file_(file) {
   const Hdf5Reader input(file, kTeacherCacheFormat);
   info_ = cache_attributes(input);
   mapping_ = input.mapping();
-  mapping_.will_need();
+  if (!input.has("/states/layers")) mapping_.will_need();  // states are read by example
   offsets_ = input.offsets("/teacher/offsets", info_.examples, info_.positions);
   all_.log_probs = input.values<uint16_t>("/teacher/log_probs", {info_.positions, info_.k});
   if (!info_.whole()) {
@@ -125,11 +125,6 @@ void TeacherCache::map_states(const Hdf5Reader& input) {
   all_.states = input.values<BFloat16>("/states/rows", {-1, info_.states.width});
   info_.states.rows = std::ssize(all_.states) / info_.states.width;
   state_offsets_ = input.offsets("/states/offsets", info_.examples, info_.states.rows);
-  constexpr uint16_t kExponent = 0x7f80;  // all its bits are 1: infinity or NaN
-  const auto bad = std::ranges::find_if(
-      all_.states, [](BFloat16 value) { return (static_cast<uint16_t>(value) & kExponent) == kExponent; });
-  input.check(bad == all_.states.end(), fmt::format("/states/rows: value {}", bad - all_.states.begin()),
-              "a finite number", "infinity or NaN");
 }
 
 int64_t TeacherCache::positions(int64_t example) const {
@@ -142,10 +137,15 @@ TeacherRows TeacherCache::rows(int64_t example) const {
   TeacherRows rows = all_.part(static_cast<size_t>(offsets_[at]), static_cast<size_t>(positions(example)),
                                static_cast<size_t>(info_.k));
   if (!info_.states.any()) return rows;
-  const int64_t first = state_offsets_[at], width = info_.states.width;
-  rows.states = all_.states.subspan(static_cast<size_t>(first * width),
-                                    static_cast<size_t>((state_offsets_[at + 1] - first) * width));
-  return rows;
+  const int64_t first = state_offsets_[at] * info_.states.width, end = state_offsets_[at + 1] * info_.states.width;
+  rows.states = all_.states.subspan(static_cast<size_t>(first), static_cast<size_t>(end - first));
+  constexpr uint16_t kExponent = 0x7f80;  // all its bits are 1: infinity or NaN
+  const auto finite = [](BFloat16 value) { return (static_cast<uint16_t>(value) & kExponent) != kExponent; };
+  if (std::ranges::count_if(rows.states, finite) == end - first) return rows;
+  const int64_t bad = first + (std::ranges::find_if_not(rows.states, finite) - rows.states.begin());
+  throw UserError({file_.string(), fmt::format("/states/rows: value {}, of example {}", bad, example),
+                   "a finite number", "infinity or NaN",
+                   fmt::format("make the file again with {}", kTeacherCacheFormat.remake)});
 }
 
 int64_t TeacherCacheInfo::bytes_per_position() const {

@@ -94,12 +94,13 @@ void merge_teacher_caches(const std::vector<std::filesystem::path>& parts, const
 class TeacherCache {
  public:
   // Maps the file and checks format and version, shapes, offsets, ids (in range, ascending), log-probabilities (finite,
-  // not above 0), the mass of each position (1 up to fp16's rounding) and states (finite). Errors: UserError that names
-  // file and dataset.
+  // not above 0) and the mass of each position (1 up to fp16's rounding). States are not read. Errors: UserError that
+  // names file and dataset.
   explicit TeacherCache(const std::filesystem::path& file);
   const TeacherCacheInfo& info() const { return info_; }
   const std::filesystem::path& file() const { return file_; }
-  // Returns the rows of one example, valid as long as the cache.
+  // Returns the rows of one example, valid as long as the cache. Errors: UserError that names file and value for states
+  // that are not finite.
   TeacherRows rows(int64_t example) const;
   int64_t positions(int64_t example) const;
 

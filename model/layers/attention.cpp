@@ -221,7 +221,7 @@ Projected Attention::project_sequence(const at::Tensor& input, const ScoreBias& 
   return projected;
 }
 
-at::Tensor Attention::after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen, const ScoreBias& bias,
+at::Tensor Attention::after_seen(const at::Tensor& input, KeyValue& seen, const ScoreBias& bias,
                                  Dropout& dropout) const {
   Projected projected = project_sequence(input, bias);
   if (seen.key.defined()) {
@@ -229,7 +229,7 @@ at::Tensor Attention::after_seen(const at::Tensor& x, const at::Tensor& input, K
     projected.value = at::cat({seen.value, projected.value}, 1);
   }
   seen = {projected.key, projected.value};
-  return add_output(x, attend(projected, bias, dropout), dropout);
+  return attend(projected, bias, dropout);
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias,

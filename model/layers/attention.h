@@ -108,10 +108,9 @@ class Attention {
   // or, in a Tandem, other hidden states of the same tokens [B,T,D]. Queries and keys of a self-attention are rotated
   // by the bias's table. With a memory its keys are the memory's, as input_of() it, followed by x's own, S = 2T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout) const;
-  // Applies a self-attention whose keys and values follow those that `seen` holds of earlier passes, S = k T in the
-  // k-th, and adds its own to them. `input`: what is projected, in place of input_of(x).
-  at::Tensor after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen, const ScoreBias& bias,
-                        Dropout& dropout) const;
+  // Returns the context [B,T,H*K] of a self-attention that projects `input` and whose keys and values follow those that
+  // `seen` holds of earlier passes, S = k T in the k-th. Adds its own to them.
+  at::Tensor after_seen(const at::Tensor& input, KeyValue& seen, const ScoreBias& bias, Dropout& dropout) const;
 
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<AttentionWeightsView> packed_view() const;

@@ -45,10 +45,12 @@ int64_t rows_of(const at::Tensor& x) {
   return x.numel() / x.size(-1);
 }
 
-// Calls use(begin, rows) for pieces of the rows, by all threads. A piece has at most kMostKept numbers of `columns`.
+// Calls use(begin, rows) for pieces of the rows, by all threads. A piece has at most kMostKept numbers of `columns`;
+// eight times as many without tiles, where each piece lays the weights out again.
 template <class Use>
 void each_piece(int64_t rows, int64_t columns, const Use& use) {
-  const int64_t most = std::max(kFewestRows, kMostKept / std::max<int64_t>(1, columns));
+  const int64_t kept = kMostKept * (has_bf16_tiles() ? 1 : 8);
+  const int64_t most = std::max(kFewestRows, kept / std::max<int64_t>(1, columns));
   at::parallel_for(0, rows, kFewestRows, [&](int64_t begin, int64_t end) {
     for (; begin < end; begin += most) use(begin, std::min(most, end - begin));
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include <fmt/format.h>
@@ -58,10 +59,8 @@ void feature_keys(ConfigKeys& keys, TransformerConfig& config) {
 
 // Returns the layers that are read by default: one low, the middle and the last, as far as they differ.
 std::vector<int64_t> default_read_layers(int64_t layers) {
-  std::vector<int64_t> read{std::min<int64_t>(2, layers / 3), layers / 2, layers};
-  std::ranges::sort(read);
-  read.erase(std::unique(read.begin(), read.end()), read.end());
-  return read;
+  const std::set<int64_t> read{std::min<int64_t>(2, layers / 3), layers / 2, layers};
+  return {read.begin(), read.end()};
 }
 
 // Returns the name of the target's parameter that a drafter's begins as: those of its layers as the target's last ones.

@@ -29,10 +29,14 @@ at::Tensor hidden_of_steps(const at::Tensor& hidden, const at::Tensor& position,
   return at::cat(steps, 3);
 }
 
-at::Tensor Block::after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen,
-                             const SequencePass& pass) const {
-  const at::Tensor projected = input.defined() ? input : input_of(x);
-  return after_self(x, self_.after_seen(x, projected, seen, self_bias_of(pass), *pass.dropout), pass);
+at::Tensor Block::after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen, const SequencePass& pass,
+                             const at::Tensor& read) const {
+  const at::Tensor context =
+      self_.after_seen(input.defined() ? input : input_of(x), seen, self_bias_of(pass), *pass.dropout);
+  const auto kept = [&](const at::Tensor& y) { return read.defined() ? y.flatten(0, 1).index_select(0, read) : y; };
+  const at::Tensor residual = kept(x);  // [N,D]
+  const at::Tensor sum = after_self(residual, self_.add_output(residual, kept(context), *pass.dropout), pass);
+  return read.defined() ? at::zeros_like(x).flatten(0, 1).index_copy(0, read, sum).view_as(x) : sum;
 }
 
 namespace {
@@ -135,8 +139,9 @@ std::vector<at::Tensor> TransformerModel::forward_features(const FeatureInput& i
     for (int64_t i = 0; i < stack.layers(); ++i) {
       if (i == 0 || stack.has_layer_biases()) pass.self_bias = stack.self_bias(tokens, input.target, form, i);
       if (i == 0 && stack.has_windows()) pass.window_bias = stack.self_bias(tokens, input.target, windowed);
+      const at::Tensor read = step > 1 || i + 1 == stack.layers() ? input.read : at::Tensor();
       hidden = stack.block(i).after_seen(hidden, i == 0 ? join(tokens, states) : at::Tensor(),
-                                         seen[static_cast<size_t>(i)], pass);
+                                         seen[static_cast<size_t>(i)], pass, read);
     }
     steps.push_back(finish(hidden));
     if (!config_.features.block) {

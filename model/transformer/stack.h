@@ -110,8 +110,10 @@ class Block {
   // representations of the same tokens [B,T,D_L], if given and as far as pass.self_bias shows them.
   at::Tensor operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary = {}) const;
   // Applies the block of a features drafter to whole sequences, whose self-attention sees `seen`, the keys of earlier
-  // passes, and adds to them (Attention::after_seen). `input`: what it projects; undefined: input_of(x).
-  at::Tensor after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen, const SequencePass& pass) const;
+  // passes, and adds to them (Attention::after_seen). `input`: what it projects; undefined: input_of(x). `read` int64
+  // [N]: the places of [B*T] whose outputs are read, of blocks without cross-attention; others are 0. Undefined: all.
+  at::Tensor after_seen(const at::Tensor& x, const at::Tensor& input, KeyValue& seen, const SequencePass& pass,
+                        const at::Tensor& read) const;
   // Applies the block to a step's tokens over the state's caches of layer `layer`, and writes their K/V. [B,L,D] ->
   // [B,L,D]. `input` as above.
   at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer, const at::Tensor& input = {}) const;

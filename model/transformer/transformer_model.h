@@ -66,6 +66,7 @@ struct FeatureInput {
   at::Tensor encoder = {};                   // [B,S,D] the target's encoder states; undefined: decoder-only
   std::vector<int64_t> source_lengths = {};  // [B]
   int64_t steps = 1;                         // that are unrolled
+  at::Tensor read = {};                      // int64 [N] places of [B*T], as of Block::after_seen; undefined: all
 };
 
 class TransformerModel : public LanguageModel {

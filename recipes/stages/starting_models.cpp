@@ -7,7 +7,6 @@
 
 #include "base/device.h"
 #include "base/logging.h"
-#include "data/corpus/corpus.h"
 #include "model/files/model_directory.h"
 #include "model/models/block_models.h"
 #include "model/models/companion.h"
@@ -15,6 +14,7 @@
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
 #include "model/pruning/pruning.h"
+#include "recipes/pruning.h"
 #include "recipes/stages/data_stages.h"
 #include "train/trainable/tandem_trainables.h"
 #include "train/training_step.h"
@@ -71,21 +71,26 @@ bool is_same_model(const fs::path& one, const fs::path& other) {
   return fs::equivalent(one, other, error) || model::model_hash(one) == model::model_hash(other);
 }
 
-// Returns the primary's directory: the option, or the one that the Tandem directory `from` names.
-fs::path primary_of(const StartOptions& options) {
-  if (options.tandem->primary) return *options.tandem->primary;
-  if (starts_from(options, model::tandem_kind()))
-    return model::companion_directory(model::tandem_kind(), *options.from);
-  throw UserError(missing_model("tandem.primary", "a secondary that is not yet part of a Tandem needs a primary"));
-}
-
-// Returns the target's directory: the option, or the one that the drafter's directory `from` names.
-fs::path target_of(const StartOptions& options) {
-  if (options.shared_encoder->target) return *options.shared_encoder->target;
-  if (starts_from(options, model::shared_encoder_kind()))
-    return model::companion_directory(model::shared_encoder_kind(), *options.from);
-  throw UserError(
-      missing_model("shared_encoder.target", "a drafter that does not share an encoder yet needs a target"));
+// Returns the directory of the model that the trained one reads (a Tandem's primary, or a drafter's target): the
+// option, or the one that the directory `from`, of the same kind, names.
+fs::path companion_of(const StartOptions& options) {
+  const auto named = [&](const model::ModelKind& kind, const std::optional<fs::path>& given, const char* option,
+                         const char* need) {
+    if (given) return *given;
+    if (starts_from(options, kind)) return model::companion_directory(kind, *options.from);
+    throw UserError(missing_model(option, need));
+  };
+  if (options.tandem) {
+    return named(model::tandem_kind(), options.tandem->primary, "tandem.primary",
+                 "a secondary that is not yet part of a Tandem needs a primary");
+  }
+  if (options.shared_encoder) {
+    return named(model::shared_encoder_kind(), options.shared_encoder->target, "shared_encoder.target",
+                 "a drafter that does not share an encoder yet needs a target");
+  }
+  if (options.from) model::require_kind(model::kind_of_directory(*options.from), model::features_kind(), "from");
+  return named(model::features_kind(), options.features->target, "features.target",
+               "a features drafter reads a target");
 }
 
 bool trains_primary(const TandemTrainingOptions& options) {
@@ -142,7 +147,7 @@ ModelPointer new_secondary(const TandemTrainingOptions& options, const model::Tr
 
 StartingModels tandem_start(const StartOptions& all, const data::Tokenizer& tokenizer, const ModelPlace& place) {
   const TandemTrainingOptions& options = *all.tandem;
-  const fs::path directory = primary_of(all);
+  const fs::path directory = companion_of(all);
   const bool frozen = !trains_primary(options);
   auto primary =
       frozen ? load_frozen(directory, place) : model::load_model(directory, {.device = place.device, .pack = false});
@@ -176,7 +181,7 @@ ModelPointer continued_drafter(const StartOptions& options, const fs::path& targ
 
 StartingModels shared_encoder_start(const StartOptions& options, const data::Tokenizer& tokenizer,
                                     const ModelPlace& place, bool teaches) {
-  const fs::path directory = target_of(options);
+  const fs::path directory = companion_of(options);
   auto target = load_frozen(directory, place);
   auto drafter = starts_from(options, model::shared_encoder_kind())
                      ? continued_drafter(options, directory, place.device)
@@ -191,25 +196,12 @@ StartingModels shared_encoder_start(const StartOptions& options, const data::Tok
   return made;
 }
 
-// Returns the directory of a features drafter's target: the option, or the one that the directory `from` names.
-fs::path features_target_of(const StartOptions& options) {
-  if (options.from) model::require_kind(model::kind_of_directory(*options.from), model::features_kind(), "from");
-  if (options.features->target) return *options.features->target;
-  return model::companion_directory(model::features_kind(), options.from.value());
-}
-
 // Returns the ids that most targets of a corpus's texts have, with all special ones; none: all.
 model::DraftVocabulary frequent_vocabulary(const FeatureTrainingOptions& options, const data::Tokenizer& tokenizer,
                                            const model::TransformerModel& target) {
   if (!options.vocabulary_from) return {};
-  const data::Corpus corpus(*options.vocabulary_from);
-  require_same_tokenizer(tokenizer.hash(), corpus.info().tokenizer_hash, corpus.file(),
-                         "prepare it with the tokenizer of this stage");
-  model::PruneEvidence evidence;
-  evidence.token_counts.assign(static_cast<size_t>(target.config().vocabulary), 0);
-  for (int64_t i = 0; i < corpus.size(); ++i) {
-    for (const int32_t id : corpus.target(i)) ++evidence.token_counts.at(static_cast<size_t>(id));
-  }
+  const model::PruneEvidence evidence{
+      .token_counts = count_tokens(*options.vocabulary_from, target.config().vocabulary, &tokenizer, false)};
   const model::PruneOptions prune{.vocabulary_size = options.vocabulary_size};
   model::require_prunable(target.config(), prune, evidence, "features.");
   return model::kept_vocabulary(target, prune, evidence);
@@ -253,7 +245,7 @@ train::StoredStates checked_states(train::StoredStates states, const fs::path& t
 StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tokenizer, const ModelPlace& place,
                              const train::StoredStates& states) {
   const FeatureTrainingOptions& options = *all.features;
-  const fs::path directory = features_target_of(all);
+  const fs::path directory = companion_of(all);
   // Its plain head computes losses, whose gradients go through it.
   auto target = model::load_model(directory, {.device = place.device, .pack = false});
   auto drafter =
@@ -328,12 +320,12 @@ StartingModels starting_models(const StartOptions& options, const data::Tokenize
 }
 
 bool is_frozen_primary(const StartOptions& options, const fs::path& model) {
-  if (options.features) return is_same_model(features_target_of(options), model);
-  return options.tandem && !trains_primary(*options.tandem) && is_same_model(primary_of(options), model);
+  const bool frozen = options.features || (options.tandem && !trains_primary(*options.tandem));
+  return frozen && is_same_model(companion_of(options), model);
 }
 
 bool is_shared_target(const StartOptions& options, const fs::path& model) {
-  return options.shared_encoder && is_same_model(target_of(options), model);
+  return options.shared_encoder && is_same_model(companion_of(options), model);
 }
 
 }  // namespace draftsmith::recipes

@@ -155,19 +155,12 @@ constexpr double kLogOfNothing = -80;
 // Lower bound of stored log probabilities, so that they are finite whatever they were rounded to.
 constexpr double kLeastLog = -1e4;
 
-// A teacher's block in terms of the student's head. Full: logits [C,n] of the n shared rows. Top-k: rows.
+// A teacher's block of top-k form in terms of the student's head.
 struct AlignedBlock {
-  at::Tensor logits;  // [C,n]; undefined: top-k form
-  at::Tensor rows;    // int64 [C,K]: unused places hold the row of one that is used; 0 without any
-  at::Tensor used;    // bool [C,K]
-  at::Tensor log_p;   // [C,K+1]: the bucket last; normalised over what is used
+  at::Tensor rows;   // int64 [C,K]: unused places hold the row of one that is used; 0 without any
+  at::Tensor used;   // bool [C,K]
+  at::Tensor log_p;  // [C,K+1]: the bucket last; normalised over what is used
 };
-
-at::Tensor shared_logits(const at::Tensor& logits, const SharedRows& shared, double temperature) {
-  const at::Tensor kept =
-      shared.ids.defined() ? logits.index_select(1, shared.ids) : logits.narrow(1, 0, shared.shared);
-  return temperature == 1 ? kept : kept / temperature;
-}
 
 AlignedBlock aligned_top_k(const TeacherBlock& block, const SharedRows& shared, at::ScalarType type) {
   AlignedBlock aligned;
@@ -206,24 +199,23 @@ at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher,
   return found.value.mul(any.squeeze(1));
 }
 
+// Returns log probabilities over the shared rows, at the temperature. [C,n]
+at::Tensor shared_log_probs(const at::Tensor& logits, int64_t shared, double temperature) {
+  const at::Tensor kept = logits.narrow(1, 0, shared);
+  return (temperature == 1 ? kept : kept / temperature).log_softmax(1);
+}
+
 // D at the positions of a block [C], and its slope along z / T.
 at::Tensor compare(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
                    const DistillOptions& options, at::Tensor* slope) {
   if (!teacher.logits.defined()) {
     return compare_buckets(log_q, aligned_top_k(teacher, shared, log_q.scalar_type()), options, slope);
   }
-  const at::Tensor logits = teacher.logits.to(log_q.scalar_type());
-  const at::Tensor log_p = shared_logits(logits, shared, options.temperature).log_softmax(1);  // [C,n]
+  const at::Tensor log_p =
+      shared_log_probs(teacher.logits.to(log_q.scalar_type()), shared.shared, options.temperature);  // [C,n]
   const DivergenceAt found = divergence(options.divergence, options.beta, log_p, log_q);
   if (slope) *slope = found.slope.sub(log_q.exp().mul_(found.slope.sum(1, true)));
   return found.value;
-}
-
-// Returns the student's log probabilities over the shared rows, at the temperature. [C,n]
-at::Tensor shared_log_probs(const at::Tensor& logits, const at::Tensor& log_probs, int64_t shared, double temperature) {
-  if (temperature == 1 && shared == logits.size(1) && log_probs.defined()) return log_probs;
-  const at::Tensor own = logits.narrow(1, 0, shared);
-  return (temperature == 1 ? own : own / temperature).log_softmax(1);
 }
 
 }  // namespace
@@ -274,7 +266,8 @@ at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, con
   at::Tensor losses = at::zeros({logits.size(0)}, logits.options());
   const double share = 1 - options.lambda;
   if (share > 0) {
-    const at::Tensor log_q = shared_log_probs(logits, log_probs, shared.shared, options.temperature);
+    const bool same = log_probs.defined() && options.temperature == 1 && shared.shared == logits.size(1);
+    const at::Tensor log_q = same ? log_probs : shared_log_probs(logits, shared.shared, options.temperature);
     const at::Tensor value = compare(log_q, teacher, shared, options, slope ? &of_divergence : nullptr);
     losses += value * (share * options.temperature * options.temperature);
   }

@@ -94,9 +94,10 @@ struct SharedRows {
   bool lacks = false;   // the teacher has ids that the student does not have
 };
 
-// Returns the losses [C] of positions with the student's logits [C,V], fp32 or fp64, and labels int64 [C]. The teacher
-// is not read if lambda is 1. With `slope`, logits become the slope along them; else they may change. Errors:
-// std::logic_error for a top-k teacher if the student lacks ids.
+// Returns the losses [C] of positions with the student's logits [C,V], fp32 or fp64, and labels int64 [C]. A full
+// teacher block is of `shared.ids`, or of all ids if these are undefined. The teacher is not read if lambda is 1. With
+// `slope`, logits become the slope along them; else they may change. Errors: std::logic_error for a top-k teacher if
+// the student lacks ids.
 at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
                                const SharedRows& shared, const DistillOptions& options, bool slope);
 

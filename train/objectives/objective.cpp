@@ -71,7 +71,7 @@ class Distillation : public PositionLoss {
     if (begin_ == block.begin) return;
     begin_ = block.begin;
     block_ = {};
-    block_ = teacher_.block(labels_.kept.narrow(0, block.begin, block.count));
+    block_ = teacher_.block(labels_.kept.narrow(0, block.begin, block.count), shared_.ids);
   }
 
  protected:

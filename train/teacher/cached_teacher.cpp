@@ -116,7 +116,7 @@ class TopKRows : public TeacherDistributions {
                      batch.labels, cache.info().temperature);
   }
 
-  TeacherBlock block(const at::Tensor& positions) override {
+  TeacherBlock block(const at::Tensor& positions, const at::Tensor& /*ids*/) override {
     return {.ids = all_.ids.index_select(0, positions),
             .log_probs = all_.log_probs.index_select(0, positions),
             .tail_log_mass = all_.tail_log_mass.index_select(0, positions)};
@@ -137,13 +137,14 @@ class WholeRows : public TeacherDistributions {
     }
   }
 
-  TeacherBlock block(const at::Tensor& positions) override {
+  TeacherBlock block(const at::Tensor& positions, const at::Tensor& ids) override {
     const at::Tensor wanted = positions.to(at::kCPU).contiguous();
     at::Tensor logs = at::empty({wanted.size(0), cache_.info().k}, at::kHalf);
     for (int64_t i = 0; i < wanted.size(0); ++i) {
       copy_into(logs, i, rows_.at(static_cast<size_t>(wanted.data_ptr<int64_t>()[i])));
     }
-    return read_rows({.log_probs = upload(logs, labels_.device())}, labels_, cache_.info().temperature);
+    const at::Tensor all = upload(logs, labels_.device());  // [C,V]
+    return read_rows({.log_probs = ids.defined() ? all.index_select(1, ids) : all}, labels_, cache_.info().temperature);
   }
 
  private:
@@ -249,7 +250,7 @@ void TeacherLogits::add_distributions(const at::Tensor& hidden, const Batch& bat
   for (int64_t begin = 0; begin < batch.label_count(); begin += block) {
     work_point();
     const int64_t count = std::min(block, batch.label_count() - begin);
-    const TeacherBlock given = distributions.block(positions.narrow(0, begin, count));  // logits [C,V]
+    const TeacherBlock given = distributions.block(positions.narrow(0, begin, count), {});  // logits [C,V]
     const StoredRows stored = store_rows(given.logits, batch.labels.narrow(0, begin, count), form_);
     require_finite(stored.log_probs, "logits", batch.examples.front(), corpus_);
     const auto copy = [&](const at::Tensor& values, at::Tensor& target) {

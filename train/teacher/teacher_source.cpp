@@ -54,9 +54,18 @@ HiddenTeacher::HiddenTeacher(const Predictions& predictions) : predictions_(pred
   predictions_.hidden = predictions_.hidden.detach();
 }
 
-TeacherBlock HiddenTeacher::block(const at::Tensor& positions) {
+TeacherBlock HiddenTeacher::block(const at::Tensor& positions, const at::Tensor& ids) {
   const at::NoGradGuard no_grad;
-  return {.logits = logits(predictions_, predictions_.hidden.index_select(0, positions))};  // [C,V]
+  Predictions read = predictions_;
+  const bool by_rows = ids.defined() && read.model->has_parameters();
+  if (by_rows) {
+    read.head = head_of(read);
+    for (at::Tensor* part : {&read.head.weight, &read.head.up, &read.head.bias}) {
+      if (part->defined()) *part = part->index_select(0, ids);
+    }
+  }
+  const at::Tensor values = logits(read, read.hidden.index_select(0, positions));  // [C,n], or [C,V]
+  return {.logits = ids.defined() && !by_rows ? values.index_select(1, ids) : values};
 }
 
 LiveTeacher::LiveTeacher(model::TransformerModel& model) : model_(model) {

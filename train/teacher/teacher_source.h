@@ -15,8 +15,8 @@ namespace draftsmith::train {
 
 // p at C positions, in one of two forms.
 struct TeacherBlock {
-  // Full: logits of all the teacher's ids at temperature 1, up to a constant for each position.
-  at::Tensor logits = {};  // [C,V]
+  // Full: logits of the ids that were asked for, at temperature 1 and up to a constant for each position.
+  at::Tensor logits = {};  // [C,n]
   // Top-k (`logits` undefined): some ids, the position's label always among them, and one bucket for all others.
   at::Tensor ids = {};            // int64 [C,K]: distinct within a row; -1: an unused place
   at::Tensor log_probs = {};      // [C,K] at the source's temperature(); anything where the id is -1
@@ -28,8 +28,8 @@ class TeacherDistributions {
  public:
   virtual ~TeacherDistributions() = default;
   // Returns p at positions int64 [C]: indices into the batch's labels, rising. On the labels' device, without
-  // gradients.
-  virtual TeacherBlock block(const at::Tensor& positions) = 0;
+  // gradients. `ids` int64 [n]: whose logits are wanted; undefined: all, n = V. Top-k forms have the stored ids.
+  virtual TeacherBlock block(const at::Tensor& positions, const at::Tensor& ids) = 0;
 };
 
 class TeacherSource {
@@ -52,12 +52,12 @@ class TeacherSource {
 };
 
 // The teacher's distributions from hidden states and a head: `predictions` of the teacher at the batch's labels. Logits
-// are computed block by block.
+// are computed block by block, with the head's rows of the wanted ids alone unless the head is packed.
 class HiddenTeacher : public TeacherDistributions {
  public:
   // Errors: UserError for a model with a pruned vocabulary, which gives most ids no probability.
   explicit HiddenTeacher(const Predictions& predictions);
-  TeacherBlock block(const at::Tensor& positions) override;
+  TeacherBlock block(const at::Tensor& positions, const at::Tensor& ids) override;
 
  private:
   Predictions predictions_;

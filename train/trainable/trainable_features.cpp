@@ -35,10 +35,25 @@ model::ForwardOutput FeatureTrainable::target_states(const Batch& batch) {
   return output;
 }
 
+namespace {
+
+// Returns the places of labels, and before each so many whose states later steps read. int64 [N]; undefined: all.
+at::Tensor read_places(const Batch& batch, int64_t before) {
+  if (!batch.source.lengths.empty()) return {};
+  const at::Tensor read = at::zeros({batch.decoder_input.tokens.numel()}, at::kBool);
+  const at::Tensor labels = at::tensor(batch.places, at::kLong);
+  for (int64_t back = 0; back <= before; ++back) read.index_fill_(0, (labels - back).clamp_min(0), true);
+  return upload(read.nonzero().squeeze(1), batch.labels.device());
+}
+
+}  // namespace
+
 TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
   const model::FeatureShape& shape = drafter_.config().features;
-  model::FeatureInput input{
-      .target = batch.decoder_input, .source_lengths = batch.source.lengths, .steps = shape.unrolled};
+  model::FeatureInput input{.target = batch.decoder_input,
+                            .source_lengths = batch.source.lengths,
+                            .steps = shape.unrolled,
+                            .read = read_places(batch, shape.unrolled - 1)};
   TrainableOutput output;
   {
     const PlainArithmetic plain(info().device.type(), !target_.has_parameters());

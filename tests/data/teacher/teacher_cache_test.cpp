@@ -103,8 +103,10 @@ TEST(TeacherCache, HoldsFiniteStates) {
   EXPECT_EQ(sha256_file(directory / "t.h5"), sha256_file(directory / "merged.h5"));
 
   write_states(directory / "t.h5", {kOne, kOne, kOne, kInfinity, kOne, kOne});
-  EXPECT_THAT(error_of([&] { TeacherCache{directory / "t.h5"}; }),
-              AllOf(HasSubstr("t.h5"), HasSubstr("/states/rows: value 3")));
+  const TeacherCache damaged(directory / "t.h5");
+  EXPECT_EQ(damaged.rows(1).states.size(), 2U) << "each example is checked when it is read";
+  EXPECT_THAT(error_of([&] { damaged.rows(0); }),
+              AllOf(HasSubstr("t.h5"), HasSubstr("/states/rows: value 3, of example 0")));
   std::filesystem::resize_file(directory / "t.h5", std::filesystem::file_size(directory / "t.h5") - 1);
   EXPECT_THAT(error_of([&] { TeacherCache{directory / "t.h5"}; }), HasSubstr("t.h5"));
 }

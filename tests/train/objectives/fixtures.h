@@ -57,9 +57,10 @@ inline std::vector<DistillOptions> all_options(double label_smoothing) {
 class TableTeacher : public TeacherDistributions {
  public:
   explicit TableTeacher(at::Tensor logits) : logits_(std::move(logits)) {}
-  TeacherBlock block(const at::Tensor& positions) override {
+  TeacherBlock block(const at::Tensor& positions, const at::Tensor& ids) override {
     ++blocks;
-    return {.logits = logits_.index_select(0, positions)};
+    const at::Tensor all = logits_.index_select(0, positions);
+    return {.logits = ids.defined() ? all.index_select(1, ids) : all};
   }
   int64_t blocks = 0;
 
@@ -71,7 +72,7 @@ class TableTeacher : public TeacherDistributions {
 class GivenTeacher : public TeacherDistributions {
  public:
   explicit GivenTeacher(TeacherBlock all) : all_(std::move(all)) {}
-  TeacherBlock block(const at::Tensor& positions) override {
+  TeacherBlock block(const at::Tensor& positions, const at::Tensor& /*ids*/) override {
     return {.ids = all_.ids.index_select(0, positions),
             .log_probs = all_.log_probs.index_select(0, positions),
             .tail_log_mass = all_.tail_log_mass.index_select(0, positions)};

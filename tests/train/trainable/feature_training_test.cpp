@@ -53,20 +53,34 @@ TEST_F(FeatureTraining, GradientsEqualFiniteDifferences) {
   }
 }
 
-TEST_F(FeatureTraining, PackedRowsHaveTheLossOfTheirTexts) {
+// What a loss does not read is left out: outputs at prompts, and the target's logits of ids that the drafter lacks.
+TEST_F(FeatureTraining, PackedRowsHaveTheLossOfTheirTextsAndThePredictionsOfTheWholePass) {
+  const model::DraftVocabulary vocabulary{{0, 1, 3, 4, 5, 7, 9}, 3};
+  const data::Corpus corpus(folder_ / "copy.h5");
+  const at::NoGradGuard no_grad;
   for (const bool block : {false, true}) {
-    Reading pair(model::tiny_llama(3), at::kDouble, 3, {}, block);
+    Reading pair(model::tiny_llama(3), at::kDouble, 3, vocabulary, block);
     FeatureTrainable trainable(*pair.drafter, *pair.target, {});
-    const data::Corpus corpus(folder_ / "copy.h5");
-    const at::NoGradGuard no_grad;
     const auto loss = [&](int64_t pack) {
       const Batch batch = make_batch(corpus, {0, 1, 2, 3, 4, 5}, trainable.info(), pack);
       return make_objective({})->loss(trainable, batch, {}).sum.item<double>();
     };
     EXPECT_NEAR(loss(24), loss(0), 1e-9 * loss(0));
-    const TrainableOutput output = trainable.forward(make_batch(corpus, {0, 1}, trainable.info()), {});
+    const Batch batch = make_batch(corpus, {0, 1, 2, 3, 4, 5}, trainable.info(), 24);
+    const TrainableOutput output = trainable.forward(batch, {});
     ASSERT_EQ(output.predictions.size(), 3U);
     EXPECT_NEAR(output.predictions[2].weight, 0.64 / 2.44, 1e-12);
+    model::ForwardInput input = input_of(batch);
+    input.hidden_layers = pair.drafter->config().features.layers;
+    const auto layers = pair.target->forward(input).layers;
+    const auto whole = pair.drafter->forward_features({.target = batch.decoder_input, .layers = layers, .steps = 3});
+    for (size_t step = 0; step < 3; ++step) {
+      const at::Tensor found = output.predictions[step].hidden.narrow(1, 0, pair.drafter->config().width);
+      EXPECT_LT(difference(found, at_labels(whole[step], batch)), 1e-12) << block << " " << step;
+    }
+    HiddenTeacher teacher(*output.teacher);
+    const at::Tensor all = at::arange(batch.label_count(), at::kLong), ids = at::tensor(vocabulary.ids, at::kLong);
+    EXPECT_LT(difference(teacher.block(all, ids).logits, teacher.block(all, {}).logits.index_select(1, ids)), 1e-12);
   }
 }
 
