@@ -1,12 +1,9 @@
 // A training run and checks of its inputs: from models and a corpus to a trained model directory, resumable at every
 // step.
 //
-// In the run's directory:
-//   checkpoints/step-000001000/   the newest training checkpoint (train/run_directory.h); `last` links to it
+// In the run's directory, beside what train/run_directory.h says:
 //   best-000000800/, best         the best model so far, a model directory
 //   model/                        the result, a model directory; appears when the run has finished
-//   metrics.jsonl                 the log
-//   validation.json               the measures of the result, where the run validates
 #pragma once
 
 #include <filesystem>

@@ -1,16 +1,10 @@
 // A synthetic pair of languages from a grammar: training text for the quickstart and the tests, without a download.
 //
-// The source language has the order subject-verb-object, with relative clauses after their noun. The target language
-// has the verb at the end and relative clauses before their noun. It marks case and inflects determiners, adjectives,
-// nouns and verbs for gender and number. Most tokens are easy to predict; the following are hard, and depth helps:
-//   * Words follow a Zipf distribution: few are frequent, most are rare.
-//   * Nouns have a gender in the target language, mostly given by the last syllable of the source word.
-//   * Ambiguous nouns have two translations of different gender. The topic word, the first or last word of the source
-//     sentence, decides between them. Determiner, adjectives and verb follow the gender.
-//   * The translation of an ambiguous verb depends on the class of its object (or subject), the translation of an
-//     ambiguous adjective on the class of its noun.
-//   * A pronoun in the second clause has gender and number of the first clause's subject, so that topic, sense, gender,
-//     pronoun and verb form a chain of look-ups.
+// The source has the order subject-verb-object, with relative clauses after their noun; the target has the verb last
+// and relative clauses before their noun, and inflects all words for gender and number. Most tokens are easy to
+// predict. Hard are rare words (a Zipf distribution) and look-ups, where depth helps: a topic word at an end of the
+// sentence decides the sense and gender of ambiguous nouns, which determiners, adjectives, verbs and the second
+// clause's pronoun follow; ambiguous verbs and adjectives depend on the class of their noun.
 #pragma once
 
 #include <cstdint>

@@ -161,11 +161,10 @@ class EntropyWindow : public BoundedWindow {
 // The window `oracle`, which stops exactly before the first rejection, and the recording pass that it replays. It is
 // the upper bound of adaptive windows: no rule with the same max_draft makes fewer target runs.
 //
-// At temperature 0 an output is a function of its prompt. A first, untimed pass records the accepted length of each
-// window: n_1, n_2, ... In the replay the i-th window has n_i tokens. By induction both passes reach it with the same
-// committed tokens, so the replay drafts what was accepted, and the target adds the same token as before. Rounding may
-// break this where two logits are equal up to a step's error (methods.md §3); the output is the target's nevertheless,
-// and after the record's end the target writes alone.
+// At temperature 0 an output is a function of its prompt. A first, untimed pass records the accepted length n_i of each
+// window, which it has in the replay: both reach it with the same tokens. Rounding may break this where two logits are
+// equal up to a step's error (methods.md §3); the output is the target's nevertheless, and after the record's end the
+// target writes alone.
 
 struct AcceptedLengths {
   using Key = std::vector<int64_t>;

@@ -69,9 +69,8 @@ DivergenceAt divergence(const std::string& name, double beta, const at::Tensor& 
 // the larger vocabulary never make D infinite, and a student with a pruned vocabulary learns the teacher's
 // probabilities of the ids that it can give. CE is over all the student's ids.
 //
-// In top-k form D compares coarser distributions over k ids, the label, and one bucket for all other ids. It is never
-// above the full form (data processing inequality), and equals it if no id is left for the bucket. The student must
-// have all the teacher's ids: missing ones would be part of the bucket and could not be separated from it.
+// In top-k form D compares coarser distributions over k ids, the label, and one bucket for all other ids: never more
+// than the full form. The student must have all the teacher's ids: missing ones could not be told from the bucket.
 
 struct DistillOptions {
   double lambda = 0.5;
