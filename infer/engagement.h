@@ -1,9 +1,8 @@
 // Engagement of the large model (Kim et al. 2023, BiLD, section 3.1 and figure 2): outputs of a small model with some
 // of its tokens decided by the large one, and how many those are. With y the small model's most likely token and p the
 // large model's distribution, after processors, at temperature 1, the oracle's next token is y if p(y) >= threshold,
-// else argmax p: the large model decides. The oracle runs both models for every token, so it bounds what a rule may
-// gain that does not know p. Fallback is such a rule (section 3.3): the large model decides where max q < threshold, q
-// the small model's distribution.
+// else argmax p: the large model decides. The oracle runs both models for every token, so it bounds rules that do not
+// know p, as fallback (section 3.3): the large model decides where max q < threshold, q the small model's distribution.
 #pragma once
 
 #include <cstdint>

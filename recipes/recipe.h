@@ -1,9 +1,9 @@
 // Recipe: a TOML file that lists stages. Reads it, applies --set and resolves references between stages.
 //
 //   name = "quickstart"
-//   include = { recipe = "multi30k.toml", until = "aligned" }       # stages of another recipe come first, unchanged;
-//                                                                    # a list of such tables includes several recipes;
-//                                                                    # needed = true leaves out unread stages
+//   include = { recipe = "multi30k.toml", until = "aligned" }  # stages of another recipe, or of several in a list,
+//   come
+//                                                              # first; needed = true leaves out unread ones
 //   [defaults.train]                  # defaults of options for every stage of that kind
 //   training = { schedule = { name = "cosine", warmup = "4 %" } }
 //   [tokenizer]                       # a stage, named by its table

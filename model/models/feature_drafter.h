@@ -27,8 +27,7 @@ namespace draftsmith::model {
 //
 // Its directory is a model directory named DraftsmithFeatures<architecture>. config.json names the target by its path
 // (relative to the directory) and model_hash():
-//   "draftsmith_features": {"target_layers", "layers", "unrolled", "block", "markov_rank", "target": {"path",
-//   "sha256"}}
+//   "draftsmith_features": {"target_layers", "layers", "unrolled", "block", "markov_rank", "target": {...}}
 
 // Returns the kind of features drafters.
 const ModelKind& features_kind();

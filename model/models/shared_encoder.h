@@ -46,8 +46,8 @@ class SharedEncoderPair final : public LanguageModel {
 // Tandem secondary (model/models/tandem.h) reads the target's decoder too, this drafter reads nothing but its encoder.
 // It is a TransformerModel with config.shared_encoder_width.
 //
-// Its directory is a model directory named DraftsmithSharedEncoder<architecture>, so that nobody loads it as an
-// ordinary model. config.json has the width, and the target by its path (relative to the directory) and model_hash():
+// Its directory is named DraftsmithSharedEncoder<architecture>. config.json has the width, and the target by its path
+// (relative to the directory) and model_hash():
 //   "draftsmith_shared_encoder": {"width": D_L, "target": {"path", "sha256"}}
 
 // Returns the kind of drafters that share their target's encoder.
