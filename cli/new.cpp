@@ -459,10 +459,10 @@ int run_new(NewFlags flags) {
 }
 
 constexpr const char* kNewFooter =
-    "Measures here the target's steps, those of drafters of each kind that are cut out of it, and their\n"
-    "training. Takes the one with the best expected speedup that other engines run and whose training\n"
-    "fits the hours, and writes a recipe with comments. `draftsmith train` runs it; its last lines are a\n"
-    "verdict, and the exported drafter if it pays. Without --text, a decoder-only target writes prompts.\n"
+    "Measures here the target's steps, those of drafters of each kind that are made of it, and their\n"
+    "training. Writes a recipe of the best one that other engines run and that the hours suffice for.\n"
+    "`draftsmith train` runs it to a verdict, and exports a drafter that pays. Without --text, a\n"
+    "decoder-only target writes prompts.\n"
     "Alpha, the share of accepted drafts, is not known before training: it is assumed, and the table says\n"
     "from which alpha on each drafter pays.\n"
     "Examples:\n"

@@ -1,6 +1,5 @@
 // What decoding needs, loaded once: a target, and the drafter, router and exits that options ask for. The entrance for
 // programs that embed Draftsmith; `draftsmith generate` and the Python module stand on it.
-//
 //   infer::Session session({.target = "target/model", .drafter = "aligned/model"});
 //   infer::DecodeOptions options;
 //   options.method = "assisted";

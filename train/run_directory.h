@@ -9,8 +9,7 @@
 //   metrics.jsonl            the log
 //   validation.json          the measures of the result, where the run validates
 //
-// A checkpoint is written under a temporary name and renamed; older ones are removed only afterwards. Of several
-// processes the leader alone reads and writes.
+// A checkpoint is renamed from a temporary name; older ones are removed afterwards. Only the leader reads and writes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// N-gram table of the drafter `ngram`: counts of the target side of a corpus, in an HDF5
-// file whose arrays are mapped into memory.
+// N-gram table of the drafter `ngram`: counts of the target side of a corpus, in an HDF5 file whose arrays are mapped.
 //
 //   /unigrams/counts  int32 [V]
 //   /bigrams/children int64 [V+2], /bigrams/totals, /bigrams/best int32 [V+1]      contexts: the tokens, the beginning

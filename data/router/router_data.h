@@ -9,7 +9,6 @@
 //   /router/examples      int32   [positions]    index of the source, rising
 //   attributes of /: format "draftsmith router data", format_version, top_k, vocabulary, drafter_hash, positions,
 //                    examples; attributes of /provenance: free text pairs
-//
 // p and q are whole distributions at temperature 1. A position takes 16 + 8 k bytes.
 #pragma once
 

@@ -15,8 +15,7 @@
 //
 // A cache with k = V holds whole distributions: column v is id v, and ids, tail_log_mass and label_log_probs are
 // absent. Probabilities are the teacher's at `temperature` (softmax of logits/T), the only one that a top-k cache
-// serves. A log that fp16 cannot hold is stored as -65504. Arrays over positions are contiguous and read from mapped
-// memory.
+// serves. A log that fp16 cannot hold is stored as -65504. Arrays over positions are contiguous and mapped.
 #pragma once
 
 #include <cstdint>

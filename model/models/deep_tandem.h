@@ -6,7 +6,6 @@
 // where i is the token that is predicted; x^(L_L) is taken behind the large part's final norm. For it the
 // large part reads tokens up to ⌊i/γ⌋γ - 1 < i, the whole block of token i-γ. Tokens 1..γ-1 of a text have no sketch:
 // the positions that predict them, 0..γ-2, read their embeddings alone.
-//
 // A directory holds large/ and small/, model directories, the projection in model.safetensors (projection.weight) and a
 // config.json of the architecture DraftsmithDeepTandem.
 #pragma once
