@@ -92,23 +92,32 @@ struct ReportFlags {
   fs::path html;
 };
 
-// Returns how long an evaluation and all stages of its recipe took; empty for one of no recipe.
-std::string wall_time(const fs::path& evaluation) {
-  const auto own = recipes::read_done(evaluation);
-  if (!own) return "";
-  double seconds = 0;
-  for (const auto& entry : fs::directory_iterator(evaluation.parent_path())) {
-    const auto done = entry.is_symlink() ? recipes::read_done(entry.path()) : std::nullopt;  // of the stages in use
-    if (done) seconds += done->seconds;
+// Notes the seconds of a finished stage and of those that it read.
+void note_seconds(const fs::path& stage, std::map<fs::path, double>& seconds) {
+  const auto done = seconds.contains(stage) ? std::nullopt : recipes::read_done(stage);
+  if (!done) return;
+  seconds[stage] = done->seconds;
+  for (const auto& [input, hash] : done->inputs) {  // @stage, or a file, which is no stage's directory
+    note_seconds(stage.parent_path() / fmt::format("{}-{:.8}", input.substr(1), hash), seconds);
   }
-  return fmt::format("The evaluation took {}, all stages {}", human_duration(own->seconds), human_duration(seconds));
+}
+
+// Returns how long an evaluation and the stages that it rests on took; empty for one of no recipe.
+std::string wall_time(const fs::path& evaluation) {
+  std::map<fs::path, double> seconds;
+  note_seconds(evaluation, seconds);
+  if (seconds.empty()) return "";
+  double all = 0;
+  for (const auto& [stage, own] : seconds) all += own;
+  return fmt::format("The evaluation took {}, with the stages that it rests on {} (of interrupted ones the last run)",
+                     human_duration(seconds.at(evaluation)), human_duration(all));
 }
 
 int run_report(const ReportFlags& flags) {
   const fs::path file = find_results(flags.results);
   const evaluate::Results results = evaluate::load_results(file);
   if (!flags.markdown.empty()) {
-    std::string page = evaluate::report_markdown(results, wall_time(fs::absolute(file).parent_path()));
+    std::string page = evaluate::report_markdown(results, wall_time(fs::canonical(file).parent_path()));
     const bool again = fs::exists(flags.markdown);
     if (again) page = evaluate::keep_handwritten(page, read_file(flags.markdown), flags.markdown.string());
     write_file_atomic(flags.markdown, page);

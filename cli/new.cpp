@@ -195,7 +195,7 @@ void require_disk(const Starter& starter, const NewFlags& flags, int64_t layers)
   const uint64_t free = disk_free(fs::absolute(flags.out).parent_path());
   if (free >= needed) return;
   throw UserError({flags.out.string(), "the disk has no room for the recipe's models and corpora", human_bytes(needed),
-                   human_bytes(free), "write and run the recipe on another disk"});
+                   human_bytes(free), "write and run the recipe on another disk, or take another --kind"});
 }
 
 Starter look_at(const NewFlags& flags, const TextLines& lines, c10::Device device) {
@@ -447,8 +447,7 @@ int run_new(NewFlags flags) {
   std::cout << fmt::format(
       "{}: the target's step takes {:.2f} ms in {}, a token in a batch {:.2f} ms\n{}"
       "M: million trained numbers; min: minutes of training; step: over the target's; alpha: share of\n"
-      "accepted drafts, with the speedup that theory expects. The assumed one was not measured here: chat\n"
-      "of 4 layers came to .31 after 500 prompts and .46 after 2,500 (SmolLM2-135M), translation to .73.\n"
+      "accepted drafts, with the speedup that theory expects. Which one is assumed was measured elsewhere.\n"
       "{}: {} prompts to train on, {} held out; minutes: prompts {:.1f}, answers {:.1f}, training {:.1f},\n"
       "evaluation {:.1f}. Next:\n  draftsmith train {}\n",
       device.is_cpu() ? cpu_name() : device_description(device), 1e3 * starter.chosen->costs.target.front(),
@@ -462,14 +461,12 @@ constexpr const char* kNewFooter =
     "Measures here the target's steps, those of drafters of each kind that are made of it, and their\n"
     "training. Writes a recipe of the best one that other engines run and that the hours suffice for.\n"
     "`draftsmith train` runs it to a verdict, and exports a drafter that pays. Without --text, a\n"
-    "decoder-only target writes prompts.\n"
-    "Alpha, the share of accepted drafts, is not known before training: it is assumed, and the table says\n"
-    "from which alpha on each drafter pays.\n"
+    "decoder-only target writes prompts. Alpha, the share of accepted drafts, is not known before\n"
+    "training: it is assumed, and the table says from which alpha on each drafter pays.\n"
     "Examples:\n"
     "  draftsmith new --target SmolLM2-135M-Instruct --dtype bf16 --hours 2\n"
     "  draftsmith new --target model.gguf --text questions.txt --out drafter.toml\n"
-    "  draftsmith new --target opus-mt-de-en --text train.de\n"
-    "  draftsmith train recipe.toml";
+    "  draftsmith new --target opus-mt-de-en --text train.de";
 
 }  // namespace
 

@@ -1,9 +1,8 @@
 // Recipe: a TOML file that lists stages. Reads it, applies --set and resolves references between stages.
 //
 //   name = "quickstart"
-//   include = { recipe = "multi30k.toml", until = "aligned" }  # stages of another recipe, or of several in a list,
-//   come
-//                                                              # first; needed = true leaves out unread ones
+//   include = { recipe = "multi30k.toml", until = "aligned" }  # stages of another recipe come first, or of a list's
+//                                                              # recipes; needed = true leaves out unread ones
 //   [defaults.train]                  # defaults of options for every stage of that kind
 //   training = { schedule = { name = "cosine", warmup = "4 %" } }
 //   [tokenizer]                       # a stage, named by its table

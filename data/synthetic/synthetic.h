@@ -1,10 +1,9 @@
 // A synthetic pair of languages from a grammar: training text for the quickstart and the tests, without a download.
 //
-// The source has the order subject-verb-object, with relative clauses after their noun; the target has the verb last
-// and relative clauses before their noun, and inflects all words for gender and number. Most tokens are easy to
-// predict. Hard are rare words (a Zipf distribution) and look-ups, where depth helps: a topic word at an end of the
-// sentence decides the sense and gender of ambiguous nouns, which determiners, adjectives, verbs and the second
-// clause's pronoun follow; ambiguous verbs and adjectives depend on the class of their noun.
+// The source has the order subject-verb-object, with relative clauses after their noun; the target has the verb last,
+// relative clauses before their noun, and all words inflected. Most tokens are easy to predict. Hard are rare words (a
+// Zipf distribution) and look-ups, where depth helps: a topic word at an end of the sentence decides sense and gender
+// of ambiguous nouns, which other words follow; verbs and adjectives depend on the class of their nouns.
 #pragma once
 
 #include <cstdint>

@@ -246,9 +246,9 @@ std::string results_table(const Results& results) {
 }
 
 std::string report_markdown(const Results& results, const std::string& wall_time) {
-  std::string text = fmt::format("# {}\n\n", results.suite);
   const std::vector<const TaskResult*> tasks = page_order(results);
-  if (!tasks.empty()) text += first_screen({results, *tasks.front()}, wall_time);
+  if (tasks.empty()) throw UserError({results.suite, "a page needs results of a task", "one task", "none", ""});
+  std::string text = fmt::format("# {}\n\n", results.suite) + first_screen({results, *tasks.front()}, wall_time);
   for (const TaskResult* task : tasks) text += task_markdown({results, *task});
   return text;
 }

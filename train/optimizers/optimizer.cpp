@@ -145,10 +145,7 @@ Fields<AdamWOptions> AdamWOptions::fields() {
       .add("epsilon", &AdamWOptions::epsilon, Above{0}, "Added to the denominator.");
 }
 
-// ---- Adafactor
-// Shazeer and Stern 2018, Algorithms 4 and 5, as transformers.optimization.Adafactor computes it with relative_step
-// off. Second moments of matrices are kept as a row and a column; updates are clipped by their root mean square.
-//
+// ---- Adafactor (Shazeer and Stern 2018, Algorithms 4 and 5), as Transformers computes it with relative_step off
 //   b2 = 1 - t^decay_rate;  s = g^2 + eps1
 //   matrices: row = b2 row + (1-b2) mean_columns(s), column likewise; u = g / sqrt(row column / mean(row))
 //   vectors:  v = b2 v + (1-b2) s; u = g / sqrt(v)
