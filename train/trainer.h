@@ -1,5 +1,4 @@
-// A training run and checks of its inputs: from models and a corpus to a trained model directory, resumable at every
-// step.
+// A training run and checks of its inputs: from models and a corpus to a model directory, resumable at every step.
 //
 // In the run's directory, beside what train/run_directory.h says:
 //   best-000000800/, best         the best model so far, a model directory
