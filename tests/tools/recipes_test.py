@@ -78,7 +78,9 @@ class Recipes(unittest.TestCase):
             self.assertIn(f"\n# build/release/draftsmith train recipes/{recipe.name}", "\n" + text)
             if ("$DATA" in text and not DATA.is_dir()) or (REAL_MODEL in text and not (ROOT / REAL_MODEL).is_dir()):
                 continue
-            result = subprocess.run([DRAFTSMITH, "validate", recipe], cwd=ROOT, capture_output=True, text=True)
+            comments = " ".join(line for line in text.splitlines() if line.startswith("#"))
+            settings = [part for one in re.findall(r"--set ([\w.-]+=\w+)", comments) for part in ("--set", one)]
+            result = subprocess.run([DRAFTSMITH, "validate", recipe, *settings], cwd=ROOT, capture_output=True, text=True)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def run_tiny(self, recipe, root):
