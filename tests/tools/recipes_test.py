@@ -80,7 +80,8 @@ class Recipes(unittest.TestCase):
                 continue
             comments = " ".join(line for line in text.splitlines() if line.startswith("#"))
             settings = [part for one in re.findall(r"--set ([\w.-]+=\w+)", comments) for part in ("--set", one)]
-            result = subprocess.run([DRAFTSMITH, "validate", recipe, *settings], cwd=ROOT, capture_output=True, text=True)
+            result = subprocess.run([DRAFTSMITH, "validate", recipe, *settings], cwd=ROOT, text=True,
+                                    capture_output=True)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def run_tiny(self, recipe, root):
