@@ -114,8 +114,11 @@ class CheckFormat(Repository):
             self.assertEqual((status, output), (1, {"long.md:2:" + "x" * 121}))
             self.assertIn("120 columns", errors)
         self.assertEqual((self.root / "long.md").read_text(), long)
-        # Rows of tables that programs write may be longer.
+        # Rows of tables and commands that programs write may be longer.
         self.assertEqual(self.run_tool("docs/results/study.md")[0], 0)
+        for begin, status in (("draftsmith ", 0), ("drafters ", 1), ("* ", 1)):
+            self.write({"docs/results/study.md": begin + 121 * "x" + "\n"})
+            self.assertEqual(self.run_tool("docs/results/study.md")[0], status, begin)
         self.add_program("clang-format-14", "exit 1")
         status, output, _ = self.run_tool("a.cpp", "long.md")
         self.assertEqual((status, len(output)), (1, 1))

@@ -53,7 +53,7 @@ TEST_F(FeatureTraining, GradientsEqualFiniteDifferences) {
   }
 }
 
-// What a loss does not read is left out: outputs at prompts, and the target's logits of ids that the drafter lacks.
+// Checks what a loss does not read and passes leave out: outputs at prompts, logits of ids that the drafter lacks.
 TEST_F(FeatureTraining, PackedRowsHaveTheLossOfTheirTextsAndThePredictionsOfTheWholePass) {
   const model::DraftVocabulary vocabulary{{0, 1, 3, 4, 5, 7, 9}, 3};
   const data::Corpus corpus(folder_ / "copy.h5");
