@@ -46,8 +46,7 @@ using model::TransformerConfig;
 constexpr int64_t kFewestIds = 4096;  // of targets whose vocabulary is worth pruning
 constexpr int64_t kKeptIds = 8192;    // of a pruned one, or a quarter: more than outputs of a task use often
 
-// What is accepted beside pruned layers is measured (docs/reference/training.md), but for few tokens without a row.
-// Projections begin as the unit matrix: a drafter that is cut out of its target has the target's width.
+// Alphas: docs/reference/training.md. Projections begin as the unit matrix: what is cut out has the target's width.
 constexpr std::array<CandidateKind, 5> kKinds = {{
     {.name = "layers"},
     {.name = "vocabulary", .prunes_vocabulary = true, .alpha = -0.02},
@@ -62,7 +61,6 @@ constexpr std::array<CandidateKind, 5> kKinds = {{
      .start = "shared_encoder = { target = <target>, projection = \"identity\" }",
      .reads_encoder = true,
      .alpha = 0.01},
-    // Measured: docs/reference/features.md. SmolLM2's accepts as much as 4 pruned layers.
     {.name = "features",
      .start = "features = { target = <target>, <cut>unrolled = 5 }",
      .drafter_key = "features",
@@ -137,7 +135,10 @@ void measure_training(train::TrainableModel& trainable, Candidate& made, const C
   const train::Batch batch = train::make_batch(examples, trainable.info());
   model::TransformerModel* live = nullptr;
   if (made.distilled && !trainable.teaches()) live = &whole.on(inputs.load.device, inputs.target.directory);
+  const at::Device device = trainable.info().device;
+  const bool bf16 = train::trains_in_bf16("auto", device);
   const auto loss = [&] {
+    const AutocastScope autocast(device.type(), bf16);
     if (!made.distilled) return train::make_objective({})->loss(trainable, batch, {});
     const train::TrainableOutput output = trainable.forward(batch, {});
     const auto teacher = live ? train::LiveTeacher(*live).distributions(batch)
@@ -145,16 +146,10 @@ void measure_training(train::TrainableModel& trainable, Candidate& made, const C
     return train::distillation_of(output, *teacher, vocabulary, {});
   };
   train::require_gradients(trainable, true);
-  const at::Device device = trainable.info().device;
-  const bool bf16 = train::trains_in_bf16("auto", device);
-  const auto forward = [&] {
-    const AutocastScope autocast(device.type(), bf16);
-    return loss().sum;
-  };
   double seconds = 0;
   for (int step = 0; step < 3; ++step) {  // the last one counts
     const Stopwatch watch;
-    forward().backward();
+    loss().sum.backward();
     synchronize(device);
     seconds = watch.seconds();
   }

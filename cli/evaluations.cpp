@@ -97,8 +97,9 @@ void note_seconds(const fs::path& stage, std::map<fs::path, double>& seconds) {
   const auto done = seconds.contains(stage) ? std::nullopt : recipes::read_done(stage);
   if (!done) return;
   seconds[stage] = done->seconds;
-  for (const auto& [input, hash] : done->inputs) {  // @stage, or a file, which is no stage's directory
-    note_seconds(stage.parent_path() / fmt::format("{}-{:.8}", input.substr(1), hash), seconds);
+  for (const auto& [input, hash] : done->inputs) {
+    if (!input.starts_with('@')) continue;  // a file
+    note_seconds(recipes::stage_directory(stage.parent_path(), input.substr(1), hash), seconds);
   }
 }
 

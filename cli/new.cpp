@@ -64,11 +64,9 @@ struct Task {
   const char* name;
   int64_t max_new_tokens;  // of outputs, as recipes of such tasks have it
   bool own;                // decoder-only models can write its prompts, and sample their answers
-  double alpha;            // accepted drafts of one layer that are assumed, for want of more measurements
+  double alpha;            // accepted drafts of one layer that are assumed: docs/reference/training.md
   const char* text;        // what --text must hold
 };
-// Alpha came out as .31 and .46 of 4 layers after 500 and 2,500 chat prompts (SmolLM2-135M), and between .73 and .82 of
-// one layer in translation (docs/reference/training.md). Of 1, 2 and 3 layers specgame's were .68, .79 and .81.
 constexpr std::array<Task, 4> kTasks = {{
     {"chat", 128, true, 0.25, "what users ask, one message a line"},
     {"translation", 64, false, 0.7, "sources to translate, one a line, as the model reads them"},

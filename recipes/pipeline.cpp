@@ -39,6 +39,11 @@ std::map<std::string, std::string> hash_files(const std::filesystem::path& direc
 
 }  // namespace
 
+std::filesystem::path stage_directory(const std::filesystem::path& work, const std::string& name,
+                                      const std::string& id) {
+  return work / (name + "-" + id.substr(0, 8));
+}
+
 void write_done(const std::filesystem::path& directory, Done done) {
   const nlohmann::ordered_json json = {
       {"stage", done.stage},     {"kind", done.kind},     {"version", done.version},        {"hash", done.hash},
@@ -117,8 +122,6 @@ class DirectoryLock {
  private:
   int descriptor_ = -1;
 };
-
-constexpr size_t kShortHash = 8;
 
 // Returns the hash of an input file's content, or of the names and contents of a folder's files.
 std::string path_hash(const std::filesystem::path& path, RememberedHashes& known) {
@@ -270,7 +273,7 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions option
     }
     done.hash = stage_hash(stage, done.inputs);
     world.require_same("the input files of stage " + stage.name, done.hash);
-    const auto directory = options.work / (stage.name + "-" + done.hash.substr(0, kShortHash));
+    const auto directory = stage_directory(options.work, stage.name, done.hash);
     log_info("[{}/{}] {} ({})", i + 1, count, stage.name, stage.kind->name);
     const bool skipped = !finish_stage(stage, done, options, directory);
     hashes[stage.name] = done.hash;

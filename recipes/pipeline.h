@@ -29,6 +29,9 @@ struct Done {
   double seconds = 0.0;                         // duration of the run that finished the stage
 };
 
+// Returns where a stage of that identity (Done::hash) is in a work directory.
+std::filesystem::path stage_directory(const std::filesystem::path& work, const std::string& name,
+                                      const std::string& id);
 // Hashes the directory's files and writes DONE by atomic rename.
 void write_done(const std::filesystem::path& directory, Done done);
 // Reads the directory's DONE; nothing if there is none. Errors: UserError if the file is damaged.
