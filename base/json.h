@@ -27,8 +27,7 @@ nlohmann::json load_json(const std::filesystem::path& file, const JsonLimits& li
 // Like load_json(), for text in memory. Errors name `source_name` as the file.
 nlohmann::json parse_json(std::string_view text, const std::string& source_name, const JsonLimits& limits = {});
 
-// Writes a JSON file atomically, indented by two blanks, with a newline at the end. Infinite and NaN numbers become
-// null.
+// Writes a JSON file atomically, indented by two blanks, with a last newline. Infinite and NaN numbers become null.
 void write_json(const std::filesystem::path& file, const nlohmann::ordered_json& json);
 
 struct IntRange {

@@ -36,8 +36,7 @@ at::Tensor masked_by_key(const at::Tensor& x, uint32_t threshold, const DropoutK
 at::Tensor dropout(const at::Tensor& x, double probability, const DropoutKey& key);
 
 // Returns normal numbers with mean 0 and the given standard deviation (Box-Muller in fp64, rounded to the dtype at the
-// end) from the stream named `stream` ("init/decoder.0.wq"). Drawn on the CPU, then moved: the same values on every
-// device.
+// end) from the stream named `stream` ("init/decoder.0.wq"). Drawn on the CPU: the same on every device.
 at::Tensor normal_tensor(at::IntArrayRef shape, double standard_deviation, uint64_t seed, std::string_view stream,
                          at::TensorOptions options);
 

@@ -143,8 +143,7 @@ DecodeSettings decode_settings(const GenerationModels& models, const DecodeOptio
 
 namespace {
 
-// Reports a problem if the method has no drafter, one of another kind than it needs, or one that does not fit the
-// target.
+// Reports a problem if the method has no drafter, one of another kind than it needs, or one that does not fit.
 void check_drafter(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
   const std::string where = "method " + options.method;
   const bool given = models.drafter != nullptr;

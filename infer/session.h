@@ -32,8 +32,7 @@ struct SessionOptions {
   std::string option_prefix = "";  // before names of options in messages: "--" for a program's flags
 };
 
-// Returns whether a session's drafter drafts for these options: methods that draft inside the target read no other
-// model.
+// Returns whether a session's drafter drafts for these options: methods inside the target read none.
 bool takes_drafter(const DecodeOptions& decoding);
 
 // Loaded models. They must outlive the generators made of them, of which one at a time may decode.

@@ -64,8 +64,7 @@ void unescape_entities(std::string& text) {
   for (const auto& [entity, character] : kEntities) text = replace_all(text, entity, character);
 }
 
-// Returns the text with blanks around blanks and each ASCII punctuation mark but apostrophe, comma, hyphen and full
-// stop.
+// Returns the text with blanks around blanks and ASCII punctuation marks but apostrophe, comma, hyphen, full stop.
 std::string isolate_punctuation(const std::string& text) {
   std::string result;
   for (const char c : text) {

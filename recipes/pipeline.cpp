@@ -140,8 +140,7 @@ std::filesystem::path unused_name(const std::filesystem::path& directory) {
   }
 }
 
-// Checks that all processes see one work directory, which the leader has made: on one machine or on a shared file
-// system.
+// Checks that all processes see one work directory, which the leader has made, on a shared file system if need be.
 void require_shared_directory(ProcessGroup& world, const std::filesystem::path& work) {
   const std::filesystem::path mark = work / ".processes";
   const std::string own = fmt::format("{}/{}", now_utc(), ::getpid());

@@ -1,5 +1,4 @@
-// Lengths of training with their units, and learning-rate schedules: a factor on the peak rate, from the progress of
-// the run.
+// Lengths of training with their units, and learning-rate schedules: a factor on the peak rate, by progress.
 //
 //   warm-up      u = done(warm-up):                   factor u while u < 1
 //   constant     1

@@ -28,8 +28,7 @@ class LineReader {
   explicit LineReader(const std::filesystem::path& file);
   // Reads a stream that others own and that outlives the reader; `name` stands for the file in messages.
   LineReader(std::istream& stream, const std::string& name);
-  // Reads the next line without its end (LF or CR LF, optional for the last line). Returns false at the end of the
-  // file.
+  // Reads the next line without its end (LF or CR LF, optional for the last line). Returns false at the end.
   bool next(std::string& line);
   // Returns the number of the last line read, from 1.
   int64_t line() const { return line_; }

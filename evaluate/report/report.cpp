@@ -206,7 +206,7 @@ std::string first_screen(const TaskView& view, const std::string& wall_time) {
       "{0}{1}: stays when the page is written again -->\n* Question:\n* Expected:\n* Held:\n{2}\n\n{3}\n"
       "{4}, {5} lines:\n\n{6}\n{1}: stays, too -->\n{2}\n",
       answer.empty() ? "" : wrapped(answer, kDocumentWidth, 0, 0) + "\n", kByHand, kEnd,
-      markdown_stamp(view.results, wall_time), view.task.name, view.task.lines, leading_settings(view.task).markdown());
+      markdown_stamp(view.results, wall_time), view.task.name, view.task.lines, leading_markdown(view.task));
 }
 
 // ---- results.csv ----

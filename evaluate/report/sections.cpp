@@ -377,7 +377,7 @@ std::string settings_caption(const TaskResult& task, Form form) {
 
 }  // namespace
 
-Table leading_settings(const TaskResult& task) {
+std::vector<const SettingResult*> leading_settings(const TaskResult& task) {
   const auto metric = metric_of(task);
   std::vector<const SettingResult*> best;
   for (const SettingResult& setting : task.settings) {
@@ -391,7 +391,25 @@ Table leading_settings(const TaskResult& task) {
   best.resize(std::min<size_t>(best.size(), 11));
   std::vector<const SettingResult*> rows = task.rows();
   std::erase_if(rows, [&](auto* row) { return row != &task.baseline && std::ranges::find(best, row) == best.end(); });
-  return settings_table(task, rows, Form::kBrief);
+  return rows;
+}
+
+std::string leading_markdown(const TaskResult& task) {
+  const std::vector<const SettingResult*> rows = leading_settings(task);
+  const auto bounds = [](const SettingResult* row) {
+    const auto& [value, interval] = row->speed.speedup;
+    return known(interval) ? interval : metrics::Interval{value, value};
+  };
+  double most = 1;
+  for (const SettingResult* row : rows) most = std::fmax(most, bounds(row).high);
+  std::string bars;
+  for (const SettingResult* row : rows) {
+    const auto columns = [&](double speedup) { return std::lround(60 * std::fmax(speedup, 0) / most); };
+    const auto [low, high] = bounds(row);
+    if (!std::isfinite(high)) continue;
+    bars += fmt::format("{:█<{}}{:▒<{}} {}\n", "", columns(low), "", columns(high) - columns(low), row->name);
+  }
+  return settings_table(task, rows, Form::kBrief).markdown() + "\nSpeedup, ▒ its interval:\n\n```\n" + bars + "```\n";
 }
 
 std::vector<Part> setting_parts(const TaskView& view, Form form) {

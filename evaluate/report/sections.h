@@ -64,7 +64,8 @@ std::vector<Part> time_parts(const TaskView& view, Form form);           // thro
 std::vector<Part> setting_parts(const TaskView& view, Form form);  // quality, speed and acceptance
 // Returns at most 12 rows of that table: the baseline, and the fastest setting that loses little for each drafter of
 // lossless settings and each method of others.
-Table leading_settings(const TaskResult& task);
+std::vector<const SettingResult*> leading_settings(const TaskResult& task);
+std::string leading_markdown(const TaskResult& task);  // the table of these rows, and bars of their speedups
 // theory.cpp
 std::vector<Part> theory_parts(const TaskView& view, Form form);  // predicted speed, best windows (SpecGame)
 // drafters.cpp

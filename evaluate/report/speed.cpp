@@ -73,8 +73,7 @@ PlotPoint speed_mark(const SettingResult& setting, const metrics::Metric& score)
   return point;
 }
 
-// Returns the plot of all settings by quality and speedup. Levels are the quality of greedy decoding and one point
-// less.
+// Returns the plot of all settings by quality and speedup. Levels: greedy decoding's and a point less.
 Plot speed_plot(const TaskResult& task, const Settings& settings, std::optional<double> greedy,
                 const metrics::Metric& score) {
   Plot plot{.label = "quality against speedup",

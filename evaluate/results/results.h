@@ -249,8 +249,7 @@ struct EngagementPoint {
   double engaged_share() const;
 };
 
-// Quality against the share of tokens that the large model decides (infer/engagement.h): an [[engagement]] table of the
-// suite.
+// Quality against the share of tokens that the large model decides (infer/engagement.h): a suite's [[engagement]].
 struct EngagementResult {
   std::string name;
   std::string task;

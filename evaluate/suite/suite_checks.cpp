@@ -181,8 +181,7 @@ bool share_lines(const TaskOptions& a, const TaskOptions& b) {
   return same && a.separator == b.separator && a.skip < end(b) && b.skip < end(a);
 }
 
-// Requires other lines for choosing settings than for reporting them: the best of several on its own lines is no
-// finding.
+// Requires other lines for choosing settings than for reporting them: the best of several proves nothing.
 void check_validation_data(const SuiteOptions& options, const std::string& dot, Problems& problems) {
   std::set<std::string> choosing;
   for (const SettingGrid& grid : options.run) choosing.insert(grid.choose_on);

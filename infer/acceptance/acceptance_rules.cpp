@@ -15,8 +15,7 @@
 namespace draftsmith::infer {
 
 // ---- Judgement on the CPU
-// Drafts are judged row by row and position by position, so that positions behind the first rejected token cost
-// nothing.
+// Drafts are judged row by row and position by position, so that those behind the first rejected cost nothing.
 
 namespace {
 

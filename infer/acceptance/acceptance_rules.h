@@ -43,8 +43,7 @@ class RejectionAcceptance : public AcceptanceRule {
   }
   // Applies the exact rule at temperature 0 without lenience: p and q are one-hot.
   Judgement judge(const Verification& verification) override;
-  // Judges at temperatures > 0 in tensor operations, every position at once, as judge() does on other devices than the
-  // CPU.
+  // Judges at temperatures > 0 by tensor operations, all positions at once, as judge() does on other devices than CPUs.
   Judgement judge_tensors(const Verification& verification) const;
 
  private:

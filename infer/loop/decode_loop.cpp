@@ -328,8 +328,7 @@ class DecodeLoop {
     timer.enter(Phase::kOther);
   }
 
-  // Commits drafts that end their rows' texts, which the acceptance rule lets pass unverified. Removes them from the
-  // draft.
+  // Commits drafts that end their rows' texts, which the acceptance rule lets pass unverified; undrafts them.
   void commit_ends(RowBatch& batch, Draft& draft, PhaseTimer& timer) const {
     if (!draft.read) {
       draft.read_tokens(settings_.eos);

@@ -105,8 +105,7 @@ bool runs_by_rows(const at::Tensor& logits) {
   return logits.is_cpu() && logits.numel() > 0;
 }
 
-// Calls work(row, pointer to its V numbers), which throws nothing, for every row of contiguous values [...,V], fp32 or
-// fp64.
+// Calls work(row, pointer to its V numbers), which throws nothing, for each row of contiguous [...,V], fp32 or fp64.
 template <class T, class Work>
 void for_each_row(const at::Tensor& values, const Work& work) {
   const int64_t width = values.size(-1);

@@ -32,8 +32,7 @@ ordered_json settings_for(const TransformerConfig& config) {
   return out;
 }
 
-// Returns the name in the directory: SentencePiece files get the name that the family's readers expect, others keep
-// theirs.
+// Returns the name in the directory: SentencePiece files get the name that the family's readers expect.
 std::string name_in_directory(const fs::path& tokenizer, const TransformerConfig& config) {
   const std::string name = tokenizer.filename().string();
   if (tokenizer.extension() != ".model" || name == "sentencepiece.bpe.model") return name;

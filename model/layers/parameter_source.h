@@ -13,8 +13,7 @@ namespace draftsmith::model {
 class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
-  // Returns a parameter in the type and on the device it is computed with; undefined if the model has none of this
-  // name.
+  // Returns a parameter in the type and on the device it is computed with; undefined if there is none.
   virtual at::Tensor find(const std::string& name) = 0;
   // Like find(), but may return the parameter in the float type in which it is stored, for callers that convert it
   // themselves.

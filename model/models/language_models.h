@@ -17,8 +17,7 @@ struct LoadedLanguageModel {
   GenerationConfig generation;  // of its directory; of a deep Tandem its small part's
 };
 
-// Loads a model that decodes alone. Errors: UserError, those of load_model() and load_deep_tandem(); a model of another
-// kind.
+// Loads a model that decodes alone. Errors: UserError, those of load_model() and load_deep_tandem(); a wrong kind.
 LoadedLanguageModel load_language_model(const std::filesystem::path& directory, const LoadOptions& options = {});
 
 // Checks everything about a model directory of any kind: its weights, and another model that it names by its hash.

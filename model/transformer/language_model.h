@@ -84,8 +84,7 @@ struct StepOutput {
   std::vector<at::Tensor> hidden;  // one [B,L,D] for each wanted layer
 };
 
-// The state of a decoder between steps. It is explicit, never hidden in the model; a model may have many states at
-// once.
+// The state of a decoder between steps. It is explicit, never hidden in the model, which may have many at once.
 class DecodeState {
  public:
   virtual ~DecodeState() = default;

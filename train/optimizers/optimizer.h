@@ -17,8 +17,7 @@
 namespace draftsmith::train {
 
 // Parameters with their own learning rate. Patterns are matched against canonical names
-// (model/transformer/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter
-// counts.
+// (model/transformer/parameters.h); `*` is any text, `?` any character. The first that matches counts.
 struct ParameterGroupOptions {
   std::string parameters = {};
   double lr_factor = 1.0;
