@@ -182,8 +182,10 @@ class TaskSummary {
     result.failed_lines = failed_lines(records(setting));
     result.acceptance = acceptance(setting, stats);
     if (const auto costs = measured_.costs.find(setting.drafter_label()); costs != measured_.costs.end()) {
-      // Counts of other lines would not explain the time of the timed ones.
-      result.accounted = accounted_speed(timed_counts(records(setting)), costs->second);
+      // Counts of other lines would not explain the time of the timed ones. Step times are of one row.
+      const bool alone = measured_.batch_size_of(setting) == 1;
+      const double greedy = result.speed.decode_ms_per_token * result.speed.speedup_decode.value / 1000;
+      result.accounted = accounted_speed(timed_counts(records(setting)), costs->second, alone ? greedy : NAN);
       result.predicted = predicted_speed(setting, stats, outputs(setting), costs->second);
     }
     result.work = work_result(measured_, setting, engine_);
@@ -268,13 +270,15 @@ std::optional<PredictedSpeed> predicted_speed(const Setting& setting, const infe
                         .long_run_ms = 1000 * latency.long_run};
 }
 
-std::optional<PredictedSpeed> accounted_speed(const infer::DecodeStats& stats, const infer::StepCosts& costs) {
+std::optional<PredictedSpeed> accounted_speed(const infer::DecodeStats& stats, const infer::StepCosts& costs,
+                                              double greedy) {
   if (stats.drafted == 0 || stats.target_runs == 0 || costs.target.empty()) return std::nullopt;
   const auto target_runs = static_cast<double>(stats.target_runs);
   const double mean_step = static_cast<double>(stats.target_tokens) / target_runs;
   const double mean_draft = static_cast<double>(stats.draft_steps.logits) / target_runs;
-  const double round = costs.drafting(mean_draft) / costs.target[0] + costs.relative_target(mean_step);
-  return PredictedSpeed{.speedup = static_cast<double>(stats.emitted) / (target_runs * round)};
+  const double round = costs.drafting(mean_draft) + costs.relative_target(mean_step) * costs.target[0];
+  const double step = std::isfinite(greedy) ? greedy : costs.target[0];
+  return PredictedSpeed{.speedup = static_cast<double>(stats.emitted) * step / (target_runs * round)};
 }
 
 std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats,

@@ -79,8 +79,10 @@ std::vector<Problem> failed_checks(const Results& results, const std::string& fi
 std::optional<PredictedSpeed> predicted_speed(const Setting& setting, const infer::DecodeStats& stats, int64_t outputs,
                                               const infer::StepCosts& costs);
 
-// Returns what the counted runs of drafter and target cost at the measured step times; nothing without drafts.
-std::optional<PredictedSpeed> accounted_speed(const infer::DecodeStats& stats, const infer::StepCosts& costs);
+// Returns the speedup if the counted runs of drafter and target took the measured step times; nothing without drafts.
+// `greedy`: seconds of a token of the baseline, timed beside the setting; NaN: those of the measured step.
+std::optional<PredictedSpeed> accounted_speed(const infer::DecodeStats& stats, const infer::StepCosts& costs,
+                                              double greedy);
 
 // Returns the results of the work inside a setting's own model: of settings whose own layers draft, are left early
 // (CALM) or run ahead (PPD); nothing for others. `stats` sums over `outputs` output sequences.

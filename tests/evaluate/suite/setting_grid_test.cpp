@@ -120,11 +120,12 @@ TEST(EvaluationPrediction, UsesTheMeasuredVerificationCurve) {
   stats.overlap_count = 30;
   const infer::StepCosts costs{{0.010, 0.012, 0.014, 0.020}, 0.001};
   const auto predicted = [&](const infer::StepCosts& steps) { return predicted_speed(run, stats, 0, steps).value(); };
-  const auto accounted = [&](const infer::StepCosts& steps) { return accounted_speed(stats, steps).value(); };
+  const auto accounted = [&](const infer::StepCosts& steps) { return accounted_speed(stats, steps, NAN).value(); };
   EXPECT_DOUBLE_EQ(predicted(costs).speedup, (1 - 0.0625) / 0.5 / (0.3 + 2));
   const double ends = predicted_speed(run, stats, 15, costs).value().speedup;  // after two tokens, in 1.5 runs
   EXPECT_DOUBLE_EQ(ends, 2 / 1.5 / (0.3 + 2));
   EXPECT_DOUBLE_EQ(accounted(costs).speedup, 30 / (3 + 10 * 2.0));
+  EXPECT_DOUBLE_EQ(accounted_speed(stats, costs, 0.008)->speedup, 0.8 * 30 / (3 + 10 * 2.0));
   EXPECT_DOUBLE_EQ(costs.relative_target(1.5), 1.1);
   EXPECT_DOUBLE_EQ(costs.relative_target(5), 2.6);
 
