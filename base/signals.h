@@ -62,8 +62,7 @@ class LongWork {
 };
 
 // Marks a place where long work may end: between rounds of decoding, layers of a pass, lines of a file. Takes
-// nanoseconds, and does nothing outside of long work. Errors: Interrupted, after which what was computed is to be
-// dropped.
+// nanoseconds, and does nothing outside of long work. Errors: Interrupted: drop what was computed.
 void work_point();
 
 }  // namespace draftsmith

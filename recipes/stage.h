@@ -56,8 +56,7 @@ enum class Processes { kLeader, kAll, kOne };
 // Kind of stages (kind = "train"): its options, and the function that runs a stage. Immutable.
 struct StageKind {
   std::string name;
-  // Increment it if the same options give another result, for example after a changed default: finished stages are then
-  // redone.
+  // Increment it if the same options give another result, as after a changed default: that redoes stages.
   int64_t version = 1;
   // Returns the text of the options for `draftsmith help options`.
   std::function<std::string()> describe_options;

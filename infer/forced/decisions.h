@@ -18,8 +18,7 @@ namespace draftsmith::infer {
 // `texts`.
 at::Tensor decision_logits(const Generator& generator, const GenerationModels& models, const ForcedBatch& texts);
 
-// Returns the distribution [B,V], fp64 on the CPU, that the generator samples this token from: decision_logits(),
-// warped.
+// Returns the distribution [B,V], fp64 on the CPU, that the generator samples from: decision_logits(), warped.
 at::Tensor decision_probabilities(const Generator& generator, const GenerationModels& models, const ForcedBatch& texts);
 
 // Returns the rounding error of a model's logits on the outputs: the largest difference between steps of one token and

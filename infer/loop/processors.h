@@ -33,8 +33,7 @@ void compare_vocabularies(const model::ModelInfo& target, const model::ModelInfo
 // Returns the text of generated ids. Ids that the tokenizer lacks have no text.
 std::string text_of_known(const data::Tokenizer& tokenizer, std::span<const int64_t> ids);
 
-// Returns the number of ids in use. Ids from there on are padding: neither a piece or added token of the tokenizer nor
-// an EOS.
+// Returns the number of ids in use. Ids from there on are padding: no piece or added token of the tokenizer, no EOS.
 int64_t ids_in_use(const data::Tokenizer& tokenizer, std::span<const int64_t> eos);
 
 // Sets the logits [...,V] of ids from `ids` on to -inf, in place. Costs nothing if there are none.

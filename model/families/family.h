@@ -232,8 +232,7 @@ struct Family {
   std::string name;          // model_type in config.json, and TransformerConfig::family
   std::string architecture;  // architectures[0] in config.json
 
-  // The norms, biases, positions and activation of new models. Sizes, token ids and rotary width are left to the
-  // caller.
+  // The norms, biases, positions and activation of new models. Sizes, ids and rotary width are left out.
   TransformerConfig base;
   FamilyShapes shapes = {};
 

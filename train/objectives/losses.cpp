@@ -190,8 +190,7 @@ at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher,
     const int64_t k = teacher.rows.size(1);
     const at::Tensor total = found.slope.sum(1, true);                    // [C,1]
     const at::Tensor of_tail = found.slope.narrow(1, k, 1) / tail.exp();  // [C,1] d value / d q of the bucket's ids
-    // Sets the value instead of adding it to the slopes of the bucket's ids: those may be huge, and only rounding would
-    // remain.
+    // Sets the value instead of adding it to the slopes of the bucket's ids: those may be huge, and drown it.
     const at::Tensor own = found.slope.narrow(1, 0, k) - own_log_q.exp() * total;        // [C,K]
     const at::Tensor first = own.gather(1, teacher.used.to(at::kByte).argmax(1, true));  // [C,1]
     *slope = q.mul_(of_tail - total).scatter_(1, teacher.rows, at::where(teacher.used, own, first)).mul_(any);
