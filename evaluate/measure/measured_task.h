@@ -36,11 +36,11 @@ struct MeasuredTask {
   std::map<std::string, std::vector<std::string>> hypotheses;  // by label, in the form that is scored and written
   std::map<std::string, metrics::LineStatistics> statistics;   // by label
   // The next ones are by Setting::drafter_label().
-  std::map<std::string, std::string> drafted_for;            // model that decodes
-  std::map<std::string, infer::StepCosts> costs;             // medians over typical_lines()
-  std::map<std::string, infer::ForcedAlpha> forced;          // on greedy outputs of the model that decodes
-  std::map<std::string, infer::ForcedAlpha> forced_sampled;  // on outputs that it sampled at temperature 1
-  std::map<std::string, infer::ForcedAlpha> predicted;       // on forced_texts
+  std::map<std::string, std::string> drafted_for;              // model that decodes
+  std::map<std::string, std::vector<infer::StepCosts>> costs;  // measurements, of which median_costs() counts
+  std::map<std::string, infer::ForcedAlpha> forced;            // on greedy outputs of the model that decodes
+  std::map<std::string, infer::ForcedAlpha> forced_sampled;    // on outputs that it sampled at temperature 1
+  std::map<std::string, infer::ForcedAlpha> predicted;         // on forced_texts
 
   int64_t lines() const { return std::ssize(prompts); }
   int64_t batch_size_of(const Setting& setting) const { return setting.decode.batch_size.value_or(batch_size); }
@@ -92,7 +92,8 @@ void measure_forced_alphas(const SuiteOptions& options, Engine& engine, Measured
 void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore& store, MeasuredTask& task);
 
 // Measures the steps of the task's drafters on typical_lines(): task.costs, unless SuiteOptions::calibrate is off, and
-// task.drafted_for. A setting whose steps fail has an entry in task.failures instead. Errors: Interrupted.
+// task.drafted_for. Called again it adds measurements. A drafter whose steps fail has an entry in task.failures
+// instead. Errors: Interrupted.
 void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task);
 
 // Returns the lines whose outputs have the lengths of the quartiles, shortest first: up to three different ones, none

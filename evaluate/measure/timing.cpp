@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -25,19 +26,18 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// Measures the steps of a setting's drafter unless an earlier setting has.
+// Measures the steps of a setting's drafter.
 void calibrate_setting(const Setting& setting, bool measures, int64_t longest, Engine& engine, MeasuredTask& task) {
   const std::string drafting = setting.drafter_label();
   const SettingRecords& greedy = task.own_greedy(setting);
   const std::vector<size_t> lines = typical_lines(greedy);
   if (lines.empty()) return;
   task.drafted_for[drafting] = setting.model;
-  if (!measures || task.costs.contains(drafting)) return;
-  std::vector<infer::StepCosts> measured;
+  if (!measures) return;
   for (const size_t line : lines) {
-    measured.push_back(engine.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1));
+    const auto costs = engine.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1);
+    task.costs[drafting].push_back(costs);
   }
-  task.costs[drafting] = median_costs(measured);
 }
 
 }  // namespace
@@ -49,11 +49,14 @@ void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) 
     longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
   }
   const TimedWork work("step times on " + task.task->name, kHowToGoOn);
+  std::set<std::string> done{""};
   for (const Setting& setting : task.settings) {
     work_point();
-    if (setting.drafter_label().empty()) continue;
+    if (done.contains(setting.drafter_label())) continue;
     const auto message = failure_of([&] { calibrate_setting(setting, options.calibrate, longest, engine, task); });
-    if (message) task.failures.push_back({setting.label, "step times", *message});
+    if (!message) done.insert(setting.drafter_label());
+    const auto known = std::ranges::find(task.failures, setting.label, &SettingFailure::setting);
+    if (message && known == task.failures.end()) task.failures.push_back({setting.label, "step times", *message});
   }
 }
 

@@ -168,31 +168,14 @@ std::string list_item(const std::string& note) {
   return begin == std::string::npos ? "" : wrapped("- " + note.substr(begin), kDocumentWidth, 0, 2);
 }
 
-std::string part_markdown(const Part& part) {
-  std::string text;
-  std::istringstream caption(part.caption);
-  for (std::string line; std::getline(caption, line);) {
-    text += (text.empty() ? "" : "\n") + wrapped(line, kDocumentWidth, 0, 0);
-  }
-  text += "\n" + part.table.markdown();
-  if (!part.notes.empty()) text += "\n";
-  for (const std::string& note : part.notes) text += list_item(note);
-  return text;
-}
-
-// Returns a task's heading, its headline or what it was for, and its sections, folded away.
+// Returns the rows of a task that matter most, and the notes on errors.
 std::string task_markdown(const TaskView& view) {
-  std::string text = "\n<details><summary>" + escape_html(task_heading(view.task)) + "</summary>\n";
-  const std::string says = view.task.chooses ? kChoosingPurpose : headline(view.task);
-  if (!says.empty()) text += "\n" + wrapped(says, kDocumentWidth, 0, 0);
-  for (const Section& section : sections()) {
-    std::string shown;
-    for (const Part& part : section.parts(view, Form::kBrief)) {
-      if (!part.table.empty()) shown += "\n" + part_markdown(part);
-    }
-    if (!shown.empty()) text += fmt::format("\n### {}\n", section.title) + shown;
+  std::string text = fmt::format("{}, {} lines:\n\n{}\n", view.task.name, view.task.lines, leading_markdown(view.task));
+  const std::vector<Part> parts = setting_parts(view, Form::kBrief);
+  for (const std::string& note : parts.front().notes) {
+    if (note.starts_with('!')) text += list_item(note) + "\n";
   }
-  return text + "\n</details>\n";
+  return text;
 }
 
 // Marks around what people write into a page: the answer's question first, then what it shows.
@@ -204,9 +187,9 @@ std::string first_screen(const TaskView& view, const std::string& wall_time) {
   const std::string answer = headline(view.task);
   return fmt::format(
       "{0}{1}: stays when the page is written again -->\n* Question:\n* Expected:\n* Held:\n{2}\n\n{3}\n"
-      "{4}, {5} lines:\n\n{6}\n{1}: stays, too -->\n{2}\n",
+      "{4}{1}: stays, too -->\n{2}\n",
       answer.empty() ? "" : wrapped(answer, kDocumentWidth, 0, 0) + "\n", kByHand, kEnd,
-      markdown_stamp(view.results, wall_time), view.task.name, view.task.lines, leading_markdown(view.task));
+      markdown_stamp(view.results, wall_time), task_markdown(view));
 }
 
 // ---- results.csv ----
@@ -249,7 +232,11 @@ std::string report_markdown(const Results& results, const std::string& wall_time
   const std::vector<const TaskResult*> tasks = page_order(results);
   if (tasks.empty()) throw UserError({results.suite, "a page needs results of a task", "one task", "none", ""});
   std::string text = fmt::format("# {}\n\n", results.suite) + first_screen({results, *tasks.front()}, wall_time);
-  for (const TaskResult* task : tasks) text += task_markdown({results, *task});
+  for (const TaskResult* task : tasks) {
+    if (task == tasks.front() || task->chooses) continue;
+    text += "\n## " + task->name + "\n\n" + wrapped(headline(*task), kDocumentWidth, 0, 0) + "\n";
+    text += task_markdown({results, *task});
+  }
   return text;
 }
 

@@ -24,8 +24,8 @@ std::string results_csv(const Results& results);
 // shows the same tables, and no plots.
 std::string report_html(const Results& results);
 
-// Returns a Markdown page. Its first screen has the first task's headline, marks for what people write, commit, date,
-// machine, `wall_time` (a sentence without its full stop), command, and the leading rows; all tables are folded below.
+// Returns a Markdown page. It has the first task's headline, marks for what people write, commit, date, machine,
+// `wall_time` (a sentence without its full stop), command, and the leading rows of each task that chooses nothing.
 std::string report_markdown(const Results& results, const std::string& wall_time = "");
 
 // Returns a page with what is between the marks of an earlier one, which errors name `where`. Errors: UserError if the

@@ -95,7 +95,7 @@ PredictionResult drafter_prediction(const infer::ForcedAlpha& predicted) {
 // Returns step times and alpha_forced by the drafter's name.
 Named<DrafterResult> drafter_results(const MeasuredTask& measured) {
   std::map<std::string, DrafterResult> drafters;
-  for (const auto& [name, costs] : measured.costs) drafters[name].cost_ratio = costs.cost_ratio();
+  for (const auto& [name, costs] : measured.costs) drafters[name].cost_ratio = median_costs(costs).cost_ratio();
   for (const auto& [name, alpha] : measured.forced) {
     drafters[name].alpha_forced = {.temperature_0 = alpha.agreement,
                                    .temperature_1 = measured.forced_sampled.at(name).alpha,
@@ -181,12 +181,13 @@ class TaskSummary {
     result.speed = measure_speed(records(setting), records(baseline));
     result.failed_lines = failed_lines(records(setting));
     result.acceptance = acceptance(setting, stats);
-    if (const auto costs = measured_.costs.find(setting.drafter_label()); costs != measured_.costs.end()) {
+    if (const auto measured = measured_.costs.find(setting.drafter_label()); measured != measured_.costs.end()) {
+      const infer::StepCosts costs = median_costs(measured->second);
       // Counts of other lines would not explain the time of the timed ones. Step times are of one row.
       const bool alone = measured_.batch_size_of(setting) == 1;
       const double greedy = result.speed.decode_ms_per_token * result.speed.speedup_decode.value / 1000;
-      result.accounted = accounted_speed(timed_counts(records(setting)), costs->second, alone ? greedy : NAN);
-      result.predicted = predicted_speed(setting, stats, outputs(setting), costs->second);
+      result.accounted = accounted_speed(timed_counts(records(setting)), costs, alone ? greedy : NAN);
+      result.predicted = predicted_speed(setting, stats, outputs(setting), costs);
     }
     result.work = work_result(measured_, setting, engine_);
     add_inside(setting, stats, result);

@@ -87,7 +87,6 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
       "|"))
       << page;
   EXPECT_THAT(page, HasSubstr("\n| bild.small.FB0.5.RB5 | "));
-  EXPECT_THAT(page, HasSubstr("\n### How well each drafter predicts\n"));
 }
 
 // A drafter for the target, which decodes with its own first layers as well.
