@@ -55,6 +55,7 @@ def tiny(stage):
         shapes = [name for name in ("architecture", "deep_tandem.large") if name.split(".")[0] in stage]
         return {"training.length": "'2 steps'", "training.schedule.warmup": "'1 steps'",
                 "training.validation.every": "'100 %'",
+                **({"features.vocabulary_size": 20} if "vocabulary_size" in stage.get("features", {}) else {}),
                 **{f"{shape}.{key}": value for shape in shapes for key, value in TINY.items()}}
     if stage["kind"] == "evaluate":
         one = {"max_new_tokens": 4, "repetitions": 1, "warmup": 0, "resamples": 10, "forced_lines": 1}
