@@ -119,7 +119,7 @@ int run_report(const ReportFlags& flags) {
   const evaluate::Results results = evaluate::load_results(file);
   if (!flags.markdown.empty()) {
     std::string page = evaluate::report_markdown(results, wall_time(fs::canonical(file).parent_path()));
-    const fs::path tables = fs::path(flags.markdown).replace_extension(".txt");
+    const fs::path tables = fs::path(flags.markdown).replace_extension(".tables.txt");
     page += fmt::format("\n[All tables and notes]({}).\n", tables.filename().string());
     const bool again = fs::exists(flags.markdown);
     if (again) page = evaluate::keep_handwritten(page, read_file(flags.markdown), flags.markdown.string());
@@ -194,7 +194,7 @@ Action add_report(CLI::App& app) {
   app.footer(
       "Without --markdown and --html the tables are printed. A page says what was measured, with which\n"
       "command, commit and machine, and when; what people wrote between the marks of a page stays.\n"
-      "All tables stand beside it, in a file of its name that ends in .txt.\n"
+      "All tables stand beside it: page.tables.txt beside page.md.\n"
       "Examples:\n  draftsmith report work/quickstart\n"
       "  draftsmith report work/quickstart --markdown docs/results/quickstart.md");
   return [flags] { return run_report(*flags); };

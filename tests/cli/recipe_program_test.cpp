@@ -189,8 +189,8 @@ TEST_F(RecipeProgram, AFinishedEvaluationBecomesAPage) {
   write_file_atomic(page, "gone\n<!-- by hand 1\n<!-- end -->\ngone\n<!-- by hand 2\n<!-- end -->\n");
   ASSERT_EQ(run_program({"report", work(), "--markdown", page}).exit_code, 0);
   EXPECT_THAT(read_file(page), AllOf(HasSubstr("\n<!-- by hand 1\n"), Not(HasSubstr("gone"))));
-  EXPECT_THAT(read_file(page), HasSubstr("(page.txt)"));
-  EXPECT_EQ(read_file(*folder_ / "page.txt"), run_program({"report", work()}).out);
+  EXPECT_THAT(read_file(page), HasSubstr("(page.tables.txt)"));
+  EXPECT_EQ(read_file(*folder_ / "page.tables.txt"), run_program({"report", work()}).out);
   EXPECT_EQ(read_file(*folder_ / "page.html"), read_file(work("evaluation/report.html")));
   EXPECT_THAT(run_program({"report", work("evaluation")}).out, HasSubstr("tokens/s)\n"));
   EXPECT_EQ(run_program({"report", work("target")}).exit_code, 2);
