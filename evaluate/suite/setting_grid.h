@@ -59,8 +59,7 @@ Setting sampling_of(const Setting& setting);
 // Returns whether greedy_of(setting) is decoded: outputs are compared with it, or alpha_forced is measured on it.
 bool compares_with_own_greedy(const Setting& setting);
 
-// Returns all settings of a grid. Those with `batch_size`, the suite's own, have none of theirs. Drafters change
-// last.
+// Returns all settings of a grid, drafters slowest. Those with `batch_size`, the suite's own, have none of theirs.
 std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size = 1);
 
 // Returns the settings of the suite's grids in their order, each after the baselines that it needs, greedy_baseline()
