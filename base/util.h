@@ -81,14 +81,9 @@ DRAFTSMITH_INLINE uint16_t narrowed_bf16(float x) {
   return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
 }
 
-// Adds the second half of 2 * kHalf numbers to the first, then the second half of those, down to one.
-template <int kHalf, class T>
-DRAFTSMITH_INLINE T fold_halves(T* partial) {
-#pragma GCC unroll 16
-  for (int j = 0; j < kHalf; ++j) partial[j] += partial[j + kHalf];
-  if constexpr (kHalf > 1) return fold_halves<kHalf / 2>(partial);
-  return partial[0];
-}
+// Eight numbers in memory that are read, added and multiplied together.
+template <class T>
+using EightOf [[gnu::vector_size(8 * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 
 // Returns the sum of term(0) to term(count - 1), by partial sums of a vector: the order depends on `count` alone.
 // Unrolled, the partial sums stay in registers; else each would visit the stack.
@@ -101,7 +96,11 @@ DRAFTSMITH_INLINE T sum_in_lanes(int64_t count, const Term& term) {
 #pragma GCC unroll 16
     for (int64_t j = 0; j < kLanes; ++j) partial[j] += term(i + j);
   }
-  T sum = fold_halves<kLanes / 2>(partial);
+  const auto* halves = reinterpret_cast<const EightOf<T>*>(partial);
+  const auto eight = halves[0] + halves[1];
+  const auto four =
+      __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  T sum = (four[0] + four[2]) + (four[1] + four[3]);
   for (; i < count; ++i) sum += term(i);
   return sum;
 }

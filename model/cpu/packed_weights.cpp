@@ -104,7 +104,7 @@ int64_t outputs_of(at::TensorList parts) {
 
 // ---- fp32 and bf16
 
-constexpr int64_t kChunk = 1 << 14;            // bytes of weights that passes and tiles share in the first cache
+constexpr int64_t kChunk = 1 << 13;            // bytes of weights that passes and tiles share in the first cache
 constexpr int64_t kProductsPerTask = 1 << 17;  // multiplications; a second thread costs about as much as these
 
 // Returns the place of an output in a panel's line.
