@@ -232,12 +232,12 @@ std::string report_markdown(const Results& results, const std::string& wall_time
   const std::vector<const TaskResult*> tasks = page_order(results);
   if (tasks.empty()) throw UserError({results.suite, "a page needs results of a task", "one task", "none", ""});
   std::string text = fmt::format("# {}\n\n", results.suite) + first_screen({results, *tasks.front()}, wall_time);
+  std::string others;
   for (const TaskResult* task : tasks) {
     if (task == tasks.front() || task->chooses) continue;
-    text += "\n## " + task->name + "\n\n" + wrapped(headline(*task), kDocumentWidth, 0, 0) + "\n";
-    text += task_markdown({results, *task});
+    others += list_item(fmt::format("{}, {} lines: {}", task->name, task->lines, headline(*task)));
   }
-  return text;
+  return others.empty() ? text : text + "\nOther tasks:\n\n" + others;
 }
 
 std::string keep_handwritten(std::string page, const std::string& earlier, const std::string& where) {

@@ -402,12 +402,14 @@ std::string leading_markdown(const TaskResult& task) {
   };
   double most = 1;
   for (const SettingResult* row : rows) most = std::fmax(most, bounds(row).high);
+  most = std::fmin(most, 4);  // a small model alone would make all other bars short
   std::string bars;
   for (const SettingResult* row : rows) {
-    const auto columns = [&](double speedup) { return std::lround(60 * std::fmax(speedup, 0) / most); };
+    const auto columns = [&](double speedup) { return std::lround(60 * std::clamp(speedup, 0.0, most) / most); };
     const auto [low, high] = bounds(row);
     if (!std::isfinite(high)) continue;
-    bars += fmt::format("{:█<{}}{:▒<{}} {}\n", "", columns(low), "", columns(high) - columns(low), row->name);
+    bars += fmt::format("{:█<{}}{:▒<{}} {}\n", "", columns(low), "", columns(high) - columns(low),
+                        row->name + (high > most ? ", beyond" : ""));
   }
   return settings_table(task, rows, Form::kBrief).markdown() + "\nSpeedup, ▒ its interval:\n\n```\n" + bars + "```\n";
 }

@@ -111,9 +111,9 @@ Results validated_results() {
 
 TEST(TaskOrder, PagesFollowIt) {
   const std::string page = report_markdown(validated_results());
-  EXPECT_LT(page.find("\ntest a, "), page.find("\n## test b\n"));
-  EXPECT_NE(page.find("\n## test b\n"), std::string::npos);
-  EXPECT_THAT(page, Not(HasSubstr("## val")));
+  EXPECT_LT(page.find("\ntest a, "), page.find("\n- test b, "));
+  EXPECT_NE(page.find("\n- test b, "), std::string::npos);
+  EXPECT_THAT(page, Not(HasSubstr("- val")));
   EXPECT_LE(widest_line(page), 120u);
   EXPECT_THAT(report_html(validated_results()),
               HasSubstr("<h2 id=\"task3\">val a, where settings were chosen</h2>\n<p class=\"purpose\">The"));
@@ -136,6 +136,8 @@ TEST(LeadingSettings, AreTheBestOfEachKindThatLosesLittle) {
 TEST(LeadingSettings, HaveBarsOfTheirSpeedups) {
   const std::string page = leading_markdown(made_task({made_lossless("a", "assisted", 1.95, "a")}));
   EXPECT_THAT(page, HasSubstr(fmt::format("```\n{:█<29}▒▒▒ greedy\n{:█<57}▒▒▒ a\n```\n", "", "")));
+  const std::string cut = leading_markdown(made_task({made_setting("alone", "greedy", 9, 25)}));
+  EXPECT_THAT(cut, HasSubstr(fmt::format("\n{:█<60} alone, beyond\n", "")));
 }
 
 TEST(MarkdownPage, WrittenAgainItKeepsWhatIsWrittenByHand) {
