@@ -296,18 +296,18 @@ bool may_be_chosen(const Candidate& one, const NewFlags& flags) {
   return flags.kind.empty() ? !format_of(one, flags).empty() : flags.kind == one.kind->name;
 }
 
-// Chooses the candidate with the best expected speedup whose training fits the hours. Errors: UserError with the hours
-// that are needed, for kinds that the target does not have, and for a disk without room.
-void choose(Starter& starter, const NewFlags& flags) {
+// Chooses the candidate with the best expected speedup whose training fits the hours; where they are too few, the one
+// that takes least. Errors: UserError for kinds that the target does not have, and for a disk without room.
+void choose(Starter& starter, const NewFlags& flags, double hours) {
   double fewest = std::numeric_limits<double>::infinity();
   for (Candidate& one : starter.candidates) {
     if (one.kind == nullptr) continue;
-    const Schedule schedule = schedule_for(starter, one, 3600 * flags.hours);
+    const Schedule schedule = schedule_for(starter, one, 3600 * hours);
     one.minutes = schedule.training / 60;
     if (!may_be_chosen(one, flags)) continue;
     fewest = std::min(fewest, schedule.least_hours);
     const bool better = starter.chosen == nullptr || one.score() > starter.chosen->score();
-    if (schedule.least_hours > flags.hours || !better) continue;
+    if (schedule.least_hours > hours || !better) continue;
     starter.chosen = &one;
     starter.schedule = schedule;
   }
@@ -316,8 +316,9 @@ void choose(Starter& starter, const NewFlags& flags) {
                      flags.kind, "vocabulary is for large heads, shared-encoder for encoder-decoders"});
   }
   if (starter.chosen == nullptr) {
-    throw UserError({"--hours", "the hours are too few to train any drafter and to measure it",
-                     fmt::format("{:.3g} or more on this machine", fewest), fmt::format("{:g}", flags.hours), ""});
+    log_warning("--hours: {:g} are too few to train a drafter and to measure it: the recipe takes {:.3g}", hours,
+                fewest);
+    return choose(starter, flags, fewest);
   }
   require_disk(starter, flags, starter.chosen->layers);
 }
@@ -438,7 +439,7 @@ int run_new(NewFlags flags) {
   fs::create_directories(fs::absolute(flags.out).parent_path());
   measure_all(starter, flags, device);
   if (!starter.candidates.front().refusals.at(flags.format).empty()) flags.format = "hf";
-  choose(starter, flags);
+  choose(starter, flags, flags.hours);
   if (const std::string format = format_of(*starter.chosen, flags); !format.empty()) flags.format = format;
   write_file_atomic(flags.out, recipe_text(starter, flags));
   const Schedule& schedule = starter.schedule;
