@@ -400,9 +400,8 @@ std::string leading_markdown(const TaskResult& task) {
     const auto& [value, interval] = row->speed.speedup;
     return known(interval) ? interval : metrics::Interval{value, value};
   };
-  double most = 1;
-  for (const SettingResult* row : rows) most = std::fmax(most, bounds(row).high);
-  most = std::fmin(most, 4);  // a small model alone would make all other bars short
+  double most = 1;  // at most 4: a small model alone would make all other bars short
+  for (const SettingResult* row : rows) most = std::fmin(std::fmax(most, bounds(row).high), 4);
   std::string bars;
   for (const SettingResult* row : rows) {
     const auto columns = [&](double speedup) { return std::lround(60 * std::clamp(speedup, 0.0, most) / most); };
