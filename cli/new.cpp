@@ -316,8 +316,7 @@ void choose(Starter& starter, const NewFlags& flags, double hours) {
                      flags.kind, "vocabulary is for large heads, shared-encoder for encoder-decoders"});
   }
   if (starter.chosen == nullptr) {
-    log_warning("--hours: {:g} are too few to train a drafter and to measure it: the recipe takes {:.3g}", hours,
-                fewest);
+    log_warning("--hours: {:g} are too few to train and measure a drafter: the recipe takes {:.3g}", hours, fewest);
     return choose(starter, flags, fewest);
   }
   require_disk(starter, flags, starter.chosen->layers);

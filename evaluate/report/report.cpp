@@ -168,9 +168,9 @@ std::string list_item(const std::string& note) {
   return begin == std::string::npos ? "" : wrapped("- " + note.substr(begin), kDocumentWidth, 0, 2);
 }
 
-// Returns the rows of a task that matter most, and the notes on errors.
-std::string task_markdown(const TaskView& view) {
-  std::string text = fmt::format("{}, {} lines:\n\n{}\n", view.task.name, view.task.lines, leading_markdown(view.task));
+// Returns the notes on a task's errors.
+std::string error_items(const TaskView& view) {
+  std::string text;
   const std::vector<Part> parts = setting_parts(view, Form::kBrief);
   for (const std::string& note : parts.front().notes) {
     if (note.starts_with('!')) text += list_item(note) + "\n";
@@ -187,9 +187,10 @@ std::string first_screen(const TaskView& view, const std::string& wall_time) {
   const std::string answer = headline(view.task);
   return fmt::format(
       "{0}{1}: stays when the page is written again -->\n* Question:\n* Expected:\n* Held:\n{2}\n\n{3}\n"
-      "{4}{1}: stays, too -->\n{2}\n",
+      "{4}, {5} lines:\n\n{6}\n{7}{1}: stays, too -->\n{2}\n",
       answer.empty() ? "" : wrapped(answer, kDocumentWidth, 0, 0) + "\n", kByHand, kEnd,
-      markdown_stamp(view.results, wall_time), task_markdown(view));
+      markdown_stamp(view.results, wall_time), view.task.name, view.task.lines, leading_markdown(view.task),
+      error_items(view));
 }
 
 // ---- results.csv ----
@@ -235,7 +236,8 @@ std::string report_markdown(const Results& results, const std::string& wall_time
   std::string others;
   for (const TaskResult* task : tasks) {
     if (task == tasks.front() || task->chooses) continue;
-    others += list_item(fmt::format("{}, {} lines: {}", task->name, task->lines, headline(*task)));
+    others += list_item(fmt::format("{}, {} lines: {}", task->name, task->lines, headline(*task))) +
+              error_items({results, *task});
   }
   return others.empty() ? text : text + "\nOther tasks:\n\n" + others;
 }

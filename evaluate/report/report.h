@@ -25,7 +25,7 @@ std::string results_csv(const Results& results);
 std::string report_html(const Results& results);
 
 // Returns a Markdown page. It has the first task's headline, marks for what people write, commit, date, machine,
-// `wall_time` (a sentence without its full stop), command, and the leading rows of each task that chooses nothing.
+// `wall_time` (a sentence without its full stop), command, its leading rows, and a line for each other task.
 std::string report_markdown(const Results& results, const std::string& wall_time = "");
 
 // Returns a page with what is between the marks of an earlier one, which errors name `where`. Errors: UserError if the
