@@ -184,13 +184,12 @@ constexpr const char* kEnd = "<!-- end -->";
 
 // Returns what a page says before everything else: the answer, marks, stamp, and the rows that matter most.
 std::string first_screen(const TaskView& view, const std::string& wall_time) {
-  const std::string answer = headline(view.task);
+  const std::string answer = headline(view.task), notes = error_items(view);
   return fmt::format(
       "{0}{1}: stays when the page is written again -->\n* Question:\n* Expected:\n* Held:\n{2}\n\n{3}\n"
       "{4}, {5} lines:\n\n{6}\n{7}{1}: stays, too -->\n{2}\n",
       answer.empty() ? "" : wrapped(answer, kDocumentWidth, 0, 0) + "\n", kByHand, kEnd,
-      markdown_stamp(view.results, wall_time), view.task.name, view.task.lines, leading_markdown(view.task),
-      error_items(view));
+      markdown_stamp(view.results, wall_time), view.task.name, view.task.lines, leading_markdown(view.task), notes);
 }
 
 // ---- results.csv ----
@@ -234,10 +233,10 @@ std::string report_markdown(const Results& results, const std::string& wall_time
   if (tasks.empty()) throw UserError({results.suite, "a page needs results of a task", "one task", "none", ""});
   std::string text = fmt::format("# {}\n\n", results.suite) + first_screen({results, *tasks.front()}, wall_time);
   std::string others;
-  for (const TaskResult* task : tasks) {
-    if (task == tasks.front() || task->chooses) continue;
-    others += list_item(fmt::format("{}, {} lines: {}", task->name, task->lines, headline(*task))) +
-              error_items({results, *task});
+  for (const TaskResult* one : tasks) {
+    if (one == tasks.front() || one->chooses) continue;
+    const std::string line = fmt::format("{}, {} lines: {}", one->name, one->lines, headline(*one));
+    others += list_item(line) + error_items({results, *one});
   }
   return others.empty() ? text : text + "\nOther tasks:\n\n" + others;
 }
