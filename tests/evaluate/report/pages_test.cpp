@@ -121,9 +121,9 @@ TEST(TaskOrder, PagesFollowIt) {
 
 TEST(LeadingSettings, AreTheBestOfEachKindThatLosesLittle) {
   const auto names = [](const TaskResult& task) {
-    std::string names;
-    for (const SettingResult* row : leading_settings(task)) names += row->name + " ";
-    return names;
+    std::string joined;
+    for (const SettingResult* row : leading_settings(task)) joined += row->name + " ";
+    return joined;
   };
   TaskResult task = made_task({made_setting("alone", "greedy", 9, 25), made_lossless("a.2", "assisted", 2, "a"),
                                made_lossless("a.3", "speculative", 3, "a"), made_lossless("b", "assisted", 1, "b"),
