@@ -13,11 +13,10 @@ struct RowsInMemory {
   int64_t stride;
 };
 
-// out [m,n] = factor a b + (add ? out : 0), in the order of rows.
+// out [m,n] = a b + (add ? out : 0), in the order of rows.
 struct MatrixProduct {
   int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;  // a is stored [k,m], b [n,k]
-  double factor = 1;
   bool add = false;
 };
 

@@ -46,10 +46,9 @@ bool multiplies_wide(const at::Tensor& matrix) {
   return matrix.is_cuda() || (matrix.is_cpu() && type == at::kBFloat16 && has_bf16_product());
 }
 
-void wide_gradient_into(at::Tensor& out, const at::Tensor& slope, const at::Tensor& rows, double factor, bool add) {
-  bf16_product(
-      {.m = slope.size(1), .n = rows.size(1), .k = slope.size(0), .transpose_a = true, .factor = factor, .add = add},
-      slope, rows, out);
+void wide_gradient_into(at::Tensor& out, const at::Tensor& slope, const at::Tensor& rows, bool add) {
+  bf16_product({.m = slope.size(1), .n = rows.size(1), .k = slope.size(0), .transpose_a = true, .add = add}, slope,
+               rows, out);
 }
 
 at::Tensor wide_product(const at::Tensor& rows, const at::Tensor& matrix) {
@@ -156,16 +155,14 @@ class Gradients {
   // Adds the gradients from that of a block of logits [C,V] of a term, whose first position is `begin`.
   void accumulate(const PlannedTerm& term, const variable_list& in, const at::Tensor& slope, int64_t begin) {
     const int64_t count = slope.size(0);
-    const double factor = term.term->factor;
     for (const Product& product : term.products) {
       if (all_[product.rows].defined()) {
         at::Tensor rows = all_[product.rows].narrow(0, begin, count);
         rows.copy_(slope.mm(in[product.matrix]));
-        if (factor != 1) rows.mul_(factor);
         written_[product.rows] = true;
       }
       if (all_[product.matrix].defined()) {
-        add_to_matrix(product.matrix, slope, in[product.rows].narrow(0, begin, count), factor);
+        add_to_matrix(product.matrix, slope, in[product.rows].narrow(0, begin, count));
       }
     }
   }
@@ -179,16 +176,16 @@ class Gradients {
   }
 
  private:
-  void add_to_matrix(size_t index, const at::Tensor& slope, const at::Tensor& rows, double factor) {
+  void add_to_matrix(size_t index, const at::Tensor& slope, const at::Tensor& rows) {
     at::Tensor& gradient = all_[index];
     if (gradient.scalar_type() == rows.scalar_type()) {
-      gradient.addmm_(slope.t(), rows, written_[index] ? 1 : 0, factor);
+      gradient.addmm_(slope.t(), rows, written_[index] ? 1 : 0);
     } else if (gradient.is_cpu() && gradient.scalar_type() == at::kFloat && gradient.is_contiguous() &&
                multiplies_wide(rows)) {
-      wide_gradient_into(gradient, slope, rows, factor, written_[index]);
+      wide_gradient_into(gradient, slope, rows, written_[index]);
     } else {
       if (!written_[index]) gradient.zero_();
-      gradient.add_(slope.t().mm(rows), factor);
+      gradient.add_(slope.t().mm(rows));
     }
     written_[index] = true;
   }
@@ -230,12 +227,12 @@ variable_list wide_matrices(const Plan& plan, const variable_list& in) {
   return matrices;
 }
 
-// Returns the sum of the losses of a block of a term; replaces its logits [C,V] by their gradient, before the cap, if
-// wanted.
+// Returns factor times the sum of the losses of a block of a term; replaces its logits [C,V] by the gradient, before
+// the cap, if wanted.
 at::Tensor block_loss(const PlannedTerm& term, at::Tensor& logits, int64_t begin) {
   PositionLoss& loss = *term.term->loss;
   const bool wanted = term.wanted;
-  const double cap = term.term->head.cap;
+  const double cap = term.term->head.cap, factor = term.term->factor;
   const at::Tensor slope = cap > 0 && wanted ? 1 - (logits / cap).square_() : at::Tensor();  // of the cap
   const int64_t count = logits.size(0);
   const int64_t step = logits.is_cpu() ? std::max<int64_t>(1, kLogitsInCache / logits.size(1)) : count;
@@ -245,9 +242,10 @@ at::Tensor block_loss(const PlannedTerm& term, at::Tensor& logits, int64_t begin
     const int64_t rows = std::min(step, count - first);
     at::Tensor slice = logits.narrow(0, first, rows);
     sum += loss.rows(slice, {begin + first, rows}, wanted);
+    if (wanted && factor != 1) slice.mul_(factor);
   }
   if (slope.defined()) logits.mul_(slope);
-  return sum;
+  return sum.mul_(factor);
 }
 
 class LinearLoss : public torch::autograd::Function<LinearLoss> {
@@ -275,7 +273,7 @@ class LinearLoss : public torch::autograd::Function<LinearLoss> {
         const int64_t vocabulary = plan->vocabulary(term);
         at::Tensor logits = buffer.narrow(0, 0, block.count * vocabulary).view({block.count, vocabulary});
         compute_logits(term, in, matrices, block.begin, logits);
-        sum.add_(block_loss(term, logits, block.begin), term.term->factor);
+        sum.add_(block_loss(term, logits, block.begin));
         if (term.wanted) gradients.accumulate(term, in, logits.to(in[0].scalar_type()), block.begin);
       }
     }

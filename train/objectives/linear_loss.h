@@ -21,9 +21,9 @@ namespace draftsmith::train {
 // Returns rows W^T in at least fp32; half-precision W is multiplied by rows of its type. rows [C,n], W [V,n] -> [C,V].
 at::Tensor wide_product(const at::Tensor& rows, const at::Tensor& matrix);
 
-// Writes factor x slope^T rows to `out` [V,n], fp32 and contiguous, or adds it: the gradient of W from that of
-// rows W^T. slope [C,V] and rows [C,n] are bf16 on a CPU, of which multiplies_wide() is true.
-void wide_gradient_into(at::Tensor& out, const at::Tensor& slope, const at::Tensor& rows, double factor, bool add);
+// Writes slope^T rows to `out` [V,n], fp32 and contiguous, or adds it: the gradient of W from that of rows W^T. slope
+// [C,V] and rows [C,n] are bf16 on a CPU, of which multiplies_wide() is true.
+void wide_gradient_into(at::Tensor& out, const at::Tensor& slope, const at::Tensor& rows, bool add);
 
 // Returns whether matrices of this type are multiplied with a result in fp32 without copies of them: half precision on
 // GPUs, and bf16 on CPUs with such instructions.
