@@ -1,6 +1,6 @@
 # Embeds what pages of results are made of.
 
-# The function page_texts() of evaluate/report/page_texts.h: D3, of which Debian packages the parts, and our own files.
+# The function page_texts() of evaluate/report/report.h: D3, of which Debian packages the parts, and our own files.
 function(draftsmith_embed_page library)
   set(files "")
   foreach(part array collection color interpolate format time time-format scale selection axis path shape)
@@ -20,6 +20,6 @@ function(draftsmith_embed_page library)
     cmake_path(GET file FILENAME name)
     list(APPEND names "${name}")
   endforeach()
-  draftsmith_embed_texts(${library} FUNCTION page_texts HEADER evaluate/report/page_texts.h
+  draftsmith_embed_texts(${library} FUNCTION page_texts HEADER evaluate/report/report.h
     NAMESPACE draftsmith::evaluate FILES ${files} NAMES ${names})
 endfunction()

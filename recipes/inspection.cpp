@@ -30,7 +30,7 @@
 #include "model/models/router.h"
 #include "model/transformer/parameters.h"
 #include "recipes/pipeline.h"
-#include "train/router/router_report.h"
+#include "train/router/router_training.h"
 
 namespace draftsmith::recipes {
 

@@ -2,10 +2,12 @@
 // sections (evaluate/report/sections.h).
 #pragma once
 
+#include <span>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
+#include "base/util.h"
 #include "evaluate/results/results.h"
 
 namespace draftsmith::evaluate {
@@ -31,5 +33,9 @@ std::string report_markdown(const Results& results, const std::string& wall_time
 // Returns a page with what is between the marks of an earlier one, which errors name `where`. Errors: UserError if the
 // marks are not as many.
 std::string keep_handwritten(std::string page, const std::string& earlier, const std::string& where);
+
+// Returns style sheet and scripts of report_html()'s pages (cmake/page.cmake): evaluate/report/page/, and before them,
+// as they must run, those of the library D3 (BSD-3-Clause; its licence goes with it into every page).
+std::span<const EmbeddedText> page_texts();
 
 }  // namespace draftsmith::evaluate

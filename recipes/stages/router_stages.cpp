@@ -21,7 +21,6 @@
 #include "model/models/router.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
-#include "train/router/router_report.h"
 #include "train/router/router_training.h"
 
 namespace draftsmith::recipes {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -56,5 +57,16 @@ using OnRouterEpoch = std::function<void(int64_t epochs, double cross_entropy)>;
 // tokens per position than top_k, or are too few to be divided.
 TrainedRouter train_router(const data::RouterData& data, const RoutedDrafter& drafter,
                            const RouterTrainingOptions& options, const OnRouterEpoch& on_epoch = {});
+
+// Returns the area under the ROC curve for labels in [0,1]: the probability that a positive item has a higher score
+// than a negative one, plus half the probability that they are equal. An item of label w counts w times as positive and
+// 1 - w times as negative (also against itself). For labels 0 and 1 this is the usual AUC; for soft labels, its
+// expectation over drawn labels, except for pairs of an item with itself. NaN without positive or without negative
+// mass.
+double weighted_auc(std::span<const float> scores, std::span<const float> labels);
+
+// Returns a router_report.json as lines of text. `where` names it in messages. Errors: UserError for missing keys and
+// other types.
+std::string router_report_text(const nlohmann::json& report, const std::string& where);
 
 }  // namespace draftsmith::train

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "model/files/copy_model.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 
 namespace draftsmith::train {

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
-#include "evaluate/report/page_texts.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 #include "tests/evaluate/made_results.h"

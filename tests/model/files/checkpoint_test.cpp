@@ -11,7 +11,6 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/files/copy_model.h"
 #include "model/files/model_directory.h"
 #include "model/files/write_weights.h"
 #include "tests/model/files/checkpoint_files.h"

@@ -10,7 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/random.h"
-#include "model/files/copy_model.h"
+#include "model/files/checkpoint.h"
 #include "model/files/write_weights.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/captured_log.h"

@@ -11,7 +11,6 @@
 #include "base/random.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
-#include "train/router/router_report.h"
 
 namespace draftsmith::train {
 namespace {
