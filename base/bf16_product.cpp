@@ -101,7 +101,7 @@ struct Part {
 }
 
 // Writes the words of a part: [width/2,count] if `downwards`, else [count,width/2].
-[[gnu::target("avx512f")]] void write_words(const Part& from, bool downwards, uint32_t* to) {
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void write_words(const Part& from, bool downwards, uint32_t* to) {
   const int64_t height = from.downwards ? from.width / 2 : from.count;
   const int64_t across = from.downwards ? from.count : from.width / 2;
   const bool transposed = from.downwards != downwards;
@@ -171,6 +171,10 @@ bool has_bf16_product() {
 void multiply_bf16(const MatrixProduct& product, RowsInMemory<const uint16_t> a, RowsInMemory<const uint16_t> b,
                    RowsInMemory<float> out) {
   if (product.m == 0 || product.n == 0) return;
+  if (product.k == 0) {
+    for (int64_t i = 0; i < product.m && !product.add; ++i) std::fill_n(out.data + i * out.stride, product.n, 0.0F);
+    return;
+  }
   if (has_bf16_tiles()) return multiply_by_mkl(product, a, b, out);
   at::parallel_for(0, product.m, kRowsAtOnce,
                    [&](int64_t begin, int64_t end) { multiply_rows(product, a, b, out, begin, end); });

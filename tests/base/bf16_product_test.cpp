@@ -50,7 +50,7 @@ double product_error(const MatrixProduct& product, int64_t beyond) {
 TEST_F(Bf16Products, AreThoseOfTheirNumbers) {
   for (const int64_t m : {1, 7, 8, 9, 200}) {
     for (const int64_t n : {1, 16, 33, 49, 100}) {
-      for (const int64_t k : {1, 2, 31, 33, 300, 1100}) {
+      for (const int64_t k : {0, 1, 2, 31, 33, 300, 1100}) {
         for (const int form : {0, 1, 2, 3}) {
           const MatrixProduct product{.m = m,
                                       .n = n,
